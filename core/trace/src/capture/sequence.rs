@@ -1,0 +1,187 @@
+//! Several captures as one stream of packets: the files of a ring buffer, a single file, or standard input.
+//!
+//! Files are put in order of their first packet's time and opened one at a time; frame numbers go on across them. An
+//! input that can be read only once (a pipe) is not looked into before its turn, so with one of them the order given
+//! stands.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Capture, CaptureError, CaptureInfo, Packet, Record};
+use crate::counters::{Counter, Counters};
+
+/// Where the bytes of one capture come from.
+pub enum Input {
+    /// A file, or another path that can be opened.
+    Path(PathBuf),
+    /// Standard input.
+    Stdin,
+    /// Any reader, with the name that messages give it.
+    Reader {
+        /// What messages call it.
+        name: String,
+        /// Its bytes.
+        reader: Box<dyn Read + Send>,
+    },
+}
+
+impl Input {
+    /// What messages call it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Path(path) => path.display().to_string(),
+            Self::Stdin => "standard input".to_owned(),
+            Self::Reader { name, .. } => name.clone(),
+        }
+    }
+
+    /// The size of a file that can be opened more than once.
+    fn file_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Path(path) => path.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len()),
+            Self::Stdin | Self::Reader { .. } => None,
+        }
+    }
+
+    fn open(self, bytes_read: &Arc<AtomicU64>) -> Result<Capture, CaptureError> {
+        let name = self.name();
+        let reader: Box<dyn Read + Send> = match self {
+            Self::Path(path) => match open_file(&path) {
+                Ok(file) => Box::new(file),
+                Err(error) => return Err(CaptureError::Unreadable { name, error }),
+            },
+            Self::Stdin => Box::new(io::stdin()),
+            Self::Reader { reader, .. } => reader,
+        };
+        Capture::open(Box::new(Metered { reader, bytes_read: Arc::clone(bytes_read) }), &name)
+    }
+}
+
+/// A folder opens as a file and then cannot be read: the message should come with its name, and once.
+fn open_file(path: &PathBuf) -> io::Result<File> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
+}
+
+/// Says how much was read, before decompression.
+struct Metered {
+    reader: Box<dyn Read + Send>,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl Read for Metered {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        self.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+/// How far the reading is, in bytes of the files as they are on disk.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    bytes_read: Arc<AtomicU64>,
+    /// Bytes of all inputs; none when one of them is not a file.
+    pub bytes_total: Option<u64>,
+}
+
+impl Progress {
+    /// Bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+}
+
+/// Several captures, read one after another.
+pub struct Sequence {
+    waiting: VecDeque<Input>,
+    current: Option<Capture>,
+    done: Vec<CaptureInfo>,
+    last_time_ns: i64,
+    progress: Progress,
+}
+
+impl Sequence {
+    /// Puts the inputs in order and opens the first.
+    ///
+    /// # Errors
+    /// An input, of several files each, is unreadable, empty or no capture.
+    pub fn open(inputs: Vec<Input>) -> Result<Self, CaptureError> {
+        let bytes_total = inputs.iter().map(Input::file_bytes).sum();
+        let progress = Progress { bytes_read: Arc::default(), bytes_total };
+        let waiting = if inputs.len() > 1 && bytes_total.is_some() { in_order_of_time(inputs)? } else { inputs };
+        let mut sequence =
+            Self { waiting: waiting.into(), current: None, done: Vec::new(), last_time_ns: i64::MIN, progress };
+        sequence.open_next()?;
+        Ok(sequence)
+    }
+
+    /// The next packet of the input as a whole, or none at its end.
+    ///
+    /// # Errors
+    /// A later input is unreadable, empty or no capture; what came before stands.
+    #[inline]
+    pub fn next_packet(&mut self, counters: &mut Counters) -> Result<Option<Packet<'_>>, CaptureError> {
+        let record = loop {
+            if let Some(record) = self.next_record(counters)? {
+                break record;
+            }
+            if !self.open_next()? {
+                return Ok(None);
+            }
+        };
+        Ok(self.current.as_ref().map(|current| current.packet(record)))
+    }
+
+    /// What each capture says of itself, in the order of reading; of the current one, what is known so far.
+    pub fn infos(&self) -> impl Iterator<Item = &CaptureInfo> {
+        self.done.iter().chain(self.current.as_ref().map(Capture::info))
+    }
+
+    /// How far the reading is; may be asked from another thread.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
+    #[inline]
+    fn next_record(&mut self, counters: &mut Counters) -> Result<Option<Record>, CaptureError> {
+        let Some(current) = &mut self.current else { return Ok(None) };
+        let Some(record) = current.next_record(counters)? else { return Ok(None) };
+        if record.time_ns < self.last_time_ns {
+            counters.add(Counter::TimeRunsBackwards, None, current.frame);
+        }
+        self.last_time_ns = record.time_ns;
+        Ok(Some(record))
+    }
+
+    #[cold]
+    fn open_next(&mut self) -> Result<bool, CaptureError> {
+        let Some(input) = self.waiting.pop_front() else { return Ok(false) };
+        let mut next = input.open(&self.progress.bytes_read)?;
+        next.continue_after(self.current.as_ref().map_or(0, |ended| ended.frame));
+        self.done.extend(self.current.replace(next).map(|ended| ended.info));
+        Ok(true)
+    }
+}
+
+/// Files by the time of their first packet; those without packets stay in front, where they are read for what they
+/// say of themselves.
+fn in_order_of_time(inputs: Vec<Input>) -> Result<Vec<Input>, CaptureError> {
+    let mut timed = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let first_time_ns = match &input {
+            Input::Path(path) => {
+                let mut capture = Input::Path(path.clone()).open(&Arc::default())?;
+                capture.next_packet(&mut Counters::default())?.map(|packet| packet.time_ns)
+            }
+            Input::Stdin | Input::Reader { .. } => None,
+        };
+        timed.push((first_time_ns, input));
+    }
+    timed.sort_by_key(|&(first_time_ns, _)| first_time_ns);
+    Ok(timed.into_iter().map(|(_, input)| input).collect())
+}

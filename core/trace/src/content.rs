@@ -1,0 +1,173 @@
+//! What the streams of one connection carry: not known yet, iSCSI, or something else.
+//!
+//! It stands between TCP and iSCSI: takes bytes in order from the one, and drives framers and connection of the other.
+//! Directions are 0 from the client and 1 from the server in TCP, 0 to the target and 1 to the initiator in iSCSI.
+
+use crate::counters::Counter;
+use crate::iscsi::connection::{Context, Ear, IscsiConnection};
+use crate::iscsi::detect::{Detector, Event, Verdict};
+use crate::iscsi::framer::{DigestUse, Framer};
+use crate::tcp::reassembly::{Chunk, StreamSink};
+
+/// The content of one connection.
+#[derive(Debug)]
+pub enum Content {
+    /// Not known yet.
+    Undecided(Box<Detector>),
+    /// iSCSI.
+    Iscsi(Box<IscsiContent>),
+    /// Something else, for certain.
+    Other,
+}
+
+/// The framers and the connection that listens to them.
+#[derive(Debug)]
+pub struct IscsiContent {
+    /// The connection.
+    pub connection: IscsiConnection,
+    /// The framers: to the target, to the initiator.
+    pub framers: [Framer; 2],
+    /// Whether the TCP client is the initiator.
+    pub is_client_initiator: bool,
+    /// Whether the start of the streams told so.
+    pub has_start: bool,
+}
+
+impl IscsiContent {
+    /// The iSCSI direction of a TCP direction.
+    #[inline]
+    pub fn direction(&self, tcp_direction: usize) -> usize {
+        if self.is_client_initiator { tcp_direction } else { 1 - tcp_direction }
+    }
+
+    #[inline]
+    fn chunk(&mut self, tcp_direction: usize, chunk: &Chunk<'_>, context: &mut Context) {
+        let direction = self.direction(tcp_direction);
+        let to_target = direction == 0;
+        let framer = &mut self.framers[direction];
+        let was_login = !to_target && !self.connection.login.is_complete;
+        framer.chunk(chunk, &mut Ear { connection: &mut self.connection, context, to_target });
+        if was_login && self.connection.login.is_complete {
+            // what the initiator sends from now on has the digests that were agreed
+            let digests = self.connection.login.digests();
+            self.framers[0].agree(digests);
+        }
+    }
+
+    fn gap(&mut self, tcp_direction: usize, offset: i64, length: u64, context: &mut Context) {
+        let direction = self.direction(tcp_direction);
+        let ear = &mut Ear { connection: &mut self.connection, context, to_target: direction == 0 };
+        self.framers[direction].gap(offset, length, ear);
+    }
+
+    /// The end of both streams.
+    fn finish(&mut self, time_ns: i64, context: &mut Context) {
+        for (direction, framer) in self.framers.iter_mut().enumerate() {
+            framer.finish(&mut Ear { connection: &mut self.connection, context, to_target: direction == 0 });
+        }
+        self.connection.finish(time_ns, context);
+        let number = Some(self.connection.number);
+        if !self.connection.login.is_captured {
+            context.counters.add(Counter::LoginNotCaptured, number, 0);
+        }
+        if self.framers.iter().any(|framer| {
+            matches!(framer.header_digest, DigestUse::Inferred(true))
+                || matches!(framer.data_digest, DigestUse::Inferred(true))
+        }) {
+            context.counters.add(Counter::DigestInferred, number, 0);
+        }
+    }
+}
+
+impl Content {
+    /// The content of a connection whose SYN was captured or not.
+    pub fn new(has_start: bool, ports: [u16; 2]) -> Self {
+        Self::Undecided(Box::new(Detector::new(has_start, ports)))
+    }
+
+    /// The iSCSI content, if it is.
+    #[inline]
+    pub fn iscsi(&mut self) -> Option<&mut IscsiContent> {
+        match self {
+            Self::Iscsi(iscsi) => Some(iscsi),
+            _ => None,
+        }
+    }
+
+    /// Whether it is something else, for certain.
+    #[inline]
+    pub fn is_other(&self) -> bool {
+        matches!(self, Self::Other)
+    }
+
+    /// It is iSCSI: what was kept is read again from its first byte on.
+    fn decide(&mut self, number: u32, is_client_initiator: bool, context: &mut Context) {
+        let Self::Undecided(detector) = self else { return };
+        let events = detector.take_events();
+        let has_start = detector.has_start();
+        let mut framers = [Framer::new(0, has_start), Framer::new(0, has_start)];
+        if has_start {
+            framers.iter_mut().for_each(Framer::begin_login);
+        }
+        let connection = IscsiConnection::new(number);
+        let mut iscsi = Box::new(IscsiContent { connection, framers, is_client_initiator, has_start });
+        for event in events {
+            match event {
+                Event::Chunk { direction, chunk, captured } => {
+                    iscsi.chunk(direction, &Chunk { captured: &captured, ..chunk }, context);
+                }
+                Event::Gap { direction, offset, length } => iscsi.gap(direction, offset, length, context),
+            }
+        }
+        *self = Self::Iscsi(iscsi);
+    }
+
+    /// The end of both streams, at `time_ns`.
+    pub fn finish(&mut self, time_ns: i64, context: &mut Context) {
+        if let Self::Iscsi(iscsi) = self {
+            iscsi.finish(time_ns, context);
+        }
+    }
+}
+
+/// One TCP direction of a connection's content, as a sink of its bytes.
+pub struct ContentSink<'a> {
+    /// The content.
+    pub content: &'a mut Content,
+    /// What all connections share.
+    pub context: &'a mut Context,
+    /// The connection's number.
+    pub number: u32,
+    /// The TCP direction.
+    pub direction: usize,
+}
+
+impl StreamSink for ContentSink<'_> {
+    #[inline]
+    fn chunk(&mut self, chunk: Chunk<'_>) {
+        match self.content {
+            Content::Iscsi(iscsi) => iscsi.chunk(self.direction, &chunk, self.context),
+            Content::Other => {}
+            Content::Undecided(detector) => match detector.chunk(self.direction, &chunk) {
+                Verdict::Undecided => {}
+                Verdict::Other => *self.content = Content::Other,
+                Verdict::Iscsi { is_client_initiator } => {
+                    self.content.decide(self.number, is_client_initiator, self.context)
+                }
+            },
+        }
+    }
+
+    fn gap(&mut self, offset: i64, length: u64) {
+        let (connection, frame) = (Some(self.number), 0);
+        match self.content {
+            Content::Iscsi(iscsi) => {
+                self.context.counters.add(Counter::CaptureGap, connection, frame);
+                self.context.counters.add_many(Counter::CaptureGapBytes, connection, frame, length);
+                iscsi.gap(self.direction, offset, length, self.context);
+            }
+            Content::Undecided(detector) => detector.gap(self.direction, offset, length),
+            Content::Other => {}
+        }
+    }
+}

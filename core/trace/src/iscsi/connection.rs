@@ -1,0 +1,489 @@
+//! One iSCSI connection: its PDUs -> session, login keys, tasks, and the tables of everything else.
+//!
+//! It is told PDUs by the framers of both directions, and tells them which headers fit. It never sees packets, and
+//! prints nothing. Tasks keep to their connection (RFC 7143 section 4.2.4.1: connection allegiance).
+
+use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
+use rustc_hash::FxHashMap;
+
+use super::exchange::Exchanges;
+use super::framer::{Fit, Listener, Pdu};
+use super::keys::Negotiation;
+use super::login::{Digests, Login};
+use super::lun;
+use super::session::{Sequence, SessionTable};
+use super::spans::Spans;
+use super::task::{Missing, Task, end_of};
+use crate::counters::{Counter, Counters};
+use crate::tables::{NULL_U8, NULL_U32, PduRow, Tables};
+
+/// Open tasks of one connection that are tracked; no command window is larger in practice.
+const TASKS_MAX: usize = 1 << 16;
+/// Sequence numbers closer than this to the expected are taken as fitting.
+const NEAR: i32 = 1 << 14;
+/// Data kept of a login, text or other PDU whose content is looked at.
+const KEPT_TEXT_MAX: usize = 64 << 10;
+/// Data kept of a SCSI Response: SenseLength and the longest sense data.
+const KEPT_SENSE_MAX: usize = 2 + 252;
+
+/// What all connections share.
+#[derive(Debug, Default)]
+pub struct Context {
+    /// The columns that come out.
+    pub tables: Tables,
+    /// The oddities.
+    pub counters: Counters,
+    /// The sessions.
+    pub sessions: SessionTable,
+    /// When each cycle ended, for the count of open tasks; `i64::MAX` while it has not.
+    pub cycle_ends_ns: Vec<i64>,
+}
+
+/// Missing PDUs of one direction, by what told of them.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct MissingPdus {
+    /// Told by sequence numbers.
+    pub numbered: u64,
+    /// Data PDUs seen of tasks whose command was not.
+    pub orphans: u64,
+}
+
+/// One iSCSI connection.
+#[derive(Debug)]
+pub struct IscsiConnection {
+    /// Its number.
+    pub number: u32,
+    /// Its session, once it is known.
+    pub session: Option<u32>,
+    /// Its login, if it was captured.
+    pub login: Login,
+    /// Where the PDUs of cycles lie, by direction (to the target first).
+    pub spans: [Spans; 2],
+    /// PDUs whose header was read, by direction.
+    pub pdu_count: [u64; 2],
+    /// PDUs known to be missing, by direction.
+    pub missing: [MissingPdus; 2],
+    tasks: FxHashMap<u32, Task>,
+    exchanges: Exchanges,
+    stat_sn: Option<SerialNumber>,
+    exp_cmd_sn: Option<SerialNumber>,
+    max_cmd_sn: Option<SerialNumber>,
+    cmd_sn: Option<SerialNumber>,
+    exp_stat_sn: Option<SerialNumber>,
+}
+
+impl IscsiConnection {
+    /// A connection whose content is iSCSI.
+    pub fn new(number: u32) -> Self {
+        Self {
+            number,
+            session: None,
+            login: Login::default(),
+            spans: Default::default(),
+            pdu_count: [0; 2],
+            missing: Default::default(),
+            tasks: FxHashMap::default(),
+            exchanges: Exchanges::default(),
+            stat_sn: None,
+            exp_cmd_sn: None,
+            max_cmd_sn: None,
+            cmd_sn: None,
+            exp_stat_sn: None,
+        }
+    }
+
+    /// The keys of its login.
+    pub fn negotiation(&self) -> &Negotiation {
+        &self.login.negotiation
+    }
+
+    /// Its session; one without names when the login was not captured.
+    fn session(&mut self, context: &mut Context) -> u32 {
+        *self.session.get_or_insert_with(|| context.sessions.open_unknown(self.number))
+    }
+
+    /// How well a header from the initiator (`to_target`) or the target fits what is known.
+    #[inline]
+    pub fn judge(&self, header: Bhs<'_>, to_target: bool) -> Fit {
+        let Some(opcode) = header.opcode() else { return Fit::No };
+        if opcode.is_initiator() != to_target || header.is_valid().is_err() {
+            return Fit::No;
+        }
+        let task = header.initiator_task_tag().and_then(|tag| self.tasks.get(&tag));
+        let fits_task = match (opcode, task) {
+            (Opcode::DataIn, Some(task)) => task.is_read && fits_buffer(task, header, header.data_segment_length()),
+            (Opcode::ReadyToTransfer, Some(task)) => {
+                task.is_write && fits_buffer(task, header, header.desired_data_transfer_length())
+            }
+            (Opcode::DataOut, Some(task)) => task.is_write && fits_buffer(task, header, header.data_segment_length()),
+            (Opcode::ScsiResponse, Some(_)) => true,
+            _ => false,
+        };
+        let numbers = if to_target {
+            [
+                (header.cmd_sn(), self.cmd_sn.or(self.exp_cmd_sn)),
+                (header.exp_stat_sn(), self.stat_sn.or(self.exp_stat_sn)),
+                (None, None),
+            ]
+        } else {
+            [
+                (
+                    header.stat_sn().filter(|_| opcode != Opcode::DataIn || header.has_status() == Some(true)),
+                    self.stat_sn.or(self.exp_stat_sn),
+                ),
+                (header.exp_cmd_sn(), self.exp_cmd_sn.or(self.cmd_sn)),
+                (header.max_cmd_sn(), self.max_cmd_sn.or(self.cmd_sn)),
+            ]
+        };
+        let (mut near, mut far) = (0, 0);
+        for (value, expected) in numbers {
+            if let (Some(value), Some(expected)) = (value, expected) {
+                if value.distance(expected).unsigned_abs() < NEAR.unsigned_abs() { near += 1 } else { far += 1 }
+            }
+        }
+        match (fits_task, near, far) {
+            (_, _, 1..) => Fit::Unlikely,
+            (true, _, 0) | (false, 2.., 0) => Fit::Certain,
+            _ => Fit::Possible,
+        }
+    }
+
+    /// Bytes of a PDU's data to keep.
+    #[inline]
+    fn keeps_data(&self, header: Bhs<'_>) -> usize {
+        match header.opcode() {
+            Some(Opcode::DataIn) => {
+                let task = header.initiator_task_tag().and_then(|tag| self.tasks.get(&tag));
+                usize::from(task.is_some_and(|task| task.is_standard_inquiry))
+            }
+            Some(Opcode::LoginRequest | Opcode::LoginResponse | Opcode::TextRequest | Opcode::TextResponse) => {
+                KEPT_TEXT_MAX
+            }
+            Some(Opcode::ScsiResponse) => KEPT_SENSE_MAX,
+            Some(Opcode::Reject) => iscsitrace_wire::bhs::LENGTH_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// Takes a PDU; gives the digests in use from now on when it ends a login.
+    fn take(&mut self, pdu: &Pdu<'_>, to_target: bool, context: &mut Context) -> Option<Digests> {
+        let bhs = pdu.bhs();
+        let opcode = bhs.opcode()?;
+        self.pdu_count[usize::from(!to_target)] += 1;
+        let mut cycle = None;
+        let mut digests = None;
+        self.note_numbers(bhs, opcode, pdu.first.frame, context);
+        match opcode {
+            Opcode::ScsiCommand => cycle = self.command(pdu, context),
+            Opcode::DataOut | Opcode::DataIn | Opcode::ReadyToTransfer | Opcode::ScsiResponse => {
+                cycle = self.of_task(pdu, opcode, context);
+            }
+            Opcode::LoginRequest | Opcode::LoginResponse => {
+                digests = self.login.take(pdu, self.number, &mut self.session, context);
+            }
+            Opcode::TaskManagementResponse => {
+                if let Some(ended) = self.exchanges.task_management_response(pdu, context) {
+                    self.abort_tasks(ended.function, ended.referenced_task_tag, ended.lun, pdu, context);
+                }
+            }
+            Opcode::TaskManagementRequest => {
+                let referenced = bhs.referenced_task_tag().and_then(|tag| self.tasks.get(&tag)).map(|task| task.cycle);
+                self.exchanges.task_management_request(pdu, self.number, referenced, context);
+            }
+            Opcode::TextRequest | Opcode::TextResponse => {
+                self.exchanges.text(pdu, self.number, to_target, &mut self.login.negotiation, context);
+            }
+            Opcode::LogoutRequest => self.exchanges.logout_request(pdu, self.number, context),
+            Opcode::LogoutResponse => {
+                if self.exchanges.logout_response(pdu, context) == Some(0)
+                    && let Some(session) = self.session
+                {
+                    context.sessions.end(session, super::session::SessionEnd::Logout);
+                }
+            }
+            Opcode::NopOut | Opcode::NopIn => self.exchanges.nop(pdu, self.number, to_target, context),
+            Opcode::Reject => self.exchanges.reject(pdu, self.number, context),
+            Opcode::AsyncMessage => self.exchanges.asynchronous(pdu, self.number, context),
+            Opcode::SnackRequest => self.exchanges.snack(pdu, self.number, context),
+        }
+        if let Some(cycle) = cycle {
+            let is_data =
+                matches!(opcode, Opcode::DataIn | Opcode::DataOut) && bhs.data_segment_length().unwrap_or(0) > 0;
+            self.spans[usize::from(!to_target)].push(pdu.offset, pdu.end, cycle, is_data, &mut context.tables.cycles);
+        }
+        if context.tables.with_pdus {
+            let row = row(pdu, opcode, self.number, to_target, cycle);
+            context.tables.pdus.push(row);
+        }
+        digests
+    }
+
+    /// Follows CmdSN, StatSN and their kin (RFC 7143 section 4.2.2).
+    fn note_numbers(&mut self, bhs: Bhs<'_>, opcode: Opcode, frame: u64, context: &mut Context) {
+        if opcode.is_initiator() {
+            self.exp_stat_sn = bhs.exp_stat_sn().or(self.exp_stat_sn);
+            let Some(cmd_sn) = bhs.cmd_sn() else { return };
+            self.cmd_sn = Some(cmd_sn);
+            if opcode == Opcode::LoginRequest {
+                if let Some(session) = self.session
+                    && let Some(state) = context.sessions.states.get_mut(session as usize)
+                {
+                    state.commands.start(cmd_sn);
+                }
+                return;
+            }
+            if bhs.is_immediate() == Some(true) {
+                return;
+            }
+            let session = self.session(context);
+            if let Some(state) = context.sessions.states.get_mut(session as usize)
+                && state.commands.take(cmd_sn) == Sequence::Behind
+            {
+                context.counters.add(Counter::CmdSnOutOfOrder, Some(self.number), frame);
+            }
+            return;
+        }
+        self.exp_cmd_sn = bhs.exp_cmd_sn().or(self.exp_cmd_sn);
+        self.max_cmd_sn = bhs.max_cmd_sn().or(self.max_cmd_sn);
+        let Some(stat_sn) = bhs.stat_sn() else { return };
+        let advances = match opcode {
+            Opcode::ReadyToTransfer => false,
+            Opcode::DataIn => bhs.has_status() == Some(true),
+            Opcode::NopIn => bhs.initiator_task_tag() != Some(RESERVED_TAG),
+            _ => true,
+        };
+        // a Data-In without status has no StatSN; R2T and unsolicited NOP-In carry the next without using it
+        if !advances {
+            return;
+        }
+        let distance = self.stat_sn.map_or(0, |expected| stat_sn.distance(expected));
+        if distance < 0 {
+            context.counters.add(Counter::StatSnOutOfOrder, Some(self.number), frame);
+            return;
+        }
+        if distance > 0 && distance < NEAR {
+            context.counters.add_many(Counter::StatusMissing, Some(self.number), frame, distance as u64);
+            self.missing[1].numbered += distance as u64;
+        }
+        self.stat_sn = Some(stat_sn.next());
+    }
+
+    fn command(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u32> {
+        let bhs = pdu.bhs();
+        let session = self.session(context);
+        let device_type = bhs.lun().and_then(|raw| {
+            context.sessions.states.get(session as usize)?.device_types.get(&lun::number(raw)).copied()
+        });
+        let Some(task) = Task::open(pdu, self.number, session, device_type, &mut context.tables.cycles) else {
+            context.counters.add(Counter::PduWithoutTask, Some(self.number), pdu.first.frame);
+            return None;
+        };
+        context.cycle_ends_ns.push(i64::MAX);
+        let cycle = task.cycle;
+        let tag = bhs.initiator_task_tag()?;
+        if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&tag) {
+            context.counters.add(Counter::TasksNotTracked, Some(self.number), pdu.first.frame);
+            task.abandon(&mut context.tables.cycles);
+            return Some(cycle);
+        }
+        if let Some(earlier) = self.tasks.insert(tag, task) {
+            context.counters.add(Counter::TaskTagReused, Some(self.number), pdu.first.frame);
+            context.cycle_ends_ns[earlier.cycle as usize] = pdu.first.time_ns;
+            self.abandon(earlier, pdu.first.frame, context);
+        }
+        Some(cycle)
+    }
+
+    /// A PDU of a task that a command opened.
+    fn of_task(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
+        let bhs = pdu.bhs();
+        let frame = pdu.first.frame;
+        let direction = usize::from(!opcode.is_initiator());
+        let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
+            context.counters.add(Counter::PduWithoutTask, Some(self.number), frame);
+            if opcode != Opcode::ScsiResponse && bhs.has_status() != Some(true) {
+                self.missing[direction].orphans += 1;
+            }
+            return None;
+        };
+        let cycle = task.cycle;
+        let tables = &mut context.tables;
+        let mut missing = match opcode {
+            Opcode::DataOut => task.data_out(pdu, &mut tables.cycles, &mut tables.rounds),
+            Opcode::ReadyToTransfer => task.ready_to_transfer(pdu, &mut tables.cycles, &mut tables.rounds),
+            Opcode::DataIn => {
+                if task.is_standard_inquiry
+                    && bhs.buffer_offset() == Some(0)
+                    && let (Some(lun), Some(first), Some(session)) = (task.lun, pdu.data.first(), self.session)
+                    && let Some(state) = context.sessions.states.get_mut(session as usize)
+                {
+                    state.note_device_type(lun, first & 0x1f);
+                }
+                task.data_in(pdu, &mut tables.cycles)
+            }
+            _ => Missing::default(),
+        };
+        if opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true) {
+            context.cycle_ends_ns[cycle as usize] = end_of(pdu).time_ns;
+            if bhs.status() == Some(CHECK_CONDITION) {
+                context.counters.add(Counter::CheckCondition, Some(self.number), frame);
+            }
+            if let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
+                // a status tells of missing Data-Out too
+                let direction = usize::from(!task.is_write || task.is_read);
+                let at_status = task.status(pdu, &mut context.tables.cycles);
+                self.note_missing(Missing { is_out_of_order: false, ..at_status }, direction, frame, context);
+                missing.is_out_of_order |= at_status.is_out_of_order;
+            }
+        }
+        self.note_missing(missing, direction, frame, context);
+        Some(cycle)
+    }
+
+    fn note_missing(&mut self, missing: Missing, direction: usize, frame: u64, context: &mut Context) {
+        self.missing[direction].numbered += missing.data + missing.r2t;
+        context.counters.add_many(Counter::DataMissing, Some(self.number), frame, missing.data);
+        context.counters.add_many(Counter::R2tMissing, Some(self.number), frame, missing.r2t);
+        if missing.is_out_of_order {
+            context.counters.add(Counter::DataSnOutOfOrder, Some(self.number), frame);
+        }
+    }
+
+    /// Closes a task without status.
+    fn abandon(&mut self, task: Task, frame: u64, context: &mut Context) {
+        context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
+        let direction = usize::from(!task.is_write || task.is_read);
+        let cycle = task.cycle as usize;
+        let lacking = task.abandon(&mut context.tables.cycles);
+        if context.tables.cycles.has_capture_gap[cycle] {
+            self.missing[direction].numbered += lacking;
+        }
+    }
+
+    /// A task management function was carried out (RFC 7143 section 11.5.1): the tasks that it ends.
+    fn abort_tasks(&mut self, function: u8, tag: u32, lun: Option<u64>, pdu: &Pdu<'_>, context: &mut Context) {
+        let tags: Vec<u32> = match function {
+            1 => self.tasks.contains_key(&tag).then_some(tag).into_iter().collect(),
+            2 | 4 | 5 => {
+                self.tasks.iter().filter(|(_, task)| lun.is_some() && task.lun == lun).map(|(&tag, _)| tag).collect()
+            }
+            6 | 7 => self.tasks.keys().copied().collect(),
+            _ => Vec::new(),
+        };
+        for tag in tags {
+            let Some(task) = self.tasks.remove(&tag) else { continue };
+            let cycle = task.cycle as usize;
+            context.tables.cycles.is_aborted[cycle] = true;
+            context.cycle_ends_ns[cycle] = end_of(pdu).time_ns;
+            context.counters.add(Counter::TaskAborted, Some(self.number), pdu.first.frame);
+            self.abandon(task, pdu.first.frame, context);
+        }
+    }
+
+    /// The end of the connection, or of the capture, at `time_ns`.
+    pub fn finish(&mut self, time_ns: i64, context: &mut Context) {
+        let mut open: Vec<Task> = self.tasks.drain().map(|(_, task)| task).collect();
+        open.sort_unstable_by_key(|task| task.cycle);
+        for task in open {
+            let cycle = task.cycle as usize;
+            context.cycle_ends_ns[cycle] = time_ns;
+            let frame = context.tables.cycles.command_frame[cycle];
+            self.abandon(task, frame, context);
+        }
+        // a connection with PDUs belongs to a session, if only to one without names
+        if self.pdu_count != [0; 2] && self.session.is_none() {
+            self.session(context);
+        }
+    }
+}
+
+/// SCSI status CHECK CONDITION.
+const CHECK_CONDITION: u8 = 0x02;
+
+fn fits_buffer(task: &Task, header: Bhs<'_>, length: Option<u32>) -> bool {
+    match (header.buffer_offset(), length) {
+        (Some(offset), Some(length)) => task.has_room_for(offset, length),
+        _ => true,
+    }
+}
+
+/// The row of a PDU; header fields that are not there are 0, and masked later by opcode and header bytes.
+fn row(pdu: &Pdu<'_>, opcode: Opcode, connection: u32, to_target: bool, cycle: Option<u32>) -> PduRow {
+    let bhs = pdu.bhs();
+    let number = |number: Option<SerialNumber>| number.map_or(0, |number| number.0);
+    let verdict = |ok: Option<bool>| ok.map_or(NULL_U8, u8::from);
+    let has_status = opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true);
+    let mut row = PduRow {
+        connection,
+        to_target,
+        frame_first: pdu.first.frame,
+        time_first_ns: pdu.first.time_ns,
+        stream_offset_bytes: pdu.offset,
+        header_bytes: pdu.header.len() as u8,
+        opcode: opcode.as_u8(),
+        is_immediate: bhs.is_immediate() == Some(true),
+        is_final: bhs.is_final() == Some(true),
+        has_status,
+        has_capture_gap: pdu.has_capture_gap,
+        initiator_task_tag: bhs.initiator_task_tag().unwrap_or(0),
+        target_transfer_tag: bhs.target_transfer_tag().unwrap_or(0),
+        cmd_sn: number(bhs.cmd_sn()),
+        stat_sn: number(bhs.stat_sn()),
+        exp_stat_sn: number(bhs.exp_stat_sn()),
+        exp_cmd_sn: number(bhs.exp_cmd_sn()),
+        max_cmd_sn: number(bhs.max_cmd_sn()),
+        data_sn: number(bhs.data_sn()),
+        buffer_offset: bhs.buffer_offset().unwrap_or(0),
+        data_segment_length: bhs.data_segment_length().unwrap_or(0),
+        expected_data_transfer_length: bhs
+            .expected_data_transfer_length()
+            .or(bhs.desired_data_transfer_length())
+            .unwrap_or(0),
+        status: bhs.status().filter(|_| has_status).unwrap_or(NULL_U8),
+        header_digest_ok: verdict(pdu.header_digest_ok),
+        data_digest_ok: verdict(pdu.data_digest_ok),
+        cycle: cycle.unwrap_or(NULL_U32),
+        ..PduRow::default()
+    };
+    if let Some(lun) = bhs.lun() {
+        row.lun = lun::number(lun);
+    }
+    if let Some(last) = pdu.last {
+        row.frame_last = last.frame;
+        row.time_last_ns = last.time_ns;
+    }
+    row
+}
+
+/// A connection listening to the framer of one direction.
+pub struct Ear<'a> {
+    /// The connection.
+    pub connection: &'a mut IscsiConnection,
+    /// What all connections share.
+    pub context: &'a mut Context,
+    /// The direction.
+    pub to_target: bool,
+}
+
+impl Listener for Ear<'_> {
+    #[inline]
+    fn judge(&self, header: Bhs<'_>) -> Fit {
+        self.connection.judge(header, self.to_target)
+    }
+
+    #[inline]
+    fn keeps_data(&self, header: Bhs<'_>) -> usize {
+        self.connection.keeps_data(header)
+    }
+
+    #[inline]
+    fn pdu(&mut self, pdu: &Pdu<'_>) -> Option<Digests> {
+        self.connection.take(pdu, self.to_target, self.context)
+    }
+
+    fn count(&mut self, counter: Counter, frame: u64, count: u64) {
+        self.context.counters.add_many(counter, Some(self.connection.number), frame, count);
+    }
+}

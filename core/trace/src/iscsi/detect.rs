@@ -1,0 +1,275 @@
+//! Is the content of a connection iSCSI, on whatever port, and who is the initiator?
+//!
+//! With the start of the streams in the capture, the first header decides. Else headers are looked for at the starts
+//! of segments until one is certain: two of both directions with the same task tag, three in a row, a header digest
+//! that matches, or one that fits on a port of iSCSI. Meanwhile the last bytes are kept, to be read again from the
+//! first of these headers on.
+
+use std::collections::VecDeque;
+
+use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES, RESERVED_TAG};
+use iscsitrace_wire::digest;
+use iscsitrace_wire::opcode::Opcode;
+
+use crate::tcp::reassembly::Chunk;
+
+/// Captured bytes of one connection that are kept until it is decided.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+/// Packets that are kept until it is decided.
+const KEPT_EVENTS_MAX: usize = 512;
+/// Headers remembered.
+const HEADERS_KEPT: usize = 32;
+/// Fitting headers of one direction that decide.
+const HEADERS_IN_A_ROW: u32 = 3;
+/// TCP ports that IANA gives to iSCSI.
+const PORTS: [u16; 2] = [3260, 860];
+/// Captured bytes of a header without which it is not looked at: up to the sequence number.
+const HEADER_SEEN_MIN: usize = 28;
+
+/// What came, to be read again.
+#[derive(Debug)]
+pub enum Event {
+    /// Bytes.
+    Chunk {
+        /// Who sent them: 0 the client, 1 the server.
+        direction: usize,
+        /// As [`Chunk`], with the captured bytes of its own.
+        chunk: Chunk<'static>,
+        /// The captured bytes.
+        captured: Box<[u8]>,
+    },
+    /// Bytes never captured.
+    Gap {
+        /// Who sent them.
+        direction: usize,
+        /// Where.
+        offset: i64,
+        /// How many.
+        length: u64,
+    },
+}
+
+/// What the content is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not known yet.
+    Undecided,
+    /// iSCSI, with the client as initiator or not.
+    Iscsi {
+        /// Whether the client is the initiator.
+        is_client_initiator: bool,
+    },
+    /// Something else.
+    Other,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    direction: usize,
+    is_of_initiator: bool,
+    initiator_task_tag: u32,
+}
+
+/// A connection whose content is not known yet.
+#[derive(Debug)]
+pub struct Detector {
+    events: VecDeque<Event>,
+    kept_bytes: usize,
+    headers: VecDeque<Header>,
+    in_a_row: [u32; 2],
+    /// Whether the first byte of each stream would be seen.
+    has_start: bool,
+    is_iscsi_port: bool,
+    /// The first bytes of the client's stream.
+    first: Vec<u8>,
+}
+
+impl Detector {
+    /// A detector for a connection whose SYN was captured or not.
+    pub fn new(has_start: bool, ports: [u16; 2]) -> Self {
+        Self {
+            events: VecDeque::new(),
+            kept_bytes: 0,
+            headers: VecDeque::new(),
+            in_a_row: [0; 2],
+            has_start,
+            is_iscsi_port: ports.iter().any(|port| PORTS.contains(port)),
+            first: Vec::new(),
+        }
+    }
+
+    /// Whether the streams are known from their first byte on.
+    pub fn has_start(&self) -> bool {
+        self.has_start
+    }
+
+    /// Everything kept, in order; the detector is of no use afterwards.
+    pub fn take_events(&mut self) -> VecDeque<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Bytes that no packet brought.
+    pub fn gap(&mut self, direction: usize, offset: i64, length: u64) {
+        // without the first bytes it is as if the capture had begun later
+        self.has_start = false;
+        self.in_a_row[direction] = 0;
+        self.keep(Event::Gap { direction, offset, length });
+    }
+
+    /// Bytes of a stream.
+    pub fn chunk(&mut self, direction: usize, chunk: &Chunk<'_>) -> Verdict {
+        self.kept_bytes += chunk.captured.len();
+        self.keep(Event::Chunk { direction, chunk: chunk.without_bytes(), captured: chunk.captured.into() });
+        if self.has_start {
+            return self.by_first_bytes(direction, chunk);
+        }
+        if !chunk.is_segment_start {
+            return Verdict::Undecided;
+        }
+        self.by_header(direction, chunk)
+    }
+
+    fn keep(&mut self, event: Event) {
+        self.events.push_back(event);
+        while self.kept_bytes > KEPT_BYTES_MAX || self.events.len() > KEPT_EVENTS_MAX {
+            if let Some(Event::Chunk { captured, .. }) = self.events.pop_front() {
+                self.kept_bytes -= captured.len();
+            }
+            if self.events.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// The initiator speaks first, with a Login Request (RFC 7143 section 6.3).
+    fn by_first_bytes(&mut self, direction: usize, chunk: &Chunk<'_>) -> Verdict {
+        if direction == 1 {
+            // the request was lost by the capture, or it is another protocol
+            let bhs = Bhs::new(chunk.captured);
+            let is_login = chunk.captured.len() >= HEADER_SEEN_MIN
+                && bhs.opcode() == Some(Opcode::LoginResponse)
+                && bhs.is_valid().is_ok();
+            return if is_login { Verdict::Iscsi { is_client_initiator: true } } else { Verdict::Other };
+        }
+        let is_cut = chunk.captured.len() < chunk.length as usize;
+        let wanted = LENGTH_BYTES - self.first.len();
+        self.first.extend_from_slice(&chunk.captured[..chunk.captured.len().min(wanted)]);
+        let bhs = Bhs::new(&self.first);
+        if bhs.opcode() != Some(Opcode::LoginRequest) || bhs.is_valid().is_err() {
+            return Verdict::Other;
+        }
+        if self.first.len() >= LENGTH_BYTES || (is_cut && self.first.len() >= HEADER_SEEN_MIN) {
+            return Verdict::Iscsi { is_client_initiator: true };
+        }
+        if is_cut { Verdict::Other } else { Verdict::Undecided }
+    }
+
+    fn by_header(&mut self, direction: usize, chunk: &Chunk<'_>) -> Verdict {
+        let captured = chunk.captured;
+        let is_cut = captured.len() < chunk.length as usize;
+        if captured.len() < if is_cut { HEADER_SEEN_MIN } else { LENGTH_BYTES } {
+            return Verdict::Undecided;
+        }
+        let bhs = Bhs::new(captured);
+        let Some(opcode) = bhs.opcode().filter(|_| bhs.is_valid().is_ok()) else { return Verdict::Undecided };
+        let is_of_initiator = opcode.is_initiator();
+        let verdict = Verdict::Iscsi { is_client_initiator: is_of_initiator == (direction == 0) };
+        let fits = self.fits(bhs, chunk);
+        self.in_a_row[direction] = if fits { self.in_a_row[direction] + 1 } else { 0 };
+        let is_login = opcode == Opcode::LoginRequest
+            && captured.get(LENGTH_BYTES..).is_some_and(|data| data.starts_with(b"InitiatorName="));
+        let has_header_digest = captured.len() >= LENGTH_BYTES + 4
+            && digest::to_wire(digest::crc32c(&captured[..LENGTH_BYTES])) == captured[LENGTH_BYTES..LENGTH_BYTES + 4];
+        let tag = bhs.initiator_task_tag().unwrap_or(RESERVED_TAG);
+        let is_answered = tag != RESERVED_TAG
+            && self.headers.iter().any(|header| {
+                header.direction != direction
+                    && header.is_of_initiator != is_of_initiator
+                    && header.initiator_task_tag == tag
+            });
+        if is_login
+            || has_header_digest
+            || is_answered
+            || (fits && self.is_iscsi_port)
+            || self.in_a_row[direction] >= HEADERS_IN_A_ROW
+        {
+            return verdict;
+        }
+        if self.headers.len() == HEADERS_KEPT {
+            self.headers.pop_front();
+        }
+        self.headers.push_back(Header { direction, is_of_initiator, initiator_task_tag: tag });
+        Verdict::Undecided
+    }
+
+    /// Whether the PDU ends with its segment, or another header follows in it.
+    fn fits(&self, bhs: Bhs<'_>, chunk: &Chunk<'_>) -> bool {
+        [(false, false), (true, false), (false, true), (true, true)].iter().any(
+            |&(has_header_digest, has_data_digest)| {
+                let Some(total) = bhs.total_length(has_header_digest, has_data_digest) else { return false };
+                total == u64::from(chunk.length)
+                    || usize::try_from(total)
+                        .ok()
+                        .and_then(|total| chunk.captured.get(total..total + LENGTH_BYTES))
+                        .is_some_and(|next| Bhs::new(next).is_valid().is_ok())
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsitrace_wire::bhs::BhsBuilder;
+
+    use super::*;
+
+    fn chunk(captured: &[u8]) -> Chunk<'_> {
+        Chunk {
+            offset: 0,
+            length: captured.len() as u32,
+            captured,
+            frame: 1,
+            time_ns: 0,
+            is_late: false,
+            is_segment_start: true,
+        }
+    }
+
+    fn command() -> [u8; 48] {
+        BhsBuilder::new(Opcode::ScsiCommand).is_final(true).is_read(true).initiator_task_tag(77).build()
+    }
+
+    #[test]
+    fn other_protocols_are_told_by_their_first_byte() {
+        assert_eq!(Detector::new(true, [50000, 80]).chunk(0, &chunk(b"GET / HTTP/1.1\r\n")), Verdict::Other);
+        assert_eq!(Detector::new(true, [50000, 22]).chunk(1, &chunk(b"SSH-2.0-OpenSSH_9.2\r\n")), Verdict::Other);
+    }
+
+    #[test]
+    fn a_login_request_byte_by_byte_is_iscsi_on_any_port() {
+        let header = BhsBuilder::new(Opcode::LoginRequest).is_transit(true).next_stage(1).build();
+        let mut detector = Detector::new(true, [50000, 5000]);
+        for (place, byte) in header.iter().enumerate() {
+            let expected = if place == 47 { Verdict::Iscsi { is_client_initiator: true } } else { Verdict::Undecided };
+            assert_eq!(detector.chunk(0, &chunk(&[*byte])), expected, "byte {place}");
+        }
+    }
+
+    #[test]
+    fn without_the_start_a_command_and_its_answer_decide() {
+        let response = BhsBuilder::new(Opcode::ScsiResponse).is_final(true).initiator_task_tag(77).build();
+        let mut detector = Detector::new(false, [50000, 5000]);
+        assert_eq!(detector.chunk(1, &chunk(&command())), Verdict::Undecided);
+        assert_eq!(detector.chunk(0, &chunk(&response)), Verdict::Iscsi { is_client_initiator: false });
+        assert_eq!(detector.take_events().len(), 2);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut detector = Detector::new(false, [1, 2]);
+        for _ in 0..10_000 {
+            detector.chunk(0, &chunk(&[0xff; 1000]));
+        }
+        assert!(detector.kept_bytes <= KEPT_BYTES_MAX && detector.events.len() <= KEPT_EVENTS_MAX);
+    }
+}

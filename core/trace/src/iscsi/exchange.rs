@@ -1,0 +1,333 @@
+//! What is not a SCSI task: task management, NOP, Text, Logout, Reject, Asynchronous Message, SNACK; each to its table.
+//!
+//! It pairs requests with their answers by tag, on one connection.
+
+use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::opcode::Opcode;
+use rustc_hash::FxHashMap;
+
+use super::connection::Context;
+use super::framer::{Pdu, Place};
+use super::keys::{self, Negotiation};
+use super::login::Continued;
+use super::lun;
+use crate::counters::Counter;
+use crate::tables::{Async, Logout, NULL_U8, NULL_U32, Nop, Reject, Snack, TaskManagement, TextRow};
+
+/// Requests of one connection without answer yet; more are not paired.
+const OPEN_MAX: usize = 4096;
+/// Text kept of one exchange.
+const SHOWN_TEXT_MAX: usize = 4096;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    TaskManagement,
+    InitiatorPing,
+    TargetPing,
+    Text,
+    Logout,
+}
+
+/// A task management function that the target carried out.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    /// Function code.
+    pub function: u8,
+    /// The task that it was about.
+    pub referenced_task_tag: u32,
+    /// The logical unit that it was about.
+    pub lun: Option<u64>,
+}
+
+/// The open requests of one connection.
+#[derive(Debug, Default)]
+pub struct Exchanges {
+    open: FxHashMap<(Kind, u32), usize>,
+    requested: Continued,
+    answered: Continued,
+}
+
+fn place(pdu: &Pdu<'_>) -> Place {
+    pdu.last.unwrap_or(pdu.first)
+}
+
+fn tag(bhs: Bhs<'_>) -> u32 {
+    bhs.initiator_task_tag().unwrap_or(NULL_U32)
+}
+
+impl Exchanges {
+    fn remember(&mut self, kind: Kind, tag: u32, row: usize) {
+        if self.open.len() < OPEN_MAX {
+            self.open.insert((kind, tag), row);
+        }
+    }
+
+    /// A Task Management Function Request.
+    pub fn task_management_request(
+        &mut self,
+        pdu: &Pdu<'_>,
+        connection: u32,
+        referenced_cycle: Option<u32>,
+        context: &mut Context,
+    ) {
+        let bhs = pdu.bhs();
+        let function = bhs.function().unwrap_or(NULL_U8);
+        let row = context.tables.task_management.push(TaskManagement {
+            connection,
+            request_ns: place(pdu).time_ns,
+            request_frame: place(pdu).frame,
+            function,
+            function_text: function_text(function).to_owned(),
+            initiator_task_tag: tag(bhs),
+            referenced_task_tag: bhs.referenced_task_tag().unwrap_or(NULL_U32),
+            referenced_cycle: referenced_cycle.unwrap_or(NULL_U32),
+            lun: bhs.lun().map_or(u64::MAX, lun::number),
+            ..TaskManagement::default()
+        });
+        self.remember(Kind::TaskManagement, tag(bhs), row);
+    }
+
+    /// Its answer; gives what it ended, when the function was carried out.
+    pub fn task_management_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<Ended> {
+        let bhs = pdu.bhs();
+        let row = self.open.remove(&(Kind::TaskManagement, tag(bhs)))?;
+        let table = &mut context.tables.task_management;
+        table.response_ns[row] = place(pdu).time_ns;
+        table.response_frame[row] = place(pdu).frame;
+        table.response[row] = bhs.response().unwrap_or(NULL_U8);
+        (bhs.response() == Some(0)).then(|| Ended {
+            function: table.function[row],
+            referenced_task_tag: table.referenced_task_tag[row],
+            lun: (table.lun[row] != u64::MAX).then_some(table.lun[row]),
+        })
+    }
+
+    /// A NOP-Out or NOP-In: a ping, its echo, or neither (RFC 7143 sections 11.18 and 11.19).
+    pub fn nop(&mut self, pdu: &Pdu<'_>, connection: u32, is_from_initiator: bool, context: &mut Context) {
+        let bhs = pdu.bhs();
+        let initiator_task_tag = tag(bhs);
+        let target_transfer_tag = bhs.target_transfer_tag().unwrap_or(RESERVED_TAG);
+        let echo_of = if is_from_initiator {
+            (target_transfer_tag != RESERVED_TAG).then_some((Kind::TargetPing, target_transfer_tag))
+        } else {
+            (initiator_task_tag != RESERVED_TAG).then_some((Kind::InitiatorPing, initiator_task_tag))
+        };
+        if let Some(key) = echo_of {
+            if let Some(row) = self.open.remove(&key) {
+                context.tables.nops.response_ns[row] = place(pdu).time_ns;
+                context.tables.nops.response_frame[row] = place(pdu).frame;
+                return;
+            }
+            // the ping itself was not captured
+            context.tables.nops.push(Nop {
+                connection,
+                response_ns: place(pdu).time_ns,
+                response_frame: place(pdu).frame,
+                is_from_initiator: !is_from_initiator,
+                is_ping: true,
+                initiator_task_tag,
+                target_transfer_tag,
+                ..Nop::default()
+            });
+            return;
+        }
+        let asks = if is_from_initiator { initiator_task_tag } else { target_transfer_tag };
+        let row = context.tables.nops.push(Nop {
+            connection,
+            request_ns: place(pdu).time_ns,
+            request_frame: place(pdu).frame,
+            is_from_initiator,
+            is_ping: asks != RESERVED_TAG,
+            initiator_task_tag,
+            target_transfer_tag,
+            ..Nop::default()
+        });
+        if asks != RESERVED_TAG {
+            self.remember(if is_from_initiator { Kind::InitiatorPing } else { Kind::TargetPing }, asks, row);
+        }
+    }
+
+    /// A Text Request or Text Response; its keys count as negotiated (RFC 7143 section 6.4).
+    pub fn text(
+        &mut self,
+        pdu: &Pdu<'_>,
+        connection: u32,
+        is_request: bool,
+        negotiation: &mut Negotiation,
+        context: &mut Context,
+    ) {
+        let bhs = pdu.bhs();
+        let continued = if is_request { &mut self.requested } else { &mut self.answered };
+        let text = continued.take(pdu, connection, context);
+        let shown = text.as_deref().map(shown).unwrap_or_default();
+        if let Some(text) = &text {
+            // what a discovery answers is about other targets, not about this session
+            if negotiation.initiator("SendTargets").is_none() && !text.starts_with(b"SendTargets=") {
+                let malformed = negotiation.take(text, is_request);
+                context.counters.add_many(Counter::LoginTextInvalid, Some(connection), pdu.first.frame, malformed);
+            }
+        }
+        if is_request {
+            let row = context.tables.texts.push(TextRow {
+                connection,
+                request_ns: place(pdu).time_ns,
+                request_frame: place(pdu).frame,
+                initiator_task_tag: tag(bhs),
+                request_text: shown,
+                ..TextRow::default()
+            });
+            self.remember(Kind::Text, tag(bhs), row);
+        } else if let Some(row) = self.open.remove(&(Kind::Text, tag(bhs))) {
+            context.tables.texts.response_ns[row] = place(pdu).time_ns;
+            context.tables.texts.response_frame[row] = place(pdu).frame;
+            context.tables.texts.response_text[row] = shown;
+        }
+    }
+
+    /// A Logout Request.
+    pub fn logout_request(&mut self, pdu: &Pdu<'_>, connection: u32, context: &mut Context) {
+        let bhs = pdu.bhs();
+        let row = context.tables.logouts.push(Logout {
+            connection,
+            request_ns: place(pdu).time_ns,
+            request_frame: place(pdu).frame,
+            reason: bhs.logout_reason().unwrap_or(NULL_U8),
+            cid: bhs.cid().unwrap_or(u16::MAX),
+            ..Logout::default()
+        });
+        self.remember(Kind::Logout, tag(bhs), row);
+    }
+
+    /// Its answer; gives the reason code of the request when the logout succeeded.
+    pub fn logout_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u8> {
+        let bhs = pdu.bhs();
+        let row = self.open.remove(&(Kind::Logout, tag(bhs)))?;
+        let table = &mut context.tables.logouts;
+        table.response_ns[row] = place(pdu).time_ns;
+        table.response_frame[row] = place(pdu).frame;
+        table.response[row] = bhs.response().unwrap_or(NULL_U8);
+        (bhs.response() == Some(0)).then_some(table.reason[row])
+    }
+
+    /// A Reject.
+    pub fn reject(&mut self, pdu: &Pdu<'_>, connection: u32, context: &mut Context) {
+        let bhs = pdu.bhs();
+        let rejected = Bhs::new(pdu.data);
+        let reason = bhs.reject_reason().unwrap_or(NULL_U8);
+        context.counters.add(Counter::RejectReceived, Some(connection), pdu.first.frame);
+        context.tables.rejects.push(Reject {
+            connection,
+            time_ns: place(pdu).time_ns,
+            frame: place(pdu).frame,
+            reason,
+            reason_text: reject_text(reason).to_owned(),
+            rejected_opcode: rejected.opcode().map_or(NULL_U8, Opcode::as_u8),
+            rejected_initiator_task_tag: rejected.initiator_task_tag().unwrap_or(NULL_U32),
+        });
+    }
+
+    /// An Asynchronous Message.
+    pub fn asynchronous(&mut self, pdu: &Pdu<'_>, connection: u32, context: &mut Context) {
+        let bhs = pdu.bhs();
+        let event = bhs.async_event().unwrap_or(NULL_U8);
+        context.tables.asyncs.push(Async {
+            connection,
+            time_ns: place(pdu).time_ns,
+            frame: place(pdu).frame,
+            event,
+            event_text: async_text(event).to_owned(),
+            vendor_code: bhs.async_vcode().unwrap_or(0),
+            parameter1: bhs.parameter1().unwrap_or(0),
+            parameter2: bhs.parameter2().unwrap_or(0),
+            parameter3: bhs.parameter3().unwrap_or(0),
+            lun: bhs.lun().map_or(u64::MAX, lun::number),
+        });
+    }
+
+    /// A SNACK Request.
+    pub fn snack(&mut self, pdu: &Pdu<'_>, connection: u32, context: &mut Context) {
+        let bhs = pdu.bhs();
+        context.tables.snacks.push(Snack {
+            connection,
+            time_ns: place(pdu).time_ns,
+            frame: place(pdu).frame,
+            snack_type: bhs.snack_type().unwrap_or(NULL_U8),
+            initiator_task_tag: tag(bhs),
+            target_transfer_tag: bhs.target_transfer_tag().unwrap_or(NULL_U32),
+            begin_run: bhs.beg_run().map_or(0, |number| number.0),
+            run_length: bhs.run_length().unwrap_or(0),
+        });
+    }
+}
+
+/// Text for a table: pairs apart by a space, secrets hidden, not too long.
+fn shown(text: &[u8]) -> String {
+    let mut shown = String::new();
+    for (key, value) in iscsitrace_wire::text::pairs(text).flatten() {
+        if shown.len() >= SHOWN_TEXT_MAX {
+            break;
+        }
+        if !shown.is_empty() {
+            shown.push(' ');
+        }
+        shown.push_str(key);
+        shown.push('=');
+        shown.push_str(if keys::is_secret(key) { "(hidden)" } else { &value });
+    }
+    if shown.len() > SHOWN_TEXT_MAX {
+        let end = (0..=SHOWN_TEXT_MAX).rev().find(|&end| shown.is_char_boundary(end)).unwrap_or(0);
+        shown.truncate(end);
+    }
+    shown
+}
+
+/// RFC 7143 section 11.5.1, RFC 7144 section 7.
+fn function_text(function: u8) -> &'static str {
+    match function {
+        1 => "ABORT TASK",
+        2 => "ABORT TASK SET",
+        3 => "CLEAR ACA",
+        4 => "CLEAR TASK SET",
+        5 => "LOGICAL UNIT RESET",
+        6 => "TARGET WARM RESET",
+        7 => "TARGET COLD RESET",
+        8 => "TASK REASSIGN",
+        9 => "QUERY TASK",
+        10 => "QUERY TASK SET",
+        11 => "I_T NEXUS RESET",
+        12 => "QUERY ASYNCHRONOUS EVENT",
+        _ => "unknown",
+    }
+}
+
+/// RFC 7143 section 11.17.1.
+fn reject_text(reason: u8) -> &'static str {
+    match reason {
+        0x02 => "data digest error",
+        0x03 => "SNACK reject",
+        0x04 => "protocol error",
+        0x05 => "command not supported",
+        0x06 => "immediate command reject: too many immediate commands",
+        0x07 => "task in progress",
+        0x08 => "invalid data ACK",
+        0x09 => "invalid PDU field",
+        0x0a => "long operation reject: out of resources",
+        0x0b => "negotiation reset",
+        0x0c => "waiting for logout",
+        _ => "unknown",
+    }
+}
+
+/// RFC 7143 section 11.9.1.
+fn async_text(event: u8) -> &'static str {
+    match event {
+        0 => "SCSI asynchronous event",
+        1 => "target requests logout",
+        2 => "target will drop the connection",
+        3 => "target will drop all connections of the session",
+        4 => "target requests parameter negotiation",
+        5 => "all active tasks of a logical unit are being terminated",
+        248.. => "vendor specific",
+        _ => "unknown",
+    }
+}

@@ -1,0 +1,771 @@
+//! Stream bytes of one direction -> PDUs.
+//!
+//! ```text
+//!   | BHS 48 | AHS | header digest | data | padding | data digest |  next BHS ...
+//!   0        48    `- ahs_end      `- data_start    `- digest_start `- end        (position in the PDU)
+//! ```
+//!
+//! Only headers have to be there: data is walked by its length, through holes and beyond a snaplen. When the place of
+//! the next header becomes unknown, the bytes that follow are searched for a header that fits the connection; none is
+//! taken on faith. It knows no session: what fits is for its [`Listener`] to say. It keeps one PDU at a time.
+
+use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
+use iscsitrace_wire::digest;
+
+use super::login::Digests;
+use crate::counters::Counter;
+use crate::tcp::reassembly::Chunk;
+
+/// Bytes of a cut header without which its PDU cannot be walked: up to the DataSegmentLength.
+const HEADER_WALK_BYTES: usize = 8;
+/// Bytes of a cut header without which a search does not accept it: up to the sequence number.
+const HEADER_SEARCH_BYTES: usize = 28;
+/// Data kept for the session's eyes (login text, sense data, rejected headers, ...).
+pub const KEPT_DATA_MAX: usize = 64 << 10;
+
+/// Whether a digest is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DigestUse {
+    /// It is, or is not: the login says so.
+    Known(bool),
+    /// It seems so: the login was not captured.
+    Inferred(bool),
+    /// Not known yet.
+    Unknown,
+}
+
+impl DigestUse {
+    /// Whether to reckon with a digest.
+    pub fn is_used(self) -> bool {
+        matches!(self, Self::Known(true) | Self::Inferred(true))
+    }
+}
+
+/// How well a header fits the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// It breaks the RFC.
+    No,
+    /// It keeps the RFC, but its sequence numbers are far from the expected.
+    Unlikely,
+    /// Nothing speaks against it.
+    Possible,
+    /// Tags or sequence numbers are the expected ones.
+    Certain,
+}
+
+/// A packet, by number and time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Frame number.
+    pub frame: u64,
+    /// Capture time.
+    pub time_ns: i64,
+}
+
+/// A PDU whose header was read, as far as it was captured.
+#[derive(Debug)]
+pub struct Pdu<'a> {
+    /// Its basic header segment, cut where the capture cut it.
+    pub header: &'a [u8],
+    /// Its data segment from the first byte on, as far as it is kept.
+    pub data: &'a [u8],
+    /// Stream offset of its first byte.
+    pub offset: i64,
+    /// One past its last byte.
+    pub end: i64,
+    /// The packet that brought its first byte.
+    pub first: Place,
+    /// The packet that completed it; none when its end was not captured.
+    pub last: Option<Place>,
+    /// Whether bytes of it were never captured.
+    pub has_capture_gap: bool,
+    /// Whether bytes of it came late, or again.
+    pub is_late: bool,
+    /// Whether its header digest matches; none without digest or bytes to tell.
+    pub header_digest_ok: Option<bool>,
+    /// Whether its data digest matches; none without digest or bytes to tell.
+    pub data_digest_ok: Option<bool>,
+}
+
+impl Pdu<'_> {
+    /// The view over its header.
+    #[inline]
+    pub fn bhs(&self) -> Bhs<'_> {
+        Bhs::new(self.header)
+    }
+}
+
+/// Who knows the connection.
+pub trait Listener {
+    /// How well a header (perhaps cut) fits.
+    fn judge(&self, header: Bhs<'_>) -> Fit;
+    /// How many bytes of a PDU's data to keep for [`Pdu::data`].
+    fn keeps_data(&self, header: Bhs<'_>) -> usize;
+    /// A PDU, complete or as far as it will ever be; gives the digests from the next PDU on, when it ends a login.
+    fn pdu(&mut self, pdu: &Pdu<'_>) -> Option<Digests>;
+    /// An oddity.
+    fn count(&mut self, counter: Counter, frame: u64, count: u64);
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The next byte begins a header, or is inside the PDU.
+    Walking,
+    /// The place of the next header is unknown.
+    Searching,
+}
+
+/// The framer of one direction.
+#[derive(Debug)]
+pub struct Framer {
+    /// Header digests in use.
+    pub header_digest: DigestUse,
+    /// Data digests in use.
+    pub data_digest: DigestUse,
+    /// Bytes of PDUs whose header was read.
+    pub explained_bytes: u64,
+    state: State,
+    /// Stream offset of the next byte.
+    offset: i64,
+    /// PDUs begin at offsets of this remainder modulo 4, once that is known.
+    alignment: Option<i64>,
+    /// Where the last header should have been, while searching; and whether the PDU before it carried data.
+    lost_at: i64,
+    lost_after_data: bool,
+    had_data: bool,
+    pdu: InProgress,
+    /// While searching: the last bytes seen, too few to be a header.
+    carry: Vec<u8>,
+    carry_place: Place,
+}
+
+const NOWHERE: Place = Place { frame: 0, time_ns: 0 };
+
+#[derive(Debug)]
+struct InProgress {
+    start: i64,
+    position: u64,
+    header: [u8; LENGTH_BYTES],
+    header_known: usize,
+    /// Length up to the end of the AHS, and so on; 0 while the header is incomplete.
+    ahs_end: u64,
+    data_start: u64,
+    data_end: u64,
+    digest_start: u64,
+    end: u64,
+    first: Place,
+    last: Option<Place>,
+    has_capture_gap: bool,
+    is_late: bool,
+    /// CRC of header and AHS, or of data, while all their bytes are known.
+    crc: Option<u32>,
+    wants_crc: bool,
+    /// The data ended with its segment, and whether a digest follows is not known yet.
+    awaits_digest: bool,
+    digest: [u8; 4],
+    header_digest_ok: Option<bool>,
+    data_digest_ok: Option<bool>,
+    kept: Vec<u8>,
+    keep: usize,
+}
+
+impl InProgress {
+    fn new() -> Self {
+        Self {
+            start: 0,
+            position: 0,
+            header: [0; LENGTH_BYTES],
+            header_known: 0,
+            ahs_end: 0,
+            data_start: 0,
+            data_end: 0,
+            digest_start: 0,
+            end: 0,
+            first: NOWHERE,
+            last: None,
+            has_capture_gap: false,
+            is_late: false,
+            crc: None,
+            wants_crc: false,
+            awaits_digest: false,
+            digest: [0; 4],
+            header_digest_ok: None,
+            data_digest_ok: None,
+            kept: Vec::new(),
+            keep: 0,
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, start: i64) {
+        self.start = start;
+        self.position = 0;
+        self.header_known = 0;
+        self.end = 0;
+        self.last = None;
+        self.has_capture_gap = false;
+        self.is_late = false;
+        self.header_digest_ok = None;
+        self.data_digest_ok = None;
+        self.kept.clear();
+        self.keep = 0;
+        self.awaits_digest = false;
+    }
+
+    #[inline]
+    fn note(&mut self, place: Place, is_late: bool) {
+        if self.position == 0 {
+            self.first = place;
+        }
+        self.last = match self.last {
+            Some(last) if (last.time_ns, last.frame) > (place.time_ns, place.frame) => Some(last),
+            _ => Some(place),
+        };
+        self.is_late |= is_late;
+    }
+
+    /// Lays out the PDU by its header (RFC 7143 section 11.2.1).
+    fn lay_out(&mut self, has_header_digest: bool, has_data_digest: bool) {
+        let bhs = Bhs::new(&self.header[..self.header_known]);
+        let data = u64::from(bhs.data_segment_length().unwrap_or(0));
+        self.ahs_end = LENGTH_BYTES as u64 + u64::from(bhs.total_ahs_length_bytes().unwrap_or(0));
+        self.data_start = self.ahs_end + if has_header_digest { 4 } else { 0 };
+        self.data_end = self.data_start + data;
+        self.digest_start = self.data_start + data.next_multiple_of(4);
+        self.end = self.digest_start + if has_data_digest && data > 0 { 4 } else { 0 };
+    }
+}
+
+impl Framer {
+    /// A framer that waits for a header at `offset` (when the start of the stream was captured), or searches for one.
+    pub fn new(offset: i64, is_stream_start: bool) -> Self {
+        let mut framer = Self {
+            header_digest: DigestUse::Unknown,
+            data_digest: DigestUse::Unknown,
+            explained_bytes: 0,
+            state: if is_stream_start { State::Walking } else { State::Searching },
+            offset,
+            alignment: is_stream_start.then_some(offset.rem_euclid(4)),
+            lost_at: offset,
+            lost_after_data: false,
+            had_data: false,
+            pdu: InProgress::new(),
+            carry: Vec::new(),
+            carry_place: NOWHERE,
+        };
+        framer.pdu.begin(offset);
+        framer
+    }
+
+    /// Whether it knows where it is.
+    pub fn is_walking(&self) -> bool {
+        self.state == State::Walking
+    }
+
+    /// The next bytes of the stream.
+    #[inline]
+    pub fn chunk(&mut self, chunk: &Chunk<'_>, listener: &mut impl Listener) {
+        let place = Place { frame: chunk.frame, time_ns: chunk.time_ns };
+        let mut used = 0u32;
+        while used < chunk.length {
+            used = match self.state {
+                State::Walking => self.walk(chunk, used, place, listener),
+                State::Searching => self.search(chunk, used, place, listener),
+            };
+        }
+        self.offset = chunk.offset + i64::from(chunk.length);
+    }
+
+    /// Walks one part of the PDU; gives how much of the chunk is used then.
+    #[inline]
+    fn walk(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
+        if self.pdu.position < LENGTH_BYTES as u64 {
+            return self.walk_header(chunk, used, place, listener);
+        }
+        if self.pdu.awaits_digest {
+            return self.await_digest(chunk, used, place, listener);
+        }
+        self.pdu.note(place, chunk.is_late);
+        let position = self.pdu.position;
+        let boundary = if position < self.pdu.ahs_end {
+            self.pdu.ahs_end
+        } else if position < self.pdu.data_start {
+            self.pdu.data_start
+        } else if position < self.pdu.data_end {
+            self.pdu.data_end
+        } else if position < self.pdu.digest_start {
+            self.pdu.digest_start
+        } else {
+            self.pdu.end
+        };
+        let length = (boundary - position).min(u64::from(chunk.length - used)) as u32;
+        let (from, to) = (used as usize, (used + length) as usize);
+        let known = chunk.captured.get(from..to.min(chunk.captured.len())).unwrap_or_default();
+        self.take_body(known, length as usize);
+        self.pdu.position += u64::from(length);
+        if self.pdu.position == boundary {
+            self.end_part(listener);
+        }
+        used + length
+    }
+
+    /// Takes the bytes of AHS, data or digests (`known` may be shorter than `length`).
+    #[inline]
+    fn take_body(&mut self, known: &[u8], length: usize) {
+        let pdu = &mut self.pdu;
+        let is_known = known.len() == length;
+        if pdu.position < pdu.ahs_end || (pdu.position >= pdu.data_start && pdu.position < pdu.digest_start) {
+            if pdu.wants_crc {
+                pdu.crc = if is_known { pdu.crc.map(|crc| digest::append(crc, known)) } else { None };
+            }
+            let data_position = pdu.position.wrapping_sub(pdu.data_start) as usize;
+            if pdu.keep > pdu.kept.len()
+                && pdu.position >= pdu.data_start
+                && pdu.position < pdu.data_end
+                && data_position == pdu.kept.len()
+            {
+                let wanted = (pdu.keep - pdu.kept.len()).min(known.len());
+                pdu.kept.extend_from_slice(&known[..wanted]);
+            }
+        } else {
+            let digest_start = if pdu.position < pdu.data_start { pdu.ahs_end } else { pdu.digest_start };
+            let from = (pdu.position - digest_start) as usize;
+            match pdu.digest.get_mut(from..from + length) {
+                Some(digest) if is_known => digest.copy_from_slice(known),
+                _ => pdu.crc = None,
+            }
+        }
+    }
+
+    /// At the end of a part of the PDU: infers and verifies digests, and completes the PDU.
+    #[inline]
+    fn end_part(&mut self, listener: &mut impl Listener) {
+        if self.pdu.position == self.pdu.ahs_end && self.pdu.position < self.pdu.data_start {
+            return;
+        }
+        if self.pdu.position == self.pdu.data_start && self.pdu.data_start > self.pdu.ahs_end {
+            self.pdu.header_digest_ok = self.pdu.crc.map(|crc| digest::to_wire(crc) == self.pdu.digest);
+            self.start_data_crc();
+        }
+        if self.data_digest == DigestUse::Unknown
+            && self.pdu.position == self.pdu.digest_start
+            && self.pdu.data_end > self.pdu.data_start
+            && self.pdu.crc.is_some()
+        {
+            self.pdu.awaits_digest = true;
+            return;
+        }
+        if self.pdu.position == self.pdu.end {
+            if self.pdu.end > self.pdu.digest_start {
+                self.pdu.data_digest_ok = self.pdu.crc.map(|crc| digest::to_wire(crc) == self.pdu.digest);
+            }
+            self.complete(listener);
+        }
+    }
+
+    #[inline]
+    fn start_data_crc(&mut self) {
+        let has_data = self.pdu.data_end > self.pdu.data_start;
+        self.pdu.wants_crc =
+            has_data && self.data_digest != DigestUse::Known(false) && self.data_digest != DigestUse::Inferred(false);
+        self.pdu.crc = self.pdu.wants_crc.then_some(0);
+    }
+
+    /// Collects the header; at its end lays out the PDU.
+    #[inline]
+    fn walk_header(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
+        self.pdu.note(place, chunk.is_late);
+        let position = self.pdu.position as usize;
+        let length = (LENGTH_BYTES - position).min((chunk.length - used) as usize);
+        let from = used as usize;
+        let known = chunk.captured.get(from..(from + length).min(chunk.captured.len())).unwrap_or_default();
+        if self.pdu.header_known == position {
+            self.pdu.header[position..position + known.len()].copy_from_slice(known);
+            self.pdu.header_known += known.len();
+        }
+        self.pdu.position += length as u64;
+        let used = used + length as u32;
+        if self.pdu.position < LENGTH_BYTES as u64 {
+            return used;
+        }
+        if self.pdu.header_known < HEADER_WALK_BYTES {
+            listener.count(Counter::SyncLost, place.frame, 1);
+            self.lose_sync(self.pdu.start);
+            return used;
+        }
+        let known = self.pdu.header_known;
+        let fit = listener.judge(Bhs::new(&self.pdu.header[..known]));
+        if fit == Fit::No {
+            listener.count(Counter::PduInvalid, place.frame, 1);
+            listener.count(Counter::SyncLost, place.frame, 1);
+            let (header, first, start) = (self.pdu.header, self.pdu.first, self.pdu.start);
+            self.lose_sync(start);
+            // the true header may begin inside these bytes
+            if known == LENGTH_BYTES {
+                self.carry.extend_from_slice(&header[1..]);
+                self.carry_place = first;
+            }
+            return used;
+        }
+        if known < LENGTH_BYTES {
+            listener.count(Counter::PduHeaderCut, place.frame, 1);
+        }
+        self.start_body(chunk, used, listener);
+        used
+    }
+
+    /// The header is there: what follows it?
+    #[inline]
+    fn start_body(&mut self, chunk: &Chunk<'_>, used: u32, listener: &mut impl Listener) {
+        self.alignment = Some(self.pdu.start.rem_euclid(4));
+        if self.header_digest == DigestUse::Unknown {
+            self.infer_header_digest(chunk, used);
+        }
+        self.pdu.lay_out(self.header_digest.is_used(), self.data_digest.is_used());
+        let known = self.pdu.header_known;
+        self.pdu.keep = listener.keeps_data(Bhs::new(&self.pdu.header[..known])).min(KEPT_DATA_MAX);
+        if self.header_digest.is_used() {
+            self.pdu.wants_crc = true;
+            self.pdu.crc = (known == LENGTH_BYTES).then(|| digest::crc32c(&self.pdu.header));
+        } else {
+            // the CRC of the data begins after the AHS
+            self.pdu.wants_crc = false;
+            if self.pdu.ahs_end == LENGTH_BYTES as u64 {
+                self.start_data_crc();
+            }
+        }
+        if self.pdu.position == self.pdu.end {
+            self.complete(listener);
+        }
+    }
+
+    /// Without the login, the four bytes after a header tell whether they are its digest.
+    #[cold]
+    fn infer_header_digest(&mut self, chunk: &Chunk<'_>, used: u32) {
+        let bhs = Bhs::new(&self.pdu.header[..self.pdu.header_known]);
+        if self.pdu.header_known < LENGTH_BYTES || bhs.total_ahs_length_bytes() != Some(0) {
+            return;
+        }
+        let after = used as usize;
+        match chunk.captured.get(after..after + 4) {
+            Some(bytes) => {
+                let is_digest = digest::to_wire(digest::crc32c(&self.pdu.header)) == *bytes;
+                self.header_digest = DigestUse::Inferred(is_digest);
+            }
+            // with a digest the sender would have had four bytes more to send
+            None if used == chunk.length => self.header_digest = DigestUse::Inferred(false),
+            None => {}
+        }
+    }
+
+    /// Likewise the four bytes after the data, which may come with a later segment.
+    #[cold]
+    fn await_digest(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
+        let after = used as usize;
+        let is_digest = self
+            .pdu
+            .crc
+            .is_some_and(|crc| chunk.captured.get(after..after + 4) == Some(digest::to_wire(crc).as_slice()));
+        self.data_digest = DigestUse::Inferred(is_digest);
+        if !is_digest {
+            self.complete(listener);
+            return used;
+        }
+        self.pdu.note(place, chunk.is_late);
+        self.pdu.end = self.pdu.digest_start + 4;
+        self.pdu.position = self.pdu.end;
+        self.pdu.data_digest_ok = Some(true);
+        self.complete(listener);
+        used + 4
+    }
+
+    /// Hands the PDU over and waits for the next header.
+    #[inline]
+    fn complete(&mut self, listener: &mut impl Listener) {
+        let end = self.pdu.start + self.pdu.end as i64;
+        self.emit(end, listener);
+        self.pdu.begin(end);
+    }
+
+    /// Whether the PDU in progress is whole, but for a digest that may follow.
+    fn is_whole(&self) -> bool {
+        self.pdu.awaits_digest
+    }
+
+    #[inline]
+    fn emit(&mut self, end: i64, listener: &mut impl Listener) {
+        let pdu = &self.pdu;
+        self.had_data = pdu.data_end > pdu.data_start;
+        let last = if pdu.position == pdu.end { pdu.last } else { None };
+        self.explained_bytes += pdu.position;
+        let frame = pdu.first.frame;
+        if pdu.header_digest_ok == Some(false) {
+            listener.count(Counter::HeaderDigestError, frame, 1);
+        }
+        if pdu.data_digest_ok == Some(false) {
+            listener.count(Counter::DataDigestError, frame, 1);
+        }
+        let digests = listener.pdu(&Pdu {
+            header: &pdu.header[..pdu.header_known],
+            data: &pdu.kept,
+            offset: pdu.start,
+            end,
+            first: pdu.first,
+            last,
+            has_capture_gap: pdu.has_capture_gap,
+            is_late: pdu.is_late,
+            header_digest_ok: pdu.header_digest_ok,
+            data_digest_ok: pdu.data_digest_ok,
+        });
+        if let Some(digests) = digests {
+            self.agree(digests);
+        }
+    }
+
+    /// The login ended with these digests in use.
+    pub fn agree(&mut self, digests: Digests) {
+        self.header_digest = DigestUse::Known(digests.header);
+        self.data_digest = DigestUse::Known(digests.data);
+    }
+
+    /// During a login there are none (RFC 7143 section 13.1).
+    pub fn begin_login(&mut self) {
+        self.agree(Digests { header: false, data: false });
+    }
+
+    fn lose_sync(&mut self, lost_at: i64) {
+        self.state = State::Searching;
+        self.lost_at = lost_at;
+        self.lost_after_data = self.had_data;
+        self.carry.clear();
+    }
+
+    /// Bytes of the stream that no captured packet carried.
+    pub fn gap(&mut self, offset: i64, length: u64, listener: &mut impl Listener) {
+        let gap_end = offset + length as i64;
+        self.offset = gap_end;
+        if self.state == State::Searching {
+            self.carry.clear();
+            return;
+        }
+        if self.is_whole() {
+            self.complete(listener);
+        }
+        let pdu = &mut self.pdu;
+        let frame = pdu.last.map_or(0, |last| last.frame);
+        if pdu.position < LENGTH_BYTES as u64 {
+            listener.count(Counter::SyncLost, frame, 1);
+            let start = pdu.start;
+            self.lose_sync(start);
+            return;
+        }
+        pdu.has_capture_gap = true;
+        pdu.crc = None;
+        let end = pdu.start + pdu.end as i64;
+        if gap_end < end {
+            let position = (gap_end - pdu.start) as u64;
+            if position >= pdu.data_start {
+                // the AHS and header digest are behind: data goes on without its CRC
+                pdu.wants_crc = true;
+            }
+            pdu.position = position;
+            return;
+        }
+        // the end of the PDU was not captured: the time of its completion is unknown
+        pdu.position = pdu.end;
+        pdu.last = None;
+        self.complete(listener);
+        if gap_end > end {
+            listener.count(Counter::SyncLost, frame, 1);
+            self.lose_sync(end);
+        }
+    }
+
+    /// The end of the stream in this capture: a PDU with its header read is handed over as far as it goes.
+    pub fn finish(&mut self, listener: &mut impl Listener) {
+        if self.is_whole() {
+            self.complete(listener);
+        } else if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 {
+            self.pdu.has_capture_gap = true;
+            let end = self.pdu.start + self.pdu.end as i64;
+            self.emit(end, listener);
+            self.pdu.begin(end);
+        }
+        self.lose_sync(self.offset);
+    }
+
+    /// Marks the PDU in progress when bytes of it came again.
+    pub fn mark_retransmitted(&mut self, start: i64, end: i64) {
+        if self.state == State::Walking && self.pdu.position > 0 && start < self.offset && end > self.pdu.start {
+            self.pdu.is_late = true;
+        }
+    }
+
+    /// Searches a chunk for a header that fits; gives how much of it is used then.
+    #[cold]
+    fn search(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
+        let captured = chunk.captured.get(used as usize..).unwrap_or_default();
+        let carried = self.carry.len();
+        let base = chunk.offset + i64::from(used) - carried as i64;
+        // headers that begin in the bytes carried over and end in this chunk
+        if carried > 0 {
+            let joined_length = carried + captured.len().min(LENGTH_BYTES - 1);
+            let mut joined = std::mem::take(&mut self.carry);
+            joined.extend_from_slice(&captured[..joined_length - carried]);
+            for at in 0..carried {
+                let Some(header) = joined.get(at..at + LENGTH_BYTES) else { break };
+                if self.accepts(base + at as i64, header, false, None, listener) {
+                    let first = self.carry_place;
+                    return self.resume(
+                        base + at as i64,
+                        header,
+                        first,
+                        chunk,
+                        used + (at + LENGTH_BYTES - carried) as u32,
+                        listener,
+                    );
+                }
+            }
+            self.carry = joined;
+            self.carry.truncate(carried);
+        }
+        let is_cut = chunk.captured.len() < chunk.length as usize;
+        for at in 0..captured.len() {
+            let remaining = captured.len() - at;
+            if remaining < LENGTH_BYTES && !(is_cut && remaining >= HEADER_SEARCH_BYTES) {
+                break;
+            }
+            let header = &captured[at..at + remaining.min(LENGTH_BYTES)];
+            let is_start = at == 0 && used == 0 && carried == 0 && chunk.is_segment_start;
+            let rest = chunk.length as usize - used as usize - at;
+            if self.accepts(
+                chunk.offset + i64::from(used) + at as i64,
+                header,
+                is_start,
+                Some((&captured[at..], rest)),
+                listener,
+            ) {
+                return self.resume(
+                    chunk.offset + i64::from(used) + at as i64,
+                    header,
+                    place,
+                    chunk,
+                    (used as usize + at + LENGTH_BYTES).min(chunk.length as usize) as u32,
+                    listener,
+                );
+            }
+        }
+        self.carry_over(captured, is_cut, place);
+        chunk.length
+    }
+
+    /// Keeps the last bytes: a header may begin in them.
+    fn carry_over(&mut self, captured: &[u8], is_cut: bool, place: Place) {
+        if is_cut {
+            self.carry.clear();
+            return;
+        }
+        if captured.len() >= LENGTH_BYTES - 1 {
+            self.carry.clear();
+            self.carry.extend_from_slice(&captured[captured.len() - (LENGTH_BYTES - 1)..]);
+            self.carry_place = place;
+        } else {
+            self.carry.extend_from_slice(captured);
+            let excess = self.carry.len().saturating_sub(LENGTH_BYTES - 1);
+            self.carry.drain(..excess);
+            self.carry_place = place;
+        }
+    }
+
+    /// Whether the bytes at `offset` are a header: certain by their tags and numbers; or possible, at the start of a
+    /// segment, and leading to the segment's end or to another header.
+    fn accepts(
+        &self,
+        offset: i64,
+        header: &[u8],
+        is_segment_start: bool,
+        rest: Option<(&[u8], usize)>,
+        listener: &impl Listener,
+    ) -> bool {
+        if self.alignment.is_some_and(|alignment| offset.rem_euclid(4) != alignment) {
+            return false;
+        }
+        let bhs = Bhs::new(header);
+        match listener.judge(bhs) {
+            Fit::No | Fit::Unlikely => false,
+            Fit::Certain => true,
+            Fit::Possible => {
+                let Some((bytes, length)) = rest else { return false };
+                if !is_segment_start {
+                    return false;
+                }
+                let digests: &[(bool, bool)] = &[(false, false), (true, false), (false, true), (true, true)];
+                digests.iter().any(|&(has_header_digest, has_data_digest)| {
+                    let Some(total) = bhs.total_length(has_header_digest, has_data_digest) else { return false };
+                    let total = total as usize;
+                    total == length
+                        || bytes
+                            .get(total..total + LENGTH_BYTES)
+                            .is_some_and(|next| listener.judge(Bhs::new(next)) > Fit::Unlikely)
+                })
+            }
+        }
+    }
+
+    /// Walks on from a header that the search found; `used` is how much of the chunk is used with it.
+    fn resume(
+        &mut self,
+        offset: i64,
+        header: &[u8],
+        first: Place,
+        chunk: &Chunk<'_>,
+        used: u32,
+        listener: &mut impl Listener,
+    ) -> u32 {
+        self.state = State::Walking;
+        self.carry.clear();
+        self.reconsider_digests(offset - self.lost_at);
+        self.pdu.begin(offset);
+        self.pdu.first = first;
+        self.pdu.last = Some(Place { frame: chunk.frame, time_ns: chunk.time_ns });
+        self.pdu.is_late = chunk.is_late;
+        self.pdu.header[..header.len()].copy_from_slice(header);
+        self.pdu.header_known = header.len();
+        // a cut header may end with its segment
+        self.pdu.position = (chunk.offset + i64::from(used) - offset).clamp(0, LENGTH_BYTES as i64) as u64;
+        if self.pdu.position == LENGTH_BYTES as u64 {
+            if header.len() < LENGTH_BYTES {
+                listener.count(Counter::PduHeaderCut, chunk.frame, 1);
+            }
+            self.start_body(chunk, used, listener);
+        }
+        used
+    }
+
+    /// A header a digest's length after the place where it was due: digests are in use after all, if only inferred.
+    fn reconsider_digests(&mut self, beyond: i64) {
+        let seems = |digest: &mut DigestUse, is_used: bool| {
+            if !matches!(digest, DigestUse::Known(_)) {
+                *digest = if is_used { DigestUse::Inferred(true) } else { DigestUse::Unknown };
+            }
+        };
+        match (beyond, self.lost_after_data, self.header_digest.is_used()) {
+            (8, true, false) => {
+                seems(&mut self.header_digest, true);
+                seems(&mut self.data_digest, true);
+            }
+            (4, true, _) => seems(&mut self.data_digest, true),
+            (4, false, false) => seems(&mut self.header_digest, true),
+            (0, ..) => {}
+            _ => {
+                if matches!(self.header_digest, DigestUse::Inferred(false)) {
+                    self.header_digest = DigestUse::Unknown;
+                }
+                if matches!(self.data_digest, DigestUse::Inferred(false)) {
+                    self.data_digest = DigestUse::Unknown;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Login and text keys: who offered what, and what is in force by RFC 7143's result functions (section 6.2, 13).
+//!
+//! It knows keys and values, not PDUs. Values of keys that carry secrets are never kept.
+
+use iscsitrace_wire::text;
+
+/// How the value in force comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultFunction {
+    /// Each side declares its own.
+    Declare,
+    /// The responder's choice out of the originator's list.
+    Choose,
+    /// The smaller of the two.
+    Minimum,
+    /// The larger of the two.
+    Maximum,
+    /// Yes when both say Yes.
+    And,
+    /// Yes when either says Yes.
+    Or,
+}
+
+/// An operational key.
+#[derive(Debug)]
+pub struct Key {
+    /// The RFC's spelling.
+    pub name: &'static str,
+    /// How the value in force comes about.
+    pub result: ResultFunction,
+    /// The value when nobody says anything; none where the RFC gives none.
+    pub default: Option<&'static str>,
+    /// Whether the default is shown for a normal session in which nobody named the key.
+    pub is_shown_by_default: bool,
+}
+
+const fn key(
+    name: &'static str,
+    result: ResultFunction,
+    default: Option<&'static str>,
+    is_shown_by_default: bool,
+) -> Key {
+    Key { name, result, default, is_shown_by_default }
+}
+
+use ResultFunction::{And, Choose, Declare, Maximum, Minimum, Or};
+
+/// RFC 7143 sections 12 and 13, RFC 7144; obsolete keys of RFC 3720 that initiators still send.
+pub const KEYS: &[Key] = &[
+    key("AuthMethod", Choose, None, false),
+    key("HeaderDigest", Choose, Some("None"), true),
+    key("DataDigest", Choose, Some("None"), true),
+    key("MaxConnections", Minimum, Some("1"), true),
+    key("SendTargets", Declare, None, false),
+    key("TargetName", Declare, None, false),
+    key("InitiatorName", Declare, None, false),
+    key("TargetAlias", Declare, None, false),
+    key("InitiatorAlias", Declare, None, false),
+    key("TargetAddress", Declare, None, false),
+    key("TargetPortalGroupTag", Declare, None, false),
+    key("InitialR2T", Or, Some("Yes"), true),
+    key("ImmediateData", And, Some("Yes"), true),
+    key("MaxRecvDataSegmentLength", Declare, Some("8192"), true),
+    key("MaxBurstLength", Minimum, Some("262144"), true),
+    key("FirstBurstLength", Minimum, Some("65536"), true),
+    key("DefaultTime2Wait", Maximum, Some("2"), true),
+    key("DefaultTime2Retain", Minimum, Some("20"), true),
+    key("MaxOutstandingR2T", Minimum, Some("1"), true),
+    key("DataPDUInOrder", Or, Some("Yes"), true),
+    key("DataSequenceInOrder", Or, Some("Yes"), true),
+    key("ErrorRecoveryLevel", Minimum, Some("0"), true),
+    key("SessionType", Declare, Some("Normal"), false),
+    key("TaskReporting", Choose, Some("RFC3720"), false),
+    key("iSCSIProtocolLevel", Minimum, Some("1"), false),
+    key("IFMarker", And, Some("No"), false),
+    key("OFMarker", And, Some("No"), false),
+    key("IFMarkInt", Declare, None, false),
+    key("OFMarkInt", Declare, None, false),
+    key("CHAP_A", Choose, None, false),
+    key("CHAP_N", Declare, None, false),
+];
+
+/// Keys whose values are secrets, or help to find them.
+const SECRET_KEYS: &[&str] = &[
+    "CHAP_C",
+    "CHAP_I",
+    "CHAP_R",
+    "SRP_U",
+    "SRP_N",
+    "SRP_g",
+    "SRP_s",
+    "SRP_A",
+    "SRP_B",
+    "SRP_M",
+    "SRP_HM",
+    "SPKM_REQ",
+    "SPKM_ERROR",
+    "SPKM_REP_TI",
+    "SPKM_REP_IT",
+    "KRB_AP_REQ",
+    "KRB_AP_REP",
+];
+
+/// What stands in the place of a secret.
+const HIDDEN: &str = "(hidden)";
+
+/// Answers that are no values (RFC 7143 section 6.2).
+const NON_VALUES: &[&str] = &["Reject", "Irrelevant", "NotUnderstood"];
+
+/// Keys of one login, and their values, beyond which more are not kept: no login has so many.
+const KEYS_MAX: usize = 256;
+/// Bytes of a value that are kept.
+const VALUE_KEPT_MAX: usize = 1024;
+
+/// The value in force, and how it came about; codes of the source as in `CATEGORIES["parameter_source"]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effective {
+    /// Bounds the target's sending, or both sides.
+    pub initiator: String,
+    /// Bounds the initiator's sending, or both sides.
+    pub target: String,
+    /// negotiated 0, declared 1, default 2, offered 3.
+    pub source: u8,
+}
+
+/// One key of one connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// Its name.
+    pub key: String,
+    /// What the initiator sent last.
+    pub initiator: Option<String>,
+    /// What the target sent last.
+    pub target: Option<String>,
+}
+
+/// All keys that one connection's login and text PDUs carried, in order.
+#[derive(Debug, Default, Clone)]
+pub struct Negotiation {
+    offers: Vec<Offer>,
+}
+
+impl Negotiation {
+    /// Takes the text of one complete request or answer; gives how many pairs were malformed.
+    pub fn take(&mut self, data: &[u8], is_from_initiator: bool) -> u64 {
+        let mut malformed = 0;
+        for pair in text::pairs(data) {
+            let Ok((name, value)) = pair else {
+                malformed += 1;
+                continue;
+            };
+            let value = if is_secret(name) { HIDDEN.to_owned() } else { value.chars().take(VALUE_KEPT_MAX).collect() };
+            let place = match self.offers.iter().position(|offer| offer.key == name) {
+                Some(place) => place,
+                None if self.offers.len() < KEYS_MAX => {
+                    self.offers.push(Offer { key: name.to_owned(), initiator: None, target: None });
+                    self.offers.len() - 1
+                }
+                None => continue,
+            };
+            if let Some(offer) = self.offers.get_mut(place) {
+                *(if is_from_initiator { &mut offer.initiator } else { &mut offer.target }) = Some(value);
+            }
+        }
+        malformed
+    }
+
+    /// What the initiator sent for a key.
+    pub fn initiator(&self, key: &str) -> Option<&str> {
+        self.offers.iter().find(|offer| offer.key == key)?.initiator.as_deref()
+    }
+
+    /// What the target sent for a key.
+    pub fn target(&self, key: &str) -> Option<&str> {
+        self.offers.iter().find(|offer| offer.key == key)?.target.as_deref()
+    }
+
+    /// Every key with its value in force: those named, then (for a normal session) the defaults of those not named.
+    pub fn effective(&self, with_defaults: bool) -> Vec<(Offer, Effective)> {
+        let mut rows: Vec<_> = self.offers.iter().map(|offer| (offer.clone(), effective(offer))).collect();
+        if with_defaults {
+            for key in KEYS.iter().filter(|key| key.is_shown_by_default) {
+                if !self.offers.iter().any(|offer| offer.key == key.name) {
+                    let offer = Offer { key: key.name.to_owned(), initiator: None, target: None };
+                    let effective = effective(&offer);
+                    rows.push((offer, effective));
+                }
+            }
+        }
+        rows
+    }
+
+    /// The value in force for a key that the target's sending must obey, as a number.
+    pub fn effective_number(&self, key: &str, of_initiator: bool) -> Option<u64> {
+        let absent = Offer { key: key.to_owned(), initiator: None, target: None };
+        let effective = effective(self.offers.iter().find(|offer| offer.key == key).unwrap_or(&absent));
+        text::numeric(if of_initiator { &effective.initiator } else { &effective.target })
+    }
+
+    /// Whether a digest key ended in CRC32C.
+    pub fn has_digest(&self, key: &str) -> bool {
+        let absent = Offer { key: key.to_owned(), initiator: None, target: None };
+        effective(self.offers.iter().find(|offer| offer.key == key).unwrap_or(&absent)).target == "CRC32C"
+    }
+}
+
+/// Whether a key's value must not be kept.
+pub fn is_secret(key: &str) -> bool {
+    SECRET_KEYS.contains(&key)
+}
+
+fn effective(offer: &Offer) -> Effective {
+    let known = KEYS.iter().find(|key| key.name == offer.key);
+    let default = known.and_then(|key| key.default);
+    let value = |value: &Option<String>| value.clone().filter(|value| !NON_VALUES.contains(&value.as_str()));
+    let (initiator, target) = (value(&offer.initiator), value(&offer.target));
+    let both = |value: String, source| Effective { initiator: value.clone(), target: value, source };
+    match known.map(|key| key.result) {
+        Some(Declare) => {
+            let or_default = |value: Option<String>| value.or(default.map(str::to_owned)).unwrap_or_default();
+            let source = if offer.initiator.is_none() && offer.target.is_none() { 2 } else { 1 };
+            Effective { initiator: or_default(initiator), target: or_default(target), source }
+        }
+        Some(result) => match (initiator, target) {
+            (Some(initiator), Some(target)) => both(combine(result, &initiator, &target), 0),
+            // an offer that nobody answered leaves the default (RFC 7143 section 6.2)
+            (None, None) => both(default.unwrap_or_default().to_owned(), 2),
+            (Some(only), None) | (None, Some(only)) => match default {
+                Some(default) => both(default.to_owned(), 2),
+                None => both(only, 3),
+            },
+        },
+        // a key that this file does not know: what was said is all that can be said
+        None => Effective { initiator: initiator.unwrap_or_default(), target: target.unwrap_or_default(), source: 3 },
+    }
+}
+
+fn combine(result: ResultFunction, initiator: &str, target: &str) -> String {
+    let numbers = text::numeric(initiator).zip(text::numeric(target));
+    let truths = text::boolean(initiator).zip(text::boolean(target));
+    let yes_no = |truth| if truth { "Yes" } else { "No" }.to_owned();
+    match (result, numbers, truths) {
+        (Minimum, Some((a, b)), _) => a.min(b).to_string(),
+        (Maximum, Some((a, b)), _) => a.max(b).to_string(),
+        (And, _, Some((a, b))) => yes_no(a && b),
+        (Or, _, Some((a, b))) => yes_no(a || b),
+        (Choose, ..) => {
+            // the one without a list chose
+            let choice = if target.contains(',') && !initiator.contains(',') { initiator } else { target };
+            choice.to_owned()
+        }
+        _ => target.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn negotiation(initiator: &str, target: &str) -> Negotiation {
+        let mut negotiation = Negotiation::default();
+        assert_eq!(negotiation.take(initiator.replace('|', "\0").as_bytes(), true), 0);
+        assert_eq!(negotiation.take(target.replace('|', "\0").as_bytes(), false), 0);
+        negotiation
+    }
+
+    fn in_force(negotiation: &Negotiation, key: &str) -> (String, String, u8) {
+        let (_, effective) = negotiation.effective(true).into_iter().find(|(offer, _)| offer.key == key).expect(key);
+        (effective.initiator, effective.target, effective.source)
+    }
+
+    #[test]
+    fn each_result_function_gives_what_the_rfc_says() {
+        let both = |value: &str, source| (value.to_owned(), value.to_owned(), source);
+        let keys = negotiation(
+            "MaxBurstLength=16776192|InitialR2T=No|ImmediateData=Yes|DefaultTime2Wait=2|HeaderDigest=CRC32C,None|\
+             MaxRecvDataSegmentLength=262144|FirstBurstLength=0x10000|OFMarker=Reject",
+            "MaxBurstLength=262144|InitialR2T=Yes|ImmediateData=No|DefaultTime2Wait=5|HeaderDigest=CRC32C|\
+             MaxRecvDataSegmentLength=8192|FirstBurstLength=131072|TargetPortalGroupTag=1",
+        );
+        assert_eq!(in_force(&keys, "MaxBurstLength"), both("262144", 0));
+        assert_eq!(in_force(&keys, "InitialR2T"), both("Yes", 0));
+        assert_eq!(in_force(&keys, "ImmediateData"), both("No", 0));
+        assert_eq!(in_force(&keys, "DefaultTime2Wait"), both("5", 0));
+        assert_eq!(in_force(&keys, "HeaderDigest"), both("CRC32C", 0));
+        assert_eq!(in_force(&keys, "FirstBurstLength"), both("65536", 0));
+        assert_eq!(in_force(&keys, "MaxRecvDataSegmentLength"), ("262144".into(), "8192".into(), 1));
+        assert_eq!(in_force(&keys, "MaxOutstandingR2T"), both("1", 2));
+        assert!(keys.has_digest("HeaderDigest"));
+        assert!(!keys.has_digest("DataDigest"));
+    }
+
+    #[test]
+    fn an_unanswered_offer_leaves_the_default() {
+        let keys = negotiation("MaxConnections=8", "");
+        assert_eq!(in_force(&keys, "MaxConnections"), ("1".into(), "1".into(), 2));
+    }
+
+    #[test]
+    fn secrets_are_never_kept() {
+        let keys = negotiation("CHAP_N=joe|CHAP_R=0x1234", "CHAP_A=5|CHAP_I=7|CHAP_C=0xabcdef");
+        let shown = format!("{keys:?}");
+        assert!(shown.contains("joe"));
+        for secret in ["1234", "abcdef", "\"7\""] {
+            assert!(!shown.contains(secret), "{secret} in {shown}");
+        }
+    }
+
+    #[test]
+    fn malformed_pairs_and_floods_are_bounded() {
+        let mut keys = Negotiation::default();
+        assert_eq!(keys.take(b"no equals sign\0a=b\0", true), 1);
+        let flood: String = (0..10_000).map(|number| format!("X-key{number}=v\0")).collect();
+        keys.take(flood.as_bytes(), true);
+        assert_eq!(keys.effective(false).len(), KEYS_MAX);
+    }
+}

@@ -1,0 +1,247 @@
+//! The login phase of one connection (RFC 7143 section 6.3): its exchanges, keys and outcome.
+//!
+//! It opens or joins the session with the first request, and says which digests are in use once the target has let
+//! the connection into the full feature phase. Values that carry secrets never leave `keys`.
+
+use iscsitrace_wire::bhs::Bhs;
+use iscsitrace_wire::opcode::Opcode;
+
+use super::connection::Context;
+use super::framer::Pdu;
+use super::keys::Negotiation;
+use super::session::SessionEnd;
+use crate::counters::Counter;
+use crate::tables::{NULL_U8, Parameter, Session};
+
+/// Login text over several PDUs, at most.
+const TEXT_MAX: usize = 64 << 10;
+
+/// The digests of the full feature phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digests {
+    /// HeaderDigest=CRC32C.
+    pub header: bool,
+    /// DataDigest=CRC32C.
+    pub data: bool,
+}
+
+/// Text that may go on over several PDUs (the C bit).
+#[derive(Debug, Default)]
+pub struct Continued {
+    text: Vec<u8>,
+}
+
+impl Continued {
+    /// Takes a PDU's data; gives the whole text when this was its last part.
+    pub fn take(&mut self, pdu: &Pdu<'_>, connection: u32, context: &mut Context) -> Option<Vec<u8>> {
+        let bhs = pdu.bhs();
+        let length = bhs.data_segment_length().unwrap_or(0) as usize;
+        if pdu.data.len() < length && pdu.data.len() == super::framer::KEPT_DATA_MAX
+            || self.text.len() + pdu.data.len() > TEXT_MAX
+        {
+            context.counters.add(Counter::LoginTextTooLong, Some(connection), pdu.first.frame);
+        } else {
+            self.text.extend_from_slice(pdu.data);
+        }
+        (bhs.is_continue() != Some(true)).then(|| std::mem::take(&mut self.text))
+    }
+}
+
+/// The login of one connection.
+#[derive(Debug, Default)]
+pub struct Login {
+    /// All keys, also of text negotiation in the full feature phase.
+    pub negotiation: Negotiation,
+    /// Whether any of it was captured.
+    pub is_captured: bool,
+    /// CID of the requests.
+    pub cid: Option<u16>,
+    /// Whether the target let the connection into the full feature phase.
+    pub is_complete: bool,
+    requested: Continued,
+    answered: Continued,
+    open_row: Option<usize>,
+}
+
+impl Login {
+    /// Takes a Login Request or Login Response.
+    pub fn take(
+        &mut self,
+        pdu: &Pdu<'_>,
+        connection: u32,
+        session: &mut Option<u32>,
+        context: &mut Context,
+    ) -> Option<Digests> {
+        self.is_captured = true;
+        if pdu.bhs().opcode() == Some(Opcode::LoginRequest) {
+            self.request(pdu, connection, session, context);
+            None
+        } else {
+            self.response(pdu, connection, session, context)
+        }
+    }
+
+    fn request(&mut self, pdu: &Pdu<'_>, connection: u32, session: &mut Option<u32>, context: &mut Context) {
+        let bhs = pdu.bhs();
+        self.cid = bhs.cid().or(self.cid);
+        if let Some(text) = self.requested.take(pdu, connection, context) {
+            self.take_text(&text, true, pdu.first.frame, connection, context);
+        }
+        if session.is_none() && bhs.is_continue() != Some(true) {
+            *session = Some(self.open_session(bhs, connection, pdu.first.frame, context));
+        }
+        if let Some(session) = *session
+            && let (Some(state), Some(cmd_sn)) = (context.sessions.states.get_mut(session as usize), bhs.cmd_sn())
+        {
+            state.commands.start(cmd_sn);
+        }
+        let place = pdu.last.unwrap_or(pdu.first);
+        self.open_row = Some(context.tables.logins.push(crate::tables::Login {
+            connection,
+            request_ns: place.time_ns,
+            request_frame: place.frame,
+            current_stage: bhs.current_stage().unwrap_or(NULL_U8),
+            next_stage: bhs.next_stage().unwrap_or(NULL_U8),
+            ..Default::default()
+        }));
+    }
+
+    fn open_session(&self, bhs: Bhs<'_>, connection: u32, frame: u64, context: &mut Context) -> u32 {
+        let named = |key| self.negotiation.initiator(key).unwrap_or_default().to_owned();
+        let row = Session {
+            session_type: u8::from(self.negotiation.initiator("SessionType") == Some("Discovery")),
+            initiator_name: named("InitiatorName"),
+            initiator_alias: named("InitiatorAlias"),
+            target_name: named("TargetName"),
+            isid: bhs.isid().map(hexadecimal).unwrap_or_default(),
+            ..Session::default()
+        };
+        let (session, replaced) = context.sessions.login(row, bhs.tsih().unwrap_or(0), connection);
+        if replaced.is_some() {
+            context.counters.add(Counter::SessionReinstated, Some(connection), frame);
+        }
+        session
+    }
+
+    fn response(
+        &mut self,
+        pdu: &Pdu<'_>,
+        connection: u32,
+        session: &mut Option<u32>,
+        context: &mut Context,
+    ) -> Option<Digests> {
+        let bhs = pdu.bhs();
+        let frame = pdu.first.frame;
+        if let Some(text) = self.answered.take(pdu, connection, context) {
+            self.take_text(&text, false, frame, connection, context);
+        }
+        let (class, detail) = (bhs.status_class().unwrap_or(NULL_U8), bhs.status_detail().unwrap_or(NULL_U8));
+        let is_transit = bhs.is_transit() == Some(true);
+        if let Some(row) = self.open_row.take() {
+            let logins = &mut context.tables.logins;
+            let place = pdu.last.unwrap_or(pdu.first);
+            logins.response_ns[row] = place.time_ns;
+            logins.response_frame[row] = place.frame;
+            logins.is_transit[row] = is_transit;
+            logins.status_class[row] = class;
+            logins.status_detail[row] = detail;
+            logins.status_text[row] = status_text(class, detail).to_owned();
+        }
+        let number = *session.get_or_insert_with(|| context.sessions.open_unknown(connection));
+        let row = number as usize;
+        if class != NULL_U8 {
+            context.sessions.rows.login_status[row] = u16::from_be_bytes([class, detail]);
+        }
+        if !matches!(class, 0 | NULL_U8) {
+            // class 1 is a redirection: the login ends here too, to go on elsewhere (RFC 7143 section 11.13.5)
+            if class != 1 {
+                context.counters.add(Counter::LoginRefused, Some(connection), frame);
+            }
+            context.sessions.end(number, SessionEnd::Refused);
+            return None;
+        }
+        let is_full_feature = is_transit && bhs.next_stage() == Some(FULL_FEATURE_PHASE);
+        if !is_full_feature {
+            return None;
+        }
+        self.is_complete = true;
+        let rows = &mut context.sessions.rows;
+        let answered = |key| self.negotiation.target(key).unwrap_or_default().to_owned();
+        if let Some(tsih) = bhs.tsih() {
+            rows.tsih[row] = tsih;
+        }
+        rows.target_alias[row] = answered("TargetAlias");
+        rows.auth_method[row] = answered("AuthMethod");
+        if rows.auth_method[row].is_empty() {
+            // the security stage was passed over (RFC 7143 section 6.3.2)
+            rows.auth_method[row] = "None".to_owned();
+        }
+        if let Some(tag) =
+            iscsitrace_wire::text::numeric(&answered("TargetPortalGroupTag")).and_then(|tag| u32::try_from(tag).ok())
+        {
+            rows.target_portal_group_tag[row] = tag;
+        }
+        Some(self.digests())
+    }
+
+    /// The digests that were agreed.
+    pub fn digests(&self) -> Digests {
+        Digests { header: self.negotiation.has_digest("HeaderDigest"), data: self.negotiation.has_digest("DataDigest") }
+    }
+
+    fn take_text(&mut self, text: &[u8], is_from_initiator: bool, frame: u64, connection: u32, context: &mut Context) {
+        let malformed = self.negotiation.take(text, is_from_initiator);
+        context.counters.add_many(Counter::LoginTextInvalid, Some(connection), frame, malformed);
+    }
+
+    /// The rows of `parameters`.
+    pub fn parameters(&self, connection: u32, session: u32, is_discovery: bool, context: &mut Context) {
+        for (offer, effective) in self.negotiation.effective(self.is_complete && !is_discovery) {
+            context.tables.parameters.push(Parameter {
+                connection,
+                session,
+                key: offer.key,
+                initiator_value: offer.initiator.unwrap_or_default(),
+                target_value: offer.target.unwrap_or_default(),
+                effective_initiator: effective.initiator,
+                effective_target: effective.target,
+                source: effective.source,
+            });
+        }
+    }
+}
+
+/// CSG and NSG value of the full feature phase (RFC 7143 section 11.12.3).
+const FULL_FEATURE_PHASE: u8 = 3;
+
+fn hexadecimal(bytes: [u8; 6]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a login status means (RFC 7143 section 11.13.5).
+fn status_text(class: u8, detail: u8) -> &'static str {
+    match (class, detail) {
+        (0, _) => "success",
+        (1, 1) => "target moved temporarily",
+        (1, 2) => "target moved permanently",
+        (1, _) => "redirection",
+        (2, 0) => "initiator error",
+        (2, 1) => "authentication failure",
+        (2, 2) => "authorization failure",
+        (2, 3) => "not found",
+        (2, 4) => "target removed",
+        (2, 5) => "unsupported version",
+        (2, 6) => "too many connections",
+        (2, 7) => "missing parameter",
+        (2, 8) => "can't include in session",
+        (2, 9) => "session type not supported",
+        (2, 10) => "session does not exist",
+        (2, 11) => "invalid during login",
+        (2, _) => "initiator error",
+        (3, 1) => "service unavailable",
+        (3, 2) => "out of resources",
+        (3, _) => "target error",
+        (NULL_U8, _) => "",
+        _ => "unknown",
+    }
+}

@@ -1,0 +1,23 @@
+//! Stream bytes -> PDUs -> sessions, tasks, cycles.
+//!
+//! ```text
+//! detect      is this connection iSCSI, and who is the initiator?
+//! framer      stream bytes of one direction -> PDUs
+//! connection  PDUs -> the modules below
+//! login keys session    who talks to whom, and on which terms
+//! task        commands, data and statuses -> cycles
+//! exchange    everything that is not a SCSI task
+//! spans       which cycle a byte of the stream belongs to
+//! lun         logical unit numbers
+//! ```
+
+pub mod connection;
+pub mod detect;
+pub mod exchange;
+pub mod framer;
+pub mod keys;
+pub mod login;
+pub mod lun;
+pub mod session;
+pub mod spans;
+pub mod task;

@@ -1,0 +1,141 @@
+//! Where in a stream the PDUs of cycles lie: until they are acknowledged, and a little longer.
+//!
+//! It tells when a cycle's last data byte was acknowledged, and whose bytes were retransmitted. It keeps places only.
+
+use std::collections::VecDeque;
+
+use crate::tables::{Cycles, NULL_NS};
+
+/// Spans kept after their ACK, for retransmissions that crossed it.
+const ACKNOWLEDGED_KEPT: usize = 64;
+/// Spans kept at most, when nothing is ever acknowledged (a capture of one direction).
+const SPANS_MAX: usize = 1 << 16;
+/// ACKs remembered, for data that the tap saw after its ACK.
+const ACKS_KEPT: usize = 16;
+
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: i64,
+    end: i64,
+    cycle: u32,
+    is_data: bool,
+}
+
+/// The spans of one direction.
+#[derive(Debug, Default)]
+pub struct Spans {
+    spans: VecDeque<Span>,
+    acknowledged_count: usize,
+    /// The last ACKs that advanced: offset and time, oldest first.
+    acks: VecDeque<(i64, i64)>,
+}
+
+impl Spans {
+    /// A PDU of a cycle lies in [start, end) of the stream; `is_data` when it carries data bytes of it.
+    pub fn push(&mut self, start: i64, end: i64, cycle: u32, is_data: bool, cycles: &mut Cycles) {
+        let is_acknowledged = self.acks.back().is_some_and(|&(offset, _)| offset >= end);
+        if is_data {
+            cycles.data_acked_ns[cycle as usize] = if is_acknowledged { self.first_covering(end) } else { NULL_NS };
+        }
+        self.spans.push_back(Span { start, end, cycle, is_data });
+        if is_acknowledged && self.acknowledged_count + 1 == self.spans.len() {
+            self.acknowledged_count += 1;
+        }
+        self.trim();
+    }
+
+    /// The time of the first ACK that covers `end`; null when that is longer ago than is remembered.
+    fn first_covering(&self, end: i64) -> i64 {
+        match self.acks.iter().position(|&(offset, _)| offset >= end) {
+            Some(0) | None => NULL_NS,
+            Some(place) => self.acks[place].1,
+        }
+    }
+
+    /// An ACK for all bytes below `offset`.
+    #[inline]
+    pub fn acknowledge(&mut self, offset: i64, time_ns: i64, cycles: &mut Cycles) {
+        if self.acks.back().is_some_and(|&(last, _)| offset <= last) {
+            return;
+        }
+        if self.acks.len() == ACKS_KEPT {
+            self.acks.pop_front();
+        }
+        self.acks.push_back((offset, time_ns));
+        while let Some(span) = self.spans.get(self.acknowledged_count)
+            && span.end <= offset
+        {
+            if span.is_data {
+                cycles.data_acked_ns[span.cycle as usize] = time_ns;
+            }
+            self.acknowledged_count += 1;
+        }
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        while self.acknowledged_count > ACKNOWLEDGED_KEPT || self.spans.len() > SPANS_MAX {
+            self.spans.pop_front();
+            self.acknowledged_count = self.acknowledged_count.saturating_sub(1);
+        }
+    }
+
+    /// Bytes in [start, end) came again: marks the cycles that own them.
+    pub fn mark_retransmitted(&self, start: i64, end: i64, cycles: &mut Cycles) {
+        for span in self.spans.iter().rev().take_while(|span| span.end > start) {
+            if span.start < end {
+                cycles.has_retransmission[span.cycle as usize] = true;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::CycleRow;
+
+    fn cycles() -> Cycles {
+        let mut cycles = Cycles::default();
+        cycles.push(CycleRow::default());
+        cycles.push(CycleRow::default());
+        cycles
+    }
+
+    #[test]
+    fn the_ack_of_the_last_data_byte_counts() {
+        let (mut spans, mut cycles) = (Spans::default(), cycles());
+        spans.push(0, 10, 0, true, &mut cycles);
+        spans.acknowledge(10, 1, &mut cycles);
+        assert_eq!(cycles.data_acked_ns[0], 1);
+        spans.push(10, 20, 0, true, &mut cycles);
+        assert_eq!(cycles.data_acked_ns[0], NULL_NS);
+        spans.push(20, 30, 1, true, &mut cycles);
+        spans.acknowledge(19, 2, &mut cycles);
+        assert_eq!(cycles.data_acked_ns[0], NULL_NS);
+        spans.acknowledge(25, 3, &mut cycles);
+        spans.acknowledge(30, 4, &mut cycles);
+        assert_eq!(cycles.data_acked_ns, [3, 4]);
+    }
+
+    #[test]
+    fn data_seen_after_its_ack_has_the_time_of_that_ack() {
+        let (mut spans, mut cycles) = (Spans::default(), cycles());
+        spans.acknowledge(5, 1, &mut cycles);
+        spans.acknowledge(12, 2, &mut cycles);
+        spans.acknowledge(40, 3, &mut cycles);
+        spans.push(0, 10, 0, true, &mut cycles);
+        spans.push(10, 20, 1, true, &mut cycles);
+        assert_eq!(cycles.data_acked_ns, [2, 3]);
+    }
+
+    #[test]
+    fn retransmitted_bytes_mark_their_cycles_even_after_the_ack() {
+        let (mut spans, mut cycles) = (Spans::default(), cycles());
+        spans.push(0, 10, 0, false, &mut cycles);
+        spans.push(10, 20, 1, true, &mut cycles);
+        spans.acknowledge(20, 1, &mut cycles);
+        spans.mark_retransmitted(8, 10, &mut cycles);
+        assert_eq!(cycles.has_retransmission, [true, false]);
+    }
+}

@@ -1,0 +1,388 @@
+//! One SCSI task: its PDUs -> one row of `cycles`, and a row of `rounds` for each R2T.
+//!
+//! A task is opened by its command and closed by its status, by task management, by the reuse of its tag or by the end
+//! of its connection. It sees PDUs of its own only, and never the TCP stream.
+
+use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::cdb::{self, Operation};
+use iscsitrace_wire::opcode::Opcode;
+
+use super::framer::{Pdu, Place};
+use super::lun;
+use crate::tables::{CycleRow, Cycles, NULL_NS, NULL_U32, Round, Rounds};
+
+/// R2Ts of one task that may be open at once; MaxOutstandingR2T is at most 65535, and in practice at most 8.
+const BURSTS_MAX: usize = 256;
+
+/// A burst of Data-Out that a R2T asked for.
+#[derive(Debug)]
+struct Burst {
+    target_transfer_tag: u32,
+    round: usize,
+    next_data_sn: u32,
+    remaining: u32,
+}
+
+/// A task without its status yet.
+#[derive(Debug)]
+pub struct Task {
+    /// Its row in `cycles`.
+    pub cycle: u32,
+    /// Its logical unit, decoded.
+    pub lun: Option<u64>,
+    /// Whether its command asked for input, and for output.
+    pub is_read: bool,
+    /// Whether its command asked for output.
+    pub is_write: bool,
+    /// Expected Data Transfer Length; none when that part of the header was not captured.
+    pub expected_data_transfer_length: Option<u32>,
+    /// Whether its data tells the device type.
+    pub is_standard_inquiry: bool,
+    operation: Option<Operation>,
+    next_data_sn: u32,
+    next_r2t_sn: u32,
+    unsolicited_next_data_sn: u32,
+    bursts: Vec<Burst>,
+    has_missing_pdus: bool,
+    is_last_data_known: bool,
+}
+
+/// What a PDU of a task showed to be missing.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Missing {
+    /// DataSN values.
+    pub data: u64,
+    /// R2TSN values.
+    pub r2t: u64,
+    /// Whether a number came again or too late.
+    pub is_out_of_order: bool,
+}
+
+impl Task {
+    /// Opens the task of a SCSI Command PDU.
+    pub fn open(
+        pdu: &Pdu<'_>,
+        connection: u32,
+        session: u32,
+        device_type: Option<u8>,
+        cycles: &mut Cycles,
+    ) -> Option<Task> {
+        let bhs = pdu.bhs();
+        let lun = bhs.lun().map(lun::number);
+        let (is_read, is_write) = (bhs.is_read().unwrap_or(false), bhs.is_write().unwrap_or(false));
+        let cdb = bhs.cdb();
+        let decoded = cdb.map(|cdb| cdb::decode(&cdb, device_type));
+        let immediate_bytes = bhs.data_segment_length().unwrap_or(0);
+        let cycle = cycles.cycle.len() as u32;
+        let expected_data_transfer_length = bhs.expected_data_transfer_length();
+        let mut row = CycleRow {
+            cycle,
+            session,
+            connection,
+            initiator_task_tag: bhs.initiator_task_tag()?,
+            is_read,
+            is_write,
+            data_bytes: immediate_bytes,
+            command_first_ns: pdu.first.time_ns,
+            command_last_ns: pdu.last.map_or(NULL_NS, |last| last.time_ns),
+            immediate_bytes,
+            command_frame: pdu.first.frame,
+            has_capture_gap: pdu.has_capture_gap,
+            has_retransmission: pdu.is_late,
+            ..CycleRow::default()
+        };
+        set_some(&mut row.lun, lun);
+        set_some(&mut row.bytes, expected_data_transfer_length);
+        set_some(&mut row.cdb_opcode, cdb.map(|cdb| cdb[0]));
+        set_some(&mut row.operation, decoded.map(|decoded| decoded.operation as u8));
+        set_some(&mut row.lba, decoded.and_then(|decoded| decoded.lba));
+        set_some(&mut row.block_count, decoded.and_then(|decoded| decoded.block_count));
+        cycles.push(row);
+        let operation = decoded.map(|decoded| decoded.operation);
+        // EVPD clear (SPC-4 section 6.6)
+        let is_standard_inquiry = operation == Some(Operation::Inquiry) && cdb.is_some_and(|cdb| cdb[1] & 1 == 0);
+        Some(Task {
+            cycle,
+            lun,
+            is_read,
+            is_write,
+            expected_data_transfer_length,
+            is_standard_inquiry,
+            operation,
+            next_data_sn: 0,
+            next_r2t_sn: 0,
+            unsolicited_next_data_sn: 0,
+            bursts: Vec::new(),
+            has_missing_pdus: false,
+            is_last_data_known: true,
+        })
+    }
+
+    /// Whether a data PDU lies within what the command expects.
+    pub fn has_room_for(&self, buffer_offset: u32, length: u32) -> bool {
+        self.expected_data_transfer_length
+            .is_none_or(|expected| u64::from(buffer_offset) + u64::from(length) <= u64::from(expected))
+    }
+
+    /// A R2T.
+    pub fn ready_to_transfer(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles, rounds: &mut Rounds) -> Missing {
+        let bhs = pdu.bhs();
+        let row = self.cycle as usize;
+        let mut missing = Missing::default();
+        note_flags(pdu, row, cycles);
+        let r2t_sn = bhs.r2t_sn().map(|number| number.0);
+        if let Some(number) = r2t_sn {
+            missing.r2t = self.advance(number, Counted::R2t, &mut missing.is_out_of_order);
+        }
+        if cycles.r2t_count[row] == 0 && r2t_sn.is_none_or(|number| number == 0) {
+            cycles.r2t_first_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
+        }
+        cycles.r2t_count[row] += 1;
+        let desired = bhs.desired_data_transfer_length().unwrap_or(NULL_U32);
+        let round = rounds.push(Round {
+            cycle: self.cycle,
+            r2t_sn: r2t_sn.unwrap_or(NULL_U32),
+            target_transfer_tag: bhs.target_transfer_tag().unwrap_or(NULL_U32),
+            buffer_offset: bhs.buffer_offset().unwrap_or(NULL_U32),
+            desired_data_transfer_length: desired,
+            r2t_ns: pdu.last.map_or(NULL_NS, |last| last.time_ns),
+            r2t_frame: pdu.last.unwrap_or(pdu.first).frame,
+            ..Round::default()
+        });
+        if let Some(target_transfer_tag) = bhs.target_transfer_tag() {
+            if self.bursts.len() >= BURSTS_MAX {
+                self.bursts.remove(0);
+            }
+            self.bursts.push(Burst { target_transfer_tag, round, next_data_sn: 0, remaining: desired });
+        }
+        missing
+    }
+
+    /// A Data-In; its status, if any, is for [`Task::status`].
+    pub fn data_in(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles) -> Missing {
+        let bhs = pdu.bhs();
+        let mut missing = Missing::default();
+        if let Some(number) = bhs.data_sn() {
+            missing.data = self.advance(number.0, Counted::DataIn, &mut missing.is_out_of_order);
+        }
+        self.note_data(pdu, bhs, 0, cycles);
+        missing
+    }
+
+    /// A Data-Out.
+    pub fn data_out(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles, rounds: &mut Rounds) -> Missing {
+        let bhs = pdu.bhs();
+        let row = self.cycle as usize;
+        let mut missing = Missing::default();
+        let length = bhs.data_segment_length().unwrap_or(0);
+        let number = bhs.data_sn().map(|number| number.0);
+        match bhs.target_transfer_tag() {
+            Some(RESERVED_TAG) => {
+                cycles.unsolicited_bytes[row] = cycles.unsolicited_bytes[row].saturating_add(length);
+                if let Some(number) = number {
+                    missing.data = self.advance(number, Counted::Unsolicited, &mut missing.is_out_of_order);
+                }
+            }
+            tag => {
+                cycles.solicited_bytes[row] = cycles.solicited_bytes[row].saturating_add(length);
+                let place = self.bursts.iter().rposition(|burst| Some(burst.target_transfer_tag) == tag);
+                if let Some(place) = place {
+                    let burst = &mut self.bursts[place];
+                    let round = burst.round;
+                    if let Some(number) = number {
+                        let distance = number.wrapping_sub(burst.next_data_sn) as i32;
+                        missing.is_out_of_order = distance < 0;
+                        if distance > 0 {
+                            missing.data = u64::from(distance.unsigned_abs()).min(MISSING_AT_ONCE_MAX);
+                            self.has_missing_pdus = true;
+                        }
+                        burst.next_data_sn = number.wrapping_add(1);
+                        if number == 0 {
+                            rounds.data_first_ns[round] = pdu.first.time_ns;
+                            rounds.data_first_frame[round] = pdu.first.frame;
+                        }
+                    }
+                    rounds.bytes[round] = rounds.bytes[round].saturating_add(length);
+                    rounds.data_pdu_count[round] += 1;
+                    rounds.data_last_ns[round] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
+                    rounds.data_last_frame[round] = pdu.last.unwrap_or(pdu.first).frame;
+                    burst.remaining = burst.remaining.saturating_sub(length);
+                    if bhs.is_final() == Some(true) || burst.remaining == 0 {
+                        self.bursts.remove(place);
+                    }
+                }
+            }
+        }
+        self.note_data(pdu, bhs, cycles.immediate_bytes[row], cycles);
+        missing
+    }
+
+    /// What every data PDU adds to the row; the first must begin at `first_offset` of the buffer.
+    fn note_data(&mut self, pdu: &Pdu<'_>, bhs: Bhs<'_>, first_offset: u32, cycles: &mut Cycles) {
+        let row = self.cycle as usize;
+        note_flags(pdu, row, cycles);
+        let length = bhs.data_segment_length().unwrap_or(0);
+        if length == 0 {
+            return;
+        }
+        if cycles.data_pdu_count[row] == 0 {
+            cycles.data_pdu_bytes_min[row] = length;
+            cycles.data_pdu_bytes_max[row] = length;
+            if bhs.buffer_offset().is_none_or(|offset| offset == first_offset) {
+                cycles.data_first_ns[row] = pdu.first.time_ns;
+                cycles.data_first_frame[row] = pdu.first.frame;
+            } else {
+                self.has_missing_pdus = true;
+            }
+        } else {
+            cycles.data_pdu_bytes_min[row] = cycles.data_pdu_bytes_min[row].min(length);
+            cycles.data_pdu_bytes_max[row] = cycles.data_pdu_bytes_max[row].max(length);
+        }
+        cycles.data_pdu_count[row] += 1;
+        cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(length);
+        self.is_last_data_known = pdu.last.is_some();
+        if let Some(last) = pdu.last
+            && last.time_ns >= cycles.data_last_ns[row]
+        {
+            cycles.data_last_ns[row] = last.time_ns;
+            cycles.data_last_frame[row] = last.frame;
+        }
+    }
+
+    /// Takes a number that counts up from 0; gives how many were passed over.
+    fn advance(&mut self, number: u32, counted: Counted, is_out_of_order: &mut bool) -> u64 {
+        let next = match counted {
+            Counted::DataIn => &mut self.next_data_sn,
+            Counted::R2t => &mut self.next_r2t_sn,
+            Counted::Unsolicited => &mut self.unsolicited_next_data_sn,
+        };
+        let distance = number.wrapping_sub(*next) as i32;
+        if distance < 0 {
+            *is_out_of_order = true;
+            return 0;
+        }
+        *next = number.wrapping_add(1);
+        if distance > 0 {
+            self.has_missing_pdus = true;
+        }
+        u64::from(distance.unsigned_abs()).min(MISSING_AT_ONCE_MAX)
+    }
+
+    /// The status, in a SCSI Response or in the last Data-In: closes the task. `status_place` is its completion.
+    pub fn status(mut self, pdu: &Pdu<'_>, cycles: &mut Cycles) -> Missing {
+        let bhs = pdu.bhs();
+        let row = self.cycle as usize;
+        let is_in_data = bhs.opcode() == Some(Opcode::DataIn);
+        note_flags(pdu, row, cycles);
+        set_some(&mut cycles.status[row], bhs.status());
+        set_some(&mut cycles.response[row], if is_in_data { Some(0) } else { bhs.response() });
+        cycles.status_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
+        cycles.status_frame[row] = pdu.last.unwrap_or(pdu.first).frame;
+        cycles.is_status_in_data[row] = is_in_data;
+        let residual = i64::from(bhs.residual_count().unwrap_or(0));
+        if bhs.is_underflow() == Some(true) {
+            cycles.residual_bytes[row] = -residual;
+        } else if bhs.is_overflow() == Some(true) {
+            cycles.residual_bytes[row] = residual;
+        }
+        if !is_in_data && let Some(sense) = sense(pdu.data) {
+            (cycles.sense_key[row], cycles.asc[row], cycles.ascq[row]) = sense;
+        }
+        let missing = self.missing_at_status(bhs, row, is_in_data, cycles);
+        if missing.data > 0 || !self.is_last_data_known {
+            cycles.data_last_ns[row] = NULL_NS;
+            cycles.data_last_frame[row] = u64::MAX;
+            cycles.data_acked_ns[row] = NULL_NS;
+        }
+        self.has_missing_pdus |= missing.data > 0 || missing.r2t > 0;
+        cycles.has_capture_gap[row] |= self.has_missing_pdus;
+        cycles.is_complete[row] = !self.has_missing_pdus;
+        missing
+    }
+
+    /// Data PDUs after the last one seen, of which the status speaks.
+    fn missing_at_status(&self, bhs: Bhs<'_>, row: usize, is_in_data: bool, cycles: &Cycles) -> Missing {
+        let mut missing = Missing::default();
+        let Some(expected) = self.expected_data_transfer_length else { return missing };
+        if is_in_data || bhs.response() != Some(0) || bhs.status() != Some(0) {
+            return missing;
+        }
+        let underflow = if cycles.residual_bytes[row] < 0 { cycles.residual_bytes[row].unsigned_abs() } else { 0 };
+        let lacking = u64::from(expected).saturating_sub(underflow).saturating_sub(u64::from(cycles.data_bytes[row]));
+        let is_block_transfer = matches!(self.operation, Some(Operation::Read | Operation::Write));
+        let counted = bhs.exp_data_sn().map_or(0, |number| number.0);
+        if self.is_read && !self.is_write {
+            // ExpDataSN counts the Data-In PDUs (RFC 7143 section 11.4.8); targets that leave it 0 are told by the bytes
+            let further = counted.wrapping_sub(self.next_data_sn) as i32;
+            if further > 0 && counted != 0 && lacking > 0 {
+                missing.data = u64::from(further.unsigned_abs()).min(MISSING_AT_ONCE_MAX);
+            } else if lacking > 0 && is_block_transfer && counted != self.next_data_sn {
+                missing.data = self.data_pdus(lacking, row, cycles);
+            }
+        } else if self.is_write && !self.is_read && lacking > 0 && is_block_transfer {
+            missing.data = self.data_pdus(lacking, row, cycles);
+        }
+        missing
+    }
+
+    /// How many data PDUs of the size seen so many bytes take.
+    fn data_pdus(&self, bytes: u64, row: usize, cycles: &Cycles) -> u64 {
+        match cycles.data_pdu_bytes_max[row] {
+            NULL_U32 | 0 => 1,
+            size => bytes.div_ceil(u64::from(size)),
+        }
+    }
+
+    /// Closes the task without a status; gives about how many data PDUs of it were not seen.
+    pub fn abandon(self, cycles: &mut Cycles) -> u64 {
+        let row = self.cycle as usize;
+        cycles.is_complete[row] = false;
+        if !self.is_last_data_known {
+            cycles.data_last_ns[row] = NULL_NS;
+            cycles.data_last_frame[row] = u64::MAX;
+        }
+        let expected = u64::from(self.expected_data_transfer_length.unwrap_or(0));
+        let lacking = expected.saturating_sub(u64::from(cycles.data_bytes[row]));
+        let is_block_transfer = matches!(self.operation, Some(Operation::Read | Operation::Write));
+        if lacking > 0 && is_block_transfer { self.data_pdus(lacking, row, cycles) } else { 0 }
+    }
+}
+
+/// A jump in a number counts for at most so many missing: more is another mistake.
+const MISSING_AT_ONCE_MAX: u64 = 1 << 16;
+
+#[derive(Clone, Copy)]
+enum Counted {
+    DataIn,
+    R2t,
+    Unsolicited,
+}
+
+fn note_flags(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {
+    cycles.has_capture_gap[row] |= pdu.has_capture_gap;
+    cycles.has_retransmission[row] |= pdu.is_late;
+}
+
+fn set_some<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+/// Sense key, additional sense code and qualifier out of a SCSI Response's data: SenseLength, then fixed or descriptor
+/// format (RFC 7143 section 11.4.7.2, SPC-4 section 4.5).
+fn sense(data: &[u8]) -> Option<(u8, u8, u8)> {
+    let length = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
+    let sense = data.get(2..)?;
+    let sense = sense.get(..usize::from(length)).unwrap_or(sense);
+    match sense.first()? & 0x7f {
+        0x70 | 0x71 => Some((sense.get(2)? & 0x0f, *sense.get(12)?, *sense.get(13)?)),
+        0x72 | 0x73 => Some((sense.get(1)? & 0x0f, *sense.get(2)?, *sense.get(3)?)),
+        _ => None,
+    }
+}
+
+/// Where a task ended, for the count of open tasks: the completion of its last PDU, or its start when the end was lost.
+pub fn end_of(pdu: &Pdu<'_>) -> Place {
+    pdu.last.unwrap_or(pdu.first)
+}

@@ -1,0 +1,25 @@
+//! Capture bytes -> packets -> TCP streams -> iSCSI PDUs -> cycles -> columns, in one pass.
+//!
+//! ```text
+//! capture/   any byte source -> packets (pcap, pcapng, gzip, zstd, lz4; capture filters)
+//! tcp/       packets -> connections, numbered as Wireshark's tcp.stream -> stream bytes in order
+//! iscsi/     stream bytes -> PDUs -> sessions, tasks, cycles
+//! content    between the two: is it iSCSI, and whose bytes are these?
+//! queue      queue depth, after the pass
+//! tables     the columns that come out
+//! counters   every oddity of the input, by name
+//! pipeline   packets in, tables out
+//! pass       the input as one stream, filtered, through the pipeline
+//! ```
+//!
+//! Data flows downwards only. Memory does not grow with packets.
+
+pub mod capture;
+pub mod content;
+pub mod counters;
+pub mod iscsi;
+pub mod pass;
+pub mod pipeline;
+pub mod queue;
+pub mod tables;
+pub mod tcp;

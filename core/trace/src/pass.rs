@@ -1,0 +1,105 @@
+//! One pass over the input: captures as one stream, a filter and a window of time, and the pipeline behind.
+
+use crate::capture::filter::Filter;
+use crate::capture::sequence::{Input, Progress, Sequence};
+use crate::capture::{CaptureError, CaptureInfo};
+use crate::pipeline::{Options, Pipeline};
+use crate::tables::Tables;
+
+/// What to read of the input.
+#[derive(Debug, Default)]
+pub struct Selection {
+    /// A capture filter in libpcap's language.
+    pub capture_filter: Option<String>,
+    /// At most so many packets, of those that the filter and the window let pass.
+    pub packet_limit: Option<u64>,
+    /// Packets from this time on.
+    pub time_from_ns: Option<i64>,
+    /// Packets before this time.
+    pub time_to_ns: Option<i64>,
+    /// Whether the times count from the first packet instead of 1970.
+    pub time_is_relative: bool,
+}
+
+/// What a pass leaves.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The tables.
+    pub tables: Tables,
+    /// What the captures say of themselves.
+    pub inputs: Vec<CaptureInfo>,
+    /// Packets that the filter and the window let pass.
+    pub packet_count: u64,
+    /// Of these, TCP packets.
+    pub tcp_packet_count: u64,
+}
+
+/// Why a pass ended early.
+#[derive(Debug)]
+pub enum Interrupted<E> {
+    /// The input.
+    Capture(CaptureError),
+    /// The caller, from its report.
+    Caller(E),
+}
+
+impl<E> From<CaptureError> for Interrupted<E> {
+    fn from(error: CaptureError) -> Self {
+        Self::Capture(error)
+    }
+}
+
+/// Packets between two reports to the caller.
+const REPORT_EVERY_PACKETS: u64 = 1 << 14;
+
+/// Reads the inputs to their end. `report` is told now and then how far it is, and may end the pass.
+///
+/// # Errors
+/// When an input is no capture or cannot be read, when the filter is no filter, and what `report` gives.
+pub fn run<E>(
+    inputs: Vec<Input>,
+    selection: &Selection,
+    options: &Options,
+    mut report: impl FnMut(&Progress) -> Result<(), E>,
+) -> Result<Outcome, Interrupted<E>> {
+    let mut filter = selection.capture_filter.as_deref().map(Filter::new).transpose()?;
+    let mut sequence = Sequence::open(inputs)?;
+    let progress = sequence.progress();
+    let mut pipeline = Pipeline::new(options);
+    let mut packet_count = 0;
+    let mut until_report = REPORT_EVERY_PACKETS;
+    let mut window: Option<(i64, i64)> = None;
+    while selection.packet_limit.is_none_or(|limit| packet_count < limit) {
+        let Some(packet) = sequence.next_packet(pipeline.counters())? else { break };
+        until_report -= 1;
+        if until_report == 0 {
+            until_report = REPORT_EVERY_PACKETS;
+            report(&progress).map_err(Interrupted::Caller)?;
+        }
+        let (from_ns, to_ns) = *window.get_or_insert_with(|| {
+            let origin_ns = if selection.time_is_relative { packet.time_ns } else { 0 };
+            (
+                selection.time_from_ns.map_or(i64::MIN, |from_ns| from_ns.saturating_add(origin_ns)),
+                selection.time_to_ns.map_or(i64::MAX, |to_ns| to_ns.saturating_add(origin_ns)),
+            )
+        });
+        if packet.time_ns < from_ns || packet.time_ns >= to_ns {
+            continue;
+        }
+        if let Some(filter) = &mut filter
+            && !filter.matches(packet.link_type, packet.data)
+        {
+            continue;
+        }
+        packet_count += 1;
+        pipeline.packet(&packet);
+    }
+    report(&progress).map_err(Interrupted::Caller)?;
+    let tcp_packet_count = pipeline.tcp_packet_count;
+    Ok(Outcome {
+        tables: pipeline.finish(),
+        inputs: sequence.infos().cloned().collect(),
+        packet_count,
+        tcp_packet_count,
+    })
+}

@@ -1,0 +1,97 @@
+//! Queue depth, and what follows from it, out of the instants of all cycles of a session.
+//!
+//! Done after the pass, because what was behind a hole is read late: only then is the order in time known.
+
+use crate::tables::{Cycles, NULL_NS, NULL_U32, Sessions};
+
+/// Fills `queue_depth` and `next_command_ns` of every cycle, and the sums of every session; `ends_ns` says when each
+/// cycle ended, with or without status.
+pub fn fill(cycles: &mut Cycles, ends_ns: &[i64], sessions: &mut Sessions) {
+    for (session, mut order) in by_session(cycles, sessions.session.len()).into_iter().enumerate() {
+        order.sort_by_key(|&cycle| cycles.command_first_ns[cycle as usize]);
+        let mut ends: Vec<i64> = order.iter().filter_map(|&cycle| ends_ns.get(cycle as usize).copied()).collect();
+        ends.sort_unstable();
+        let mut ended = 0;
+        for (issued, &cycle) in order.iter().enumerate() {
+            let cycle = cycle as usize;
+            let now_ns = cycles.command_first_ns[cycle];
+            while ends.get(ended).is_some_and(|&end_ns| end_ns <= now_ns) && ended <= issued {
+                ended += 1;
+            }
+            let depth = (issued + 1).saturating_sub(ended).max(1) as u32;
+            cycles.queue_depth[cycle] = depth;
+            sessions.queue_depth_max[session] = sessions.queue_depth_max[session].max(depth);
+            sessions.cycle_count[session] += 1;
+            let bytes = u64::from(cycles.data_bytes[cycle]);
+            if cycles.is_write[cycle] {
+                sessions.write_bytes[session] += bytes;
+            } else {
+                sessions.read_bytes[session] += bytes;
+            }
+        }
+        for pair in order.windows(2) {
+            let (cycle, next) = (pair[0] as usize, pair[1] as usize);
+            let status_ns = cycles.status_ns[cycle];
+            let next_ns = cycles.command_first_ns[next];
+            if cycles.queue_depth[cycle] == 1 && status_ns != NULL_NS && next_ns >= status_ns {
+                cycles.next_command_ns[cycle] = next_ns;
+            }
+        }
+    }
+}
+
+/// The cycles of each session, in their order.
+fn by_session(cycles: &Cycles, session_count: usize) -> Vec<Vec<u32>> {
+    let mut sessions = vec![Vec::new(); session_count];
+    for (cycle, &session) in (0..).zip(&cycles.session) {
+        if session != NULL_U32
+            && let Some(members) = sessions.get_mut(session as usize)
+        {
+            members.push(cycle);
+        }
+    }
+    sessions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::{CycleRow, Session};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against counting the open tasks one by one.
+        #[test]
+        fn equals_brute_force(tasks in proptest::collection::vec((0i64..100, 1i64..40, any::<bool>()), 1..30)) {
+            let mut cycles = Cycles::default();
+            let mut sessions = Sessions::default();
+            sessions.push(Session::default());
+            let mut ends_ns = Vec::new();
+            for &(start_ns, duration_ns, has_status) in &tasks {
+                let end_ns = start_ns + duration_ns;
+                cycles.push(CycleRow {
+                    session: 0,
+                    command_first_ns: start_ns,
+                    status_ns: if has_status { end_ns } else { NULL_NS },
+                    ..CycleRow::default()
+                });
+                ends_ns.push(end_ns);
+            }
+            fill(&mut cycles, &ends_ns, &mut sessions);
+            for (own, &(start_ns, duration_ns, has_status)) in tasks.iter().enumerate() {
+                // tasks issued before it, or at the same instant and earlier in the table, and not yet ended
+                let depth = 1 + tasks.iter().enumerate().filter(|&(other, &(other_start_ns, other_duration_ns, _))| {
+                    (other_start_ns, other) < (start_ns, own) && other_start_ns + other_duration_ns > start_ns
+                }).count();
+                prop_assert_eq!(cycles.queue_depth[own] as usize, depth);
+                let next = tasks.iter().enumerate().filter(|&(other, &(other_start_ns, ..))| (other_start_ns, other) > (start_ns, own))
+                    .map(|(_, &(other_start_ns, ..))| other_start_ns).min();
+                let expected = match next {
+                    Some(next_ns) if depth == 1 && has_status && next_ns >= start_ns + duration_ns => next_ns,
+                    _ => NULL_NS,
+                };
+                prop_assert_eq!(cycles.next_command_ns[own], expected);
+            }
+        }
+    }
+}

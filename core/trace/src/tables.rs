@@ -1,0 +1,307 @@
+//! The columns that come out of a pass, one struct of vectors per table; `iscsitrace/schema.py` says what each
+//! column means, and a test holds the two together.
+//!
+//! A null is the largest value of an unsigned type, the smallest of a signed one, and "" for text. It never
+//! computes anything.
+
+/// Null in an `i64` column.
+pub const NULL_NS: i64 = i64::MIN;
+/// Null in a `u8` column.
+pub const NULL_U8: u8 = u8::MAX;
+/// Null in a `u16` column.
+pub const NULL_U16: u16 = u16::MAX;
+/// Null in a `u32` column.
+pub const NULL_U32: u32 = u32::MAX;
+/// Null in a `u64` column.
+pub const NULL_U64: u64 = u64::MAX;
+
+/// One column, moved out of a table.
+#[derive(Debug)]
+pub enum Column {
+    /// Truth values.
+    Bool(Vec<bool>),
+    /// Codes and small numbers.
+    U8(Vec<u8>),
+    /// Ports, tags of 16 bits.
+    U16(Vec<u16>),
+    /// Numbers, tags, lengths.
+    U32(Vec<u32>),
+    /// Frames, byte counts.
+    U64(Vec<u64>),
+    /// Instants and stream offsets.
+    I64(Vec<i64>),
+    /// Names.
+    Text(Vec<String>),
+}
+
+macro_rules! column_from {
+    ($($variant:ident $type:ty),*) => { $(
+        impl From<Vec<$type>> for Column {
+            fn from(values: Vec<$type>) -> Self {
+                Self::$variant(values)
+            }
+        }
+    )* };
+}
+column_from!(Bool bool, U8 u8, U16 u16, U32 u32, U64 u64, I64 i64, Text String);
+
+/// A table whose columns can be moved out by name.
+pub trait Columns {
+    /// Its name in the schema.
+    const NAME: &'static str;
+    /// Rows.
+    fn row_count(&self) -> usize;
+    /// Every column in order; the table is empty afterwards.
+    fn take_columns(&mut self) -> Vec<(&'static str, Column)>;
+}
+
+macro_rules! table {
+    ($(#[$doc:meta])* $table:ident $row:ident $name:literal { $($column:ident: $type:ty = $null:expr,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Default)]
+        #[allow(missing_docs)]
+        pub struct $table { $(pub $column: Vec<$type>,)* }
+
+        #[doc = concat!("One row of `", $name, "`; the default is all null, zero or false.")]
+        #[derive(Debug, Clone)]
+        #[allow(missing_docs)]
+        pub struct $row { $(pub $column: $type,)* }
+
+        impl Default for $row {
+            fn default() -> Self {
+                Self { $($column: $null,)* }
+            }
+        }
+
+        impl $table {
+            /// Appends a row and gives its number.
+            #[inline]
+            pub fn push(&mut self, row: $row) -> usize {
+                let number = self.row_count();
+                $(self.$column.push(row.$column);)*
+                number
+            }
+        }
+
+        impl Columns for $table {
+            const NAME: &'static str = $name;
+
+            #[inline]
+            fn row_count(&self) -> usize {
+                let columns = [$(self.$column.len(),)*];
+                columns[0]
+            }
+
+            fn take_columns(&mut self) -> Vec<(&'static str, Column)> {
+                vec![$((stringify!($column), Column::from(std::mem::take(&mut self.$column))),)*]
+            }
+        }
+    };
+}
+
+table! {
+    /// One TCP connection a row.
+    Connections Connection "connections" {
+        connection: u32 = 0, session: u32 = NULL_U32, cid: u16 = NULL_U16, is_iscsi: bool = false,
+        initiator_address: String = String::new(), initiator_port: u16 = 0,
+        target_address: String = String::new(), target_port: u16 = 0, roles_from: u8 = NULL_U8,
+        frame_first: u64 = 0, frame_last: u64 = 0, time_first_ns: i64 = 0, time_last_ns: i64 = 0,
+        has_syn: bool = false, has_fin: bool = false, has_rst: bool = false,
+        is_sack_permitted: bool = false, has_timestamps: bool = false,
+        handshake_rtt_to_target_ns: i64 = NULL_NS, handshake_rtt_to_initiator_ns: i64 = NULL_NS,
+        rtt_to_target_min_ns: i64 = NULL_NS, rtt_to_initiator_min_ns: i64 = NULL_NS,
+        header_digest: u8 = NULL_U8, data_digest: u8 = NULL_U8, digest_source: u8 = NULL_U8,
+        packets_to_target: u64 = 0, stream_bytes_to_target: u64 = 0, captured_bytes_to_target: u64 = 0,
+        gap_bytes_to_target: u64 = 0, cut_bytes_to_target: u64 = 0, explained_bytes_to_target: u64 = 0,
+        pdu_count_to_target: u64 = 0, missing_pdu_count_to_target: u64 = 0,
+        retransmitted_packets_to_target: u64 = 0, retransmitted_bytes_to_target: u64 = 0,
+        reordered_packets_to_target: u64 = 0, copied_packets_to_target: u64 = 0,
+        mss_bytes_to_target: u16 = NULL_U16, window_scale_to_target: u8 = NULL_U8,
+        packets_to_initiator: u64 = 0, stream_bytes_to_initiator: u64 = 0, captured_bytes_to_initiator: u64 = 0,
+        gap_bytes_to_initiator: u64 = 0, cut_bytes_to_initiator: u64 = 0, explained_bytes_to_initiator: u64 = 0,
+        pdu_count_to_initiator: u64 = 0, missing_pdu_count_to_initiator: u64 = 0,
+        retransmitted_packets_to_initiator: u64 = 0, retransmitted_bytes_to_initiator: u64 = 0,
+        reordered_packets_to_initiator: u64 = 0, copied_packets_to_initiator: u64 = 0,
+        mss_bytes_to_initiator: u16 = NULL_U16, window_scale_to_initiator: u8 = NULL_U8,
+    }
+}
+
+table! {
+    /// One iSCSI session a row.
+    Sessions Session "sessions" {
+        session: u32 = 0, session_type: u8 = 2,
+        initiator_name: String = String::new(), initiator_alias: String = String::new(),
+        target_name: String = String::new(), target_alias: String = String::new(),
+        isid: String = String::new(), tsih: u16 = NULL_U16, target_portal_group_tag: u32 = NULL_U32,
+        auth_method: String = String::new(), connection_count: u32 = 0, is_login_captured: bool = false,
+        login_status: u16 = NULL_U16, end: u8 = 5, time_first_ns: i64 = NULL_NS, time_last_ns: i64 = NULL_NS,
+        cycle_count: u64 = 0, read_bytes: u64 = 0, write_bytes: u64 = 0, queue_depth_max: u32 = 0,
+    }
+}
+
+table! {
+    /// One login key of one connection a row.
+    Parameters Parameter "parameters" {
+        connection: u32 = 0, session: u32 = NULL_U32, key: String = String::new(),
+        initiator_value: String = String::new(), target_value: String = String::new(),
+        effective_initiator: String = String::new(), effective_target: String = String::new(), source: u8 = NULL_U8,
+    }
+}
+
+table! {
+    /// One PDU a row.
+    Pdus PduRow "pdus" {
+        connection: u32 = 0, to_target: bool = false, frame_first: u64 = 0, frame_last: u64 = NULL_U64,
+        time_first_ns: i64 = 0, time_last_ns: i64 = NULL_NS, stream_offset_bytes: i64 = 0, header_bytes: u8 = 48,
+        opcode: u8 = 0, is_immediate: bool = false, is_final: bool = false, has_status: bool = false,
+        has_capture_gap: bool = false, lun: u64 = NULL_U64, initiator_task_tag: u32 = 0,
+        target_transfer_tag: u32 = 0, cmd_sn: u32 = 0, stat_sn: u32 = 0, exp_stat_sn: u32 = 0, exp_cmd_sn: u32 = 0,
+        max_cmd_sn: u32 = 0, data_sn: u32 = 0, buffer_offset: u32 = 0, data_segment_length: u32 = 0,
+        expected_data_transfer_length: u32 = 0, status: u8 = NULL_U8, header_digest_ok: u8 = NULL_U8,
+        data_digest_ok: u8 = NULL_U8, cycle: u32 = NULL_U32,
+    }
+}
+
+table! {
+    /// One SCSI task a row.
+    Cycles CycleRow "cycles" {
+        cycle: u32 = 0, session: u32 = NULL_U32, connection: u32 = 0, lun: u64 = NULL_U64,
+        initiator_task_tag: u32 = 0, operation: u8 = NULL_U8, cdb_opcode: u8 = NULL_U8, is_read: bool = false,
+        is_write: bool = false, lba: u64 = NULL_U64, block_count: u32 = NULL_U32, bytes: u32 = NULL_U32,
+        data_bytes: u32 = 0, command_first_ns: i64 = 0, command_last_ns: i64 = NULL_NS,
+        r2t_first_ns: i64 = NULL_NS, data_first_ns: i64 = NULL_NS, data_last_ns: i64 = NULL_NS,
+        data_acked_ns: i64 = NULL_NS, status_ns: i64 = NULL_NS, next_command_ns: i64 = NULL_NS, queue_depth: u32 = 0,
+        data_pdu_count: u32 = 0, data_pdu_bytes_min: u32 = NULL_U32, data_pdu_bytes_max: u32 = NULL_U32,
+        r2t_count: u32 = 0, immediate_bytes: u32 = 0, unsolicited_bytes: u32 = 0, solicited_bytes: u32 = 0,
+        status: u8 = NULL_U8, response: u8 = NULL_U8, residual_bytes: i64 = 0, sense_key: u8 = NULL_U8,
+        asc: u8 = NULL_U8, ascq: u8 = NULL_U8, command_frame: u64 = 0, data_first_frame: u64 = NULL_U64,
+        data_last_frame: u64 = NULL_U64, status_frame: u64 = NULL_U64, is_complete: bool = false,
+        is_status_in_data: bool = false, is_aborted: bool = false, has_capture_gap: bool = false,
+        has_retransmission: bool = false,
+    }
+}
+
+table! {
+    /// One R2T and its burst a row.
+    Rounds Round "rounds" {
+        cycle: u32 = 0, r2t_sn: u32 = 0, target_transfer_tag: u32 = 0, buffer_offset: u32 = 0,
+        desired_data_transfer_length: u32 = 0, bytes: u32 = 0, data_pdu_count: u32 = 0, r2t_ns: i64 = NULL_NS,
+        data_first_ns: i64 = NULL_NS, data_last_ns: i64 = NULL_NS, r2t_frame: u64 = NULL_U64,
+        data_first_frame: u64 = NULL_U64, data_last_frame: u64 = NULL_U64,
+    }
+}
+
+table! {
+    /// One Login Request and its answer a row.
+    Logins Login "logins" {
+        connection: u32 = 0, request_ns: i64 = NULL_NS, response_ns: i64 = NULL_NS, request_frame: u64 = NULL_U64,
+        response_frame: u64 = NULL_U64, current_stage: u8 = NULL_U8, next_stage: u8 = NULL_U8,
+        is_transit: bool = false, status_class: u8 = NULL_U8, status_detail: u8 = NULL_U8,
+        status_text: String = String::new(),
+    }
+}
+
+table! {
+    /// One Task Management Function Request and its answer a row.
+    TaskManagements TaskManagement "task_management" {
+        connection: u32 = 0, request_ns: i64 = NULL_NS, response_ns: i64 = NULL_NS, request_frame: u64 = NULL_U64,
+        response_frame: u64 = NULL_U64, function: u8 = 0, function_text: String = String::new(),
+        initiator_task_tag: u32 = 0, referenced_task_tag: u32 = 0, referenced_cycle: u32 = NULL_U32,
+        lun: u64 = NULL_U64, response: u8 = NULL_U8,
+    }
+}
+
+table! {
+    /// One ping and its echo a row.
+    Nops Nop "nops" {
+        connection: u32 = 0, request_ns: i64 = NULL_NS, response_ns: i64 = NULL_NS, request_frame: u64 = NULL_U64,
+        response_frame: u64 = NULL_U64, is_from_initiator: bool = false, is_ping: bool = false,
+        initiator_task_tag: u32 = NULL_U32, target_transfer_tag: u32 = NULL_U32,
+    }
+}
+
+table! {
+    /// One Text Request and its answer a row.
+    Texts TextRow "texts" {
+        connection: u32 = 0, request_ns: i64 = NULL_NS, response_ns: i64 = NULL_NS, request_frame: u64 = NULL_U64,
+        response_frame: u64 = NULL_U64, initiator_task_tag: u32 = 0, request_text: String = String::new(),
+        response_text: String = String::new(),
+    }
+}
+
+table! {
+    /// One Logout Request and its answer a row.
+    Logouts Logout "logouts" {
+        connection: u32 = 0, request_ns: i64 = NULL_NS, response_ns: i64 = NULL_NS, request_frame: u64 = NULL_U64,
+        response_frame: u64 = NULL_U64, reason: u8 = 0, cid: u16 = NULL_U16, response: u8 = NULL_U8,
+    }
+}
+
+table! {
+    /// One Reject a row.
+    Rejects Reject "rejects" {
+        connection: u32 = 0, time_ns: i64 = NULL_NS, frame: u64 = NULL_U64, reason: u8 = 0,
+        reason_text: String = String::new(), rejected_opcode: u8 = NULL_U8,
+        rejected_initiator_task_tag: u32 = NULL_U32,
+    }
+}
+
+table! {
+    /// One Asynchronous Message a row.
+    Asyncs Async "asyncs" {
+        connection: u32 = 0, time_ns: i64 = NULL_NS, frame: u64 = NULL_U64, event: u8 = 0,
+        event_text: String = String::new(), vendor_code: u8 = 0, parameter1: u16 = 0, parameter2: u16 = 0,
+        parameter3: u16 = 0, lun: u64 = NULL_U64,
+    }
+}
+
+table! {
+    /// One SNACK Request a row.
+    Snacks Snack "snacks" {
+        connection: u32 = 0, time_ns: i64 = NULL_NS, frame: u64 = NULL_U64, snack_type: u8 = 0,
+        initiator_task_tag: u32 = 0, target_transfer_tag: u32 = 0, begin_run: u32 = 0, run_length: u32 = 0,
+    }
+}
+
+table! {
+    /// One TCP packet of an iSCSI connection a row.
+    Segments SegmentRow "segments" {
+        connection: u32 = 0, to_target: bool = false, frame: u64 = 0, time_ns: i64 = 0, stream_offset_bytes: i64 = 0,
+        payload_bytes: u32 = 0, ack_offset_bytes: i64 = NULL_NS, window_bytes: u32 = 0, flags: u8 = 0,
+        segment_class: u8 = NULL_U8,
+    }
+}
+
+table! {
+    /// One counter above zero a row.
+    CounterRows CounterRow "counters" {
+        name: String = String::new(), connection: u32 = NULL_U32, severity: u8 = 0, count: u64 = 0,
+        first_frame: u64 = NULL_U64, meaning: String = String::new(), advice: String = String::new(),
+    }
+}
+
+/// Everything that a pass fills.
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct Tables {
+    pub connections: Connections,
+    pub sessions: Sessions,
+    pub parameters: Parameters,
+    pub pdus: Pdus,
+    pub cycles: Cycles,
+    pub rounds: Rounds,
+    pub logins: Logins,
+    pub task_management: TaskManagements,
+    pub nops: Nops,
+    pub texts: Texts,
+    pub logouts: Logouts,
+    pub rejects: Rejects,
+    pub asyncs: Asyncs,
+    pub snacks: Snacks,
+    pub segments: Segments,
+    pub counters: CounterRows,
+    /// Whether rows of `pdus` are wanted.
+    pub with_pdus: bool,
+    /// Whether rows of `segments` are wanted.
+    pub with_segments: bool,
+}

@@ -1,0 +1,239 @@
+//! One direction of a TCP connection: 64-bit stream offsets, round-trip times, copies told from retransmissions.
+//!
+//! It keeps numbers and the last few packets, never payload (that is for `reassembly`).
+
+use std::collections::VecDeque;
+
+use iscsitrace_wire::frame::Segment;
+
+use super::reassembly::Reassembly;
+use crate::tables::NULL_NS;
+
+/// A segment further than this from the stream does not belong to it: no window is larger (RFC 7323 section 2.3).
+const WINDOW_MAX_BYTES: i64 = 1 << 30;
+/// So many segments outside in a row mean that the stream itself went elsewhere.
+const OUTSIDE_IN_A_ROW_MAX: u32 = 8;
+/// Unacknowledged segments whose time is kept for round-trip samples.
+const RTT_SAMPLES_MAX: usize = 256;
+/// Packets remembered to recognise copies of them.
+const RECENT_PACKETS: usize = 16;
+/// Copies without an IP identification to tell them must follow each other within this time.
+const COPY_WITHIN_NS: i64 = 1_000_000;
+/// Copies with the same IP identification must follow each other within this time: it wraps.
+const COPY_SAME_IDENTIFICATION_WITHIN_NS: i64 = 1_000_000_000;
+/// Without anything better, a hole filled within this time was reordering (as Wireshark has it).
+const REORDERED_WITHIN_NS: i64 = 3_000_000;
+
+/// What a packet's payload is to its stream; codes as in `CATEGORIES["segment_class"]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SegmentClass {
+    /// Brought bytes in order, or beyond a hole.
+    New = 0,
+    /// Brought bytes again, or late because the first copy was lost.
+    Retransmission = 1,
+    /// Brought bytes late, but was not sent again.
+    Reordered = 2,
+    /// The capture holds this packet twice.
+    Copy = 3,
+    /// A keep-alive or window probe.
+    Probe = 4,
+    /// No payload.
+    Empty = 5,
+    /// Not of this stream.
+    Outside = 6,
+}
+
+/// What identifies a packet, but for its hop limit and checksums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Fingerprint {
+    sequence_number: u32,
+    acknowledgment_number: u32,
+    payload_length: u32,
+    window: u16,
+    flags: u8,
+    identification: Option<u16>,
+    options: u64,
+}
+
+impl Fingerprint {
+    fn new(segment: &Segment<'_>) -> Self {
+        Self {
+            sequence_number: segment.sequence_number,
+            acknowledgment_number: segment.acknowledgment_number,
+            payload_length: segment.payload_length,
+            window: segment.window,
+            flags: segment.flags.0,
+            identification: segment.identification,
+            options: hash(segment.options),
+        }
+    }
+}
+
+/// FNV-1a, for at most 40 bytes.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub struct Half {
+    /// Sequence number of stream offset 0.
+    base: Option<u32>,
+    /// The SYN's sequence number, or one less than the first seen: what a SYN of a new connection differs from.
+    pub initial_sequence_number: Option<u32>,
+    /// The stream.
+    pub reassembly: Reassembly,
+    /// Whether its SYN was captured: offset 0 is then the first byte of the stream.
+    pub has_syn: bool,
+    /// Offset of the FIN.
+    pub fin_offset: Option<i64>,
+    /// Packets, copies not counted.
+    pub packets: u64,
+    /// Distinct payload bytes that some captured packet carried.
+    pub captured_bytes: u64,
+    /// Of these, bytes left out by the snaplen.
+    pub cut_bytes: u64,
+    /// Packets that were retransmissions, and their payload bytes.
+    pub retransmitted_packets: u64,
+    /// Their payload bytes.
+    pub retransmitted_bytes: u64,
+    /// Packets that came late without being retransmissions.
+    pub reordered_packets: u64,
+    /// Copies by the capture.
+    pub copied_packets: u64,
+    /// Maximum segment size announced by the sender.
+    pub mss_bytes: Option<u16>,
+    /// Window scale announced by the sender.
+    pub window_scale: Option<u8>,
+    /// SACK-permitted announced by the sender.
+    pub is_sack_permitted: bool,
+    /// Least time from bytes to the ACK that covers them; `NULL_NS` before the first sample.
+    pub rtt_min_ns: i64,
+    samples: VecDeque<(i64, i64)>,
+    recent: [(Fingerprint, i64); RECENT_PACKETS],
+    recent_next: usize,
+    /// Time and IP identification of the segment that came beyond the first hole.
+    hole_opened: Option<(i64, Option<u16>)>,
+    outside_in_a_row: u32,
+}
+
+impl Half {
+    /// A direction of which nothing was seen.
+    pub fn new() -> Self {
+        Self { rtt_min_ns: NULL_NS, ..Self::default() }
+    }
+
+    /// Offset 0 is this sequence number, if it was not known yet.
+    pub fn set_base(&mut self, sequence_number: u32) {
+        self.base.get_or_insert(sequence_number);
+        self.initial_sequence_number.get_or_insert(sequence_number.wrapping_sub(1));
+    }
+
+    /// The stream goes on elsewhere: its next byte has this sequence number.
+    pub fn rebase(&mut self, sequence_number: u32) {
+        self.base = Some(sequence_number.wrapping_sub(self.reassembly.highest() as u32));
+        self.outside_in_a_row = 0;
+        self.samples.clear();
+    }
+
+    /// Offset of a sequence number: the one nearest to what was seen; null when it is too far from it.
+    #[inline]
+    pub fn offset(&self, sequence_number: u32) -> Option<i64> {
+        let base = self.base?;
+        let highest = self.reassembly.highest();
+        let distance = i64::from(sequence_number.wrapping_sub(base.wrapping_add(highest as u32)) as i32);
+        (distance.abs() <= WINDOW_MAX_BYTES).then_some(highest + distance)
+    }
+
+    /// Notes a segment too far away; true when so many came in a row that the stream must have gone there.
+    pub fn note_outside(&mut self) -> bool {
+        self.outside_in_a_row += 1;
+        self.outside_in_a_row >= OUTSIDE_IN_A_ROW_MAX
+    }
+
+    /// Notes a segment that belongs here.
+    #[inline]
+    pub fn note_inside(&mut self) {
+        self.outside_in_a_row = 0;
+    }
+
+    /// Whether the capture holds this packet twice: same headers, same IP identification (without one: same TCP
+    /// options and at once).
+    pub fn is_copy(&self, segment: &Segment<'_>, time_ns: i64) -> bool {
+        let fingerprint = Fingerprint::new(segment);
+        self.recent.iter().any(|&(earlier, earlier_ns)| {
+            let elapsed_ns = time_ns.saturating_sub(earlier_ns);
+            earlier == fingerprint
+                && match fingerprint.identification {
+                    Some(identification) if identification != 0 => elapsed_ns < COPY_SAME_IDENTIFICATION_WITHIN_NS,
+                    _ => segment.payload_length > 0 && elapsed_ns < COPY_WITHIN_NS,
+                }
+        })
+    }
+
+    /// Remembers a packet.
+    #[inline]
+    pub fn remember(&mut self, segment: &Segment<'_>, time_ns: i64) {
+        self.packets += 1;
+        self.recent[self.recent_next] = (Fingerprint::new(segment), time_ns);
+        self.recent_next = (self.recent_next + 1) % RECENT_PACKETS;
+    }
+
+    /// Notes that a segment was seen beyond a hole.
+    pub fn note_hole(&mut self, segment: &Segment<'_>, time_ns: i64) {
+        self.hole_opened.get_or_insert((time_ns, segment.identification));
+    }
+
+    /// Whether a segment that fills a hole was sent again (else it was only reordered): its sender numbered it after
+    /// the segment that opened the hole; without numbers, it came no sooner than a retransmission could.
+    pub fn is_filling_retransmission(&self, segment: &Segment<'_>, time_ns: i64, round_trip_ns: Option<i64>) -> bool {
+        let Some((opened_ns, opened_identification)) = self.hole_opened else { return true };
+        match (segment.identification, opened_identification) {
+            (Some(own), Some(opened)) if own != 0 && opened != 0 => own.wrapping_sub(opened) as i16 > 0,
+            _ => time_ns.saturating_sub(opened_ns) >= round_trip_ns.unwrap_or(REORDERED_WITHIN_NS),
+        }
+    }
+
+    /// After a segment: forgets the hole when it is closed, and the samples that a retransmission makes ambiguous
+    /// (Karn's rule).
+    #[inline]
+    pub fn settle(&mut self, is_retransmission: bool) {
+        if self.hole_opened.is_some() && !self.reassembly.has_hole() {
+            self.hole_opened = None;
+        }
+        if is_retransmission {
+            self.samples.clear();
+        }
+    }
+
+    /// Starts a round-trip sample for bytes up to `end`.
+    #[inline]
+    pub fn sample(&mut self, end: i64, time_ns: i64) {
+        if self.samples.len() < RTT_SAMPLES_MAX {
+            self.samples.push_back((end, time_ns));
+        }
+    }
+
+    /// Ends the samples that an ACK covers; the latest of them counts.
+    #[inline]
+    pub fn acknowledge_samples(&mut self, acknowledged: i64, time_ns: i64) {
+        let mut latest = None;
+        while let Some(&(end, sent_ns)) = self.samples.front()
+            && end <= acknowledged
+        {
+            latest = Some(sent_ns);
+            self.samples.pop_front();
+        }
+        if let Some(sent_ns) = latest {
+            self.note_round_trip(time_ns.saturating_sub(sent_ns));
+        }
+    }
+
+    /// One round-trip time.
+    pub fn note_round_trip(&mut self, round_trip_ns: i64) {
+        if round_trip_ns >= 0 && (self.rtt_min_ns == NULL_NS || round_trip_ns < self.rtt_min_ns) {
+            self.rtt_min_ns = round_trip_ns;
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! One direction of a TCP connection: segments in any order -> bytes in order, each from the packet that first
+//! brought it past the tap.
+//!
+//! ```text
+//!            next                    highest
+//!   delivered |     hole     | held  |
+//!   ----------+--------------+=======+----> stream offset
+//! ```
+//!
+//! A hole is filled by a late segment, or given up as a gap when the receiver has acknowledged bytes beyond it
+//! (the capture lost them, not the network), when too much is held behind it, or at the end. It never looks at
+//! content, and holds nothing while there is no hole.
+
+use std::collections::BTreeMap;
+
+/// Bytes of a stream that one packet brought first.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunk<'a> {
+    /// Stream offset of its first byte.
+    pub offset: i64,
+    /// Bytes on the wire.
+    pub length: u32,
+    /// The captured part of them, from the first on.
+    pub captured: &'a [u8],
+    /// Frame number of the packet.
+    pub frame: u64,
+    /// Capture time of the packet.
+    pub time_ns: i64,
+    /// Whether it came after bytes that follow it.
+    pub is_late: bool,
+    /// Whether it starts where its packet's payload starts.
+    pub is_segment_start: bool,
+}
+
+impl Chunk<'_> {
+    /// The same, but for the captured bytes.
+    pub fn without_bytes(&self) -> Chunk<'static> {
+        Chunk {
+            offset: self.offset,
+            length: self.length,
+            captured: &[],
+            frame: self.frame,
+            time_ns: self.time_ns,
+            is_late: self.is_late,
+            is_segment_start: self.is_segment_start,
+        }
+    }
+}
+
+/// Takes the bytes of one direction in order.
+pub trait StreamSink {
+    /// The next bytes.
+    fn chunk(&mut self, chunk: Chunk<'_>);
+    /// Bytes that no captured packet carried.
+    fn gap(&mut self, offset: i64, length: u64);
+}
+
+/// How much payload all streams together may hold behind holes.
+#[derive(Debug)]
+pub struct HoldBudget {
+    /// Bytes held now.
+    pub held_bytes: usize,
+    /// Most bytes that may be held; beyond it segments are held without payload.
+    pub limit_bytes: usize,
+}
+
+impl Default for HoldBudget {
+    fn default() -> Self {
+        Self { held_bytes: 0, limit_bytes: 64 << 20 }
+    }
+}
+
+/// Segments held behind the holes of one stream; one more gives up the first hole.
+const HELD_SEGMENTS_MAX: usize = 1 << 15;
+
+#[derive(Debug)]
+struct Held {
+    length: u32,
+    captured: Box<[u8]>,
+    frame: u64,
+    time_ns: i64,
+    is_late: bool,
+    is_segment_start: bool,
+}
+
+/// What one segment was to its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// Bytes seen for the first time.
+    pub new_bytes: u32,
+    /// Of these, bytes left out by the snaplen.
+    pub cut_bytes: u32,
+    /// Whether new bytes came after bytes that follow them.
+    pub is_late: bool,
+    /// Whether payload was given up for lack of room.
+    pub is_shed: bool,
+    /// Holes given up because too much was held behind them.
+    pub abandoned_holes: u32,
+}
+
+/// The reassembly of one direction.
+#[derive(Debug, Default)]
+pub struct Reassembly {
+    /// All bytes below this offset were delivered, or given up as gaps.
+    next: i64,
+    /// One past the highest byte seen.
+    highest: i64,
+    /// One past the highest byte that the receiver acknowledged.
+    acknowledged: i64,
+    /// Bytes given up as gaps so far.
+    gap_bytes: u64,
+    /// Gaps so far.
+    gap_count: u64,
+    held: BTreeMap<i64, Held>,
+}
+
+impl Reassembly {
+    /// One past the highest byte seen.
+    pub fn highest(&self) -> i64 {
+        self.highest
+    }
+
+    /// All bytes below this offset were delivered or given up.
+    pub fn next(&self) -> i64 {
+        self.next
+    }
+
+    /// One past the highest byte acknowledged.
+    pub fn acknowledged(&self) -> i64 {
+        self.acknowledged
+    }
+
+    /// Bytes and number of the gaps so far.
+    pub fn gaps(&self) -> (u64, u64) {
+        (self.gap_bytes, self.gap_count)
+    }
+
+    /// Whether bytes wait behind a hole.
+    pub fn has_hole(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Takes a segment (`chunk.is_late` is ignored) and delivers what is in order now.
+    #[inline]
+    pub fn segment(&mut self, chunk: Chunk<'_>, budget: &mut HoldBudget, sink: &mut impl StreamSink) -> Placement {
+        if chunk.offset == self.next && self.held.is_empty() {
+            let end = chunk.offset + i64::from(chunk.length);
+            let is_late = end <= self.highest;
+            self.next = end;
+            self.highest = self.highest.max(end);
+            sink.chunk(Chunk { is_late, ..chunk });
+            return Placement {
+                new_bytes: chunk.length,
+                cut_bytes: chunk.length.saturating_sub(chunk.captured.len() as u32),
+                is_late,
+                ..Placement::default()
+            };
+        }
+        self.out_of_order(chunk, budget, sink)
+    }
+
+    #[cold]
+    fn out_of_order(&mut self, chunk: Chunk<'_>, budget: &mut HoldBudget, sink: &mut impl StreamSink) -> Placement {
+        let end = chunk.offset + i64::from(chunk.length);
+        let mut placement = Placement::default();
+        let mut at = chunk.offset.max(self.next);
+        while at < end {
+            let covered = self.held.range(..=at).next_back().map_or(at, |(start, held)| start + i64::from(held.length));
+            if covered > at {
+                at = covered;
+                continue;
+            }
+            let following = self.held.range(at..).next().map_or(i64::MAX, |(&start, _)| start);
+            let piece_end = end.min(following);
+            let piece = slice(&chunk, at, piece_end, at < self.highest);
+            placement.new_bytes += piece.length;
+            placement.cut_bytes += piece.length.saturating_sub(piece.captured.len() as u32);
+            placement.is_late |= piece.is_late;
+            if at == self.next {
+                self.next = piece_end;
+                sink.chunk(piece);
+                self.drain(budget, sink);
+            } else {
+                placement.is_shed |= self.hold(piece, budget);
+            }
+            at = piece_end.max(self.next);
+        }
+        self.highest = self.highest.max(end);
+        self.give_up_acknowledged(budget, sink);
+        while self.held.len() > HELD_SEGMENTS_MAX {
+            self.give_up_first_hole(budget, sink);
+            placement.abandoned_holes += 1;
+        }
+        placement
+    }
+
+    fn hold(&mut self, piece: Chunk<'_>, budget: &mut HoldBudget) -> bool {
+        let fits = budget.held_bytes + piece.captured.len() <= budget.limit_bytes;
+        let captured: Box<[u8]> = if fits { piece.captured.into() } else { Box::default() };
+        budget.held_bytes += captured.len();
+        let held = Held {
+            length: piece.length,
+            captured,
+            frame: piece.frame,
+            time_ns: piece.time_ns,
+            is_late: piece.is_late,
+            is_segment_start: piece.is_segment_start,
+        };
+        self.held.insert(piece.offset, held);
+        !fits
+    }
+
+    fn drain(&mut self, budget: &mut HoldBudget, sink: &mut impl StreamSink) {
+        while let Some(entry) = self.held.first_entry() {
+            if *entry.key() != self.next {
+                break;
+            }
+            let (offset, held) = entry.remove_entry();
+            budget.held_bytes -= held.captured.len();
+            self.next = offset + i64::from(held.length);
+            sink.chunk(Chunk {
+                offset,
+                length: held.length,
+                captured: &held.captured,
+                frame: held.frame,
+                time_ns: held.time_ns,
+                is_late: held.is_late,
+                is_segment_start: held.is_segment_start,
+            });
+        }
+    }
+
+    /// The receiver acknowledged all bytes below `acknowledged`: a hole below it was lost by the capture.
+    ///
+    /// With nothing held behind the hole its bytes may still come (a tap can see an ACK before its data), so it is
+    /// left open until a segment beyond it comes.
+    #[inline]
+    pub fn acknowledge(&mut self, acknowledged: i64, budget: &mut HoldBudget, sink: &mut impl StreamSink) {
+        if acknowledged > self.acknowledged {
+            self.acknowledged = acknowledged;
+            if !self.held.is_empty() {
+                self.give_up_acknowledged(budget, sink);
+            }
+        }
+    }
+
+    fn give_up_acknowledged(&mut self, budget: &mut HoldBudget, sink: &mut impl StreamSink) {
+        while let Some((&first, _)) = self.held.first_key_value() {
+            let gap_end = first.min(self.acknowledged);
+            if gap_end <= self.next {
+                break;
+            }
+            self.give_up(gap_end, sink);
+            self.drain(budget, sink);
+        }
+    }
+
+    fn give_up_first_hole(&mut self, budget: &mut HoldBudget, sink: &mut impl StreamSink) {
+        if let Some((&first, _)) = self.held.first_key_value() {
+            self.give_up(first, sink);
+            self.drain(budget, sink);
+        }
+    }
+
+    fn give_up(&mut self, end: i64, sink: &mut impl StreamSink) {
+        let length = (end - self.next).max(0) as u64;
+        if length > 0 {
+            self.gap_bytes += length;
+            self.gap_count += 1;
+            let offset = self.next;
+            self.next = end;
+            sink.gap(offset, length);
+        }
+    }
+
+    /// The end of the stream in this capture: everything held is delivered; gives the number of holes that were
+    /// neither filled nor acknowledged.
+    pub fn finish(&mut self, budget: &mut HoldBudget, sink: &mut impl StreamSink) -> u32 {
+        let mut abandoned = 0;
+        while !self.held.is_empty() {
+            self.give_up_first_hole(budget, sink);
+            abandoned += 1;
+        }
+        // one byte beyond may be the FIN
+        if self.acknowledged > self.next + 1 {
+            self.give_up(self.acknowledged, sink);
+            self.highest = self.highest.max(self.acknowledged);
+        }
+        abandoned
+    }
+}
+
+/// The part [from, to) of a chunk.
+fn slice<'a>(chunk: &Chunk<'a>, from: i64, to: i64, is_late: bool) -> Chunk<'a> {
+    let skipped = (from - chunk.offset) as usize;
+    let length = (to - from) as usize;
+    let captured = chunk.captured.get(skipped..).unwrap_or_default();
+    Chunk {
+        offset: from,
+        length: length as u32,
+        captured: &captured[..length.min(captured.len())],
+        is_late,
+        is_segment_start: chunk.is_segment_start && skipped == 0,
+        ..*chunk
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a stream delivered: bytes with the frame that brought each, `None` in gaps.
+    #[derive(Default)]
+    struct Record {
+        bytes: Vec<Option<(u8, u64)>>,
+    }
+
+    impl StreamSink for Record {
+        fn chunk(&mut self, chunk: Chunk<'_>) {
+            assert_eq!(chunk.offset, self.bytes.len() as i64, "delivered in order");
+            assert_eq!(chunk.length as usize, chunk.captured.len());
+            self.bytes.extend(chunk.captured.iter().map(|&byte| Some((byte, chunk.frame))));
+        }
+        fn gap(&mut self, offset: i64, length: u64) {
+            assert_eq!(offset, self.bytes.len() as i64);
+            self.bytes.extend(std::iter::repeat_n(None, length as usize));
+        }
+    }
+
+    fn chunk(offset: i64, captured: &[u8], frame: u64) -> Chunk<'_> {
+        Chunk {
+            offset,
+            length: captured.len() as u32,
+            captured,
+            frame,
+            time_ns: frame as i64,
+            is_late: false,
+            is_segment_start: true,
+        }
+    }
+
+    #[test]
+    fn a_hole_is_filled_and_late_bytes_are_marked() {
+        let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
+        assert_eq!(stream.segment(chunk(0, b"ab", 1), &mut budget, &mut record).new_bytes, 2);
+        assert!(!stream.segment(chunk(4, b"ef", 2), &mut budget, &mut record).is_late);
+        assert_eq!(record.bytes.len(), 2);
+        assert!(stream.segment(chunk(1, b"bcdef", 3), &mut budget, &mut record).is_late);
+        let expected: Vec<_> = vec![(b'a', 1), (b'b', 1), (b'c', 3), (b'd', 3), (b'e', 2), (b'f', 2)];
+        assert_eq!(record.bytes, expected.into_iter().map(Some).collect::<Vec<_>>());
+        assert_eq!(budget.held_bytes, 0);
+    }
+
+    #[test]
+    fn an_acknowledged_hole_is_a_gap_at_once_when_bytes_wait_behind_it() {
+        let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
+        stream.segment(chunk(3, b"de", 1), &mut budget, &mut record);
+        stream.acknowledge(2, &mut budget, &mut record);
+        assert_eq!(record.bytes, vec![None, None]);
+        stream.segment(chunk(2, b"c", 2), &mut budget, &mut record);
+        assert_eq!(record.bytes[2..], [Some((b'c', 2)), Some((b'd', 1)), Some((b'e', 1))]);
+        assert_eq!(stream.gaps(), (2, 1));
+    }
+
+    #[test]
+    fn data_seen_after_its_ack_is_no_gap() {
+        let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
+        stream.acknowledge(3, &mut budget, &mut record);
+        stream.segment(chunk(0, b"abc", 1), &mut budget, &mut record);
+        assert_eq!(stream.gaps(), (0, 0));
+        assert_eq!(record.bytes.len(), 3);
+    }
+
+    #[test]
+    fn beyond_the_budget_segments_keep_their_length_only() {
+        struct Lengths(u64);
+        impl StreamSink for Lengths {
+            fn chunk(&mut self, chunk: Chunk<'_>) {
+                self.0 += u64::from(chunk.length);
+            }
+            fn gap(&mut self, _: i64, _: u64) {}
+        }
+        let mut budget = HoldBudget { held_bytes: 0, limit_bytes: 3 };
+        let (mut stream, mut lengths) = (Reassembly::default(), Lengths(0));
+        assert!(!stream.segment(chunk(1, b"bc", 1), &mut budget, &mut lengths).is_shed);
+        assert!(stream.segment(chunk(3, b"de", 2), &mut budget, &mut lengths).is_shed);
+        stream.segment(chunk(0, b"a", 3), &mut budget, &mut lengths);
+        assert_eq!((lengths.0, budget.held_bytes), (5, 0));
+    }
+
+    proptest! {
+        /// Against a naive model: an array in which the first copy of each byte wins.
+        #[test]
+        fn equals_the_naive_model(segments in proptest::collection::vec((0usize..60, 1usize..20), 1..40)) {
+            let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
+            let mut model: Vec<Option<(u8, u64)>> = Vec::new();
+            for (frame, &(start, length)) in segments.iter().enumerate() {
+                let bytes: Vec<u8> = (start..start + length).map(|place| (place as u8).wrapping_mul(31) ^ frame as u8).collect();
+                let before = model.iter().flatten().count();
+                model.resize(model.len().max(start + length), None);
+                for (place, &byte) in (start..).zip(&bytes) {
+                    model[place].get_or_insert((byte, frame as u64));
+                }
+                let placement = stream.segment(chunk(start as i64, &bytes, frame as u64), &mut budget, &mut record);
+                prop_assert_eq!(placement.new_bytes as usize, model.iter().flatten().count() - before);
+            }
+            stream.finish(&mut budget, &mut record);
+            prop_assert_eq!(&record.bytes, &model);
+            prop_assert_eq!(stream.gaps().0 as usize, model.iter().filter(|byte| byte.is_none()).count());
+            prop_assert_eq!(budget.held_bytes, 0);
+        }
+    }
+}

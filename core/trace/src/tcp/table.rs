@@ -1,0 +1,83 @@
+//! Which connection a packet belongs to.
+//!
+//! Connections are numbered from 0 as Wireshark's `tcp.stream`. A SYN on a known pair of addresses and ports opens a new connection when its sequence number is another one or
+//! when the old connection has seen a FIN or RST (Wireshark 4.0's rule), so port reuse does not mix streams.
+
+use std::net::IpAddr;
+
+use rustc_hash::FxHashMap;
+
+/// One end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// IPv4 or IPv6 address.
+    pub address: IpAddr,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// The two ends, the smaller first, so that both directions have the same key.
+type Key = (Endpoint, Endpoint);
+
+/// From packets to the slots of connections; which slot a connection has is for the owner of the slots.
+#[derive(Debug, Default)]
+pub struct ConnectionTable {
+    slots: FxHashMap<Key, u32>,
+    /// The pair of the last packet, for the next is often the same.
+    last: Option<(Endpoint, Endpoint, u32)>,
+}
+
+impl ConnectionTable {
+    /// The slot of the connection between two ends, if there is one.
+    #[inline]
+    pub fn find(&mut self, source: Endpoint, destination: Endpoint) -> Option<u32> {
+        if let Some((a, b, slot)) = self.last
+            && ((a == source && b == destination) || (a == destination && b == source))
+        {
+            return Some(slot);
+        }
+        let slot = *self.slots.get(&key(source, destination))?;
+        self.last = Some((source, destination, slot));
+        Some(slot)
+    }
+
+    /// The connection between two ends is in this slot from now on.
+    pub fn insert(&mut self, source: Endpoint, destination: Endpoint, slot: u32) {
+        self.slots.insert(key(source, destination), slot);
+        self.last = Some((source, destination, slot));
+    }
+
+    /// The connection between two ends, in this slot, is closed.
+    pub fn remove(&mut self, source: Endpoint, destination: Endpoint, slot: u32) {
+        let key = key(source, destination);
+        if self.slots.get(&key) == Some(&slot) {
+            self.slots.remove(&key);
+        }
+        self.last = None;
+    }
+}
+
+fn key(a: Endpoint, b: Endpoint) -> Key {
+    if a <= b { (a, b) } else { (b, a) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(last: u8, port: u16) -> Endpoint {
+        Endpoint { address: IpAddr::from([10, 0, 0, last]), port }
+    }
+
+    #[test]
+    fn both_directions_are_one_connection() {
+        let mut table = ConnectionTable::default();
+        let (a, b, c) = (endpoint(1, 5000), endpoint(2, 3260), endpoint(1, 5001));
+        assert_eq!(table.find(a, b), None);
+        table.insert(a, b, 0);
+        table.insert(c, b, 1);
+        assert_eq!((table.find(b, a), table.find(c, b)), (Some(0), Some(1)));
+        table.remove(b, a, 0);
+        assert_eq!((table.find(a, b), table.find(b, c)), (None, Some(1)));
+    }
+}

@@ -1,0 +1,424 @@
+//! Link, IP and TCP headers of one captured frame -> one TCP segment.
+//!
+//! ```text
+//! Ethernet [802.1Q ...] | SLL | SLL2 | NULL | LOOP   ->  IPv4 | IPv6 [extension headers]  ->  TCP [options] payload
+//! ```
+//!
+//! Lengths come from the headers, captured bytes from the frame: a payload that a snaplen cut keeps its length on the
+//! wire. Plain IPv4 and IPv6 are read here, for speed; extension and authentication headers are left to etherparse.
+//!
+//! It never verifies checksums (offload leaves them blank), puts fragments together or opens tunnels.
+
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use etherparse::err::ip::LaxHeaderSliceError;
+use etherparse::err::ipv6_exts::HeaderSliceError;
+use etherparse::{LaxIpSlice, LenSource};
+
+/// What a frame begins with: a LINKTYPE_ value of the pcap format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkType(pub u16);
+
+impl LinkType {
+    /// BSD loopback: an address family of 4 bytes in the byte order of the capturing host.
+    pub const NULL: Self = Self(0);
+    /// Ethernet II and 802.3.
+    pub const ETHERNET: Self = Self(1);
+    /// IP without a link header.
+    pub const RAW: Self = Self(101);
+    /// OpenBSD loopback: an address family of 4 bytes in network byte order.
+    pub const LOOP: Self = Self(108);
+    /// Linux "cooked" capture, as of the `any` device.
+    pub const LINUX_SLL: Self = Self(113);
+    /// IPv4 without a link header.
+    pub const IPV4: Self = Self(228);
+    /// IPv6 without a link header.
+    pub const IPV6: Self = Self(229);
+    /// Linux "cooked" capture, version 2.
+    pub const LINUX_SLL2: Self = Self(276);
+
+    /// Whether frames of this type can be read.
+    pub fn is_supported(self) -> bool {
+        matches!(self.0, 0 | 1 | 12 | 14 | 101 | 108 | 113 | 228 | 229 | 276)
+    }
+}
+
+/// The control bits of a TCP header (RFC 9293, section 3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpFlags(pub u8);
+
+impl TcpFlags {
+    /// No more data from the sender.
+    pub fn is_fin(self) -> bool {
+        self.0 & 0x01 != 0
+    }
+
+    /// Synchronize sequence numbers.
+    pub fn is_syn(self) -> bool {
+        self.0 & 0x02 != 0
+    }
+
+    /// Reset the connection.
+    pub fn is_rst(self) -> bool {
+        self.0 & 0x04 != 0
+    }
+
+    /// Push function.
+    pub fn is_psh(self) -> bool {
+        self.0 & 0x08 != 0
+    }
+
+    /// The acknowledgment field is significant.
+    pub fn is_ack(self) -> bool {
+        self.0 & 0x10 != 0
+    }
+}
+
+/// One TCP segment, as far as it was captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// IP source address.
+    pub source: IpAddr,
+    /// IP destination address.
+    pub destination: IpAddr,
+    /// TCP source port.
+    pub source_port: u16,
+    /// TCP destination port.
+    pub destination_port: u16,
+    /// Sequence number of the first payload byte, or of the SYN.
+    pub sequence_number: u32,
+    /// Acknowledgment number; significant with the ACK bit.
+    pub acknowledgment_number: u32,
+    /// Control bits.
+    pub flags: TcpFlags,
+    /// Window field, not scaled.
+    pub window: u16,
+    /// TCP options, as far as captured.
+    pub options: &'a [u8],
+    /// The captured part of the payload.
+    pub payload: &'a [u8],
+    /// Payload bytes on the wire: from the IP length, or from the frame's original length when the IP length is 0.
+    pub payload_length: u32,
+    /// IPv4 identification.
+    pub identification: Option<u16>,
+    /// IPv4 time to live or IPv6 hop limit.
+    pub hop_limit: u8,
+    /// A super-segment captured before segmentation, with an IP length of 0.
+    pub is_ip_length_zero: bool,
+}
+
+/// Why a frame gives no TCP segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotTcp {
+    /// Another network protocol (ARP, LLDP ...).
+    NotIp,
+    /// Another transport protocol, by its IP protocol number.
+    OtherProtocol(u8),
+    /// A fragment of an IP packet that holds TCP; first or later.
+    Fragment,
+    /// GRE, IP in IP, VXLAN, GENEVE, PPPoE or MPLS.
+    Tunnel,
+    /// The snaplen cut the frame before byte 20 of the TCP header.
+    CutInHeaders,
+    /// Headers that contradict each other or the frame.
+    Malformed,
+    /// A link type that is not decoded.
+    UnsupportedLinkType,
+}
+
+const IP_PROTOCOL_IPV4: u8 = 4;
+const IP_PROTOCOL_TCP: u8 = 6;
+const IP_PROTOCOL_UDP: u8 = 17;
+const IP_PROTOCOL_IPV6: u8 = 41;
+const IP_PROTOCOL_GRE: u8 = 47;
+const IP_PROTOCOL_AUTHENTICATION: u8 = 51;
+/// Hop-by-hop, routing, fragment, authentication, destination, mobility, HIP, Shim6 headers.
+const IP_EXTENSIONS: [u8; 8] = [0, 43, 44, IP_PROTOCOL_AUTHENTICATION, 60, 135, 139, 140];
+/// VXLAN (also its old Linux port) and GENEVE.
+const UDP_TUNNEL_PORTS: [u16; 3] = [4789, 8472, 6081];
+
+const ETHER_TYPE_IPV4: u16 = 0x0800;
+const ETHER_TYPE_IPV6: u16 = 0x86dd;
+/// 802.1Q, 802.1ad and the old QinQ value.
+const ETHER_TYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+/// MPLS unicast and multicast, PPPoE session, transparent Ethernet bridging.
+const ETHER_TYPES_TUNNEL: [u16; 4] = [0x8847, 0x8848, 0x8864, 0x6558];
+
+/// Reads the headers of one frame, of which `captured` was kept and `original_length` bytes were on the wire.
+///
+/// # Errors
+/// Why there is no TCP segment in it.
+#[inline]
+pub fn segment<'a>(link_type: LinkType, captured: &'a [u8], original_length: u32) -> Result<Segment<'a>, NotTcp> {
+    // No frame is shorter than what was captured of it, whatever a careless writer put in the record.
+    let wire_length = original_length.max(u32::try_from(captured.len()).unwrap_or(u32::MAX));
+    match link_type {
+        LinkType::ETHERNET => after_ether_type(captured, 12, 14, wire_length),
+        LinkType::LINUX_SLL => after_ether_type(captured, 14, 16, wire_length),
+        LinkType::LINUX_SLL2 => after_ether_type(captured, 0, 20, wire_length),
+        LinkType::NULL | LinkType::LOOP => {
+            let (family, packet) = captured.split_first_chunk::<4>().ok_or(NotTcp::CutInHeaders)?;
+            let wire_length = wire_length.saturating_sub(4);
+            // Families are small numbers, which gives the byte order of the capturing host away.
+            match (u32::from_be_bytes(*family), u32::from_le_bytes(*family)) {
+                (2, _) | (_, 2) => ipv4(packet, wire_length),
+                (10 | 24 | 28 | 30, _) | (_, 10 | 24 | 28 | 30) => ipv6(packet, wire_length),
+                _ => Err(NotTcp::NotIp),
+            }
+        }
+        LinkType(12 | 14) | LinkType::RAW => match captured.first().map(|byte| byte >> 4) {
+            Some(4) => ipv4(captured, wire_length),
+            Some(6) => ipv6(captured, wire_length),
+            Some(_) => Err(NotTcp::NotIp),
+            None => Err(NotTcp::CutInHeaders),
+        },
+        LinkType::IPV4 => ipv4(captured, wire_length),
+        LinkType::IPV6 => ipv6(captured, wire_length),
+        _ => Err(NotTcp::UnsupportedLinkType),
+    }
+}
+
+/// Follows the EtherType at `at` over any VLAN tags, which begin at `next`.
+#[inline]
+fn after_ether_type(captured: &[u8], mut at: usize, mut next: usize, wire_length: u32) -> Result<Segment<'_>, NotTcp> {
+    loop {
+        let ether_type = u16::from_be_bytes(chunk(captured, at).ok_or(NotTcp::CutInHeaders)?);
+        if ETHER_TYPES_VLAN.contains(&ether_type) {
+            // A tag is a tag control field, then the EtherType of what follows. `next` stays below the frame's length.
+            (at, next) = (next + 2, next + 4);
+            continue;
+        }
+        let wire_length = wire_length.saturating_sub(u32::try_from(next).unwrap_or(u32::MAX));
+        return match ether_type {
+            ETHER_TYPE_IPV4 => ipv4(captured.get(next..).ok_or(NotTcp::CutInHeaders)?, wire_length),
+            ETHER_TYPE_IPV6 => ipv6(captured.get(next..).ok_or(NotTcp::CutInHeaders)?, wire_length),
+            _ if ETHER_TYPES_TUNNEL.contains(&ether_type) => Err(NotTcp::Tunnel),
+            _ => Err(NotTcp::NotIp),
+        };
+    }
+}
+
+/// What an IP header says of the TCP segment behind it.
+struct Network {
+    source: IpAddr,
+    destination: IpAddr,
+    identification: Option<u16>,
+    hop_limit: u8,
+    is_ip_length_zero: bool,
+}
+
+/// An IPv4 packet (RFC 791) of which `wire_length` bytes, padding of the link included, were in the frame.
+#[inline]
+fn ipv4(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
+    let header: [u8; 20] = chunk(packet, 0).ok_or(NotTcp::CutInHeaders)?;
+    let header_length = usize::from(header[0] & 0x0f) * 4;
+    if header[0] >> 4 != 4 || header_length < 20 {
+        return Err(NotTcp::Malformed);
+    }
+    let length_field = u16::from_be_bytes([header[2], header[3]]);
+    let is_ip_length_zero = length_field == 0;
+    let length = if is_ip_length_zero { wire_length } else { u32::from(length_field) };
+    let payload_length = length.checked_sub(header_length as u32).ok_or(NotTcp::Malformed)?;
+    if length > wire_length {
+        return Err(NotTcp::Malformed);
+    }
+    let packet = up_to(packet, length);
+    let payload = packet.get(header_length..).ok_or(NotTcp::CutInHeaders)?;
+    let network = Network {
+        source: Ipv4Addr::new(header[12], header[13], header[14], header[15]).into(),
+        destination: Ipv4Addr::new(header[16], header[17], header[18], header[19]).into(),
+        identification: Some(u16::from_be_bytes([header[4], header[5]])),
+        hop_limit: header[8],
+        is_ip_length_zero,
+    };
+    let protocol = header[9];
+    // More fragments to come, or an offset.
+    let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
+    match protocol {
+        IP_PROTOCOL_TCP if !is_fragment => tcp(network, payload, payload_length),
+        IP_PROTOCOL_AUTHENTICATION => extended(network, packet, length),
+        _ => Err(not_tcp(protocol, is_fragment, payload)),
+    }
+}
+
+/// An IPv6 packet (RFC 8200) of which `wire_length` bytes, padding of the link included, were in the frame.
+#[inline]
+fn ipv6(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
+    let (header, _) = packet.split_first_chunk::<40>().ok_or(NotTcp::CutInHeaders)?;
+    if header[0] >> 4 != 6 {
+        return Err(NotTcp::Malformed);
+    }
+    let length_field = u16::from_be_bytes([header[4], header[5]]);
+    let is_ip_length_zero = length_field == 0;
+    let length = if is_ip_length_zero { wire_length } else { u32::from(length_field) + 40 };
+    if length > wire_length {
+        return Err(NotTcp::Malformed);
+    }
+    let payload_length = length.checked_sub(40).ok_or(NotTcp::Malformed)?;
+    let packet = up_to(packet, length);
+    let (header, payload) = packet.split_first_chunk::<40>().ok_or(NotTcp::CutInHeaders)?;
+    let network = Network {
+        source: address(chunk(header, 8)),
+        destination: address(chunk(header, 24)),
+        identification: None,
+        hop_limit: header[7],
+        is_ip_length_zero,
+    };
+    match header[6] {
+        IP_PROTOCOL_TCP => tcp(network, payload, payload_length),
+        next_header if IP_EXTENSIONS.contains(&next_header) => extended(network, packet, length),
+        next_header => Err(not_tcp(next_header, false, payload)),
+    }
+}
+
+/// A packet of `length` bytes with headers between the IP header and the transport header.
+#[cold]
+fn extended(network: Network, packet: &[u8], length: u32) -> Result<Segment<'_>, NotTcp> {
+    let (ip, stop) = LaxIpSlice::from_slice(packet).map_err(|error| match error {
+        LaxHeaderSliceError::Len(_) => NotTcp::CutInHeaders,
+        LaxHeaderSliceError::Content(_) => NotTcp::Malformed,
+    })?;
+    // A header past the end of the packet is the snaplen's doing only when the capture holds less than the packet.
+    let is_cut = u64::from(length) > packet.len() as u64;
+    match stop {
+        Some((HeaderSliceError::Len(error), _)) if is_cut && error.len_source == LenSource::Slice => {
+            return Err(NotTcp::CutInHeaders);
+        }
+        Some(_) => return Err(NotTcp::Malformed),
+        None => {}
+    }
+    let payload = ip.payload();
+    let before_payload = packet.len().checked_sub(payload.payload.len()).ok_or(NotTcp::Malformed)?;
+    let payload_length = u32::try_from(before_payload)
+        .ok()
+        .and_then(|before_payload| length.checked_sub(before_payload))
+        .ok_or(NotTcp::Malformed)?;
+    let protocol = payload.ip_number.0;
+    if protocol == IP_PROTOCOL_TCP && !payload.fragmented {
+        tcp(network, payload.payload, payload_length)
+    } else {
+        Err(not_tcp(protocol, payload.fragmented, payload.payload))
+    }
+}
+
+/// What a packet with this IP protocol number is, when it is no whole TCP segment.
+#[cold]
+fn not_tcp(protocol: u8, is_fragment: bool, payload: &[u8]) -> NotTcp {
+    let port = |at| chunk(payload, at).map(u16::from_be_bytes);
+    let is_tunnel_port = |port: Option<u16>| port.is_some_and(|port| UDP_TUNNEL_PORTS.contains(&port));
+    match protocol {
+        IP_PROTOCOL_IPV4 | IP_PROTOCOL_IPV6 | IP_PROTOCOL_GRE => NotTcp::Tunnel,
+        IP_PROTOCOL_UDP if !is_fragment && (is_tunnel_port(port(2)) || is_tunnel_port(port(0))) => NotTcp::Tunnel,
+        _ if is_fragment && (protocol == IP_PROTOCOL_TCP || IP_EXTENSIONS.contains(&protocol)) => NotTcp::Fragment,
+        _ => NotTcp::OtherProtocol(protocol),
+    }
+}
+
+/// A TCP header (RFC 9293, section 3.1) with the captured part of `length` bytes behind the IP headers.
+#[inline]
+fn tcp(network: Network, captured: &[u8], length: u32) -> Result<Segment<'_>, NotTcp> {
+    let Some((header, rest)) = captured.split_first_chunk::<20>() else {
+        return Err(if length < 20 { NotTcp::Malformed } else { NotTcp::CutInHeaders });
+    };
+    let header_length = usize::from(header[12] >> 4) * 4;
+    let options_length = header_length.checked_sub(20).ok_or(NotTcp::Malformed)?;
+    let payload_length = length.checked_sub(header_length as u32).ok_or(NotTcp::Malformed)?;
+    let (options, payload) = rest.split_at_checked(options_length).unwrap_or((rest, &[]));
+    Ok(Segment {
+        source: network.source,
+        destination: network.destination,
+        source_port: u16::from_be_bytes([header[0], header[1]]),
+        destination_port: u16::from_be_bytes([header[2], header[3]]),
+        sequence_number: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+        acknowledgment_number: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
+        flags: TcpFlags(header[13]),
+        window: u16::from_be_bytes([header[14], header[15]]),
+        options,
+        payload,
+        payload_length,
+        identification: network.identification,
+        hop_limit: network.hop_limit,
+        is_ip_length_zero: network.is_ip_length_zero,
+    })
+}
+
+/// What a segment's options say (RFC 9293, 7323, 2018).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpOptions {
+    /// Maximum segment size, in bytes.
+    pub maximum_segment_size: Option<u16>,
+    /// Shift of the window field; at most 14 (RFC 7323, section 2.3).
+    pub window_scale: Option<u8>,
+    /// The sender understands selective acknowledgment.
+    pub is_sack_permitted: bool,
+    /// Timestamp value and echo reply.
+    pub timestamps: Option<(u32, u32)>,
+    /// Left and right edge of each selectively acknowledged block; the first `sack_count` are set.
+    pub sack: [(u32, u32); 4],
+    /// How many of `sack` are set.
+    pub sack_count: u8,
+}
+
+/// Reads TCP options up to their end or the first malformed one.
+#[inline]
+pub fn tcp_options(mut options: &[u8]) -> TcpOptions {
+    let mut found = TcpOptions::default();
+    while let Some((&kind, rest)) = options.split_first() {
+        match kind {
+            0 => break,
+            1 => {
+                options = rest;
+                continue;
+            }
+            _ => {}
+        }
+        let Some(length) = rest.first().map(|&length| usize::from(length)) else { break };
+        let Some((option, rest)) = options.split_at_checked(length) else { break };
+        let Some(value) = option.get(2..) else { break };
+        match (kind, value) {
+            (2, &[high, low]) => found.maximum_segment_size = Some(u16::from_be_bytes([high, low])),
+            (3, &[shift]) => found.window_scale = Some(shift.min(14)),
+            (4, &[]) => found.is_sack_permitted = true,
+            (8, &[a, b, c, d, e, f, g, h]) => {
+                found.timestamps = Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])));
+            }
+            (5, edges) if !edges.is_empty() && edges.len().is_multiple_of(8) && edges.len() <= 32 => {
+                found.sack_count = (edges.len() / 8) as u8;
+                for (block, edges) in found.sack.iter_mut().zip(edges.chunks_exact(8)) {
+                    *block = (u32::from_be_bytes(edge(edges, 0)), u32::from_be_bytes(edge(edges, 4)));
+                }
+            }
+            (2 | 3 | 4 | 5 | 8, _) => break,
+            _ => {}
+        }
+        options = rest;
+    }
+    found
+}
+
+/// `N` bytes at `at`, if they are there.
+#[inline(always)]
+fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// Four bytes of a slice that is known to hold them.
+#[inline(always)]
+fn edge(edges: &[u8], at: usize) -> [u8; 4] {
+    chunk(edges, at).unwrap_or_default()
+}
+
+/// An IPv6 address out of a header that is known to hold it.
+#[inline(always)]
+fn address(bytes: Option<[u8; 16]>) -> IpAddr {
+    Ipv6Addr::from(bytes.unwrap_or_default()).into()
+}
+
+/// The packet without what the link put behind it.
+#[inline(always)]
+fn up_to(packet: &[u8], length: u32) -> &[u8] {
+    packet.get(..length as usize).unwrap_or(packet)
+}

@@ -1,0 +1,405 @@
+//! Frames built byte by byte, frames that etherparse builds, damaged frames and random bytes.
+
+use etherparse::{LaxSlicedPacket, PacketBuilder, TcpOptionElement, TransportSlice};
+use proptest::prelude::*;
+
+use super::*;
+
+const TCP: [u8; 20] = [0x0c, 0xbc, 0x80, 1, 0, 0, 0, 7, 0, 0, 0, 9, 0x50, 0x18, 0x01, 0x02, 0, 0, 0, 0];
+
+/// IPv4 with these options and payload.
+fn ipv4_packet(protocol: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
+    let length = (20 + options.len() + payload.len()) as u16;
+    let mut packet = vec![0x40 | (5 + options.len() / 4) as u8, 0];
+    packet.extend(length.to_be_bytes());
+    packet.extend([0xab, 0xcd, 0x40, 0, 63, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    [packet, options.to_vec(), payload.to_vec()].concat()
+}
+
+/// IPv6 whose payload begins with the headers that `next_header` names.
+fn ipv6_packet(next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((payload.len() as u16).to_be_bytes());
+    packet.extend([next_header, 62]);
+    packet.extend((1..=32).collect::<Vec<u8>>());
+    [packet, payload.to_vec()].concat()
+}
+
+fn ethernet(ether_types: &[u8], packet: &[u8]) -> Vec<u8> {
+    [&[2; 12], ether_types, packet].concat()
+}
+
+fn tcp_with(payload: &[u8]) -> Vec<u8> {
+    [&TCP, payload].concat()
+}
+
+fn whole(link_type: LinkType, frame: &[u8]) -> Result<Segment<'_>, NotTcp> {
+    segment(link_type, frame, frame.len() as u32)
+}
+
+/// What every frame of the tests below says.
+fn assert_is_the_segment(found: Result<Segment<'_>, NotTcp>, payload: &[u8]) {
+    let found = found.unwrap();
+    assert_eq!((found.source_port, found.destination_port), (3260, 32769));
+    assert_eq!((found.sequence_number, found.acknowledgment_number), (7, 9));
+    assert_eq!(found.window, 0x0102);
+    assert_eq!(found.payload, payload);
+    assert_eq!(found.payload_length as usize, payload.len());
+    let flags = found.flags;
+    assert_eq!(
+        (flags.is_fin(), flags.is_syn(), flags.is_rst(), flags.is_psh(), flags.is_ack()),
+        (false, false, false, true, true)
+    );
+    if found.source.is_ipv4() {
+        assert_eq!(found.source, Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!(found.destination, Ipv4Addr::new(10, 0, 0, 2));
+        assert_eq!((found.identification, found.hop_limit), (Some(0xabcd), 63));
+    } else {
+        assert_eq!(found.source, "102:304:506:708:90a:b0c:d0e:f10".parse::<IpAddr>().unwrap());
+        assert_eq!(found.destination, "1112:1314:1516:1718:191a:1b1c:1d1e:1f20".parse::<IpAddr>().unwrap());
+        assert_eq!((found.identification, found.hop_limit), (None, 62));
+    }
+}
+
+#[test]
+fn every_link_type_leads_to_the_segment() {
+    let v4 = ipv4_packet(6, &[], &tcp_with(b"pdu"));
+    let v6 = ipv6_packet(6, &tcp_with(b"pdu"));
+    for (link_type, link, packet) in [
+        (LinkType::ETHERNET, ethernet(&[8, 0], &[]), &v4),
+        (LinkType::ETHERNET, ethernet(&[0x86, 0xdd], &[]), &v6),
+        (LinkType::ETHERNET, ethernet(&[0x81, 0, 0, 100, 8, 0], &[]), &v4),
+        (LinkType::ETHERNET, ethernet(&[0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 0x86, 0xdd], &[]), &v6),
+        (LinkType::ETHERNET, ethernet(&[0x91, 0, 0, 1, 0x81, 0, 0, 2, 8, 0], &[]), &v4),
+        (LinkType::LINUX_SLL, [&[0; 14][..], &[8, 0]].concat(), &v4),
+        (LinkType::LINUX_SLL, [&[0; 14][..], &[0x81, 0, 0, 1, 0x86, 0xdd]].concat(), &v6),
+        (LinkType::LINUX_SLL2, [&[8, 0][..], &[0; 18]].concat(), &v4),
+        (LinkType::LINUX_SLL2, [&[0x86, 0xdd][..], &[0; 18]].concat(), &v6),
+        (LinkType::NULL, vec![2, 0, 0, 0], &v4),
+        (LinkType::NULL, vec![0, 0, 0, 2], &v4),
+        (LinkType::NULL, vec![30, 0, 0, 0], &v6),
+        (LinkType::NULL, vec![0, 0, 0, 28], &v6),
+        (LinkType::NULL, vec![24, 0, 0, 0], &v6),
+        (LinkType::NULL, vec![10, 0, 0, 0], &v6),
+        (LinkType::LOOP, vec![0, 0, 0, 2], &v4),
+        (LinkType::LOOP, vec![0, 0, 0, 24], &v6),
+        (LinkType::RAW, vec![], &v4),
+        (LinkType::RAW, vec![], &v6),
+        (LinkType(12), vec![], &v4),
+        (LinkType(14), vec![], &v6),
+        (LinkType::IPV4, vec![], &v4),
+        (LinkType::IPV6, vec![], &v6),
+    ] {
+        assert!(link_type.is_supported());
+        let frame = [link, packet.clone()].concat();
+        assert_is_the_segment(whole(link_type, &frame), b"pdu");
+    }
+    assert_eq!(whole(LinkType(147), &v4), Err(NotTcp::UnsupportedLinkType));
+    assert!(!LinkType(147).is_supported());
+}
+
+#[test]
+fn padding_of_the_link_is_no_payload() {
+    let mut frame = ethernet(&[8, 0], &ipv4_packet(6, &[], &TCP));
+    frame.resize(60, 0xee);
+    assert_is_the_segment(whole(LinkType::ETHERNET, &frame), b"");
+    let mut frame = ethernet(&[0x86, 0xdd], &ipv6_packet(6, &tcp_with(b"x")));
+    frame.extend([0xee; 4]);
+    assert_is_the_segment(whole(LinkType::ETHERNET, &frame), b"x");
+}
+
+#[test]
+fn options_and_extension_headers_are_passed_over() {
+    let options = [1, 1, 1, 0, 0, 0, 0, 0];
+    assert_is_the_segment(whole(LinkType::RAW, &ipv4_packet(6, &options, &tcp_with(b"pdu"))), b"pdu");
+    // Authentication header: next header, length in words less 2, reserved, index, number, check value.
+    let authentication = [6, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    let packet = ipv4_packet(51, &options, &[&authentication[..], &tcp_with(b"pdu")].concat());
+    assert_is_the_segment(whole(LinkType::RAW, &packet), b"pdu");
+    let hop_by_hop = |next: u8| vec![next, 0, 1, 4, 0, 0, 0, 0];
+    let routing = |next: u8| vec![next, 0, 4, 0, 0, 0, 0, 0];
+    let atomic = |next: u8| vec![next, 0, 0, 0, 0, 0, 0, 1];
+    for (first, headers) in [
+        (0, vec![hop_by_hop(6)]),
+        (60, vec![hop_by_hop(6)]),
+        (43, vec![routing(6)]),
+        (44, vec![atomic(6)]),
+        (0, vec![hop_by_hop(60), hop_by_hop(43), routing(44), atomic(6)]),
+    ] {
+        let packet = ipv6_packet(first, &[headers.concat(), tcp_with(b"pdu")].concat());
+        assert_is_the_segment(whole(LinkType::RAW, &packet), b"pdu");
+        let headers = packet.len() - 3;
+        for cut in 0..headers {
+            let found = segment(LinkType::RAW, &packet[..cut], packet.len() as u32);
+            assert_eq!(found, Err(NotTcp::CutInHeaders), "{first} cut at {cut}");
+        }
+        let found = segment(LinkType::RAW, &packet[..headers + 1], packet.len() as u32).unwrap();
+        assert_eq!((found.payload_length, found.payload), (3, &b"p"[..]));
+    }
+}
+
+#[test]
+fn fragments_are_told_and_not_read() {
+    for flags_and_offset in [0x2000_u16, 0x2001, 0x0001, 0x1fff] {
+        let mut packet = ipv4_packet(6, &[], &tcp_with(b"pdu"));
+        packet[6..8].copy_from_slice(&flags_and_offset.to_be_bytes());
+        assert_eq!(whole(LinkType::RAW, &packet), Err(NotTcp::Fragment));
+        packet[9] = 17;
+        assert_eq!(whole(LinkType::RAW, &packet), Err(NotTcp::OtherProtocol(17)));
+    }
+    for offset_and_more in [[0, 1], [0, 8], [0xff, 0xf9]] {
+        let fragment = [&[6, 0][..], &offset_and_more, &[0, 0, 0, 1], &TCP].concat();
+        assert_eq!(whole(LinkType::RAW, &ipv6_packet(44, &fragment)), Err(NotTcp::Fragment));
+    }
+}
+
+#[test]
+fn other_protocols_and_tunnels_are_told() {
+    let udp = |port: u16| [&[0x30, 0x39][..], &port.to_be_bytes(), &[0, 8, 0, 0]].concat();
+    for (packet, expected) in [
+        (ipv4_packet(1, &[], &[8, 0]), NotTcp::OtherProtocol(1)),
+        (ipv4_packet(17, &[], &udp(53)), NotTcp::OtherProtocol(17)),
+        (ipv4_packet(17, &[], &udp(4789)), NotTcp::Tunnel),
+        (ipv6_packet(17, &udp(6081)), NotTcp::Tunnel),
+        (ipv6_packet(58, &[128, 0]), NotTcp::OtherProtocol(58)),
+        (ipv4_packet(4, &[], &ipv4_packet(6, &[], &TCP)), NotTcp::Tunnel),
+        (ipv4_packet(41, &[], &ipv6_packet(6, &TCP)), NotTcp::Tunnel),
+        (ipv6_packet(41, &ipv6_packet(6, &TCP)), NotTcp::Tunnel),
+        (ipv4_packet(47, &[], &[0, 0, 8, 0]), NotTcp::Tunnel),
+        (vec![0x10; 40], NotTcp::NotIp),
+    ] {
+        assert_eq!(whole(LinkType::RAW, &packet), Err(expected));
+    }
+    for (ether_type, expected) in [
+        ([8, 6], NotTcp::NotIp),
+        ([0, 38], NotTcp::NotIp),
+        ([0x88, 0xcc], NotTcp::NotIp),
+        ([0x88, 0x47], NotTcp::Tunnel),
+        ([0x88, 0x64], NotTcp::Tunnel),
+    ] {
+        assert_eq!(whole(LinkType::ETHERNET, &ethernet(&ether_type, &[0; 46])), Err(expected));
+    }
+    assert_eq!(whole(LinkType::NULL, &[7, 0, 0, 0, 1, 2, 3]), Err(NotTcp::NotIp));
+}
+
+#[test]
+fn headers_that_contradict_each_other_are_malformed() {
+    let good = ipv4_packet(6, &[], &tcp_with(b"pdu"));
+    for (at, byte) in [
+        (0, 0x44), // header of 16 bytes
+        (0, 0x65), // version 6, by an IPv4 link type
+        (3, 19),   // shorter than its header
+        (3, 39),   // shorter than the TCP header
+        (3, 44),   // longer than the frame
+        (2, 1),    // much longer
+        (32, 0x40),
+        (32, 0x60), // TCP header past the end
+    ] {
+        let mut packet = good.clone();
+        packet[at] = byte;
+        assert_eq!(whole(LinkType::IPV4, &packet), Err(NotTcp::Malformed), "byte {at} = {byte:#x}");
+    }
+    let good = ipv6_packet(6, &tcp_with(b"pdu"));
+    for (at, byte) in [(0, 0x45), (5, 24), (5, 19), (52, 0x40), (52, 0x60)] {
+        let mut packet = good.clone();
+        packet[at] = byte;
+        assert_eq!(whole(LinkType::IPV6, &packet), Err(NotTcp::Malformed), "byte {at} = {byte:#x}");
+    }
+    // An extension header that is longer than its packet.
+    let packet = ipv6_packet(0, &[&[6, 9, 1, 4, 0, 0, 0, 0][..], &TCP].concat());
+    assert_eq!(whole(LinkType::RAW, &packet), Err(NotTcp::Malformed));
+}
+
+#[test]
+fn a_snaplen_leaves_the_length_on_the_wire() {
+    let mut with_options = tcp_with(b"");
+    with_options[12] = 0x80;
+    with_options.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+    with_options.extend([0x55; 1000]);
+    let frame = ethernet(&[8, 0], &ipv4_packet(6, &[], &with_options));
+    let original_length = frame.len() as u32;
+    for cut in 0..frame.len() {
+        let found = segment(LinkType::ETHERNET, &frame[..cut], original_length);
+        if cut < 54 {
+            assert_eq!(found, Err(NotTcp::CutInHeaders), "cut at {cut}");
+        } else {
+            let found = found.unwrap();
+            assert_eq!(found.payload_length, 1000);
+            assert_eq!(found.payload.len(), cut.saturating_sub(66));
+            assert_eq!(found.options, &with_options[20..32][..(cut - 54).min(12)]);
+        }
+    }
+}
+
+#[test]
+fn an_ip_length_of_zero_takes_the_length_of_the_frame() {
+    let payload = vec![0x5a; 70_000];
+    let mut v4 = ipv4_packet(6, &[], &tcp_with(&payload));
+    v4[2..4].copy_from_slice(&[0, 0]);
+    let mut v6 = ipv6_packet(6, &tcp_with(&payload));
+    v6[4..6].copy_from_slice(&[0, 0]);
+    let mut extended = ipv6_packet(0, &[&[6, 0, 1, 4, 0, 0, 0, 0][..], &tcp_with(&payload)].concat());
+    extended[4..6].copy_from_slice(&[0, 0]);
+    for (ether_type, packet) in [([8, 0], v4), ([0x86, 0xdd], v6), ([0x86, 0xdd], extended)] {
+        let frame = ethernet(&ether_type, &packet);
+        let found = whole(LinkType::ETHERNET, &frame);
+        assert!(found.unwrap().is_ip_length_zero);
+        assert_is_the_segment(found, &payload);
+        let cut = segment(LinkType::ETHERNET, &frame[..200], frame.len() as u32).unwrap();
+        assert_eq!(cut.payload_length, 70_000);
+    }
+}
+
+#[test]
+fn tcp_options_are_read_up_to_the_first_malformed_one() {
+    let syn = [2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7];
+    let expected = TcpOptions {
+        maximum_segment_size: Some(1460),
+        window_scale: Some(7),
+        is_sack_permitted: true,
+        timestamps: Some((1, 2)),
+        ..TcpOptions::default()
+    };
+    assert_eq!(tcp_options(&syn), expected);
+    let sack = [1, 1, 5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4];
+    let found = tcp_options(&sack);
+    assert_eq!((found.sack_count, &found.sack[..2]), (2, &[(1, 2), (3, 4)][..]));
+    // Unknown options are passed over; 15 is more than the shift may be.
+    assert_eq!(tcp_options(&[254, 4, 0, 0, 3, 3, 15]).window_scale, Some(14));
+    for malformed in [&[2, 3, 5][..], &[0], &[9, 0], &[9, 1], &[9, 200], &[5, 2], &[5, 9, 0, 0, 0, 0, 0, 0, 0], &[8]] {
+        let options = [&[2, 4, 2, 0][..], malformed, &[3, 3, 7]].concat();
+        let expected = TcpOptions { maximum_segment_size: Some(512), ..TcpOptions::default() };
+        assert_eq!(tcp_options(&options), expected, "{malformed:?}");
+    }
+}
+
+/// A frame as etherparse builds it.
+fn built(is_ipv6: bool, vlans: usize, timestamps: Option<(u32, u32)>, payload: &[u8]) -> Vec<u8> {
+    let ethernet = PacketBuilder::ethernet2([1; 6], [2; 6]);
+    let vlan = |id: u16| etherparse::VlanId::try_new(id).unwrap();
+    let mut frame = Vec::new();
+    macro_rules! finish {
+        ($link:expr) => {{
+            let ip =
+                if is_ipv6 { $link.ipv6([3; 16], [4; 16], 64) } else { $link.ipv4([10, 1, 2, 3], [10, 4, 5, 6], 64) };
+            let tcp = ip.tcp(3260, 40_000, 0x8000_0001, 4096).ack(0x7fff_ffff).psh();
+            let options: Vec<_> =
+                timestamps.map(|(value, echo)| TcpOptionElement::Timestamp(value, echo)).into_iter().collect();
+            tcp.options(&options).unwrap().write(&mut frame, payload).unwrap();
+        }};
+    }
+    match vlans {
+        0 => finish!(ethernet),
+        1 => finish!(ethernet.single_vlan(vlan(5))),
+        _ => finish!(ethernet.double_vlan(vlan(5), vlan(6))),
+    }
+    frame
+}
+
+/// Ports, sequence number, window, options and payload.
+type Essence<'a> = (u16, u16, u32, u16, &'a [u8], &'a [u8]);
+
+/// The same by etherparse alone.
+fn by_etherparse(frame: &[u8]) -> Option<Essence<'_>> {
+    match LaxSlicedPacket::from_ethernet(frame).ok()?.transport? {
+        TransportSlice::Tcp(tcp) => Some((
+            tcp.source_port(),
+            tcp.destination_port(),
+            tcp.sequence_number(),
+            tcp.window_size(),
+            &tcp.slice()[20..tcp.header_len()],
+            &tcp.slice()[tcp.header_len()..],
+        )),
+        _ => None,
+    }
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_etherparse(
+        is_ipv6: bool,
+        vlans in 0..3_usize,
+        timestamps: Option<(u32, u32)>,
+        payload in proptest::collection::vec(any::<u8>(), 0..200),
+        padding in 0..20_usize,
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut frame = built(is_ipv6, vlans, timestamps, &payload);
+        let headers = frame.len() - payload.len();
+        frame.resize(frame.len() + padding, 0);
+        let kept = &frame[..cut.index(frame.len() + 1)];
+        let found = segment(LinkType::ETHERNET, kept, frame.len() as u32);
+        match (found, by_etherparse(kept)) {
+            (Ok(found), Some(expected)) => {
+                let same = (
+                    found.source_port, found.destination_port, found.sequence_number, found.window,
+                    found.options, found.payload,
+                );
+                prop_assert_eq!(same, expected);
+                prop_assert_eq!(found.payload_length as usize, payload.len());
+                prop_assert_eq!(tcp_options(found.options).timestamps, timestamps);
+            }
+            // Cut within the options, which etherparse refuses.
+            (Ok(found), None) => {
+                prop_assert!(kept.len() < headers && found.payload.is_empty());
+                prop_assert_eq!(found.payload_length as usize, payload.len());
+            }
+            (Err(found), expected) => {
+                prop_assert_eq!(found, NotTcp::CutInHeaders);
+                prop_assert!(expected.is_none() && kept.len() < headers);
+            }
+        }
+    }
+
+    #[test]
+    fn agrees_with_etherparse_on_damaged_headers(
+        is_ipv6: bool,
+        payload in proptest::collection::vec(any::<u8>(), 0..60),
+        damage in proptest::collection::vec((12..74_usize, any::<u8>()), 1..4),
+    ) {
+        let mut frame = built(is_ipv6, 0, Some((1, 2)), &payload);
+        for (at, byte) in damage {
+            if let Some(place) = frame.get_mut(at) {
+                *place = byte;
+            }
+        }
+        // The other way round etherparse is laxer: it believes frames shorter than their IP length.
+        if let Ok(found) = whole(LinkType::ETHERNET, &frame) {
+            let same = (
+                found.source_port, found.destination_port, found.sequence_number, found.window,
+                found.options, found.payload,
+            );
+            prop_assert_eq!(Some(same), by_etherparse(&frame));
+            prop_assert_eq!(found.payload_length as usize, found.payload.len());
+        }
+    }
+
+    #[test]
+    fn random_bytes_never_panic(
+        link_type in prop::sample::select(vec![0, 1, 12, 101, 108, 113, 228, 229, 276_u16]),
+        bytes in proptest::collection::vec(any::<u8>(), 0..120),
+        original_length: u32,
+    ) {
+        if let Ok(found) = segment(LinkType(link_type), &bytes, original_length) {
+            tcp_options(found.options);
+            prop_assert!(found.payload_length as usize >= found.payload.len());
+        }
+        tcp_options(&bytes);
+    }
+
+    #[test]
+    fn random_ip_never_panics(
+        version in prop::sample::select(vec![4_u8, 6]),
+        protocol in prop::sample::select(vec![0_u8, 6, 43, 44, 51, 60, 17]),
+        mut bytes in proptest::collection::vec(any::<u8>(), 40..160),
+        original_length in 0..300_u32,
+    ) {
+        bytes[0] = version << 4 | 5;
+        bytes[2] = 0;
+        bytes[4] = 0;
+        bytes[if version == 4 { 9 } else { 6 }] = protocol;
+        if let Ok(found) = segment(LinkType::RAW, &bytes, original_length) {
+            prop_assert!(found.payload_length as usize >= found.payload.len());
+        }
+    }
+}
