@@ -1,0 +1,146 @@
+"""Times `iscsitrace summary` beside tshark, tcptrace and cat on the same files, and prints the ratios.
+
+All in one run, warm page cache, the best of three (tshark once: it takes minutes). A whole process is timed from its
+start to its end, with its peak memory; the pass alone is `iscsitrace.read` without the tables that grow with PDUs.
+A bench, not a test: it always ends with exit code 0; a program that is missing or fails is shown as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / "build" / "bench"
+NAMES = ("sequential", "random")
+MEMORY_BASE_BYTES, MEMORY_BYTES_PER_PDU = 150_000_000, 150
+PASS = """
+import sys, time
+import iscsitrace
+best = float("inf")
+for _ in range(3):
+    started = time.perf_counter()
+    iscsitrace.read(sys.argv[1], tables=())
+    best = min(best, time.perf_counter() - started)
+print(best)
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The best time of a process, and the peak memory of that run. None when it failed or is not installed."""
+
+    name: str
+    seconds: float | None
+    peak_bytes: int | None
+
+
+def run(name: str, command: list[str], repeats: int, *, is_time_printed: bool = False) -> Measured:
+    """Runs a command; its own output is thrown away, unless it is the time to report."""
+    if shutil.which(command[0]) is None:
+        return Measured(f"{name} (not installed)", None, None)
+    best: Measured | None = None
+    for _ in range(repeats):
+        started = time.perf_counter()
+        stdout = subprocess.PIPE if is_time_printed else subprocess.DEVNULL
+        process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.DEVNULL)
+        output = process.stdout.read() if process.stdout else b""
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            return Measured(f"{name} (exit code {process.returncode})", None, None)
+        if is_time_printed:
+            seconds = float(output)
+        if best is None or best.seconds is None or seconds < best.seconds:
+            best = Measured(name, seconds, usage.ru_maxrss * 1024)
+    assert best is not None
+    return best
+
+
+def machine() -> str:
+    """Processor, cores, memory, system."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        model = models[0] if models else model
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{model}, {os.cpu_count()} cores, {memory_bytes / 1e9:.0f} GB, {platform.system()} {platform.release()}"
+
+
+def measure(file: Path, *, has_tshark: bool) -> dict[str, Measured]:
+    """All programs on one file."""
+    path = str(file)
+    iscsitrace = [sys.executable, "-m", "iscsitrace"]
+    results = {
+        # the first reading warms the cache
+        "cat": run("cat", ["cat", path], 4),
+        "pass": run("the pass alone", [sys.executable, "-c", PASS, path], 1, is_time_printed=True),
+        "summary": run("iscsitrace summary", [*iscsitrace, "summary", "--no-progress", path], 3),
+        "tcptrace": run("tcptrace -n -l -r -W", ["tcptrace", "-n", "-l", "-r", "-W", path], 3),
+    }
+    if has_tshark:
+        results["tshark"] = run("tshark -q -z scsi,srt,0", ["tshark", "-q", "-z", "scsi,srt,0", "-r", path], 1)
+    return results
+
+
+def show(file: Path, results: dict[str, Measured]) -> None:
+    """The table of one file."""
+    content = json.loads(file.with_suffix(".json").read_text())
+    packets, size = content["packets"], content["bytes"]
+    print(
+        f"\n{file.name}: {size / 1e9:.2f} GB, {packets:,} packets, {content['pdus']:,} PDUs, {content['tasks']:,} tasks"
+    )
+    print(f"{'':32}{'seconds':>9}{'packets/s':>13}{'GB/s':>7}{'peak MB':>9}{'x summary':>11}")
+    summary = results["summary"].seconds
+    for measured in results.values():
+        if measured.seconds is None:
+            print(f"{measured.name:32}{'-':>9}")
+            continue
+        ratio = f"{measured.seconds / summary:.2f}" if summary else "-"
+        print(
+            f"{measured.name:32}{measured.seconds:9.3f}{packets / measured.seconds:13,.0f}"
+            f"{size / 1e9 / measured.seconds:7.2f}{(measured.peak_bytes or 0) / 1e6:9.0f}{ratio:>11}"
+        )
+    cat, alone = results["cat"].seconds, results["pass"].seconds
+    if cat and alone:
+        print(f"the pass alone takes {alone / cat:.2f} times cat")
+    peak = results["summary"].peak_bytes
+    if peak:
+        limit = MEMORY_BASE_BYTES + MEMORY_BYTES_PER_PDU * content["pdus"]
+        print(f"peak memory of summary {peak / 1e6:.0f} MB; 150 MB + 150 bytes a PDU are {limit / 1e6:.0f} MB")
+
+
+def main() -> None:
+    """The whole bench."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    parser.add_argument("--no-tshark", action="store_true", help="leave out tshark, which takes minutes")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes, for files not yet there")
+    arguments = parser.parse_args()
+    # a process of its own: a child's peak memory is never less than what its parent held when it started it
+    generate = [sys.executable, "-m", "bench.generate", str(arguments.folder), "--scale", str(arguments.scale)]
+    subprocess.run(generate, check=True)
+    files = {name: arguments.folder / f"{name}.pcap" for name in NAMES}
+    print(f"{machine()}; Python {platform.python_version()}")
+    everything = {}
+    for name, file in files.items():
+        results = measure(file, has_tshark=not arguments.no_tshark)
+        show(file, results)
+        everything[name] = {key: asdict(value) for key, value in results.items()}
+    started = run("iscsitrace --help", [sys.executable, "-m", "iscsitrace", "--help"], 5)
+    if started.seconds is not None:
+        print(f"\niscsitrace --help: {started.seconds:.3f} s")
+    (arguments.folder / "result.json").write_text(json.dumps(everything, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

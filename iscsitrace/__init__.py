@@ -1,0 +1,46 @@
+"""iscsitrace: iSCSI captures become tables.
+
+``iscsitrace.read("capture.pcapng")`` gives a :class:`Trace`; everything else is a function of its tables.
+Names are imported when they are first used, so that ``import iscsitrace`` costs nothing by itself.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from iscsitrace.errors import CaptureUnreadable, IscsitraceError
+    from iscsitrace.table import Table
+    from iscsitrace.trace import Trace, read
+
+__all__ = ["CaptureUnreadable", "IscsitraceError", "Table", "Trace", "__version__", "read"]
+
+__version__: str
+
+_HOMES = {
+    "CaptureUnreadable": "iscsitrace.errors",
+    "IscsitraceError": "iscsitrace.errors",
+    "Table": "iscsitrace.table",
+    "Trace": "iscsitrace.trace",
+    "read": "iscsitrace.trace",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("iscsitrace")
+        except PackageNotFoundError:  # a source tree on PYTHONPATH that was never installed
+            return "0+unknown"
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

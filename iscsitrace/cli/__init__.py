@@ -1,0 +1,79 @@
+"""The command ``iscsitrace``: one file a command, loaded when it is named.
+
+Turns every error into one line and an exit code: 0 done, 1 data loss or a finding the user asked to fail on, 2 usage
+or unreadable input, 130 interrupted. Computes nothing. Importing this imports click, but neither NumPy nor the core:
+``--help`` and shell completion stay quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import IO, Any
+
+import click
+
+from iscsitrace.errors import IscsitraceError
+
+COMMANDS = ("summary", "cycles", "export", "check", "inspect")
+"""Every command, in the order of the help; ``NAME`` is function ``command`` in ``cli/NAME.py``."""
+
+EXIT_INTERRUPTED = 130
+
+
+class _OneLine(click.ClickException):
+    """An error of ours as click shows it: one line on stderr."""
+
+    def __init__(self, error: IscsitraceError) -> None:
+        super().__init__(" ".join(str(error).split()))
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"iscsitrace: {self.message}", file=file, err=file is None)
+
+
+class _Commands(click.Group):
+    """A group whose commands are imported when they are named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"iscsitrace.cli.{cmd_name}").command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except IscsitraceError as error:
+            _OneLine(error).show()
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("iscsitrace: interrupted", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            # the reader of our output has seen enough (`| head`); nothing more may be written, not even at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+        return result
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example:  iscsitrace summary capture.pcapng",
+)
+@click.version_option(package_name="iscsitrace", prog_name="iscsitrace", message="%(prog)s %(version)s")
+def main() -> None:
+    """Reads iSCSI captures: what was negotiated, how every SCSI task went, how far the capture can be trusted.
+
+    A CAPTURE is a pcap or pcapng file, plain or compressed (gzip, zstd, lz4), or - for standard input. Several are
+    read as one, in the order given, like the files of a ring buffer.
+
+    \b
+    Times take ns, us, ms, s; sizes take K, M, G (1024) and KB, MB, GB (1000).
+    Exit codes: 0 done, 1 data loss or a finding to fail on, 2 usage or unreadable input.
+    """  # noqa: D301 -- click reads the \b

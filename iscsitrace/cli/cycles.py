@@ -1,0 +1,181 @@
+"""``iscsitrace cycles``: a row per SCSI task, filtered and sorted, as text, CSV or JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iscsitrace.cli import units
+from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.output import envelope, show_heading, show_line, show_table
+
+if TYPE_CHECKING:
+    from iscsitrace.table import Table
+    from iscsitrace.trace import Trace
+
+_FLAGS = {
+    "is_status_in_data": "S",
+    "is_aborted": "aborted",
+    "has_capture_gap": "gap",
+    "has_retransmission": "rexmt",
+}
+
+
+@click.command(
+    short_help="One line per SCSI task.",
+    epilog="Example:  iscsitrace cycles --operation read --top 20 --filter capture.pcapng",
+)
+@takes_captures
+@as_json
+@click.option("--csv", "is_csv", is_flag=True, help="All columns of the table cycles as CSV.")
+@click.option("--slower", "slower_ns", type=units.Duration(), help="Only tasks with a latency above TIME, like 10ms.")
+@click.option("--top", type=click.IntRange(min=1), metavar="COUNT", help="Only the COUNT slowest, the slowest first.")
+@click.option("--lun", type=click.IntRange(min=0), metavar="LUN", help="Only tasks of that logical unit.")
+@click.option("--operation", "operations", multiple=True, metavar="NAME", help="Only read, write ...; repeatable.")
+@click.option("--block-size", "block_size", type=units.Size(), help="Only tasks of that PDU block size, like 64K.")
+@click.option("--connection", type=click.IntRange(min=0), metavar="N", help="Only tasks of that tcp.stream.")
+@click.option("--session", type=click.IntRange(min=0), metavar="N", help="Only tasks of that session.")
+@click.option("--incomplete", "is_incomplete", is_flag=True, help="Only tasks whose status or data were not captured.")
+@click.option("--filter", "has_filter", is_flag=True, help="Add a Wireshark display filter for each task.")
+def command(
+    capture_input: CaptureInput,
+    is_json: bool,
+    is_csv: bool,
+    slower_ns: int | None,
+    top: int | None,
+    lun: int | None,
+    operations: tuple[str, ...],
+    block_size: int | None,
+    connection: int | None,
+    session: int | None,
+    is_incomplete: bool,
+    has_filter: bool,
+) -> None:
+    """One line per SCSI task: what it asked for, how long each phase took, and where to look for it.
+
+    Phases: request (command to first data), grant (command to first R2T), transfer, then service or status wait (last
+    data to status). Flags: S status with the last data, aborted, gap (bytes never captured), rexmt (bytes
+    retransmitted or late), incomplete.
+    """
+    if is_json and is_csv:
+        raise click.UsageError("--json and --csv exclude each other")
+    if is_csv and has_filter:
+        raise click.UsageError("--csv has the columns of the table; take --json for display filters")
+    from iscsitrace.analysis.selection import pick
+
+    trace = capture_input.read()
+    picked = pick(
+        trace.cycles,
+        slower_ns=slower_ns,
+        lun=lun,
+        operations=operations,
+        block_size_bytes=block_size,
+        connection=connection,
+        session=session,
+        is_incomplete=is_incomplete,
+        top=top,
+    )
+    if is_csv:
+        from iscsitrace.csv_writer import write_csv
+
+        write_csv(picked, sys.stdout.buffer)
+    elif is_json:
+        _show_json(trace, picked, has_filter)
+    else:
+        _show(trace, picked, has_filter)
+
+
+def _show_json(trace: Trace, cycles: Table, has_filter: bool) -> None:
+    """One document, written row by row: a capture may hold millions of tasks."""
+    from iscsitrace.analysis.selection import display_filter
+
+    click.echo(json.dumps(envelope(trace))[:-1] + ', "cycles": [', nl=False)
+    separator = "\n"
+    for row in cycles.rows():
+        if has_filter:
+            row["display_filter"] = display_filter(row)
+        click.echo(separator + json.dumps(row, allow_nan=False), nl=False)
+        separator = ",\n"
+    click.echo("\n]}")
+
+
+def _show(trace: Trace, cycles: Table, has_filter: bool) -> None:
+    from iscsitrace.analysis.selection import display_filter
+
+    times = trace.connections.raw("time_first_ns")
+    start_ns = int(times.min()) if len(times) else 0
+    show_line(f"times in s after the first TCP packet, {units.date(start_ns)}; phases in ms")
+    rows = list(cycles.rows())
+    show_table(
+        (
+            "cycle",
+            "time",
+            "stream",
+            "LUN",
+            "operation",
+            "LBA",
+            "block size",
+            "latency",
+            "request",
+            "grant",
+            "transfer",
+            "service",
+            "status wait",
+            "QD",
+            "PDUs",
+            "R2Ts",
+            "status",
+            "frame",
+            "flags",
+        ),
+        [_line(row, start_ns) for row in rows],
+    )
+    if has_filter:
+        show_heading("Display filters")
+        for row in rows:
+            click.echo(f"cycle {row['cycle']}: {display_filter(row)}")
+
+
+def _line(row: dict[str, Any], start_ns: int) -> tuple[object, ...]:
+    flags = [word for name, word in _FLAGS.items() if row[name]]
+    if not row["is_complete"]:
+        flags.append("incomplete")
+    return (
+        row["cycle"],
+        units.seconds(row["command_first_ns"] - start_ns),
+        row["connection"],
+        row["lun"],
+        row["operation"],
+        row["lba"],
+        units.size(row["bytes"]),
+        *(
+            units.milliseconds(row[name])
+            for name in ("latency_ns", "request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
+        ),
+        row["queue_depth"],
+        row["data_pdu_count"],
+        row["r2t_count"],
+        _status(row["status"]),
+        row["command_frame"],
+        " ".join(flags),
+    )
+
+
+_STATUSES = {
+    0x00: "good",
+    0x02: "check condition",
+    0x04: "condition met",
+    0x08: "busy",
+    0x18: "reservation conflict",
+    0x28: "task set full",
+    0x30: "ACA active",
+    0x40: "task aborted",
+}
+
+
+def _status(status: int | None) -> str | None:
+    """The name of a SCSI status (SAM-5 section 5.3.1)."""
+    return None if status is None else _STATUSES.get(status, f"{status:#04x}")

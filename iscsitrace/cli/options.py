@@ -1,0 +1,135 @@
+"""The options that every command of the read side shares, and the reading that they ask for.
+
+tshark's letters keep their meaning. A progress bar is drawn on stderr, only when that is a terminal and only for input
+that takes a while.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from iscsitrace.cli.units import Moment, When
+
+if TYPE_CHECKING:
+    from iscsitrace.trace import Trace
+
+_PATIENCE_S = 0.5
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class CaptureInput:
+    """Which captures to read, and which part of them."""
+
+    sources: tuple[str, ...]
+    capture_filter: str | None
+    packet_limit: int | None
+    time_from: Moment | None
+    time_to: Moment | None
+    has_progress: bool
+
+    def require_whole_file(self, purpose: str) -> None:
+        """A usage error unless it is one file read whole, or up to -c: what tshark can read the same way."""
+        if len(self.sources) != 1 or self.sources[0] == "-":
+            raise click.UsageError(f"{purpose} takes one capture file (join several with mergecap)")
+        if self.capture_filter or self.time_from or self.time_to:
+            raise click.UsageError(f"{purpose} reads the file as tshark does: without -f, --from and --to")
+
+    def read(self, tables: Iterable[str] = ()) -> Trace:
+        """The pass; ``tables`` as for iscsitrace.read."""
+        from iscsitrace.trace import read
+
+        moments = [moment for moment in (self.time_from, self.time_to) if moment]
+        progress = _Progress() if self.has_progress and sys.stderr.isatty() else None
+        try:
+            return read(
+                *self.sources,
+                capture_filter=self.capture_filter,
+                packet_limit=self.packet_limit,
+                time_from_ns=self.time_from.time_ns if self.time_from else None,
+                time_to_ns=self.time_to.time_ns if self.time_to else None,
+                time_is_relative=any(moment.is_relative for moment in moments),
+                tables=tables,
+                progress=progress.show if progress else None,
+            )
+        finally:
+            if progress:
+                progress.close()
+
+
+class _Progress:
+    """A bar on stderr that appears once reading has taken half a second."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def show(self, bytes_done: int, bytes_total: int | None) -> None:
+        if self._bar is None:
+            if time.monotonic() - self._started < _PATIENCE_S:
+                return
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+            columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+            self._bar = Progress("reading", *columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("reading", total=bytes_total)
+            self._bar.start()
+        self._bar.update(self._task, completed=bytes_done, total=bytes_total)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def takes_captures(function: _Function) -> _Function:
+    """Gives a command the shared options; it gets them as ``capture_input``."""
+
+    @click.argument("captures", metavar="CAPTURE...", nargs=-1)
+    @click.option("-r", "read_files", metavar="FILE", multiple=True, help="A capture, as tshark takes it; repeatable.")
+    @click.option("-f", "capture_filter", metavar="FILTER", help="Keep packets that a libpcap filter matches.")
+    @click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
+    @click.option(
+        "--from", "time_from", type=When(), help="Skip packets before 12.5s after the first, or before a date."
+    )
+    @click.option("--to", "time_to", type=When(), help="Skip packets after that moment.")
+    @click.option("-n", "is_numeric", is_flag=True, help="Accepted for tshark's sake: names are never resolved.")
+    @click.option("--no-progress", is_flag=True, help="Draw no progress bar.")
+    @functools.wraps(function)
+    def wrapper(
+        *arguments: Any,
+        captures: tuple[str, ...],
+        read_files: tuple[str, ...],
+        capture_filter: str | None,
+        packet_limit: int | None,
+        time_from: Moment | None,
+        time_to: Moment | None,
+        is_numeric: bool,
+        no_progress: bool,
+        **options: Any,
+    ) -> Any:
+        sources = (*read_files, *captures)
+        if not sources:
+            raise click.UsageError("name a capture, or - for standard input")
+        if sources.count("-") > 1:
+            raise click.UsageError("standard input can be read only once")
+        if time_from and time_to and time_from.is_relative != time_to.is_relative:
+            raise click.UsageError("--from and --to must both be relative to the first packet, or both be dates")
+        if time_from and time_to and time_from.time_ns > time_to.time_ns:
+            raise click.UsageError("--from is after --to")
+        capture_input = CaptureInput(sources, capture_filter, packet_limit, time_from, time_to, not no_progress)
+        return function(*arguments, capture_input=capture_input, **options)
+
+    return wrapper  # type: ignore[return-value]
+
+
+as_json = click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number.")

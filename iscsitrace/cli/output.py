@@ -1,0 +1,83 @@
+"""How results leave the command: tables of text, or one JSON document.
+
+On a terminal tables are drawn by Rich; into a pipe they are plain aligned text without colour, the same every time.
+Text from a capture is shown with its control characters escaped, so that no capture can drive a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+
+def printable(value: object) -> str:
+    """Text for a cell: ``-`` for null, yes/no for booleans, control characters escaped."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = str(value)
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def show_heading(text: str) -> None:
+    """The name of what follows."""
+    click.echo()
+    click.secho(printable(text), bold=True)
+
+
+def show_line(text: str) -> None:
+    """One line of text."""
+    click.echo(printable(text))
+
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table; a column whose cells all are numbers (or null) is aligned to the right."""
+    cells = [[printable(value) for value in row] for row in rows]
+    if not cells:
+        click.echo("(none)")
+        return
+    is_right = [all(_is_number(row[place]) for row in cells) for place in range(len(headings))]
+    if sys.stdout.isatty():
+        _show_rich(headings, cells, is_right)
+        return
+    widths = [max(len(heading), *(len(row[place]) for row in cells)) for place, heading in enumerate(headings)]
+    for line in (list(headings), *cells):
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, is_right, strict=True)
+        ]
+        click.echo("  ".join(padded).rstrip())
+
+
+def _show_rich(headings: Sequence[str], cells: list[list[str]], is_right: list[bool]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading, right in zip(headings, is_right, strict=True):
+        table.add_column(Text(heading), justify="right" if right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))  # Text, for a name from a capture is no markup
+    Console(highlight=False).print(table)
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text.lstrip("-").replace(".", "", 1).removesuffix("%").rstrip("KMG").isdigit()
+
+
+def envelope(trace: Any) -> dict[str, Any]:
+    """How every JSON document begins: schema number, tool, input, options."""
+    provenance: dict[str, Any] = trace.provenance
+    return provenance
+
+
+def show_json(document: dict[str, Any]) -> None:
+    """A document as JSON: nulls as null, keys in the order given."""
+    click.echo(json.dumps(document, indent=2, allow_nan=False))

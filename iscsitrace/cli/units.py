@@ -1,0 +1,144 @@
+"""Quantities as people write them (``10ms``, ``64K``, ``2026-11-20T11:13:10Z``) to integers, and back to text.
+
+Arithmetic is decimal and exact: nanoseconds and bytes are integers, and a time of day keeps its last digit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+import click
+
+_TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_SIZES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_ISO_FRACTION = re.compile(r"\.(\d{1,9})", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_quantity(text: str, units: dict[str, int]) -> int | None:
+    """A number and one of ``units`` to an integer; None when it is not that, or not a whole number of the least."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if not match or match[2] not in units:
+        return None
+    amount = Decimal(match[1]) * units[match[2]]
+    return int(amount) if amount == int(amount) and amount < 1 << 63 else None
+
+
+# click.ParamType is generic from click 8.3 on, and not before
+if TYPE_CHECKING:
+    _Quantity = click.ParamType[Any]
+else:
+    _Quantity = click.ParamType
+
+
+class Duration(_Quantity):
+    """A time with its unit, to nanoseconds."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The quantity; fails with a line that says how to write one."""
+        if isinstance(value, int):
+            return value
+        found = parse_quantity(value, _TIMES)
+        if found is None:
+            self.fail(f"{value!r} is no time; write a number and ns, us, ms or s, like 10ms", param, ctx)
+        return found
+
+
+class Size(_Quantity):
+    """A size, to bytes: K, M, G are powers of 1024, KB, MB, GB of 1000."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The quantity; fails with a line that says how to write one."""
+        if isinstance(value, int):
+            return value
+        found = parse_quantity(value, _SIZES)
+        if found is None:
+            self.fail(f"{value!r} is no size; write a number and K, M, G (1024) or KB, MB, GB (1000)", param, ctx)
+        return found
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A place in the capture's time: nanoseconds since 1970, or after the first packet."""
+
+    time_ns: int
+    is_relative: bool
+
+
+class When(_Quantity):
+    """A moment: ``12.5s`` after the first packet, or absolute as ISO 8601 (UTC without a zone) or epoch seconds."""
+
+    name = "WHEN"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Moment:
+        """The moment; fails with a line that says how to write one."""
+        if isinstance(value, Moment):
+            return value
+        relative = parse_quantity(value, _TIMES)
+        if relative is not None:
+            return Moment(relative, is_relative=True)
+        try:
+            return Moment(_absolute_ns(value.strip()), is_relative=False)
+        except (ValueError, InvalidOperation, OverflowError):
+            self.fail(f"{value!r} is no moment; write 12.5s, 2026-11-20T11:13:10Z or epoch seconds", param, ctx)
+
+
+def _absolute_ns(text: str) -> int:
+    if re.fullmatch(r"\d+(\.\d{1,9})?", text, re.ASCII):
+        found = int(Decimal(text) * _TIMES["s"])
+    else:
+        fraction = _ISO_FRACTION.search(text)  # datetime keeps microseconds only
+        whole = datetime.fromisoformat(_ISO_FRACTION.sub("", text))
+        whole = whole.replace(tzinfo=UTC) if whole.tzinfo is None else whole
+        found = (whole - _EPOCH) // timedelta(seconds=1) * _TIMES["s"]
+        found += int(fraction[1].ljust(9, "0")) if fraction else 0
+    if not -(1 << 63) <= found < 1 << 63:
+        raise OverflowError(text)
+    return found
+
+
+def milliseconds(time_ns: int | None) -> str:
+    """A time as milliseconds with three decimals, without the unit (it stands in the heading); ``-`` for null."""
+    return "-" if time_ns is None else f"{time_ns / _TIMES['ms']:.3f}"
+
+
+def seconds(time_ns: int | None) -> str:
+    """A time as seconds with six decimals, without the unit; ``-`` for null."""
+    return "-" if time_ns is None else f"{time_ns / _TIMES['s']:.6f}"
+
+
+def size(amount: int | None) -> str:
+    """Bytes with a unit that divides them exactly (``64K``), else the plain number; ``-`` for null."""
+    if amount is None:
+        return "-"
+    for unit in ("G", "M", "K"):
+        if amount and amount % _SIZES[unit] == 0:
+            return f"{amount // _SIZES[unit]}{unit}"
+    return str(amount)
+
+
+def megabytes(amount: float | None) -> str:
+    """Bytes as MB (1000 x 1000) with three decimals, without the unit; ``-`` for null."""
+    return "-" if amount is None else f"{amount / _SIZES['MB']:.3f}"
+
+
+def percent(share: float | None) -> str:
+    """A share as a percentage; rounds down, so that 100 % says that nothing is missing. ``-`` for null."""
+    return "-" if share is None else f"{int(share * 10_000) / 100:.2f}"
+
+
+def date(time_ns: int | None) -> str:
+    """Absolute nanoseconds as ISO 8601 in UTC with all nine decimals; ``-`` for null."""
+    if time_ns is None:
+        return "-"
+    whole, part = divmod(time_ns, _TIMES["s"])
+    return f"{(_EPOCH + timedelta(seconds=whole)).strftime('%Y-%m-%dT%H:%M:%S')}.{part:09d}Z"

@@ -1,0 +1,94 @@
+"""Tables to files: one CSV or Parquet file per table in a directory.
+
+Never overwrites a file unless told to, and looks at all of them before it writes the first. The same trace gives the
+same bytes. CSV stands in csv_writer.py; Parquet is written by pyarrow (extra ``parquet``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from iscsitrace.csv_writer import write_csv
+from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
+from iscsitrace.schema import SCHEMA_VERSION, TABLES
+from iscsitrace.table import Table
+from iscsitrace.trace import Trace
+
+FORMATS = ("csv", "parquet")
+
+DEFAULT_TABLES = tuple(name for name in TABLES if name != "segments")
+"""What is exported when no tables are named; ``segments`` has a row per packet and must be asked for."""
+
+
+def export(
+    trace: Trace,
+    directory: str | os.PathLike[str],
+    format: str = "csv",  # noqa: A002 -- the option's name
+    tables: Iterable[str] = DEFAULT_TABLES,
+    force: bool = False,
+) -> list[Path]:
+    """Writes tables into a directory, made when missing, as ``NAME.csv`` or ``NAME.parquet``; returns the paths.
+
+    Raises OutputExists when a file is there and ``force`` is not given, InputInvalid for an unknown table or format
+    or a directory that cannot be written, ExtraMissing when Parquet is asked for without pyarrow.
+    """
+    if format not in FORMATS:
+        raise InputInvalid(f"no format is called {format}; there are {', '.join(FORMATS)}")
+    chosen = list(dict.fromkeys(tables))
+    paths = [Path(directory) / f"{name}.{format}" for name in chosen]
+    check_free(paths, force)
+    parts = [trace.table(name) for name in chosen]
+    if format == "parquet":
+        require_parquet()
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        for table, path in zip(parts, paths, strict=True):
+            # written aside and renamed, so that an interrupted export leaves no half of a table
+            partial = path.with_name(f"{path.name}.partial")
+            try:
+                with partial.open("wb") as stream:
+                    _WRITERS[format](table, stream, trace)
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputInvalid(f"cannot write to {directory}: {error.strerror or error}") from error
+    return paths
+
+
+def check_free(paths: Iterable[Path], force: bool) -> None:
+    """Raises OutputExists for the first path that exists, unless ``force``."""
+    for path in paths:
+        if not force and path.exists():
+            raise OutputExists(f"{path} exists; nothing was written (--force overwrites)")
+
+
+def require_parquet() -> None:
+    """Raises ExtraMissing when Parquet cannot be written."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise ExtraMissing("Parquet", "pyarrow", "parquet") from error
+
+
+def _write_csv(table: Table, stream: BinaryIO, trace: Trace) -> None:
+    write_csv(table, stream)
+
+
+def _write_parquet(table: Table, stream: BinaryIO, trace: Trace) -> None:
+    from pyarrow import parquet
+
+    made_by = {
+        "iscsitrace.schema": str(SCHEMA_VERSION),
+        "iscsitrace.table": table.name,
+        "iscsitrace.row": TABLES[table.name].row,
+        "iscsitrace.provenance": json.dumps(trace.provenance, sort_keys=True),
+    }
+    parquet.write_table(table.to_arrow().replace_schema_metadata(made_by), stream, compression="zstd")
+
+
+_WRITERS = {"csv": _write_csv, "parquet": _write_parquet}

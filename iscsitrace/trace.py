@@ -1,0 +1,217 @@
+"""A trace: what one pass over one or more captures left, as tables.
+
+``read`` runs the pass in the compiled core; this is the only module that imports it. A trace is read once and never
+changes; its tables are made when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, BinaryIO
+
+from iscsitrace import coverage, phases
+from iscsitrace.errors import CaptureUnreadable, InputInvalid
+from iscsitrace.schema import CATEGORIES, ON_REQUEST, SCHEMA_VERSION, TABLES
+from iscsitrace.table import Table
+
+try:
+    from iscsitrace import _core
+except ImportError as error:  # a source tree without the compiled core; reading says so, all else works
+    _core_missing: ImportError | None = error
+else:
+    _core_missing = None
+
+Source = str | os.PathLike[str] | bytes | BinaryIO
+
+
+class Trace:
+    """The tables of one pass: ``trace.cycles``, ``trace.pdus`` ... or ``trace.table("cycles")``."""
+
+    def __init__(self, core_pass: _core.Pass, operations: tuple[str, ...], options: dict[str, Any]) -> None:
+        """Wraps what the core left; use :func:`read`."""
+        self._pass = core_pass
+        self._tables: dict[str, Table] = {}
+        self._words = CATEGORIES | {"operation": operations}
+        self.options = options
+        """The options that :func:`read` was given: part of the results' provenance."""
+
+    def table(self, name: str) -> Table:
+        """The table of that name. InputInvalid when there is none, or when the pass was not asked to fill it."""
+        if name not in TABLES:
+            raise InputInvalid(f"no table is called {name}; there are {', '.join(TABLES)}")
+        if name in ON_REQUEST and name not in self.options["tables"]:
+            raise InputInvalid(f"table {name} is filled only when asked for: read(..., tables=[{name!r}])")
+        if name not in self._tables:
+            masks = self._pass.masks(name)
+            columns = self._pass.columns(name)
+            derived = phases.DERIVED if name == "cycles" else None
+            self._tables[name] = Table(TABLES[name], columns, masks, self._words, derived)
+        return self._tables[name]
+
+    def row_count(self, name: str) -> int:
+        """Rows of a table, without making it."""
+        return len(self._tables[name]) if name in self._tables else self._pass.row_count(name)
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """One dict per source: format, compression, link types, interfaces, packet and byte counts, times (ns)."""
+        return self._pass.inputs
+
+    @property
+    def packet_count(self) -> int:
+        """Packets read, after the capture filter and the time window."""
+        return self._pass.packet_count
+
+    @property
+    def tcp_packet_count(self) -> int:
+        """Of these, TCP packets."""
+        return self._pass.tcp_packet_count
+
+    @property
+    def connections(self) -> Table:
+        """One row per TCP connection, numbered as Wireshark's tcp.stream."""
+        return self.table("connections")
+
+    @property
+    def sessions(self) -> Table:
+        """One row per iSCSI session."""
+        return self.table("sessions")
+
+    @property
+    def parameters(self) -> Table:
+        """One row per login key and connection: who offered what, what is in force."""
+        return self.table("parameters")
+
+    @property
+    def pdus(self) -> Table:
+        """One row per iSCSI PDU; only when read with ``tables=["pdus"]``, as by default."""
+        return self.table("pdus")
+
+    @property
+    def cycles(self) -> Table:
+        """One row per SCSI task, with instants, and phases computed from them."""
+        return self.table("cycles")
+
+    @property
+    def rounds(self) -> Table:
+        """One row per R2T and the Data-Out burst that answers it."""
+        return self.table("rounds")
+
+    @property
+    def logins(self) -> Table:
+        """One row per Login Request and its answer."""
+        return self.table("logins")
+
+    @property
+    def task_management(self) -> Table:
+        """One row per Task Management Function Request and its answer."""
+        return self.table("task_management")
+
+    @property
+    def nops(self) -> Table:
+        """One row per ping and its echo, or one-way NOP."""
+        return self.table("nops")
+
+    @property
+    def texts(self) -> Table:
+        """One row per Text Request and its answer."""
+        return self.table("texts")
+
+    @property
+    def logouts(self) -> Table:
+        """One row per Logout Request and its answer."""
+        return self.table("logouts")
+
+    @property
+    def rejects(self) -> Table:
+        """One row per Reject."""
+        return self.table("rejects")
+
+    @property
+    def asyncs(self) -> Table:
+        """One row per Asynchronous Message."""
+        return self.table("asyncs")
+
+    @property
+    def snacks(self) -> Table:
+        """One row per SNACK Request."""
+        return self.table("snacks")
+
+    @property
+    def segments(self) -> Table:
+        """One row per TCP packet of an iSCSI connection; only when read with ``tables=["segments"]``."""
+        return self.table("segments")
+
+    @property
+    def counters(self) -> Table:
+        """One row per oddity of the input and connection (null: the capture as a whole)."""
+        return self.table("counters")
+
+    @cached_property
+    def coverage(self) -> list[coverage.Coverage]:
+        """Which share of the bytes and PDUs is explained: per connection and direction, the total last."""
+        return coverage.measure(self.connections)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What made these tables: schema number, tool and version, inputs, options."""
+        import iscsitrace
+
+        return {
+            "schema": SCHEMA_VERSION,
+            "tool": {"name": "iscsitrace", "version": iscsitrace.__version__},
+            "input": self.inputs,
+            "options": self.options,
+        }
+
+
+def read(
+    source: Source,
+    *more: Source,
+    capture_filter: str | None = None,
+    packet_limit: int | None = None,
+    time_from_ns: int | None = None,
+    time_to_ns: int | None = None,
+    time_is_relative: bool = False,
+    tables: Iterable[str] = ("pdus",),
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Trace:
+    """Reads one or more captures, as one stream, into a :class:`Trace`.
+
+    A source is a path (``"-"`` is standard input), the bytes of a capture, or a binary file object; several are the
+    parts of a ring buffer in order of time. pcap and pcapng, plain or compressed by gzip, zstd or lz4, are told apart
+    by content.
+
+    ``capture_filter`` is a libpcap filter; ``packet_limit`` stops after so many packets; ``time_from_ns`` and
+    ``time_to_ns`` keep packets captured in that window: absolute nanoseconds since 1970, or, with
+    ``time_is_relative``, after the first packet. ``tables`` names the tables that grow with the traffic and are only
+    filled when asked for (schema.ON_REQUEST); all others always are. ``progress(bytes_done, bytes_total)`` is called
+    about ten times a second; the total is None when unknown.
+
+    Raises CaptureUnreadable when the input is no capture, and InputInvalid for a table or limit that cannot be
+    meant. Damage within a capture raises nothing: it is counted in ``counters``.
+    """
+    if _core_missing is not None:
+        raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
+    wanted = sorted(set(tables))
+    for name in wanted:
+        if name not in TABLES:
+            raise InputInvalid(f"no table is called {name}; there are {', '.join(TABLES)}")
+    options: dict[str, Any] = {
+        "capture_filter": capture_filter,
+        "packet_limit": packet_limit,
+        "time_from_ns": time_from_ns,
+        "time_to_ns": time_to_ns,
+        "time_is_relative": time_is_relative,
+        "tables": [name for name in wanted if name in ON_REQUEST],
+    }
+    sources = [os.fspath(each) if isinstance(each, (str, os.PathLike)) else each for each in (source, *more)]
+    try:
+        core_pass = _core.read(sources, progress=progress, **options)
+    except (_core.CaptureError, OSError) as error:
+        raise CaptureUnreadable(str(error)) from error
+    except (ValueError, OverflowError) as error:
+        raise InputInvalid(str(error)) from error
+    return Trace(core_pass, tuple(_core.OPERATIONS), options)

@@ -1,0 +1,100 @@
+"""Quantities as people write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iscsitrace.cli import units
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ns"),
+    [
+        ("7ns", 7),
+        ("1us", 1_000),
+        ("10ms", 10_000_000),
+        ("12.5s", 12_500_000_000),
+        ("0.000000001s", 1),
+        (" 5 ms ", 5 * 10**6),
+    ],
+)
+def test_durations(text: str, time_ns: int) -> None:
+    assert units.Duration().convert(text, None, None) == time_ns
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("64K", 65_536),
+        ("64KB", 64_000),
+        ("1M", 1 << 20),
+        ("1.5G", 3 << 29),
+        ("2GB", 2 * 10**9),
+        ("512", 512),
+        ("512B", 512),
+    ],
+)
+def test_sizes(text: str, size_bytes: int) -> None:
+    assert units.Size().convert(text, None, None) == size_bytes
+
+
+@pytest.mark.parametrize(
+    "text", ["10", "ms", "10 m", "-1ms", "1e3ms", "0.1ns", "\N{ARABIC-INDIC DIGIT ONE}ms", "", "9" * 30 + "s"]
+)
+def test_no_duration(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="10ms"):
+        units.Duration().convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["64k", "64 KiB", "0.5", "K", "1T"])
+def test_no_size(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="K, M, G"):
+        units.Size().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ns"),
+    [
+        ("1970-01-01T00:00:01Z", 10**9),
+        ("1970-01-01T00:00:01", 10**9),
+        ("1970-01-01 01:00:00+01:00", 0),
+        ("1970-01-01T00:00:00.000000007Z", 7),
+        ("1969-12-31T23:59:59.5Z", -500_000_000),
+        ("1795173190.709466809", 1_795_173_190_709_466_809),
+    ],
+)
+def test_absolute_moments(text: str, time_ns: int) -> None:
+    assert units.When().convert(text, None, None) == units.Moment(time_ns, is_relative=False)
+
+
+def test_relative_moments() -> None:
+    assert units.When().convert("500ms", None, None) == units.Moment(500_000_000, is_relative=True)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "12:00", "9" * 30])
+def test_no_moment(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="epoch seconds"):
+        units.When().convert(text, None, None)
+
+
+@given(st.integers(-(2**60), 2**62))
+def test_a_date_is_read_back_as_it_was_written(time_ns: int) -> None:
+    assert units.When().convert(units.date(time_ns), None, None).time_ns == time_ns
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert units.date(time_ns).startswith((epoch + timedelta(seconds=time_ns // 10**9)).strftime("%Y-%m-%dT%H:%M:%S."))
+
+
+def test_figures_as_text() -> None:
+    assert units.milliseconds(1_234_567) == "1.235"
+    assert units.seconds(1_234_567) == "0.001235"
+    assert (units.size(65_536), units.size(65_537), units.size(0), units.size(3 << 30)) == ("64K", "65537", "0", "3G")
+    assert units.megabytes(1_500_000) == "1.500"
+    assert units.percent(0.99999) == "99.99"
+    assert units.percent(1.0) == "100.00"
+    nulls = (units.milliseconds, units.seconds, units.size, units.megabytes, units.percent, units.date)
+    assert {show(None) for show in nulls} == {"-"}

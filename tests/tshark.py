@@ -1,0 +1,50 @@
+"""tshark as second opinion: its task statistics and PDU counts for a file.
+
+A missing tshark is an error of the test run, never a reason to skip: the comparison is the test.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+REASSEMBLE = ("-o", "tcp.reassemble_out_of_order:TRUE")
+
+
+@dataclass(frozen=True)
+class ResponseTimes:
+    """What `-z scsi,srt,0` says of one command."""
+
+    task_count: int
+    sum_ns: int
+
+
+def run(file: Path, *options: str) -> str:
+    """The standard output of `tshark -n -r file options`."""
+    command = ["tshark", "-n", "-r", str(file), *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def response_times(file: Path, *options: str) -> dict[str, ResponseTimes]:
+    """Tasks by command name (`Read(10)`), as `tshark -q -z scsi,srt,0` counts and times them (in microseconds)."""
+    found = {}
+    for line in run(file, "-q", "-z", "scsi,srt,0", *options).splitlines():
+        words = line.split()
+        if len(words) >= 7 and words[0].isdigit():
+            name = " ".join(words[1:-5])
+            found[name] = ResponseTimes(int(words[-5]), round(float(words[-1]) * 1e9))
+    return found
+
+
+def pdu_counts(file: Path, *options: str) -> Counter[int]:
+    """iSCSI PDUs by opcode."""
+    output = run(file, "-Y", "iscsi.opcode", "-T", "fields", "-e", "iscsi.opcode", "-E", "occurrence=a", *options)
+    return Counter(int(word, 0) for line in output.splitlines() for word in line.replace(",", " ").split())
+
+
+def frame_numbers(file: Path, display_filter: str, *options: str) -> list[int]:
+    """The frames that a display filter lets pass."""
+    output = run(file, "-Y", display_filter, "-T", "fields", "-e", "frame.number", *options)
+    return [int(line) for line in output.split()]

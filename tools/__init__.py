@@ -1,0 +1,1 @@
+"""Chores of the source tree; not part of the installed package."""

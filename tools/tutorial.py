@@ -1,0 +1,50 @@
+"""Keeps the output that README.md and docs/tutorial.md show true: runs each command shown and puts its output below it.
+
+A block of ``console`` holds one command after ``$`` and its output. ``python -m tools.tutorial`` writes, with ``--check``
+it only says which page is out of date (exit code 1). Blocks of ``sh`` and ``python`` are run by tests/test_tutorial.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "docs/tutorial.md")
+_BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]*)\n.*?```\n", re.DOTALL)
+
+
+def output_of(command: str) -> str:
+    """What a command of a page prints, run in the project's folder with this environment's programs."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TZ": "UTC"}
+    shell = ["bash", "-c", command]
+    return subprocess.run(shell, cwd=ROOT, env=environment, capture_output=True, text=True, check=False).stdout
+
+
+def page(name: str) -> str:
+    """A page with the output that its commands give now."""
+    text = (ROOT / name).read_text()
+    return _BLOCK.sub(lambda block: _shown(block["command"]), text)
+
+
+def _shown(command: str) -> str:
+    return f"```console\n$ {command}\n{output_of(command).strip(chr(10))}\n```\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the pages, or only compares them; the exit code."""
+    stale = [name for name in PAGES if page(name) != (ROOT / name).read_text()]
+    for name in stale:
+        if "--check" in arguments:
+            print(f"{name} is out of date: python -m tools.tutorial")
+        else:
+            (ROOT / name).write_text(page(name))
+            print(f"{name} written")
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
