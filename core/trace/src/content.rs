@@ -7,6 +7,7 @@ use crate::counters::Counter;
 use crate::iscsi::connection::{Context, Ear, IscsiConnection};
 use crate::iscsi::detect::{Detector, Event, Verdict};
 use crate::iscsi::framer::{DigestUse, Framer};
+use crate::iscsi::login::Digests;
 use crate::tcp::reassembly::{Chunk, StreamSink};
 
 /// The content of one connection.
@@ -44,6 +45,10 @@ impl IscsiContent {
     fn chunk(&mut self, tcp_direction: usize, chunk: &Chunk<'_>, context: &mut Context) {
         let direction = self.direction(tcp_direction);
         let to_target = direction == 0;
+        if self.framers[direction].is_digest_unknown() {
+            let [out, back] = &mut self.framers;
+            if to_target { out.infer_from(back) } else { back.infer_from(out) }
+        }
         let framer = &mut self.framers[direction];
         let was_login = !to_target && !self.connection.login.is_complete;
         framer.chunk(chunk, &mut Ear { connection: &mut self.connection, context, to_target });
@@ -56,13 +61,24 @@ impl IscsiContent {
 
     fn gap(&mut self, tcp_direction: usize, offset: i64, length: u64, context: &mut Context) {
         let direction = self.direction(tcp_direction);
+        self.connection.has_gap = true;
+        let login = &mut self.connection.login;
+        if !login.is_complete && self.has_start {
+            // whether it ended in the hole, and with which digests, is for the bytes after it to tell
+            login.has_gap = true;
+            self.framers.iter_mut().for_each(|framer| framer.agree(Digests { header: None, data: None }));
+        }
         let ear = &mut Ear { connection: &mut self.connection, context, to_target: direction == 0 };
         self.framers[direction].gap(offset, length, ear);
     }
 
     /// The end of both streams.
     fn finish(&mut self, time_ns: i64, context: &mut Context) {
+        let has_open_tasks = self.connection.has_open_tasks();
         for (direction, framer) in self.framers.iter_mut().enumerate() {
+            // what open tasks miss is counted with them
+            let has_lost_end = self.connection.has_gap && framer.has_lost_end() && !has_open_tasks;
+            self.connection.missing[direction] += u64::from(framer.has_lost_start()) + u64::from(has_lost_end);
             framer.finish(&mut Ear { connection: &mut self.connection, context, to_target: direction == 0 });
         }
         self.connection.finish(time_ns, context);
@@ -80,9 +96,16 @@ impl IscsiContent {
 }
 
 impl Content {
-    /// The content of a connection whose SYN was captured or not.
-    pub fn new(has_start: bool, ports: [u16; 2]) -> Self {
-        Self::Undecided(Box::new(Detector::new(has_start, ports)))
+    /// The content of a connection of which nothing was seen.
+    pub fn new(ports: [u16; 2]) -> Self {
+        Self::Undecided(Box::new(Detector::new(ports)))
+    }
+
+    /// The SYN of a TCP direction was seen.
+    pub fn note_start(&mut self, direction: usize) {
+        if let Self::Undecided(detector) = self {
+            detector.note_start(direction);
+        }
     }
 
     /// The iSCSI content, if it is.
@@ -105,7 +128,9 @@ impl Content {
         let Self::Undecided(detector) = self else { return };
         let events = detector.take_events();
         let has_start = detector.has_start();
-        let mut framers = [Framer::new(0, has_start), Framer::new(0, has_start)];
+        let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
+        let mut framers = [Framer::new(0, has_start[out]), Framer::new(0, has_start[back])];
+        let has_start = has_start != [false; 2];
         if has_start {
             framers.iter_mut().for_each(Framer::begin_login);
         }
@@ -140,6 +165,8 @@ pub struct ContentSink<'a> {
     pub number: u32,
     /// The TCP direction.
     pub direction: usize,
+    /// The packet at hand.
+    pub frame: u64,
 }
 
 impl StreamSink for ContentSink<'_> {
@@ -159,7 +186,7 @@ impl StreamSink for ContentSink<'_> {
     }
 
     fn gap(&mut self, offset: i64, length: u64) {
-        let (connection, frame) = (Some(self.number), 0);
+        let (connection, frame) = (Some(self.number), self.frame);
         match self.content {
             Content::Iscsi(iscsi) => {
                 self.context.counters.add(Counter::CaptureGap, connection, frame);

@@ -45,12 +45,12 @@ struct Tracked {
 }
 
 impl Tracked {
-    fn new(number: u32, ends: [Endpoint; 2], has_start: bool, packet: &Packet<'_>) -> Self {
+    fn new(number: u32, ends: [Endpoint; 2], packet: &Packet<'_>) -> Self {
         Self {
             number,
             ends,
             halves: [Half::new(), Half::new()],
-            content: Content::new(has_start, [ends[0].port, ends[1].port]),
+            content: Content::new([ends[0].port, ends[1].port]),
             has_fin: false,
             has_rst: false,
             has_timestamps: false,
@@ -68,7 +68,7 @@ impl Tracked {
     /// Whole round-trip time seen so far, both sides of the tap.
     fn round_trip_ns(&self) -> Option<i64> {
         let [a, b] = [self.halves[0].rtt_min_ns, self.halves[1].rtt_min_ns];
-        (a != NULL_NS && b != NULL_NS).then(|| a + b)
+        (a != NULL_NS && b != NULL_NS).then(|| a.saturating_add(b))
     }
 }
 
@@ -178,7 +178,7 @@ impl Pipeline {
         // the SYN-ACK comes from the server
         let is_syn_ack = segment.flags.is_syn() && segment.flags.is_ack();
         let ends = if is_syn_ack { [destination, source] } else { [source, destination] };
-        let tracked = Some(Box::new(Tracked::new(number, ends, segment.flags.is_syn(), packet)));
+        let tracked = Some(Box::new(Tracked::new(number, ends, packet)));
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = tracked;
@@ -241,14 +241,14 @@ impl Pipeline {
             self.close(slot);
         }
         let Context { mut tables, mut counters, mut sessions, cycle_ends_ns } = self.context;
-        for state in &mut sessions.states {
-            let missing = state.commands.finish();
-            counters.add_many(Counter::CommandMissing, Some(state.first_connection), 0, missing);
-            if let Some(row) = self.rows.iter_mut().find(|row| row.connection == state.first_connection) {
-                row.missing_pdu_count_to_target += missing;
+        self.rows.sort_unstable_by_key(|row| row.connection);
+        for (connection, missing) in sessions.missing_commands() {
+            counters.add_many(Counter::CommandMissing, Some(connection), 0, missing.commands);
+            if let Ok(place) = self.rows.binary_search_by_key(&connection, |row| row.connection) {
+                self.rows[place].missing_pdu_count_to_target += missing.commands + missing.pdus[0];
+                self.rows[place].missing_pdu_count_to_initiator += missing.pdus[1];
             }
         }
-        self.rows.sort_unstable_by_key(|row| row.connection);
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions.rows);
         tables.sessions = sessions.rows;
         for row in self.rows {
@@ -314,7 +314,7 @@ impl Tracked {
         self.has_rst |= flags.is_rst();
         self.has_timestamps |= has_timestamps(segment.options);
         if let Some(acknowledged) = acknowledged {
-            self.acknowledge(1 - direction, acknowledged, time_ns, context, budget);
+            self.acknowledge(1 - direction, acknowledged, packet, context, budget);
         }
         let class = if segment.payload_length > 0 {
             self.payload(direction, packet, segment, offset, context, budget)
@@ -341,6 +341,9 @@ impl Tracked {
         {
             self.is_syn_repeated = true;
         }
+        if half.initial_sequence_number.is_none() {
+            self.content.note_start(direction);
+        }
         half.set_base(segment.sequence_number.wrapping_add(1));
         half.has_syn = true;
         half.mss_bytes = options.maximum_segment_size;
@@ -349,8 +352,8 @@ impl Tracked {
         if segment.flags.is_ack() {
             self.syn_ack_ns.get_or_insert(time_ns);
             if let (Some(syn_ns), false, NULL_NS) = (self.syn_ns, self.is_syn_repeated, self.handshake_rtt_ns[0]) {
-                self.handshake_rtt_ns[0] = time_ns - syn_ns;
-                self.halves[0].note_round_trip(time_ns - syn_ns);
+                self.handshake_rtt_ns[0] = round_trip_ns(syn_ns, time_ns);
+                self.halves[0].note_round_trip(self.handshake_rtt_ns[0]);
             }
         } else {
             self.syn_ns.get_or_insert(time_ns);
@@ -387,16 +390,17 @@ impl Tracked {
         &mut self,
         direction: usize,
         offset: i64,
-        time_ns: i64,
+        packet: &Packet<'_>,
         context: &mut Context,
         budget: &mut HoldBudget,
     ) {
+        let (frame, time_ns) = (packet.frame, packet.time_ns);
         let half = &mut self.halves[direction];
         if offset <= half.reassembly.acknowledged() && offset != 0 {
             return;
         }
         half.acknowledge_samples(offset, time_ns);
-        let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction };
+        let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction, frame };
         half.reassembly.acknowledge(offset, budget, &mut sink);
         if direction == 1
             && offset == 0
@@ -404,8 +408,8 @@ impl Tracked {
             && let Some(syn_ack_ns) = self.syn_ack_ns
             && !self.is_syn_repeated
         {
-            self.handshake_rtt_ns[1] = time_ns - syn_ack_ns;
-            self.halves[1].note_round_trip(time_ns - syn_ack_ns);
+            self.handshake_rtt_ns[1] = round_trip_ns(syn_ack_ns, time_ns);
+            self.halves[1].note_round_trip(self.handshake_rtt_ns[1]);
         }
         if let Some(iscsi) = self.content.iscsi() {
             let direction = iscsi.direction(direction);
@@ -424,7 +428,7 @@ impl Tracked {
         context: &mut Context,
         budget: &mut HoldBudget,
     ) -> SegmentClass {
-        let time_ns = packet.time_ns;
+        let (frame, time_ns) = (packet.frame, packet.time_ns);
         let end = offset + i64::from(segment.payload_length);
         let round_trip_ns = self.round_trip_ns();
         let half = &mut self.halves[direction];
@@ -436,12 +440,12 @@ impl Tracked {
         if offset > highest {
             half.note_hole(segment, time_ns);
         }
-        let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction };
+        let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction, frame };
         let chunk = Chunk {
             offset,
             length: segment.payload_length,
             captured: segment.payload,
-            frame: packet.frame,
+            frame,
             time_ns,
             is_late: false,
             is_segment_start: true,
@@ -456,7 +460,7 @@ impl Tracked {
             context.counters.add_many(
                 Counter::HoleAbandoned,
                 Some(self.number),
-                packet.frame,
+                frame,
                 u64::from(placement.abandoned_holes),
             );
         }
@@ -464,7 +468,7 @@ impl Tracked {
             context.counters.add_many(
                 Counter::SnaplenCutBytes,
                 Some(self.number),
-                packet.frame,
+                frame,
                 u64::from(placement.cut_bytes),
             );
         }
@@ -502,7 +506,8 @@ impl Tracked {
     #[cold]
     fn restart(&mut self, direction: usize, sequence_number: u32, context: &mut Context, budget: &mut HoldBudget) {
         let half = &mut self.halves[direction];
-        let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction };
+        let mut sink =
+            ContentSink { content: &mut self.content, context, number: self.number, direction, frame: self.frame_last };
         half.reassembly.finish(budget, &mut sink);
         half.rebase(sequence_number);
     }
@@ -549,7 +554,13 @@ impl Tracked {
     /// The end of the connection in this capture.
     fn finish(&mut self, context: &mut Context, budget: &mut HoldBudget) -> Connection {
         for direction in [0, 1] {
-            let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction };
+            let mut sink = ContentSink {
+                content: &mut self.content,
+                context,
+                number: self.number,
+                direction,
+                frame: self.frame_last,
+            };
             let abandoned = self.halves[direction].reassembly.finish(budget, &mut sink);
             if matches!(self.content, Content::Iscsi(_)) {
                 context.counters.add_many(
@@ -640,8 +651,7 @@ fn describe(iscsi: &crate::content::IscsiContent, row: &mut Connection) {
     row.explained_bytes_to_target = iscsi.framers[0].explained_bytes;
     row.explained_bytes_to_initiator = iscsi.framers[1].explained_bytes;
     [row.pdu_count_to_target, row.pdu_count_to_initiator] = connection.pdu_count;
-    row.missing_pdu_count_to_target = connection.missing[0].numbered;
-    row.missing_pdu_count_to_initiator = connection.missing[1].numbered;
+    [row.missing_pdu_count_to_target, row.missing_pdu_count_to_initiator] = connection.missing;
     let [header, data]: [fn(&crate::iscsi::framer::Framer) -> DigestUse; 2] =
         [|framer| framer.header_digest, |framer| framer.data_digest];
     row.header_digest = digest_code(iscsi.framers.each_ref().map(header));
@@ -664,6 +674,11 @@ fn digest_code(uses: [DigestUse; 2]) -> u8 {
     } else {
         0
     }
+}
+
+/// From one instant to a later one; null when the clock ran backwards between them.
+fn round_trip_ns(from_ns: i64, to_ns: i64) -> i64 {
+    if to_ns >= from_ns { to_ns.saturating_sub(from_ns) } else { NULL_NS }
 }
 
 /// Whether a segment carries TCP timestamps; the usual layout first.

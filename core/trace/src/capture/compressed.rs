@@ -35,12 +35,17 @@ pub(super) fn decompress(mut reader: Reader) -> io::Result<(Reader, Vec<&'static
         reader = Box::new(start.chain(reader));
         reader = match method {
             None => return Ok((reader, methods)),
-            Some("gzip") => Box::new(MultiGzDecoder::new(reader)),
-            Some("zstd") => Box::new(zstd::stream::read::Decoder::new(reader)?),
-            Some(_) => Box::new(Lz4::new(reader)),
+            Some("gzip") => Box::new(InParts(MultiGzDecoder::new(reader))),
+            Some("zstd") => Box::new(InParts(zstd::stream::read::Decoder::new(reader)?)),
+            Some(_) => Box::new(InParts(Lz4::new(reader))),
         };
         methods.extend(method);
     }
+}
+
+/// Whether bytes that begin so are compressed.
+pub(super) fn is_compressed(first: [u8; 4]) -> bool {
+    method(first).is_some()
 }
 
 fn method(first: [u8; 4]) -> Option<&'static str> {
@@ -49,6 +54,19 @@ fn method(first: [u8; 4]) -> Option<&'static str> {
         [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Some("zstd"),
         [0x04, 0x22, 0x4d, 0x18] => Some("lz4"),
         _ => None,
+    }
+}
+
+/// Bytes asked of a decompressor at a time.
+const PART_BYTES: usize = 16 << 10;
+
+/// A decompressor asked for little at a time: one that meets damage gives nothing of what it was asked for.
+struct InParts<R>(R);
+
+impl<R: Read> Read for InParts<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(PART_BYTES);
+        self.0.read(buffer.get_mut(..length).unwrap_or_default())
     }
 }
 

@@ -21,8 +21,11 @@ mod tests;
 pub mod writer;
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use iscsitrace_wire::frame::LinkType;
 use thiserror::Error;
@@ -294,8 +297,15 @@ impl Capture {
             Err(error) => return Err(CaptureError::Unreadable { name, error }),
         };
         let compression = if methods.is_empty() { None } else { Some(methods.join("+")) };
-        let mut info = CaptureInfo { name, compression, ..CaptureInfo::default() };
-        let mut source = Source::new(reader);
+        Self::over(Source::new(reader), CaptureInfo { name, compression, ..CaptureInfo::default() })
+    }
+
+    /// A capture in a plain file, which is mapped; `bytes_read` is told how far the reading is.
+    fn map(file: File, name: String, bytes_read: Arc<AtomicU64>) -> Result<Self, CaptureError> {
+        Self::over(Source::mapped(file, bytes_read), CaptureInfo { name, ..CaptureInfo::default() })
+    }
+
+    fn over(mut source: Source, mut info: CaptureInfo) -> Result<Self, CaptureError> {
         let has_file_header = source.has(pcap::FILE_HEADER_BYTES);
         if let Some(error) = source.take_failure() {
             return Err(CaptureError::Unreadable { name: info.name, error });

@@ -66,13 +66,15 @@ impl Pcap {
             return Err(End::CutShort);
         }
         source.consume(self.record_header_bytes);
+        let range = source.consume(captured_length as usize);
+        source.prefetch();
         Ok(Record {
             // Cannot overflow: both are below 2^32.
             time_ns: i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * self.nanoseconds_per_fraction,
             link_type: self.link_type,
             interface: 0,
             original_length,
-            range: source.consume(captured_length as usize),
+            range,
         })
     }
 }

@@ -166,6 +166,7 @@ impl Pcapng {
                 _ => self.interface_statistics(block, info),
             }?;
             let block = source.consume(length as usize);
+            source.prefetch();
             if let Some((mut record, data_at)) = parsed {
                 let data_start = block.start.saturating_add(data_at);
                 record.range = data_start..data_start.saturating_add(record.range.len());

@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Capture, CaptureError, CaptureInfo, Packet, Record};
+use super::{Capture, CaptureError, CaptureInfo, Packet, Record, compressed};
 use crate::counters::{Counter, Counters};
 
 /// Where the bytes of one capture come from.
@@ -51,6 +52,7 @@ impl Input {
         let name = self.name();
         let reader: Box<dyn Read + Send> = match self {
             Self::Path(path) => match open_file(&path) {
+                Ok(file) if is_worth_mapping(&file) => return Capture::map(file, name, Arc::clone(bytes_read)),
                 Ok(file) => Box::new(file),
                 Err(error) => return Err(CaptureError::Unreadable { name, error }),
             },
@@ -65,6 +67,17 @@ impl Input {
 fn open_file(path: &PathBuf) -> io::Result<File> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
+}
+
+/// Files from this size on are mapped: the others are read faster than a mapping is made.
+const MAPPED_FROM_BYTES: u64 = 4 << 20;
+
+/// Whether a file is a large regular one, and not compressed.
+fn is_worth_mapping(file: &File) -> bool {
+    let mut first = [0; 4];
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() >= MAPPED_FROM_BYTES)
+        && file.read_exact_at(&mut first, 0).is_ok()
+        && !compressed::is_compressed(first)
 }
 
 /// Says how much was read, before decompression.

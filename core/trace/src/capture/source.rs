@@ -1,22 +1,41 @@
-//! A window that slides over the bytes of any reader: one buffer, reused, of which a record is a slice.
+//! A window that slides over the bytes of any reader, or of a file: a record is a slice of it.
 //!
 //! ```text
-//! buffer  [ consumed | available ........ | room ]
-//!                     start                end
+//! bytes  [ consumed | available ........ | room ]
+//!                    start                end
 //! ```
 //!
-//! It never copies a record, except the part of one that stands at the end of the buffer when more is read behind it,
-//! and never grows for a length that the reader does not back with bytes.
+//! The bytes of a reader are in one buffer, reused; those of a large file are mapped and never copied. It never copies
+//! a record, except the part of one that stands at the end of the buffer when more is read behind it, and never grows
+//! for a length that the reader does not back with bytes.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use iscsitrace_mapped::MappedFile;
 
 /// Small enough to stay in the second-level cache, large enough that the system calls do not count.
 const BUFFER_BYTES: usize = 256 * 1024;
 
+enum Bytes {
+    Read {
+        reader: Box<dyn Read + Send>,
+        buffer: Vec<u8>,
+    },
+    /// `offset` is the place of the window in the file, `reached` how far windows went.
+    Mapped {
+        file: MappedFile,
+        offset: u64,
+        reached: u64,
+        bytes_read: Arc<AtomicU64>,
+    },
+}
+
 pub(super) struct Source {
-    reader: Box<dyn Read + Send>,
-    buffer: Vec<u8>,
+    bytes: Bytes,
     start: usize,
     end: usize,
     is_at_end: bool,
@@ -25,13 +44,30 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn new(reader: Box<dyn Read + Send>) -> Self {
-        Self { reader, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, is_at_end: false, failure: None }
+        Self::over(Bytes::Read { reader, buffer: vec![0; BUFFER_BYTES] })
+    }
+
+    /// A source that maps a file, and says how far it is.
+    pub(super) fn mapped(file: File, bytes_read: Arc<AtomicU64>) -> Self {
+        Self::over(Bytes::Mapped { file: MappedFile::new(file), offset: 0, reached: 0, bytes_read })
+    }
+
+    fn over(bytes: Bytes) -> Self {
+        Self { bytes, start: 0, end: 0, is_at_end: false, failure: None }
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Read { buffer, .. } => buffer,
+            Bytes::Mapped { file, .. } => file.bytes(),
+        }
     }
 
     /// The bytes that were read and not yet consumed.
     #[inline(always)]
     pub(super) fn available(&self) -> &[u8] {
-        self.buffer.get(self.start..self.end).unwrap_or_default()
+        self.bytes().get(self.start..self.end).unwrap_or_default()
     }
 
     /// Whether `count` bytes are available, after reading as much as that takes.
@@ -51,7 +87,15 @@ impl Source {
     /// Bytes consumed since more was read last.
     #[inline(always)]
     pub(super) fn consumed(&self, range: Range<usize>) -> &[u8] {
-        self.buffer.get(range).unwrap_or_default()
+        self.bytes().get(range).unwrap_or_default()
+    }
+
+    /// Starts to fetch what comes next.
+    #[inline(always)]
+    pub(super) fn prefetch(&self) {
+        if let Bytes::Mapped { file, .. } = &self.bytes {
+            iscsitrace_mapped::prefetch(file.bytes(), self.start);
+        }
     }
 
     /// Consumes `count` bytes without keeping them; false when there are fewer.
@@ -78,11 +122,30 @@ impl Source {
     #[inline(never)]
     fn fill(&mut self, count: usize) -> bool {
         while self.end - self.start < count && !self.is_at_end {
-            self.make_room(count);
-            match self.reader.read(self.buffer.get_mut(self.end..).unwrap_or_default()) {
-                Ok(0) => self.is_at_end = true,
-                // A reader that claims more than there was room for is not believed.
-                Ok(read_count) => self.end = self.buffer.len().min(self.end.saturating_add(read_count)),
+            let more = match &mut self.bytes {
+                Bytes::Read { reader, buffer } => {
+                    make_room(buffer, &mut self.start, &mut self.end, count);
+                    reader.read(buffer.get_mut(self.end..).unwrap_or_default()).map(|read_count| {
+                        // A reader that claims more than there was room for is not believed.
+                        self.end = buffer.len().min(self.end.saturating_add(read_count));
+                        read_count > 0
+                    })
+                }
+                Bytes::Mapped { file, offset, reached, bytes_read } => {
+                    *offset += self.start as u64;
+                    let before = self.end - self.start;
+                    (self.start, self.end) = (0, 0);
+                    file.slide(*offset, count).map(|length| {
+                        self.end = length;
+                        let now_reached = (*reached).max(*offset + length as u64);
+                        bytes_read.fetch_add(now_reached - *reached, Ordering::Relaxed);
+                        *reached = now_reached;
+                        length > before
+                    })
+                }
+            };
+            match more {
+                Ok(has_more) => self.is_at_end = !has_more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.is_at_end = true;
@@ -92,19 +155,19 @@ impl Source {
         }
         self.end - self.start >= count
     }
+}
 
-    /// Moves what is available to the front when there is little room behind it, and grows the buffer, step by step
-    /// as bytes come in, when one record does not fit.
-    fn make_room(&mut self, count: usize) {
-        let is_record_too_long = self.buffer.len() - self.start < count;
-        if self.start > 0 && (is_record_too_long || self.end == self.buffer.len() || self.start == self.end) {
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-        }
-        if self.end == self.buffer.len() {
-            self.buffer.resize(self.buffer.len() * 2, 0);
-        }
+/// Moves what is available to the front when there is little room behind it, and grows the buffer, step by step as
+/// bytes come in, when one record does not fit.
+fn make_room(buffer: &mut Vec<u8>, start: &mut usize, end: &mut usize, count: usize) {
+    let is_record_too_long = buffer.len() - *start < count;
+    if *start > 0 && (is_record_too_long || *end == buffer.len() || start == end) {
+        buffer.copy_within(*start..*end, 0);
+        *end -= *start;
+        *start = 0;
+    }
+    if *end == buffer.len() {
+        buffer.resize(buffer.len() * 2, 0);
     }
 }
 
@@ -160,7 +223,7 @@ mod tests {
         let mut source = source(vec![7; 1000], 100);
         assert!(!source.has(64 << 20));
         assert_eq!(source.available().len(), 1000);
-        assert_eq!(source.buffer.len(), BUFFER_BYTES);
+        assert_eq!(source.bytes().len(), BUFFER_BYTES);
     }
 
     #[test]

@@ -9,13 +9,13 @@ use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 
 use super::exchange::Exchanges;
-use super::framer::{Fit, Listener, Pdu};
+use super::framer::{Fit, Listener, Pdu, Place};
 use super::keys::Negotiation;
 use super::login::{Digests, Login};
 use super::lun;
-use super::session::{Sequence, SessionTable};
+use super::session::{Sequence, SessionTable, Taken};
 use super::spans::Spans;
-use super::task::{Missing, Task, end_of};
+use super::task::{self, Burst, Missing, Task, end_of};
 use crate::counters::{Counter, Counters};
 use crate::tables::{NULL_U8, NULL_U32, PduRow, Tables};
 
@@ -41,13 +41,12 @@ pub struct Context {
     pub cycle_ends_ns: Vec<i64>,
 }
 
-/// Missing PDUs of one direction, by what told of them.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct MissingPdus {
-    /// Told by sequence numbers.
-    pub numbered: u64,
-    /// Data PDUs seen of tasks whose command was not.
-    pub orphans: u64,
+/// What a header from the initiator began.
+#[derive(Debug, Clone, Copy)]
+enum Begun {
+    Nothing,
+    Command { cycle: u32 },
+    DataOut { cycle: u32, burst: Burst },
 }
 
 /// One iSCSI connection.
@@ -63,9 +62,17 @@ pub struct IscsiConnection {
     pub spans: [Spans; 2],
     /// PDUs whose header was read, by direction.
     pub pdu_count: [u64; 2],
-    /// PDUs known to be missing, by direction.
-    pub missing: [MissingPdus; 2],
+    /// PDUs that sequence numbers and lacking bytes say are missing, by direction.
+    pub missing: [u64; 2],
+    /// Whether bytes of it were never captured.
+    pub has_gap: bool,
+    /// Whether its target sends the status with the last Data-In.
+    is_status_in_data: bool,
+    taken: Taken,
     tasks: FxHashMap<u32, Task>,
+    /// The command or Data-Out whose header was read last: it counts from then on, for its answer may be read before
+    /// the last of its own bytes.
+    begun: Begun,
     exchanges: Exchanges,
     stat_sn: Option<SerialNumber>,
     exp_cmd_sn: Option<SerialNumber>,
@@ -83,8 +90,12 @@ impl IscsiConnection {
             login: Login::default(),
             spans: Default::default(),
             pdu_count: [0; 2],
-            missing: Default::default(),
+            missing: [0; 2],
+            has_gap: false,
+            is_status_in_data: false,
+            taken: Taken::default(),
             tasks: FxHashMap::default(),
+            begun: Begun::Nothing,
             exchanges: Exchanges::default(),
             stat_sn: None,
             exp_cmd_sn: None,
@@ -145,7 +156,9 @@ impl IscsiConnection {
         }
         match (fits_task, near, far) {
             (_, _, 1..) => Fit::Unlikely,
+            // a Data-Out has one number only, and eleven reserved bytes
             (true, _, 0) | (false, 2.., 0) => Fit::Certain,
+            (false, 1, 0) if opcode == Opcode::DataOut => Fit::Certain,
             _ => Fit::Possible,
         }
     }
@@ -176,8 +189,8 @@ impl IscsiConnection {
         let mut digests = None;
         self.note_numbers(bhs, opcode, pdu.first.frame, context);
         match opcode {
-            Opcode::ScsiCommand => cycle = self.command(pdu, context),
-            Opcode::DataOut | Opcode::DataIn | Opcode::ReadyToTransfer | Opcode::ScsiResponse => {
+            Opcode::ScsiCommand | Opcode::DataOut => cycle = self.complete(pdu, context),
+            Opcode::DataIn | Opcode::ReadyToTransfer | Opcode::ScsiResponse => {
                 cycle = self.of_task(pdu, opcode, context);
             }
             Opcode::LoginRequest | Opcode::LoginResponse => {
@@ -265,35 +278,84 @@ impl IscsiConnection {
         }
         if distance > 0 && distance < NEAR {
             context.counters.add_many(Counter::StatusMissing, Some(self.number), frame, distance as u64);
-            self.missing[1].numbered += distance as u64;
+            self.missing[1] += distance as u64;
         }
         self.stat_sn = Some(stat_sn.next());
     }
 
-    fn command(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u32> {
-        let bhs = pdu.bhs();
+    /// A header from the initiator was read: a command opens its task, a Data-Out counts for its own.
+    fn begin(&mut self, header: Bhs<'_>, first: Place, context: &mut Context) {
+        self.begun = match header.opcode() {
+            Some(Opcode::ScsiCommand) => {
+                self.command(header, first, context).map_or(Begun::Nothing, |cycle| Begun::Command { cycle })
+            }
+            Some(Opcode::DataOut) => self.data_out(header, first, context),
+            _ => Begun::Nothing,
+        };
+    }
+
+    fn command(&mut self, bhs: Bhs<'_>, first: Place, context: &mut Context) -> Option<u32> {
         let session = self.session(context);
         let device_type = bhs.lun().and_then(|raw| {
             context.sessions.states.get(session as usize)?.device_types.get(&lun::number(raw)).copied()
         });
-        let Some(task) = Task::open(pdu, self.number, session, device_type, &mut context.tables.cycles) else {
-            context.counters.add(Counter::PduWithoutTask, Some(self.number), pdu.first.frame);
+        let Some(task) = Task::open(bhs, first, self.number, session, device_type, &mut context.tables.cycles) else {
+            context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
             return None;
         };
         context.cycle_ends_ns.push(i64::MAX);
         let cycle = task.cycle;
         let tag = bhs.initiator_task_tag()?;
         if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&tag) {
-            context.counters.add(Counter::TasksNotTracked, Some(self.number), pdu.first.frame);
-            task.abandon(&mut context.tables.cycles);
+            context.counters.add(Counter::TasksNotTracked, Some(self.number), first.frame);
             return Some(cycle);
         }
         if let Some(earlier) = self.tasks.insert(tag, task) {
-            context.counters.add(Counter::TaskTagReused, Some(self.number), pdu.first.frame);
-            context.cycle_ends_ns[earlier.cycle as usize] = pdu.first.time_ns;
-            self.abandon(earlier, pdu.first.frame, context);
+            context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
+            context.cycle_ends_ns[earlier.cycle as usize] = first.time_ns;
+            self.abandon(earlier, first.frame, context);
         }
         Some(cycle)
+    }
+
+    /// In a capture with holes, a task may be outlived by another of the same tag: it is closed then.
+    fn close_outlived(&mut self, bhs: Bhs<'_>, first: Place, context: &mut Context) {
+        let Some(tag) = bhs.initiator_task_tag().filter(|_| self.has_gap) else { return };
+        if self.tasks.get(&tag).is_some_and(|task| task.is_outlived_by(bhs, &context.tables.cycles))
+            && let Some(task) = self.tasks.remove(&tag)
+        {
+            context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
+            context.cycle_ends_ns[task.cycle as usize] = first.time_ns;
+            self.abandon(task, first.frame, context);
+        }
+    }
+
+    fn data_out(&mut self, bhs: Bhs<'_>, first: Place, context: &mut Context) -> Begun {
+        self.close_outlived(bhs, first, context);
+        let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
+            context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
+            self.taken.orphans[0] += 1;
+            return Begun::Nothing;
+        };
+        let cycle = task.cycle;
+        let (burst, missing) = task.data_out(bhs, first, &mut context.tables.cycles, &mut context.tables.rounds);
+        self.note_missing(missing, 0, first.frame, context);
+        Begun::DataOut { cycle, burst }
+    }
+
+    /// The command or Data-Out is complete: gives its cycle.
+    fn complete(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u32> {
+        match std::mem::replace(&mut self.begun, Begun::Nothing) {
+            Begun::Nothing => None,
+            Begun::Command { cycle } => {
+                task::complete_command(pdu, cycle, &mut context.tables.cycles);
+                Some(cycle)
+            }
+            Begun::DataOut { cycle, burst } => {
+                task::complete_data_out(pdu, cycle, burst, &mut context.tables.cycles, &mut context.tables.rounds);
+                Some(cycle)
+            }
+        }
     }
 
     /// A PDU of a task that a command opened.
@@ -301,17 +363,17 @@ impl IscsiConnection {
         let bhs = pdu.bhs();
         let frame = pdu.first.frame;
         let direction = usize::from(!opcode.is_initiator());
+        self.close_outlived(bhs, pdu.first, context);
         let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), frame);
             if opcode != Opcode::ScsiResponse && bhs.has_status() != Some(true) {
-                self.missing[direction].orphans += 1;
+                self.taken.orphans[direction] += 1;
             }
             return None;
         };
         let cycle = task.cycle;
         let tables = &mut context.tables;
         let mut missing = match opcode {
-            Opcode::DataOut => task.data_out(pdu, &mut tables.cycles, &mut tables.rounds),
             Opcode::ReadyToTransfer => task.ready_to_transfer(pdu, &mut tables.cycles, &mut tables.rounds),
             Opcode::DataIn => {
                 if task.is_standard_inquiry
@@ -330,12 +392,16 @@ impl IscsiConnection {
             if bhs.status() == Some(CHECK_CONDITION) {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);
             }
-            if let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
+            if let Some(mut task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
                 // a status tells of missing Data-Out too
                 let direction = usize::from(!task.is_write || task.is_read);
                 let at_status = task.status(pdu, &mut context.tables.cycles);
                 self.note_missing(Missing { is_out_of_order: false, ..at_status }, direction, frame, context);
                 missing.is_out_of_order |= at_status.is_out_of_order;
+                if task.is_read && context.tables.cycles.is_complete[cycle as usize] {
+                    self.is_status_in_data = opcode == Opcode::DataIn;
+                }
+                self.note_taken(&task, context);
             }
         }
         self.note_missing(missing, direction, frame, context);
@@ -343,7 +409,7 @@ impl IscsiConnection {
     }
 
     fn note_missing(&mut self, missing: Missing, direction: usize, frame: u64, context: &mut Context) {
-        self.missing[direction].numbered += missing.data + missing.r2t;
+        self.missing[direction] += missing.data + missing.r2t;
         context.counters.add_many(Counter::DataMissing, Some(self.number), frame, missing.data);
         context.counters.add_many(Counter::R2tMissing, Some(self.number), frame, missing.r2t);
         if missing.is_out_of_order {
@@ -352,13 +418,29 @@ impl IscsiConnection {
     }
 
     /// Closes a task without status.
-    fn abandon(&mut self, task: Task, frame: u64, context: &mut Context) {
+    fn abandon(&mut self, mut task: Task, frame: u64, context: &mut Context) {
         context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
-        let direction = usize::from(!task.is_write || task.is_read);
-        let cycle = task.cycle as usize;
         let lacking = task.abandon(&mut context.tables.cycles);
-        if context.tables.cycles.has_capture_gap[cycle] {
-            self.missing[direction].numbered += lacking;
+        if self.has_gap {
+            // the last Data-In of a read may be missing as a status already
+            let is_told = self.is_status_in_data && task.is_read;
+            self.missing[usize::from(!task.is_write)] += lacking.saturating_sub(u64::from(is_told));
+            context.tables.cycles.has_capture_gap[task.cycle as usize] = true;
+        }
+        self.note_taken(&task, context);
+    }
+
+    /// Notes what a task took, now that it is over.
+    fn note_taken(&mut self, task: &Task, context: &Context) {
+        let cycles = &context.tables.cycles;
+        let row = task.cycle as usize;
+        self.taken.tasks += 1;
+        let data = task.data_pdu_count(cycles);
+        if task.is_write {
+            self.taken.pdus[0] += data;
+            self.taken.pdus[1] += u64::from(cycles.r2t_count[row]);
+        } else {
+            self.taken.pdus[1] += data.saturating_sub(u64::from(self.is_status_in_data));
         }
     }
 
@@ -382,6 +464,11 @@ impl IscsiConnection {
         }
     }
 
+    /// Whether tasks wait for their status.
+    pub fn has_open_tasks(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
     /// The end of the connection, or of the capture, at `time_ns`.
     pub fn finish(&mut self, time_ns: i64, context: &mut Context) {
         let mut open: Vec<Task> = self.tasks.drain().map(|(_, task)| task).collect();
@@ -393,8 +480,11 @@ impl IscsiConnection {
             self.abandon(task, frame, context);
         }
         // a connection with PDUs belongs to a session, if only to one without names
-        if self.pdu_count != [0; 2] && self.session.is_none() {
-            self.session(context);
+        if self.pdu_count != [0; 2] {
+            let session = self.session(context);
+            if let Some(state) = context.sessions.states.get_mut(session as usize) {
+                state.taken = state.taken.with(&self.taken);
+            }
         }
     }
 }
@@ -471,6 +561,13 @@ impl Listener for Ear<'_> {
     #[inline]
     fn judge(&self, header: Bhs<'_>) -> Fit {
         self.connection.judge(header, self.to_target)
+    }
+
+    #[inline]
+    fn begin(&mut self, header: Bhs<'_>, first: Place) {
+        if self.to_target {
+            self.connection.begin(header, first, self.context);
+        }
     }
 
     #[inline]

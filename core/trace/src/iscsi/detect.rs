@@ -77,29 +77,34 @@ pub struct Detector {
     kept_bytes: usize,
     headers: VecDeque<Header>,
     in_a_row: [u32; 2],
-    /// Whether the first byte of each stream would be seen.
-    has_start: bool,
+    /// Whether the first byte of each stream would be seen: its SYN was.
+    has_start: [bool; 2],
     is_iscsi_port: bool,
     /// The first bytes of the client's stream.
     first: Vec<u8>,
 }
 
 impl Detector {
-    /// A detector for a connection whose SYN was captured or not.
-    pub fn new(has_start: bool, ports: [u16; 2]) -> Self {
+    /// A detector for a connection of which nothing was seen.
+    pub fn new(ports: [u16; 2]) -> Self {
         Self {
             events: VecDeque::new(),
             kept_bytes: 0,
             headers: VecDeque::new(),
             in_a_row: [0; 2],
-            has_start,
+            has_start: [false; 2],
             is_iscsi_port: ports.iter().any(|port| PORTS.contains(port)),
             first: Vec::new(),
         }
     }
 
-    /// Whether the streams are known from their first byte on.
-    pub fn has_start(&self) -> bool {
+    /// The SYN of a stream was seen: its first byte is offset 0.
+    pub fn note_start(&mut self, direction: usize) {
+        self.has_start[direction] = true;
+    }
+
+    /// Whether each stream is known from its first byte on.
+    pub fn has_start(&self) -> [bool; 2] {
         self.has_start
     }
 
@@ -111,7 +116,7 @@ impl Detector {
     /// Bytes that no packet brought.
     pub fn gap(&mut self, direction: usize, offset: i64, length: u64) {
         // without the first bytes it is as if the capture had begun later
-        self.has_start = false;
+        self.has_start[direction] = false;
         self.in_a_row[direction] = 0;
         self.keep(Event::Gap { direction, offset, length });
     }
@@ -120,7 +125,7 @@ impl Detector {
     pub fn chunk(&mut self, direction: usize, chunk: &Chunk<'_>) -> Verdict {
         self.kept_bytes += chunk.captured.len();
         self.keep(Event::Chunk { direction, chunk: chunk.without_bytes(), captured: chunk.captured.into() });
-        if self.has_start {
+        if self.has_start[direction] {
             return self.by_first_bytes(direction, chunk);
         }
         if !chunk.is_segment_start {
@@ -235,20 +240,27 @@ mod tests {
         }
     }
 
+    fn started(ports: [u16; 2]) -> Detector {
+        let mut detector = Detector::new(ports);
+        detector.note_start(0);
+        detector.note_start(1);
+        detector
+    }
+
     fn command() -> [u8; 48] {
         BhsBuilder::new(Opcode::ScsiCommand).is_final(true).is_read(true).initiator_task_tag(77).build()
     }
 
     #[test]
     fn other_protocols_are_told_by_their_first_byte() {
-        assert_eq!(Detector::new(true, [50000, 80]).chunk(0, &chunk(b"GET / HTTP/1.1\r\n")), Verdict::Other);
-        assert_eq!(Detector::new(true, [50000, 22]).chunk(1, &chunk(b"SSH-2.0-OpenSSH_9.2\r\n")), Verdict::Other);
+        assert_eq!(started([50000, 80]).chunk(0, &chunk(b"GET / HTTP/1.1\r\n")), Verdict::Other);
+        assert_eq!(started([50000, 22]).chunk(1, &chunk(b"SSH-2.0-OpenSSH_9.2\r\n")), Verdict::Other);
     }
 
     #[test]
     fn a_login_request_byte_by_byte_is_iscsi_on_any_port() {
         let header = BhsBuilder::new(Opcode::LoginRequest).is_transit(true).next_stage(1).build();
-        let mut detector = Detector::new(true, [50000, 5000]);
+        let mut detector = started([50000, 5000]);
         for (place, byte) in header.iter().enumerate() {
             let expected = if place == 47 { Verdict::Iscsi { is_client_initiator: true } } else { Verdict::Undecided };
             assert_eq!(detector.chunk(0, &chunk(&[*byte])), expected, "byte {place}");
@@ -258,7 +270,7 @@ mod tests {
     #[test]
     fn without_the_start_a_command_and_its_answer_decide() {
         let response = BhsBuilder::new(Opcode::ScsiResponse).is_final(true).initiator_task_tag(77).build();
-        let mut detector = Detector::new(false, [50000, 5000]);
+        let mut detector = Detector::new([50000, 5000]);
         assert_eq!(detector.chunk(1, &chunk(&command())), Verdict::Undecided);
         assert_eq!(detector.chunk(0, &chunk(&response)), Verdict::Iscsi { is_client_initiator: false });
         assert_eq!(detector.take_events().len(), 2);
@@ -266,7 +278,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut detector = Detector::new(false, [1, 2]);
+        let mut detector = Detector::new([1, 2]);
         for _ in 0..10_000 {
             detector.chunk(0, &chunk(&[0xff; 1000]));
         }

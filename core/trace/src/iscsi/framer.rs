@@ -100,6 +100,8 @@ impl Pdu<'_> {
 pub trait Listener {
     /// How well a header (perhaps cut) fits.
     fn judge(&self, header: Bhs<'_>) -> Fit;
+    /// A header was read; its PDU follows with [`Listener::pdu`], perhaps much later when bytes of it come late.
+    fn begin(&mut self, header: Bhs<'_>, first: Place);
     /// How many bytes of a PDU's data to keep for [`Pdu::data`].
     fn keeps_data(&self, header: Bhs<'_>) -> usize;
     /// A PDU, complete or as far as it will ever be; gives the digests from the next PDU on, when it ends a login.
@@ -134,10 +136,15 @@ pub struct Framer {
     lost_at: i64,
     lost_after_data: bool,
     had_data: bool,
+    is_stream_start: bool,
+    has_lost_start: bool,
+    /// The digest of the data just ended, while it is not known whether digests are in use.
+    possible_digest: Option<[u8; 4]>,
     pdu: InProgress,
     /// While searching: the last bytes seen, too few to be a header.
     carry: Vec<u8>,
-    carry_place: Place,
+    /// The packet that brought each of them.
+    carry_places: Vec<Place>,
 }
 
 const NOWHERE: Place = Place { frame: 0, time_ns: 0 };
@@ -161,8 +168,6 @@ struct InProgress {
     /// CRC of header and AHS, or of data, while all their bytes are known.
     crc: Option<u32>,
     wants_crc: bool,
-    /// The data ended with its segment, and whether a digest follows is not known yet.
-    awaits_digest: bool,
     digest: [u8; 4],
     header_digest_ok: Option<bool>,
     data_digest_ok: Option<bool>,
@@ -188,7 +193,6 @@ impl InProgress {
             is_late: false,
             crc: None,
             wants_crc: false,
-            awaits_digest: false,
             digest: [0; 4],
             header_digest_ok: None,
             data_digest_ok: None,
@@ -210,7 +214,6 @@ impl InProgress {
         self.data_digest_ok = None;
         self.kept.clear();
         self.keep = 0;
-        self.awaits_digest = false;
     }
 
     #[inline]
@@ -250,17 +253,25 @@ impl Framer {
             lost_at: offset,
             lost_after_data: false,
             had_data: false,
+            is_stream_start,
+            has_lost_start: false,
+            possible_digest: None,
             pdu: InProgress::new(),
             carry: Vec::new(),
-            carry_place: NOWHERE,
+            carry_places: Vec::new(),
         };
         framer.pdu.begin(offset);
         framer
     }
 
-    /// Whether it knows where it is.
-    pub fn is_walking(&self) -> bool {
-        self.state == State::Walking
+    /// Whether it lost the start of the stream: a PDU was there that was not seen.
+    pub fn has_lost_start(&self) -> bool {
+        self.has_lost_start
+    }
+
+    /// Whether bytes came since the place of the next header became unknown.
+    pub fn has_lost_end(&self) -> bool {
+        self.state == State::Searching && self.offset > self.lost_at
     }
 
     /// The next bytes of the stream.
@@ -283,9 +294,6 @@ impl Framer {
         if self.pdu.position < LENGTH_BYTES as u64 {
             return self.walk_header(chunk, used, place, listener);
         }
-        if self.pdu.awaits_digest {
-            return self.await_digest(chunk, used, place, listener);
-        }
         self.pdu.note(place, chunk.is_late);
         let position = self.pdu.position;
         let boundary = if position < self.pdu.ahs_end {
@@ -305,7 +313,7 @@ impl Framer {
         self.take_body(known, length as usize);
         self.pdu.position += u64::from(length);
         if self.pdu.position == boundary {
-            self.end_part(listener);
+            self.end_part(chunk, used + length, listener);
         }
         used + length
     }
@@ -340,7 +348,7 @@ impl Framer {
 
     /// At the end of a part of the PDU: infers and verifies digests, and completes the PDU.
     #[inline]
-    fn end_part(&mut self, listener: &mut impl Listener) {
+    fn end_part(&mut self, chunk: &Chunk<'_>, used: u32, listener: &mut impl Listener) {
         if self.pdu.position == self.pdu.ahs_end && self.pdu.position < self.pdu.data_start {
             return;
         }
@@ -351,10 +359,9 @@ impl Framer {
         if self.data_digest == DigestUse::Unknown
             && self.pdu.position == self.pdu.digest_start
             && self.pdu.data_end > self.pdu.data_start
-            && self.pdu.crc.is_some()
+            && let Some(crc) = self.pdu.crc
         {
-            self.pdu.awaits_digest = true;
-            return;
+            self.infer_data_digest(digest::to_wire(crc), chunk, used);
         }
         if self.pdu.position == self.pdu.end {
             if self.pdu.end > self.pdu.digest_start {
@@ -375,6 +382,11 @@ impl Framer {
     /// Collects the header; at its end lays out the PDU.
     #[inline]
     fn walk_header(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
+        if let Some(possible) = self.possible_digest.take()
+            && self.take_late_digest(possible, chunk, used)
+        {
+            return used + 4;
+        }
         self.pdu.note(place, chunk.is_late);
         let position = self.pdu.position as usize;
         let length = (LENGTH_BYTES - position).min((chunk.length - used) as usize);
@@ -404,7 +416,8 @@ impl Framer {
             // the true header may begin inside these bytes
             if known == LENGTH_BYTES {
                 self.carry.extend_from_slice(&header[1..]);
-                self.carry_place = first;
+                self.carry_places.resize(position.saturating_sub(1), first);
+                self.carry_places.resize(self.carry.len(), place);
             }
             return used;
         }
@@ -419,6 +432,7 @@ impl Framer {
     #[inline]
     fn start_body(&mut self, chunk: &Chunk<'_>, used: u32, listener: &mut impl Listener) {
         self.alignment = Some(self.pdu.start.rem_euclid(4));
+        listener.begin(Bhs::new(&self.pdu.header[..self.pdu.header_known]), self.pdu.first);
         if self.header_digest == DigestUse::Unknown {
             self.infer_header_digest(chunk, used);
         }
@@ -459,25 +473,33 @@ impl Framer {
         }
     }
 
-    /// Likewise the four bytes after the data, which may come with a later segment.
+    /// Likewise the four bytes after the data, which are here or where the next header is due.
     #[cold]
-    fn await_digest(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
-        let after = used as usize;
-        let is_digest = self
-            .pdu
-            .crc
-            .is_some_and(|crc| chunk.captured.get(after..after + 4) == Some(digest::to_wire(crc).as_slice()));
-        self.data_digest = DigestUse::Inferred(is_digest);
-        if !is_digest {
-            self.complete(listener);
-            return used;
+    fn infer_data_digest(&mut self, possible: [u8; 4], chunk: &Chunk<'_>, used: u32) {
+        match chunk.captured.get(used as usize..used as usize + 4) {
+            Some(bytes) => {
+                let is_digest = *bytes == possible;
+                self.data_digest = DigestUse::Inferred(is_digest);
+                if is_digest {
+                    self.pdu.end = self.pdu.digest_start + 4;
+                }
+            }
+            // the PDU is handed over now, for others may wait for it
+            None if used == chunk.length => self.possible_digest = Some(possible),
+            None => {}
         }
-        self.pdu.note(place, chunk.is_late);
-        self.pdu.end = self.pdu.digest_start + 4;
-        self.pdu.position = self.pdu.end;
-        self.pdu.data_digest_ok = Some(true);
-        self.complete(listener);
-        used + 4
+    }
+
+    /// Where a header is due: true when it is the digest of the data just ended.
+    #[cold]
+    fn take_late_digest(&mut self, possible: [u8; 4], chunk: &Chunk<'_>, used: u32) -> bool {
+        let is_digest = chunk.captured.get(used as usize..used as usize + 4) == Some(possible.as_slice());
+        self.data_digest = DigestUse::Inferred(is_digest);
+        if is_digest {
+            self.explained_bytes += 4;
+            self.pdu.begin(self.pdu.start + 4);
+        }
+        is_digest
     }
 
     /// Hands the PDU over and waits for the next header.
@@ -486,11 +508,6 @@ impl Framer {
         let end = self.pdu.start + self.pdu.end as i64;
         self.emit(end, listener);
         self.pdu.begin(end);
-    }
-
-    /// Whether the PDU in progress is whole, but for a digest that may follow.
-    fn is_whole(&self) -> bool {
-        self.pdu.awaits_digest
     }
 
     #[inline]
@@ -523,22 +540,40 @@ impl Framer {
         }
     }
 
+    /// What the other direction has inferred counts here too: digests are agreed for both.
+    pub fn infer_from(&mut self, other: &Framer) {
+        if self.header_digest == DigestUse::Unknown && matches!(other.header_digest, DigestUse::Inferred(_)) {
+            self.header_digest = other.header_digest;
+        }
+        if self.data_digest == DigestUse::Unknown && matches!(other.data_digest, DigestUse::Inferred(_)) {
+            self.data_digest = other.data_digest;
+            self.possible_digest = None;
+        }
+    }
+
+    /// Whether it does not know yet which digests are in use.
+    #[inline]
+    pub fn is_digest_unknown(&self) -> bool {
+        self.header_digest == DigestUse::Unknown || self.data_digest == DigestUse::Unknown
+    }
+
     /// The login ended with these digests in use.
     pub fn agree(&mut self, digests: Digests) {
-        self.header_digest = DigestUse::Known(digests.header);
-        self.data_digest = DigestUse::Known(digests.data);
+        self.possible_digest = None;
+        self.header_digest = digests.header.map_or(DigestUse::Unknown, DigestUse::Known);
+        self.data_digest = digests.data.map_or(DigestUse::Unknown, DigestUse::Known);
     }
 
     /// During a login there are none (RFC 7143 section 13.1).
     pub fn begin_login(&mut self) {
-        self.agree(Digests { header: false, data: false });
+        self.agree(Digests { header: Some(false), data: Some(false) });
     }
 
     fn lose_sync(&mut self, lost_at: i64) {
         self.state = State::Searching;
         self.lost_at = lost_at;
         self.lost_after_data = self.had_data;
-        self.carry.clear();
+        self.clear_carry();
     }
 
     /// Bytes of the stream that no captured packet carried.
@@ -546,12 +581,10 @@ impl Framer {
         let gap_end = offset + length as i64;
         self.offset = gap_end;
         if self.state == State::Searching {
-            self.carry.clear();
+            self.clear_carry();
             return;
         }
-        if self.is_whole() {
-            self.complete(listener);
-        }
+        self.possible_digest = None;
         let pdu = &mut self.pdu;
         let frame = pdu.last.map_or(0, |last| last.frame);
         if pdu.position < LENGTH_BYTES as u64 {
@@ -584,15 +617,12 @@ impl Framer {
 
     /// The end of the stream in this capture: a PDU with its header read is handed over as far as it goes.
     pub fn finish(&mut self, listener: &mut impl Listener) {
-        if self.is_whole() {
-            self.complete(listener);
-        } else if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 {
+        if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 {
             self.pdu.has_capture_gap = true;
             let end = self.pdu.start + self.pdu.end as i64;
             self.emit(end, listener);
             self.pdu.begin(end);
         }
-        self.lose_sync(self.offset);
     }
 
     /// Marks the PDU in progress when bytes of it came again.
@@ -616,7 +646,7 @@ impl Framer {
             for at in 0..carried {
                 let Some(header) = joined.get(at..at + LENGTH_BYTES) else { break };
                 if self.accepts(base + at as i64, header, false, None, listener) {
-                    let first = self.carry_place;
+                    let first = self.carry_places.get(at).copied().unwrap_or(place);
                     return self.resume(
                         base + at as i64,
                         header,
@@ -663,19 +693,20 @@ impl Framer {
     /// Keeps the last bytes: a header may begin in them.
     fn carry_over(&mut self, captured: &[u8], is_cut: bool, place: Place) {
         if is_cut {
-            self.carry.clear();
+            self.clear_carry();
             return;
         }
-        if captured.len() >= LENGTH_BYTES - 1 {
-            self.carry.clear();
-            self.carry.extend_from_slice(&captured[captured.len() - (LENGTH_BYTES - 1)..]);
-            self.carry_place = place;
-        } else {
-            self.carry.extend_from_slice(captured);
-            let excess = self.carry.len().saturating_sub(LENGTH_BYTES - 1);
-            self.carry.drain(..excess);
-            self.carry_place = place;
-        }
+        let kept = &captured[captured.len().saturating_sub(LENGTH_BYTES - 1)..];
+        self.carry.extend_from_slice(kept);
+        self.carry_places.resize(self.carry.len(), place);
+        let excess = self.carry.len().saturating_sub(LENGTH_BYTES - 1);
+        self.carry.drain(..excess);
+        self.carry_places.drain(..excess);
+    }
+
+    fn clear_carry(&mut self) {
+        self.carry.clear();
+        self.carry_places.clear();
     }
 
     /// Whether the bytes at `offset` are a header: certain by their tags and numbers; or possible, at the start of a
@@ -724,7 +755,8 @@ impl Framer {
         listener: &mut impl Listener,
     ) -> u32 {
         self.state = State::Walking;
-        self.carry.clear();
+        self.clear_carry();
+        self.has_lost_start |= self.is_stream_start && self.explained_bytes == 0;
         self.reconsider_digests(offset - self.lost_at);
         self.pdu.begin(offset);
         self.pdu.first = first;

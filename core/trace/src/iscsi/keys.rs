@@ -190,17 +190,9 @@ impl Negotiation {
         rows
     }
 
-    /// The value in force for a key that the target's sending must obey, as a number.
-    pub fn effective_number(&self, key: &str, of_initiator: bool) -> Option<u64> {
-        let absent = Offer { key: key.to_owned(), initiator: None, target: None };
-        let effective = effective(self.offers.iter().find(|offer| offer.key == key).unwrap_or(&absent));
-        text::numeric(if of_initiator { &effective.initiator } else { &effective.target })
-    }
-
-    /// Whether a digest key ended in CRC32C.
-    pub fn has_digest(&self, key: &str) -> bool {
-        let absent = Offer { key: key.to_owned(), initiator: None, target: None };
-        effective(self.offers.iter().find(|offer| offer.key == key).unwrap_or(&absent)).target == "CRC32C"
+    /// Whether a digest key ended in CRC32C; none when the target's answer was not seen.
+    pub fn digest(&self, key: &str) -> Option<bool> {
+        Some(self.target(key)? == "CRC32C")
     }
 }
 
@@ -223,8 +215,14 @@ fn effective(offer: &Offer) -> Effective {
         }
         Some(result) => match (initiator, target) {
             (Some(initiator), Some(target)) => both(combine(result, &initiator, &target), 0),
-            // an offer that nobody answered leaves the default (RFC 7143 section 6.2)
             (None, None) => both(default.unwrap_or_default().to_owned(), 2),
+            // No of an AND and Yes of an OR need no answer: the result cannot be another (RFC 7143 section 6.2.2)
+            (Some(only), None) | (None, Some(only)) if matches!((result, only.as_str()), (And, "No") | (Or, "Yes")) => {
+                both(only, 0)
+            }
+            // of a list the target's answer is the choice, whatever was offered
+            (None, Some(choice)) if result == Choose && !choice.contains(',') => both(choice, 0),
+            // any other offer that nobody answered leaves the default
             (Some(only), None) | (None, Some(only)) => match default {
                 Some(default) => both(default.to_owned(), 2),
                 None => both(only, 3),
@@ -286,14 +284,16 @@ mod tests {
         assert_eq!(in_force(&keys, "FirstBurstLength"), both("65536", 0));
         assert_eq!(in_force(&keys, "MaxRecvDataSegmentLength"), ("262144".into(), "8192".into(), 1));
         assert_eq!(in_force(&keys, "MaxOutstandingR2T"), both("1", 2));
-        assert!(keys.has_digest("HeaderDigest"));
-        assert!(!keys.has_digest("DataDigest"));
+        assert_eq!(keys.digest("HeaderDigest"), Some(true));
+        assert_eq!(keys.digest("DataDigest"), None);
     }
 
     #[test]
     fn an_unanswered_offer_leaves_the_default() {
-        let keys = negotiation("MaxConnections=8", "");
+        let keys = negotiation("MaxConnections=8|ImmediateData=No|InitialR2T=No", "");
         assert_eq!(in_force(&keys, "MaxConnections"), ("1".into(), "1".into(), 2));
+        assert_eq!(in_force(&keys, "ImmediateData"), ("No".into(), "No".into(), 0));
+        assert_eq!(in_force(&keys, "InitialR2T"), ("Yes".into(), "Yes".into(), 2));
     }
 
     #[test]

@@ -16,13 +16,13 @@ use crate::tables::{NULL_U8, Parameter, Session};
 /// Login text over several PDUs, at most.
 const TEXT_MAX: usize = 64 << 10;
 
-/// The digests of the full feature phase.
+/// The digests of the full feature phase; none where a hole in the login leaves it open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digests {
     /// HeaderDigest=CRC32C.
-    pub header: bool,
+    pub header: Option<bool>,
     /// DataDigest=CRC32C.
-    pub data: bool,
+    pub data: Option<bool>,
 }
 
 /// Text that may go on over several PDUs (the C bit).
@@ -56,6 +56,8 @@ pub struct Login {
     pub is_captured: bool,
     /// CID of the requests.
     pub cid: Option<u16>,
+    /// Whether bytes of the login were never captured.
+    pub has_gap: bool,
     /// Whether the target let the connection into the full feature phase.
     pub is_complete: bool,
     requested: Continued,
@@ -152,6 +154,9 @@ impl Login {
         if class != NULL_U8 {
             context.sessions.rows.login_status[row] = u16::from_be_bytes([class, detail]);
         }
+        if let Some(method) = self.negotiation.target("AuthMethod") {
+            context.sessions.rows.auth_method[row] = method.to_owned();
+        }
         if !matches!(class, 0 | NULL_U8) {
             // class 1 is a redirection: the login ends here too, to go on elsewhere (RFC 7143 section 11.13.5)
             if class != 1 {
@@ -171,7 +176,6 @@ impl Login {
             rows.tsih[row] = tsih;
         }
         rows.target_alias[row] = answered("TargetAlias");
-        rows.auth_method[row] = answered("AuthMethod");
         if rows.auth_method[row].is_empty() {
             // the security stage was passed over (RFC 7143 section 6.3.2)
             rows.auth_method[row] = "None".to_owned();
@@ -184,9 +188,11 @@ impl Login {
         Some(self.digests())
     }
 
-    /// The digests that were agreed.
+    /// The digests that were agreed; without an answer they are the default, None (RFC 7143 section 13.1).
     pub fn digests(&self) -> Digests {
-        Digests { header: self.negotiation.has_digest("HeaderDigest"), data: self.negotiation.has_digest("DataDigest") }
+        let unanswered = (!self.has_gap).then_some(false);
+        let digest = |key| self.negotiation.digest(key).or(unanswered);
+        Digests { header: digest("HeaderDigest"), data: digest("DataDigest") }
     }
 
     fn take_text(&mut self, text: &[u8], is_from_initiator: bool, frame: u64, connection: u32, context: &mut Context) {

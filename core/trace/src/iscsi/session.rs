@@ -34,13 +34,15 @@ const AHEAD_MAX: usize = 1024;
 const JUMP_MAX: i64 = 1 << 16;
 
 /// Which values of a serial number were seen, when they may come slightly out of order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SequenceTracker {
     next: Option<SerialNumber>,
     /// Distances from `next` would change as it moves: the values themselves, in a 64-bit unwrapped form.
     ahead: BTreeSet<i64>,
     unwrapped_next: i64,
     missing: u64,
+    first: SerialNumber,
+    seen: u64,
 }
 
 /// What a value was.
@@ -52,10 +54,19 @@ pub enum Sequence {
     Behind,
 }
 
+impl Default for SequenceTracker {
+    fn default() -> Self {
+        Self { next: None, ahead: BTreeSet::new(), unwrapped_next: 0, missing: 0, first: SerialNumber(0), seen: 0 }
+    }
+}
+
 impl SequenceTracker {
     /// Expects this value next, if none is expected yet.
     pub fn start(&mut self, value: SerialNumber) {
-        self.next.get_or_insert(value);
+        if self.next.is_none() {
+            self.first = value;
+            self.next = Some(value);
+        }
     }
 
     /// The value expected next.
@@ -65,6 +76,9 @@ impl SequenceTracker {
 
     /// Takes a value.
     pub fn take(&mut self, value: SerialNumber) -> Sequence {
+        if self.next.is_none() {
+            self.first = value;
+        }
         let next = *self.next.get_or_insert(value);
         let distance = i64::from(value.distance(next));
         if distance < 0 {
@@ -83,6 +97,7 @@ impl SequenceTracker {
         } else {
             self.advance_to(unwrapped + 1);
         }
+        self.seen += 1;
         while self.ahead.len() > AHEAD_MAX {
             self.give_up_first();
         }
@@ -105,6 +120,17 @@ impl SequenceTracker {
         }
     }
 
+    /// Whether two trackers, both finished, may have seen one sequence between them: the values of both lie in one
+    /// range, and there is room in it for all that either saw. Gives how many values neither saw.
+    pub fn missing_of_both(&self, other: &SequenceTracker) -> Option<u64> {
+        let (end, other_end) = (self.next?, other.next?);
+        let from = i64::from(other.first.distance(self.first)).min(0);
+        let to = i64::from(other_end.distance(self.first)).max(i64::from(end.distance(self.first)));
+        let overlap = i64::from(end.distance(other.first)) > 0 && i64::from(other_end.distance(self.first)) > 0;
+        let missing = (to - from) - (self.seen + other.seen) as i64;
+        (overlap && missing >= 0).then_some(missing as u64)
+    }
+
     /// Gives up what is still awaited; gives how many values were never seen.
     pub fn finish(&mut self) -> u64 {
         while !self.ahead.is_empty() {
@@ -125,6 +151,40 @@ pub struct SessionState {
     pub open_connections: u32,
     /// First connection, for counters.
     pub first_connection: u32,
+    /// Its tasks, and what they took.
+    pub taken: Taken,
+}
+
+/// What the tasks of a session took: the measure for those whose command was not seen.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// Tasks that ended.
+    pub tasks: u64,
+    /// Data-Out PDUs of them; Data-In (without status) and R2T PDUs. Seen or missing.
+    pub pdus: [u64; 2],
+    /// Data and R2T PDUs seen of tasks whose command was not, by direction (to the target first).
+    pub orphans: [u64; 2],
+}
+
+impl Taken {
+    /// Both together.
+    pub fn with(&self, other: &Taken) -> Taken {
+        let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
+        Taken {
+            tasks: self.tasks + other.tasks,
+            pdus: sum(self.pdus, other.pdus),
+            orphans: sum(self.orphans, other.orphans),
+        }
+    }
+
+    /// About how many PDUs of each direction went with so many commands that were not seen.
+    pub fn missing_with_commands(&self, commands: u64) -> [u64; 2] {
+        let share = |pdus: u64, orphans: u64| match self.tasks {
+            0 => 0,
+            tasks => ((pdus * commands + tasks / 2) / tasks).saturating_sub(orphans),
+        };
+        [share(self.pdus[0], self.orphans[0]), share(self.pdus[1], self.orphans[1])]
+    }
 }
 
 /// Logical units of one session whose device type is remembered.
@@ -138,6 +198,18 @@ impl SessionState {
         }
     }
 }
+
+/// Commands of a session that were not seen, and about how many data and R2T PDUs with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingCommands {
+    /// Commands.
+    pub commands: u64,
+    /// Other PDUs, by direction (to the target first).
+    pub pdus: [u64; 2],
+}
+
+/// Sessions that are looked at for the other half of one whose login was not captured.
+const PARTNERS_MAX: usize = 256;
 
 /// Names that make a session, but for its TSIH.
 type Identity = (String, String, String);
@@ -212,6 +284,37 @@ impl SessionTable {
         {
             *row_end = end as u8;
         }
+    }
+
+    /// The commands of each session that were not seen, by its first connection. Two sessions without their logins
+    /// whose numbers make one sequence are reckoned as one: they are connections of one session.
+    pub fn missing_commands(&mut self) -> Vec<(u32, MissingCommands)> {
+        self.states.iter_mut().for_each(|state| {
+            state.commands.finish();
+        });
+        let mut found = Vec::new();
+        for (session, state) in self.states.iter().enumerate() {
+            if state.commands.missing == 0 {
+                continue;
+            }
+            let partner =
+                (0..self.states.len().min(PARTNERS_MAX)).filter(|&other| other != session).find_map(|other| {
+                    let is_known = self.rows.is_login_captured[session] && self.rows.is_login_captured[other];
+                    let missing = state.commands.missing_of_both(&self.states[other].commands).filter(|_| !is_known)?;
+                    Some((other, missing))
+                });
+            let (commands, taken) = match partner {
+                // the first of the two speaks for both
+                Some((other, _)) if other < session => continue,
+                Some((other, missing)) => (missing, state.taken.with(&self.states[other].taken)),
+                None => (state.commands.missing, state.taken),
+            };
+            if commands > 0 {
+                let pdus = taken.missing_with_commands(commands);
+                found.push((state.first_connection, MissingCommands { commands, pdus }));
+            }
+        }
+        found
     }
 
     /// Stretches a session's time over one of its connections.

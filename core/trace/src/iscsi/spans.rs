@@ -82,10 +82,10 @@ impl Spans {
 
     /// Bytes in [start, end) came again: marks the cycles that own them.
     pub fn mark_retransmitted(&self, start: i64, end: i64, cycles: &mut Cycles) {
-        for span in self.spans.iter().rev().take_while(|span| span.end > start) {
-            if span.start < end {
-                cycles.has_retransmission[span.cycle as usize] = true;
-            }
+        // in the order of the stream
+        let first = self.spans.partition_point(|span| span.end <= start);
+        for span in self.spans.range(first..).take_while(|span| span.start < end) {
+            cycles.has_retransmission[span.cycle as usize] = true;
         }
     }
 }

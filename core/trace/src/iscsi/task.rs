@@ -6,17 +6,29 @@
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::cdb::{self, Operation};
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
 
 use super::framer::{Pdu, Place};
 use super::lun;
-use crate::tables::{CycleRow, Cycles, NULL_NS, NULL_U32, Round, Rounds};
+use crate::tables::{CycleRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 
 /// R2Ts of one task that may be open at once; MaxOutstandingR2T is at most 65535, and in practice at most 8.
-const BURSTS_MAX: usize = 256;
+const OPEN_ROUNDS_MAX: usize = 256;
 
-/// A burst of Data-Out that a R2T asked for.
+/// Which burst a Data-Out belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Burst {
+    /// Sent without R2T.
+    Unsolicited,
+    /// Sent for the R2T of this row of `rounds`.
+    Round(usize),
+    /// Sent for a R2T that was not captured.
+    Unknown,
+}
+
+/// A R2T whose burst is not complete.
 #[derive(Debug)]
-struct Burst {
+struct OpenRound {
     target_transfer_tag: u32,
     round: usize,
     next_data_sn: u32,
@@ -42,8 +54,13 @@ pub struct Task {
     next_data_sn: u32,
     next_r2t_sn: u32,
     unsolicited_next_data_sn: u32,
-    bursts: Vec<Burst>,
+    open_rounds: Vec<OpenRound>,
     has_missing_pdus: bool,
+    /// Missing data PDUs and R2Ts that were counted.
+    missing_data: u64,
+    missing_r2t: u64,
+    /// Target Transfer Tags of Data-Out that no R2T announced: how many, and the last.
+    unannounced: (u64, Option<u32>),
     is_last_data_known: bool,
 }
 
@@ -59,15 +76,15 @@ pub struct Missing {
 }
 
 impl Task {
-    /// Opens the task of a SCSI Command PDU.
+    /// Opens the task of a SCSI Command PDU whose header was read; [`complete_command`] follows.
     pub fn open(
-        pdu: &Pdu<'_>,
+        bhs: Bhs<'_>,
+        first: Place,
         connection: u32,
         session: u32,
         device_type: Option<u8>,
         cycles: &mut Cycles,
     ) -> Option<Task> {
-        let bhs = pdu.bhs();
         let lun = bhs.lun().map(lun::number);
         let (is_read, is_write) = (bhs.is_read().unwrap_or(false), bhs.is_write().unwrap_or(false));
         let cdb = bhs.cdb();
@@ -83,12 +100,9 @@ impl Task {
             is_read,
             is_write,
             data_bytes: immediate_bytes,
-            command_first_ns: pdu.first.time_ns,
-            command_last_ns: pdu.last.map_or(NULL_NS, |last| last.time_ns),
+            command_first_ns: first.time_ns,
             immediate_bytes,
-            command_frame: pdu.first.frame,
-            has_capture_gap: pdu.has_capture_gap,
-            has_retransmission: pdu.is_late,
+            command_frame: first.frame,
             ..CycleRow::default()
         };
         set_some(&mut row.lun, lun);
@@ -112,8 +126,11 @@ impl Task {
             next_data_sn: 0,
             next_r2t_sn: 0,
             unsolicited_next_data_sn: 0,
-            bursts: Vec::new(),
+            open_rounds: Vec::new(),
             has_missing_pdus: false,
+            missing_data: 0,
+            missing_r2t: 0,
+            unannounced: (0, None),
             is_last_data_known: true,
         })
     }
@@ -122,6 +139,24 @@ impl Task {
     pub fn has_room_for(&self, buffer_offset: u32, length: u32) -> bool {
         self.expected_data_transfer_length
             .is_none_or(|expected| u64::from(buffer_offset) + u64::from(length) <= u64::from(expected))
+    }
+
+    /// Whether a PDU with its tag must be of a later task, whose command was not captured: a number comes again, or
+    /// there would be more data than the command expects.
+    pub fn is_outlived_by(&self, bhs: Bhs<'_>, cycles: &Cycles) -> bool {
+        let is_again =
+            |number: Option<SerialNumber>, next: u32| number.is_some_and(|number| number.is_before(SerialNumber(next)));
+        let data_bytes = cycles.data_bytes[self.cycle as usize];
+        let is_too_much = !self.has_room_for(data_bytes, bhs.data_segment_length().unwrap_or(0));
+        match bhs.opcode() {
+            Some(Opcode::DataIn) => is_too_much || is_again(bhs.data_sn(), self.next_data_sn),
+            Some(Opcode::ReadyToTransfer) => is_again(bhs.r2t_sn(), self.next_r2t_sn),
+            Some(Opcode::DataOut) => {
+                let is_unsolicited = bhs.target_transfer_tag() == Some(RESERVED_TAG);
+                is_too_much || (is_unsolicited && is_again(bhs.data_sn(), self.unsolicited_next_data_sn))
+            }
+            _ => false,
+        }
     }
 
     /// A R2T.
@@ -133,6 +168,7 @@ impl Task {
         let r2t_sn = bhs.r2t_sn().map(|number| number.0);
         if let Some(number) = r2t_sn {
             missing.r2t = self.advance(number, Counted::R2t, &mut missing.is_out_of_order);
+            self.missing_r2t += missing.r2t;
         }
         if cycles.r2t_count[row] == 0 && r2t_sn.is_none_or(|number| number == 0) {
             cycles.r2t_first_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
@@ -146,14 +182,14 @@ impl Task {
             buffer_offset: bhs.buffer_offset().unwrap_or(NULL_U32),
             desired_data_transfer_length: desired,
             r2t_ns: pdu.last.map_or(NULL_NS, |last| last.time_ns),
-            r2t_frame: pdu.last.unwrap_or(pdu.first).frame,
+            r2t_frame: pdu.last.map_or(NULL_U64, |last| last.frame),
             ..Round::default()
         });
         if let Some(target_transfer_tag) = bhs.target_transfer_tag() {
-            if self.bursts.len() >= BURSTS_MAX {
-                self.bursts.remove(0);
+            if self.open_rounds.len() >= OPEN_ROUNDS_MAX {
+                self.open_rounds.remove(0);
             }
-            self.bursts.push(Burst { target_transfer_tag, round, next_data_sn: 0, remaining: desired });
+            self.open_rounds.push(OpenRound { target_transfer_tag, round, next_data_sn: 0, remaining: desired });
         }
         missing
     }
@@ -164,20 +200,33 @@ impl Task {
         let mut missing = Missing::default();
         if let Some(number) = bhs.data_sn() {
             missing.data = self.advance(number.0, Counted::DataIn, &mut missing.is_out_of_order);
+            self.missing_data += missing.data;
         }
-        self.note_data(pdu, bhs, 0, cycles);
+        self.note_data(bhs, pdu.first, 0, cycles);
+        if bhs.data_segment_length().unwrap_or(0) > 0 {
+            self.is_last_data_known = pdu.last.is_some();
+        }
+        note_flags(pdu, self.cycle as usize, cycles);
+        note_data_last(pdu, self.cycle as usize, cycles);
         missing
     }
 
-    /// A Data-Out.
-    pub fn data_out(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles, rounds: &mut Rounds) -> Missing {
-        let bhs = pdu.bhs();
+    /// A Data-Out whose header was read; [`complete_data_out`] follows.
+    pub fn data_out(
+        &mut self,
+        bhs: Bhs<'_>,
+        first: Place,
+        cycles: &mut Cycles,
+        rounds: &mut Rounds,
+    ) -> (Burst, Missing) {
         let row = self.cycle as usize;
         let mut missing = Missing::default();
+        let mut burst_of = Burst::Unknown;
         let length = bhs.data_segment_length().unwrap_or(0);
         let number = bhs.data_sn().map(|number| number.0);
         match bhs.target_transfer_tag() {
             Some(RESERVED_TAG) => {
+                burst_of = Burst::Unsolicited;
                 cycles.unsolicited_bytes[row] = cycles.unsolicited_bytes[row].saturating_add(length);
                 if let Some(number) = number {
                     missing.data = self.advance(number, Counted::Unsolicited, &mut missing.is_out_of_order);
@@ -185,10 +234,11 @@ impl Task {
             }
             tag => {
                 cycles.solicited_bytes[row] = cycles.solicited_bytes[row].saturating_add(length);
-                let place = self.bursts.iter().rposition(|burst| Some(burst.target_transfer_tag) == tag);
+                let place = self.open_rounds.iter().rposition(|burst| Some(burst.target_transfer_tag) == tag);
                 if let Some(place) = place {
-                    let burst = &mut self.bursts[place];
+                    let burst = &mut self.open_rounds[place];
                     let round = burst.round;
+                    burst_of = Burst::Round(round);
                     if let Some(number) = number {
                         let distance = number.wrapping_sub(burst.next_data_sn) as i32;
                         missing.is_out_of_order = distance < 0;
@@ -198,29 +248,30 @@ impl Task {
                         }
                         burst.next_data_sn = number.wrapping_add(1);
                         if number == 0 {
-                            rounds.data_first_ns[round] = pdu.first.time_ns;
-                            rounds.data_first_frame[round] = pdu.first.frame;
+                            rounds.data_first_ns[round] = first.time_ns;
+                            rounds.data_first_frame[round] = first.frame;
                         }
                     }
                     rounds.bytes[round] = rounds.bytes[round].saturating_add(length);
                     rounds.data_pdu_count[round] += 1;
-                    rounds.data_last_ns[round] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
-                    rounds.data_last_frame[round] = pdu.last.unwrap_or(pdu.first).frame;
                     burst.remaining = burst.remaining.saturating_sub(length);
                     if bhs.is_final() == Some(true) || burst.remaining == 0 {
-                        self.bursts.remove(place);
+                        self.open_rounds.remove(place);
                     }
+                } else if self.unannounced.1 != tag {
+                    self.unannounced = (self.unannounced.0 + 1, tag);
+                    self.has_missing_pdus = true;
                 }
             }
         }
-        self.note_data(pdu, bhs, cycles.immediate_bytes[row], cycles);
-        missing
+        self.note_data(bhs, first, cycles.immediate_bytes[row], cycles);
+        self.missing_data += missing.data;
+        (burst_of, missing)
     }
 
-    /// What every data PDU adds to the row; the first must begin at `first_offset` of the buffer.
-    fn note_data(&mut self, pdu: &Pdu<'_>, bhs: Bhs<'_>, first_offset: u32, cycles: &mut Cycles) {
+    /// What the header of every data PDU adds to the row; the first must begin at `first_offset` of the buffer.
+    fn note_data(&mut self, bhs: Bhs<'_>, first: Place, first_offset: u32, cycles: &mut Cycles) {
         let row = self.cycle as usize;
-        note_flags(pdu, row, cycles);
         let length = bhs.data_segment_length().unwrap_or(0);
         if length == 0 {
             return;
@@ -229,8 +280,8 @@ impl Task {
             cycles.data_pdu_bytes_min[row] = length;
             cycles.data_pdu_bytes_max[row] = length;
             if bhs.buffer_offset().is_none_or(|offset| offset == first_offset) {
-                cycles.data_first_ns[row] = pdu.first.time_ns;
-                cycles.data_first_frame[row] = pdu.first.frame;
+                cycles.data_first_ns[row] = first.time_ns;
+                cycles.data_first_frame[row] = first.frame;
             } else {
                 self.has_missing_pdus = true;
             }
@@ -240,13 +291,6 @@ impl Task {
         }
         cycles.data_pdu_count[row] += 1;
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(length);
-        self.is_last_data_known = pdu.last.is_some();
-        if let Some(last) = pdu.last
-            && last.time_ns >= cycles.data_last_ns[row]
-        {
-            cycles.data_last_ns[row] = last.time_ns;
-            cycles.data_last_frame[row] = last.frame;
-        }
     }
 
     /// Takes a number that counts up from 0; gives how many were passed over.
@@ -269,7 +313,7 @@ impl Task {
     }
 
     /// The status, in a SCSI Response or in the last Data-In: closes the task. `status_place` is its completion.
-    pub fn status(mut self, pdu: &Pdu<'_>, cycles: &mut Cycles) -> Missing {
+    pub fn status(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles) -> Missing {
         let bhs = pdu.bhs();
         let row = self.cycle as usize;
         let is_in_data = bhs.opcode() == Some(Opcode::DataIn);
@@ -277,7 +321,7 @@ impl Task {
         set_some(&mut cycles.status[row], bhs.status());
         set_some(&mut cycles.response[row], if is_in_data { Some(0) } else { bhs.response() });
         cycles.status_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
-        cycles.status_frame[row] = pdu.last.unwrap_or(pdu.first).frame;
+        cycles.status_frame[row] = pdu.last.map_or(NULL_U64, |last| last.frame);
         cycles.is_status_in_data[row] = is_in_data;
         let residual = i64::from(bhs.residual_count().unwrap_or(0));
         if bhs.is_underflow() == Some(true) {
@@ -291,9 +335,10 @@ impl Task {
         let missing = self.missing_at_status(bhs, row, is_in_data, cycles);
         if missing.data > 0 || !self.is_last_data_known {
             cycles.data_last_ns[row] = NULL_NS;
-            cycles.data_last_frame[row] = u64::MAX;
+            cycles.data_last_frame[row] = NULL_U64;
             cycles.data_acked_ns[row] = NULL_NS;
         }
+        self.missing_data += missing.data;
         self.has_missing_pdus |= missing.data > 0 || missing.r2t > 0;
         cycles.has_capture_gap[row] |= self.has_missing_pdus;
         cycles.is_complete[row] = !self.has_missing_pdus;
@@ -302,7 +347,7 @@ impl Task {
 
     /// Data PDUs after the last one seen, of which the status speaks.
     fn missing_at_status(&self, bhs: Bhs<'_>, row: usize, is_in_data: bool, cycles: &Cycles) -> Missing {
-        let mut missing = Missing::default();
+        let mut missing = Missing { r2t: self.unannounced.0.saturating_sub(self.missing_r2t), ..Missing::default() };
         let Some(expected) = self.expected_data_transfer_length else { return missing };
         if is_in_data || bhs.response() != Some(0) || bhs.status() != Some(0) {
             return missing;
@@ -316,11 +361,11 @@ impl Task {
             let further = counted.wrapping_sub(self.next_data_sn) as i32;
             if further > 0 && counted != 0 && lacking > 0 {
                 missing.data = u64::from(further.unsigned_abs()).min(MISSING_AT_ONCE_MAX);
-            } else if lacking > 0 && is_block_transfer && counted != self.next_data_sn {
-                missing.data = self.data_pdus(lacking, row, cycles);
+            } else if lacking > 0 && is_block_transfer {
+                missing.data = self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
             }
         } else if self.is_write && !self.is_read && lacking > 0 && is_block_transfer {
-            missing.data = self.data_pdus(lacking, row, cycles);
+            missing.data = self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
         }
         missing
     }
@@ -334,17 +379,27 @@ impl Task {
     }
 
     /// Closes the task without a status; gives about how many data PDUs of it were not seen.
-    pub fn abandon(self, cycles: &mut Cycles) -> u64 {
+    pub fn abandon(&mut self, cycles: &mut Cycles) -> u64 {
         let row = self.cycle as usize;
         cycles.is_complete[row] = false;
         if !self.is_last_data_known {
             cycles.data_last_ns[row] = NULL_NS;
-            cycles.data_last_frame[row] = u64::MAX;
+            cycles.data_last_frame[row] = NULL_U64;
         }
         let expected = u64::from(self.expected_data_transfer_length.unwrap_or(0));
         let lacking = expected.saturating_sub(u64::from(cycles.data_bytes[row]));
         let is_block_transfer = matches!(self.operation, Some(Operation::Read | Operation::Write));
-        if lacking > 0 && is_block_transfer { self.data_pdus(lacking, row, cycles) } else { 0 }
+        if lacking == 0 || !is_block_transfer {
+            return 0;
+        }
+        let missing = self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
+        self.missing_data += missing;
+        missing
+    }
+
+    /// Data PDUs of it, seen or missing.
+    pub fn data_pdu_count(&self, cycles: &Cycles) -> u64 {
+        u64::from(cycles.data_pdu_count[self.cycle as usize]) + self.missing_data
     }
 }
 
@@ -356,6 +411,41 @@ enum Counted {
     DataIn,
     R2t,
     Unsolicited,
+}
+
+/// The command is complete, perhaps after its task.
+pub fn complete_command(pdu: &Pdu<'_>, cycle: u32, cycles: &mut Cycles) {
+    let row = cycle as usize;
+    note_flags(pdu, row, cycles);
+    cycles.command_last_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
+}
+
+/// The Data-Out is complete, perhaps after its task.
+pub fn complete_data_out(pdu: &Pdu<'_>, cycle: u32, burst: Burst, cycles: &mut Cycles, rounds: &mut Rounds) {
+    note_flags(pdu, cycle as usize, cycles);
+    note_data_last(pdu, cycle as usize, cycles);
+    if let Burst::Round(round) = burst {
+        rounds.data_last_ns[round] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
+        rounds.data_last_frame[round] = pdu.last.map_or(NULL_U64, |last| last.frame);
+    }
+}
+
+/// The last data is the latest to be complete; not known when the end of the last PDU is not.
+fn note_data_last(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {
+    if pdu.bhs().data_segment_length().unwrap_or(0) == 0 {
+        return;
+    }
+    match pdu.last {
+        Some(last) if last.time_ns >= cycles.data_last_ns[row] => {
+            cycles.data_last_ns[row] = last.time_ns;
+            cycles.data_last_frame[row] = last.frame;
+        }
+        Some(_) => {}
+        None => {
+            cycles.data_last_ns[row] = NULL_NS;
+            cycles.data_last_frame[row] = NULL_U64;
+        }
+    }
 }
 
 fn note_flags(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {

@@ -3,8 +3,10 @@
 //! It keeps numbers and the last few packets, never payload (that is for `reassembly`).
 
 use std::collections::VecDeque;
+use std::hash::Hasher;
 
 use iscsitrace_wire::frame::Segment;
+use rustc_hash::FxHasher;
 
 use super::reassembly::Reassembly;
 use crate::tables::NULL_NS;
@@ -44,35 +46,19 @@ pub enum SegmentClass {
     Outside = 6,
 }
 
-/// What identifies a packet, but for its hop limit and checksums.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Fingerprint {
-    sequence_number: u32,
-    acknowledgment_number: u32,
-    payload_length: u32,
-    window: u16,
-    flags: u8,
-    identification: Option<u16>,
-    options: u64,
-}
-
-impl Fingerprint {
-    fn new(segment: &Segment<'_>) -> Self {
-        Self {
-            sequence_number: segment.sequence_number,
-            acknowledgment_number: segment.acknowledgment_number,
-            payload_length: segment.payload_length,
-            window: segment.window,
-            flags: segment.flags.0,
-            identification: segment.identification,
-            options: hash(segment.options),
-        }
-    }
-}
-
-/// FNV-1a, for at most 40 bytes.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// What identifies a packet, but for its hop limit and checksums, as one number.
+#[inline]
+fn fingerprint(segment: &Segment<'_>) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write_u64(u64::from(segment.sequence_number) << 32 | u64::from(segment.acknowledgment_number));
+    hasher.write_u64(
+        u64::from(segment.payload_length) << 40
+            | u64::from(segment.window) << 24
+            | u64::from(segment.flags.0) << 16
+            | u64::from(segment.identification.unwrap_or(0)),
+    );
+    hasher.write(segment.options);
+    hasher.finish()
 }
 
 /// One direction.
@@ -111,7 +97,7 @@ pub struct Half {
     /// Least time from bytes to the ACK that covers them; `NULL_NS` before the first sample.
     pub rtt_min_ns: i64,
     samples: VecDeque<(i64, i64)>,
-    recent: [(Fingerprint, i64); RECENT_PACKETS],
+    recent: [(u64, i64); RECENT_PACKETS],
     recent_next: usize,
     /// Time and IP identification of the segment that came beyond the first hole.
     hole_opened: Option<(i64, Option<u16>)>,
@@ -161,11 +147,11 @@ impl Half {
     /// Whether the capture holds this packet twice: same headers, same IP identification (without one: same TCP
     /// options and at once).
     pub fn is_copy(&self, segment: &Segment<'_>, time_ns: i64) -> bool {
-        let fingerprint = Fingerprint::new(segment);
+        let fingerprint = fingerprint(segment);
         self.recent.iter().any(|&(earlier, earlier_ns)| {
             let elapsed_ns = time_ns.saturating_sub(earlier_ns);
             earlier == fingerprint
-                && match fingerprint.identification {
+                && match segment.identification {
                     Some(identification) if identification != 0 => elapsed_ns < COPY_SAME_IDENTIFICATION_WITHIN_NS,
                     _ => segment.payload_length > 0 && elapsed_ns < COPY_WITHIN_NS,
                 }
@@ -176,7 +162,7 @@ impl Half {
     #[inline]
     pub fn remember(&mut self, segment: &Segment<'_>, time_ns: i64) {
         self.packets += 1;
-        self.recent[self.recent_next] = (Fingerprint::new(segment), time_ns);
+        self.recent[self.recent_next] = (fingerprint(segment), time_ns);
         self.recent_next = (self.recent_next + 1) % RECENT_PACKETS;
     }
 

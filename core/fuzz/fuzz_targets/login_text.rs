@@ -1,0 +1,31 @@
+//! Arbitrary bytes as login text of both sides, over several PDUs.
+#![no_main]
+
+use iscsitrace_trace::iscsi::keys::{KEYS, Negotiation};
+use iscsitrace_wire::text;
+use libfuzzer_sys::fuzz_target;
+
+// | split 2 | text of the initiator, up to the split | text of the target |
+fuzz_target!(|data: &[u8]| {
+    let Some((split, texts)) = data.split_first_chunk::<2>() else { return };
+    let (initiator, target) = texts.split_at(usize::from(u16::from_be_bytes(*split)).min(texts.len()));
+    let mut negotiation = Negotiation::default();
+    for (side, is_from_initiator) in [(initiator, true), (target, false), (initiator, true)] {
+        let malformed = negotiation.take(side, is_from_initiator);
+        assert_eq!(malformed as usize, text::pairs(side).filter(Result::is_err).count());
+        for (key, value) in text::pairs(side).flatten() {
+            assert!(!key.is_empty() && !key.contains('='));
+            let _ = (text::numeric(&value), text::boolean(&value));
+        }
+    }
+    let rows = negotiation.effective(true);
+    assert!(rows.len() <= 256 + KEYS.len());
+    for (offer, effective) in rows {
+        assert!(effective.source <= 3);
+        let secret = ["CHAP_R", "CHAP_C", "CHAP_I", "SRP_M"].contains(&offer.key.as_str());
+        for value in [offer.initiator, offer.target].into_iter().flatten() {
+            assert!(!secret || value == "(hidden)");
+        }
+        let _ = (negotiation.effective_number(&offer.key, true), negotiation.has_digest(&offer.key));
+    }
+});

@@ -1,0 +1,23 @@
+//! Arbitrary bytes as a capture, through the whole pass.
+#![no_main]
+
+#[path = "../../trace/tests/conversation/mod.rs"]
+mod conversation;
+
+use std::convert::Infallible;
+use std::io::Cursor;
+
+use iscsitrace_trace::capture::Input;
+use iscsitrace_trace::pass::{Selection, run};
+use iscsitrace_trace::pipeline::Options;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let input = Input::Reader { name: "fuzz".to_owned(), reader: Box::new(Cursor::new(data.to_vec())) };
+    // a few compressed bytes can be very many packets
+    let selection = Selection { packet_limit: Some(1 << 12), ..Selection::default() };
+    let options = Options { with_pdus: true, with_segments: true };
+    if let Ok(mut outcome) = run(vec![input], &selection, &options, |_| Ok::<(), Infallible>(())) {
+        conversation::check(&mut outcome.tables).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+});
