@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, BinaryIO
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from iscsitrace import coverage, phases
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.schema import CATEGORIES, ON_REQUEST, SCHEMA_VERSION, TABLES
-from iscsitrace.table import Table
+
+if TYPE_CHECKING:
+    from iscsitrace.coverage import Coverage
+    from iscsitrace.table import Table
 
 try:
     from iscsitrace import _core
@@ -44,6 +48,9 @@ class Trace:
         if name in ON_REQUEST and name not in self.options["tables"]:
             raise InputInvalid(f"table {name} is filled only when asked for: read(..., tables=[{name!r}])")
         if name not in self._tables:
+            from iscsitrace import phases
+            from iscsitrace.table import Table
+
             masks = self._pass.masks(name)
             columns = self._pass.columns(name)
             derived = phases.DERIVED if name == "cycles" else None
@@ -150,8 +157,10 @@ class Trace:
         return self.table("counters")
 
     @cached_property
-    def coverage(self) -> list[coverage.Coverage]:
+    def coverage(self) -> list[Coverage]:
         """Which share of the bytes and PDUs is explained: per connection and direction, the total last."""
+        from iscsitrace import coverage
+
         return coverage.measure(self.connections)
 
     @property
@@ -208,6 +217,8 @@ def read(
         "tables": [name for name in wanted if name in ON_REQUEST],
     }
     sources = [os.fspath(each) if isinstance(each, (str, os.PathLike)) else each for each in (source, *more)]
+    # NumPy takes as long to load as the core takes for hundreds of MB: it is loaded meanwhile
+    Thread(target=import_module, args=("iscsitrace.phases",), daemon=True).start()
     try:
         core_pass = _core.read(sources, progress=progress, **options)
     except (_core.CaptureError, OSError) as error:

@@ -5,53 +5,133 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
 
 use memmap2::{Advice, Mmap, MmapOptions};
 
 /// Bytes of a window: large enough that its making does not count, small enough to leave the memory of others alone.
-const WINDOW_BYTES: u64 = 16 << 20;
+const WINDOW_BYTES: u64 = 8 << 20;
+/// Bytes of the next window that a window shows as well, so that a record over its end is whole in one of them.
+const OVERLAP_BYTES: u64 = 256 << 10;
+/// From so many bytes on, a thread makes the windows ahead of their use.
+const AHEAD_FROM_BYTES: u64 = 16 * WINDOW_BYTES;
+/// Windows that wait for their use.
+const WINDOWS_AHEAD: usize = 1;
 
-/// A regular file, seen through one window at a time.
+/// A part of a file.
 #[derive(Debug)]
-pub struct MappedFile {
-    file: File,
-    window: Option<Mmap>,
+struct Window {
+    map: Mmap,
+    /// Place of its first byte in the file.
+    offset: u64,
 }
 
-impl MappedFile {
-    /// A file that is seen through windows.
-    pub fn new(file: File) -> Self {
-        Self { file, window: None }
-    }
-
-    /// The bytes of the window.
-    #[inline(always)]
-    pub fn bytes(&self) -> &[u8] {
-        self.window.as_deref().unwrap_or_default()
-    }
-
-    /// Moves the window: from `offset` on, of at least `count` bytes when the file has them. Gives the length of the
-    /// window; 0 at the end of the file.
-    ///
-    /// # Errors
-    /// What the operating system says; the window is empty then.
-    pub fn slide(&mut self, offset: u64, count: usize) -> io::Result<usize> {
-        self.window = None;
+impl Window {
+    /// The window from `offset` on, of at most `length` bytes; none at the end of the file.
+    fn open(file: &File, offset: u64, length: u64) -> io::Result<Option<Self>> {
         // what is there now: a file may have grown, or been cut, since the last window
-        let length = self.file.metadata()?.len().saturating_sub(offset).min(WINDOW_BYTES.max(count as u64));
+        let length = file.metadata()?.len().saturating_sub(offset).min(length);
         let Ok(length) = usize::try_from(length) else { return Err(io::ErrorKind::FileTooLarge.into()) };
         if length == 0 {
-            return Ok(0);
+            return Ok(None);
         }
         // SAFETY: the mapping is private and read-only, and lies within the file as it is now. Another process that
         // writes into a finished capture changes bytes that this one parses with checks, once each; one that cuts the
         // file within the milliseconds that a window lasts ends this process with SIGBUS, as it would any reader of
         // mapped files. Captures are appended to or replaced, not cut.
-        let window = unsafe { MmapOptions::new().offset(offset).len(length).map(&self.file) }?;
+        let map = unsafe { MmapOptions::new().offset(offset).len(length).map(file) }?;
         // one call for all page tables instead of a fault for every few pages; kernels before 5.14 do not know it
-        let _ = window.advise(Advice::PopulateRead);
-        self.window = Some(window);
-        Ok(length)
+        let _ = map.advise(Advice::PopulateRead);
+        Ok(Some(Self { map, offset }))
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + self.map.len() as u64
+    }
+}
+
+/// A thread that makes windows before they are needed, and takes them back: both cost as much as looking at them.
+#[derive(Debug)]
+struct Ahead {
+    windows: Receiver<Window>,
+    used: Sender<Window>,
+}
+
+impl Ahead {
+    fn start(file: Arc<File>) -> io::Result<Self> {
+        let (windows_to, windows) = sync_channel(WINDOWS_AHEAD);
+        let (used, used_from) = channel();
+        thread::Builder::new().name("windows".into()).spawn(move || make_windows(&file, &windows_to, &used_from))?;
+        Ok(Self { windows, used })
+    }
+}
+
+/// Until the end of the file, an error (which the reader will meet by itself) or the end of the reader.
+fn make_windows(file: &File, windows: &SyncSender<Window>, used: &Receiver<Window>) {
+    let mut offset = 0;
+    while let Ok(Some(window)) = Window::open(file, offset, WINDOW_BYTES + OVERLAP_BYTES) {
+        offset += WINDOW_BYTES;
+        if windows.send(window).is_err() {
+            break;
+        }
+        used.try_iter().for_each(drop);
+    }
+}
+
+/// A regular file, seen through one window at a time.
+#[derive(Debug)]
+pub struct MappedFile {
+    file: Arc<File>,
+    window: Option<Window>,
+    ahead: Option<Ahead>,
+}
+
+impl MappedFile {
+    /// A file that is seen through windows.
+    pub fn new(file: File) -> Self {
+        let file = Arc::new(file);
+        let is_large = file.metadata().is_ok_and(|metadata| metadata.len() >= AHEAD_FROM_BYTES);
+        let ahead = if is_large { Ahead::start(Arc::clone(&file)).ok() } else { None };
+        Self { file, window: None, ahead }
+    }
+
+    /// The bytes of the window.
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8] {
+        self.window.as_ref().map_or(&[], |window| &window.map)
+    }
+
+    /// Place in the file of the first byte of the window.
+    pub fn offset(&self) -> u64 {
+        self.window.as_ref().map_or(0, |window| window.offset)
+    }
+
+    /// Moves the window so that it shows `count` bytes from `offset` of the file on, or all that the file has. Gives
+    /// the place of what it shows from there on in [`MappedFile::bytes`]; empty at the end of the file.
+    ///
+    /// # Errors
+    /// What the operating system says; the window is empty then.
+    pub fn slide(&mut self, offset: u64, count: usize) -> io::Result<Range<usize>> {
+        let wanted_end = offset.saturating_add(count as u64);
+        let used = self.window.take();
+        if let Some(ahead) = &self.ahead {
+            if let Some(used) = used {
+                let _ = ahead.used.send(used);
+            }
+            let mut windows = ahead.windows.iter();
+            self.window = windows.find(|window| window.offset + WINDOW_BYTES > offset);
+            if self.window.is_none() {
+                self.ahead = None;
+            }
+        }
+        let is_shown = |window: &Window| window.offset <= offset && window.end() >= wanted_end;
+        if !self.window.as_ref().is_some_and(is_shown) {
+            self.window = Window::open(&self.file, offset, WINDOW_BYTES.max(count as u64))?;
+        }
+        Ok(self.window.as_ref().map_or(0..0, |window| (offset - window.offset) as usize..window.map.len()))
     }
 }
 
@@ -91,21 +171,53 @@ mod tests {
         let bytes: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
         let (path, opened) = file(&bytes);
         let mut mapped = MappedFile::new(opened);
-        assert_eq!(mapped.slide(0, 1).unwrap(), bytes.len());
+        assert_eq!(mapped.slide(0, 1).unwrap(), 0..bytes.len());
         assert_eq!(mapped.bytes(), bytes);
-        assert_eq!(mapped.slide(4_097, 1).unwrap(), bytes.len() - 4_097);
-        assert_eq!(mapped.bytes(), &bytes[4_097..]);
-        assert_eq!(mapped.slide(100_000, 1).unwrap(), 0);
+        let shown = mapped.slide(4_097, 1).unwrap();
+        assert_eq!(mapped.bytes()[shown], bytes[4_097..]);
+        assert_eq!(mapped.slide(100_000, 1).unwrap(), 0..0);
         File::options().append(true).open(&path).unwrap().write_all(b"more").unwrap();
-        assert_eq!(mapped.slide(100_000, 1).unwrap(), 4);
-        assert_eq!(mapped.bytes(), b"more");
+        let shown = mapped.slide(100_000, 1).unwrap();
+        assert_eq!(mapped.bytes()[shown], *b"more");
         std::fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn an_empty_file_has_no_window() {
         let (path, opened) = file(b"");
-        assert_eq!(MappedFile::new(opened).slide(0, 24).unwrap(), 0);
+        assert_eq!(MappedFile::new(opened).slide(0, 24).unwrap(), 0..0);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    /// Every byte is where it should be, whatever the steps: small, over the end of windows, larger than a window.
+    #[test]
+    fn a_large_file_is_shown_whole_by_windows_made_ahead() {
+        let length = AHEAD_FROM_BYTES + 12_345;
+        let path = std::env::temp_dir().join(format!("iscsitrace-mapped-{}-large", std::process::id()));
+        let written = File::create(&path).unwrap();
+        written.set_len(length).unwrap();
+        // a mark every 64 KiB in a sparse file
+        for place in (0..length - 8).step_by(64 << 10) {
+            std::os::unix::fs::FileExt::write_all_at(&written, &place.to_le_bytes(), place).unwrap();
+        }
+        let mut mapped = MappedFile::new(File::open(&path).unwrap());
+        assert!(mapped.ahead.is_some());
+        let steps = [64 << 10, 192 << 10, WINDOW_BYTES, 3 * WINDOW_BYTES / 2, 128 << 10];
+        let (mut place, mut marks) = (0, 0);
+        for step in steps.iter().cycle() {
+            let shown = mapped.slide(place, *step as usize).unwrap();
+            let shown = &mapped.bytes()[shown];
+            assert!(shown.len() as u64 >= (*step).min(length - place));
+            for mark in (0..shown.len() - 8).step_by(64 << 10) {
+                assert_eq!(shown[mark..mark + 8], (place + mark as u64).to_le_bytes());
+                marks += 1;
+            }
+            place += step;
+            if place + 8 >= length {
+                break;
+            }
+        }
+        assert!(marks > 100);
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -12,7 +12,8 @@
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 
 use etherparse::err::ip::LaxHeaderSliceError;
 use etherparse::err::ipv6_exts::HeaderSliceError;
@@ -43,6 +44,36 @@ impl LinkType {
     /// Whether frames of this type can be read.
     pub fn is_supported(self) -> bool {
         matches!(self.0, 0 | 1 | 12 | 14 | 101 | 108 | 113 | 228 | 229 | 276)
+    }
+}
+
+/// An IPv4 or IPv6 address as one number, which is compared and copied at once; IPv4 as mapped into IPv6 (RFC 4291
+/// section 2.5.5.2), for no packet on a wire carries such an IPv6 address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address(u128);
+
+impl Address {
+    /// An IPv4 address, of four bytes in network order.
+    #[inline(always)]
+    pub const fn v4(bytes: [u8; 4]) -> Self {
+        Self(0xffff_0000_0000 | u32::from_be_bytes(bytes) as u128)
+    }
+
+    /// An IPv6 address, of sixteen bytes in network order.
+    #[inline(always)]
+    pub const fn v6(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+
+    /// As the standard library has it.
+    pub fn to_ip(self) -> IpAddr {
+        Ipv6Addr::from(self.0).to_canonical()
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_ip().fmt(formatter)
     }
 }
 
@@ -81,9 +112,9 @@ impl TcpFlags {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment<'a> {
     /// IP source address.
-    pub source: IpAddr,
+    pub source: Address,
     /// IP destination address.
-    pub destination: IpAddr,
+    pub destination: Address,
     /// TCP source port.
     pub source_port: u16,
     /// TCP destination port.
@@ -203,8 +234,8 @@ fn after_ether_type(captured: &[u8], mut at: usize, mut next: usize, wire_length
 
 /// What an IP header says of the TCP segment behind it.
 struct Network {
-    source: IpAddr,
-    destination: IpAddr,
+    source: Address,
+    destination: Address,
     identification: Option<u16>,
     hop_limit: u8,
     is_ip_length_zero: bool,
@@ -228,8 +259,8 @@ fn ipv4(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
     let packet = up_to(packet, length);
     let payload = packet.get(header_length..).ok_or(NotTcp::CutInHeaders)?;
     let network = Network {
-        source: Ipv4Addr::new(header[12], header[13], header[14], header[15]).into(),
-        destination: Ipv4Addr::new(header[16], header[17], header[18], header[19]).into(),
+        source: Address::v4([header[12], header[13], header[14], header[15]]),
+        destination: Address::v4([header[16], header[17], header[18], header[19]]),
         identification: Some(u16::from_be_bytes([header[4], header[5]])),
         hop_limit: header[8],
         is_ip_length_zero,
@@ -413,8 +444,8 @@ fn edge(edges: &[u8], at: usize) -> [u8; 4] {
 
 /// An IPv6 address out of a header that is known to hold it.
 #[inline(always)]
-fn address(bytes: Option<[u8; 16]>) -> IpAddr {
-    Ipv6Addr::from(bytes.unwrap_or_default()).into()
+fn address(bytes: Option<[u8; 16]>) -> Address {
+    Address::v6(bytes.unwrap_or_default())
 }
 
 /// The packet without what the link put behind it.

@@ -20,15 +20,17 @@ use iscsitrace_mapped::MappedFile;
 /// Small enough to stay in the second-level cache, large enough that the system calls do not count.
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// What a record of a full Ethernet frame takes in a file.
+const FULL_RECORD_BYTES: usize = 16 + 1514;
+
 enum Bytes {
     Read {
         reader: Box<dyn Read + Send>,
         buffer: Vec<u8>,
     },
-    /// `offset` is the place of the window in the file, `reached` how far windows went.
+    /// `reached` says how far in the file windows went.
     Mapped {
         file: MappedFile,
-        offset: u64,
         reached: u64,
         bytes_read: Arc<AtomicU64>,
     },
@@ -49,7 +51,7 @@ impl Source {
 
     /// A source that maps a file, and says how far it is.
     pub(super) fn mapped(file: File, bytes_read: Arc<AtomicU64>) -> Self {
-        Self::over(Bytes::Mapped { file: MappedFile::new(file), offset: 0, reached: 0, bytes_read })
+        Self::over(Bytes::Mapped { file: MappedFile::new(file), reached: 0, bytes_read })
     }
 
     fn over(bytes: Bytes) -> Self {
@@ -90,11 +92,12 @@ impl Source {
         self.bytes().get(range).unwrap_or_default()
     }
 
-    /// Starts to fetch what comes next.
+    /// Starts to fetch the headers of the next packet, and of the one after it if the next is a full one.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         if let Bytes::Mapped { file, .. } = &self.bytes {
             iscsitrace_mapped::prefetch(file.bytes(), self.start);
+            iscsitrace_mapped::prefetch(file.bytes(), self.start + FULL_RECORD_BYTES);
         }
     }
 
@@ -131,16 +134,16 @@ impl Source {
                         read_count > 0
                     })
                 }
-                Bytes::Mapped { file, offset, reached, bytes_read } => {
-                    *offset += self.start as u64;
+                Bytes::Mapped { file, reached, bytes_read } => {
+                    let place = file.offset() + self.start as u64;
                     let before = self.end - self.start;
                     (self.start, self.end) = (0, 0);
-                    file.slide(*offset, count).map(|length| {
-                        self.end = length;
-                        let now_reached = (*reached).max(*offset + length as u64);
+                    file.slide(place, count).map(|shown| {
+                        (self.start, self.end) = (shown.start, shown.end);
+                        let now_reached = (*reached).max(place + shown.len() as u64);
                         bytes_read.fetch_add(now_reached - *reached, Ordering::Relaxed);
                         *reached = now_reached;
-                        length > before
+                        shown.len() > before
                     })
                 }
             };

@@ -3,15 +3,14 @@
 //! Connections are numbered from 0 as Wireshark's `tcp.stream`. A SYN on a known pair of addresses and ports opens a new connection when its sequence number is another one or
 //! when the old connection has seen a FIN or RST (Wireshark 4.0's rule), so port reuse does not mix streams.
 
-use std::net::IpAddr;
-
+use iscsitrace_wire::frame::Address;
 use rustc_hash::FxHashMap;
 
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
     /// IPv4 or IPv6 address.
-    pub address: IpAddr,
+    pub address: Address,
     /// TCP port.
     pub port: u16,
 }
@@ -66,7 +65,7 @@ mod tests {
     use super::*;
 
     fn endpoint(last: u8, port: u16) -> Endpoint {
-        Endpoint { address: IpAddr::from([10, 0, 0, last]), port }
+        Endpoint { address: Address::v4([10, 0, 0, last]), port }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use etherparse::{LaxSlicedPacket, PacketBuilder, TcpOptionElement, TransportSlice};
 use proptest::prelude::*;
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use super::*;
 
 const TCP: [u8; 20] = [0x0c, 0xbc, 0x80, 1, 0, 0, 0, 7, 0, 0, 0, 9, 0x50, 0x18, 0x01, 0x02, 0, 0, 0, 0];
@@ -50,13 +52,13 @@ fn assert_is_the_segment(found: Result<Segment<'_>, NotTcp>, payload: &[u8]) {
         (flags.is_fin(), flags.is_syn(), flags.is_rst(), flags.is_psh(), flags.is_ack()),
         (false, false, false, true, true)
     );
-    if found.source.is_ipv4() {
-        assert_eq!(found.source, Ipv4Addr::new(10, 0, 0, 1));
-        assert_eq!(found.destination, Ipv4Addr::new(10, 0, 0, 2));
+    if found.source.to_ip().is_ipv4() {
+        assert_eq!(found.source.to_ip(), Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!(found.destination.to_ip(), Ipv4Addr::new(10, 0, 0, 2));
         assert_eq!((found.identification, found.hop_limit), (Some(0xabcd), 63));
     } else {
-        assert_eq!(found.source, "102:304:506:708:90a:b0c:d0e:f10".parse::<IpAddr>().unwrap());
-        assert_eq!(found.destination, "1112:1314:1516:1718:191a:1b1c:1d1e:1f20".parse::<IpAddr>().unwrap());
+        assert_eq!(found.source.to_ip(), "102:304:506:708:90a:b0c:d0e:f10".parse::<IpAddr>().unwrap());
+        assert_eq!(found.destination.to_ip(), "1112:1314:1516:1718:191a:1b1c:1d1e:1f20".parse::<IpAddr>().unwrap());
         assert_eq!((found.identification, found.hop_limit), (None, 62));
     }
 }
