@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
-from threading import Thread
+from threading import Thread, get_native_id
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
@@ -26,6 +27,8 @@ except ImportError as error:  # a source tree without the compiled core; reading
     _core_missing: ImportError | None = error
 else:
     _core_missing = None
+
+_LOADING_NICENESS = 10
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 
@@ -176,6 +179,13 @@ class Trace:
         }
 
 
+def _load_tables() -> None:
+    """Loads NumPy, which takes as long as the core takes for hundreds of MB, while the core reads; and after it."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, get_native_id(), _LOADING_NICENESS)
+    import_module("iscsitrace.phases")
+
+
 def read(
     source: Source,
     *more: Source,
@@ -217,8 +227,7 @@ def read(
         "tables": [name for name in wanted if name in ON_REQUEST],
     }
     sources = [os.fspath(each) if isinstance(each, (str, os.PathLike)) else each for each in (source, *more)]
-    # NumPy takes as long to load as the core takes for hundreds of MB: it is loaded meanwhile
-    Thread(target=import_module, args=("iscsitrace.phases",), daemon=True).start()
+    Thread(target=_load_tables, daemon=True).start()
     try:
         core_pass = _core.read(sources, progress=progress, **options)
     except (_core.CaptureError, OSError) as error:

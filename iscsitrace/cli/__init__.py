@@ -21,6 +21,9 @@ COMMANDS = ("summary", "cycles", "export", "check", "inspect")
 
 EXIT_INTERRUPTED = 130
 
+# NumPy's linear algebra is not used: without this its threads, when it is loaded, take the time of a core from reading
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 class _OneLine(click.ClickException):
     """An error of ours as click shows it: one line on stderr."""

@@ -19,7 +19,7 @@ const OVERLAP_BYTES: u64 = 256 << 10;
 /// From so many bytes on, a thread makes the windows ahead of their use.
 const AHEAD_FROM_BYTES: u64 = 16 * WINDOW_BYTES;
 /// Windows that wait for their use.
-const WINDOWS_AHEAD: usize = 1;
+const WINDOWS_AHEAD: usize = 3;
 
 /// A part of a file.
 #[derive(Debug)]

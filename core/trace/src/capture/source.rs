@@ -22,6 +22,9 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 /// What a record of a full Ethernet frame takes in a file.
 const FULL_RECORD_BYTES: usize = 16 + 1514;
+/// How far ahead bytes are fetched: the headers of the next packet; of the one after it, if the next is a full one; and
+/// further on, where at least the address translation of the page will be ready.
+const PREFETCHED_AHEAD: [usize; 3] = [0, FULL_RECORD_BYTES, 3 * FULL_RECORD_BYTES];
 
 enum Bytes {
     Read {
@@ -92,12 +95,13 @@ impl Source {
         self.bytes().get(range).unwrap_or_default()
     }
 
-    /// Starts to fetch the headers of the next packet, and of the one after it if the next is a full one.
+    /// Starts to fetch what is likely to be looked at soon.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         if let Bytes::Mapped { file, .. } = &self.bytes {
-            iscsitrace_mapped::prefetch(file.bytes(), self.start);
-            iscsitrace_mapped::prefetch(file.bytes(), self.start + FULL_RECORD_BYTES);
+            for ahead in PREFETCHED_AHEAD {
+                iscsitrace_mapped::prefetch(file.bytes(), self.start + ahead);
+            }
         }
     }
 
