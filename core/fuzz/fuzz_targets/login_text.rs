@@ -26,6 +26,6 @@ fuzz_target!(|data: &[u8]| {
         for value in [offer.initiator, offer.target].into_iter().flatten() {
             assert!(!secret || value == "(hidden)");
         }
-        let _ = (negotiation.effective_number(&offer.key, true), negotiation.has_digest(&offer.key));
+        let _ = (negotiation.initiator(&offer.key), negotiation.digest(&offer.key));
     }
 });

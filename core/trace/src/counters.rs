@@ -127,9 +127,6 @@ counters! {
     ConnectionsNotTracked, "connections_not_tracked", DataLoss,
         "TCP connections beyond the number that are tracked at once; the quietest ones were closed",
         "Filter the capture (-f 'port 3260').";
-    OverlapConflict, "overlap_conflict", Warning,
-        "retransmitted bytes that differ from the first copy; the first copy is used",
-        "A middle box or a broken sender; look at the frames.";
     // iSCSI framing
     SyncLost, "sync_lost", DataLoss,
         "times that the place of the next PDU header became unknown",
@@ -140,6 +137,9 @@ counters! {
     PduHeaderCut, "pdu_header_cut", DataLoss,
         "PDUs whose basic header segment was captured only in part; some columns are null",
         "Capture with -s 256.";
+    HeaderAssumed, "header_assumed", DataLoss,
+        "PDUs whose header the snaplen cut away, but whose kind and length follow from their task",
+        "Their instants are known, their status is not. Capture with -s 256 and PDUs at the start of packets, or in full.";
     PduInvalid, "pdu_invalid", Warning,
         "headers that break RFC 7143 where a PDU had to begin; the stream is searched for the next PDU",
         "A broken peer, or data that is not iSCSI on this connection.";

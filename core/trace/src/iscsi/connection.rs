@@ -8,6 +8,7 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 
+use super::assume::{Assumed, Assumption, Assumptions};
 use super::exchange::Exchanges;
 use super::framer::{Fit, Listener, Pdu, Place};
 use super::keys::Negotiation;
@@ -17,7 +18,7 @@ use super::session::{Sequence, SessionTable, Taken};
 use super::spans::Spans;
 use super::task::{self, Burst, Missing, Task, end_of};
 use crate::counters::{Counter, Counters};
-use crate::tables::{NULL_U8, NULL_U32, PduRow, Tables};
+use crate::tables::{Cycles, NULL_U8, NULL_U32, PduRow, Tables};
 
 /// Open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
@@ -66,14 +67,16 @@ pub struct IscsiConnection {
     pub missing: [u64; 2],
     /// Whether bytes of it were never captured.
     pub has_gap: bool,
-    /// Whether its target sends the status with the last Data-In.
-    is_status_in_data: bool,
+    /// Whether its target sends the status of a read with the last Data-In; none before one was seen.
+    is_status_in_data: Option<bool>,
     taken: Taken,
     tasks: FxHashMap<u32, Task>,
     /// The command or Data-Out whose header was read last: it counts from then on, for its answer may be read before
     /// the last of its own bytes.
     begun: Begun,
     exchanges: Exchanges,
+    /// What must come next, by direction.
+    assumptions: [Assumptions; 2],
     stat_sn: Option<SerialNumber>,
     exp_cmd_sn: Option<SerialNumber>,
     max_cmd_sn: Option<SerialNumber>,
@@ -92,11 +95,12 @@ impl IscsiConnection {
             pdu_count: [0; 2],
             missing: [0; 2],
             has_gap: false,
-            is_status_in_data: false,
+            is_status_in_data: None,
             taken: Taken::default(),
             tasks: FxHashMap::default(),
             begun: Begun::Nothing,
             exchanges: Exchanges::default(),
+            assumptions: Default::default(),
             stat_sn: None,
             exp_cmd_sn: None,
             max_cmd_sn: None,
@@ -221,6 +225,7 @@ impl IscsiConnection {
             Opcode::AsyncMessage => self.exchanges.asynchronous(pdu, self.number, context),
             Opcode::SnackRequest => self.exchanges.snack(pdu, self.number, context),
         }
+        self.note_next(bhs, opcode, &context.tables.cycles);
         if let Some(cycle) = cycle {
             let is_data =
                 matches!(opcode, Opcode::DataIn | Opcode::DataOut) && bhs.data_segment_length().unwrap_or(0) > 0;
@@ -281,6 +286,41 @@ impl IscsiConnection {
             self.missing[1] += distance as u64;
         }
         self.stat_sn = Some(stat_sn.next());
+    }
+
+    /// What a data PDU or a status says of the next PDU of its direction.
+    #[inline]
+    fn note_next(&mut self, bhs: Bhs<'_>, opcode: Opcode, cycles: &Cycles) {
+        match opcode {
+            Opcode::DataIn if bhs.has_status() != Some(true) => {
+                let (Some(tag), Some(bytes)) = (bhs.initiator_task_tag(), bhs.data_segment_length()) else { return };
+                let task = self.tasks.get(&tag);
+                let Some((task, expected)) = task.and_then(|task| Some((task, task.expected_data_transfer_length?)))
+                else {
+                    self.assumptions[1].note_status();
+                    return;
+                };
+                // without the Buffer Offset, what came so far
+                let moved = bhs
+                    .buffer_offset()
+                    .map_or(cycles.data_bytes[task.cycle as usize], |offset| offset.saturating_add(bytes));
+                self.assumptions[1].note_data(tag, bytes, expected.saturating_sub(moved));
+            }
+            Opcode::DataIn | Opcode::ScsiResponse => {
+                if let (Opcode::DataIn, Some(bytes)) = (opcode, bhs.data_segment_length()) {
+                    self.assumptions[1].note_data(0, bytes, 0);
+                }
+                self.assumptions[1].note_status();
+            }
+            Opcode::DataOut => {
+                let (Some(tag), Some(bytes)) = (bhs.initiator_task_tag(), bhs.data_segment_length()) else { return };
+                match self.tasks.get(&tag).and_then(|task| task.remaining_of_burst(bhs.target_transfer_tag())) {
+                    Some(remaining) => self.assumptions[0].note_data(tag, bytes, remaining),
+                    None => self.assumptions[0].note_status(),
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A header from the initiator was read: a command opens its task, a Data-Out counts for its own.
@@ -399,7 +439,7 @@ impl IscsiConnection {
                 self.note_missing(Missing { is_out_of_order: false, ..at_status }, direction, frame, context);
                 missing.is_out_of_order |= at_status.is_out_of_order;
                 if task.is_read && context.tables.cycles.is_complete[cycle as usize] {
-                    self.is_status_in_data = opcode == Opcode::DataIn;
+                    self.is_status_in_data = Some(opcode == Opcode::DataIn);
                 }
                 self.note_taken(&task, context);
             }
@@ -423,7 +463,7 @@ impl IscsiConnection {
         let lacking = task.abandon(&mut context.tables.cycles);
         if self.has_gap {
             // the last Data-In of a read may be missing as a status already
-            let is_told = self.is_status_in_data && task.is_read;
+            let is_told = self.is_status_in_data == Some(true) && task.is_read;
             self.missing[usize::from(!task.is_write)] += lacking.saturating_sub(u64::from(is_told));
             context.tables.cycles.has_capture_gap[task.cycle as usize] = true;
         }
@@ -440,7 +480,61 @@ impl IscsiConnection {
             self.taken.pdus[0] += data;
             self.taken.pdus[1] += u64::from(cycles.r2t_count[row]);
         } else {
-            self.taken.pdus[1] += data.saturating_sub(u64::from(self.is_status_in_data));
+            self.taken.pdus[1] += data.saturating_sub(u64::from(self.is_status_in_data == Some(true)));
+        }
+    }
+
+    /// The bytes of data of the next PDU of a direction, when its header was cut away.
+    fn assume(&mut self, to_target: bool, context: &Context) -> Option<u32> {
+        let cycles = &context.tables.cycles;
+        // the oldest read of which nothing came yet
+        let next = |pending: &[Assumption]| {
+            let is_pending = |tag: u32| {
+                pending
+                    .iter()
+                    .any(|assumption| matches!(*assumption, Assumption::Data { tag: other, .. } if other == tag))
+            };
+            self.tasks
+                .iter()
+                .filter(|(tag, task)| {
+                    !to_target && task.is_read && cycles.data_bytes[task.cycle as usize] == 0 && !is_pending(**tag)
+                })
+                .min_by_key(|(_, task)| task.cycle)
+                .and_then(|(&tag, task)| Some((tag, task.expected_data_transfer_length?)))
+        };
+        let is_status_apart = !to_target && self.is_status_in_data == Some(false);
+        match self.assumptions[usize::from(!to_target)].assume(is_status_apart, next)? {
+            Assumption::Data { bytes, .. } => Some(bytes),
+            Assumption::Status { .. } => Some(0),
+        }
+    }
+
+    /// What was assumed of a direction holds, for `header` follows it.
+    fn confirm(&mut self, to_target: bool, assumed: &[Assumed], header: Bhs<'_>, context: &mut Context) {
+        let direction = usize::from(!to_target);
+        let is_response_to =
+            |tag| header.opcode() == Some(Opcode::ScsiResponse) && header.initiator_task_tag() == Some(tag);
+        for (assumption, assumed) in self.assumptions[direction].confirm().into_iter().zip(assumed) {
+            context.counters.add(Counter::HeaderAssumed, Some(self.number), assumed.first.frame);
+            self.missing[direction] += 1;
+            let (Assumption::Data { tag, .. } | Assumption::Status { tag }) = assumption;
+            let Some(task) = self.tasks.get_mut(&tag) else { continue };
+            let cycle = task.cycle;
+            let mut is_over = matches!(assumption, Assumption::Status { .. });
+            if let Assumption::Data { bytes, .. } = assumption {
+                let is_last = task.assume_data(bytes, assumed, &mut context.tables.cycles);
+                self.spans[direction].push(assumed.offset, assumed.end, cycle, true, &mut context.tables.cycles);
+                // the status came with the last data, unless it follows
+                is_over = is_last && task.is_read && self.is_status_in_data != Some(false) && !is_response_to(tag);
+            }
+            if is_over && let Some(task) = self.tasks.remove(&tag) {
+                context.cycle_ends_ns[cycle as usize] = assumed.last.unwrap_or(assumed.first).time_ns;
+                // it is reckoned with as a PDU that was not read, and not once more as a number that is missing
+                self.stat_sn = self.stat_sn.map(SerialNumber::next);
+                let is_in_data = matches!(assumption, Assumption::Data { .. });
+                task.assume_status(assumed.last, is_in_data, &mut context.tables.cycles);
+                context.counters.add(Counter::CycleIncomplete, Some(self.number), assumed.first.frame);
+            }
         }
     }
 
@@ -578,6 +672,18 @@ impl Listener for Ear<'_> {
     #[inline]
     fn pdu(&mut self, pdu: &Pdu<'_>) -> Option<Digests> {
         self.connection.take(pdu, self.to_target, self.context)
+    }
+
+    fn assume(&mut self) -> Option<u32> {
+        self.connection.assume(self.to_target, self.context)
+    }
+
+    fn confirm(&mut self, assumed: &[Assumed], header: Bhs<'_>) {
+        self.connection.confirm(self.to_target, assumed, header, self.context);
+    }
+
+    fn discard(&mut self) {
+        self.connection.assumptions[usize::from(!self.to_target)].discard();
     }
 
     fn count(&mut self, counter: Counter, frame: u64, count: u64) {

@@ -23,8 +23,10 @@ const HEADERS_KEPT: usize = 32;
 const HEADERS_IN_A_ROW: u32 = 3;
 /// TCP ports that IANA gives to iSCSI.
 const PORTS: [u16; 2] = [3260, 860];
-/// Captured bytes of a header without which it is not looked at: up to the sequence number.
-const HEADER_SEEN_MIN: usize = 28;
+/// Captured bytes of a header without which it is not looked at: up to the Initiator Task Tag.
+const HEADER_SEEN_MIN: usize = 20;
+/// The same at the start of a stream on a port of iSCSI: up to the DataSegmentLength.
+const FIRST_HEADER_SEEN_MIN: usize = 8;
 
 /// What came, to be read again.
 #[derive(Debug)]
@@ -151,9 +153,9 @@ impl Detector {
         if direction == 1 {
             // the request was lost by the capture, or it is another protocol
             let bhs = Bhs::new(chunk.captured);
-            let is_login = chunk.captured.len() >= HEADER_SEEN_MIN
-                && bhs.opcode() == Some(Opcode::LoginResponse)
-                && bhs.is_valid().is_ok();
+            let enough = if self.is_iscsi_port { FIRST_HEADER_SEEN_MIN } else { HEADER_SEEN_MIN };
+            let is_login =
+                chunk.captured.len() >= enough && bhs.opcode() == Some(Opcode::LoginResponse) && bhs.is_valid().is_ok();
             return if is_login { Verdict::Iscsi { is_client_initiator: true } } else { Verdict::Other };
         }
         let is_cut = chunk.captured.len() < chunk.length as usize;
@@ -163,7 +165,8 @@ impl Detector {
         if bhs.opcode() != Some(Opcode::LoginRequest) || bhs.is_valid().is_err() {
             return Verdict::Other;
         }
-        if self.first.len() >= LENGTH_BYTES || (is_cut && self.first.len() >= HEADER_SEEN_MIN) {
+        let enough = if self.is_iscsi_port { FIRST_HEADER_SEEN_MIN } else { HEADER_SEEN_MIN };
+        if self.first.len() >= LENGTH_BYTES || (is_cut && self.first.len() >= enough) {
             return Verdict::Iscsi { is_client_initiator: true };
         }
         if is_cut { Verdict::Other } else { Verdict::Undecided }

@@ -12,14 +12,15 @@
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
 
+use super::assume::{ASSUMED_MAX, Assumed};
 use super::login::Digests;
 use crate::counters::Counter;
 use crate::tcp::reassembly::Chunk;
 
 /// Bytes of a cut header without which its PDU cannot be walked: up to the DataSegmentLength.
 const HEADER_WALK_BYTES: usize = 8;
-/// Bytes of a cut header without which a search does not accept it: up to the sequence number.
-const HEADER_SEARCH_BYTES: usize = 28;
+/// Bytes of a cut header without which it tells nothing of its task: up to the Initiator Task Tag.
+const HEADER_TAG_BYTES: usize = 20;
 /// Data kept for the session's eyes (login text, sense data, rejected headers, ...).
 pub const KEPT_DATA_MAX: usize = 64 << 10;
 
@@ -106,6 +107,12 @@ pub trait Listener {
     fn keeps_data(&self, header: Bhs<'_>) -> usize;
     /// A PDU, complete or as far as it will ever be; gives the digests from the next PDU on, when it ends a login.
     fn pdu(&mut self, pdu: &Pdu<'_>) -> Option<Digests>;
+    /// The bytes of data of the next PDU, whose header was cut away; none when that is not known.
+    fn assume(&mut self) -> Option<u32>;
+    /// What was assumed holds: `header` follows where it ended.
+    fn confirm(&mut self, assumed: &[Assumed], header: Bhs<'_>);
+    /// What was assumed does not hold.
+    fn discard(&mut self);
     /// An oddity.
     fn count(&mut self, counter: Counter, frame: u64, count: u64);
 }
@@ -138,6 +145,8 @@ pub struct Framer {
     had_data: bool,
     is_stream_start: bool,
     has_lost_start: bool,
+    /// PDUs of which only the place is known, since the last header that was read.
+    assumed: Vec<Assumed>,
     /// The digest of the data just ended, while it is not known whether digests are in use.
     possible_digest: Option<[u8; 4]>,
     pdu: InProgress,
@@ -173,6 +182,8 @@ struct InProgress {
     data_digest_ok: Option<bool>,
     kept: Vec<u8>,
     keep: usize,
+    /// Its header was cut away.
+    is_assumed: bool,
 }
 
 impl InProgress {
@@ -198,6 +209,7 @@ impl InProgress {
             data_digest_ok: None,
             kept: Vec::new(),
             keep: 0,
+            is_assumed: false,
         }
     }
 
@@ -214,6 +226,7 @@ impl InProgress {
         self.data_digest_ok = None;
         self.kept.clear();
         self.keep = 0;
+        self.is_assumed = false;
     }
 
     #[inline]
@@ -231,8 +244,12 @@ impl InProgress {
     /// Lays out the PDU by its header (RFC 7143 section 11.2.1).
     fn lay_out(&mut self, has_header_digest: bool, has_data_digest: bool) {
         let bhs = Bhs::new(&self.header[..self.header_known]);
-        let data = u64::from(bhs.data_segment_length().unwrap_or(0));
-        self.ahs_end = LENGTH_BYTES as u64 + u64::from(bhs.total_ahs_length_bytes().unwrap_or(0));
+        let (ahs, data) = (bhs.total_ahs_length_bytes().unwrap_or(0), bhs.data_segment_length().unwrap_or(0));
+        self.lay_out_parts(u64::from(ahs), u64::from(data), has_header_digest, has_data_digest);
+    }
+
+    fn lay_out_parts(&mut self, ahs: u64, data: u64, has_header_digest: bool, has_data_digest: bool) {
+        self.ahs_end = LENGTH_BYTES as u64 + ahs;
         self.data_start = self.ahs_end + if has_header_digest { 4 } else { 0 };
         self.data_end = self.data_start + data;
         self.digest_start = self.data_start + data.next_multiple_of(4);
@@ -255,6 +272,7 @@ impl Framer {
             had_data: false,
             is_stream_start,
             has_lost_start: false,
+            assumed: Vec::new(),
             possible_digest: None,
             pdu: InProgress::new(),
             carry: Vec::new(),
@@ -293,6 +311,11 @@ impl Framer {
     fn walk(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
         if self.pdu.position < LENGTH_BYTES as u64 {
             return self.walk_header(chunk, used, place, listener);
+        }
+        if self.pdu.is_assumed
+            && let Some(used) = self.contradict(chunk, used, place, listener)
+        {
+            return used;
         }
         self.pdu.note(place, chunk.is_late);
         let position = self.pdu.position;
@@ -382,8 +405,10 @@ impl Framer {
     /// Collects the header; at its end lays out the PDU.
     #[inline]
     fn walk_header(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
-        if let Some(possible) = self.possible_digest.take()
-            && self.take_late_digest(possible, chunk, used)
+        if self.data_digest == DigestUse::Unknown
+            && self.had_data
+            && self.pdu.position == 0
+            && self.take_late_digest(chunk, used)
         {
             return used + 4;
         }
@@ -401,18 +426,18 @@ impl Framer {
         if self.pdu.position < LENGTH_BYTES as u64 {
             return used;
         }
-        if self.pdu.header_known < HEADER_WALK_BYTES {
-            listener.count(Counter::SyncLost, place.frame, 1);
-            self.lose_sync(self.pdu.start);
+        if self.pdu.header_known < HEADER_TAG_BYTES && self.assume(place, listener) {
             return used;
         }
         let known = self.pdu.header_known;
         let fit = listener.judge(Bhs::new(&self.pdu.header[..known]));
-        if fit == Fit::No {
+        let is_segment_start = chunk.is_segment_start && used as usize == LENGTH_BYTES;
+        let is_unconfirmed = !self.assumed.is_empty() && fit < Fit::Certain && !is_segment_start;
+        if fit == Fit::No || is_unconfirmed {
             listener.count(Counter::PduInvalid, place.frame, 1);
             listener.count(Counter::SyncLost, place.frame, 1);
             let (header, first, start) = (self.pdu.header, self.pdu.first, self.pdu.start);
-            self.lose_sync(start);
+            self.lose_sync(start, listener);
             // the true header may begin inside these bytes
             if known == LENGTH_BYTES {
                 self.carry.extend_from_slice(&header[1..]);
@@ -424,8 +449,60 @@ impl Framer {
         if known < LENGTH_BYTES {
             listener.count(Counter::PduHeaderCut, place.frame, 1);
         }
+        if !self.assumed.is_empty() {
+            self.explained_bytes +=
+                self.assumed.iter().map(|assumed| (assumed.end - assumed.offset) as u64).sum::<u64>();
+            listener.confirm(&self.assumed, Bhs::new(&self.pdu.header[..known]));
+            self.assumed.clear();
+        }
         self.start_body(chunk, used, listener);
         used
+    }
+
+    /// The header was cut away, at least from its tag on: what must it be? False when that is not known but what was
+    /// captured of it will do.
+    #[cold]
+    fn assume(&mut self, place: Place, listener: &mut impl Listener) -> bool {
+        let seen = Bhs::new(&self.pdu.header[..self.pdu.header_known]).data_segment_length();
+        let room = self.assumed.len() < ASSUMED_MAX;
+        match room.then(|| listener.assume()).flatten() {
+            Some(data) if seen.is_none_or(|seen| seen == data) => {
+                self.pdu.is_assumed = true;
+                self.pdu.wants_crc = false;
+                self.pdu.lay_out_parts(0, u64::from(data), self.header_digest.is_used(), self.data_digest.is_used());
+                if self.pdu.position == self.pdu.end {
+                    self.complete(listener);
+                }
+                true
+            }
+            _ if self.pdu.header_known >= HEADER_WALK_BYTES => {
+                self.assumed.clear();
+                listener.discard();
+                false
+            }
+            _ => {
+                listener.count(Counter::SyncLost, place.frame, 1);
+                let start = self.pdu.start;
+                self.lose_sync(start, listener);
+                true
+            }
+        }
+    }
+
+    /// A header at the start of a segment, in the middle of what was taken for data: it was not.
+    #[cold]
+    fn contradict(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> Option<u32> {
+        let header = chunk.captured.get(..LENGTH_BYTES.min(chunk.captured.len()))?;
+        if used > 0 || !chunk.is_segment_start || header.len() < HEADER_TAG_BYTES {
+            return None;
+        }
+        if listener.judge(Bhs::new(header)) < Fit::Certain {
+            return None;
+        }
+        listener.count(Counter::SyncLost, place.frame, 1);
+        let start = self.pdu.start;
+        self.lose_sync(start, listener);
+        Some(self.resume(chunk.offset, header, place, chunk, chunk.length.min(LENGTH_BYTES as u32), listener))
     }
 
     /// The header is there: what follows it?
@@ -454,22 +531,24 @@ impl Framer {
         }
     }
 
-    /// Without the login, the four bytes after a header tell whether they are its digest.
+    /// Without the login, the four bytes after a header tell whether they are its digest; when they were cut away, the
+    /// end of the segment does: with a digest a PDU without data is four bytes longer.
     #[cold]
     fn infer_header_digest(&mut self, chunk: &Chunk<'_>, used: u32) {
         let bhs = Bhs::new(&self.pdu.header[..self.pdu.header_known]);
-        if self.pdu.header_known < LENGTH_BYTES || bhs.total_ahs_length_bytes() != Some(0) {
+        if bhs.total_ahs_length_bytes() != Some(0) {
             return;
         }
         let after = used as usize;
+        let is_bare = bhs.data_segment_length() == Some(0);
         match chunk.captured.get(after..after + 4) {
-            Some(bytes) => {
+            Some(bytes) if self.pdu.header_known == LENGTH_BYTES => {
                 let is_digest = digest::to_wire(digest::crc32c(&self.pdu.header)) == *bytes;
                 self.header_digest = DigestUse::Inferred(is_digest);
             }
-            // with a digest the sender would have had four bytes more to send
-            None if used == chunk.length => self.header_digest = DigestUse::Inferred(false),
-            None => {}
+            _ if used == chunk.length => self.header_digest = DigestUse::Inferred(false),
+            _ if is_bare && used + 4 == chunk.length => self.header_digest = DigestUse::Inferred(true),
+            _ => {}
         }
     }
 
@@ -490,10 +569,15 @@ impl Framer {
         }
     }
 
-    /// Where a header is due: true when it is the digest of the data just ended.
+    /// Where a header is due: true when it is the digest of the data just ended, by its value, or, when that cannot be
+    /// told, by its length: no PDU is as short.
     #[cold]
-    fn take_late_digest(&mut self, possible: [u8; 4], chunk: &Chunk<'_>, used: u32) -> bool {
-        let is_digest = chunk.captured.get(used as usize..used as usize + 4) == Some(possible.as_slice());
+    fn take_late_digest(&mut self, chunk: &Chunk<'_>, used: u32) -> bool {
+        let is_digest = match self.possible_digest.take() {
+            Some(possible) => chunk.captured.get(used as usize..used as usize + 4) == Some(possible.as_slice()),
+            None if chunk.is_segment_start && used == 0 && chunk.length == 4 => true,
+            None => return false,
+        };
         self.data_digest = DigestUse::Inferred(is_digest);
         if is_digest {
             self.explained_bytes += 4;
@@ -506,14 +590,18 @@ impl Framer {
     #[inline]
     fn complete(&mut self, listener: &mut impl Listener) {
         let end = self.pdu.start + self.pdu.end as i64;
-        self.emit(end, listener);
+        self.had_data = self.pdu.data_end > self.pdu.data_start;
+        if self.pdu.is_assumed {
+            self.assumed.push(Assumed { offset: self.pdu.start, end, first: self.pdu.first, last: self.pdu.last });
+        } else {
+            self.emit(end, listener);
+        }
         self.pdu.begin(end);
     }
 
     #[inline]
     fn emit(&mut self, end: i64, listener: &mut impl Listener) {
         let pdu = &self.pdu;
-        self.had_data = pdu.data_end > pdu.data_start;
         let last = if pdu.position == pdu.end { pdu.last } else { None };
         self.explained_bytes += pdu.position;
         let frame = pdu.first.frame;
@@ -569,7 +657,9 @@ impl Framer {
         self.agree(Digests { header: Some(false), data: Some(false) });
     }
 
-    fn lose_sync(&mut self, lost_at: i64) {
+    fn lose_sync(&mut self, lost_at: i64, listener: &mut impl Listener) {
+        self.assumed.clear();
+        listener.discard();
         self.state = State::Searching;
         self.lost_at = lost_at;
         self.lost_after_data = self.had_data;
@@ -587,10 +677,10 @@ impl Framer {
         self.possible_digest = None;
         let pdu = &mut self.pdu;
         let frame = pdu.last.map_or(0, |last| last.frame);
-        if pdu.position < LENGTH_BYTES as u64 {
+        if pdu.position < LENGTH_BYTES as u64 || pdu.is_assumed {
             listener.count(Counter::SyncLost, frame, 1);
             let start = pdu.start;
-            self.lose_sync(start);
+            self.lose_sync(start, listener);
             return;
         }
         pdu.has_capture_gap = true;
@@ -611,13 +701,15 @@ impl Framer {
         self.complete(listener);
         if gap_end > end {
             listener.count(Counter::SyncLost, frame, 1);
-            self.lose_sync(end);
+            self.lose_sync(end, listener);
         }
     }
 
     /// The end of the stream in this capture: a PDU with its header read is handed over as far as it goes.
     pub fn finish(&mut self, listener: &mut impl Listener) {
-        if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 {
+        self.assumed.clear();
+        listener.discard();
+        if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 && !self.pdu.is_assumed {
             self.pdu.has_capture_gap = true;
             let end = self.pdu.start + self.pdu.end as i64;
             self.emit(end, listener);
@@ -663,7 +755,7 @@ impl Framer {
         let is_cut = chunk.captured.len() < chunk.length as usize;
         for at in 0..captured.len() {
             let remaining = captured.len() - at;
-            if remaining < LENGTH_BYTES && !(is_cut && remaining >= HEADER_SEARCH_BYTES) {
+            if remaining < LENGTH_BYTES && !(is_cut && remaining >= HEADER_TAG_BYTES) {
                 break;
             }
             let header = &captured[at..at + remaining.min(LENGTH_BYTES)];

@@ -41,7 +41,13 @@ impl Continued {
         {
             context.counters.add(Counter::LoginTextTooLong, Some(connection), pdu.first.frame);
         } else {
-            self.text.extend_from_slice(pdu.data);
+            // of a pair that was cut nothing is known
+            let whole = if pdu.data.len() < length {
+                pdu.data.iter().rposition(|&byte| byte == 0).unwrap_or(0)
+            } else {
+                length
+            };
+            self.text.extend_from_slice(pdu.data.get(..whole).unwrap_or(pdu.data));
         }
         (bhs.is_continue() != Some(true)).then(|| std::mem::take(&mut self.text))
     }
@@ -85,6 +91,7 @@ impl Login {
 
     fn request(&mut self, pdu: &Pdu<'_>, connection: u32, session: &mut Option<u32>, context: &mut Context) {
         let bhs = pdu.bhs();
+        self.note_cut(pdu);
         self.cid = bhs.cid().or(self.cid);
         if let Some(text) = self.requested.take(pdu, connection, context) {
             self.take_text(&text, true, pdu.first.frame, connection, context);
@@ -106,6 +113,12 @@ impl Login {
             next_stage: bhs.next_stage().unwrap_or(NULL_U8),
             ..Default::default()
         }));
+    }
+
+    /// Text that was not captured whole may have held any key.
+    fn note_cut(&mut self, pdu: &Pdu<'_>) {
+        let length = pdu.bhs().data_segment_length().unwrap_or(0) as usize;
+        self.has_gap |= pdu.data.len() < length.min(super::framer::KEPT_DATA_MAX);
     }
 
     fn open_session(&self, bhs: Bhs<'_>, connection: u32, frame: u64, context: &mut Context) -> u32 {
@@ -134,6 +147,7 @@ impl Login {
     ) -> Option<Digests> {
         let bhs = pdu.bhs();
         let frame = pdu.first.frame;
+        self.note_cut(pdu);
         if let Some(text) = self.answered.take(pdu, connection, context) {
             self.take_text(&text, false, frame, connection, context);
         }

@@ -7,10 +7,12 @@
 //! login keys session    who talks to whom, and on which terms
 //! task        commands, data and statuses -> cycles
 //! exchange    everything that is not a SCSI task
+//! assume      what must come next, when its header was cut away
 //! spans       which cycle a byte of the stream belongs to
 //! lun         logical unit numbers
 //! ```
 
+pub mod assume;
 pub mod connection;
 pub mod detect;
 pub mod exchange;

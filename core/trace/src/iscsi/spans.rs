@@ -10,8 +10,8 @@ use crate::tables::{Cycles, NULL_NS};
 const ACKNOWLEDGED_KEPT: usize = 64;
 /// Spans kept at most, when nothing is ever acknowledged (a capture of one direction).
 const SPANS_MAX: usize = 1 << 16;
-/// ACKs remembered, for data that the tap saw after its ACK.
-const ACKS_KEPT: usize = 16;
+/// ACKs remembered, for data that is read after its ACK: seen late by the tap, or cut and only later understood.
+const ACKS_KEPT: usize = 4096;
 
 #[derive(Debug, Clone, Copy)]
 struct Span {
@@ -46,9 +46,12 @@ impl Spans {
 
     /// The time of the first ACK that covers `end`; null when that is longer ago than is remembered.
     fn first_covering(&self, end: i64) -> i64 {
-        match self.acks.iter().position(|&(offset, _)| offset >= end) {
-            Some(0) | None => NULL_NS,
-            Some(place) => self.acks[place].1,
+        let place = self.acks.partition_point(|&(offset, _)| offset < end);
+        // before the first that is remembered there may have been an earlier one that covers it
+        if place == 0 && self.acks.len() == ACKS_KEPT {
+            NULL_NS
+        } else {
+            self.acks.get(place).map_or(NULL_NS, |ack| ack.1)
         }
     }
 

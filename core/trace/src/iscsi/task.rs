@@ -8,6 +8,7 @@ use iscsitrace_wire::cdb::{self, Operation};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::assume::Assumed;
 use super::framer::{Pdu, Place};
 use super::lun;
 use crate::tables::{CycleRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
@@ -376,6 +377,43 @@ impl Task {
             NULL_U32 | 0 => 1,
             size => bytes.div_ceil(u64::from(size)),
         }
+    }
+
+    /// Bytes that remain of the burst that a R2T asked for; none when it is complete, or not known.
+    pub fn remaining_of_burst(&self, target_transfer_tag: Option<u32>) -> Option<u32> {
+        let round = self.open_rounds.iter().rfind(|round| Some(round.target_transfer_tag) == target_transfer_tag)?;
+        Some(round.remaining)
+    }
+
+    /// A data PDU of it came whose header was cut away; true when it was the last that the command expects.
+    pub fn assume_data(&mut self, bytes: u32, assumed: &Assumed, cycles: &mut Cycles) -> bool {
+        let row = self.cycle as usize;
+        if cycles.data_pdu_count[row] == 0 {
+            cycles.data_first_ns[row] = assumed.first.time_ns;
+            cycles.data_first_frame[row] = assumed.first.frame;
+        }
+        if self.is_read {
+            self.next_data_sn = self.next_data_sn.wrapping_add(1);
+        }
+        cycles.data_pdu_count[row] += 1;
+        cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(bytes);
+        if let Some(last) = assumed.last {
+            cycles.data_last_ns[row] = last.time_ns;
+            cycles.data_last_frame[row] = last.frame;
+        }
+        cycles.has_capture_gap[row] = true;
+        self.is_last_data_known = assumed.last.is_some();
+        self.has_missing_pdus = true;
+        !self.has_room_for(cycles.data_bytes[row], 1)
+    }
+
+    /// Its status came, unread, with the packet at `place`: it is over, but how it went is not known.
+    pub fn assume_status(self, place: Option<Place>, is_in_data: bool, cycles: &mut Cycles) {
+        let row = self.cycle as usize;
+        cycles.status_ns[row] = place.map_or(NULL_NS, |place| place.time_ns);
+        cycles.status_frame[row] = place.map_or(NULL_U64, |place| place.frame);
+        cycles.is_status_in_data[row] = is_in_data;
+        cycles.has_capture_gap[row] = true;
     }
 
     /// Closes the task without a status; gives about how many data PDUs of it were not seen.

@@ -1,0 +1,147 @@
+//! What must come next in a direction, when the snaplen cut its header away: told by the tasks that are open.
+//!
+//! ```text
+//!   Data-In 256 KiB of 512 | (unread)           | next header, read
+//!                          | 256 KiB: the rest  | <- where it was expected: the assumption holds
+//! ```
+//!
+//! An assumption counts only when a header that fits follows where it ends; else it is given up and leaves no trace.
+//! No PDU row comes of it, for no header was read; its cycle gets the instants, which are those of captured packets.
+
+use super::framer::Place;
+
+/// Assumptions in a row before a header has to be read.
+pub const ASSUMED_MAX: usize = 256;
+
+/// What a PDU with an unread header is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Assumption {
+    /// A data PDU of this task, of so many bytes.
+    Data {
+        /// Initiator Task Tag.
+        tag: u32,
+        /// Bytes of data.
+        bytes: u32,
+    },
+    /// The SCSI Response of this task.
+    Status {
+        /// Initiator Task Tag.
+        tag: u32,
+    },
+}
+
+/// Where an assumed PDU lay.
+#[derive(Debug, Clone, Copy)]
+pub struct Assumed {
+    /// Stream offset of its first byte.
+    pub offset: i64,
+    /// One past its last byte.
+    pub end: i64,
+    /// The packet that brought its first byte.
+    pub first: Place,
+    /// The packet that completed it.
+    pub last: Option<Place>,
+}
+
+/// The data of a task that goes on in a direction.
+#[derive(Debug, Clone, Copy)]
+struct Tail {
+    tag: u32,
+    remaining_bytes: u32,
+}
+
+/// What is known of the next PDU of one direction.
+#[derive(Debug, Default)]
+pub struct Assumptions {
+    tail: Option<Tail>,
+    /// The longest data segment seen: as long as a sender makes them.
+    longest_bytes: u32,
+    pending: Vec<Assumption>,
+}
+
+impl Assumptions {
+    /// A data PDU was read, after which so many bytes of its task, or of its burst, remain.
+    #[inline]
+    pub fn note_data(&mut self, tag: u32, bytes: u32, remaining_bytes: u32) {
+        self.longest_bytes = self.longest_bytes.max(bytes);
+        self.tail = Some(Tail { tag, remaining_bytes });
+    }
+
+    /// The task that was under way has its status.
+    #[inline]
+    pub fn note_status(&mut self) {
+        self.tail = None;
+    }
+
+    /// The next PDU: data of the task under way; then its status, when the target sends it apart; then data of the
+    /// next task, which `next` gives by tag and expected length, unless it is among these.
+    pub fn assume(
+        &mut self,
+        is_status_apart: bool,
+        next: impl Fn(&[Assumption]) -> Option<(u32, u32)>,
+    ) -> Option<Assumption> {
+        let assumption = match self.tail {
+            Some(Tail { tag, remaining_bytes: 0 }) if is_status_apart => {
+                self.tail = None;
+                Assumption::Status { tag }
+            }
+            Some(Tail { tag, remaining_bytes }) if remaining_bytes > 0 => self.data(tag, remaining_bytes)?,
+            _ => {
+                let (tag, expected_bytes) = next(&self.pending)?;
+                self.data(tag, expected_bytes)?
+            }
+        };
+        self.pending.push(assumption);
+        Some(assumption)
+    }
+
+    fn data(&mut self, tag: u32, remaining_bytes: u32) -> Option<Assumption> {
+        let bytes = remaining_bytes.min(self.longest_bytes);
+        if bytes == 0 {
+            return None;
+        }
+        self.tail = Some(Tail { tag, remaining_bytes: remaining_bytes - bytes });
+        Some(Assumption::Data { tag, bytes })
+    }
+
+    /// What was assumed, now that it holds.
+    pub fn confirm(&mut self) -> Vec<Assumption> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// What was assumed does not hold.
+    pub fn discard(&mut self) {
+        if !self.pending.is_empty() {
+            self.pending.clear();
+            self.tail = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_then_status_then_the_next_task() {
+        let mut assumptions = Assumptions::default();
+        let nothing = |_: &[Assumption]| None;
+        assert_eq!(assumptions.assume(true, nothing), None);
+        assumptions.note_data(7, 100, 150);
+        assert_eq!(assumptions.assume(true, nothing), Some(Assumption::Data { tag: 7, bytes: 100 }));
+        assert_eq!(assumptions.assume(true, nothing), Some(Assumption::Data { tag: 7, bytes: 50 }));
+        assert_eq!(assumptions.assume(true, nothing), Some(Assumption::Status { tag: 7 }));
+        assert_eq!(assumptions.assume(true, |_| Some((8, 60))), Some(Assumption::Data { tag: 8, bytes: 60 }));
+        assert_eq!(assumptions.confirm().len(), 4);
+    }
+
+    #[test]
+    fn with_the_status_in_the_data_the_next_task_follows_at_once() {
+        let mut assumptions = Assumptions::default();
+        assumptions.note_data(7, 100, 100);
+        assert_eq!(assumptions.assume(false, |_| None), Some(Assumption::Data { tag: 7, bytes: 100 }));
+        assert_eq!(assumptions.assume(false, |_| Some((8, 30))), Some(Assumption::Data { tag: 8, bytes: 30 }));
+        assumptions.discard();
+        assert_eq!(assumptions.assume(false, |_| None), None);
+    }
+}
