@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from bisect import bisect_left
 from pathlib import Path
@@ -40,7 +41,7 @@ def sample(name: str) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_cycles_and_instants_survive(name: str, snaplen: int, tmp_path: Path) -> None:
     cut_file = tmp_path / "cut.pcapng"
-    subprocess.run(["editcap", "-s", str(snaplen), sample(name), cut_file], check=True)
+    subprocess.run([shutil.which("editcap") or "editcap", "-s", str(snaplen), sample(name), cut_file], check=True)
     full = iscsitrace.read(sample(name), tables=("segments",))
     times = sorted(set(full.segments["time_ns"].tolist()))
     cut = {(row["connection"], row["command_frame"]): row for row in iscsitrace.read(cut_file).cycles.rows()}

@@ -8,6 +8,7 @@
 //! queue      queue depth, after the pass
 //! tables     the columns that come out
 //! counters   every oddity of the input, by name
+//! tracked    one connection of the moment: its packets through tcp and content
 //! pipeline   packets in, tables out
 //! pass       the input as one stream, filtered, through the pipeline
 //! ```
@@ -23,3 +24,4 @@ pub mod pipeline;
 pub mod queue;
 pub mod tables;
 pub mod tcp;
+mod tracked;

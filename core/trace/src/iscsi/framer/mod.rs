@@ -9,13 +9,21 @@
 //! the next header becomes unknown, the bytes that follow are searched for a header that fits the connection; none is
 //! taken on faith. It knows no session: what fits is for its [`Listener`] to say. It keeps one PDU at a time.
 
+mod cut;
+mod digests;
+mod progress;
+mod search;
+
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
 
-use super::assume::{ASSUMED_MAX, Assumed};
+use super::assume::Assumed;
 use super::login::Digests;
 use crate::counters::Counter;
 use crate::tcp::reassembly::Chunk;
+
+pub use digests::DigestUse;
+use progress::InProgress;
 
 /// Bytes of a cut header without which its PDU cannot be walked: up to the DataSegmentLength.
 const HEADER_WALK_BYTES: usize = 8;
@@ -23,24 +31,6 @@ const HEADER_WALK_BYTES: usize = 8;
 const HEADER_TAG_BYTES: usize = 20;
 /// Data kept for the session's eyes (login text, sense data, rejected headers, ...).
 pub const KEPT_DATA_MAX: usize = 64 << 10;
-
-/// Whether a digest is in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DigestUse {
-    /// It is, or is not: the login says so.
-    Known(bool),
-    /// It seems so: the login was not captured.
-    Inferred(bool),
-    /// Not known yet.
-    Unknown,
-}
-
-impl DigestUse {
-    /// Whether to reckon with a digest.
-    pub fn is_used(self) -> bool {
-        matches!(self, Self::Known(true) | Self::Inferred(true))
-    }
-}
 
 /// How well a header fits the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,107 +144,6 @@ pub struct Framer {
     carry: Vec<u8>,
     /// The packet that brought each of them.
     carry_places: Vec<Place>,
-}
-
-const NOWHERE: Place = Place { frame: 0, time_ns: 0 };
-
-#[derive(Debug)]
-struct InProgress {
-    start: i64,
-    position: u64,
-    header: [u8; LENGTH_BYTES],
-    header_known: usize,
-    /// Length up to the end of the AHS, and so on; 0 while the header is incomplete.
-    ahs_end: u64,
-    data_start: u64,
-    data_end: u64,
-    digest_start: u64,
-    end: u64,
-    first: Place,
-    last: Option<Place>,
-    has_capture_gap: bool,
-    is_late: bool,
-    /// CRC of header and AHS, or of data, while all their bytes are known.
-    crc: Option<u32>,
-    wants_crc: bool,
-    digest: [u8; 4],
-    header_digest_ok: Option<bool>,
-    data_digest_ok: Option<bool>,
-    kept: Vec<u8>,
-    keep: usize,
-    /// Its header was cut away.
-    is_assumed: bool,
-}
-
-impl InProgress {
-    fn new() -> Self {
-        Self {
-            start: 0,
-            position: 0,
-            header: [0; LENGTH_BYTES],
-            header_known: 0,
-            ahs_end: 0,
-            data_start: 0,
-            data_end: 0,
-            digest_start: 0,
-            end: 0,
-            first: NOWHERE,
-            last: None,
-            has_capture_gap: false,
-            is_late: false,
-            crc: None,
-            wants_crc: false,
-            digest: [0; 4],
-            header_digest_ok: None,
-            data_digest_ok: None,
-            kept: Vec::new(),
-            keep: 0,
-            is_assumed: false,
-        }
-    }
-
-    #[inline]
-    fn begin(&mut self, start: i64) {
-        self.start = start;
-        self.position = 0;
-        self.header_known = 0;
-        self.end = 0;
-        self.last = None;
-        self.has_capture_gap = false;
-        self.is_late = false;
-        self.header_digest_ok = None;
-        self.data_digest_ok = None;
-        self.kept.clear();
-        self.keep = 0;
-        self.is_assumed = false;
-    }
-
-    #[inline]
-    fn note(&mut self, place: Place, is_late: bool) {
-        if self.position == 0 {
-            self.first = place;
-        }
-        self.last = match self.last {
-            Some(last) if (last.time_ns, last.frame) > (place.time_ns, place.frame) => Some(last),
-            _ => Some(place),
-        };
-        self.is_late |= is_late;
-    }
-
-    /// Lays out the PDU by its header (RFC 7143 section 11.2.1).
-    fn lay_out(&mut self, has_header_digest: bool, has_data_digest: bool) {
-        let bhs = Bhs::new(&self.header[..self.header_known]);
-        let (ahs, data) = (bhs.total_ahs_length_bytes().unwrap_or(0), bhs.data_segment_length().unwrap_or(0));
-        self.lay_out_parts(u64::from(ahs), u64::from(data), has_header_digest, has_data_digest);
-    }
-
-    fn lay_out_parts(&mut self, ahs: u64, data: u64, has_header_digest: bool, has_data_digest: bool) {
-        self.ahs_end = LENGTH_BYTES as u64 + ahs;
-        self.data_start = self.ahs_end + if has_header_digest { 4 } else { 0 };
-        self.data_end = self.data_start + data;
-        self.digest_start = self.data_start + data.next_multiple_of(4);
-        self.end = self.digest_start + if has_data_digest && data > 0 { 4 } else { 0 };
-    }
 }
 
 impl Framer {
@@ -459,52 +348,6 @@ impl Framer {
         used
     }
 
-    /// The header was cut away, at least from its tag on: what must it be? False when that is not known but what was
-    /// captured of it will do.
-    #[cold]
-    fn assume(&mut self, place: Place, listener: &mut impl Listener) -> bool {
-        let seen = Bhs::new(&self.pdu.header[..self.pdu.header_known]).data_segment_length();
-        let room = self.assumed.len() < ASSUMED_MAX;
-        match room.then(|| listener.assume()).flatten() {
-            Some(data) if seen.is_none_or(|seen| seen == data) => {
-                self.pdu.is_assumed = true;
-                self.pdu.wants_crc = false;
-                self.pdu.lay_out_parts(0, u64::from(data), self.header_digest.is_used(), self.data_digest.is_used());
-                if self.pdu.position == self.pdu.end {
-                    self.complete(listener);
-                }
-                true
-            }
-            _ if self.pdu.header_known >= HEADER_WALK_BYTES => {
-                self.assumed.clear();
-                listener.discard();
-                false
-            }
-            _ => {
-                listener.count(Counter::SyncLost, place.frame, 1);
-                let start = self.pdu.start;
-                self.lose_sync(start, listener);
-                true
-            }
-        }
-    }
-
-    /// A header at the start of a segment, in the middle of what was taken for data: it was not.
-    #[cold]
-    fn contradict(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> Option<u32> {
-        let header = chunk.captured.get(..LENGTH_BYTES.min(chunk.captured.len()))?;
-        if used > 0 || !chunk.is_segment_start || header.len() < HEADER_TAG_BYTES {
-            return None;
-        }
-        if listener.judge(Bhs::new(header)) < Fit::Certain {
-            return None;
-        }
-        listener.count(Counter::SyncLost, place.frame, 1);
-        let start = self.pdu.start;
-        self.lose_sync(start, listener);
-        Some(self.resume(chunk.offset, header, place, chunk, chunk.length.min(LENGTH_BYTES as u32), listener))
-    }
-
     /// The header is there: what follows it?
     #[inline]
     fn start_body(&mut self, chunk: &Chunk<'_>, used: u32, listener: &mut impl Listener) {
@@ -529,61 +372,6 @@ impl Framer {
         if self.pdu.position == self.pdu.end {
             self.complete(listener);
         }
-    }
-
-    /// Without the login, the four bytes after a header tell whether they are its digest; when they were cut away, the
-    /// end of the segment does: with a digest a PDU without data is four bytes longer.
-    #[cold]
-    fn infer_header_digest(&mut self, chunk: &Chunk<'_>, used: u32) {
-        let bhs = Bhs::new(&self.pdu.header[..self.pdu.header_known]);
-        if bhs.total_ahs_length_bytes() != Some(0) {
-            return;
-        }
-        let after = used as usize;
-        let is_bare = bhs.data_segment_length() == Some(0);
-        match chunk.captured.get(after..after + 4) {
-            Some(bytes) if self.pdu.header_known == LENGTH_BYTES => {
-                let is_digest = digest::to_wire(digest::crc32c(&self.pdu.header)) == *bytes;
-                self.header_digest = DigestUse::Inferred(is_digest);
-            }
-            _ if used == chunk.length => self.header_digest = DigestUse::Inferred(false),
-            _ if is_bare && used + 4 == chunk.length => self.header_digest = DigestUse::Inferred(true),
-            _ => {}
-        }
-    }
-
-    /// Likewise the four bytes after the data, which are here or where the next header is due.
-    #[cold]
-    fn infer_data_digest(&mut self, possible: [u8; 4], chunk: &Chunk<'_>, used: u32) {
-        match chunk.captured.get(used as usize..used as usize + 4) {
-            Some(bytes) => {
-                let is_digest = *bytes == possible;
-                self.data_digest = DigestUse::Inferred(is_digest);
-                if is_digest {
-                    self.pdu.end = self.pdu.digest_start + 4;
-                }
-            }
-            // the PDU is handed over now, for others may wait for it
-            None if used == chunk.length => self.possible_digest = Some(possible),
-            None => {}
-        }
-    }
-
-    /// Where a header is due: true when it is the digest of the data just ended, by its value, or, when that cannot be
-    /// told, by its length: no PDU is as short.
-    #[cold]
-    fn take_late_digest(&mut self, chunk: &Chunk<'_>, used: u32) -> bool {
-        let is_digest = match self.possible_digest.take() {
-            Some(possible) => chunk.captured.get(used as usize..used as usize + 4) == Some(possible.as_slice()),
-            None if chunk.is_segment_start && used == 0 && chunk.length == 4 => true,
-            None => return false,
-        };
-        self.data_digest = DigestUse::Inferred(is_digest);
-        if is_digest {
-            self.explained_bytes += 4;
-            self.pdu.begin(self.pdu.start + 4);
-        }
-        is_digest
     }
 
     /// Hands the PDU over and waits for the next header.
@@ -626,35 +414,6 @@ impl Framer {
         if let Some(digests) = digests {
             self.agree(digests);
         }
-    }
-
-    /// What the other direction has inferred counts here too: digests are agreed for both.
-    pub fn infer_from(&mut self, other: &Framer) {
-        if self.header_digest == DigestUse::Unknown && matches!(other.header_digest, DigestUse::Inferred(_)) {
-            self.header_digest = other.header_digest;
-        }
-        if self.data_digest == DigestUse::Unknown && matches!(other.data_digest, DigestUse::Inferred(_)) {
-            self.data_digest = other.data_digest;
-            self.possible_digest = None;
-        }
-    }
-
-    /// Whether it does not know yet which digests are in use.
-    #[inline]
-    pub fn is_digest_unknown(&self) -> bool {
-        self.header_digest == DigestUse::Unknown || self.data_digest == DigestUse::Unknown
-    }
-
-    /// The login ended with these digests in use.
-    pub fn agree(&mut self, digests: Digests) {
-        self.possible_digest = None;
-        self.header_digest = digests.header.map_or(DigestUse::Unknown, DigestUse::Known);
-        self.data_digest = digests.data.map_or(DigestUse::Unknown, DigestUse::Known);
-    }
-
-    /// During a login there are none (RFC 7143 section 13.1).
-    pub fn begin_login(&mut self) {
-        self.agree(Digests { header: Some(false), data: Some(false) });
     }
 
     fn lose_sync(&mut self, lost_at: i64, listener: &mut impl Listener) {
@@ -721,175 +480,6 @@ impl Framer {
     pub fn mark_retransmitted(&mut self, start: i64, end: i64) {
         if self.state == State::Walking && self.pdu.position > 0 && start < self.offset && end > self.pdu.start {
             self.pdu.is_late = true;
-        }
-    }
-
-    /// Searches a chunk for a header that fits; gives how much of it is used then.
-    #[cold]
-    fn search(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
-        let captured = chunk.captured.get(used as usize..).unwrap_or_default();
-        let carried = self.carry.len();
-        let base = chunk.offset + i64::from(used) - carried as i64;
-        // headers that begin in the bytes carried over and end in this chunk
-        if carried > 0 {
-            let joined_length = carried + captured.len().min(LENGTH_BYTES - 1);
-            let mut joined = std::mem::take(&mut self.carry);
-            joined.extend_from_slice(&captured[..joined_length - carried]);
-            for at in 0..carried {
-                let Some(header) = joined.get(at..at + LENGTH_BYTES) else { break };
-                if self.accepts(base + at as i64, header, false, None, listener) {
-                    let first = self.carry_places.get(at).copied().unwrap_or(place);
-                    return self.resume(
-                        base + at as i64,
-                        header,
-                        first,
-                        chunk,
-                        used + (at + LENGTH_BYTES - carried) as u32,
-                        listener,
-                    );
-                }
-            }
-            self.carry = joined;
-            self.carry.truncate(carried);
-        }
-        let is_cut = chunk.captured.len() < chunk.length as usize;
-        for at in 0..captured.len() {
-            let remaining = captured.len() - at;
-            if remaining < LENGTH_BYTES && !(is_cut && remaining >= HEADER_TAG_BYTES) {
-                break;
-            }
-            let header = &captured[at..at + remaining.min(LENGTH_BYTES)];
-            let is_start = at == 0 && used == 0 && carried == 0 && chunk.is_segment_start;
-            let rest = chunk.length as usize - used as usize - at;
-            if self.accepts(
-                chunk.offset + i64::from(used) + at as i64,
-                header,
-                is_start,
-                Some((&captured[at..], rest)),
-                listener,
-            ) {
-                return self.resume(
-                    chunk.offset + i64::from(used) + at as i64,
-                    header,
-                    place,
-                    chunk,
-                    (used as usize + at + LENGTH_BYTES).min(chunk.length as usize) as u32,
-                    listener,
-                );
-            }
-        }
-        self.carry_over(captured, is_cut, place);
-        chunk.length
-    }
-
-    /// Keeps the last bytes: a header may begin in them.
-    fn carry_over(&mut self, captured: &[u8], is_cut: bool, place: Place) {
-        if is_cut {
-            self.clear_carry();
-            return;
-        }
-        let kept = &captured[captured.len().saturating_sub(LENGTH_BYTES - 1)..];
-        self.carry.extend_from_slice(kept);
-        self.carry_places.resize(self.carry.len(), place);
-        let excess = self.carry.len().saturating_sub(LENGTH_BYTES - 1);
-        self.carry.drain(..excess);
-        self.carry_places.drain(..excess);
-    }
-
-    fn clear_carry(&mut self) {
-        self.carry.clear();
-        self.carry_places.clear();
-    }
-
-    /// Whether the bytes at `offset` are a header: certain by their tags and numbers; or possible, at the start of a
-    /// segment, and leading to the segment's end or to another header.
-    fn accepts(
-        &self,
-        offset: i64,
-        header: &[u8],
-        is_segment_start: bool,
-        rest: Option<(&[u8], usize)>,
-        listener: &impl Listener,
-    ) -> bool {
-        if self.alignment.is_some_and(|alignment| offset.rem_euclid(4) != alignment) {
-            return false;
-        }
-        let bhs = Bhs::new(header);
-        match listener.judge(bhs) {
-            Fit::No | Fit::Unlikely => false,
-            Fit::Certain => true,
-            Fit::Possible => {
-                let Some((bytes, length)) = rest else { return false };
-                if !is_segment_start {
-                    return false;
-                }
-                let digests: &[(bool, bool)] = &[(false, false), (true, false), (false, true), (true, true)];
-                digests.iter().any(|&(has_header_digest, has_data_digest)| {
-                    let Some(total) = bhs.total_length(has_header_digest, has_data_digest) else { return false };
-                    let total = total as usize;
-                    total == length
-                        || bytes
-                            .get(total..total + LENGTH_BYTES)
-                            .is_some_and(|next| listener.judge(Bhs::new(next)) > Fit::Unlikely)
-                })
-            }
-        }
-    }
-
-    /// Walks on from a header that the search found; `used` is how much of the chunk is used with it.
-    fn resume(
-        &mut self,
-        offset: i64,
-        header: &[u8],
-        first: Place,
-        chunk: &Chunk<'_>,
-        used: u32,
-        listener: &mut impl Listener,
-    ) -> u32 {
-        self.state = State::Walking;
-        self.clear_carry();
-        self.has_lost_start |= self.is_stream_start && self.explained_bytes == 0;
-        self.reconsider_digests(offset - self.lost_at);
-        self.pdu.begin(offset);
-        self.pdu.first = first;
-        self.pdu.last = Some(Place { frame: chunk.frame, time_ns: chunk.time_ns });
-        self.pdu.is_late = chunk.is_late;
-        self.pdu.header[..header.len()].copy_from_slice(header);
-        self.pdu.header_known = header.len();
-        // a cut header may end with its segment
-        self.pdu.position = (chunk.offset + i64::from(used) - offset).clamp(0, LENGTH_BYTES as i64) as u64;
-        if self.pdu.position == LENGTH_BYTES as u64 {
-            if header.len() < LENGTH_BYTES {
-                listener.count(Counter::PduHeaderCut, chunk.frame, 1);
-            }
-            self.start_body(chunk, used, listener);
-        }
-        used
-    }
-
-    /// A header a digest's length after the place where it was due: digests are in use after all, if only inferred.
-    fn reconsider_digests(&mut self, beyond: i64) {
-        let seems = |digest: &mut DigestUse, is_used: bool| {
-            if !matches!(digest, DigestUse::Known(_)) {
-                *digest = if is_used { DigestUse::Inferred(true) } else { DigestUse::Unknown };
-            }
-        };
-        match (beyond, self.lost_after_data, self.header_digest.is_used()) {
-            (8, true, false) => {
-                seems(&mut self.header_digest, true);
-                seems(&mut self.data_digest, true);
-            }
-            (4, true, _) => seems(&mut self.data_digest, true),
-            (4, false, false) => seems(&mut self.header_digest, true),
-            (0, ..) => {}
-            _ => {
-                if matches!(self.header_digest, DigestUse::Inferred(false)) {
-                    self.header_digest = DigestUse::Unknown;
-                }
-                if matches!(self.data_digest, DigestUse::Inferred(false)) {
-                    self.data_digest = DigestUse::Unknown;
-                }
-            }
         }
     }
 }

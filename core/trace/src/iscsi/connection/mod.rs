@@ -3,12 +3,16 @@
 //! It is told PDUs by the framers of both directions, and tells them which headers fit. It never sees packets, and
 //! prints nothing. Tasks keep to their connection (RFC 7143 section 4.2.4.1: connection allegiance).
 
+mod fit;
+mod row;
+mod unread;
+
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 
-use super::assume::{Assumed, Assumption, Assumptions};
+use super::assume::{Assumed, Assumptions};
 use super::exchange::Exchanges;
 use super::framer::{Fit, Listener, Pdu, Place};
 use super::keys::Negotiation;
@@ -18,7 +22,7 @@ use super::session::{Sequence, SessionTable, Taken};
 use super::spans::Spans;
 use super::task::{self, Burst, Missing, Task, end_of};
 use crate::counters::{Counter, Counters};
-use crate::tables::{Cycles, NULL_U8, NULL_U32, PduRow, Tables};
+use crate::tables::Tables;
 
 /// Open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
@@ -119,54 +123,6 @@ impl IscsiConnection {
         *self.session.get_or_insert_with(|| context.sessions.open_unknown(self.number))
     }
 
-    /// How well a header from the initiator (`to_target`) or the target fits what is known.
-    #[inline]
-    pub fn judge(&self, header: Bhs<'_>, to_target: bool) -> Fit {
-        let Some(opcode) = header.opcode() else { return Fit::No };
-        if opcode.is_initiator() != to_target || header.is_valid().is_err() {
-            return Fit::No;
-        }
-        let task = header.initiator_task_tag().and_then(|tag| self.tasks.get(&tag));
-        let fits_task = match (opcode, task) {
-            (Opcode::DataIn, Some(task)) => task.is_read && fits_buffer(task, header, header.data_segment_length()),
-            (Opcode::ReadyToTransfer, Some(task)) => {
-                task.is_write && fits_buffer(task, header, header.desired_data_transfer_length())
-            }
-            (Opcode::DataOut, Some(task)) => task.is_write && fits_buffer(task, header, header.data_segment_length()),
-            (Opcode::ScsiResponse, Some(_)) => true,
-            _ => false,
-        };
-        let numbers = if to_target {
-            [
-                (header.cmd_sn(), self.cmd_sn.or(self.exp_cmd_sn)),
-                (header.exp_stat_sn(), self.stat_sn.or(self.exp_stat_sn)),
-                (None, None),
-            ]
-        } else {
-            [
-                (
-                    header.stat_sn().filter(|_| opcode != Opcode::DataIn || header.has_status() == Some(true)),
-                    self.stat_sn.or(self.exp_stat_sn),
-                ),
-                (header.exp_cmd_sn(), self.exp_cmd_sn.or(self.cmd_sn)),
-                (header.max_cmd_sn(), self.max_cmd_sn.or(self.cmd_sn)),
-            ]
-        };
-        let (mut near, mut far) = (0, 0);
-        for (value, expected) in numbers {
-            if let (Some(value), Some(expected)) = (value, expected) {
-                if value.distance(expected).unsigned_abs() < NEAR.unsigned_abs() { near += 1 } else { far += 1 }
-            }
-        }
-        match (fits_task, near, far) {
-            (_, _, 1..) => Fit::Unlikely,
-            // a Data-Out has one number only, and eleven reserved bytes
-            (true, _, 0) | (false, 2.., 0) => Fit::Certain,
-            (false, 1, 0) if opcode == Opcode::DataOut => Fit::Certain,
-            _ => Fit::Possible,
-        }
-    }
-
     /// Bytes of a PDU's data to keep.
     #[inline]
     fn keeps_data(&self, header: Bhs<'_>) -> usize {
@@ -232,7 +188,7 @@ impl IscsiConnection {
             self.spans[usize::from(!to_target)].push(pdu.offset, pdu.end, cycle, is_data, &mut context.tables.cycles);
         }
         if context.tables.with_pdus {
-            let row = row(pdu, opcode, self.number, to_target, cycle);
+            let row = row::row(pdu, opcode, self.number, to_target, cycle);
             context.tables.pdus.push(row);
         }
         digests
@@ -286,41 +242,6 @@ impl IscsiConnection {
             self.missing[1] += distance as u64;
         }
         self.stat_sn = Some(stat_sn.next());
-    }
-
-    /// What a data PDU or a status says of the next PDU of its direction.
-    #[inline]
-    fn note_next(&mut self, bhs: Bhs<'_>, opcode: Opcode, cycles: &Cycles) {
-        match opcode {
-            Opcode::DataIn if bhs.has_status() != Some(true) => {
-                let (Some(tag), Some(bytes)) = (bhs.initiator_task_tag(), bhs.data_segment_length()) else { return };
-                let task = self.tasks.get(&tag);
-                let Some((task, expected)) = task.and_then(|task| Some((task, task.expected_data_transfer_length?)))
-                else {
-                    self.assumptions[1].note_status();
-                    return;
-                };
-                // without the Buffer Offset, what came so far
-                let moved = bhs
-                    .buffer_offset()
-                    .map_or(cycles.data_bytes[task.cycle as usize], |offset| offset.saturating_add(bytes));
-                self.assumptions[1].note_data(tag, bytes, expected.saturating_sub(moved));
-            }
-            Opcode::DataIn | Opcode::ScsiResponse => {
-                if let (Opcode::DataIn, Some(bytes)) = (opcode, bhs.data_segment_length()) {
-                    self.assumptions[1].note_data(0, bytes, 0);
-                }
-                self.assumptions[1].note_status();
-            }
-            Opcode::DataOut => {
-                let (Some(tag), Some(bytes)) = (bhs.initiator_task_tag(), bhs.data_segment_length()) else { return };
-                match self.tasks.get(&tag).and_then(|task| task.remaining_of_burst(bhs.target_transfer_tag())) {
-                    Some(remaining) => self.assumptions[0].note_data(tag, bytes, remaining),
-                    None => self.assumptions[0].note_status(),
-                }
-            }
-            _ => {}
-        }
     }
 
     /// A header from the initiator was read: a command opens its task, a Data-Out counts for its own.
@@ -484,60 +405,6 @@ impl IscsiConnection {
         }
     }
 
-    /// The bytes of data of the next PDU of a direction, when its header was cut away.
-    fn assume(&mut self, to_target: bool, context: &Context) -> Option<u32> {
-        let cycles = &context.tables.cycles;
-        // the oldest read of which nothing came yet
-        let next = |pending: &[Assumption]| {
-            let is_pending = |tag: u32| {
-                pending
-                    .iter()
-                    .any(|assumption| matches!(*assumption, Assumption::Data { tag: other, .. } if other == tag))
-            };
-            self.tasks
-                .iter()
-                .filter(|(tag, task)| {
-                    !to_target && task.is_read && cycles.data_bytes[task.cycle as usize] == 0 && !is_pending(**tag)
-                })
-                .min_by_key(|(_, task)| task.cycle)
-                .and_then(|(&tag, task)| Some((tag, task.expected_data_transfer_length?)))
-        };
-        let is_status_apart = !to_target && self.is_status_in_data == Some(false);
-        match self.assumptions[usize::from(!to_target)].assume(is_status_apart, next)? {
-            Assumption::Data { bytes, .. } => Some(bytes),
-            Assumption::Status { .. } => Some(0),
-        }
-    }
-
-    /// What was assumed of a direction holds, for `header` follows it.
-    fn confirm(&mut self, to_target: bool, assumed: &[Assumed], header: Bhs<'_>, context: &mut Context) {
-        let direction = usize::from(!to_target);
-        let is_response_to =
-            |tag| header.opcode() == Some(Opcode::ScsiResponse) && header.initiator_task_tag() == Some(tag);
-        for (assumption, assumed) in self.assumptions[direction].confirm().into_iter().zip(assumed) {
-            context.counters.add(Counter::HeaderAssumed, Some(self.number), assumed.first.frame);
-            self.missing[direction] += 1;
-            let (Assumption::Data { tag, .. } | Assumption::Status { tag }) = assumption;
-            let Some(task) = self.tasks.get_mut(&tag) else { continue };
-            let cycle = task.cycle;
-            let mut is_over = matches!(assumption, Assumption::Status { .. });
-            if let Assumption::Data { bytes, .. } = assumption {
-                let is_last = task.assume_data(bytes, assumed, &mut context.tables.cycles);
-                self.spans[direction].push(assumed.offset, assumed.end, cycle, true, &mut context.tables.cycles);
-                // the status came with the last data, unless it follows
-                is_over = is_last && task.is_read && self.is_status_in_data != Some(false) && !is_response_to(tag);
-            }
-            if is_over && let Some(task) = self.tasks.remove(&tag) {
-                context.cycle_ends_ns[cycle as usize] = assumed.last.unwrap_or(assumed.first).time_ns;
-                // it is reckoned with as a PDU that was not read, and not once more as a number that is missing
-                self.stat_sn = self.stat_sn.map(SerialNumber::next);
-                let is_in_data = matches!(assumption, Assumption::Data { .. });
-                task.assume_status(assumed.last, is_in_data, &mut context.tables.cycles);
-                context.counters.add(Counter::CycleIncomplete, Some(self.number), assumed.first.frame);
-            }
-        }
-    }
-
     /// A task management function was carried out (RFC 7143 section 11.5.1): the tasks that it ends.
     fn abort_tasks(&mut self, function: u8, tag: u32, lun: Option<u64>, pdu: &Pdu<'_>, context: &mut Context) {
         let tags: Vec<u32> = match function {
@@ -585,61 +452,6 @@ impl IscsiConnection {
 
 /// SCSI status CHECK CONDITION.
 const CHECK_CONDITION: u8 = 0x02;
-
-fn fits_buffer(task: &Task, header: Bhs<'_>, length: Option<u32>) -> bool {
-    match (header.buffer_offset(), length) {
-        (Some(offset), Some(length)) => task.has_room_for(offset, length),
-        _ => true,
-    }
-}
-
-/// The row of a PDU; header fields that are not there are 0, and masked later by opcode and header bytes.
-fn row(pdu: &Pdu<'_>, opcode: Opcode, connection: u32, to_target: bool, cycle: Option<u32>) -> PduRow {
-    let bhs = pdu.bhs();
-    let number = |number: Option<SerialNumber>| number.map_or(0, |number| number.0);
-    let verdict = |ok: Option<bool>| ok.map_or(NULL_U8, u8::from);
-    let has_status = opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true);
-    let mut row = PduRow {
-        connection,
-        to_target,
-        frame_first: pdu.first.frame,
-        time_first_ns: pdu.first.time_ns,
-        stream_offset_bytes: pdu.offset,
-        header_bytes: pdu.header.len() as u8,
-        opcode: opcode.as_u8(),
-        is_immediate: bhs.is_immediate() == Some(true),
-        is_final: bhs.is_final() == Some(true),
-        has_status,
-        has_capture_gap: pdu.has_capture_gap,
-        initiator_task_tag: bhs.initiator_task_tag().unwrap_or(0),
-        target_transfer_tag: bhs.target_transfer_tag().unwrap_or(0),
-        cmd_sn: number(bhs.cmd_sn()),
-        stat_sn: number(bhs.stat_sn()),
-        exp_stat_sn: number(bhs.exp_stat_sn()),
-        exp_cmd_sn: number(bhs.exp_cmd_sn()),
-        max_cmd_sn: number(bhs.max_cmd_sn()),
-        data_sn: number(bhs.data_sn()),
-        buffer_offset: bhs.buffer_offset().unwrap_or(0),
-        data_segment_length: bhs.data_segment_length().unwrap_or(0),
-        expected_data_transfer_length: bhs
-            .expected_data_transfer_length()
-            .or(bhs.desired_data_transfer_length())
-            .unwrap_or(0),
-        status: bhs.status().filter(|_| has_status).unwrap_or(NULL_U8),
-        header_digest_ok: verdict(pdu.header_digest_ok),
-        data_digest_ok: verdict(pdu.data_digest_ok),
-        cycle: cycle.unwrap_or(NULL_U32),
-        ..PduRow::default()
-    };
-    if let Some(lun) = bhs.lun() {
-        row.lun = lun::number(lun);
-    }
-    if let Some(last) = pdu.last {
-        row.frame_last = last.frame;
-        row.time_last_ns = last.time_ns;
-    }
-    row
-}
 
 /// A connection listening to the framer of one direction.
 pub struct Ear<'a> {

@@ -1,0 +1,65 @@
+//! How well a header fits what is known of a connection: its open tasks, and the numbers that come next.
+
+use iscsitrace_wire::bhs::Bhs;
+use iscsitrace_wire::opcode::Opcode;
+
+use super::{IscsiConnection, NEAR};
+use crate::iscsi::framer::Fit;
+use crate::iscsi::task::Task;
+
+impl IscsiConnection {
+    /// How well a header from the initiator (`to_target`) or the target fits what is known.
+    #[inline]
+    pub fn judge(&self, header: Bhs<'_>, to_target: bool) -> Fit {
+        let Some(opcode) = header.opcode() else { return Fit::No };
+        if opcode.is_initiator() != to_target || header.is_valid().is_err() {
+            return Fit::No;
+        }
+        let task = header.initiator_task_tag().and_then(|tag| self.tasks.get(&tag));
+        let fits_task = match (opcode, task) {
+            (Opcode::DataIn, Some(task)) => task.is_read && fits_buffer(task, header, header.data_segment_length()),
+            (Opcode::ReadyToTransfer, Some(task)) => {
+                task.is_write && fits_buffer(task, header, header.desired_data_transfer_length())
+            }
+            (Opcode::DataOut, Some(task)) => task.is_write && fits_buffer(task, header, header.data_segment_length()),
+            (Opcode::ScsiResponse, Some(_)) => true,
+            _ => false,
+        };
+        let numbers = if to_target {
+            [
+                (header.cmd_sn(), self.cmd_sn.or(self.exp_cmd_sn)),
+                (header.exp_stat_sn(), self.stat_sn.or(self.exp_stat_sn)),
+                (None, None),
+            ]
+        } else {
+            [
+                (
+                    header.stat_sn().filter(|_| opcode != Opcode::DataIn || header.has_status() == Some(true)),
+                    self.stat_sn.or(self.exp_stat_sn),
+                ),
+                (header.exp_cmd_sn(), self.exp_cmd_sn.or(self.cmd_sn)),
+                (header.max_cmd_sn(), self.max_cmd_sn.or(self.cmd_sn)),
+            ]
+        };
+        let (mut near, mut far) = (0, 0);
+        for (value, expected) in numbers {
+            if let (Some(value), Some(expected)) = (value, expected) {
+                if value.distance(expected).unsigned_abs() < NEAR.unsigned_abs() { near += 1 } else { far += 1 }
+            }
+        }
+        match (fits_task, near, far) {
+            (_, _, 1..) => Fit::Unlikely,
+            // a Data-Out has one number only, and eleven reserved bytes
+            (true, _, 0) | (false, 2.., 0) => Fit::Certain,
+            (false, 1, 0) if opcode == Opcode::DataOut => Fit::Certain,
+            _ => Fit::Possible,
+        }
+    }
+}
+
+fn fits_buffer(task: &Task, header: Bhs<'_>, length: Option<u32>) -> bool {
+    match (header.buffer_offset(), length) {
+        (Some(offset), Some(length)) => task.has_room_for(offset, length),
+        _ => true,
+    }
+}

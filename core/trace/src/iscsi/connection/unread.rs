@@ -1,0 +1,101 @@
+//! PDUs whose header was cut away, for a connection: which must come next, and what they were once that holds.
+
+use iscsitrace_wire::bhs::Bhs;
+use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::{Context, IscsiConnection};
+use crate::counters::Counter;
+use crate::iscsi::assume::{Assumed, Assumption};
+use crate::tables::Cycles;
+
+impl IscsiConnection {
+    /// The bytes of data of the next PDU of a direction, when its header was cut away.
+    pub(super) fn assume(&mut self, to_target: bool, context: &Context) -> Option<u32> {
+        let cycles = &context.tables.cycles;
+        // the oldest read of which nothing came yet
+        let next = |pending: &[Assumption]| {
+            let is_pending = |tag: u32| {
+                pending
+                    .iter()
+                    .any(|assumption| matches!(*assumption, Assumption::Data { tag: other, .. } if other == tag))
+            };
+            self.tasks
+                .iter()
+                .filter(|(tag, task)| {
+                    !to_target && task.is_read && cycles.data_bytes[task.cycle as usize] == 0 && !is_pending(**tag)
+                })
+                .min_by_key(|(_, task)| task.cycle)
+                .and_then(|(&tag, task)| Some((tag, task.expected_data_transfer_length?)))
+        };
+        let is_status_apart = !to_target && self.is_status_in_data == Some(false);
+        match self.assumptions[usize::from(!to_target)].assume(is_status_apart, next)? {
+            Assumption::Data { bytes, .. } => Some(bytes),
+            Assumption::Status { .. } => Some(0),
+        }
+    }
+
+    /// What was assumed of a direction holds, for `header` follows it.
+    pub(super) fn confirm(&mut self, to_target: bool, assumed: &[Assumed], header: Bhs<'_>, context: &mut Context) {
+        let direction = usize::from(!to_target);
+        let is_response_to =
+            |tag| header.opcode() == Some(Opcode::ScsiResponse) && header.initiator_task_tag() == Some(tag);
+        for (assumption, assumed) in self.assumptions[direction].confirm().into_iter().zip(assumed) {
+            context.counters.add(Counter::HeaderAssumed, Some(self.number), assumed.first.frame);
+            self.missing[direction] += 1;
+            let (Assumption::Data { tag, .. } | Assumption::Status { tag }) = assumption;
+            let Some(task) = self.tasks.get_mut(&tag) else { continue };
+            let cycle = task.cycle;
+            let mut is_over = matches!(assumption, Assumption::Status { .. });
+            if let Assumption::Data { bytes, .. } = assumption {
+                let is_last = task.assume_data(bytes, assumed, &mut context.tables.cycles);
+                self.spans[direction].push(assumed.offset, assumed.end, cycle, true, &mut context.tables.cycles);
+                // the status came with the last data, unless it follows
+                is_over = is_last && task.is_read && self.is_status_in_data != Some(false) && !is_response_to(tag);
+            }
+            if is_over && let Some(task) = self.tasks.remove(&tag) {
+                context.cycle_ends_ns[cycle as usize] = assumed.last.unwrap_or(assumed.first).time_ns;
+                // it is reckoned with as a PDU that was not read, and not once more as a number that is missing
+                self.stat_sn = self.stat_sn.map(SerialNumber::next);
+                let is_in_data = matches!(assumption, Assumption::Data { .. });
+                task.assume_status(assumed.last, is_in_data, &mut context.tables.cycles);
+                context.counters.add(Counter::CycleIncomplete, Some(self.number), assumed.first.frame);
+            }
+        }
+    }
+
+    /// What a data PDU or a status says of the next PDU of its direction.
+    #[inline]
+    pub(super) fn note_next(&mut self, bhs: Bhs<'_>, opcode: Opcode, cycles: &Cycles) {
+        match opcode {
+            Opcode::DataIn if bhs.has_status() != Some(true) => {
+                let (Some(tag), Some(bytes)) = (bhs.initiator_task_tag(), bhs.data_segment_length()) else { return };
+                let task = self.tasks.get(&tag);
+                let Some((task, expected)) = task.and_then(|task| Some((task, task.expected_data_transfer_length?)))
+                else {
+                    self.assumptions[1].note_status();
+                    return;
+                };
+                // without the Buffer Offset, what came so far
+                let moved = bhs
+                    .buffer_offset()
+                    .map_or(cycles.data_bytes[task.cycle as usize], |offset| offset.saturating_add(bytes));
+                self.assumptions[1].note_data(tag, bytes, expected.saturating_sub(moved));
+            }
+            Opcode::DataIn | Opcode::ScsiResponse => {
+                if let (Opcode::DataIn, Some(bytes)) = (opcode, bhs.data_segment_length()) {
+                    self.assumptions[1].note_data(0, bytes, 0);
+                }
+                self.assumptions[1].note_status();
+            }
+            Opcode::DataOut => {
+                let (Some(tag), Some(bytes)) = (bhs.initiator_task_tag(), bhs.data_segment_length()) else { return };
+                match self.tasks.get(&tag).and_then(|task| task.remaining_of_burst(bhs.target_transfer_tag())) {
+                    Some(remaining) => self.assumptions[0].note_data(tag, bytes, remaining),
+                    None => self.assumptions[0].note_status(),
+                }
+            }
+            _ => {}
+        }
+    }
+}

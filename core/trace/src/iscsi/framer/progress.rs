@@ -1,0 +1,108 @@
+//! The one PDU that a framer has under way: how far it is, what of it is known, where its parts begin.
+
+use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
+
+use super::Place;
+
+/// No packet yet.
+pub(super) const NOWHERE: Place = Place { frame: 0, time_ns: 0 };
+
+/// The PDU whose bytes are coming.
+#[derive(Debug)]
+pub(super) struct InProgress {
+    pub(super) start: i64,
+    pub(super) position: u64,
+    pub(super) header: [u8; LENGTH_BYTES],
+    pub(super) header_known: usize,
+    /// Length up to the end of the AHS, and so on; 0 while the header is incomplete.
+    pub(super) ahs_end: u64,
+    pub(super) data_start: u64,
+    pub(super) data_end: u64,
+    pub(super) digest_start: u64,
+    pub(super) end: u64,
+    pub(super) first: Place,
+    pub(super) last: Option<Place>,
+    pub(super) has_capture_gap: bool,
+    pub(super) is_late: bool,
+    /// CRC of header and AHS, or of data, while all their bytes are known.
+    pub(super) crc: Option<u32>,
+    pub(super) wants_crc: bool,
+    pub(super) digest: [u8; 4],
+    pub(super) header_digest_ok: Option<bool>,
+    pub(super) data_digest_ok: Option<bool>,
+    pub(super) kept: Vec<u8>,
+    pub(super) keep: usize,
+    /// Its header was cut away.
+    pub(super) is_assumed: bool,
+}
+
+impl InProgress {
+    pub(super) fn new() -> Self {
+        Self {
+            start: 0,
+            position: 0,
+            header: [0; LENGTH_BYTES],
+            header_known: 0,
+            ahs_end: 0,
+            data_start: 0,
+            data_end: 0,
+            digest_start: 0,
+            end: 0,
+            first: NOWHERE,
+            last: None,
+            has_capture_gap: false,
+            is_late: false,
+            crc: None,
+            wants_crc: false,
+            digest: [0; 4],
+            header_digest_ok: None,
+            data_digest_ok: None,
+            kept: Vec::new(),
+            keep: 0,
+            is_assumed: false,
+        }
+    }
+
+    #[inline]
+    pub(super) fn begin(&mut self, start: i64) {
+        self.start = start;
+        self.position = 0;
+        self.header_known = 0;
+        self.end = 0;
+        self.last = None;
+        self.has_capture_gap = false;
+        self.is_late = false;
+        self.header_digest_ok = None;
+        self.data_digest_ok = None;
+        self.kept.clear();
+        self.keep = 0;
+        self.is_assumed = false;
+    }
+
+    #[inline]
+    pub(super) fn note(&mut self, place: Place, is_late: bool) {
+        if self.position == 0 {
+            self.first = place;
+        }
+        self.last = match self.last {
+            Some(last) if (last.time_ns, last.frame) > (place.time_ns, place.frame) => Some(last),
+            _ => Some(place),
+        };
+        self.is_late |= is_late;
+    }
+
+    /// Lays out the PDU by its header (RFC 7143 section 11.2.1).
+    pub(super) fn lay_out(&mut self, has_header_digest: bool, has_data_digest: bool) {
+        let bhs = Bhs::new(&self.header[..self.header_known]);
+        let (ahs, data) = (bhs.total_ahs_length_bytes().unwrap_or(0), bhs.data_segment_length().unwrap_or(0));
+        self.lay_out_parts(u64::from(ahs), u64::from(data), has_header_digest, has_data_digest);
+    }
+
+    pub(super) fn lay_out_parts(&mut self, ahs: u64, data: u64, has_header_digest: bool, has_data_digest: bool) {
+        self.ahs_end = LENGTH_BYTES as u64 + ahs;
+        self.data_start = self.ahs_end + if has_header_digest { 4 } else { 0 };
+        self.data_end = self.data_start + data;
+        self.digest_start = self.data_start + data.next_multiple_of(4);
+        self.end = self.digest_start + if has_data_digest && data > 0 { 4 } else { 0 };
+    }
+}

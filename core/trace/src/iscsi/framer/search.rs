@@ -1,0 +1,155 @@
+//! The search for the next header, after its place became unknown.
+//!
+//! A header is taken when its tags or numbers are the expected ones; or, at the start of a segment, when nothing speaks
+//! against it and it leads to the segment's end or to another. Headers may lie over the end of a packet.
+
+use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
+
+use super::{Fit, Framer, HEADER_TAG_BYTES, Listener, Place, State};
+use crate::counters::Counter;
+use crate::tcp::reassembly::Chunk;
+
+impl Framer {
+    /// Searches a chunk for a header that fits; gives how much of it is used then.
+    #[cold]
+    pub(super) fn search(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
+        let captured = chunk.captured.get(used as usize..).unwrap_or_default();
+        let carried = self.carry.len();
+        let base = chunk.offset + i64::from(used) - carried as i64;
+        // headers that begin in the bytes carried over and end in this chunk
+        if carried > 0 {
+            let joined_length = carried + captured.len().min(LENGTH_BYTES - 1);
+            let mut joined = std::mem::take(&mut self.carry);
+            joined.extend_from_slice(&captured[..joined_length - carried]);
+            for at in 0..carried {
+                let Some(header) = joined.get(at..at + LENGTH_BYTES) else { break };
+                if self.accepts(base + at as i64, header, false, None, listener) {
+                    let first = self.carry_places.get(at).copied().unwrap_or(place);
+                    return self.resume(
+                        base + at as i64,
+                        header,
+                        first,
+                        chunk,
+                        used + (at + LENGTH_BYTES - carried) as u32,
+                        listener,
+                    );
+                }
+            }
+            self.carry = joined;
+            self.carry.truncate(carried);
+        }
+        let is_cut = chunk.captured.len() < chunk.length as usize;
+        for at in 0..captured.len() {
+            let remaining = captured.len() - at;
+            if remaining < LENGTH_BYTES && !(is_cut && remaining >= HEADER_TAG_BYTES) {
+                break;
+            }
+            let header = &captured[at..at + remaining.min(LENGTH_BYTES)];
+            let is_start = at == 0 && used == 0 && carried == 0 && chunk.is_segment_start;
+            let rest = chunk.length as usize - used as usize - at;
+            if self.accepts(
+                chunk.offset + i64::from(used) + at as i64,
+                header,
+                is_start,
+                Some((&captured[at..], rest)),
+                listener,
+            ) {
+                return self.resume(
+                    chunk.offset + i64::from(used) + at as i64,
+                    header,
+                    place,
+                    chunk,
+                    (used as usize + at + LENGTH_BYTES).min(chunk.length as usize) as u32,
+                    listener,
+                );
+            }
+        }
+        self.carry_over(captured, is_cut, place);
+        chunk.length
+    }
+
+    /// Keeps the last bytes: a header may begin in them.
+    pub(super) fn carry_over(&mut self, captured: &[u8], is_cut: bool, place: Place) {
+        if is_cut {
+            self.clear_carry();
+            return;
+        }
+        let kept = &captured[captured.len().saturating_sub(LENGTH_BYTES - 1)..];
+        self.carry.extend_from_slice(kept);
+        self.carry_places.resize(self.carry.len(), place);
+        let excess = self.carry.len().saturating_sub(LENGTH_BYTES - 1);
+        self.carry.drain(..excess);
+        self.carry_places.drain(..excess);
+    }
+
+    pub(super) fn clear_carry(&mut self) {
+        self.carry.clear();
+        self.carry_places.clear();
+    }
+
+    /// Whether the bytes at `offset` are a header: certain by their tags and numbers; or possible, at the start of a
+    /// segment, and leading to the segment's end or to another header.
+    pub(super) fn accepts(
+        &self,
+        offset: i64,
+        header: &[u8],
+        is_segment_start: bool,
+        rest: Option<(&[u8], usize)>,
+        listener: &impl Listener,
+    ) -> bool {
+        if self.alignment.is_some_and(|alignment| offset.rem_euclid(4) != alignment) {
+            return false;
+        }
+        let bhs = Bhs::new(header);
+        match listener.judge(bhs) {
+            Fit::No | Fit::Unlikely => false,
+            Fit::Certain => true,
+            Fit::Possible => {
+                let Some((bytes, length)) = rest else { return false };
+                if !is_segment_start {
+                    return false;
+                }
+                let digests: &[(bool, bool)] = &[(false, false), (true, false), (false, true), (true, true)];
+                digests.iter().any(|&(has_header_digest, has_data_digest)| {
+                    let Some(total) = bhs.total_length(has_header_digest, has_data_digest) else { return false };
+                    let total = total as usize;
+                    total == length
+                        || bytes
+                            .get(total..total + LENGTH_BYTES)
+                            .is_some_and(|next| listener.judge(Bhs::new(next)) > Fit::Unlikely)
+                })
+            }
+        }
+    }
+
+    /// Walks on from a header that the search found; `used` is how much of the chunk is used with it.
+    pub(super) fn resume(
+        &mut self,
+        offset: i64,
+        header: &[u8],
+        first: Place,
+        chunk: &Chunk<'_>,
+        used: u32,
+        listener: &mut impl Listener,
+    ) -> u32 {
+        self.state = State::Walking;
+        self.clear_carry();
+        self.has_lost_start |= self.is_stream_start && self.explained_bytes == 0;
+        self.reconsider_digests(offset - self.lost_at);
+        self.pdu.begin(offset);
+        self.pdu.first = first;
+        self.pdu.last = Some(Place { frame: chunk.frame, time_ns: chunk.time_ns });
+        self.pdu.is_late = chunk.is_late;
+        self.pdu.header[..header.len()].copy_from_slice(header);
+        self.pdu.header_known = header.len();
+        // a cut header may end with its segment
+        self.pdu.position = (chunk.offset + i64::from(used) - offset).clamp(0, LENGTH_BYTES as i64) as u64;
+        if self.pdu.position == LENGTH_BYTES as u64 {
+            if header.len() < LENGTH_BYTES {
+                listener.count(Counter::PduHeaderCut, chunk.frame, 1);
+            }
+            self.start_body(chunk, used, listener);
+        }
+        used
+    }
+}
