@@ -176,7 +176,7 @@ _PDUS: Final = Table(
         _c("header_bytes", "uint8", "bytes of the 48-byte basic header segment that were captured", "bytes"),
         _c("opcode", "uint8", "opcode without the I bit", source="RFC 7143 section 11.2.1.2"),
         _c("is_immediate", "bool", "I bit", source="RFC 7143 section 11.2.1.1"),
-        _c("is_final", "bool", "F bit", source="RFC 7143 section 11.2.1.3"),
+        _c("is_final", "bool", "F bit; Login PDUs have none (their T bit stands in its place)", source="RFC 7143 section 11.2.1.3"),
         _c("has_status", "bool", "a SCSI Response, or a Data-In with the S bit"),
         _c("has_capture_gap", "bool", "some of its bytes were never captured"),
         _c("lun", "uint64", "logical unit, decoded as tshark's scsi.lun (raw 64 bits when not a simple one)", null=True, source="RFC 7143 section 11.2.1.7"),

@@ -74,7 +74,7 @@ def main() -> None:
     """Reads iSCSI captures: what was negotiated, how every SCSI task went, how far the capture can be trusted.
 
     A CAPTURE is a pcap or pcapng file, plain or compressed (gzip, zstd, lz4), or - for standard input. Several are
-    read as one, in the order given, like the files of a ring buffer.
+    read as one, in order of time, like the files of a ring buffer.
 
     \b
     Times take ns, us, ms, s; sizes take K, M, G (1024) and KB, MB, GB (1000).

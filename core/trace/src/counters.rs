@@ -195,8 +195,8 @@ counters! {
         "Resent data or a broken peer (RFC 7143 section 4.2.2.3).";
     // cycles
     CycleIncomplete, "cycle_incomplete", DataLoss,
-        "commands without a status in the capture",
-        "The capture ended, lost the status, or the task was aborted or its connection lost.";
+        "commands without a status in the capture, and not aborted",
+        "The capture ended or lost the status, or the connection was lost.";
     PduWithoutTask, "pdu_without_task", DataLoss,
         "data, R2T and response PDUs of tasks whose command is not in the capture",
         "The capture started late or lost the command.";

@@ -380,7 +380,9 @@ impl IscsiConnection {
 
     /// Closes a task without status.
     fn abandon(&mut self, mut task: Task, frame: u64, context: &mut Context) {
-        context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
+        if !context.tables.cycles.is_aborted[task.cycle as usize] {
+            context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
+        }
         let lacking = task.abandon(&mut context.tables.cycles);
         if self.has_gap {
             // the last Data-In of a read may be missing as a status already
