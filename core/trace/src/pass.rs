@@ -3,6 +3,7 @@
 use crate::capture::filter::Filter;
 use crate::capture::sequence::{Input, Progress, Sequence};
 use crate::capture::{CaptureError, CaptureInfo};
+use crate::counters::Counter;
 use crate::pipeline::{Options, Pipeline};
 use crate::tables::Tables;
 
@@ -47,6 +48,16 @@ impl<E> From<CaptureError> for Interrupted<E> {
     fn from(error: CaptureError) -> Self {
         Self::Capture(error)
     }
+}
+
+/// Every packet is of a link type that is not supported.
+fn undecodable(sequence: &Sequence) -> CaptureError {
+    let names: Vec<_> = sequence.infos().map(|info| info.name.clone()).collect();
+    let mut link_types: Vec<_> = sequence.infos().flat_map(|info| info.link_types.clone()).collect();
+    link_types.sort_unstable();
+    link_types.dedup();
+    let link_types: Vec<_> = link_types.iter().map(u16::to_string).collect();
+    CaptureError::LinkTypeUnsupported { name: names.join(", "), link_types: link_types.join(", ") }
 }
 
 /// Packets between two reports to the caller.
@@ -96,10 +107,44 @@ pub fn run<E>(
     }
     report(&progress).map_err(Interrupted::Caller)?;
     let tcp_packet_count = pipeline.tcp_packet_count;
+    if packet_count > 0 && pipeline.counters().total(Counter::LinkTypeUnsupported) == packet_count {
+        return Err(undecodable(&sequence).into());
+    }
     Ok(Outcome {
         tables: pipeline.finish(),
         inputs: sequence.infos().cloned().collect(),
         packet_count,
         tcp_packet_count,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A classic pcap file of one empty Ethernet-sized packet of that link type.
+    fn capture(link_type: u32) -> Input {
+        let mut bytes = Vec::new();
+        for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, link_type, 1, 0, 60, 60] {
+            bytes.extend_from_slice(&u32::to_le_bytes(word));
+        }
+        bytes.extend_from_slice(&[0; 60]);
+        Input::Reader { name: "made".into(), reader: Box::new(std::io::Cursor::new(bytes)) }
+    }
+
+    fn outcome(inputs: Vec<Input>) -> Result<Outcome, Interrupted<()>> {
+        run(inputs, &Selection::default(), &Options::default(), |_| Ok(()))
+    }
+
+    #[test]
+    fn a_capture_of_which_nothing_can_be_decoded_is_an_error() {
+        let Err(Interrupted::Capture(error)) = outcome(vec![capture(105)]) else { panic!("no error") };
+        assert!(error.to_string().contains("link type 105 is not supported"), "{error}");
+    }
+
+    #[test]
+    fn one_packet_that_can_be_decoded_is_enough() {
+        let outcome = outcome(vec![capture(105), capture(1)]).unwrap_or_else(|_| panic!("an error"));
+        assert_eq!(outcome.packet_count, 2);
+    }
 }

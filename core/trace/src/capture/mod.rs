@@ -95,6 +95,16 @@ pub enum CaptureError {
         /// What libpcap says.
         message: String,
     },
+    /// None of its packets can be decoded.
+    #[error(
+        "{name}: no packet can be decoded, link type {link_types} is not supported (Ethernet, LINUX_SLL, LINUX_SLL2, NULL, LOOP, RAW, IPV4, IPV6 are)"
+    )]
+    LinkTypeUnsupported {
+        /// What messages call the input.
+        name: String,
+        /// LINKTYPE_ values, apart by commas.
+        link_types: String,
+    },
 }
 
 /// The byte order of numbers in a file.
