@@ -18,7 +18,7 @@ export PROPTEST_RNG_SEED := $(SEED)
 CARGO := cargo
 WORKSPACE := --manifest-path core/Cargo.toml --locked
 
-RUST_FILES := $(shell find core -path core/target -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
+RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
 .PHONY: help setup build demo test test-rust test-python lint check bench fuzz docs samples wheel clean
 

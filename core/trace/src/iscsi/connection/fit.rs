@@ -2,6 +2,7 @@
 
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
 
 use super::{IscsiConnection, NEAR};
 use crate::iscsi::framer::Fit;
@@ -25,26 +26,30 @@ impl IscsiConnection {
             (Opcode::ScsiResponse, Some(_)) => true,
             _ => false,
         };
-        let numbers = if to_target {
+        // what this side said last binds it; what the other side said is a hint, for not all initiators keep ExpStatSN
+        let numbers: [(Option<SerialNumber>, Option<SerialNumber>, Option<SerialNumber>); 3] = if to_target {
             [
-                (header.cmd_sn(), self.cmd_sn.or(self.exp_cmd_sn)),
-                (header.exp_stat_sn(), self.stat_sn.or(self.exp_stat_sn)),
-                (None, None),
+                (header.cmd_sn(), self.cmd_sn, self.exp_cmd_sn),
+                (header.exp_stat_sn(), self.exp_stat_sn, self.stat_sn),
+                (None, None, None),
             ]
         } else {
             [
-                (
-                    header.stat_sn().filter(|_| opcode != Opcode::DataIn || header.has_status() == Some(true)),
-                    self.stat_sn.or(self.exp_stat_sn),
-                ),
-                (header.exp_cmd_sn(), self.exp_cmd_sn.or(self.cmd_sn)),
-                (header.max_cmd_sn(), self.max_cmd_sn.or(self.cmd_sn)),
+                (header.stat_sn(), self.stat_sn, self.exp_stat_sn),
+                (header.exp_cmd_sn(), self.exp_cmd_sn, self.cmd_sn),
+                (header.max_cmd_sn(), self.max_cmd_sn, self.cmd_sn),
             ]
         };
+        let is_near =
+            |value: SerialNumber, expected: SerialNumber| value.distance(expected).unsigned_abs() < NEAR.unsigned_abs();
         let (mut near, mut far) = (0, 0);
-        for (value, expected) in numbers {
-            if let (Some(value), Some(expected)) = (value, expected) {
-                if value.distance(expected).unsigned_abs() < NEAR.unsigned_abs() { near += 1 } else { far += 1 }
+        for (value, said, hinted) in numbers {
+            let Some(value) = value else { continue };
+            match (said, hinted) {
+                (Some(said), _) if is_near(value, said) => near += 1,
+                (Some(_), _) => far += 1,
+                (None, Some(hinted)) if is_near(value, hinted) => near += 1,
+                _ => {}
             }
         }
         match (fits_task, near, far) {

@@ -230,6 +230,7 @@ impl IscsiConnection {
         };
         // a Data-In without status has no StatSN; R2T and unsolicited NOP-In carry the next without using it
         if !advances {
+            self.stat_sn.get_or_insert(stat_sn);
             return;
         }
         let distance = self.stat_sn.map_or(0, |expected| stat_sn.distance(expected));

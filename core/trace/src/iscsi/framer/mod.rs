@@ -131,6 +131,8 @@ pub struct Framer {
     alignment: Option<i64>,
     /// Where the last header should have been, while searching; and whether the PDU before it carried data.
     lost_at: i64,
+    /// Whether that place was reached by walking, with bytes there that were no header.
+    is_lost_place_known: bool,
     lost_after_data: bool,
     had_data: bool,
     is_stream_start: bool,
@@ -157,6 +159,7 @@ impl Framer {
             offset,
             alignment: is_stream_start.then_some(offset.rem_euclid(4)),
             lost_at: offset,
+            is_lost_place_known: false,
             lost_after_data: false,
             had_data: false,
             is_stream_start,
@@ -421,6 +424,7 @@ impl Framer {
         listener.discard();
         self.state = State::Searching;
         self.lost_at = lost_at;
+        self.is_lost_place_known = true;
         self.lost_after_data = self.had_data;
         self.clear_carry();
     }
@@ -431,6 +435,7 @@ impl Framer {
         self.offset = gap_end;
         if self.state == State::Searching {
             self.clear_carry();
+            self.is_lost_place_known = false;
             return;
         }
         self.possible_digest = None;
@@ -440,6 +445,7 @@ impl Framer {
             listener.count(Counter::SyncLost, frame, 1);
             let start = pdu.start;
             self.lose_sync(start, listener);
+            self.is_lost_place_known = false;
             return;
         }
         pdu.has_capture_gap = true;
@@ -461,6 +467,7 @@ impl Framer {
         if gap_end > end {
             listener.count(Counter::SyncLost, frame, 1);
             self.lose_sync(end, listener);
+            self.is_lost_place_known = false;
         }
     }
 

@@ -4,6 +4,7 @@
 //! against it and it leads to the segment's end or to another. Headers may lie over the end of a packet.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
+use iscsitrace_wire::digest;
 
 use super::{Fit, Framer, HEADER_TAG_BYTES, Listener, Place, State};
 use crate::counters::Counter;
@@ -106,6 +107,10 @@ impl Framer {
             Fit::Certain => true,
             Fit::Possible => {
                 let Some((bytes, length)) = rest else { return false };
+                let digest = bytes.get(LENGTH_BYTES..LENGTH_BYTES + 4);
+                if header.len() == LENGTH_BYTES && digest == Some(digest::to_wire(digest::crc32c(header)).as_slice()) {
+                    return true;
+                }
                 if !is_segment_start {
                     return false;
                 }
@@ -135,7 +140,9 @@ impl Framer {
         self.state = State::Walking;
         self.clear_carry();
         self.has_lost_start |= self.is_stream_start && self.explained_bytes == 0;
-        self.reconsider_digests(offset - self.lost_at);
+        if self.is_lost_place_known {
+            self.reconsider_digests(offset - self.lost_at);
+        }
         self.pdu.begin(offset);
         self.pdu.first = first;
         self.pdu.last = Some(Place { frame: chunk.frame, time_ns: chunk.time_ns });
