@@ -127,6 +127,9 @@ counters! {
     ConnectionsNotTracked, "connections_not_tracked", DataLoss,
         "TCP connections beyond the number that are tracked at once; the quietest ones were closed",
         "Filter the capture (-f 'port 3260').";
+    ConnectionsNotListed, "connections_not_listed", Info,
+        "TCP connections that are not iSCSI, beyond the number that get a row",
+        "Filter the capture (-f 'port 3260').";
     // iSCSI framing
     SyncLost, "sync_lost", DataLoss,
         "times that the place of the next PDU header became unknown",

@@ -172,6 +172,7 @@ impl Pipeline {
         if !row.is_iscsi {
             self.other_rows += 1;
             if self.other_rows > OTHER_ROWS_MAX {
+                self.context.counters.add(Counter::ConnectionsNotListed, None, row.frame_first);
                 return;
             }
         }
