@@ -280,3 +280,15 @@ def test_what_the_capture_dropped_is_no_loss_of_the_network() -> None:
     names = trace.counters["name"].tolist()
     assert "capture_gap" in names
     assert all(row["has_capture_gap"] for row in trace.cycles.rows() if not row["is_complete"])
+
+
+def test_data_longer_than_declared_is_counted() -> None:
+    """The initiator's declaration, made smaller in a recorded login, is what the target's Data-In then break."""
+    recorded = gzip.decompress(capture_of("sequential-read-4ms").read_bytes())
+    key = b"MaxRecvDataSegmentLength="
+    trace = iscsitrace.read(recorded)
+    too_long = sum(row["data_segment_length"] > 8192 for row in trace.pdus.rows() if not row["to_target"])
+    assert "data_segment_too_long" not in trace.counters["name"]
+    changed = iscsitrace.read(recorded.replace(key + b"262144", key + b"0x2000", 1))
+    counts = {row["name"]: row["count"] for row in changed.counters.rows()}
+    assert counts["data_segment_too_long"] == too_long == 16

@@ -190,6 +190,13 @@ impl Negotiation {
         rows
     }
 
+    /// The longest data segment that a side declared to receive, when it did (RFC 7143 section 13.12).
+    pub fn max_recv_data_segment_length(&self, of_target: bool) -> Option<u32> {
+        const KEY: &str = "MaxRecvDataSegmentLength";
+        let value = if of_target { self.target(KEY) } else { self.initiator(KEY) }?;
+        text::numeric(value).and_then(|length| u32::try_from(length).ok())
+    }
+
     /// Whether a digest key ended in CRC32C; none when the target's answer was not seen.
     pub fn digest(&self, key: &str) -> Option<bool> {
         Some(self.target(key)? == "CRC32C")
@@ -284,6 +291,8 @@ mod tests {
         assert_eq!(in_force(&keys, "FirstBurstLength"), both("65536", 0));
         assert_eq!(in_force(&keys, "MaxRecvDataSegmentLength"), ("262144".into(), "8192".into(), 1));
         assert_eq!(in_force(&keys, "MaxOutstandingR2T"), both("1", 2));
+        assert_eq!(keys.max_recv_data_segment_length(true), Some(8192));
+        assert_eq!(keys.max_recv_data_segment_length(false), Some(262_144));
         assert_eq!(keys.digest("HeaderDigest"), Some(true));
         assert_eq!(keys.digest("DataDigest"), None);
     }

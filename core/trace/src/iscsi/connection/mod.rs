@@ -71,6 +71,8 @@ pub struct IscsiConnection {
     pub missing: [u64; 2],
     /// Whether bytes of it were never captured.
     pub has_gap: bool,
+    /// MaxRecvDataSegmentLength of the receiver, by direction, from the end of the login on.
+    longest_data: [Option<u32>; 2],
     /// Whether its target sends the status of a read with the last Data-In; none before one was seen.
     is_status_in_data: Option<bool>,
     taken: Taken,
@@ -99,6 +101,7 @@ impl IscsiConnection {
             pdu_count: [0; 2],
             missing: [0; 2],
             has_gap: false,
+            longest_data: [None; 2],
             is_status_in_data: None,
             taken: Taken::default(),
             tasks: FxHashMap::default(),
@@ -147,6 +150,12 @@ impl IscsiConnection {
         self.pdu_count[usize::from(!to_target)] += 1;
         let mut cycle = None;
         let mut digests = None;
+        let receiver = usize::from(!to_target);
+        if self.longest_data[receiver]
+            .is_some_and(|longest| bhs.data_segment_length().is_some_and(|length| length > longest))
+        {
+            context.counters.add(Counter::DataSegmentTooLong, Some(self.number), pdu.first.frame);
+        }
         self.note_numbers(bhs, opcode, pdu.first.frame, context);
         match opcode {
             Opcode::ScsiCommand | Opcode::DataOut => cycle = self.complete(pdu, context),
@@ -155,6 +164,10 @@ impl IscsiConnection {
             }
             Opcode::LoginRequest | Opcode::LoginResponse => {
                 digests = self.login.take(pdu, self.number, &mut self.session, context);
+                if digests.is_some() {
+                    self.longest_data =
+                        [true, false].map(|of_target| self.negotiation().max_recv_data_segment_length(of_target));
+                }
             }
             Opcode::TaskManagementResponse => {
                 if let Some(ended) = self.exchanges.task_management_response(pdu, context) {
