@@ -5,10 +5,13 @@ from typing import Any, BinaryIO, final
 
 from numpy.typing import NDArray
 
-__all__ = ["OPERATIONS", "CaptureError", "Pass", "read"]
+__all__ = ["OPERATIONS", "SECRET_KEYS", "CaptureError", "Pass", "read"]
 
 OPERATIONS: tuple[str, ...]
 """Words of the category ``operation``; a code is the place in the tuple."""
+
+SECRET_KEYS: tuple[str, ...]
+"""Login keys whose values are secrets, or help to find them: never kept, never shown."""
 
 class CaptureError(Exception):
     """The input cannot be read; ``str()`` is one line."""

@@ -179,6 +179,12 @@ class Trace:
         }
 
 
+def hide_secret(text: str) -> str:
+    """A ``key=value`` text without its value, when that is a secret (RFC 7143 section 12.1); any other as it is."""
+    key, _, value = text.partition("=")
+    return f"{key}=(hidden)" if value and key.strip() in _core.SECRET_KEYS else text
+
+
 def _load_tables() -> None:
     """Loads NumPy, which takes as long as the core takes for hundreds of MB, while the core reads; and after it."""
     with suppress(OSError):

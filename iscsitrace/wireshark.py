@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 
 from iscsitrace.analysis.second_opinion import Dissection, Frame, ShownPdu
 from iscsitrace.errors import ExtraMissing, ToolMissing
+from iscsitrace.trace import hide_secret
 
 _DATA_SEGMENT_MAX = (1 << 24) - 1  # DataSegmentLength has 24 bits
 
@@ -250,5 +251,6 @@ def _layer_fields(layer: Any) -> list[tuple[str, str]]:
     for name in layer._all_fields:
         container = layer._all_fields[name]
         for field in getattr(container, "all_fields", [container]):
-            fields.append((name, str(getattr(field, "showname_value", None) or getattr(field, "show", field))))
+            shown = str(getattr(field, "showname_value", None) or getattr(field, "show", field))
+            fields.append((name, hide_secret(shown)))
     return fields

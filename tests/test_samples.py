@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import iscsitrace
+from iscsitrace import wireshark
 from tools.samples import PDU_TITLES, SAMPLES, SIZE_MAX_BYTES
 
 FOLDER = Path(__file__).resolve().parents[1] / "samples"
@@ -292,3 +293,24 @@ def test_data_longer_than_declared_is_counted() -> None:
     changed = iscsitrace.read(recorded.replace(key + b"262144", key + b"0x2000", 1))
     counts = {row["name"]: row["count"] for row in changed.counters.rows()}
     assert counts["data_segment_too_long"] == too_long == 16
+
+
+def test_no_secret_of_a_login_is_shown() -> None:
+    """Challenges and responses in the capture stand in no table, nor in what Wireshark shows beside ours."""
+    name = "chap-refused-then-accepted"
+    trace = read(name)
+    secrets = [
+        text.partition(b"=")[2].decode()
+        for text in capture_of(name).read_bytes().split(b"\0")
+        if text.startswith((b"CHAP_C=", b"CHAP_R="))
+    ]
+    assert len(secrets) == 4
+    tables = " ".join(
+        str(row) for table in ("parameters", "sessions", "texts", "logins") for row in trace.table(table).rows()
+    )
+    frames = sorted({row["frame_last"] for row in trace.pdus.rows() if row["opcode"] in (0x03, 0x23)})
+    shown = str(list(wireshark.show_frames(str(capture_of(name)), frames, [3260])))
+    assert "CHAP_N=labuser" in shown
+    for secret in secrets:
+        assert secret not in tables
+        assert secret not in shown

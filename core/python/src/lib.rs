@@ -10,6 +10,7 @@ mod source;
 
 use std::time::{Duration, Instant};
 
+use iscsitrace_trace::iscsi::keys::SECRET_KEYS;
 use iscsitrace_trace::pass::{self, Interrupted, Selection};
 use iscsitrace_trace::pipeline::Options;
 use iscsitrace_wire::cdb::Operation;
@@ -116,6 +117,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("CaptureError", py.get_type::<CaptureError>())?;
     module.add("OPERATIONS", PyTuple::new(py, Operation::ALL.iter().map(|operation| operation.as_str()))?)?;
+    module.add("SECRET_KEYS", PyTuple::new(py, SECRET_KEYS)?)?;
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     Ok(())

@@ -81,7 +81,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Keys whose values are secrets, or help to find them.
-const SECRET_KEYS: &[&str] = &[
+pub const SECRET_KEYS: &[&str] = &[
     "CHAP_C",
     "CHAP_I",
     "CHAP_R",
