@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iscsitrace import trace as trace_module
-from iscsitrace.cli import COMMANDS, main, options
+from iscsitrace.cli import COMMANDS, main, options, output
 from iscsitrace.schema import SCHEMA_VERSION
 from tests import tables_by_hand as by_hand
 
@@ -324,3 +324,15 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+@pytest.mark.parametrize(("columns", "is_drawn"), [(60, False), (200, True)])
+def test_a_number_is_never_folded(
+    columns: int, is_drawn: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table that is too wide for the terminal is left to plain lines; only sentences are folded."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    number, sentence = "123456789.012", "a sentence that is much longer than the column it stands in " * 4
+    cells = [[number, number, number, sentence]]
+    assert output._show_rich(["first", "second", "third", "meaning"], cells, [True, True, True, False]) is is_drawn
+    assert capsys.readouterr().out.count(number) == 3 * is_drawn

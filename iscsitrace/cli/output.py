@@ -13,6 +13,10 @@ from typing import Any
 
 import click
 
+_PROSE_WIDTH = 24
+"""Columns of sentences may be folded to this width."""
+_COLUMN_GAP = 3
+
 
 def printable(value: object) -> str:
     """Text for a cell: ``-`` for null, yes/no for booleans, control characters escaped."""
@@ -42,8 +46,7 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         click.echo("(none)")
         return
     is_right = [all(_is_number(row[place]) for row in cells) for place in range(len(headings))]
-    if sys.stdout.isatty():
-        _show_rich(headings, cells, is_right)
+    if sys.stdout.isatty() and _show_rich(headings, cells, is_right):
         return
     widths = [max(len(heading), *(len(row[place]) for row in cells)) for place, heading in enumerate(headings)]
     for line in (list(headings), *cells):
@@ -54,18 +57,27 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         click.echo("  ".join(padded).rstrip())
 
 
-def _show_rich(headings: Sequence[str], cells: list[list[str]], is_right: list[bool]) -> None:
+def _show_rich(headings: Sequence[str], cells: list[list[str]], is_right: list[bool]) -> bool:
+    """Draws the table, if it fits the terminal with none but its prose folded; else the terminal folds whole lines."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading, right in zip(headings, is_right, strict=True):
-        table.add_column(Text(heading), justify="right" if right else "left", overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    needed = 0
+    for place, (heading, right) in enumerate(zip(headings, is_right, strict=True)):
+        is_prose = any(row[place].count(" ") > 2 for row in cells)
+        width = max(len(heading), *(len(row[place]) for row in cells))
+        needed += _COLUMN_GAP + (min(width, _PROSE_WIDTH) if is_prose else width)
+        table.add_column(Text(heading), justify="right" if right else "left", no_wrap=not is_prose)
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))  # Text, for a name from a capture is no markup
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    if needed > console.width:
+        return False
+    console.print(table)
+    return True
 
 
 def _is_number(text: str) -> bool:
