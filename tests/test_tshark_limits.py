@@ -139,9 +139,9 @@ def test_snaplen(
             right += all(_is_within(row[name], cycle.columns[name], packet_ns) for name in instants)
     # 96 bytes leave 30 of each header: opcode, lengths, tag, and status where there is one
     readable = sum(all(pdu.header_bytes >= 30 for pdu in cycle.pdus) for cycle in seen.cycles)
-    if is_pdu_per_segment or (queue_depth == 1 and is_status_in_data):
-        assert readable == len(whole.cycles)
-    # packed, a header lies anywhere in its segment: many are not in the file at all
+    if is_pdu_per_segment or queue_depth == 1:
+        assert right >= 0.95 * len(whole.cycles)
+    # packed and many at once, headers lie anywhere in their segments: many are not in the file, nor can they be told
     assert right >= 0.95 * readable
 
 

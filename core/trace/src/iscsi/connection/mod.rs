@@ -502,8 +502,8 @@ impl Listener for Ear<'_> {
         self.connection.take(pdu, self.to_target, self.context)
     }
 
-    fn assume(&mut self) -> Option<u32> {
-        self.connection.assume(self.to_target, self.context)
+    fn assume(&mut self, rest_of_segment: u32) -> Option<u32> {
+        self.connection.assume(self.to_target, rest_of_segment, self.context)
     }
 
     fn confirm(&mut self, assumed: &[Assumed], header: Bhs<'_>) {

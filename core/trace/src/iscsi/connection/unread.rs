@@ -1,6 +1,6 @@
 //! PDUs whose header was cut away, for a connection: which must come next, and what they were once that holds.
 
-use iscsitrace_wire::bhs::Bhs;
+use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
@@ -11,7 +11,7 @@ use crate::tables::Cycles;
 
 impl IscsiConnection {
     /// The bytes of data of the next PDU of a direction, when its header was cut away.
-    pub(super) fn assume(&mut self, to_target: bool, context: &Context) -> Option<u32> {
+    pub(super) fn assume(&mut self, to_target: bool, rest_of_segment: u32, context: &Context) -> Option<u32> {
         let cycles = &context.tables.cycles;
         // the oldest read of which nothing came yet
         let next = |pending: &[Assumption]| {
@@ -28,7 +28,9 @@ impl IscsiConnection {
                 .min_by_key(|(_, task)| task.cycle)
                 .and_then(|(&tag, task)| Some((tag, task.expected_data_transfer_length?)))
         };
-        let is_status_apart = !to_target && self.is_status_in_data == Some(false);
+        // a target of which no status was seen yet: what is left of the segment after the data is as long as one
+        let is_as_long_as_status = rest_of_segment == LENGTH_BYTES as u32 || rest_of_segment == LENGTH_BYTES as u32 + 4;
+        let is_status_apart = !to_target && !self.is_status_in_data.unwrap_or(!is_as_long_as_status);
         match self.assumptions[usize::from(!to_target)].assume(is_status_apart, next)? {
             Assumption::Data { bytes, .. } => Some(bytes),
             Assumption::Status { .. } => Some(0),
@@ -59,6 +61,8 @@ impl IscsiConnection {
                 self.stat_sn = self.stat_sn.map(SerialNumber::next);
                 let is_in_data = matches!(assumption, Assumption::Data { .. });
                 task.assume_status(assumed.last, is_in_data, &mut context.tables.cycles);
+                // it was so once: it will be so again
+                self.is_status_in_data.get_or_insert(is_in_data);
                 context.counters.add(Counter::CycleIncomplete, Some(self.number), assumed.first.frame);
             }
         }

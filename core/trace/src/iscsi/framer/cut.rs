@@ -11,10 +11,10 @@ impl Framer {
     /// The header was cut away, at least from its tag on: what must it be? False when that is not known but what was
     /// captured of it will do.
     #[cold]
-    pub(super) fn assume(&mut self, place: Place, listener: &mut impl Listener) -> bool {
+    pub(super) fn assume(&mut self, rest_of_segment: u32, place: Place, listener: &mut impl Listener) -> bool {
         let seen = Bhs::new(&self.pdu.header[..self.pdu.header_known]).data_segment_length();
         let room = self.assumed.len() < ASSUMED_MAX;
-        match room.then(|| listener.assume()).flatten() {
+        match room.then(|| listener.assume(rest_of_segment)).flatten() {
             Some(data) if seen.is_none_or(|seen| seen == data) => {
                 self.pdu.is_assumed = true;
                 self.pdu.wants_crc = false;

@@ -97,8 +97,9 @@ pub trait Listener {
     fn keeps_data(&self, header: Bhs<'_>) -> usize;
     /// A PDU, complete or as far as it will ever be; gives the digests from the next PDU on, when it ends a login.
     fn pdu(&mut self, pdu: &Pdu<'_>) -> Option<Digests>;
-    /// The bytes of data of the next PDU, whose header was cut away; none when that is not known.
-    fn assume(&mut self) -> Option<u32>;
+    /// The bytes of data of the next PDU, whose header was cut away and which begins so many bytes before the end of its
+    /// segment; none when that is not known.
+    fn assume(&mut self, rest_of_segment: u32) -> Option<u32>;
     /// What was assumed holds: `header` follows where it ended.
     fn confirm(&mut self, assumed: &[Assumed], header: Bhs<'_>);
     /// What was assumed does not hold.
@@ -318,7 +319,8 @@ impl Framer {
         if self.pdu.position < LENGTH_BYTES as u64 {
             return used;
         }
-        if self.pdu.header_known < HEADER_TAG_BYTES && self.assume(place, listener) {
+        let rest_of_segment = chunk.length - used + LENGTH_BYTES as u32;
+        if self.pdu.header_known < HEADER_TAG_BYTES && self.assume(rest_of_segment, place, listener) {
             return used;
         }
         let known = self.pdu.header_known;
