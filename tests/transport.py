@@ -69,6 +69,8 @@ class Path:
     delayed_ack_ns: int = 40_000_000
     is_pdu_per_segment: bool = False
     """every PDU starts in a segment of its own."""
+    is_command_per_segment: bool = False
+    """every PDU of the initiator does: it sends each with a call of its own and without Nagle's wait, as kernels do."""
     lost_before_tap: frozenset[tuple[bool, int]] = frozenset()
     lost_after_tap: frozenset[tuple[bool, int]] = frozenset()
     late: frozenset[tuple[bool, int]] = frozenset()
@@ -176,7 +178,7 @@ class Endpoint:
         self._is_pumping = False
         start = self._next
         end = min(len(self.stream), start + (self.path.segment_bytes or self.path.mss_bytes))
-        if self.path.is_pdu_per_segment:
+        if self.path.is_pdu_per_segment or (self.path.is_command_per_segment and self.to_target):
             following = bisect_right(self.pdu_starts, start)
             if following < len(self.pdu_starts):
                 end = min(end, self.pdu_starts[following])

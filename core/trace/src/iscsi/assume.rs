@@ -43,6 +43,18 @@ pub struct Assumed {
     pub last: Option<Place>,
 }
 
+/// Where the status of reads is looked for, while it is not known how this target sends it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Where what is left of the segment after the data is as long as a SCSI Response.
+    #[default]
+    BySegment,
+    /// Apart, always.
+    Apart,
+    /// In the last Data-In, always.
+    InData,
+}
+
 /// The data of a task that goes on in a direction.
 #[derive(Debug, Clone, Copy)]
 struct Tail {
@@ -57,6 +69,9 @@ pub struct Assumptions {
     /// The longest data segment seen: as long as a sender makes them.
     longest_bytes: u32,
     pending: Vec<Assumption>,
+    /// What was known before the first of these.
+    tail_before: Option<Tail>,
+    reading: Reading,
 }
 
 impl Assumptions {
@@ -73,13 +88,23 @@ impl Assumptions {
         self.tail = None;
     }
 
-    /// The next PDU: data of the task under way; then its status, when the target sends it apart; then data of the
-    /// next task, which `next` gives by tag and expected length, unless it is among these.
+    /// The next PDU: data of the task under way; then its status, when the target sends it apart (where that is not
+    /// known, `looks_apart` is how it seems); then data of the next task, which `next` gives by tag and expected length,
+    /// unless it is among these.
     pub fn assume(
         &mut self,
-        is_status_apart: bool,
+        is_status_apart: Option<bool>,
+        looks_apart: bool,
         next: impl Fn(&[Assumption]) -> Option<(u32, u32)>,
     ) -> Option<Assumption> {
+        if self.pending.is_empty() {
+            self.tail_before = self.tail;
+        }
+        let is_status_apart = is_status_apart.unwrap_or(match self.reading {
+            Reading::BySegment => looks_apart,
+            Reading::Apart => true,
+            Reading::InData => false,
+        });
         let assumption = match self.tail {
             Some(Tail { tag, remaining_bytes: 0 }) if is_status_apart => {
                 self.tail = None;
@@ -106,11 +131,25 @@ impl Assumptions {
 
     /// What was assumed, now that it holds.
     pub fn confirm(&mut self) -> Vec<Assumption> {
+        self.reading = Reading::default();
         std::mem::take(&mut self.pending)
+    }
+
+    /// What was assumed does not hold: forgets it, to assume otherwise; false when every other reading was tried.
+    pub fn reread(&mut self) -> bool {
+        self.reading = match self.reading {
+            Reading::BySegment => Reading::Apart,
+            Reading::Apart => Reading::InData,
+            Reading::InData => return false,
+        };
+        self.pending.clear();
+        self.tail = self.tail_before;
+        true
     }
 
     /// What was assumed does not hold.
     pub fn discard(&mut self) {
+        self.reading = Reading::default();
         if !self.pending.is_empty() {
             self.pending.clear();
             self.tail = None;
@@ -126,12 +165,15 @@ mod tests {
     fn data_then_status_then_the_next_task() {
         let mut assumptions = Assumptions::default();
         let nothing = |_: &[Assumption]| None;
-        assert_eq!(assumptions.assume(true, nothing), None);
+        assert_eq!(assumptions.assume(Some(true), false, nothing), None);
         assumptions.note_data(7, 100, 150);
-        assert_eq!(assumptions.assume(true, nothing), Some(Assumption::Data { tag: 7, bytes: 100 }));
-        assert_eq!(assumptions.assume(true, nothing), Some(Assumption::Data { tag: 7, bytes: 50 }));
-        assert_eq!(assumptions.assume(true, nothing), Some(Assumption::Status { tag: 7 }));
-        assert_eq!(assumptions.assume(true, |_| Some((8, 60))), Some(Assumption::Data { tag: 8, bytes: 60 }));
+        assert_eq!(assumptions.assume(Some(true), false, nothing), Some(Assumption::Data { tag: 7, bytes: 100 }));
+        assert_eq!(assumptions.assume(Some(true), false, nothing), Some(Assumption::Data { tag: 7, bytes: 50 }));
+        assert_eq!(assumptions.assume(Some(true), false, nothing), Some(Assumption::Status { tag: 7 }));
+        assert_eq!(
+            assumptions.assume(Some(true), false, |_| Some((8, 60))),
+            Some(Assumption::Data { tag: 8, bytes: 60 })
+        );
         assert_eq!(assumptions.confirm().len(), 4);
     }
 
@@ -139,9 +181,31 @@ mod tests {
     fn with_the_status_in_the_data_the_next_task_follows_at_once() {
         let mut assumptions = Assumptions::default();
         assumptions.note_data(7, 100, 100);
-        assert_eq!(assumptions.assume(false, |_| None), Some(Assumption::Data { tag: 7, bytes: 100 }));
-        assert_eq!(assumptions.assume(false, |_| Some((8, 30))), Some(Assumption::Data { tag: 8, bytes: 30 }));
+        assert_eq!(assumptions.assume(Some(false), false, |_| None), Some(Assumption::Data { tag: 7, bytes: 100 }));
+        assert_eq!(
+            assumptions.assume(Some(false), false, |_| Some((8, 30))),
+            Some(Assumption::Data { tag: 8, bytes: 30 })
+        );
         assumptions.discard();
-        assert_eq!(assumptions.assume(false, |_| None), None);
+        assert_eq!(assumptions.assume(Some(false), false, |_| None), None);
+    }
+
+    #[test]
+    fn what_does_not_hold_is_read_otherwise_from_its_start() {
+        let mut assumptions = Assumptions::default();
+        assumptions.note_data(7, 100, 100);
+        let next = |pending: &[Assumption]| pending.iter().all(|&other| other != data(8, 60)).then_some((8, 60));
+        let read = |assumptions: &mut Assumptions| [(); 3].map(|()| assumptions.assume(None, false, next));
+        assert_eq!(read(&mut assumptions), [Some(data(7, 100)), Some(data(8, 60)), None]);
+        assert!(assumptions.reread());
+        let status = Assumption::Status { tag: 7 };
+        assert_eq!(read(&mut assumptions), [Some(data(7, 100)), Some(status), Some(data(8, 60))]);
+        assert!(assumptions.reread());
+        assert_eq!(read(&mut assumptions), [Some(data(7, 100)), Some(data(8, 60)), None]);
+        assert!(!assumptions.reread());
+    }
+
+    fn data(tag: u32, bytes: u32) -> Assumption {
+        Assumption::Data { tag, bytes }
     }
 }

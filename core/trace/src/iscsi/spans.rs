@@ -10,8 +10,10 @@ use crate::tables::{Cycles, NULL_NS};
 const ACKNOWLEDGED_KEPT: usize = 64;
 /// Spans kept at most, when nothing is ever acknowledged (a capture of one direction).
 const SPANS_MAX: usize = 1 << 16;
-/// ACKs remembered, for data that is read after its ACK: seen late by the tap, or cut and only later understood.
+/// ACKs remembered, for data that is read after its ACK: seen late by the tap.
 const ACKS_KEPT: usize = 4096;
+/// The same, while PDUs with unread headers wait to be understood.
+const ACKS_KEPT_WAITING: usize = 1 << 16;
 
 #[derive(Debug, Clone, Copy)]
 struct Span {
@@ -28,6 +30,9 @@ pub struct Spans {
     acknowledged_count: usize,
     /// The last ACKs that advanced: offset and time, oldest first.
     acks: VecDeque<(i64, i64)>,
+    has_forgotten_acks: bool,
+    /// Whether bytes that are acknowledged may get an owner much later.
+    pub is_waiting: bool,
 }
 
 impl Spans {
@@ -48,11 +53,7 @@ impl Spans {
     fn first_covering(&self, end: i64) -> i64 {
         let place = self.acks.partition_point(|&(offset, _)| offset < end);
         // before the first that is remembered there may have been an earlier one that covers it
-        if place == 0 && self.acks.len() == ACKS_KEPT {
-            NULL_NS
-        } else {
-            self.acks.get(place).map_or(NULL_NS, |ack| ack.1)
-        }
+        if place == 0 && self.has_forgotten_acks { NULL_NS } else { self.acks.get(place).map_or(NULL_NS, |ack| ack.1) }
     }
 
     /// An ACK for all bytes below `offset`.
@@ -61,8 +62,10 @@ impl Spans {
         if self.acks.back().is_some_and(|&(last, _)| offset <= last) {
             return;
         }
-        if self.acks.len() == ACKS_KEPT {
-            self.acks.pop_front();
+        let kept = if self.is_waiting { ACKS_KEPT_WAITING } else { ACKS_KEPT };
+        if self.acks.len() >= kept {
+            self.acks.drain(..=self.acks.len() - kept);
+            self.has_forgotten_acks = true;
         }
         self.acks.push_back((offset, time_ns));
         while let Some(span) = self.spans.get(self.acknowledged_count)
@@ -130,6 +133,24 @@ mod tests {
         spans.push(0, 10, 0, true, &mut cycles);
         spans.push(10, 20, 1, true, &mut cycles);
         assert_eq!(cycles.data_acked_ns, [2, 3]);
+    }
+
+    #[test]
+    fn an_ack_is_remembered_longer_while_bytes_wait_for_their_owner() {
+        let acknowledge_all = |spans: &mut Spans, cycles: &mut Cycles| {
+            (1..=2 * ACKS_KEPT as i64).for_each(|place| spans.acknowledge(place * 10, place, cycles));
+        };
+        let (mut spans, mut cycles) = (Spans::default(), cycles());
+        acknowledge_all(&mut spans, &mut cycles);
+        spans.push(0, 20, 0, true, &mut cycles);
+        assert_eq!(cycles.data_acked_ns[0], NULL_NS);
+        let mut spans = Spans { is_waiting: true, ..Spans::default() };
+        acknowledge_all(&mut spans, &mut cycles);
+        spans.push(0, 20, 0, true, &mut cycles);
+        assert_eq!(cycles.data_acked_ns[0], 2);
+        spans.is_waiting = false;
+        spans.acknowledge(i64::MAX, 0, &mut cycles);
+        assert_eq!(spans.acks.len(), ACKS_KEPT);
     }
 
     #[test]

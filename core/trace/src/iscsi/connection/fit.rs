@@ -42,7 +42,10 @@ impl IscsiConnection {
         };
         let is_near =
             |value: SerialNumber, expected: SerialNumber| value.distance(expected).unsigned_abs() < NEAR.unsigned_abs();
-        let (mut near, mut far) = (0, 0);
+        // commands leave in the order of their CmdSN (RFC 7143 section 4.2.2.1), but for those that are sent again
+        let goes_back =
+            to_target && header.cmd_sn().zip(self.cmd_sn).is_some_and(|(value, said)| value.distance(said) < 0);
+        let (mut near, mut far) = (0, u32::from(goes_back));
         for (value, said, hinted) in numbers {
             let Some(value) = value else { continue };
             match (said, hinted) {

@@ -506,12 +506,20 @@ impl Listener for Ear<'_> {
         self.connection.assume(self.to_target, rest_of_segment, self.context)
     }
 
+    fn is_ambiguous(&self) -> bool {
+        self.connection.is_ambiguous(self.to_target)
+    }
+
+    fn reread(&mut self) -> bool {
+        self.connection.assumptions[usize::from(!self.to_target)].reread()
+    }
+
     fn confirm(&mut self, assumed: &[Assumed], header: Bhs<'_>) {
         self.connection.confirm(self.to_target, assumed, header, self.context);
     }
 
     fn discard(&mut self) {
-        self.connection.assumptions[usize::from(!self.to_target)].discard();
+        self.connection.discard(self.to_target);
     }
 
     fn count(&mut self, counter: Counter, frame: u64, count: u64) {

@@ -30,11 +30,27 @@ impl IscsiConnection {
         };
         // a target of which no status was seen yet: what is left of the segment after the data is as long as one
         let is_as_long_as_status = rest_of_segment == LENGTH_BYTES as u32 || rest_of_segment == LENGTH_BYTES as u32 + 4;
-        let is_status_apart = !to_target && !self.is_status_in_data.unwrap_or(!is_as_long_as_status);
-        match self.assumptions[usize::from(!to_target)].assume(is_status_apart, next)? {
+        let is_status_apart =
+            if to_target { Some(false) } else { self.is_status_in_data.map(|is_in_data| !is_in_data) };
+        let direction = usize::from(!to_target);
+        let assumption = self.assumptions[direction].assume(is_status_apart, is_as_long_as_status, next)?;
+        self.spans[direction].is_waiting = true;
+        match assumption {
             Assumption::Data { bytes, .. } => Some(bytes),
             Assumption::Status { .. } => Some(0),
         }
+    }
+
+    /// What was assumed of a direction does not hold.
+    pub(super) fn discard(&mut self, to_target: bool) {
+        let direction = usize::from(!to_target);
+        self.assumptions[direction].discard();
+        self.spans[direction].is_waiting = false;
+    }
+
+    /// Whether what is assumed of a direction could be read otherwise.
+    pub(super) fn is_ambiguous(&self, to_target: bool) -> bool {
+        !to_target && self.is_status_in_data.is_none()
     }
 
     /// What was assumed of a direction holds, for `header` follows it.
@@ -42,7 +58,9 @@ impl IscsiConnection {
         let direction = usize::from(!to_target);
         let is_response_to =
             |tag| header.opcode() == Some(Opcode::ScsiResponse) && header.initiator_task_tag() == Some(tag);
-        for (assumption, assumed) in self.assumptions[direction].confirm().into_iter().zip(assumed) {
+        let assumptions = self.assumptions[direction].confirm();
+        self.spans[direction].is_waiting = false;
+        for (place, (&assumption, assumed)) in assumptions.iter().zip(assumed).enumerate() {
             context.counters.add(Counter::HeaderAssumed, Some(self.number), assumed.first.frame);
             self.missing[direction] += 1;
             let (Assumption::Data { tag, .. } | Assumption::Status { tag }) = assumption;
@@ -53,7 +71,8 @@ impl IscsiConnection {
                 let is_last = task.assume_data(bytes, assumed, &mut context.tables.cycles);
                 self.spans[direction].push(assumed.offset, assumed.end, cycle, true, &mut context.tables.cycles);
                 // the status came with the last data, unless it follows
-                is_over = is_last && task.is_read && self.is_status_in_data != Some(false) && !is_response_to(tag);
+                let is_followed = assumptions[place + 1..].contains(&Assumption::Status { tag }) || is_response_to(tag);
+                is_over = is_last && task.is_read && self.is_status_in_data != Some(false) && !is_followed;
             }
             if is_over && let Some(task) = self.tasks.remove(&tag) {
                 context.cycle_ends_ns[cycle as usize] = assumed.last.unwrap_or(assumed.first).time_ns;

@@ -22,6 +22,7 @@ use super::login::Digests;
 use crate::counters::Counter;
 use crate::tcp::reassembly::Chunk;
 
+use cut::Held;
 pub use digests::DigestUse;
 use progress::InProgress;
 
@@ -100,6 +101,10 @@ pub trait Listener {
     /// The bytes of data of the next PDU, whose header was cut away and which begins so many bytes before the end of its
     /// segment; none when that is not known.
     fn assume(&mut self, rest_of_segment: u32) -> Option<u32>;
+    /// Whether it could also be something else.
+    fn is_ambiguous(&self) -> bool;
+    /// What was assumed does not hold: whether it can be assumed otherwise, from its start.
+    fn reread(&mut self) -> bool;
     /// What was assumed holds: `header` follows where it ended.
     fn confirm(&mut self, assumed: &[Assumed], header: Bhs<'_>);
     /// What was assumed does not hold.
@@ -140,6 +145,9 @@ pub struct Framer {
     has_lost_start: bool,
     /// PDUs of which only the place is known, since the last header that was read.
     assumed: Vec<Assumed>,
+    /// All that came since the first of them, when they could be read otherwise.
+    held: Option<Box<Held>>,
+    is_walking_again: bool,
     /// The digest of the data just ended, while it is not known whether digests are in use.
     possible_digest: Option<[u8; 4]>,
     pdu: InProgress,
@@ -166,6 +174,8 @@ impl Framer {
             is_stream_start,
             has_lost_start: false,
             assumed: Vec::new(),
+            held: None,
+            is_walking_again: false,
             possible_digest: None,
             pdu: InProgress::new(),
             carry: Vec::new(),
@@ -188,8 +198,16 @@ impl Framer {
     /// The next bytes of the stream.
     #[inline]
     pub fn chunk(&mut self, chunk: &Chunk<'_>, listener: &mut impl Listener) {
+        if self.held.is_some() {
+            self.hold(chunk);
+        }
+        self.go_on(chunk, 0, listener);
+    }
+
+    /// What is left of a chunk.
+    #[inline]
+    fn go_on(&mut self, chunk: &Chunk<'_>, mut used: u32, listener: &mut impl Listener) {
         let place = Place { frame: chunk.frame, time_ns: chunk.time_ns };
-        let mut used = 0u32;
         while used < chunk.length {
             used = match self.state {
                 State::Walking => self.walk(chunk, used, place, listener),
@@ -319,8 +337,15 @@ impl Framer {
         if self.pdu.position < LENGTH_BYTES as u64 {
             return used;
         }
-        let rest_of_segment = chunk.length - used + LENGTH_BYTES as u32;
-        if self.pdu.header_known < HEADER_TAG_BYTES && self.assume(rest_of_segment, place, listener) {
+        self.end_header(chunk, used, place, listener)
+    }
+
+    /// Where the header ends: is it one?
+    #[inline]
+    fn end_header(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
+        if self.pdu.header_known < HEADER_TAG_BYTES
+            && let Some(used) = self.assume(chunk, used, place, listener)
+        {
             return used;
         }
         let known = self.pdu.header_known;
@@ -328,6 +353,9 @@ impl Framer {
         let is_segment_start = chunk.is_segment_start && used as usize == LENGTH_BYTES;
         let is_unconfirmed = !self.assumed.is_empty() && fit < Fit::Certain && !is_segment_start;
         if fit == Fit::No || is_unconfirmed {
+            if self.walk_again(listener) {
+                return chunk.length;
+            }
             listener.count(Counter::PduInvalid, place.frame, 1);
             listener.count(Counter::SyncLost, place.frame, 1);
             let (header, first, start) = (self.pdu.header, self.pdu.first, self.pdu.start);
@@ -335,7 +363,8 @@ impl Framer {
             // the true header may begin inside these bytes
             if known == LENGTH_BYTES {
                 self.carry.extend_from_slice(&header[1..]);
-                self.carry_places.resize(position.saturating_sub(1), first);
+                let before = LENGTH_BYTES.saturating_sub(used as usize);
+                self.carry_places.resize(before.saturating_sub(1), first);
                 self.carry_places.resize(self.carry.len(), place);
             }
             return used;
@@ -348,6 +377,7 @@ impl Framer {
                 self.assumed.iter().map(|assumed| (assumed.end - assumed.offset) as u64).sum::<u64>();
             listener.confirm(&self.assumed, Bhs::new(&self.pdu.header[..known]));
             self.assumed.clear();
+            self.held = None;
         }
         self.start_body(chunk, used, listener);
         used
@@ -423,6 +453,7 @@ impl Framer {
 
     fn lose_sync(&mut self, lost_at: i64, listener: &mut impl Listener) {
         self.assumed.clear();
+        self.held = None;
         listener.discard();
         self.state = State::Searching;
         self.lost_at = lost_at;
@@ -476,6 +507,7 @@ impl Framer {
     /// The end of the stream in this capture: a PDU with its header read is handed over as far as it goes.
     pub fn finish(&mut self, listener: &mut impl Listener) {
         self.assumed.clear();
+        self.held = None;
         listener.discard();
         if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 && !self.pdu.is_assumed {
             self.pdu.has_capture_gap = true;

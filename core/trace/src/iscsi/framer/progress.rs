@@ -8,7 +8,7 @@ use super::Place;
 pub(super) const NOWHERE: Place = Place { frame: 0, time_ns: 0 };
 
 /// The PDU whose bytes are coming.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct InProgress {
     pub(super) start: i64,
     pub(super) position: u64,
