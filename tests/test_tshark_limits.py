@@ -109,13 +109,14 @@ SEGMENTS = {
 }
 
 
-@pytest.mark.parametrize("block_bytes", [65_536, 524_288])
+@pytest.mark.parametrize(
+    ("queue_depth", "block_bytes"), [(1, 65_536), (1, 524_288), (8, 65_536), (8, 524_288), (32, 8_192)]
+)
 @pytest.mark.parametrize("segments", SEGMENTS)
-@pytest.mark.parametrize("queue_depth", [1, 8])
 @pytest.mark.parametrize("snaplen_bytes", [96, 128])
 @pytest.mark.parametrize("is_status_in_data", [True, False], ids=["status in data", "response"])
 def test_snaplen(
-    snaplen_bytes: int, queue_depth: int, segments: str, is_status_in_data: bool, block_bytes: int, tmp_path: FilePath
+    snaplen_bytes: int, queue_depth: int, block_bytes: int, segments: str, is_status_in_data: bool, tmp_path: FilePath
 ) -> None:
     settings = Session(is_status_in_data=is_status_in_data)
     capture = reads(SEGMENTS[segments], settings, count=40, queue_depth=queue_depth, block_bytes=block_bytes)
@@ -125,7 +126,8 @@ def test_snaplen(
 
     times = tshark.response_times(file).get("Read(10)", tshark.ResponseTimes(0, 0))
     is_wrong_time = abs(times.sum_ns - latency_sum_ns(whole)) > 0.01 * latency_sum_ns(whole)
-    if is_status_in_data or snaplen_bytes == 96:
+    # it finds the last Data-In of a short read where that begins a segment
+    if block_bytes > 8_192 and (is_status_in_data or snaplen_bytes == 96):
         assert times.task_count < 40 or is_wrong_time
 
     trace = iscsitrace.read(file, tables=("pdus",))
