@@ -29,8 +29,10 @@ else:
     _core_missing = None
 
 _LOADING_NICENESS = 10
+_INT64 = -(1 << 63), (1 << 63) - 1
+_UINT64_MAX = (1 << 64) - 1
 
-Source = str | os.PathLike[str] | bytes | BinaryIO
+Source = str | os.PathLike[str] | os.PathLike[bytes] | bytes | BinaryIO
 
 
 class Trace:
@@ -192,6 +194,11 @@ def _load_tables() -> None:
     import_module("iscsitrace.phases")
 
 
+def _check_range(name: str, number: int | None, least: int, most: int) -> None:
+    if number is not None and not least <= number <= most:
+        raise InputInvalid(f"{name} is {number}; it has to be from {least} to {most}")
+
+
 def read(
     source: Source,
     *more: Source,
@@ -209,14 +216,15 @@ def read(
     parts of a ring buffer in order of time. pcap and pcapng, plain or compressed by gzip, zstd or lz4, are told apart
     by content.
 
-    ``capture_filter`` is a libpcap filter; ``packet_limit`` stops after so many packets; ``time_from_ns`` and
-    ``time_to_ns`` keep packets captured in that window: absolute nanoseconds since 1970, or, with
-    ``time_is_relative``, after the first packet. ``tables`` names the tables that grow with the traffic and are only
-    filled when asked for (schema.ON_REQUEST); all others always are. ``progress(bytes_done, bytes_total)`` is called
-    about ten times a second; the total is None when unknown.
+    ``capture_filter`` is a libpcap filter, for which a packet is as long as what was captured of it; ``packet_limit``
+    stops after so many packets; ``time_from_ns`` and ``time_to_ns`` keep packets captured in that window, both ends
+    included: absolute nanoseconds since 1970, or, with ``time_is_relative``, after the first packet. ``tables`` names
+    the tables that grow with the traffic and are only filled when asked for (schema.ON_REQUEST); all others always are.
+    ``progress(bytes_done, bytes_total)`` is called about ten times a second; the total is None when unknown.
 
-    Raises CaptureUnreadable when the input is no capture, and InputInvalid for a table or limit that cannot be
-    meant. Damage within a capture raises nothing: it is counted in ``counters``.
+    Raises CaptureUnreadable when a source is no capture or cannot be read, before any packet was, and InputInvalid for
+    a table or limit that cannot be meant. What a file object or ``progress`` raises is let through. Damage within a
+    capture, and a source that fails or is empty while others are read, raise nothing: they are counted in ``counters``.
     """
     if _core_missing is not None:
         raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
@@ -224,6 +232,15 @@ def read(
     for name in wanted:
         if name not in TABLES:
             raise InputInvalid(f"no table is called {name}; there are {', '.join(TABLES)}")
+    _check_range("packet_limit", packet_limit, 1, _UINT64_MAX)
+    _check_range("time_from_ns", time_from_ns, *_INT64)
+    _check_range("time_to_ns", time_to_ns, *_INT64)
+    if time_from_ns is not None and time_to_ns is not None and time_from_ns > time_to_ns:
+        raise InputInvalid(f"time_from_ns ({time_from_ns}) is after time_to_ns ({time_to_ns})")
+    try:
+        (capture_filter or "").encode()
+    except UnicodeEncodeError as error:
+        raise InputInvalid(f"capture_filter is no text: {capture_filter!r}") from error
     options: dict[str, Any] = {
         "capture_filter": capture_filter,
         "packet_limit": packet_limit,
@@ -232,12 +249,11 @@ def read(
         "time_is_relative": time_is_relative,
         "tables": [name for name in wanted if name in ON_REQUEST],
     }
-    sources = [os.fspath(each) if isinstance(each, (str, os.PathLike)) else each for each in (source, *more)]
-    Thread(target=_load_tables, daemon=True).start()
+    sources = [os.fsdecode(each) if isinstance(each, os.PathLike) else each for each in (source, *more)]
+    # no daemon: an interpreter that ends while NumPy is being loaded crashes
+    Thread(target=_load_tables).start()
     try:
         core_pass = _core.read(sources, progress=progress, **options)
-    except (_core.CaptureError, OSError) as error:
+    except _core.CaptureError as error:
         raise CaptureUnreadable(str(error)) from error
-    except (ValueError, OverflowError) as error:
-        raise InputInvalid(str(error)) from error
     return Trace(core_pass, tuple(_core.OPERATIONS), options)

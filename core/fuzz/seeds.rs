@@ -11,7 +11,7 @@ use std::path::Path;
 
 use conversation::{Conversation, HEADERS_BYTES, Script, Settings, damage, pcapng};
 use iscsitrace_trace::capture::Capture;
-use iscsitrace_trace::capture::writer::PcapngWriter;
+use iscsitrace_wire::capture_writer::PcapngWriter;
 use iscsitrace_trace::counters::Counters;
 
 const PACKETS: usize = 24;

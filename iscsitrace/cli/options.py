@@ -96,7 +96,12 @@ def takes_captures(function: _Function) -> _Function:
 
     @click.argument("captures", metavar="CAPTURE...", nargs=-1)
     @click.option("-r", "read_files", metavar="FILE", multiple=True, help="A capture, as tshark takes it; repeatable.")
-    @click.option("-f", "capture_filter", metavar="FILTER", help="Keep packets that a libpcap filter matches.")
+    @click.option(
+        "-f",
+        "capture_filter",
+        metavar="FILTER",
+        help="Keep packets that a libpcap filter matches; its len counts captured bytes.",
+    )
     @click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
     @click.option(
         "--from", "time_from", type=When(), help="Skip packets before 12.5s after the first, or before a date."

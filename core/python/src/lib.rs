@@ -90,6 +90,9 @@ fn read(
     let outcome = py.detach(|| {
         let mut last = Instant::now();
         pass::run(inputs, &selection, &options, |reached| {
+            if let Some(error) = failure.take() {
+                return Err(error);
+            }
             if last.elapsed() < REPORT_EVERY {
                 return Ok(());
             }
@@ -103,12 +106,13 @@ fn read(
             })
         })
     });
+    if let Some(error) = failure.take() {
+        return Err(error);
+    }
     match outcome {
         Ok(outcome) => Ok(Pass { outcome }),
         Err(Interrupted::Caller(error)) => Err(error),
-        Err(Interrupted::Capture(error)) => {
-            Err(failure.take().unwrap_or_else(|| CaptureError::new_err(error.to_string())))
-        }
+        Err(Interrupted::Capture(error)) => Err(CaptureError::new_err(error.to_string())),
     }
 }
 

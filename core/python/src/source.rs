@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use iscsitrace_trace::capture::sequence::Input;
-use iscsitrace_trace::capture::{CaptureInfo, InterfaceInfo, TimeResolution};
+use iscsitrace_trace::capture::{CaptureInfo, InterfaceInfo};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+
+use crate::CaptureError;
 
 /// The Python exception that ended a read, to be raised in place of the I/O error that it became on the way.
 #[derive(Clone, Default)]
@@ -30,12 +32,13 @@ impl Failure {
 /// An input of the pass.
 pub fn input(source: &Bound<'_, PyAny>, failure: &Failure) -> PyResult<Input> {
     if let Ok(path) = source.cast::<PyString>() {
-        let path = path.to_string();
-        if path == "-" {
+        let path: PathBuf =
+            path.extract().map_err(|error| CaptureError::new_err(format!("no name of a file: {error}")))?;
+        if path.as_os_str() == "-" {
             let reader = Box::new(Interruptible { reader: io::stdin(), failure: failure.clone() });
             return Ok(Input::Reader { name: "standard input".to_owned(), reader });
         }
-        return Ok(Input::Path(PathBuf::from(path)));
+        return Ok(Input::Path(path));
     }
     if let Ok(bytes) = source.cast::<PyBytes>() {
         let reader = Box::new(Cursor::new(bytes.as_bytes().to_vec()));
@@ -122,11 +125,7 @@ fn describe_interface<'py>(py: Python<'py>, interface: &InterfaceInfo) -> PyResu
     dict.set_item("filter", &interface.filter)?;
     dict.set_item("link_type", interface.link_type)?;
     dict.set_item("snaplen", interface.snaplen)?;
-    let resolution = match interface.time_resolution {
-        TimeResolution::Decimal(exponent) => format!("10^-{exponent} s"),
-        TimeResolution::Binary(exponent) => format!("2^-{exponent} s"),
-    };
-    dict.set_item("time_resolution", resolution)?;
+    dict.set_item("time_resolution", interface.time_resolution.to_string())?;
     dict.set_item("received", interface.received_count)?;
     dict.set_item("dropped", interface.dropped_count)?;
     Ok(dict)

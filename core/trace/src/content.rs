@@ -117,12 +117,6 @@ impl Content {
         }
     }
 
-    /// Whether it is something else, for certain.
-    #[inline]
-    pub fn is_other(&self) -> bool {
-        matches!(self, Self::Other)
-    }
-
     /// It is iSCSI: what was kept is read again from its first byte on.
     fn decide(&mut self, number: u32, is_client_initiator: bool, context: &mut Context) {
         let Self::Undecided(detector) = self else { return };

@@ -18,18 +18,6 @@ pub enum Severity {
     Error,
 }
 
-impl Severity {
-    /// The word used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::DataLoss => "data_loss",
-            Self::Error => "error",
-        }
-    }
-}
-
 /// What a counter is called, how bad it is, what it counts and what a person can do about it.
 #[derive(Debug)]
 pub struct Definition {
@@ -83,6 +71,12 @@ counters! {
     CompressionCutShort, "compression_cut_short", DataLoss,
         "a compressed stream ends in the middle or fails its checksum",
         "Copy the file again; what could be decompressed is analysed.";
+    InputEmpty, "input_empty", Info,
+        "an input, beside others, that is empty or ends within its file header",
+        "Usual for the newest file of a ring buffer; otherwise copy it again.";
+    InputUnreadable, "input_unreadable", Error,
+        "an input that could not be read, or not to its end, after packets had been read",
+        "What came before and the other inputs are analysed; copy that file again.";
     // link, IP
     NotTcp, "not_tcp", Info,
         "frames that are not TCP over IP",

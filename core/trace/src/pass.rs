@@ -16,7 +16,7 @@ pub struct Selection {
     pub packet_limit: Option<u64>,
     /// Packets from this time on.
     pub time_from_ns: Option<i64>,
-    /// Packets before this time.
+    /// Packets up to this time.
     pub time_to_ns: Option<i64>,
     /// Whether the times count from the first packet instead of 1970.
     pub time_is_relative: bool,
@@ -66,7 +66,8 @@ const REPORT_EVERY_PACKETS: u64 = 1 << 14;
 /// Reads the inputs to their end. `report` is told now and then how far it is, and may end the pass.
 ///
 /// # Errors
-/// When an input is no capture or cannot be read, when the filter is no filter, and what `report` gives.
+/// When an input is no capture or cannot be read, before any packet was; when there is nothing in any input; when the
+/// filter is no filter; and what `report` gives.
 pub fn run<E>(
     inputs: Vec<Input>,
     selection: &Selection,
@@ -74,9 +75,9 @@ pub fn run<E>(
     mut report: impl FnMut(&Progress) -> Result<(), E>,
 ) -> Result<Outcome, Interrupted<E>> {
     let mut filter = selection.capture_filter.as_deref().map(Filter::new).transpose()?;
-    let mut sequence = Sequence::open(inputs)?;
-    let progress = sequence.progress();
     let mut pipeline = Pipeline::new(options);
+    let mut sequence = Sequence::open(inputs, pipeline.counters())?;
+    let progress = sequence.progress();
     let mut packet_count = 0;
     let mut until_report = REPORT_EVERY_PACKETS;
     let mut window: Option<(i64, i64)> = None;
@@ -94,7 +95,7 @@ pub fn run<E>(
                 selection.time_to_ns.map_or(i64::MAX, |to_ns| to_ns.saturating_add(origin_ns)),
             )
         });
-        if packet.time_ns < from_ns || packet.time_ns >= to_ns {
+        if packet.time_ns < from_ns || packet.time_ns > to_ns {
             continue;
         }
         if let Some(filter) = &mut filter
@@ -122,14 +123,18 @@ pub fn run<E>(
 mod tests {
     use super::*;
 
-    /// A classic pcap file of one empty Ethernet-sized packet of that link type.
-    fn capture(link_type: u32) -> Input {
+    /// A classic pcap file of one empty Ethernet-sized packet of that link type, captured in that second.
+    fn capture_at(link_type: u32, time_s: u32) -> Input {
         let mut bytes = Vec::new();
-        for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, link_type, 1, 0, 60, 60] {
+        for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, link_type, time_s, 0, 60, 60] {
             bytes.extend_from_slice(&u32::to_le_bytes(word));
         }
         bytes.extend_from_slice(&[0; 60]);
         Input::Reader { name: "made".into(), reader: Box::new(std::io::Cursor::new(bytes)) }
+    }
+
+    fn capture(link_type: u32) -> Input {
+        capture_at(link_type, 1)
     }
 
     fn outcome(inputs: Vec<Input>) -> Result<Outcome, Interrupted<()>> {
@@ -146,5 +151,29 @@ mod tests {
     fn one_packet_that_can_be_decoded_is_enough() {
         let outcome = outcome(vec![capture(105), capture(1)]).unwrap_or_else(|_| panic!("an error"));
         assert_eq!(outcome.packet_count, 2);
+    }
+
+    #[test]
+    fn both_ends_of_the_window_belong_to_it() {
+        let inputs = (1..=5).map(|time_s| capture_at(1, time_s)).collect();
+        let selection = Selection {
+            time_from_ns: Some(1_000_000_000),
+            time_to_ns: Some(3_000_000_000),
+            time_is_relative: true,
+            ..Selection::default()
+        };
+        let outcome = run::<()>(inputs, &selection, &Options::default(), |_| Ok(()));
+        // seconds 2, 3 and 4
+        assert_eq!(outcome.unwrap_or_else(|_| panic!("an error")).packet_count, 3);
+    }
+
+    #[test]
+    fn a_later_input_that_is_no_capture_costs_nothing_of_the_first() {
+        let junk = || Input::Reader { name: "junk".into(), reader: Box::new(&b"this is no capture at all"[..]) };
+        let outcome = outcome(vec![capture(1), junk(), capture(1)]).unwrap_or_else(|_| panic!("an error"));
+        assert_eq!(outcome.packet_count, 2);
+        assert!(outcome.tables.counters.name.iter().any(|name| name == "input_unreadable"));
+        let Err(Interrupted::Capture(error)) = self::outcome(vec![junk(), capture(1)]) else { panic!("no error") };
+        assert!(error.to_string().starts_with("junk is not a capture"), "{error}");
     }
 }

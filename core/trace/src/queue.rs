@@ -22,12 +22,9 @@ pub fn fill(cycles: &mut Cycles, ends_ns: &[i64], sessions: &mut Sessions) {
             cycles.queue_depth[cycle] = depth;
             sessions.queue_depth_max[session] = sessions.queue_depth_max[session].max(depth);
             sessions.cycle_count[session] += 1;
-            let bytes = u64::from(cycles.data_bytes[cycle]);
-            if cycles.is_write[cycle] {
-                sessions.write_bytes[session] += bytes;
-            } else {
-                sessions.read_bytes[session] += bytes;
-            }
+            let written = written_bytes(cycles, cycle);
+            sessions.write_bytes[session] += u64::from(written);
+            sessions.read_bytes[session] += u64::from(cycles.data_bytes[cycle] - written);
         }
         for pair in order.windows(2) {
             let (cycle, next) = (pair[0] as usize, pair[1] as usize);
@@ -37,6 +34,19 @@ pub fn fill(cycles: &mut Cycles, ends_ns: &[i64], sessions: &mut Sessions) {
                 cycles.next_command_ns[cycle] = next_ns;
             }
         }
+    }
+}
+
+/// What of a cycle's data went to the target: of a bidirectional task, what was sent as Data-Out or with its command.
+fn written_bytes(cycles: &Cycles, cycle: usize) -> u32 {
+    let data_bytes = cycles.data_bytes[cycle];
+    if !cycles.is_write[cycle] {
+        0
+    } else if !cycles.is_read[cycle] {
+        data_bytes
+    } else {
+        let solicited = cycles.unsolicited_bytes[cycle].saturating_add(cycles.solicited_bytes[cycle]);
+        cycles.immediate_bytes[cycle].saturating_add(solicited).min(data_bytes)
     }
 }
 
@@ -58,6 +68,27 @@ mod tests {
     use super::*;
     use crate::tables::{CycleRow, Session};
     use proptest::prelude::*;
+
+    #[test]
+    fn payload_is_told_by_direction() {
+        let mut cycles = Cycles::default();
+        let row = CycleRow { session: 0, ..CycleRow::default() };
+        cycles.push(CycleRow { is_read: true, data_bytes: 5000, ..row.clone() });
+        cycles.push(CycleRow { is_write: true, data_bytes: 700, solicited_bytes: 700, ..row.clone() });
+        cycles.push(CycleRow {
+            is_read: true,
+            is_write: true,
+            data_bytes: 90,
+            immediate_bytes: 10,
+            unsolicited_bytes: 20,
+            solicited_bytes: 30,
+            ..row
+        });
+        let mut sessions = Sessions::default();
+        sessions.push(Session::default());
+        fill(&mut cycles, &[], &mut sessions);
+        assert_eq!((sessions.read_bytes[0], sessions.write_bytes[0]), (5000 + 30, 700 + 60));
+    }
 
     proptest! {
         /// Against counting the open tasks one by one.

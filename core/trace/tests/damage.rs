@@ -442,6 +442,22 @@ fn quiet_settings() -> Settings {
     Settings { has_header_digest: false, has_data_digest: false, connection_count: 1 }
 }
 
+/// A flood that begins with a login, and the sequence number of what the initiator sends next.
+fn logged_in() -> (Flood, u32) {
+    let mut script = Script::new(quiet_settings());
+    script.connect();
+    let opening = script.finish();
+    let login = &opening.pdus[0];
+    let login_bytes: u32 = login.packets.iter().map(|&at| opening.packets[at].payload_bytes as u32).sum();
+    let mut flood = Flood::new();
+    flood.conversation(&opening);
+    (flood, 0xffff_f001u32.wrapping_add(login_bytes))
+}
+
+fn read_command() -> BhsBuilder {
+    BhsBuilder::new(Opcode::ScsiCommand).is_final(true).is_read(true).expected_data_transfer_length(512)
+}
+
 #[test]
 fn very_many_connections_leave_a_row_each_and_a_count() {
     let mut flood = Flood::new();
@@ -482,14 +498,8 @@ fn very_many_sessions_leave_a_row_each() {
 
 #[test]
 fn very_many_open_tasks_are_capped_and_counted() {
-    let mut script = Script::new(quiet_settings());
-    script.connect();
-    let opening = script.finish();
-    let base = 0xffff_f001u32
-        .wrapping_add(opening.pdus[0].packets.iter().map(|&at| opening.packets[at].payload_bytes as u32).sum());
-    let mut flood = Flood::new();
-    flood.conversation(&opening);
-    let command = BhsBuilder::new(Opcode::ScsiCommand).is_final(true).is_read(true).expected_data_transfer_length(512);
+    let (mut flood, base) = logged_in();
+    let command = read_command();
     let (per_packet, packets) = (20u32, 50_000u32);
     for packet in 0..packets {
         let payload: Vec<u8> = (0..per_packet)
@@ -585,14 +595,8 @@ fn acknowledgments_far_ahead_are_no_stream() {
 
 #[test]
 fn retransmissions_without_an_acknowledgment_make_no_second_cycle() {
-    let mut script = Script::new(quiet_settings());
-    script.connect();
-    let opening = script.finish();
-    let base = 0xffff_f001u32
-        .wrapping_add(opening.pdus[0].packets.iter().map(|&at| opening.packets[at].payload_bytes as u32).sum());
-    let mut flood = Flood::new();
-    flood.conversation(&opening);
-    let command = BhsBuilder::new(Opcode::ScsiCommand).is_final(true).is_read(true).expected_data_transfer_length(512);
+    let (mut flood, base) = logged_in();
+    let command = read_command();
     for number in 0..60_000u32 {
         let header = command.initiator_task_tag(number).cmd_sn(SerialNumber(100 + number)).build();
         flood.send(50_000, base.wrapping_add(number * 48), 0x18, &header);

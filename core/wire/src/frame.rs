@@ -40,11 +40,6 @@ impl LinkType {
     pub const IPV6: Self = Self(229);
     /// Linux "cooked" capture, version 2.
     pub const LINUX_SLL2: Self = Self(276);
-
-    /// Whether frames of this type can be read.
-    pub fn is_supported(self) -> bool {
-        matches!(self.0, 0 | 1 | 12 | 14 | 101 | 108 | 113 | 228 | 229 | 276)
-    }
 }
 
 /// An IPv4 or IPv6 address as one number, which is compared and copied at once; IPv4 as mapped into IPv6 (RFC 4291
@@ -135,8 +130,6 @@ pub struct Segment<'a> {
     pub payload_length: u32,
     /// IPv4 identification.
     pub identification: Option<u16>,
-    /// IPv4 time to live or IPv6 hop limit.
-    pub hop_limit: u8,
     /// A super-segment captured before segmentation, with an IP length of 0.
     pub is_ip_length_zero: bool,
 }
@@ -237,7 +230,6 @@ struct Network {
     source: Address,
     destination: Address,
     identification: Option<u16>,
-    hop_limit: u8,
     is_ip_length_zero: bool,
 }
 
@@ -262,7 +254,6 @@ fn ipv4(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
         source: Address::v4([header[12], header[13], header[14], header[15]]),
         destination: Address::v4([header[16], header[17], header[18], header[19]]),
         identification: Some(u16::from_be_bytes([header[4], header[5]])),
-        hop_limit: header[8],
         is_ip_length_zero,
     };
     let protocol = header[9];
@@ -295,7 +286,6 @@ fn ipv6(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
         source: address(chunk(header, 8)),
         destination: address(chunk(header, 24)),
         identification: None,
-        hop_limit: header[7],
         is_ip_length_zero,
     };
     match header[6] {
@@ -371,7 +361,6 @@ fn tcp(network: Network, captured: &[u8], length: u32) -> Result<Segment<'_>, No
         payload,
         payload_length,
         identification: network.identification,
-        hop_limit: network.hop_limit,
         is_ip_length_zero: network.is_ip_length_zero,
     })
 }

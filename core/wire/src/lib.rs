@@ -8,11 +8,14 @@
 //! text    key=value pairs of Login and Text PDUs
 //! cdb     SCSI command descriptor blocks
 //! digest  CRC32C of headers and data
+//! capture_writer  packets -> a pcapng or pcap file
 //! ```
 //!
-//! Nothing here keeps state, does I/O or allocates more than one header's worth.
+//! Nothing here keeps state, does I/O or allocates more than one header's worth, but for the writer, which counts its
+//! interfaces and writes where it is told to.
 
 pub mod bhs;
+pub mod capture_writer;
 pub mod cdb;
 pub mod digest;
 pub mod frame;

@@ -1,6 +1,7 @@
 //! Capture filters in libpcap's language (`port 3260 and host 10.0.0.1`), compiled and run by libpcap itself.
 //!
-//! It never sees more than what was captured of a frame: `len`, `greater` and `less` count those bytes.
+//! It never sees more than what was captured of a frame: `len`, `greater` and `less` count those bytes, because the
+//! `pcap` crate gives a program no other length.
 
 use ::pcap::{BpfProgram, Capture, Linktype};
 use iscsitrace_wire::frame::LinkType;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sequence    several captures as one stream      filter  libpcap's expressions
-//! compressed  gzip, zstd, lz4                     writer  the way back
+//! compressed  gzip, zstd, lz4
 //! source      a window over a reader
 //! pcap        | pcapng        bytes -> records
 //! ```
@@ -18,7 +18,6 @@ pub mod sequence;
 mod source;
 #[cfg(test)]
 mod tests;
-pub mod writer;
 
 use std::fmt;
 use std::fs::File;
@@ -105,6 +104,13 @@ pub enum CaptureError {
         /// LINKTYPE_ values, apart by commas.
         link_types: String,
     },
+}
+
+impl CaptureError {
+    /// Whether the input may become a capture: nothing was written to it yet, or not all of its file header.
+    fn is_nothing_there(&self) -> bool {
+        matches!(self, Self::Empty { .. } | Self::HeaderDamaged { .. })
+    }
 }
 
 /// The byte order of numbers in a file.
@@ -199,7 +205,7 @@ pub struct InterfaceInfo {
 pub struct CaptureInfo {
     /// The file, or another name of the input.
     pub name: String,
-    /// `pcap` or `pcapng`.
+    /// `pcap` or `pcapng`; of an input of which nothing was read, `empty` or `unreadable`.
     pub format: &'static str,
     /// Byte order of the (last) section.
     pub byte_order: ByteOrder,

@@ -3,6 +3,10 @@
 //! Files are put in order of their first packet's time and opened one at a time; frame numbers go on across them. An
 //! input that can be read only once (a pipe) is not looked into before its turn, so with one of them the order given
 //! stands.
+//!
+//! A wrong input is an error before the first packet: it costs nothing to leave it out. Once packets were read, an input
+//! that cannot be read (on) is counted, and the next one follows. The newest file of a ring may have nothing in it yet:
+//! such inputs are counted, unless there is no other.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,8 +23,6 @@ use crate::counters::{Counter, Counters};
 pub enum Input {
     /// A file, or another path that can be opened.
     Path(PathBuf),
-    /// Standard input.
-    Stdin,
     /// Any reader, with the name that messages give it.
     Reader {
         /// What messages call it.
@@ -35,7 +37,6 @@ impl Input {
     pub fn name(&self) -> String {
         match self {
             Self::Path(path) => path.display().to_string(),
-            Self::Stdin => "standard input".to_owned(),
             Self::Reader { name, .. } => name.clone(),
         }
     }
@@ -44,7 +45,15 @@ impl Input {
     fn file_bytes(&self) -> Option<u64> {
         match self {
             Self::Path(path) => path.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len()),
-            Self::Stdin | Self::Reader { .. } => None,
+            Self::Reader { .. } => None,
+        }
+    }
+
+    /// Whether it is a pipe or its like.
+    fn is_read_once(&self) -> bool {
+        match self {
+            Self::Path(path) => path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()),
+            Self::Reader { .. } => true,
         }
     }
 
@@ -56,7 +65,6 @@ impl Input {
                 Ok(file) => Box::new(file),
                 Err(error) => return Err(CaptureError::Unreadable { name, error }),
             },
-            Self::Stdin => Box::new(io::stdin()),
             Self::Reader { reader, .. } => reader,
         };
         Capture::open(Box::new(Metered { reader, bytes_read: Arc::clone(bytes_read) }), &name)
@@ -113,6 +121,8 @@ impl Progress {
 pub struct Sequence {
     waiting: VecDeque<Input>,
     current: Option<Capture>,
+    /// Number of the frame read last, before those of the current input.
+    frame: u64,
     done: Vec<CaptureInfo>,
     last_time_ns: i64,
     progress: Progress,
@@ -122,28 +132,34 @@ impl Sequence {
     /// Puts the inputs in order and opens the first.
     ///
     /// # Errors
-    /// An input, of several files each, is unreadable, empty or no capture.
-    pub fn open(inputs: Vec<Input>) -> Result<Self, CaptureError> {
+    /// The first input, or any of several files, is unreadable or no capture; or there is nothing in any input.
+    pub fn open(inputs: Vec<Input>, counters: &mut Counters) -> Result<Self, CaptureError> {
         let bytes_total = inputs.iter().map(Input::file_bytes).sum();
         let progress = Progress { bytes_read: Arc::default(), bytes_total };
-        let waiting = if inputs.len() > 1 && bytes_total.is_some() { in_order_of_time(inputs)? } else { inputs };
-        let mut sequence =
-            Self { waiting: waiting.into(), current: None, done: Vec::new(), last_time_ns: i64::MIN, progress };
-        sequence.open_next()?;
+        let waiting = if inputs.len() > 1 { in_order_of_time(inputs)? } else { inputs };
+        let mut sequence = Self {
+            waiting: waiting.into(),
+            current: None,
+            frame: 0,
+            done: Vec::new(),
+            last_time_ns: i64::MIN,
+            progress,
+        };
+        sequence.open_next(counters)?;
         Ok(sequence)
     }
 
     /// The next packet of the input as a whole, or none at its end.
     ///
     /// # Errors
-    /// A later input is unreadable, empty or no capture; what came before stands.
+    /// An input is unreadable or no capture, and no packet was read before.
     #[inline]
     pub fn next_packet(&mut self, counters: &mut Counters) -> Result<Option<Packet<'_>>, CaptureError> {
         let record = loop {
             if let Some(record) = self.next_record(counters)? {
                 break record;
             }
-            if !self.open_next()? {
+            if !self.open_next(counters)? {
                 return Ok(None);
             }
         };
@@ -163,7 +179,14 @@ impl Sequence {
     #[inline]
     fn next_record(&mut self, counters: &mut Counters) -> Result<Option<Record>, CaptureError> {
         let Some(current) = &mut self.current else { return Ok(None) };
-        let Some(record) = current.next_record(counters)? else { return Ok(None) };
+        let record = match current.next_record(counters) {
+            Err(_) if current.frame > 0 => {
+                counters.add(Counter::InputUnreadable, None, current.frame);
+                return Ok(None);
+            }
+            record => record?,
+        };
+        let Some(record) = record else { return Ok(None) };
         if record.time_ns < self.last_time_ns {
             counters.add(Counter::TimeRunsBackwards, None, current.frame);
         }
@@ -172,29 +195,55 @@ impl Sequence {
     }
 
     #[cold]
-    fn open_next(&mut self) -> Result<bool, CaptureError> {
-        let Some(input) = self.waiting.pop_front() else { return Ok(false) };
-        let mut next = input.open(&self.progress.bytes_read)?;
-        next.continue_after(self.current.as_ref().map_or(0, |ended| ended.frame));
-        self.done.extend(self.current.replace(next).map(|ended| ended.info));
-        Ok(true)
+    fn open_next(&mut self, counters: &mut Counters) -> Result<bool, CaptureError> {
+        let mut nothing_in = None;
+        while let Some(input) = self.waiting.pop_front() {
+            if let Some(ended) = self.current.take() {
+                self.frame = ended.frame;
+                self.done.push(ended.info);
+            }
+            let name = input.name();
+            let (counter, format) = match input.open(&self.progress.bytes_read) {
+                Ok(mut next) => {
+                    next.continue_after(self.frame);
+                    self.current = Some(next);
+                    return Ok(true);
+                }
+                Err(error) if error.is_nothing_there() => {
+                    nothing_in.get_or_insert(error);
+                    (Counter::InputEmpty, "empty")
+                }
+                Err(error) if self.frame == 0 => return Err(error),
+                Err(_) => (Counter::InputUnreadable, "unreadable"),
+            };
+            counters.add(counter, None, self.frame);
+            self.done.push(CaptureInfo { name, format, is_cut_short: true, ..CaptureInfo::default() });
+        }
+        match nothing_in {
+            Some(error) if self.done.iter().all(|info| info.format == "empty") => Err(error),
+            _ => Ok(false),
+        }
     }
 }
 
-/// Files by the time of their first packet; those without packets stay in front, where they are read for what they
-/// say of themselves.
+/// Files by the time of their first packet; those without packets stand in front, where they are read for what they
+/// say of themselves. With an input that can be read only once files are looked into as well, and nothing is moved.
 fn in_order_of_time(inputs: Vec<Input>) -> Result<Vec<Input>, CaptureError> {
+    let can_be_sorted = !inputs.iter().any(Input::is_read_once);
     let mut timed = Vec::with_capacity(inputs.len());
     for input in inputs {
         let first_time_ns = match &input {
-            Input::Path(path) => {
-                let mut capture = Input::Path(path.clone()).open(&Arc::default())?;
-                capture.next_packet(&mut Counters::default())?.map(|packet| packet.time_ns)
-            }
-            Input::Stdin | Input::Reader { .. } => None,
+            Input::Path(path) if !input.is_read_once() => match Input::Path(path.clone()).open(&Arc::default()) {
+                Ok(mut capture) => capture.next_packet(&mut Counters::default())?.map(|packet| packet.time_ns),
+                Err(error) if error.is_nothing_there() => None,
+                Err(error) => return Err(error),
+            },
+            Input::Path(_) | Input::Reader { .. } => None,
         };
         timed.push((first_time_ns, input));
     }
-    timed.sort_by_key(|&(first_time_ns, _)| first_time_ns);
+    if can_be_sorted {
+        timed.sort_by_key(|&(first_time_ns, _)| first_time_ns);
+    }
     Ok(timed.into_iter().map(|(_, input)| input).collect())
 }

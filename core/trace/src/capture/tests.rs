@@ -5,8 +5,8 @@ use std::io::{self, Cursor, Read, Write};
 use iscsitrace_wire::frame::LinkType;
 use proptest::prelude::*;
 
-use super::writer::{PcapWriter, PcapngWriter};
 use super::*;
+use iscsitrace_wire::capture_writer::{PcapWriter, PcapngWriter};
 
 /// What a test expects of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -553,8 +553,8 @@ impl Drop for Folder {
 }
 
 fn frames(inputs: Vec<Input>) -> (Vec<(u64, i64)>, Vec<String>, Counters) {
-    let mut sequence = Sequence::open(inputs).unwrap();
     let mut counters = Counters::default();
+    let mut sequence = Sequence::open(inputs, &mut counters).unwrap();
     let mut frames = Vec::new();
     while let Some(packet) = sequence.next_packet(&mut counters).unwrap() {
         frames.push((packet.frame, packet.time_ns));
@@ -596,9 +596,67 @@ fn inputs_that_can_be_read_once_keep_their_place() {
 fn a_missing_file_and_a_folder_are_unreadable() {
     let folder = Folder::new("missing");
     for path in [folder.0.join("nothing.pcap"), folder.0.clone()] {
-        let error = Sequence::open(vec![Input::Path(path.clone())]).err().unwrap();
+        let error = Sequence::open(vec![Input::Path(path.clone())], &mut Counters::default()).err().unwrap();
         assert!(error.to_string().starts_with(&format!("cannot read {}: ", path.display())), "{error}");
     }
+}
+
+#[test]
+fn files_without_anything_in_them_are_counted_beside_others() {
+    let folder = Folder::new("nothing-yet");
+    let bytes = |name: &str, bytes: &[u8]| {
+        let path = folder.0.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        Input::Path(path)
+    };
+    let full = [folder.file("a", &[10, 20]), folder.file("b", &[30])];
+    let [first, second] = full;
+    let (frames, names, counters) = frames(vec![first, bytes("empty", b""), second, bytes("cut", &written()[..20])]);
+    assert_eq!(frames, [(1, 10), (2, 20), (3, 30)]);
+    assert_eq!(names, ["empty", "cut", "a", "b"]);
+    assert_eq!(counters.total(Counter::InputEmpty), 2);
+    let all = vec![bytes("empty", b""), bytes("none", b"")];
+    let error = Sequence::open(all, &mut Counters::default()).err().unwrap().to_string();
+    assert_eq!(error, format!("{} is empty", folder.0.join("empty").display()));
+}
+
+#[test]
+fn what_is_no_capture_is_an_error_before_the_first_packet() {
+    let folder = Folder::new("wrong");
+    let path = folder.0.join("notes.txt");
+    std::fs::write(&path, "notes about the captures").unwrap();
+    let pipe = || Input::Reader { name: "pipe".into(), reader: Box::new(Cursor::new(written())) };
+    for (wrong, message) in [
+        (path, "notes.txt is not a capture"),
+        (folder.0.join("nothing.pcap"), "nothing.pcap: No such file"),
+        (folder.0.clone(), ": is a directory"),
+    ] {
+        for first in [folder.file("a", &[10]), pipe()] {
+            let inputs = vec![first, Input::Path(wrong.clone())];
+            let error = Sequence::open(inputs, &mut Counters::default()).err().unwrap().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}
+
+#[test]
+fn an_input_that_fails_later_is_counted_and_the_next_one_follows() {
+    let folder = Folder::new("fails");
+    let failing = || Input::Reader { name: "pipe".into(), reader: Box::new(Failing(Cursor::new(written()))) };
+    let (packets, names, counters) = frames(vec![failing(), folder.file("next", &[i64::MAX >> 8])]);
+    assert_eq!(packets.len(), 51);
+    assert_eq!(packets[50], (51, i64::MAX >> 8));
+    assert_eq!(names, ["pipe", "next"]);
+    let found = counters.sorted();
+    let unreadable: Vec<_> = found.iter().filter(|(counter, ..)| *counter == Counter::InputUnreadable).collect();
+    assert_eq!(unreadable.len(), 1);
+    assert_eq!((unreadable[0].2.count, unreadable[0].2.first_frame), (1, 50));
+    // with nothing read before, it is an error
+    let header =
+        Input::Reader { name: "pipe".into(), reader: Box::new(Failing(Cursor::new(written()[..24].to_vec()))) };
+    let mut counters = Counters::default();
+    let mut sequence = Sequence::open(vec![header], &mut counters).unwrap();
+    assert!(sequence.next_packet(&mut counters).is_err());
 }
 
 /// Ethernet, IPv4, TCP from port 3260.

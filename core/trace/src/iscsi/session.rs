@@ -3,7 +3,7 @@
 //! It keeps what belongs to a session as a whole: its row, the numbering of its commands, the device types of its
 //! logical units. It never sees a PDU.
 
-use std::collections::BTreeSet;
+use std::ops::Range;
 
 use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
@@ -28,115 +28,116 @@ pub enum SessionEnd {
     Open = 5,
 }
 
-/// CmdSN values seen ahead of the next that may wait for those between, over all connections of a session.
-const AHEAD_MAX: usize = 1024;
 /// A value further ahead than any command window is no loss but another count.
-const JUMP_MAX: i64 = 1 << 16;
+const JUMP_MAX: i32 = 1 << 16;
+/// Runs of values, the last ones, between which a late value is still looked for.
+const OPEN_RUNS_MAX: usize = 1024;
 
-/// Which values of a serial number were seen, when they may come slightly out of order.
-#[derive(Debug)]
+/// Which values of a serial number were seen, when they may come out of order.
+#[derive(Debug, Clone, Default)]
 pub struct SequenceTracker {
-    next: Option<SerialNumber>,
-    /// Distances from `next` would change as it moves: the values themselves, in a 64-bit unwrapped form.
-    ahead: BTreeSet<i64>,
-    unwrapped_next: i64,
-    missing: u64,
-    first: SerialNumber,
-    seen: u64,
+    /// Runs of values in unwrapped form, in order and never touching. The first is empty when nothing was seen of where
+    /// the sequence starts.
+    runs: Vec<Range<i64>>,
+    /// Values missing from counts that others took the place of.
+    given_up: u64,
 }
 
 /// What a value was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sequence {
-    /// The next, or ahead of it.
+    /// The next, ahead of it, or a late one that was missing.
     Ahead,
-    /// Behind the next: seen or given up before.
+    /// Seen or given up before, or of another count.
     Behind,
-}
-
-impl Default for SequenceTracker {
-    fn default() -> Self {
-        Self { next: None, ahead: BTreeSet::new(), unwrapped_next: 0, missing: 0, first: SerialNumber(0), seen: 0 }
-    }
 }
 
 impl SequenceTracker {
     /// Expects this value next, if none is expected yet.
     pub fn start(&mut self, value: SerialNumber) {
-        if self.next.is_none() {
-            self.first = value;
-            self.next = Some(value);
+        if self.runs.is_empty() {
+            let at = i64::from(value.0);
+            self.runs.push(at..at);
         }
-    }
-
-    /// The value expected next.
-    pub fn next(&self) -> Option<SerialNumber> {
-        self.next
     }
 
     /// Takes a value.
     pub fn take(&mut self, value: SerialNumber) -> Sequence {
-        if self.next.is_none() {
-            self.first = value;
-        }
-        let next = *self.next.get_or_insert(value);
-        let distance = i64::from(value.distance(next));
-        if distance < 0 {
-            return Sequence::Behind;
-        }
-        if distance > JUMP_MAX {
-            self.finish();
-            self.next = Some(value.next());
-            return Sequence::Behind;
-        }
-        let unwrapped = self.unwrapped_next + distance;
-        if distance > 0 {
-            if !self.ahead.insert(unwrapped) {
+        self.start(value);
+        let Some(last) = self.runs.last_mut() else { return Sequence::Behind };
+        let distance = value.distance(SerialNumber(last.end as u32));
+        let at = last.end + i64::from(distance);
+        match distance {
+            ..0 => return self.take_late(at),
+            0 => last.end += 1,
+            1..=JUMP_MAX => self.runs.push(at..at + 1),
+            _ => {
+                self.given_up = self.missing();
+                self.runs.clear();
+                self.runs.push(at..at + 1);
                 return Sequence::Behind;
             }
-        } else {
-            self.advance_to(unwrapped + 1);
-        }
-        self.seen += 1;
-        while self.ahead.len() > AHEAD_MAX {
-            self.give_up_first();
         }
         Sequence::Ahead
     }
 
-    fn advance_to(&mut self, mut unwrapped: i64) {
-        while self.ahead.remove(&unwrapped) {
-            unwrapped += 1;
+    /// Takes a value that lies before the end of the last run.
+    fn take_late(&mut self, at: i64) -> Sequence {
+        let open = self.runs.len().saturating_sub(OPEN_RUNS_MAX);
+        let after = open + self.runs.get(open..).unwrap_or_default().partition_point(|run| run.start <= at);
+        let before = after.wrapping_sub(1);
+        match self.runs.get(before) {
+            Some(run) if after > open && run.end <= at => {}
+            _ => return Sequence::Behind,
         }
-        let step = (unwrapped - self.unwrapped_next) as u32;
-        self.unwrapped_next = unwrapped;
-        self.next = self.next.map(|next| SerialNumber(next.0.wrapping_add(step)));
+        let end = match self.runs.get(after) {
+            Some(next) if next.start == at + 1 => self.runs.remove(after).end,
+            _ => at + 1,
+        };
+        match self.runs.get_mut(before) {
+            Some(run) if run.end == at => run.end = end,
+            _ => self.runs.insert(after, at..end),
+        }
+        Sequence::Ahead
     }
 
-    fn give_up_first(&mut self) {
-        if let Some(&first) = self.ahead.first() {
-            self.missing += (first - self.unwrapped_next).max(0) as u64;
-            self.advance_to(first);
-        }
+    /// How many values are missing between those that were seen.
+    pub fn missing(&self) -> u64 {
+        let ends = self.runs.iter().map(|run| run.end);
+        let holes = self.runs.iter().skip(1).zip(ends).map(|(next, end)| (next.start - end) as u64);
+        self.given_up + holes.sum::<u64>()
     }
 
-    /// Whether two trackers, both finished, may have seen one sequence between them: the values of both lie in one
-    /// range, and there is room in it for all that either saw. Gives how many values neither saw.
-    pub fn missing_of_both(&self, other: &SequenceTracker) -> Option<u64> {
-        let (end, other_end) = (self.next?, other.next?);
-        let from = i64::from(other.first.distance(self.first)).min(0);
-        let to = i64::from(other_end.distance(self.first)).max(i64::from(end.distance(self.first)));
-        let overlap = i64::from(end.distance(other.first)) > 0 && i64::from(other_end.distance(self.first)) > 0;
-        let missing = (to - from) - (self.seen + other.seen) as i64;
-        (overlap && missing >= 0).then_some(missing as u64)
-    }
-
-    /// Gives up what is still awaited; gives how many values were never seen.
-    pub fn finish(&mut self) -> u64 {
-        while !self.ahead.is_empty() {
-            self.give_up_first();
+    /// Both as one sequence, if they can be one: each saw values within the range of the other, and none was seen by
+    /// both.
+    fn joined(&self, other: &SequenceTracker) -> Option<SequenceTracker> {
+        let range = self.runs.first()?.start..self.runs.last()?.end;
+        let theirs = other.runs.first()?.start..other.runs.last()?.end;
+        let distance = SerialNumber(theirs.start as u32).distance(SerialNumber(range.start as u32));
+        let shift = range.start + i64::from(distance) - theirs.start;
+        if range.start.max(theirs.start + shift) >= range.end.min(theirs.end + shift) {
+            return None;
         }
-        self.missing
+        let mut ours = self.runs.iter().cloned().peekable();
+        let mut theirs = other.runs.iter().map(|run| run.start + shift..run.end + shift).peekable();
+        let mut runs: Vec<Range<i64>> = Vec::new();
+        loop {
+            let is_ours_next = match (ours.peek(), theirs.peek()) {
+                (Some(our), Some(their)) => our.start <= their.start,
+                (our, _) => our.is_some(),
+            };
+            let Some(run) = (if is_ours_next { ours.next() } else { theirs.next() }) else { break };
+            match runs.last_mut() {
+                Some(last) if run.start == last.end => last.end = run.end,
+                Some(last) if run.start < last.end => {
+                    if !run.is_empty() {
+                        return None;
+                    }
+                }
+                _ => runs.push(run),
+            }
+        }
+        Some(SequenceTracker { runs, given_up: self.given_up + other.given_up })
     }
 }
 
@@ -208,8 +209,37 @@ pub struct MissingCommands {
     pub pdus: [u64; 2],
 }
 
-/// Sessions that are looked at for the other half of one whose login was not captured.
+/// Groups that are looked at for the other connections of a session whose login was not captured.
 const PARTNERS_MAX: usize = 256;
+
+/// Sessions that are one: several connections, their logins not captured.
+struct Group {
+    commands: SequenceTracker,
+    taken: Taken,
+    is_login_captured: bool,
+    /// The first connection of the first member that lacks commands.
+    lacking_connection: Option<u32>,
+}
+
+impl Group {
+    fn new(state: &SessionState, is_login_captured: bool) -> Self {
+        let lacking_connection = (state.commands.missing() > 0).then_some(state.first_connection);
+        Self { commands: state.commands.clone(), taken: state.taken, is_login_captured, lacking_connection }
+    }
+
+    /// Both as one, if they can be.
+    fn joined(&self, other: &Group) -> Option<Group> {
+        if self.is_login_captured && other.is_login_captured {
+            return None;
+        }
+        Some(Group {
+            commands: self.commands.joined(&other.commands)?,
+            taken: self.taken.with(&other.taken),
+            is_login_captured: self.is_login_captured || other.is_login_captured,
+            lacking_connection: self.lacking_connection.or(other.lacking_connection),
+        })
+    }
+}
 
 /// Names that make a session, but for its TSIH.
 type Identity = (String, String, String);
@@ -286,35 +316,30 @@ impl SessionTable {
         }
     }
 
-    /// The commands of each session that were not seen, by its first connection. Two sessions without their logins
-    /// whose numbers make one sequence are reckoned as one: they are connections of one session.
-    pub fn missing_commands(&mut self) -> Vec<(u32, MissingCommands)> {
-        self.states.iter_mut().for_each(|state| {
-            state.commands.finish();
-        });
-        let mut found = Vec::new();
-        for (session, state) in self.states.iter().enumerate() {
-            if state.commands.missing == 0 {
-                continue;
+    /// The commands of each session that were not seen, by a connection that lacks some of them. Sessions whose numbers
+    /// make one sequence are reckoned as one, if the login of at most one was captured: they are connections of one
+    /// session.
+    pub fn missing_commands(&self) -> Vec<(u32, MissingCommands)> {
+        let mut groups: Vec<Group> = Vec::new();
+        for (state, &is_login_captured) in self.states.iter().zip(&self.rows.is_login_captured) {
+            let mut group = Group::new(state, is_login_captured);
+            while let Some((place, joined)) = groups
+                .iter()
+                .take(PARTNERS_MAX)
+                .enumerate()
+                .find_map(|(place, other)| Some((place, other.joined(&group)?)))
+            {
+                groups.remove(place);
+                group = joined;
             }
-            let partner =
-                (0..self.states.len().min(PARTNERS_MAX)).filter(|&other| other != session).find_map(|other| {
-                    let is_known = self.rows.is_login_captured[session] && self.rows.is_login_captured[other];
-                    let missing = state.commands.missing_of_both(&self.states[other].commands).filter(|_| !is_known)?;
-                    Some((other, missing))
-                });
-            let (commands, taken) = match partner {
-                // the first of the two speaks for both
-                Some((other, _)) if other < session => continue,
-                Some((other, missing)) => (missing, state.taken.with(&self.states[other].taken)),
-                None => (state.commands.missing, state.taken),
-            };
-            if commands > 0 {
-                let pdus = taken.missing_with_commands(commands);
-                found.push((state.first_connection, MissingCommands { commands, pdus }));
-            }
+            groups.push(group);
         }
-        found
+        let missing = groups.iter().filter_map(|group| {
+            let commands = group.commands.missing();
+            let pdus = group.taken.missing_with_commands(commands);
+            Some((group.lacking_connection?, MissingCommands { commands, pdus })).filter(|_| commands > 0)
+        });
+        missing.collect()
     }
 
     /// Stretches a session's time over one of its connections.
@@ -372,7 +397,92 @@ mod tests {
             for value in values {
                 prop_assert_eq!(tracker.take(SerialNumber(start.wrapping_add(value))), Sequence::Ahead);
             }
-            prop_assert_eq!(tracker.finish(), lost.len() as u64);
+            prop_assert_eq!(tracker.missing(), lost.len() as u64);
+        }
+    }
+
+    /// Sessions without logins that saw these CmdSN; session N began on connection N.
+    fn seen(sessions: &[&[u32]]) -> SessionTable {
+        let mut table = SessionTable::default();
+        for (connection, values) in (0..).zip(sessions) {
+            let session = table.open_unknown(connection);
+            for &value in *values {
+                table.states[session as usize].commands.take(SerialNumber(value));
+            }
+        }
+        table
+    }
+
+    /// Connection and number of the commands that were not seen.
+    fn missing(sessions: &[&[u32]]) -> Vec<(u32, u64)> {
+        let found = seen(sessions).missing_commands();
+        found.into_iter().map(|(connection, missing)| (connection, missing.commands)).collect()
+    }
+
+    #[test]
+    fn sessions_that_saw_the_same_numbers_are_not_one() {
+        let complete: Vec<u32> = (500..510).collect();
+        let lossy: Vec<u32> = (1..700).chain(750..2001).collect();
+        assert_eq!(missing(&[&lossy]), [(0, 50)]);
+        assert_eq!(missing(&[&complete, &lossy]), [(1, 50)]);
+        assert_eq!(missing(&[&lossy, &complete]), [(0, 50)]);
+    }
+
+    #[test]
+    fn connections_that_take_turns_are_one_session() {
+        for start in [0, u32::MAX - 100] {
+            let every_third =
+                |turn: u32| -> Vec<u32> { (turn..300).step_by(3).map(|value| start.wrapping_add(value)).collect() };
+            let [first, second, mut third] = [every_third(0), every_third(1), every_third(2)];
+            assert_eq!(missing(&[&first, &second, &third]), []);
+            third.remove(20);
+            third.remove(20);
+            assert_eq!(missing(&[&first, &second, &third]), [(0, 2)]);
+        }
+    }
+
+    #[test]
+    fn connections_are_joined_in_any_order() {
+        // the second and the third fill a hole of the first between them, and do not overlap
+        let outer: Vec<u32> = (0..100).chain(200..300).collect();
+        let (left, right): (Vec<u32>, Vec<u32>) = ((100..110).collect(), (110..199).collect());
+        for order in [[&outer, &left, &right], [&left, &right, &outer], [&right, &outer, &left]] {
+            let lacking = order.iter().position(|&values| values == &outer).unwrap() as u32;
+            assert_eq!(missing(&order.map(Vec::as_slice)), [(lacking, 1)]);
+        }
+    }
+
+    #[test]
+    fn two_captured_logins_are_two_sessions() {
+        let mut table = seen(&[&[1, 3, 5], &[2, 4, 6]]);
+        assert_eq!(table.missing_commands(), []);
+        table.rows.is_login_captured = vec![true, false];
+        assert_eq!(table.missing_commands(), []);
+        table.rows.is_login_captured = vec![true, true];
+        let commands: Vec<_> = table.missing_commands().iter().map(|(_, missing)| missing.commands).collect();
+        assert_eq!(commands, [2, 2]);
+    }
+
+    #[test]
+    fn a_late_value_is_no_longer_missing_and_counts_once() {
+        let mut tracker = SequenceTracker::default();
+        tracker.start(SerialNumber(9));
+        for (value, expected, missing) in [
+            (10, Sequence::Ahead, 1),
+            (14, Sequence::Ahead, 4),
+            (12, Sequence::Ahead, 3),
+            (12, Sequence::Behind, 3),
+            (13, Sequence::Ahead, 2),
+            (9, Sequence::Ahead, 1),
+            (8, Sequence::Behind, 1),
+            (11, Sequence::Ahead, 0),
+            (15, Sequence::Ahead, 0),
+            // another count
+            (1 << 20, Sequence::Behind, 0),
+            ((1 << 20) + 2, Sequence::Ahead, 1),
+            (16, Sequence::Behind, 1),
+        ] {
+            assert_eq!((tracker.take(SerialNumber(value)), tracker.missing()), (expected, missing), "{value}");
         }
     }
 }

@@ -10,9 +10,9 @@
 // tests and fuzz targets each use a part of it
 #![allow(dead_code, clippy::unwrap_used)]
 
-use iscsitrace_trace::capture::writer::PcapngWriter;
 use iscsitrace_trace::tables::{Column, Columns, Tables};
 use iscsitrace_wire::bhs::{BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
+use iscsitrace_wire::capture_writer::PcapngWriter;
 use iscsitrace_wire::digest;
 use iscsitrace_wire::frame::LinkType;
 use iscsitrace_wire::opcode::Opcode;

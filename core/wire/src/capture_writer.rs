@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use iscsitrace_wire::frame::LinkType;
+use crate::frame::LinkType;
 
 /// Writes pcapng: one section, interfaces with nanosecond clocks, Enhanced Packet Blocks.
 pub struct PcapngWriter<W: Write> {
