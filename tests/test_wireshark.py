@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from iscsitrace import wireshark
 from iscsitrace.analysis.second_opinion import Comparison, compare
 from iscsitrace.analysis.selection import display_filter
+from iscsitrace.cli import main
 from iscsitrace.errors import ToolMissing
 from iscsitrace.schema import TABLES
 from tests.capture_file import cut, write_pcap
@@ -268,3 +270,63 @@ def test_pyshark_shows_the_fields_of_a_frame(tmp_path: Path, plain: Capture) -> 
     assert number == row["frame_last"]
     tags = [value for fields in pdus for name, value in fields if name == "iscsi.initiatortasktag"]
     assert any(f"{row['initiator_task_tag']:#010x}" in tag for tag in tags)
+
+
+def inspected(file: Path, *arguments: str) -> list[tuple[int, bool, dict[str, str]]]:
+    """What ``inspect`` prints: for each PDU its frame, whether Wireshark shows it, and our columns."""
+    result = CliRunner().invoke(main, ["inspect", *arguments, str(file)], catch_exceptions=False)
+    assert result.exit_code == 0
+    blocks = []
+    for block in result.stdout.split("\nframe ")[1:]:
+        number, *lines = block.splitlines()
+        columns = {name: value for *_, name, value in (line.split() for line in lines if len(line.split()) > 1)}
+        blocks.append((int(number), "Wireshark shows no such PDU" not in block, columns))
+    return blocks
+
+
+@pytest.fixture(scope="module")
+def chained() -> Capture:
+    """Reads of several Data-In PDUs each, so that one begins in the frame in which another ends."""
+    built = Conversation()
+    built.session(Session(initiator_max_recv_data_segment_length=8192)).login().read(count=2)
+    return built.run()
+
+
+def test_inspect_shows_each_pdu_of_a_task_where_it_ends(tmp_path: Path, chained: Capture) -> None:
+    file = write_pcap(tmp_path / "a.pcap", chained.packets, ETHERNET)
+    for number, cycle in enumerate(observe(chained, chained.packets).cycles):
+        sent = [(pdu.frame_first, pdu.frame_last) for pdu in cycle.pdus]
+        assert any(first == last_of_other < last for first, last in sent for _, last_of_other in sent)
+        found = inspected(file, "--cycle", str(number))
+        assert all(is_shown for _, is_shown, _ in found)
+        assert sorted((int(ours["frame_first"]), frame) for frame, _, ours in found) == sorted(sent)
+
+
+def test_inspect_finds_a_pdu_by_the_frame_that_begins_it(tmp_path: Path, chained: Capture) -> None:
+    file = write_pcap(tmp_path / "a.pcap", chained.packets, ETHERNET)
+    pdus = observe(chained, chained.packets).pdus
+    shared = {pdu.frame_first for pdu in pdus if pdu.frame_first != pdu.frame_last} & {pdu.frame_last for pdu in pdus}
+    frame = min(shared)
+    sent = [(pdu.frame_first, pdu.frame_last) for pdu in pdus if frame in (pdu.frame_first, pdu.frame_last)]
+    found = inspected(file, "--frame", str(frame))
+    assert all(is_shown for _, is_shown, _ in found)
+    assert sorted((int(ours["frame_first"]), number) for number, _, ours in found) == sorted(sent)
+
+
+def test_inspect_of_cut_frames_shows_a_pdu_where_it_begins(tmp_path: Path, plain: Capture) -> None:
+    """tshark cannot put cut segments together: it shows what it has, in the first of them."""
+    packets = cut(plain.packets, 128)
+    file = write_pcap(tmp_path / "a.pcap", packets, ETHERNET)
+    data_in = next(
+        pdu for pdu in observe(plain, packets).pdus if pdu.pdu.opcode == DATA_IN and pdu.frame_first != pdu.frame_last
+    )
+    ((frame, is_shown, ours),) = inspected(file, "--frame", str(data_in.frame_first))
+    assert (frame, is_shown, int(ours["frame_last"])) == (data_in.frame_first, True, data_in.frame_last)
+
+
+def test_inspect_says_when_wireshark_shows_no_such_pdu(tmp_path: Path, chained: Capture) -> None:
+    data_in = next(pdu for pdu in observe(chained, chained.packets).pdus if pdu.pdu.opcode == DATA_IN)
+    file = write_pcap(tmp_path / "a.pcap", chained.packets[: data_in.frame_last - 1], ETHERNET)
+    ((frame, is_shown, ours),) = inspected(file, "--frame", str(data_in.frame_first))
+    assert (frame, is_shown) == (data_in.frame_first, False)
+    assert "frame_last" not in ours

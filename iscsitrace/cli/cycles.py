@@ -59,6 +59,9 @@ def command(
     Phases: request (command to first data), grant (command to first R2T), transfer, then service or status wait (last
     data to status). Flags: S status with the last data, aborted, gap (bytes never captured), rexmt (bytes
     retransmitted or late), incomplete.
+
+    A task without a status has no latency: --slower and --top leave it out. --top says how many they are, --incomplete
+    lists them.
     """
     if is_json and is_csv:
         raise click.UsageError("--json and --csv exclude each other")
@@ -76,8 +79,10 @@ def command(
         connection=connection,
         session=session,
         is_incomplete=is_incomplete,
-        top=top,
     )
+    unranked = None
+    if top is not None:
+        picked, unranked = _rank(picked, top)
     if is_csv:
         from iscsitrace.csv_writer import write_csv
 
@@ -86,6 +91,31 @@ def command(
         _show_json(trace, picked, has_filter)
     else:
         _show(trace, picked, has_filter)
+    if unranked:
+        _show_unranked(unranked, is_document=is_csv or is_json)
+
+
+def _rank(cycles: Table, top: int) -> tuple[Table, Table]:
+    """The slowest so many, and those that have no rank.
+
+    A task without a status may be the slowest of all, or one that had just begun when the capture ended.
+    """
+    import numpy as np
+
+    from iscsitrace.analysis.selection import pick
+
+    is_unranked = np.ma.getmaskarray(cycles["latency_ns"])
+    return pick(cycles.select(~is_unranked), top=top), cycles.select(is_unranked)
+
+
+def _show_unranked(cycles: Table, is_document: bool) -> None:
+    """How many have no rank: below the table, or beside a document, which is for programs."""
+    aborted = cycles.raw("is_aborted").sum()
+    click.echo(
+        f"tasks without a status, and so without a rank: {len(cycles)} (aborted: {aborted}); "
+        "--incomplete instead of --top lists them",
+        err=is_document,
+    )
 
 
 def _show_json(trace: Trace, cycles: Table, has_filter: bool) -> None:
@@ -107,7 +137,7 @@ def _show(trace: Trace, cycles: Table, has_filter: bool) -> None:
 
     times = trace.connections.raw("time_first_ns")
     start_ns = int(times.min()) if len(times) else 0
-    show_line(f"times in s after the first TCP packet, {units.date(start_ns)}; phases in ms")
+    show_line(f"times in s after the first TCP packet, {units.date(start_ns if len(times) else None)}; phases in ms")
     rows = list(cycles.rows())
     show_table(
         (
