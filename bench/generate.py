@@ -243,7 +243,7 @@ def generate(folder: FilePath = FOLDER, *, scale: float = 1.0) -> dict[str, File
     files = {}
     for name, (build, size_bytes) in CAPTURES.items():
         file, truth = folder / f"{name}.pcap", folder / f"{name}.json"
-        if not truth.exists():
+        if not (file.exists() and truth.exists()):
             started = time.perf_counter()
             content = write(file, build(), int(size_bytes * scale))
             truth.write_text(json.dumps(content) + "\n")

@@ -73,18 +73,11 @@ def _cells(table: Table, name: str) -> Cells:
     if dtype == "bool":
         return _fixed_width([b"false", b"true"])[table.raw(name).astype(np.uint8)]
     if dtype.startswith("category:"):
-        codes = np.arange(256, dtype=np.uint8)
-        return _fixed_width([_quote(word or "") for word in _words_of(table, name, codes)])[table.raw(name)]
+        return _fixed_width([_quote(word or "") for word in table.words_by_code(name)])[table.raw(name)]
     cells = _decimal(np.asarray(table.raw(name)))
     if mask is not None:
         cells[mask] = 0
     return cells
-
-
-def _words_of(table: Table, name: str, codes: NDArray[np.uint8]) -> list[str | None]:
-    words: list[str | None] = [*table.words(name)]
-    words += [f"code_{code}" for code in codes[len(words) : -1]]
-    return [*words, None]
 
 
 def _decimal(values: NDArray[Any]) -> Cells:

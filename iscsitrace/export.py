@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from iscsitrace.csv_writer import write_csv
@@ -36,39 +37,53 @@ def export(
     Raises OutputExists when a file is there and ``force`` is not given, InputInvalid for an unknown table or format
     or a directory that cannot be written, ExtraMissing when Parquet is asked for without pyarrow.
     """
-    if format not in FORMATS:
-        raise InputInvalid(f"no format is called {format}; there are {', '.join(FORMATS)}")
     chosen = list(dict.fromkeys(tables))
-    paths = [Path(directory) / f"{name}.{format}" for name in chosen]
-    check_free(paths, force)
     parts = [trace.table(name) for name in chosen]
-    if format == "parquet":
-        require_parquet()
-    try:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-        for table, path in zip(parts, paths, strict=True):
-            # written aside and renamed, so that an interrupted export leaves no half of a table
-            partial = path.with_name(f"{path.name}.partial")
+    paths = prepare(directory, format, chosen, force)
+    for table, path in zip(parts, paths, strict=True):
+        # written aside and renamed, so that an interrupted export leaves no half of a table
+        partial = path.with_name(f"{path.name}.partial")
+        try:
             try:
                 with partial.open("wb") as stream:
                     _WRITERS[format](table, stream, trace)
                 partial.replace(path)
             finally:
                 partial.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
+    return paths
+
+
+def prepare(
+    directory: str | os.PathLike[str],
+    format: str,  # noqa: A002 -- the option's name
+    tables: Iterable[str],
+    force: bool,
+) -> list[Path]:
+    """The paths that :func:`export` will write, in a directory that is made when missing; raises what it raises."""
+    if format not in FORMATS:
+        raise InputInvalid(f"no format is called {format}; there are {', '.join(FORMATS)}")
+    if not os.fspath(directory):
+        raise InputInvalid("the directory to write to has no name")
+    if format == "parquet":
+        _require_parquet()
+    paths = [Path(directory) / f"{name}.{format}" for name in tables]
+    try:
+        for path in paths:
+            if path.exists() and not path.is_file():
+                raise InputInvalid(f"{path} exists and is no file; nothing was written")
+            if path.exists() and not force:
+                raise OutputExists(f"{path} exists; nothing was written (--force overwrites)")
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=directory):
+            pass
     except OSError as error:
         raise InputInvalid(f"cannot write to {directory}: {error.strerror or error}") from error
     return paths
 
 
-def check_free(paths: Iterable[Path], force: bool) -> None:
-    """Raises OutputExists for the first path that exists, unless ``force``."""
-    for path in paths:
-        if not force and path.exists():
-            raise OutputExists(f"{path} exists; nothing was written (--force overwrites)")
-
-
-def require_parquet() -> None:
-    """Raises ExtraMissing when Parquet cannot be written."""
+def _require_parquet() -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:

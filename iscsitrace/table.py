@@ -141,7 +141,7 @@ class Table:
         values, mask = self.raw(name), self.mask(name)
         dtype = self.column(name).dtype
         if dtype.startswith("category:"):
-            return self._word_list(dtype.removeprefix("category:"))[values]
+            return self.words_by_code(name)[values]
         if mask is None:
             return values
         if dtype == "str":
@@ -150,21 +150,28 @@ class Table:
             return shown
         return np.ma.MaskedArray(values, mask=mask)
 
-    def _word_list(self, category: str) -> Array:
-        """Word by code for all 256 codes; a code that has no word yet reads ``code_N``."""
-        words = np.empty(NO_WORD + 1, dtype=object)
-        words[:] = [f"code_{code}" for code in range(NO_WORD + 1)]
-        known = self._words.get(category, ())
-        words[: len(known)] = list(known)
-        words[NO_WORD] = None
-        return words
-
     def words(self, name: str) -> tuple[str, ...]:
         """The words of a category column in the order of their codes; KeyError when it is no category."""
         category, _, word_set = self.column(name).dtype.partition(":")
         if category != "category":
             raise KeyError(f"column {name} of table {self.name} is no category")
         return tuple(self._words.get(word_set, ()))
+
+    def words_by_code(self, name: str) -> Array:
+        """Word by code for all 256 codes; a code that has no word yet reads ``code_N``, the code of null None."""
+        words = np.empty(NO_WORD + 1, dtype=object)
+        words[:] = [f"code_{code}" for code in range(NO_WORD + 1)]
+        known = self.words(name)
+        words[: len(known)] = known
+        words[NO_WORD] = None
+        return words
+
+    def _words_held(self, name: str) -> list[str]:
+        """The words of a category column, and after them ``code_N`` up to the greatest code that it holds."""
+        codes = self.raw(name)
+        greatest = int(codes[codes != NO_WORD].max(initial=0))
+        held: list[str] = self.words_by_code(name)[: max(len(self.words(name)), greatest + 1)].tolist()
+        return held
 
     def row(self, index: int) -> dict[str, Any]:
         """One row as Python values: None for null, categories as words. Negative indices count from the end."""
@@ -204,7 +211,7 @@ class Table:
             values, mask, dtype = self.raw(name), self.mask(name), self.column(name).dtype
             if dtype.startswith("category:"):
                 codes = np.where(values == NO_WORD, -1, values.astype(np.int16)).tolist()
-                series[name] = pandas.Categorical.from_codes(codes, categories=pandas.Index(self.words(name)))
+                series[name] = pandas.Categorical.from_codes(codes, categories=pandas.Index(self._words_held(name)))
             elif mask is None or dtype == "str":
                 series[name] = self[name]
             else:
@@ -222,7 +229,7 @@ class Table:
             values, mask = self.raw(column.name), self.mask(column.name)
             if column.dtype.startswith("category:"):
                 indices = pyarrow.array(values, mask=mask)
-                array = pyarrow.DictionaryArray.from_arrays(indices, list(self.words(column.name)))
+                array = pyarrow.DictionaryArray.from_arrays(indices, self._words_held(column.name))
             elif column.dtype == "str":
                 array = pyarrow.array(values, type=pyarrow.string(), mask=mask)
             else:

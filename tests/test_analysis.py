@@ -126,6 +126,14 @@ def test_selection(conditions: dict[str, Any], expected: list[int]) -> None:
     assert selection.pick(table("cycles", *CYCLES), **conditions)["cycle"].tolist() == expected
 
 
+def test_top_of_times_that_ran_backwards() -> None:
+    rows = [
+        {"cycle": number, "command_first_ns": 10 * MS, "status_ns": status_ns}
+        for number, status_ns in enumerate([7 * MS, None, 9 * MS, 12 * MS])
+    ]
+    assert selection.pick(table("cycles", *rows), top=9)["cycle"].tolist() == [3, 2, 0, 1]
+
+
 def test_selection_of_an_unknown_operation() -> None:
     with pytest.raises(InputInvalid, match=r"no operation is called raed; there are .*read"):
         selection.pick(table("cycles"), operations=["raed"])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import bench.generate
 from bench.generate import generate
 from tests import tshark
 
@@ -16,6 +17,15 @@ from tests import tshark
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     # several periods of each
     return generate(tmp_path_factory.mktemp("bench"), scale=0.04)
+
+
+def test_a_capture_that_is_gone_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.generate, "CAPTURES", {"sequential": bench.generate.CAPTURES["sequential"]})
+    file = generate(tmp_path, scale=0)["sequential"]
+    content = file.read_bytes()
+    file.unlink()
+    generate(tmp_path, scale=0)
+    assert file.read_bytes() == content
 
 
 @pytest.mark.parametrize("name", ["sequential", "random"])

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import iscsitrace
 from tests.agreement import connection_numbers, false_cycles, false_pdus
 from tests.capture_file import Record, read_records, thin, write_pcap
-from tests.conftest import recorded_captures
 from tests.conversation import Capture, Conversation, Session
 from tests.pdu import Task
 from tests.recorded import as_built
+from tests.recordings import recorded_captures
 from tests.transport import ETHERNET, Packet, Path
 from tests.truth import Seen, observe
 

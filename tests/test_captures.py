@@ -20,25 +20,14 @@ import pytest
 
 import iscsitrace
 from tests import tshark
-from tests.conftest import captures_folder, description_of, recorded_captures
+from tests.recordings import captures_folder, description_of, recorded_captures
+from tools.samples import KERNEL_KEYS
 
 OPCODES = {
     "Login": 0x03, "LoginResp": 0x23, "Cmd": 0x01, "Resp": 0x21, "DataIn": 0x25, "DataOut": 0x05, "R2T": 0x31,
     "NopOut": 0x00, "NopIn": 0x20, "TMF": 0x02, "TMFResp": 0x22, "Text": 0x04, "TextResp": 0x24,
     "Logout": 0x06, "LogoutResp": 0x26, "Async": 0x32, "Reject": 0x3F, "Snack": 0x10,
 }  # fmt: skip
-
-# the kernel's name -> the key, and whether the value is Yes/No, a number, or a digest
-NEGOTIATED = {
-    "initial_r2t": ("InitialR2T", {"0": "No", "1": "Yes"}),
-    "immediate_data": ("ImmediateData", {"0": "No", "1": "Yes"}),
-    "first_burst_len": ("FirstBurstLength", None),
-    "max_burst_len": ("MaxBurstLength", None),
-    "max_outstanding_r2t": ("MaxOutstandingR2T", None),
-    "erl": ("ErrorRecoveryLevel", None),
-    "header_digest": ("HeaderDigest", {"0": "None", "1": "CRC32C"}),
-    "data_digest": ("DataDigest", {"0": "None", "1": "CRC32C"}),
-}
 
 EXACT = {
     # tshark misparses data digests; these were counted by a walk that knows them
@@ -135,8 +124,8 @@ def test_parameters_in_force(file: Path) -> None:
             assert "Login" not in describe(file)["tshark"][file.name]["ops"]
             continue
         rows = {row["key"]: row for row in trace.parameters.rows() if row["session"] == sessions[-1]["session"]}
-        for name, (key, words) in NEGOTIATED.items():
-            value = words[each[name]] if words else each[name]
+        for name, (key, words) in KERNEL_KEYS.items():
+            value = words[int(each[name])] if words else each[name]
             assert rows[key]["effective_initiator"] == rows[key]["effective_target"] == value, key
         declared = rows["MaxRecvDataSegmentLength"]
         assert declared["effective_initiator"] == each["max_recv_dlength"]

@@ -181,9 +181,33 @@ def test_cycles_as_text(run: Run) -> None:
     assert lines_with(output, "test_unit_ready", "incomplete")
 
 
+def test_cycles_of_a_capture_without_tcp_name_no_date(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.setattr(trace_module, "_core", by_hand.core({}), raising=False)
+    assert "1970" not in run("cycles", "a.pcap").output
+
+
 def test_cycles_as_csv(run: Run) -> None:
     rows = list(csv.DictReader(io.StringIO(run("cycles", "--csv", "--top", "1", "a.pcap").stdout)))
     assert [(row["cycle"], row["service_ns"], row["lun"]) for row in rows] == [("1", "30000000", "1")]
+
+
+def test_tasks_without_a_status_have_no_rank(run: Run) -> None:
+    """Of the three the third got no status; that it is not among the slowest is said, in a document's own place not."""
+    said = "tasks without a status, and so without a rank: 1 (aborted: 0); --incomplete instead of --top lists them\n"
+    text = run("cycles", "--top", "9", "a.pcap")
+    assert not lines_with(text.stdout, "test_unit_ready")
+    assert text.stdout.endswith(said)
+    document = run("cycles", "--top", "9", "--json", "a.pcap")
+    assert [cycle["cycle"] for cycle in json.loads(document.stdout)["cycles"]] == [1, 0]
+    assert document.stderr == said
+    table = run("cycles", "--top", "9", "--csv", "a.pcap")
+    assert [row["cycle"] for row in csv.DictReader(io.StringIO(table.stdout))] == ["1", "0"]
+    assert table.stderr == said
+
+
+@pytest.mark.parametrize("arguments", [["--top", "1", "--operation", "read"], ["--operation", "test_unit_ready"]])
+def test_nothing_is_said_of_ranks_where_all_have_one_or_none_is_asked_for(run: Run, arguments: list[str]) -> None:
+    assert "rank" not in run("cycles", *arguments, "a.pcap").output
 
 
 def test_cycles_as_json_with_display_filters(run: Run) -> None:
@@ -218,6 +242,23 @@ def test_export_refuses_before_it_reads(tmp_path: Path, core: Any, run: Run) -> 
     assert "pdus.csv exists" in result.stderr
     assert not core.calls
     assert run("export", "-o", str(tmp_path), "--force", "a.pcap").exit_code == 0
+
+
+# nobody, not even root, can make a file or a directory in /proc
+@pytest.mark.parametrize(
+    ("directory", "message"),
+    [
+        ("/proc", "cannot write to /proc: "),
+        ("/proc/tables", "cannot write to /proc/tables: "),
+        ("", "has no name"),
+        ("n" * 300, "cannot write to n"),
+    ],
+)
+def test_export_asks_whether_it_can_write_before_it_reads(core: Any, run: Run, directory: str, message: str) -> None:
+    result = run("export", "-o", directory, "a.pcap")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not core.calls
 
 
 @pytest.mark.parametrize(
@@ -309,15 +350,45 @@ def test_help_imports_nothing_heavy_and_is_quick() -> None:
     assert min(took) < 0.15
 
 
-def test_a_reader_that_stops_early_is_no_error() -> None:
-    program = (
+def program(*arguments: str, cycle_factor: int = 1) -> list[str]:
+    """A command as a process of its own."""
+    text = (
         "from iscsitrace import trace\n"
         "from tests import tables_by_hand as by_hand\n"
-        "trace._core = by_hand.core({'cycles': by_hand.TRACE['cycles'] * 20000}); trace._core_missing = None\n"
+        f"tables = by_hand.TRACE | {{'cycles': by_hand.TRACE['cycles'] * {cycle_factor}}}\n"
+        "trace._core = by_hand.core(tables); trace._core_missing = None\n"
         "from iscsitrace.cli import main\n"
-        "main(['cycles', '--csv', 'a.pcap'])"
+        f"main({list(arguments)})"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    return [sys.executable, "-c", text]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["cycles", "a.pcap"], ["cycles", "--csv", "a.pcap"], ["check", "--json", "a.pcap"], ["--help"]]
+)
+@pytest.mark.parametrize(
+    ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "closed")], ids=["full", "closed"]
+)
+def test_output_that_cannot_be_written_is_one_line(arguments: list[str], redirection: str, reason: str) -> None:
+    command = ["bash", "-c", f'exec "$@" {redirection}', "bash", *program(*arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (2, f"iscsitrace: standard output: {reason}\n")
+
+
+def test_a_character_that_the_encoding_lacks(monkeypatch: pytest.MonkeyPatch, core: Any) -> None:
+    session = {
+        **by_hand.TRACE["sessions"][0],
+        "initiator_name": "iqn.\N{CJK UNIFIED IDEOGRAPH-65E5}\N{LATIN SMALL LETTER E WITH ACUTE}",
+    }
+    monkeypatch.setattr(trace_module, "_core", by_hand.core({**by_hand.TRACE, "sessions": [session]}), raising=False)
+    result = CliRunner(charset="latin-1").invoke(main, ["summary", "a.pcap"])
+    assert result.exit_code == 0
+    assert "iqn.\\u65e5\N{LATIN SMALL LETTER E WITH ACUTE}" in result.output
+
+
+def test_a_reader_that_stops_early_is_no_error() -> None:
+    command = program("cycles", "--csv", "a.pcap", cycle_factor=20_000)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()

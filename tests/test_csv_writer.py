@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from iscsitrace import csv_writer
 from iscsitrace.schema import TABLES
 from iscsitrace.table import Table
-from tests.tables_by_hand import table
+from tests.tables_by_hand import WORDS, columns_of, table
 
 
 def written(which: Table) -> str:
@@ -89,6 +89,12 @@ def test_nulls_booleans_and_words() -> None:
     first, second = (dict(zip(lines[0].split(","), line.split(","), strict=True)) for line in lines[1:])
     assert (first["operation"], first["is_read"], first["lun"]) == ("read", "true", "0")
     assert (second["operation"], second["is_read"], second["lun"]) == ("", "false", "")
+
+
+def test_a_code_without_a_word_is_not_lost() -> None:
+    columns = columns_of("cycles", [{}])
+    columns["operation"][0] = 200
+    assert ",code_200," in written(Table(TABLES["cycles"], columns, words=WORDS))
 
 
 def test_a_nul_in_text_is_replaced() -> None:

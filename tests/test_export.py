@@ -49,6 +49,20 @@ def test_nothing_is_overwritten_and_nothing_half_done(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"counters.csv", "cycles.csv"}
 
 
+def test_a_folder_in_the_place_of_a_file_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "sessions.csv").mkdir()
+    (tmp_path / "connections.csv").write_text("mine")
+    with pytest.raises(InputInvalid, match=r"sessions\.csv exists and is no file; nothing was written"):
+        export(trace(), tmp_path, tables=["connections", "sessions"], force=True)
+    assert (tmp_path / "connections.csv").read_text() == "mine"
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sessions.csv.partial").mkdir()
+    with pytest.raises(InputInvalid, match=r"cannot write .*/sessions\.csv: "):
+        export(trace(), tmp_path, tables=["sessions"])
+
+
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_same_trace_same_bytes(tmp_path: Path, file_format: str) -> None:
     for name in ("one", "two"):

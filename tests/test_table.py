@@ -39,7 +39,10 @@ def test_text_and_categories_are_shown_as_words() -> None:
 def test_a_code_without_a_word_is_not_lost() -> None:
     columns = columns_of("cycles", [{}])
     columns["operation"][0] = 200
-    assert Table(TABLES["cycles"], columns, words=WORDS)["operation"].tolist() == ["code_200"]
+    cycles = Table(TABLES["cycles"], columns, words=WORDS)
+    assert cycles["operation"].tolist() == ["code_200"]
+    assert cycles.to_arrow().column("operation").to_pylist() == ["code_200"]
+    assert cycles.to_pandas()["operation"].tolist() == ["code_200"]
 
 
 def test_row_gives_python_values() -> None:

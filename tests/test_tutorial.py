@@ -44,6 +44,11 @@ def test_output_shown_is_the_output(name: str) -> None:
     assert tutorial.page(name) == (ROOT / name).read_text(), "run: python -m tools.tutorial"
 
 
+def test_a_command_that_fails_is_not_shown() -> None:
+    with pytest.raises(RuntimeError, match="iscsitrace summary no-such-file: exit code 2: iscsitrace: cannot read"):
+        tutorial.output_of("iscsitrace summary no-such-file")
+
+
 @pytest.mark.parametrize(("page", "command"), CONSOLES + COMMANDS)
 def test_command(page: str, command: str) -> None:
     result = run(["bash", "-c", command])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -51,6 +52,33 @@ def test_no_duration(text: str) -> None:
         units.Duration().convert(text, None, None)
 
 
+@pytest.mark.parametrize(
+    ("text", "rate_bps"), [("320Mbit", 320 * 10**6), ("0.5 Gbit", 500 * 10**6), ("64Kbit", 64_000), ("7bit", 7)]
+)
+def test_rates(text: str, rate_bps: int) -> None:
+    assert units.Rate().convert(text, None, None) == rate_bps
+
+
+@pytest.mark.parametrize("text", ["320", "320M", "0Mbit", "0.0001Kbit", "-1bit"])
+def test_no_rate(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="320Mbit"):
+        units.Rate().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("0.1%", 0.001), ("0.25", 0.25), ("1/65536", 2.0**-16), ("100%", 1.0), ("0", 0.0), ("3/4", 0.75)],
+)
+def test_shares(text: str, share: float) -> None:
+    assert units.Share().convert(text, None, None) == share
+
+
+@pytest.mark.parametrize("text", ["101%", "1.1", "1/0", "-0.1", "1/", "%", "5/4", "1e-3"])
+def test_no_share(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="1/65536"):
+        units.Share().convert(text, None, None)
+
+
 @pytest.mark.parametrize("text", ["64k", "64 KiB", "0.5", "K", "1T"])
 def test_no_size(text: str) -> None:
     with pytest.raises(click.BadParameter, match="K, M, G"):
@@ -65,7 +93,13 @@ def test_no_size(text: str) -> None:
         ("1970-01-01 01:00:00+01:00", 0),
         ("1970-01-01T00:00:00.000000007Z", 7),
         ("1969-12-31T23:59:59.5Z", -500_000_000),
+        ("1970-01-01T01:00:10,25+01:00", 10_250_000_000),
+        ("1970-01-02", 86_400 * 10**9),
+        ("19700102", 86_400 * 10**9),
+        ("19700102T000001Z", 86_401 * 10**9),
         ("1795173190.709466809", 1_795_173_190_709_466_809),
+        ("12345678.5", 12_345_678_500_000_000),
+        ("123456789", 123_456_789 * 10**9),
     ],
 )
 def test_absolute_moments(text: str, time_ns: int) -> None:
@@ -76,7 +110,21 @@ def test_relative_moments() -> None:
     assert units.When().convert("500ms", None, None) == units.Moment(500_000_000, is_relative=True)
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "12:00", "9" * 30])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "yesterday",
+        "2026-13-01",
+        "20261301",
+        "12:00",
+        "9" * 30,
+        # ISO 8601 means a part of a minute and of a day; a fraction is read after seconds only
+        "2026-11-20T11:13.5Z",
+        "2026-11-20.5",
+        "2026-11-20T11:13:10.Z",
+        "2026-11-20T11:13:10.1234567890Z",
+    ],
+)
 def test_no_moment(text: str) -> None:
     with pytest.raises(click.BadParameter, match="epoch seconds"):
         units.When().convert(text, None, None)
@@ -96,5 +144,8 @@ def test_figures_as_text() -> None:
     assert units.megabytes(1_500_000) == "1.500"
     assert units.percent(0.99999) == "99.99"
     assert units.percent(1.0) == "100.00"
+    for hundredths in range(10_001):
+        assert units.percent(hundredths / 10_000) == f"{hundredths // 100}.{hundredths % 100:02}"
+    assert units.percent(math.nextafter(1, 0)) == "99.99"
     nulls = (units.milliseconds, units.seconds, units.size, units.megabytes, units.percent, units.date)
     assert {show(None) for show in nulls} == {"-"}

@@ -22,7 +22,11 @@ def output_of(command: str) -> str:
     """What a command of a page prints, run in the project's folder with this environment's programs."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TZ": "UTC"}
     shell = ["bash", "-c", command]
-    return subprocess.run(shell, cwd=ROOT, env=environment, capture_output=True, text=True, check=False).stdout
+    result = subprocess.run(shell, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    # 1 from `check` is a finding
+    if result.returncode != 0 and not (result.returncode == 1 and command.startswith("iscsitrace check ")):
+        raise RuntimeError(f"{command}: exit code {result.returncode}: {result.stderr}")
+    return result.stdout
 
 
 def page(name: str) -> str:

@@ -46,9 +46,9 @@ def pick(
     picked = cycles.select(keep)
     if top is None:
         return picked
-    latency = picked["latency_ns"]
+    is_null = np.ma.getmaskarray(picked["latency_ns"])
     # nulls behind all; of equal ones the earlier first
-    order = np.argsort(np.where(np.ma.getmaskarray(latency), 1, -np.ma.getdata(latency)), kind="stable")
+    order = np.lexsort((-np.ma.filled(picked["latency_ns"], 0), is_null))
     return picked.select(order[:top])
 
 

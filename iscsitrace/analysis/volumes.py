@@ -37,7 +37,7 @@ class Volume:
 
 
 def measure(cycles: Table) -> list[Volume]:
-    """Volumes of each session in order, then of cycles without a session if any, and the total last."""
+    """Volumes of each session in order, the total last."""
     session, mask = cycles.raw("session"), cycles.mask("session")
     is_known = np.ones(len(cycles), dtype=bool) if mask is None else ~mask
     each = [int(number) for number in np.unique(session[is_known])]

@@ -7,8 +7,10 @@ or unreadable input, 130 interrupted. Computes nothing. Importing this imports c
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import IO, Any
 
@@ -20,6 +22,7 @@ COMMANDS = ("summary", "cycles", "export", "check", "inspect")
 """Every command, in the order of the help; ``NAME`` is function ``command`` in ``cli/NAME.py``."""
 
 EXIT_INTERRUPTED = 130
+EXIT_NO_OUTPUT = 2
 
 # NumPy's linear algebra is not used: without this its threads, when it is loaded, take the time of a core from reading
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -47,6 +50,22 @@ class _Commands(click.Group):
         command: click.Command = import_module(f"iscsitrace.cli.{cmd_name}").command
         return command
 
+    def main(self, *arguments: Any, **extra: Any) -> Any:
+        if sys.stdout is None:
+            click.echo("iscsitrace: standard output: closed", err=True)
+            sys.exit(EXIT_NO_OUTPUT)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # a character that the encoding lacks is shown by its number
+            sys.stdout.reconfigure(errors="backslashreplace")
+        try:
+            return super().main(*arguments, **extra)
+        except OSError as error:
+            # not in `invoke`: the help is written before it
+            with suppress(OSError):
+                click.echo(f"iscsitrace: {error.filename or 'standard output'}: {error.strerror or error}", err=True)
+            _discard_output()
+            sys.exit(EXIT_NO_OUTPUT)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
@@ -58,10 +77,15 @@ class _Commands(click.Group):
             click.echo("iscsitrace: interrupted", err=True)
             ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
-            # the reader of our output has seen enough (`| head`); nothing more may be written, not even at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # the reader of our output has seen enough (`| head`)
+            _discard_output()
             ctx.exit(0)
         return result
+
+
+def _discard_output() -> None:
+    """Lets nothing more be written to standard output, not even what is left of it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(

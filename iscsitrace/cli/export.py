@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from iscsitrace.cli.options import CaptureInput, takes_captures
@@ -22,7 +20,7 @@ from iscsitrace.schema import TABLES
     "directory",
     required=True,
     metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False),
     help="Where the files go; made when missing.",
 )
 @click.option(
@@ -35,12 +33,12 @@ from iscsitrace.schema import TABLES
 )
 @click.option("--tables", "names", metavar="NAMES", help="Tables, separated by commas; all but segments by default.")
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
-def command(capture_input: CaptureInput, directory: Path, file_format: str, names: str | None, force: bool) -> None:
+def command(capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool) -> None:
     """One file per table, with every column that docs/tables.md describes.
 
     Nulls are empty cells in CSV, times are int64 nanoseconds. Nothing is overwritten without --force.
     """
-    from iscsitrace.export import DEFAULT_TABLES, check_free, export, require_parquet
+    from iscsitrace.export import DEFAULT_TABLES, export, prepare
     from iscsitrace.schema import ON_REQUEST
 
     chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
@@ -48,9 +46,7 @@ def command(capture_input: CaptureInput, directory: Path, file_format: str, name
     if unknown or not chosen:
         raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(TABLES)}")
     # what would refuse the output is asked before a long input is read
-    if file_format == "parquet":
-        require_parquet()
-    check_free([directory / f"{name}.{file_format}" for name in chosen], force)
+    prepare(directory, file_format, chosen, force)
     trace = capture_input.read(name for name in chosen if name in ON_REQUEST)
     for path in export(trace, directory, file_format, chosen, force):
         click.echo(f"{path}: {trace.row_count(path.stem)} rows")

@@ -15,8 +15,12 @@ import click
 
 _TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _SIZES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_RATES = {"bit": 1, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
-_ISO_FRACTION = re.compile(r"\.(\d{1,9})", re.ASCII)
+# group 1: the fraction with its mark, after seconds only (datetime keeps but six digits of it)
+_ISO_DATE = re.compile(
+    r"\d{4}-?\d\d-?\d\d(?:[T ]\d\d(?::?\d\d(?::?\d\d([.,]\d{1,9})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -66,6 +70,37 @@ class Size(_Quantity):
         return found
 
 
+class Rate(_Quantity):
+    """A rate, to bits a second: Kbit, Mbit, Gbit are powers of 1000."""
+
+    name = "RATE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The quantity; fails with a line that says how to write one."""
+        if isinstance(value, int):
+            return value
+        found = parse_quantity(value, _RATES)
+        if not found:
+            self.fail(f"{value!r} is no rate; write a number and bit, Kbit, Mbit or Gbit, like 320Mbit", param, ctx)
+        return found
+
+
+class Share(_Quantity):
+    """A probability: ``0.1%``, ``0.001`` or ``1/65536``, to a float from 0 to 1."""
+
+    name = "SHARE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share; fails with a line that says how to write one."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(%|/(\d+))?", value.strip(), re.ASCII)
+        divisor = Decimal(1 if not match or not match[2] else 100 if match[2] == "%" else match[3])
+        if not match or not divisor or (found := Decimal(match[1]) / divisor) > 1:
+            self.fail(f"{value!r} is no share; write 0.1%, 0.001 or 1/65536", param, ctx)
+        return float(found)
+
+
 @dataclass(frozen=True)
 class Moment:
     """A place in the capture's time: nanoseconds since 1970, or after the first packet."""
@@ -93,14 +128,16 @@ class When(_Quantity):
 
 
 def _absolute_ns(text: str) -> int:
-    if re.fullmatch(r"\d+(\.\d{1,9})?", text, re.ASCII):
-        found = int(Decimal(text) * _TIMES["s"])
-    else:
-        fraction = _ISO_FRACTION.search(text)  # datetime keeps microseconds only
-        whole = datetime.fromisoformat(_ISO_FRACTION.sub("", text))
+    if match := _ISO_DATE.fullmatch(text):
+        fraction = match[1] or ""
+        whole = datetime.fromisoformat(text.replace(fraction, ""))
         whole = whole.replace(tzinfo=UTC) if whole.tzinfo is None else whole
         found = (whole - _EPOCH) // timedelta(seconds=1) * _TIMES["s"]
-        found += int(fraction[1].ljust(9, "0")) if fraction else 0
+        found += int(fraction[1:].ljust(9, "0"))
+    elif re.fullmatch(r"\d+(\.\d{1,9})?", text, re.ASCII):
+        found = int(Decimal(text) * _TIMES["s"])
+    else:
+        raise ValueError(text)
     if not -(1 << 63) <= found < 1 << 63:
         raise OverflowError(text)
     return found
@@ -133,7 +170,7 @@ def megabytes(amount: float | None) -> str:
 
 def percent(share: float | None) -> str:
     """A share as a percentage; rounds down, so that 100 % says that nothing is missing. ``-`` for null."""
-    return "-" if share is None else f"{int(share * 10_000) / 100:.2f}"
+    return "-" if share is None else f"{int(Decimal(str(share)) * 10_000) / 100:.2f}"
 
 
 def date(time_ns: int | None) -> str:
