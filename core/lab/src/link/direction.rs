@@ -1,0 +1,141 @@
+//! One direction of a link: the chain that its settings ask for, and the log of what became of every packet.
+
+use std::fmt::Debug;
+
+use fastrand::Rng;
+
+use super::chain::Chain;
+use super::delay::Delay;
+use super::jitter::{Jitter, OrderedJitter};
+use super::log::{Counters, DirectionLog, Fate, PacketLog};
+use super::loss::{BurstLoss, Loss};
+use super::queue::DropTail;
+use super::rate::Rate;
+use super::reorder::Reorder;
+use super::{DirectionSettings, Impairment, Packet};
+
+/// A packet on its way.
+#[derive(Debug)]
+struct Numbered<P> {
+    /// The how many-th to come, from 0 on.
+    number: u64,
+    packet: P,
+}
+
+impl<P: Packet> Packet for Numbered<P> {
+    fn frame_bytes(&self) -> usize {
+        self.packet.frame_bytes()
+    }
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+pub struct Direction<P> {
+    chain: Chain<Numbered<P>>,
+    counters: Counters,
+    packets: Option<PacketLog>,
+    last_arrival_ns: i64,
+    highest_delivered: Option<u64>,
+}
+
+impl<P: Packet + Send + Debug + 'static> Direction<P> {
+    /// A direction as it is set; `Link::new` checks the settings.
+    pub(super) fn new(settings: &DirectionSettings, seed: u64, is_logging_packets: bool) -> Self {
+        // a seed for every part, used or not: chance of one part is the same whatever the others do
+        let mut seeds = Rng::with_seed(seed);
+        let (loss, burst_loss, jitter, reorder) = (seeds.u64(..), seeds.u64(..), seeds.u64(..), seeds.u64(..));
+        let mut parts: Vec<Box<dyn Impairment<Numbered<P>>>> = Vec::new();
+        if let Some(rate_bps) = settings.rate_bps {
+            let queue = DropTail::new(settings.queue_packets, settings.queue_bytes);
+            parts.push(Box::new(Rate::new(rate_bps, settings.overhead_bytes, queue)));
+        }
+        if settings.loss_probability > 0.0 {
+            parts.push(Box::new(Loss::new(settings.loss_probability, loss)));
+        }
+        if let Some(settings) = settings.burst_loss {
+            parts.push(Box::new(BurstLoss::new(settings, burst_loss)));
+        }
+        if settings.delay_ns > 0 || parts.is_empty() {
+            parts.push(Box::new(Delay::new(settings.delay_ns)));
+        }
+        if settings.jitter_ns > 0 && settings.is_jitter_reordering {
+            parts.push(Box::new(Jitter::new(settings.jitter_ns, jitter)));
+        } else if settings.jitter_ns > 0 {
+            parts.push(Box::new(OrderedJitter::new(settings.jitter_ns, jitter)));
+        }
+        if settings.reorder_probability > 0.0 {
+            parts.push(Box::new(Reorder::new(settings.reorder_probability, settings.reorder_by_ns, reorder)));
+        }
+        Self {
+            chain: Chain::new(parts),
+            counters: Counters::default(),
+            packets: is_logging_packets.then(PacketLog::default),
+            last_arrival_ns: i64::MIN,
+            highest_delivered: None,
+        }
+    }
+
+    /// Takes a packet that arrives at `now_ns`; a time before that of the last arrival counts as that.
+    pub fn enqueue(&mut self, now_ns: i64, packet: P) {
+        self.last_arrival_ns = self.last_arrival_ns.max(now_ns);
+        let number = self.counters.arrived.count;
+        self.counters.arrived.add(packet.frame_bytes());
+        if let Some(packets) = &mut self.packets {
+            packets.arrived(self.last_arrival_ns, packet.frame_bytes());
+        }
+        self.chain.enqueue(self.last_arrival_ns, Numbered { number, packet });
+        self.log_dropped();
+    }
+
+    /// The next packet that has left by `now_ns`, with the time at which it left.
+    pub fn dequeue_ready(&mut self, now_ns: i64) -> Option<(i64, P)> {
+        let departed = self.chain.dequeue_ready(now_ns);
+        self.log_dropped();
+        let (departed_ns, Numbered { number, packet }) = departed?;
+        self.counters.delivered.add(packet.frame_bytes());
+        if self.highest_delivered > Some(number) {
+            self.counters.overtaken.add(packet.frame_bytes());
+        }
+        self.highest_delivered = self.highest_delivered.max(Some(number));
+        if let Some(packets) = &mut self.packets {
+            packets.departed(number, departed_ns, Fate::Delivered);
+        }
+        Some((departed_ns, packet))
+    }
+
+    /// When to ask again. With a part that changes the order before another one, nothing may have left by then.
+    pub fn next_ready(&self) -> Option<i64> {
+        self.chain.next_ready()
+    }
+
+    /// Sums so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The records of packets so far, if they are kept.
+    pub fn packets(&self) -> Option<&PacketLog> {
+        self.packets.as_ref()
+    }
+
+    /// When the line is busy, with what it has taken so far. None without a rate.
+    pub fn line(&self) -> Option<&super::LineLog> {
+        self.chain.line()
+    }
+
+    /// What became of everything.
+    pub fn into_log(self) -> DirectionLog {
+        DirectionLog { line: self.chain.line().cloned(), counters: self.counters, packets: self.packets }
+    }
+
+    fn log_dropped(&mut self) {
+        while let Some((dropped_ns, dropped)) = self.chain.next_dropped() {
+            let Numbered { number, packet } = dropped.packet;
+            let fate = Fate::from(dropped.cause);
+            self.counters.dropped(fate, packet.frame_bytes());
+            if let Some(packets) = &mut self.packets {
+                packets.departed(number, dropped_ns, fate);
+            }
+        }
+    }
+}

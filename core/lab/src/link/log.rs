@@ -1,0 +1,205 @@
+//! What a link carried, what it dropped and why, and when its line was busy. Counts; decides nothing.
+
+use serde::Serialize;
+
+use super::Cause;
+
+/// Busy times that are kept at most, 24 bytes each: beyond, only their sum is.
+const BUSY_TIMES_KEPT: usize = 4 << 20;
+
+/// What became of everything on a link.
+#[derive(Debug, Clone, Serialize)]
+pub struct LinkLog {
+    /// From the initiator to the target.
+    pub to_target: DirectionLog,
+    /// From the target to the initiator.
+    pub to_initiator: DirectionLog,
+}
+
+/// What became of everything in one direction.
+#[derive(Debug, Clone, Serialize)]
+pub struct DirectionLog {
+    /// Sums.
+    pub counters: Counters,
+    /// The line, if there was one.
+    pub line: Option<LineLog>,
+    /// Every packet, if it was asked for.
+    pub packets: Option<PacketLog>,
+}
+
+/// Packets and their bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Packets.
+    pub count: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+    }
+}
+
+/// Sums of one direction. What arrived and was neither delivered nor dropped is still on its way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Came to the link.
+    pub arrived: Tally,
+    /// Left it.
+    pub delivered: Tally,
+    /// Found the queue full.
+    pub queue_full: Tally,
+    /// Were lost at random, each on its own.
+    pub lost: Tally,
+    /// Were lost in bursts.
+    pub lost_in_burst: Tally,
+    /// Of the delivered: left after a packet that came later.
+    pub overtaken: Tally,
+}
+
+impl Counters {
+    pub(super) fn dropped(&mut self, fate: Fate, bytes: usize) {
+        match fate {
+            Fate::QueueFull => self.queue_full.add(bytes),
+            Fate::Lost => self.lost.add(bytes),
+            Fate::LostInBurst => self.lost_in_burst.add(bytes),
+            Fate::UnderWay | Fate::Delivered => {}
+        }
+    }
+}
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It is still on its way.
+    UnderWay,
+    /// It left the link.
+    Delivered,
+    /// It found the queue full.
+    QueueFull,
+    /// It was lost at random, on its own.
+    Lost,
+    /// It was lost in a burst.
+    LostInBurst,
+}
+
+impl From<Cause> for Fate {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::QueueFull => Self::QueueFull,
+            Cause::Loss => Self::Lost,
+            Cause::BurstLoss => Self::LostInBurst,
+        }
+    }
+}
+
+/// One packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PacketRecord {
+    /// When it came.
+    pub time_in_ns: i64,
+    /// When it left or was dropped; none while it is on its way.
+    pub time_out_ns: Option<i64>,
+    /// Bytes of its frame.
+    pub bytes: u32,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// All packets, in the order of their coming.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct PacketLog {
+    records: Vec<PacketRecord>,
+}
+
+impl PacketLog {
+    /// The packets, in the order of their coming.
+    pub fn records(&self) -> &[PacketRecord] {
+        &self.records
+    }
+
+    pub(super) fn arrived(&mut self, time_in_ns: i64, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.records.push(PacketRecord { time_in_ns, time_out_ns: None, bytes, fate: Fate::UnderWay });
+    }
+
+    pub(super) fn departed(&mut self, number: u64, time_out_ns: i64, fate: Fate) {
+        if let Some(record) = self.records.get_mut(number as usize) {
+            record.time_out_ns = Some(time_out_ns);
+            record.fate = fate;
+        }
+    }
+}
+
+/// A time in which a line sent without a pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct BusyTime {
+    /// From when on.
+    pub from_ns: i64,
+    /// Until when; the line is free again at this time.
+    pub to_ns: i64,
+    /// How long it was busy before this.
+    #[serde(skip)]
+    busy_before_ns: i64,
+}
+
+/// When a line was busy: the truth for idle times. What it took but has still to send counts as well, at its time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct LineLog {
+    /// How long it was busy in all.
+    pub busy_ns: i64,
+    /// Most packets that waited at once.
+    pub queue_peak_packets: u64,
+    /// Most bytes that waited at once.
+    pub queue_peak_bytes: u64,
+    /// When it was busy, as merged and disjoint times in order; the first `4 Mi` of them.
+    busy_times: Vec<BusyTime>,
+    /// From when on times are not kept.
+    pub not_kept_from_ns: Option<i64>,
+}
+
+impl LineLog {
+    /// When it was busy: merged, disjoint, in order.
+    pub fn busy_times(&self) -> &[BusyTime] {
+        &self.busy_times
+    }
+
+    /// How long it was busy from `from_ns` to `to_ns`. None where the times were too many to be kept.
+    pub fn busy_ns_within(&self, from_ns: i64, to_ns: i64) -> Option<i64> {
+        if self.not_kept_from_ns.is_some_and(|not_kept_from_ns| to_ns > not_kept_from_ns) {
+            return None;
+        }
+        Some((self.busy_ns_until(to_ns) - self.busy_ns_until(from_ns)).max(0))
+    }
+
+    fn busy_ns_until(&self, time_ns: i64) -> i64 {
+        let begun = self.busy_times.partition_point(|busy| busy.from_ns < time_ns);
+        let last = begun.checked_sub(1).and_then(|last| self.busy_times.get(last));
+        last.map_or(0, |last| last.busy_before_ns.saturating_add(time_ns.min(last.to_ns).saturating_sub(last.from_ns)))
+    }
+
+    pub(super) fn waiting(&mut self, packets: u64, bytes: u64) {
+        self.queue_peak_packets = self.queue_peak_packets.max(packets);
+        self.queue_peak_bytes = self.queue_peak_bytes.max(bytes);
+    }
+
+    /// The line sends from `from_ns` to `to_ns`, after all it sent before.
+    pub(super) fn busy(&mut self, from_ns: i64, to_ns: i64) {
+        let busy_before_ns = self.busy_ns;
+        self.busy_ns = self.busy_ns.saturating_add(to_ns.saturating_sub(from_ns));
+        if self.not_kept_from_ns.is_some() || to_ns == from_ns {
+            return;
+        }
+        let kept_count = self.busy_times.len();
+        match self.busy_times.last_mut() {
+            Some(last) if last.to_ns == from_ns => last.to_ns = to_ns,
+            _ if kept_count >= BUSY_TIMES_KEPT => self.not_kept_from_ns = Some(from_ns),
+            _ => self.busy_times.push(BusyTime { from_ns, to_ns, busy_before_ns }),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A DropTail queue: packets wait for the line in the order of their coming, and one that finds it full is dropped. Holds
+//! no packets, only what the line still has to begin; never looks at a clock.
+
+use std::collections::VecDeque;
+
+/// What waits for a line.
+#[derive(Debug)]
+pub struct DropTail {
+    limit_packets: u64,
+    limit_bytes: u64,
+    /// When the line begins with each packet that waits, and the bytes of its frame; times never fall.
+    waiting: VecDeque<(i64, u64)>,
+    waiting_bytes: u64,
+}
+
+impl DropTail {
+    /// An empty queue; none is no limit.
+    pub fn new(limit_packets: Option<u64>, limit_bytes: Option<u64>) -> Self {
+        Self {
+            limit_packets: limit_packets.unwrap_or(u64::MAX),
+            limit_bytes: limit_bytes.unwrap_or(u64::MAX),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+        }
+    }
+
+    /// Packets and bytes that wait at `now_ns`: those that the line has not begun by then.
+    pub fn waiting(&mut self, now_ns: i64) -> (u64, u64) {
+        while let Some((begin_ns, bytes)) = self.waiting.front().copied() {
+            if begin_ns > now_ns {
+                break;
+            }
+            self.waiting.pop_front();
+            self.waiting_bytes -= bytes;
+        }
+        (self.waiting.len() as u64, self.waiting_bytes)
+    }
+
+    /// Whether a packet of `bytes` that comes at `now_ns` finds room to wait until `begin_ns`. One that the line begins with
+    /// at once needs none.
+    pub fn admit(&mut self, now_ns: i64, begin_ns: i64, bytes: u64) -> bool {
+        if begin_ns <= now_ns {
+            return true;
+        }
+        let (packets, waiting_bytes) = self.waiting(now_ns);
+        if packets >= self.limit_packets || waiting_bytes.saturating_add(bytes) > self.limit_bytes {
+            return false;
+        }
+        self.waiting.push_back((begin_ns, bytes));
+        self.waiting_bytes += bytes;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_leaves_the_queue_when_the_line_begins_with_it() {
+        let mut queue = DropTail::new(Some(2), None);
+        assert!(queue.admit(0, 0, 100), "the line is free");
+        assert!(queue.admit(0, 10, 100));
+        assert!(queue.admit(0, 20, 100));
+        assert!(!queue.admit(9, 30, 100), "two wait");
+        assert_eq!(queue.waiting(9), (2, 200));
+        assert!(queue.admit(10, 30, 100), "the line began with one of them");
+        assert_eq!(queue.waiting(30), (0, 0));
+    }
+
+    #[test]
+    fn bytes_limit_as_well() {
+        let mut queue = DropTail::new(None, Some(250));
+        assert!(queue.admit(0, 10, 200));
+        assert!(!queue.admit(0, 20, 51));
+        assert!(queue.admit(0, 20, 50), "a smaller one still fits");
+        let mut none = DropTail::new(Some(0), None);
+        assert!(none.admit(0, 0, 1500) && !none.admit(1, 2, 1500), "no queue: only a free line takes a packet");
+    }
+}

@@ -1,0 +1,79 @@
+//! A line of so many bits a second with a queue before it: packets are sent one after the other, each for as long as its
+//! bits take. Fractions of nanoseconds are carried, so a million packets take exactly as long as their sum. Never drops
+//! what the queue took.
+
+use super::in_order::InOrder;
+use super::log::LineLog;
+use super::queue::DropTail;
+use super::{Cause, Dropped, Impairment, Packet};
+
+/// A line and its queue.
+#[derive(Debug)]
+pub struct Rate<P> {
+    rate_bps: u64,
+    overhead_bytes: u64,
+    queue: DropTail,
+    /// The line has sent all it took at `free_ns` and `free_fraction / rate_bps` of a nanosecond.
+    free_ns: i64,
+    free_fraction: u64,
+    sending: InOrder<P>,
+    line: LineLog,
+}
+
+impl<P> Rate<P> {
+    /// An idle line. `rate_bps` is at least 1; `overhead_bytes` come on top of each frame.
+    pub fn new(rate_bps: u64, overhead_bytes: u32, queue: DropTail) -> Self {
+        Self {
+            rate_bps: rate_bps.max(1),
+            overhead_bytes: overhead_bytes.into(),
+            queue,
+            free_ns: i64::MIN,
+            free_fraction: 0,
+            sending: InOrder::new(),
+            line: LineLog::default(),
+        }
+    }
+
+    /// Nanoseconds that `bytes` take after a fraction that is left over, and the fraction that remains.
+    fn duration(&self, bytes: u64, fraction: u64) -> (i64, u64) {
+        // bits times nanoseconds of a second: in 64 bits for any frame that there is
+        let bit_nanoseconds = bytes.checked_mul(8_000_000_000).and_then(|product| product.checked_add(fraction));
+        if let Some(total) = bit_nanoseconds {
+            return (i64::try_from(total / self.rate_bps).unwrap_or(i64::MAX), total % self.rate_bps);
+        }
+        let total = u128::from(bytes) * 8_000_000_000 + u128::from(fraction);
+        let rate = u128::from(self.rate_bps);
+        (i64::try_from(total / rate).unwrap_or(i64::MAX), (total % rate) as u64)
+    }
+}
+
+impl<P: Packet + std::fmt::Debug + Send> Impairment<P> for Rate<P> {
+    fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>> {
+        let bytes = packet.frame_bytes() as u64;
+        // a packet that comes within the last, unfinished nanosecond still waits for its rest
+        let is_free = now_ns > self.free_ns || (now_ns == self.free_ns && self.free_fraction == 0);
+        let (begin_ns, fraction) = if is_free { (now_ns, 0) } else { (self.free_ns, self.free_fraction) };
+        if !self.queue.admit(now_ns, begin_ns, bytes) {
+            return Err(Dropped { packet, cause: Cause::QueueFull });
+        }
+        let (packets, waiting_bytes) = self.queue.waiting(now_ns);
+        self.line.waiting(packets, waiting_bytes);
+        let (duration_ns, fraction) = self.duration(bytes + self.overhead_bytes, fraction);
+        (self.free_ns, self.free_fraction) = (begin_ns.saturating_add(duration_ns), fraction);
+        self.line.busy(begin_ns, self.free_ns);
+        self.sending.push(self.free_ns, packet);
+        Ok(())
+    }
+
+    fn dequeue_ready(&mut self, now_ns: i64) -> Option<(i64, P)> {
+        self.sending.pop_ready(now_ns)
+    }
+
+    fn next_ready(&self) -> Option<i64> {
+        self.sending.next_ready()
+    }
+
+    fn line(&self) -> Option<&LineLog> {
+        Some(&self.line)
+    }
+}

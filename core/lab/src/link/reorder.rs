@@ -1,0 +1,75 @@
+//! A share of the packets is held back for a fixed time, and overtaken by those that come meanwhile. Never drops one.
+
+use std::collections::VecDeque;
+
+use fastrand::Rng;
+
+use super::loss::Probability;
+use super::{Dropped, Impairment};
+
+/// Holds some packets back.
+#[derive(Debug)]
+pub struct Reorder<P> {
+    probability: Probability,
+    by_ns: i64,
+    random: Rng,
+    arrived_count: u64,
+    /// Both in the order in which they leave: when, the how many-th to come, the packet.
+    passing: VecDeque<(i64, u64, P)>,
+    held_back: VecDeque<(i64, u64, P)>,
+}
+
+impl<P> Reorder<P> {
+    /// Holds packets back with this probability, for so long.
+    pub fn new(probability: f64, by_ns: u64, seed: u64) -> Self {
+        Self {
+            probability: Probability::new(probability),
+            by_ns: i64::try_from(by_ns).unwrap_or(i64::MAX),
+            random: Rng::with_seed(seed),
+            arrived_count: 0,
+            passing: VecDeque::new(),
+            held_back: VecDeque::new(),
+        }
+    }
+
+    /// Whether the next to leave was held back, and when it leaves; the first to come of those that leave together.
+    fn next(&self) -> Option<(bool, i64)> {
+        let leaves =
+            |packets: &VecDeque<(i64, u64, P)>| packets.front().map(|(ready_ns, number, _)| (*ready_ns, *number));
+        match (leaves(&self.passing), leaves(&self.held_back)) {
+            (Some(passing), Some(held_back)) => Some((held_back < passing, held_back.min(passing).0)),
+            (None, Some(held_back)) => Some((true, held_back.0)),
+            (passing, None) => Some((false, passing?.0)),
+        }
+    }
+}
+
+impl<P: std::fmt::Debug + Send> Impairment<P> for Reorder<P> {
+    fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>> {
+        let number = self.arrived_count;
+        self.arrived_count += 1;
+        if self.probability.draw(&mut self.random) {
+            self.held_back.push_back((now_ns.saturating_add(self.by_ns), number, packet));
+        } else {
+            self.passing.push_back((now_ns, number, packet));
+        }
+        Ok(())
+    }
+
+    fn dequeue_ready(&mut self, now_ns: i64) -> Option<(i64, P)> {
+        let (is_held_back, ready_ns) = self.next()?;
+        if ready_ns > now_ns {
+            return None;
+        }
+        let packets = if is_held_back { &mut self.held_back } else { &mut self.passing };
+        packets.pop_front().map(|(ready_ns, _, packet)| (ready_ns, packet))
+    }
+
+    fn next_ready(&self) -> Option<i64> {
+        self.next().map(|(_, ready_ns)| ready_ns)
+    }
+
+    fn is_keeping_order(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,42 @@
+//! A session as its initiator sees it: one to 64 connections, ErrorRecoveryLevel 0 (RFC 7143).
+//!
+//! ```text
+//!               submit, ping, abort_task, send_targets, logout
+//!                                 |
+//!   poll_connect, opened  ->   Session   ->  poll_event: Ready, Done, Targets, Close, Ended ...
+//!   receive, closed       ->      |
+//!   handle_timeout        ->      +---- window   CmdSN, ExpCmdSN, MaxCmdSN of the session
+//!   poll_transmit         <-      +---- task     what is under way, by Initiator Task Tag
+//!                                 +---- connection   login, StatSN, what waits to be sent
+//!
+//!   receive     what comes from the target, and whether it may        transmit   what goes to the target, in order
+//!   violation   what a target did wrong, in the RFC's words           requests   NOP, task management, text, logout
+//!   login       of each connection
+//! ```
+//!
+//! It never does I/O and never reads a clock. It never retries: at ErrorRecoveryLevel 0 a lost connection or a digest
+//! error ends the session. Data is never kept: [`TaskData`] gives and takes it, piece by piece.
+
+mod connection;
+mod data;
+mod event;
+mod login;
+mod ranges;
+mod receive;
+mod requests;
+mod session;
+mod settings;
+mod task;
+#[cfg(test)]
+mod tests;
+mod transmit;
+mod violation;
+mod window;
+
+pub use data::{NoData, TaskData};
+pub use event::{Completion, DiscoveredTarget, Event, Outcome, PduRecord};
+pub use session::Session;
+pub use settings::{SessionSettings, Timeouts};
+pub use task::{Command, Direction};
+pub use violation::{SessionError, Violation};
+pub use window::CommandWindow;

@@ -1,0 +1,292 @@
+//! A session: its connections, its command window, its tasks, and when it is over.
+//!
+//! It never looks into PDUs: `receive` and `transmit` do.
+
+use std::collections::VecDeque;
+
+use super::connection::{Connection, State, Urgent};
+use super::event::{Completion, Event, Outcome, PduRecord};
+use super::settings::SessionSettings;
+use super::task::{Command, Direction, Kind, TaskTable};
+use super::violation::SessionError;
+use super::window::CommandWindow;
+use crate::application::Closed;
+use crate::protocol::keys::Parameters;
+
+/// One iSCSI session as its initiator sees it. Connections are counted from 0; 0 is the leading one.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) settings: SessionSettings,
+    pub(super) connections: Vec<Connection>,
+    pub(super) window: CommandWindow,
+    pub(super) tasks: TaskTable,
+    pub(super) events: VecDeque<Event>,
+    pub(super) tsih: u16,
+    pub(super) is_over: bool,
+    /// Whether not all connections are in the full feature phase.
+    pub(super) is_connecting: bool,
+    pub(super) is_logout_wanted: bool,
+    /// Why the target wants it to end.
+    pub(super) asked_to_leave: Option<&'static str>,
+    pub(super) pdu_log: Option<Vec<PduRecord>>,
+    pub(super) data_digest_error_count: u64,
+    pub(super) remarks: Vec<String>,
+    pub(super) has_long_bursts: bool,
+    /// No time limit ends before this.
+    pub(super) check_ns: Option<i64>,
+}
+
+impl Session {
+    /// A session that begins with the opening of its leading connection.
+    #[must_use]
+    pub fn new(settings: SessionSettings) -> Self {
+        let count = settings.connections.max(1);
+        let connections =
+            (0..count).map(|cid| Connection::new(cid, if cid == 0 { State::Wanted } else { State::Waiting })).collect();
+        Self {
+            window: CommandWindow::new(settings.initial_cmd_sn),
+            pdu_log: settings.is_pdu_log_wanted.then(Vec::new),
+            settings,
+            connections,
+            tasks: TaskTable::default(),
+            events: VecDeque::new(),
+            tsih: 0,
+            is_over: false,
+            is_connecting: true,
+            is_logout_wanted: false,
+            asked_to_leave: None,
+            data_digest_error_count: 0,
+            remarks: Vec::new(),
+            has_long_bursts: false,
+            check_ns: None,
+        }
+    }
+
+    /// The next connection to open.
+    pub fn poll_connect(&mut self, now_ns: i64) -> Option<usize> {
+        if self.is_over || !self.is_connecting {
+            return None;
+        }
+        let index = self.connections.iter().position(|connection| connection.state == State::Wanted)?;
+        let connection = &mut self.connections[index];
+        (connection.state, connection.opened_ns) = (State::Opening, now_ns);
+        self.check_within(now_ns, self.settings.timeouts.login_ns);
+        Some(index)
+    }
+
+    /// A connection is open: its login begins.
+    pub fn opened(&mut self, now_ns: i64, connection: usize) {
+        if self.connections.get(connection).is_some_and(|connection| connection.state == State::Opening)
+            && let Err(error) = self.begin_login(now_ns, connection)
+        {
+            self.fail(error);
+        }
+    }
+
+    /// A connection is over, not by this side.
+    pub fn closed(&mut self, _now_ns: i64, connection: usize, why: &Closed) {
+        let Some(index) = self.connections.get_mut(connection) else { return };
+        let state = std::mem::replace(&mut index.state, State::Closed);
+        let reason = match why {
+            Closed::ByPeer => "closed by the target".to_owned(),
+            Closed::Failed(reason) => reason.clone(),
+        };
+        match state {
+            State::Waiting | State::Wanted | State::Closed => {}
+            State::Opening => self.fail(SessionError::Unreachable(reason)),
+            State::Login => self.fail(SessionError::Login(format!("the connection was lost: {reason}"))),
+            State::Full | State::Leaving | State::LoggingOut => match self.asked_to_leave {
+                Some(reason) => self.fail(SessionError::AskedToLeave(reason)),
+                None => self.fail(SessionError::ConnectionLost { connection, reason }),
+            },
+        }
+    }
+
+    /// What happened since the last call. A tag is used again only after its end was told here.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if let Some(Event::Done(completion)) = &event {
+            self.tasks.release(completion.initiator_task_tag);
+        }
+        event
+    }
+
+    /// Hands in a SCSI command for a connection; none when that connection takes no more. The Initiator Task Tag is a
+    /// small number, used again after the end of the task.
+    pub fn submit(&mut self, now_ns: i64, connection: usize, command: Command) -> Option<u32> {
+        let tag = self.add(now_ns, connection, Kind::Scsi, command, self.settings.timeouts.task_ns)?;
+        self.connections[connection].commands.push_back(tag);
+        Some(tag)
+    }
+
+    /// Parameters in force on a connection, once it is in the full feature phase.
+    #[must_use]
+    pub fn parameters(&self, connection: usize) -> Option<&Parameters> {
+        let connection = self.connections.get(connection)?;
+        let has_agreed = !matches!(connection.state, State::Waiting | State::Wanted | State::Opening | State::Login);
+        has_agreed.then_some(&connection.parameters)
+    }
+
+    /// How many connections it has or wants.
+    #[must_use]
+    pub fn connection_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Whether a connection takes commands.
+    #[must_use]
+    pub fn is_usable(&self, connection: usize) -> bool {
+        !self.is_over && self.connections.get(connection).is_some_and(Connection::is_usable)
+    }
+
+    /// Tasks of a connection that have not ended.
+    #[must_use]
+    pub fn task_count(&self, connection: usize) -> usize {
+        self.connections.get(connection).map_or(0, |connection| connection.task_count)
+    }
+
+    /// The command window.
+    #[must_use]
+    pub fn window(&self) -> &CommandWindow {
+        &self.window
+    }
+
+    /// TSIH, or 0 before the login.
+    #[must_use]
+    pub fn tsih(&self) -> u16 {
+        self.tsih
+    }
+
+    /// Whether it is over, well or not.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Data digest errors seen.
+    #[must_use]
+    pub fn data_digest_error_count(&self) -> u64 {
+        self.data_digest_error_count
+    }
+
+    /// What the target did that RFC 7143 does not allow, and that did no harm.
+    #[must_use]
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// The PDUs logged so far, when the settings ask for a log; they are not kept here then.
+    pub fn take_pdu_log(&mut self) -> Vec<PduRecord> {
+        self.pdu_log.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// A new request of a connection.
+    pub(super) fn add(
+        &mut self,
+        now_ns: i64,
+        connection: usize,
+        kind: Kind,
+        command: Command,
+        timeout_ns: i64,
+    ) -> Option<u32> {
+        let is_usable = match kind {
+            Kind::Scsi => self.is_usable(connection),
+            _ => matches!(self.connections.get(connection)?.state, State::Full | State::Leaving) && !self.is_over,
+        };
+        if !is_usable {
+            return None;
+        }
+        self.connections[connection].task_count += 1;
+        self.check_within(now_ns, timeout_ns);
+        Some(self.tasks.insert(now_ns, kind, connection, command))
+    }
+
+    /// A request that no window holds back.
+    pub(super) fn add_urgent(
+        &mut self,
+        now_ns: i64,
+        connection: usize,
+        kind: Kind,
+        lun: [u8; 8],
+        timeout_ns: i64,
+    ) -> Option<u32> {
+        let command = Command { lun, cdb: [0; 16], direction: Direction::None, length_bytes: 0 };
+        let tag = self.add(now_ns, connection, kind, command, timeout_ns)?;
+        self.connections[connection].urgent.push_back(Urgent::Request(tag));
+        Some(tag)
+    }
+
+    /// The end of a task; it is buried when answers to it may still be under way.
+    pub(super) fn complete(
+        &mut self,
+        tag: u32,
+        outcome: Outcome,
+        residual_bytes: i64,
+        sense: Vec<u8>,
+        is_buried: bool,
+    ) {
+        let Some(task) = self.tasks.get(tag) else { return };
+        let index = usize::from(task.connection);
+        let completion = Completion {
+            initiator_task_tag: tag,
+            connection: index,
+            outcome,
+            transferred_bytes: task.transferred,
+            residual_bytes,
+            sense,
+            sent_ns: task.is_sent.then_some(task.sent_ns),
+            first_data_ns: task.first_data_ns,
+        };
+        let is_told = match task.kind {
+            Kind::Ping { is_keepalive, .. } => !is_keepalive,
+            Kind::AbortTask { .. } | Kind::LogicalUnitReset | Kind::Scsi => true,
+            Kind::Text { .. } | Kind::Logout { .. } | Kind::Free | Kind::Ended | Kind::Ghost => false,
+        };
+        let has_data_waiting = task.command.direction == Direction::Write && task.granted > task.transferred;
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.task_count = connection.task_count.saturating_sub(1);
+            if has_data_waiting || completion.sent_ns.is_none() {
+                connection.drop_task(tag);
+            }
+        }
+        if is_buried {
+            self.tasks.bury(tag);
+        } else {
+            self.tasks.end(tag);
+            if !is_told {
+                self.tasks.release(tag);
+            }
+        }
+        if is_told {
+            self.events.push_back(Event::Done(completion));
+        }
+    }
+
+    /// Ends the session for a reason: what was outstanding is lost.
+    pub(super) fn fail(&mut self, error: SessionError) {
+        self.finish(Err(error));
+    }
+
+    pub(super) fn finish(&mut self, result: Result<(), SessionError>) {
+        if self.is_over {
+            return;
+        }
+        self.is_over = true;
+        self.check_ns = None;
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            let state = std::mem::replace(&mut connection.state, State::Closed);
+            if !matches!(state, State::Waiting | State::Wanted | State::Closed) {
+                self.events.push_back(Event::Close(index));
+            }
+        }
+        self.events.push_back(Event::Ended(result));
+    }
+
+    /// Makes sure that time limits are looked at in time. 0 is no limit.
+    pub(super) fn check_within(&mut self, now_ns: i64, timeout_ns: i64) {
+        if timeout_ns > 0 {
+            let limit = now_ns.saturating_add(timeout_ns);
+            self.check_ns = Some(self.check_ns.map_or(limit, |check| check.min(limit)));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What is under way in a session, by Initiator Task Tag: a dense index, so that an answer finds its task at once.
+//!
+//! It never judges: `receive` does.
+
+use std::collections::VecDeque;
+
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::ranges::Ranges;
+
+/// Tags of aborted tasks whose late answers are still passed over.
+const MOST_GHOSTS: usize = 1024;
+
+/// Which way the data of a command goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// No data.
+    None,
+    /// Data-In.
+    Read,
+    /// Data-Out.
+    Write,
+}
+
+/// A SCSI command to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Command {
+    /// Logical Unit Number as on the wire.
+    pub lun: [u8; 8],
+    /// Command descriptor block.
+    pub cdb: [u8; 16],
+    /// Which way its data goes.
+    pub direction: Direction,
+    /// Expected Data Transfer Length.
+    pub length_bytes: u32,
+}
+
+/// What a tag stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing: the tag is free.
+    Free,
+    /// A task that ended, of which the caller has not heard yet: it still names it by its tag.
+    Ended,
+    /// A task that was aborted, whose late answers are passed over.
+    Ghost,
+    Scsi,
+    /// A NOP-Out that waits for its answer; of the keepalive nobody is told.
+    Ping {
+        length: u32,
+        is_keepalive: bool,
+    },
+    AbortTask {
+        referenced: u32,
+    },
+    LogicalUnitReset,
+    /// SendTargets, or the empty request that an Asynchronous Message asked for.
+    Text {
+        is_discovery: bool,
+    },
+    Logout {
+        reason: u8,
+    },
+}
+
+impl Kind {
+    /// Whether the target still owes an answer.
+    fn is_active(self) -> bool {
+        !matches!(self, Kind::Free | Kind::Ended | Kind::Ghost)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Task {
+    pub kind: Kind,
+    pub connection: u16,
+    /// Whether its PDU was handed out.
+    pub is_sent: bool,
+    pub is_aborting: bool,
+    pub is_timed_out: bool,
+    pub command: Command,
+    pub cmd_sn: SerialNumber,
+    pub submitted_ns: i64,
+    pub sent_ns: i64,
+    pub first_data_ns: Option<i64>,
+    /// Bytes that came, or were sent.
+    pub transferred: u32,
+    /// DataSN or R2TSN of the next PDU of the target.
+    pub next_sn: SerialNumber,
+    /// Bytes of the present sequence of Data-In.
+    pub sequence_bytes: u64,
+    /// Bytes sent unsolicited or asked for: where the next R2T begins.
+    pub granted: u32,
+    pub outstanding_r2t_count: u16,
+    /// Which bytes, where the keys allow any order.
+    pub ranges: Ranges,
+}
+
+impl Task {
+    fn new() -> Self {
+        Self {
+            kind: Kind::Free,
+            connection: 0,
+            is_sent: false,
+            is_aborting: false,
+            is_timed_out: false,
+            command: Command { lun: [0; 8], cdb: [0; 16], direction: Direction::None, length_bytes: 0 },
+            cmd_sn: SerialNumber(0),
+            submitted_ns: 0,
+            sent_ns: 0,
+            first_data_ns: None,
+            transferred: 0,
+            next_sn: SerialNumber(0),
+            sequence_bytes: 0,
+            granted: 0,
+            outstanding_r2t_count: 0,
+            ranges: Ranges::default(),
+        }
+    }
+}
+
+/// All tasks of a session.
+#[derive(Debug, Default)]
+pub(super) struct TaskTable {
+    tasks: Vec<Task>,
+    free: Vec<u32>,
+    ghosts: VecDeque<u32>,
+    /// Tasks to which the target owes an answer.
+    active_count: usize,
+}
+
+impl TaskTable {
+    /// A new task under a free tag.
+    pub(super) fn insert(&mut self, now_ns: i64, kind: Kind, connection: usize, command: Command) -> u32 {
+        let tag = self.free.pop().unwrap_or_else(|| {
+            self.tasks.push(Task::new());
+            (self.tasks.len() - 1) as u32
+        });
+        let task = &mut self.tasks[tag as usize];
+        let mut ranges = std::mem::take(&mut task.ranges);
+        ranges.clear();
+        *task = Task { kind, connection: connection as u16, command, submitted_ns: now_ns, ranges, ..Task::new() };
+        self.active_count += 1;
+        tag
+    }
+
+    /// The task of a tag that a target named.
+    #[inline]
+    pub(super) fn get_mut(&mut self, tag: u32) -> Option<&mut Task> {
+        self.tasks.get_mut(tag as usize).filter(|task| !matches!(task.kind, Kind::Free | Kind::Ended))
+    }
+
+    pub(super) fn get(&self, tag: u32) -> Option<&Task> {
+        self.tasks.get(tag as usize).filter(|task| !matches!(task.kind, Kind::Free | Kind::Ended))
+    }
+
+    /// Ends a task; its tag is used again after [`TaskTable::release`].
+    pub(super) fn end(&mut self, tag: u32) {
+        if let Some(task) = self.tasks.get_mut(tag as usize).filter(|task| task.kind.is_active()) {
+            task.kind = Kind::Ended;
+            self.active_count -= 1;
+        }
+    }
+
+    /// The caller knows of the end: the tag is the next to be used.
+    pub(super) fn release(&mut self, tag: u32) {
+        if let Some(task) = self.tasks.get_mut(tag as usize).filter(|task| task.kind == Kind::Ended) {
+            task.kind = Kind::Free;
+            self.free.push(tag);
+        }
+    }
+
+    /// Forgets a task whose answer may still be under way: its tag rests.
+    pub(super) fn bury(&mut self, tag: u32) {
+        if let Some(task) = self.tasks.get_mut(tag as usize).filter(|task| task.kind.is_active()) {
+            task.kind = Kind::Ghost;
+            self.active_count -= 1;
+            self.ghosts.push_back(tag);
+        }
+        if self.ghosts.len() > MOST_GHOSTS
+            && let Some(tag) = self.ghosts.pop_front()
+            && let Some(task) = self.tasks.get_mut(tag as usize)
+        {
+            task.kind = Kind::Free;
+            self.free.push(tag);
+        }
+    }
+
+    pub(super) fn active_count(&self) -> usize {
+        self.active_count
+    }
+
+    /// Tag and task of all that are active.
+    pub(super) fn active(&self) -> impl Iterator<Item = (u32, &Task)> {
+        let tasks = self.tasks.iter().enumerate().map(|(tag, task)| (tag as u32, task));
+        tasks.filter(|(_, task)| task.kind.is_active())
+    }
+}

@@ -1,0 +1,245 @@
+//! What goes to the target: which PDU is next, and how it is made.
+//!
+//! ```text
+//! urgent        answers to pings, task management, NOP, text, logout: no window holds them back
+//! unsolicited   Data-Out of the command just sent
+//! commands      as far as MaxCmdSN lets them
+//! bursts        Data-Out that R2Ts asked for, in the order of the R2Ts
+//! ```
+//!
+//! CmdSN is given when a command is sent, not before: so a connection that takes nothing never holds up the others, and
+//! on each connection CmdSN grows (RFC 7143 section 4.2.2.1).
+
+use iscsitrace_wire::bhs::{BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
+use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::connection::{Burst, Connection, State, Urgent};
+use super::data::TaskData;
+use super::event::PduRecord;
+use super::session::Session;
+use super::task::{Direction, Kind};
+use crate::protocol::pdu;
+
+/// About how much one system call sends.
+const TRANSMIT_BYTES: usize = 256 << 10;
+
+/// Section 13.3 and appendix C.
+const SEND_TARGETS: &[u8] = b"SendTargets=All\0";
+
+/// Ping data: each byte tells its place.
+pub(super) fn ping_byte(offset: u32) -> u8 {
+    (offset % 251) as u8
+}
+
+impl Session {
+    /// Appends what the next system call on a connection sends; nothing when there is nothing to send now.
+    pub fn poll_transmit(&mut self, now_ns: i64, connection: usize, out: &mut Vec<u8>, data: &mut impl TaskData) {
+        let start = out.len();
+        match self.connections.get(connection).map(|connection| connection.state) {
+            Some(State::Login) => self.transmit_login(connection, out),
+            Some(State::Full | State::Leaving | State::LoggingOut) => {
+                while out.len() - start < TRANSMIT_BYTES && self.transmit_next(now_ns, connection, out, data) {}
+            }
+            _ => {}
+        }
+    }
+
+    fn transmit_login(&mut self, index: usize, out: &mut Vec<u8>) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Some(request) = connection.login_request.take() else { return };
+        // Section 11.12: a login has the same Initiator Task Tag in all its PDUs, and CmdSN does not advance.
+        let header = request.header().initiator_task_tag(index as u32).cmd_sn(self.window.cmd_sn());
+        let header = header.exp_stat_sn(connection.exp_stat_sn()).build();
+        let log = self.pdu_log.as_mut();
+        emit(index, connection, out, &header, log, |place| place.copy_from_slice(&request.data));
+    }
+
+    /// Appends the next PDU; false when there is none.
+    fn transmit_next(&mut self, now_ns: i64, index: usize, out: &mut Vec<u8>, data: &mut impl TaskData) -> bool {
+        let Some(connection) = self.connections.get_mut(index) else { return false };
+        if let Some(urgent) = connection.urgent.pop_front() {
+            self.transmit_urgent(now_ns, index, urgent, out);
+            return true;
+        }
+        if let Some(mut burst) = connection.unsolicited.take() {
+            self.transmit_data_out(index, &mut burst, out, data);
+            if let Some(connection) = self.connections.get_mut(index).filter(|_| burst.offset < burst.end) {
+                connection.unsolicited = Some(burst);
+            }
+            return true;
+        }
+        if self.window.is_open()
+            && let Some(tag) = connection.commands.pop_front()
+        {
+            self.transmit_command(now_ns, index, tag, out, data);
+            return true;
+        }
+        if let Some(mut burst) = connection.bursts.pop_front() {
+            self.transmit_data_out(index, &mut burst, out, data);
+            if let Some(connection) = self.connections.get_mut(index).filter(|_| burst.offset < burst.end) {
+                connection.bursts.push_front(burst);
+            }
+            return true;
+        }
+        false
+    }
+
+    fn transmit_command(&mut self, now_ns: i64, index: usize, tag: u32, out: &mut Vec<u8>, data: &mut impl TaskData) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Some(task) = self.tasks.get_mut(tag) else { return };
+        let (command, keys) = (task.command, &connection.parameters);
+        task.cmd_sn = self.window.take();
+        (task.is_sent, task.sent_ns) = (true, now_ns);
+        let (mut immediate, mut unsolicited_end) = (0, 0);
+        if command.direction == Direction::Write {
+            // Section 13.11 and 13.14: immediate data within FirstBurstLength, and within one data segment.
+            if keys.immediate_data {
+                immediate = command.length_bytes.min(keys.first_burst_length);
+                immediate = immediate.min(keys.target_max_recv_data_segment_length);
+            }
+            // Section 13.10: with InitialR2T=No the rest of the first burst follows unasked.
+            unsolicited_end =
+                if keys.initial_r2t { immediate } else { command.length_bytes.min(keys.first_burst_length) };
+            task.granted = unsolicited_end;
+            task.transferred = immediate;
+            if !keys.data_sequence_in_order {
+                task.ranges.add(0, unsolicited_end);
+            }
+            if immediate < unsolicited_end {
+                connection.unsolicited = Some(Burst {
+                    tag,
+                    target_transfer_tag: RESERVED_TAG,
+                    // Section 11.7.3: the LUN goes with a Target Transfer Tag only.
+                    lun: [0; 8],
+                    offset: immediate,
+                    end: unsolicited_end,
+                    data_sn: SerialNumber(0),
+                });
+            }
+        }
+        let header = BhsBuilder::new(Opcode::ScsiCommand)
+            // Section 11.3.1: the F bit says that no unsolicited Data-Out follows.
+            .is_final(immediate == unsolicited_end)
+            .is_read(command.direction == Direction::Read)
+            .is_write(command.direction == Direction::Write)
+            .task_attribute(1)
+            .lun(command.lun)
+            .initiator_task_tag(tag)
+            .expected_data_transfer_length(command.length_bytes)
+            .cmd_sn(task.cmd_sn)
+            .exp_stat_sn(connection.exp_stat_sn())
+            .cdb(command.cdb)
+            .data_segment_length(immediate)
+            .build();
+        let log = self.pdu_log.as_mut();
+        emit(index, connection, out, &header, log, |place| data.fill(tag, 0, place));
+    }
+
+    fn transmit_data_out(&mut self, index: usize, burst: &mut Burst, out: &mut Vec<u8>, data: &mut impl TaskData) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let length = (burst.end - burst.offset).min(connection.parameters.target_max_recv_data_segment_length);
+        let is_final = burst.offset + length == burst.end;
+        let header = BhsBuilder::new(Opcode::DataOut)
+            .is_final(is_final)
+            .lun(burst.lun)
+            .initiator_task_tag(burst.tag)
+            .target_transfer_tag(burst.target_transfer_tag)
+            .exp_stat_sn(connection.exp_stat_sn())
+            .data_sn(burst.data_sn)
+            .buffer_offset(burst.offset)
+            .data_segment_length(length)
+            .build();
+        let log = self.pdu_log.as_mut();
+        emit(index, connection, out, &header, log, |place| data.fill(burst.tag, burst.offset, place));
+        if let Some(task) = self.tasks.get_mut(burst.tag) {
+            task.transferred += length;
+            if is_final && burst.target_transfer_tag != RESERVED_TAG {
+                task.outstanding_r2t_count = task.outstanding_r2t_count.saturating_sub(1);
+            }
+        }
+        burst.offset += length;
+        burst.data_sn = burst.data_sn.next();
+    }
+
+    fn transmit_urgent(&mut self, now_ns: i64, index: usize, urgent: Urgent, out: &mut Vec<u8>) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let (cmd_sn, exp_stat_sn) = (self.window.cmd_sn(), connection.exp_stat_sn());
+        let mut text: &[u8] = &[];
+        let header = match urgent {
+            Urgent::PingReply { target_transfer_tag, lun } => BhsBuilder::new(Opcode::NopOut)
+                // Section 11.18.1: an answer has the reserved Initiator Task Tag, and is immediate.
+                .initiator_task_tag(RESERVED_TAG)
+                .target_transfer_tag(target_transfer_tag)
+                .lun(lun),
+            Urgent::MoreText { tag, target_transfer_tag, lun } => BhsBuilder::new(Opcode::TextRequest)
+                .is_final(true)
+                .initiator_task_tag(tag)
+                .target_transfer_tag(target_transfer_tag)
+                .lun(lun),
+            Urgent::Request(tag) => {
+                // an aborted request is no more
+                let referenced = match self.tasks.get(tag).map(|task| task.kind) {
+                    Some(Kind::AbortTask { referenced }) => self.tasks.get(referenced).map(|task| task.cmd_sn),
+                    Some(_) => None,
+                    None => return,
+                };
+                let Some(task) = self.tasks.get_mut(tag) else { return };
+                (task.is_sent, task.sent_ns, task.cmd_sn) = (true, now_ns, cmd_sn);
+                let header = match task.kind {
+                    Kind::Ping { length, .. } => BhsBuilder::new(Opcode::NopOut)
+                        .target_transfer_tag(RESERVED_TAG)
+                        .lun(task.command.lun)
+                        .data_segment_length(length),
+                    Kind::AbortTask { referenced: tag } => BhsBuilder::new(Opcode::TaskManagementRequest)
+                        .function(1)
+                        .lun(task.command.lun)
+                        .referenced_task_tag(tag)
+                        .ref_cmd_sn(referenced.unwrap_or_default()),
+                    Kind::LogicalUnitReset => BhsBuilder::new(Opcode::TaskManagementRequest)
+                        .function(5)
+                        .lun(task.command.lun)
+                        .referenced_task_tag(RESERVED_TAG),
+                    Kind::Text { is_discovery } => {
+                        text = if is_discovery { SEND_TARGETS } else { &[] };
+                        BhsBuilder::new(Opcode::TextRequest)
+                            .is_final(true)
+                            .target_transfer_tag(RESERVED_TAG)
+                            .data_segment_length(text.len() as u32)
+                    }
+                    Kind::Logout { reason } => {
+                        BhsBuilder::new(Opcode::LogoutRequest).logout_reason(reason).cid(connection.cid)
+                    }
+                    Kind::Scsi | Kind::Free | Kind::Ended | Kind::Ghost => return,
+                };
+                header.initiator_task_tag(tag)
+            }
+        };
+        let header = header.is_immediate(true).cmd_sn(cmd_sn).exp_stat_sn(exp_stat_sn).build();
+        let log = self.pdu_log.as_mut();
+        emit(index, connection, out, &header, log, |place| {
+            if text.is_empty() {
+                place.iter_mut().zip(0..).for_each(|(byte, offset)| *byte = ping_byte(offset));
+            } else {
+                place.copy_from_slice(text);
+            }
+        });
+    }
+}
+
+fn emit(
+    index: usize,
+    connection: &mut Connection,
+    out: &mut Vec<u8>,
+    header: &[u8; LENGTH_BYTES],
+    log: Option<&mut Vec<PduRecord>>,
+    fill: impl FnOnce(&mut [u8]),
+) {
+    let start = out.len();
+    pdu::encode(out, header, &[], connection.digests, fill);
+    let length = (out.len() - start) as u64;
+    if let Some(log) = log {
+        log.push(PduRecord::new(index, true, connection.sent_bytes, length, header));
+    }
+    connection.sent_bytes += length;
+}

@@ -1,0 +1,127 @@
+//! The command window of a session: CmdSN over all its connections (RFC 7143 section 4.2.2.1).
+//!
+//! ```text
+//!   ... ExpCmdSN ........ CmdSN ........ MaxCmdSN
+//!        what the target    the next       the last that
+//!        waits for          to be sent     may be sent
+//! ```
+//!
+//! It never sends: who holds it asks before each command.
+
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::violation::Violation;
+
+/// CmdSN, ExpCmdSN and MaxCmdSN as the initiator keeps them.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandWindow {
+    cmd_sn: SerialNumber,
+    exp_cmd_sn: SerialNumber,
+    max_cmd_sn: SerialNumber,
+}
+
+impl CommandWindow {
+    /// A window that is closed until the target opens it, whose first command will be `cmd_sn`.
+    #[must_use]
+    pub fn new(cmd_sn: u32) -> Self {
+        let cmd_sn = SerialNumber(cmd_sn);
+        Self { cmd_sn, exp_cmd_sn: cmd_sn, max_cmd_sn: SerialNumber(cmd_sn.0.wrapping_sub(1)) }
+    }
+
+    /// The CmdSN that the next command will have; immediate commands carry it and leave it.
+    #[must_use]
+    pub fn cmd_sn(&self) -> SerialNumber {
+        self.cmd_sn
+    }
+
+    /// MaxCmdSN.
+    #[must_use]
+    pub fn max_cmd_sn(&self) -> SerialNumber {
+        self.max_cmd_sn
+    }
+
+    /// Whether a command that is not immediate may be sent.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.cmd_sn.is_after(self.max_cmd_sn)
+    }
+
+    /// The CmdSN of a command that is sent now.
+    pub fn take(&mut self) -> SerialNumber {
+        let taken = self.cmd_sn;
+        self.cmd_sn = taken.next();
+        taken
+    }
+
+    /// What a PDU of the target says.
+    ///
+    /// # Errors
+    /// It acknowledges a command that was never sent.
+    pub fn update(&mut self, exp_cmd_sn: SerialNumber, max_cmd_sn: SerialNumber) -> Result<(), Violation> {
+        // Section 4.2.2.1: a MaxCmdSN below ExpCmdSN - 1 makes both be ignored.
+        if max_cmd_sn.next().is_before(exp_cmd_sn) {
+            return Ok(());
+        }
+        if exp_cmd_sn.is_after(self.cmd_sn) {
+            return Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn: self.cmd_sn });
+        }
+        // Section 4.2.2.1: PDUs of several connections overtake each other, so that only a later number counts.
+        if exp_cmd_sn.is_after(self.exp_cmd_sn) {
+            self.exp_cmd_sn = exp_cmd_sn;
+        }
+        if max_cmd_sn.is_after(self.max_cmd_sn) {
+            self.max_cmd_sn = max_cmd_sn;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(exp_cmd_sn: u32, max_cmd_sn: u32) -> (SerialNumber, SerialNumber) {
+        (SerialNumber(exp_cmd_sn), SerialNumber(max_cmd_sn))
+    }
+
+    fn told(window: &mut CommandWindow, exp_cmd_sn: u32, max_cmd_sn: u32) -> Result<(), Violation> {
+        let (exp_cmd_sn, max_cmd_sn) = numbers(exp_cmd_sn, max_cmd_sn);
+        window.update(exp_cmd_sn, max_cmd_sn)
+    }
+
+    #[test]
+    fn it_lets_through_what_max_cmd_sn_says_over_the_wrap() {
+        let mut window = CommandWindow::new(u32::MAX - 1);
+        assert!(!window.is_open());
+        assert_eq!(told(&mut window, u32::MAX - 1, 1), Ok(()));
+        let mut sent = Vec::new();
+        while window.is_open() {
+            sent.push(window.take().0);
+        }
+        assert_eq!(sent, [u32::MAX - 1, u32::MAX, 0, 1]);
+    }
+
+    #[test]
+    fn it_never_shrinks() {
+        let mut window = CommandWindow::new(10);
+        assert_eq!(told(&mut window, 10, 20), Ok(()));
+        assert_eq!(told(&mut window, 10, 12), Ok(()), "an older PDU of another connection");
+        assert_eq!(window.max_cmd_sn(), SerialNumber(20));
+    }
+
+    #[test]
+    fn a_max_cmd_sn_behind_is_ignored_and_a_closed_window_is_none() {
+        let mut window = CommandWindow::new(10);
+        assert_eq!(told(&mut window, 10, 9), Ok(()), "closed");
+        assert!(!window.is_open());
+        assert_eq!(told(&mut window, 500, 100), Ok(()), "ignored, both of them");
+        assert!(!window.is_open());
+    }
+
+    #[test]
+    fn what_was_never_sent_cannot_be_acknowledged() {
+        let mut window = CommandWindow::new(10);
+        let (exp_cmd_sn, cmd_sn) = numbers(11, 10);
+        assert_eq!(told(&mut window, 11, 20), Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn }));
+    }
+}

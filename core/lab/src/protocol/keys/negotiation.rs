@@ -1,0 +1,324 @@
+//! One side of the negotiation of operational keys: it offers, answers, and checks the peer's answers (RFC 7143
+//! section 6.2).
+//!
+//! ```text
+//! originator   offer, offer_missing     MaxBurstLength=16776192   ->
+//! responder    take, answers into out                             <-   MaxBurstLength=262144
+//! originator   take, no answer          is it a legal choice?
+//! both         finish                   the parameters in force
+//! ```
+//!
+//! It never sees a key twice: the caller refuses repeated keys (section 6.3). It keeps no text of the peer.
+
+use iscsitrace_wire::text;
+
+use super::key::{Key, ResultFunction};
+use super::offers::{Offers, Wish};
+use super::parameters::Parameters;
+use super::violation::{Violation, shown};
+use crate::protocol::text::TextWriter;
+
+/// Words that are answers and never offers (RFC 7143 section 6.2).
+pub(crate) const RESERVED_VALUES: &[&str] = &["Reject", "Irrelevant", "NotUnderstood"];
+
+/// What the negotiation is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// The leading connection of a normal session.
+    Leading,
+    /// The connection of a discovery session.
+    Discovery,
+    /// A further connection of a session, whose parameters these are.
+    Further(Box<Parameters>),
+}
+
+/// One side of the negotiation.
+#[derive(Debug, Clone)]
+pub struct Negotiation {
+    offers: Offers,
+    scope: Scope,
+    is_initiator: bool,
+    parameters: Parameters,
+    has_declared: bool,
+    /// Offered by this side and not answered yet.
+    open: Vec<Key>,
+    /// Named by either side, so not to be offered (again).
+    named: Vec<Key>,
+}
+
+impl Negotiation {
+    /// Begins with the defaults, or with what holds for the session.
+    #[must_use]
+    pub fn new(offers: Offers, scope: Scope, is_initiator: bool) -> Negotiation {
+        let parameters = match &scope {
+            Scope::Further(session) => session.for_further_connection(),
+            Scope::Leading | Scope::Discovery => Parameters::default(),
+        };
+        Negotiation {
+            offers,
+            scope,
+            is_initiator,
+            parameters,
+            has_declared: false,
+            open: Vec::new(),
+            named: Vec::new(),
+        }
+    }
+
+    /// Offers and declares all that this side wants to name, and has not.
+    pub fn offer(&mut self, out: &mut TextWriter) {
+        let is_first_burst_irrelevant =
+            self.offers.initial_r2t == Some(true) && self.offers.immediate_data == Some(false);
+        for key in Key::ALL.iter().copied() {
+            if key == Key::FirstBurstLength && is_first_burst_irrelevant {
+                continue;
+            }
+            self.offer_key(key, out);
+        }
+    }
+
+    /// Declares what this side has to declare, and offers the keys that nobody named and whose default it does not
+    /// accept.
+    pub fn offer_missing(&mut self, out: &mut TextWriter) {
+        for key in Key::ALL.iter().copied() {
+            if key.result_function() == ResultFunction::Declare || !self.accepts_value_in_force(key) {
+                self.offer_key(key, out);
+            }
+        }
+    }
+
+    /// Declares MaxRecvDataSegmentLength, when it has not been (RFC 7143 section 13.12).
+    pub fn declare(&mut self, out: &mut TextWriter) {
+        self.offer_key(Key::MaxRecvDataSegmentLength, out);
+    }
+
+    fn offer_key(&mut self, key: Key, out: &mut TextWriter) {
+        let Some(wish) = self.offers.wish(key) else { return };
+        if !self.is_spoken_of(key) {
+            return;
+        }
+        if let (ResultFunction::Declare, Wish::Number(length)) = (key.result_function(), &wish) {
+            // the peer's declaration does not stand for one's own
+            if std::mem::replace(&mut self.has_declared, true) {
+                return;
+            }
+            *self.own_max_recv_data_segment_length() = *length;
+        } else if self.named.contains(&key) {
+            return;
+        } else {
+            self.open.push(key);
+            self.named.push(key);
+        }
+        out.pair(key.name(), &wish.text());
+    }
+
+    fn own_max_recv_data_segment_length(&mut self) -> &mut u32 {
+        if self.is_initiator {
+            &mut self.parameters.initiator_max_recv_data_segment_length
+        } else {
+            &mut self.parameters.target_max_recv_data_segment_length
+        }
+    }
+
+    fn peers_max_recv_data_segment_length(&mut self) -> &mut u32 {
+        if self.is_initiator {
+            &mut self.parameters.target_max_recv_data_segment_length
+        } else {
+            &mut self.parameters.initiator_max_recv_data_segment_length
+        }
+    }
+
+    /// Whether a key may be negotiated here.
+    fn is_spoken_of(&self, key: Key) -> bool {
+        match self.scope {
+            Scope::Leading => true,
+            Scope::Discovery => !key.rules().is_irrelevant_in_discovery,
+            Scope::Further(_) => !key.rules().is_leading_only,
+        }
+    }
+
+    /// Takes what the peer said: its offers are answered into `out`, its answers are checked.
+    ///
+    /// # Errors
+    /// The first thing that the peer must not say.
+    pub fn take(&mut self, pairs: &[(Key, &str)], out: &mut TextWriter) -> Result<(), Violation> {
+        // the first burst is bounded by what the others say (section 13.14), in whatever order they come
+        let (first_burst, others): (Vec<_>, Vec<_>) = pairs.iter().partition(|(key, _)| *key == Key::FirstBurstLength);
+        for (key, value) in others.into_iter().chain(first_burst) {
+            if key.result_function() == ResultFunction::Declare {
+                self.take_declaration(key, value)?;
+            } else if let Some(place) = self.open.iter().position(|open| *open == key) {
+                self.open.swap_remove(place);
+                self.take_answer(key, value)?;
+            } else {
+                let answer = self.answer(key, value)?;
+                self.named.push(key);
+                out.pair(key.name(), &answer);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_declaration(&mut self, key: Key, value: &str) -> Result<(), Violation> {
+        let length = text::numeric(value).and_then(|number| key.admits(number));
+        let length = length.ok_or_else(|| {
+            Violation::new(format!("{}={} is not admissible", key.name(), shown(value)), key.section())
+        })?;
+        *self.peers_max_recv_data_segment_length() = length;
+        Ok(())
+    }
+
+    /// The answer to an offer of the peer.
+    fn answer(&mut self, key: Key, value: &str) -> Result<String, Violation> {
+        // "the use of Reject, Irrelevant, and NotUnderstood as proposed values" is a protocol error (section 6.2)
+        if RESERVED_VALUES.contains(&value) {
+            return Err(Violation::new(format!("{}={value} is no offer", key.name()), "6.2"));
+        }
+        match self.scope {
+            Scope::Discovery if !self.is_spoken_of(key) => return Ok("Irrelevant".to_owned()),
+            Scope::Further(_) if !self.is_spoken_of(key) => return Ok("Reject".to_owned()),
+            _ if key == Key::FirstBurstLength && self.parameters.is_first_burst_irrelevant() => {
+                return Ok("Irrelevant".to_owned());
+            }
+            _ => {}
+        }
+        let agreed = match key.result_function() {
+            ResultFunction::Choose => self.choose(key, value).map(|name| Wish::List(vec![name])),
+            ResultFunction::And | ResultFunction::Or => {
+                text::boolean(value).and_then(|offered| self.combine(key, &Wish::Truth(offered)))
+            }
+            _ => text::numeric(value)
+                .and_then(|number| key.admits(number))
+                .and_then(|offered| self.combine(key, &Wish::Number(offered))),
+        };
+        // an offer that is not admissible, and a list without a value that is supported (sections 6.2.1 and 6.2.2)
+        let Some(agreed) = agreed else { return Ok("Reject".to_owned()) };
+        self.set(key, &agreed);
+        Ok(agreed.text())
+    }
+
+    /// The first value of the list that this side supports (RFC 7143 section 6.2.1).
+    fn choose(&self, key: Key, list: &str) -> Option<&'static str> {
+        let supported = self.supported(key);
+        list.split(',').find_map(|offered| supported.iter().copied().find(|name| *name == offered))
+    }
+
+    fn supported(&self, key: Key) -> Vec<&'static str> {
+        match self.offers.wish(key).or_else(|| Parameters::default().value(key)) {
+            Some(Wish::List(names)) => names,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The result function over the peer's value and what this side wants (RFC 7143 section 6.2.2).
+    fn combine(&self, key: Key, theirs: &Wish) -> Option<Wish> {
+        let own = self.offers.wish(key).or_else(|| Parameters::default().value(key))?;
+        Some(match (key.result_function(), own, theirs) {
+            (ResultFunction::Minimum, Wish::Number(own), Wish::Number(theirs)) => {
+                let least = own.min(*theirs);
+                let is_first_burst = key == Key::FirstBurstLength;
+                Wish::Number(if is_first_burst { least.min(self.parameters.max_burst_length) } else { least })
+            }
+            (ResultFunction::Maximum, Wish::Number(own), Wish::Number(theirs)) => Wish::Number(own.max(*theirs)),
+            (ResultFunction::And, Wish::Truth(own), Wish::Truth(theirs)) => Wish::Truth(own && *theirs),
+            (ResultFunction::Or, Wish::Truth(own), Wish::Truth(theirs)) => Wish::Truth(own || *theirs),
+            _ => return None,
+        })
+    }
+
+    /// Takes the peer's answer to an offer of this side, if it is a legal one.
+    fn take_answer(&mut self, key: Key, value: &str) -> Result<(), Violation> {
+        if RESERVED_VALUES.contains(&value) {
+            // "the negotiated key is left at its current value" (section 6.2); finish() judges whether that will do
+            return Ok(());
+        }
+        let Some(wish) = self.offers.wish(key) else { return Ok(()) };
+        let (answer, section) = match &wish {
+            Wish::List(names) => {
+                let name = names.iter().copied().find(|name| *name == value);
+                (name.map(|name| Wish::List(vec![name])), "6.2.1")
+            }
+            Wish::Truth(_) => (text::boolean(value).map(Wish::Truth), "6.2.2"),
+            Wish::Number(_) => (text::numeric(value).and_then(|number| key.admits(number)).map(Wish::Number), "6.2.2"),
+        };
+        // a legal answer is one that the result function could have given
+        let answer = answer.filter(|answer| match (key.result_function(), answer, &wish) {
+            (ResultFunction::Minimum, Wish::Number(answer), Wish::Number(offered)) => answer <= offered,
+            (ResultFunction::Maximum, Wish::Number(answer), Wish::Number(offered)) => answer >= offered,
+            (ResultFunction::And, Wish::Truth(answer), Wish::Truth(offered)) => *offered || !answer,
+            (ResultFunction::Or, Wish::Truth(answer), Wish::Truth(offered)) => !offered || *answer,
+            _ => true,
+        });
+        let Some(answer) = answer else {
+            let what = format!("{}={} is no legal answer to {}", key.name(), shown(value), wish.text());
+            return Err(Violation::new(what, section));
+        };
+        self.set(key, &answer);
+        Ok(())
+    }
+
+    fn set(&mut self, key: Key, value: &Wish) {
+        match value {
+            Wish::Number(number) => self.parameters.set_number(key, *number),
+            Wish::Truth(truth) => self.parameters.set_truth(key, *truth),
+            Wish::List(names) => {
+                if let Some(name) = names.first() {
+                    self.parameters.set_choice(key, name);
+                }
+            }
+        }
+    }
+
+    /// Whether this side can live with the value in force.
+    fn accepts_value_in_force(&self, key: Key) -> bool {
+        if !self.is_spoken_of(key)
+            || (key == Key::FirstBurstLength && self.parameters.is_first_burst_irrelevant())
+            || self.offers.wish(key).is_none()
+        {
+            return true;
+        }
+        match self.parameters.value(key) {
+            Some(Wish::List(names)) => names.iter().all(|name| self.supported(key).contains(name)),
+            Some(value) => self.combine(key, &value).is_none_or(|combined| combined == value),
+            None => true,
+        }
+    }
+
+    /// Ends the negotiation: what is in force, and which offers were left without the answer that the RFC requires.
+    ///
+    /// # Errors
+    /// A value in force that this side does not accept, for the peer rejected or ignored its offer.
+    pub fn finish(mut self) -> Result<(Parameters, Vec<String>), Violation> {
+        let mut remarks = Vec::new();
+        for key in std::mem::take(&mut self.open) {
+            match (key.result_function(), self.offers.wish(key)) {
+                // answers are optional where the result cannot be another (section 6.2.2)
+                (ResultFunction::And, Some(Wish::Truth(false))) | (ResultFunction::Or, Some(Wish::Truth(true))) => {
+                    self.set(key, &Wish::Truth(key.result_function() == ResultFunction::Or));
+                }
+                _ => remarks
+                    .push(Violation::new(format!("{} was offered and not answered", key.name()), "6.2.2").to_string()),
+            }
+        }
+        if self.parameters.is_first_burst_irrelevant() {
+            // whatever was said of it before that was known
+            self.parameters.first_burst_length = Parameters::default().first_burst_length;
+        }
+        self.parameters.first_burst_length = self.parameters.first_burst_length.min(self.parameters.max_burst_length);
+        for key in Key::ALL.iter().copied() {
+            if !self.accepts_value_in_force(key) {
+                let in_force = self.parameters.value(key).map(|value| value.text()).unwrap_or_default();
+                let wish = self.offers.wish(key).map(|wish| wish.text()).unwrap_or_default();
+                let what = format!("{} stays {in_force}, and {wish} is wanted", key.name());
+                return Err(Violation::new(what, "7.12"));
+            }
+        }
+        Ok((self.parameters, remarks))
+    }
+
+    /// Whether offers of this side wait for an answer.
+    #[must_use]
+    pub fn has_open_offers(&self) -> bool {
+        !self.open.is_empty()
+    }
+}

@@ -1,0 +1,239 @@
+//! What one side wants of a session or connection: a value for each operational key, as a user sets it.
+//!
+//! A key without a value is never sent; the side is then content with the RFC's default.
+
+use serde::{Deserialize, Serialize};
+
+use super::key::{Digest, Key, ResultFunction, TaskReporting};
+
+/// What a side wants. `None` of a key: do not name it, the default of RFC 7143 section 13 is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Offers {
+    /// HeaderDigest, best first.
+    pub header_digest: Option<Vec<Digest>>,
+    /// DataDigest, best first.
+    pub data_digest: Option<Vec<Digest>>,
+    /// MaxConnections.
+    pub max_connections: Option<u32>,
+    /// InitialR2T: whether every write waits for an R2T.
+    pub initial_r2t: Option<bool>,
+    /// ImmediateData: whether a SCSI Command may carry data.
+    pub immediate_data: Option<bool>,
+    /// MaxRecvDataSegmentLength, in bytes: the longest data segment that this side takes.
+    pub max_recv_data_segment_length: Option<u32>,
+    /// MaxBurstLength, in bytes.
+    pub max_burst_length: Option<u32>,
+    /// FirstBurstLength, in bytes; at most MaxBurstLength.
+    pub first_burst_length: Option<u32>,
+    /// DefaultTime2Wait, in seconds.
+    pub default_time2wait: Option<u32>,
+    /// DefaultTime2Retain, in seconds.
+    pub default_time2retain: Option<u32>,
+    /// MaxOutstandingR2T, per task.
+    pub max_outstanding_r2t: Option<u32>,
+    /// DataPDUInOrder.
+    pub data_pdu_in_order: Option<bool>,
+    /// DataSequenceInOrder.
+    pub data_sequence_in_order: Option<bool>,
+    /// ErrorRecoveryLevel.
+    pub error_recovery_level: Option<u32>,
+    /// TaskReporting, best first.
+    pub task_reporting: Option<Vec<TaskReporting>>,
+    /// iSCSIProtocolLevel.
+    pub iscsi_protocol_level: Option<u32>,
+}
+
+impl Default for Offers {
+    /// What initiators of today offer: large bursts, no digests, unsolicited data.
+    fn default() -> Offers {
+        Offers {
+            header_digest: Some(vec![Digest::None]),
+            data_digest: Some(vec![Digest::None]),
+            max_connections: Some(1),
+            initial_r2t: Some(false),
+            immediate_data: Some(true),
+            max_recv_data_segment_length: Some(262_144),
+            max_burst_length: Some(16_776_192),
+            first_burst_length: Some(262_144),
+            default_time2wait: Some(2),
+            default_time2retain: Some(0),
+            max_outstanding_r2t: Some(1),
+            data_pdu_in_order: Some(true),
+            data_sequence_in_order: Some(true),
+            error_recovery_level: Some(0),
+            task_reporting: None,
+            iscsi_protocol_level: None,
+        }
+    }
+}
+
+/// Offers that no side may make.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidOffers {
+    /// A number outside its bounds.
+    #[error("{}={value} is outside {low} to {high} (RFC 7143 section {})", key.name(), key.section())]
+    OutOfBounds {
+        /// The key.
+        key: Key,
+        /// What was set.
+        value: u32,
+        /// The smallest admissible value.
+        low: u32,
+        /// The largest admissible value.
+        high: u32,
+    },
+    /// A list that is empty or names a value twice.
+    #[error("{} needs a list of different values (RFC 7143 section 6.2.1)", .0.name())]
+    BadList(Key),
+    /// The first burst is longer than any burst may be.
+    #[error("FirstBurstLength={first} is more than MaxBurstLength={max} (RFC 7143 section 13.14)")]
+    FirstBurstTooLong {
+        /// FirstBurstLength, in bytes.
+        first: u32,
+        /// MaxBurstLength, in bytes.
+        max: u32,
+    },
+}
+
+/// A side's wish for one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wish {
+    Number(u32),
+    Truth(bool),
+    List(Vec<&'static str>),
+}
+
+impl Wish {
+    /// As it is sent.
+    pub fn text(&self) -> String {
+        match self {
+            Wish::Number(number) => number.to_string(),
+            Wish::Truth(truth) => if *truth { "Yes" } else { "No" }.to_owned(),
+            Wish::List(names) => names.join(","),
+        }
+    }
+}
+
+pub(super) fn names_of<T: Copy + PartialEq>(names: &[(&'static str, T)], values: &[T]) -> Vec<&'static str> {
+    let name = |value: &T| names.iter().find(|(_, named)| named == value).map(|(name, _)| *name);
+    values.iter().filter_map(name).collect()
+}
+
+impl Offers {
+    /// Offers that name no key at all.
+    #[must_use]
+    pub fn silent() -> Offers {
+        Offers {
+            header_digest: None,
+            data_digest: None,
+            max_connections: None,
+            initial_r2t: None,
+            immediate_data: None,
+            max_recv_data_segment_length: None,
+            max_burst_length: None,
+            first_burst_length: None,
+            default_time2wait: None,
+            default_time2retain: None,
+            max_outstanding_r2t: None,
+            data_pdu_in_order: None,
+            data_sequence_in_order: None,
+            error_recovery_level: None,
+            task_reporting: None,
+            iscsi_protocol_level: None,
+        }
+    }
+
+    /// What is wanted for a key, when something is.
+    pub(super) fn wish(&self, key: Key) -> Option<Wish> {
+        let number = |value: Option<u32>| value.map(Wish::Number);
+        let truth = |value: Option<bool>| value.map(Wish::Truth);
+        let digests =
+            |value: &Option<Vec<Digest>>| value.as_ref().map(|values| Wish::List(names_of(Digest::NAMES, values)));
+        match key {
+            Key::HeaderDigest => digests(&self.header_digest),
+            Key::DataDigest => digests(&self.data_digest),
+            Key::MaxConnections => number(self.max_connections),
+            Key::InitialR2T => truth(self.initial_r2t),
+            Key::ImmediateData => truth(self.immediate_data),
+            Key::MaxRecvDataSegmentLength => number(self.max_recv_data_segment_length),
+            Key::MaxBurstLength => number(self.max_burst_length),
+            Key::FirstBurstLength => number(self.first_burst_length),
+            Key::DefaultTime2Wait => number(self.default_time2wait),
+            Key::DefaultTime2Retain => number(self.default_time2retain),
+            Key::MaxOutstandingR2T => number(self.max_outstanding_r2t),
+            Key::DataPduInOrder => truth(self.data_pdu_in_order),
+            Key::DataSequenceInOrder => truth(self.data_sequence_in_order),
+            Key::ErrorRecoveryLevel => number(self.error_recovery_level),
+            Key::TaskReporting => {
+                self.task_reporting.as_ref().map(|values| Wish::List(names_of(TaskReporting::NAMES, values)))
+            }
+            Key::IscsiProtocolLevel => number(self.iscsi_protocol_level),
+        }
+    }
+
+    /// Checks what a user set.
+    ///
+    /// # Errors
+    /// The first of the offers that RFC 7143 does not allow.
+    pub fn validate(&self) -> Result<(), InvalidOffers> {
+        for key in Key::ALL.iter().copied() {
+            match self.wish(key) {
+                Some(Wish::Number(value)) if key.admits(u64::from(value)).is_none() => {
+                    let (low, high) = key.rules().bounds;
+                    return Err(InvalidOffers::OutOfBounds { key, value, low, high });
+                }
+                Some(Wish::List(names)) if key.result_function() == ResultFunction::Choose => {
+                    let is_repeated = |(place, name)| names.iter().take(place).any(|earlier| earlier == name);
+                    if names.is_empty() || names.iter().enumerate().any(is_repeated) {
+                        return Err(InvalidOffers::BadList(key));
+                    }
+                }
+                _ => {}
+            }
+        }
+        match (self.first_burst_length, self.max_burst_length) {
+            (Some(first), Some(max)) if first > max => Err(InvalidOffers::FirstBurstTooLong { first, max }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_come_as_json() {
+        let offers: Offers = serde_json::from_str(
+            r#"{"header_digest": ["CRC32C", "None"], "max_burst_length": 65536, "first_burst_length": null}"#,
+        )
+        .unwrap();
+        assert_eq!(offers.header_digest, Some(vec![Digest::Crc32c, Digest::None]));
+        assert_eq!((offers.max_burst_length, offers.first_burst_length), (Some(65_536), None));
+        assert_eq!(offers.max_connections, Some(1));
+        assert!(serde_json::from_str::<Offers>(r#"{"max_burst": 1}"#).is_err());
+        assert_eq!(Offers::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn what_the_rfc_does_not_allow_is_named() {
+        let message = |offers: Offers| offers.validate().unwrap_err().to_string();
+        assert_eq!(
+            message(Offers { max_burst_length: Some(511), ..Offers::silent() }),
+            "MaxBurstLength=511 is outside 512 to 16777215 (RFC 7143 section 13.13)"
+        );
+        assert_eq!(
+            message(Offers { header_digest: Some(vec![]), ..Offers::silent() }),
+            "HeaderDigest needs a list of different values (RFC 7143 section 6.2.1)"
+        );
+        assert_eq!(
+            message(Offers { data_digest: Some(vec![Digest::None, Digest::None]), ..Offers::silent() }),
+            "DataDigest needs a list of different values (RFC 7143 section 6.2.1)"
+        );
+        assert_eq!(
+            message(Offers { max_burst_length: Some(512), first_burst_length: Some(1024), ..Offers::silent() }),
+            "FirstBurstLength=1024 is more than MaxBurstLength=512 (RFC 7143 section 13.14)"
+        );
+    }
+}

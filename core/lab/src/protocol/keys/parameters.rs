@@ -1,0 +1,162 @@
+//! The parameters in force on a connection once its login is done.
+//!
+//! It never says how they came about: that is `negotiation`.
+
+use serde::{Deserialize, Serialize};
+
+use super::key::{Digest, Key, TaskReporting};
+use super::offers::{Wish, names_of};
+
+/// What is in force; by default the defaults of RFC 7143 section 13.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parameters {
+    /// HeaderDigest of this connection.
+    pub header_digest: Digest,
+    /// DataDigest of this connection.
+    pub data_digest: Digest,
+    /// MaxConnections.
+    pub max_connections: u32,
+    /// InitialR2T.
+    pub initial_r2t: bool,
+    /// ImmediateData.
+    pub immediate_data: bool,
+    /// MaxRecvDataSegmentLength that the initiator declared on this connection, in bytes: bounds the target's sending.
+    pub initiator_max_recv_data_segment_length: u32,
+    /// MaxRecvDataSegmentLength that the target declared on this connection, in bytes: bounds the initiator's sending.
+    pub target_max_recv_data_segment_length: u32,
+    /// MaxBurstLength, in bytes.
+    pub max_burst_length: u32,
+    /// FirstBurstLength, in bytes; never more than MaxBurstLength.
+    pub first_burst_length: u32,
+    /// DefaultTime2Wait, in seconds.
+    pub default_time2wait: u32,
+    /// DefaultTime2Retain, in seconds.
+    pub default_time2retain: u32,
+    /// MaxOutstandingR2T, per task.
+    pub max_outstanding_r2t: u32,
+    /// DataPDUInOrder.
+    pub data_pdu_in_order: bool,
+    /// DataSequenceInOrder.
+    pub data_sequence_in_order: bool,
+    /// ErrorRecoveryLevel.
+    pub error_recovery_level: u32,
+    /// TaskReporting.
+    pub task_reporting: TaskReporting,
+    /// iSCSIProtocolLevel.
+    pub iscsi_protocol_level: u32,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters {
+            header_digest: Digest::None,
+            data_digest: Digest::None,
+            max_connections: 1,
+            initial_r2t: true,
+            immediate_data: true,
+            initiator_max_recv_data_segment_length: 8192,
+            target_max_recv_data_segment_length: 8192,
+            max_burst_length: 262_144,
+            first_burst_length: 65_536,
+            default_time2wait: 2,
+            default_time2retain: 20,
+            max_outstanding_r2t: 1,
+            data_pdu_in_order: true,
+            data_sequence_in_order: true,
+            error_recovery_level: 0,
+            task_reporting: TaskReporting::Rfc3720,
+            iscsi_protocol_level: 1,
+        }
+    }
+}
+
+impl Parameters {
+    /// What another connection of the session begins with: what holds for the session, and the defaults of what each
+    /// connection agrees for itself.
+    #[must_use]
+    pub fn for_further_connection(&self) -> Parameters {
+        let Parameters {
+            header_digest,
+            data_digest,
+            initiator_max_recv_data_segment_length,
+            target_max_recv_data_segment_length,
+            ..
+        } = Parameters::default();
+        Parameters {
+            header_digest,
+            data_digest,
+            initiator_max_recv_data_segment_length,
+            target_max_recv_data_segment_length,
+            ..self.clone()
+        }
+    }
+
+    /// Whether FirstBurstLength says nothing, for there is no unsolicited data (RFC 7143 section 13.14).
+    #[must_use]
+    pub fn is_first_burst_irrelevant(&self) -> bool {
+        self.initial_r2t && !self.immediate_data
+    }
+
+    /// The value of a key; MaxRecvDataSegmentLength has one per side and none here.
+    pub(super) fn value(&self, key: Key) -> Option<Wish> {
+        Some(match key {
+            Key::HeaderDigest => Wish::List(names_of(Digest::NAMES, &[self.header_digest])),
+            Key::DataDigest => Wish::List(names_of(Digest::NAMES, &[self.data_digest])),
+            Key::MaxConnections => Wish::Number(self.max_connections),
+            Key::InitialR2T => Wish::Truth(self.initial_r2t),
+            Key::ImmediateData => Wish::Truth(self.immediate_data),
+            Key::MaxRecvDataSegmentLength => return None,
+            Key::MaxBurstLength => Wish::Number(self.max_burst_length),
+            Key::FirstBurstLength => Wish::Number(self.first_burst_length),
+            Key::DefaultTime2Wait => Wish::Number(self.default_time2wait),
+            Key::DefaultTime2Retain => Wish::Number(self.default_time2retain),
+            Key::MaxOutstandingR2T => Wish::Number(self.max_outstanding_r2t),
+            Key::DataPduInOrder => Wish::Truth(self.data_pdu_in_order),
+            Key::DataSequenceInOrder => Wish::Truth(self.data_sequence_in_order),
+            Key::ErrorRecoveryLevel => Wish::Number(self.error_recovery_level),
+            Key::TaskReporting => Wish::List(names_of(TaskReporting::NAMES, &[self.task_reporting])),
+            Key::IscsiProtocolLevel => Wish::Number(self.iscsi_protocol_level),
+        })
+    }
+
+    pub(super) fn set_number(&mut self, key: Key, number: u32) {
+        let place = match key {
+            Key::MaxConnections => &mut self.max_connections,
+            Key::MaxBurstLength => &mut self.max_burst_length,
+            Key::FirstBurstLength => &mut self.first_burst_length,
+            Key::DefaultTime2Wait => &mut self.default_time2wait,
+            Key::DefaultTime2Retain => &mut self.default_time2retain,
+            Key::MaxOutstandingR2T => &mut self.max_outstanding_r2t,
+            Key::ErrorRecoveryLevel => &mut self.error_recovery_level,
+            Key::IscsiProtocolLevel => &mut self.iscsi_protocol_level,
+            _ => return,
+        };
+        *place = number;
+    }
+
+    pub(super) fn set_truth(&mut self, key: Key, truth: bool) {
+        let place = match key {
+            Key::InitialR2T => &mut self.initial_r2t,
+            Key::ImmediateData => &mut self.immediate_data,
+            Key::DataPduInOrder => &mut self.data_pdu_in_order,
+            Key::DataSequenceInOrder => &mut self.data_sequence_in_order,
+            _ => return,
+        };
+        *place = truth;
+    }
+
+    pub(super) fn set_choice(&mut self, key: Key, name: &str) {
+        let digest = Digest::NAMES.iter().find(|(named, _)| *named == name).map(|(_, digest)| *digest);
+        match (key, digest) {
+            (Key::HeaderDigest, Some(digest)) => self.header_digest = digest,
+            (Key::DataDigest, Some(digest)) => self.data_digest = digest,
+            (Key::TaskReporting, _) => {
+                if let Some((_, reporting)) = TaskReporting::NAMES.iter().find(|(named, _)| *named == name) {
+                    self.task_reporting = *reporting;
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The keys that say who is who: what the first Login Request has to name (RFC 7143 section 6.3.1).
+//!
+//! It never knows which names exist: that is the target's directory.
+
+use serde::{Deserialize, Serialize};
+
+use super::directory::LoginFailure;
+use super::heard::Heard;
+use super::status::LoginStatus;
+
+/// Longest iSCSI name (RFC 7143 section 4.2.7.2), in bytes.
+const NAME_LENGTH_MAX_BYTES: usize = 223;
+
+/// SessionType (RFC 7143 section 13.21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum SessionType {
+    /// A session for SCSI tasks.
+    #[default]
+    Normal,
+    /// A session for SendTargets.
+    Discovery,
+}
+
+impl SessionType {
+    /// As it is sent.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            SessionType::Normal => "Normal",
+            SessionType::Discovery => "Discovery",
+        }
+    }
+}
+
+/// What the first Login Request names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Names {
+    pub initiator_name: String,
+    pub initiator_alias: Option<String>,
+    pub target_name: Option<String>,
+    pub session_type: SessionType,
+}
+
+/// Whether a text can be an iSCSI name; its form (iqn., eui., naa.) is not judged, for targets take any.
+pub(super) fn is_iscsi_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= NAME_LENGTH_MAX_BYTES
+        && !name.chars().any(|letter| letter.is_control() || letter.is_whitespace() || letter == '\u{fffd}')
+}
+
+impl Names {
+    /// Reads the names out of the first text of an initiator.
+    pub fn read(heard: &Heard) -> Result<Names, LoginFailure> {
+        let name = |key: &str| match heard.value(key) {
+            Some(name) if !is_iscsi_name(name) => {
+                Err(LoginFailure::new(LoginStatus::InitiatorError, format!("{key} is no iSCSI name"), "4.2.7"))
+            }
+            name => Ok(name.map(str::to_owned)),
+        };
+        let missing = |what: &str, section| Err(LoginFailure::new(LoginStatus::MissingParameter, what, section));
+        let Some(initiator_name) = name("InitiatorName")? else {
+            return missing("no InitiatorName in the first Login Request", "13.5");
+        };
+        let session_type = match heard.value("SessionType") {
+            None | Some("Normal") => SessionType::Normal,
+            Some("Discovery") => SessionType::Discovery,
+            Some(_) => {
+                return Err(LoginFailure::new(
+                    LoginStatus::SessionTypeNotSupported,
+                    "SessionType is neither Normal nor Discovery",
+                    "13.21",
+                ));
+            }
+        };
+        let target_name = name("TargetName")?;
+        if target_name.is_none() && session_type == SessionType::Normal {
+            return missing("no TargetName in the first Login Request of a normal session", "13.4");
+        }
+        let initiator_alias = heard.value("InitiatorAlias").map(str::to_owned);
+        Ok(Names { initiator_name, initiator_alias, target_name, session_type })
+    }
+}

@@ -1,0 +1,131 @@
+//! What an initiator is told before it logs in.
+//!
+//! It never knows addresses: those are of the world.
+
+use serde::{Deserialize, Serialize};
+
+use super::names::{SessionType, is_iscsi_name};
+use crate::protocol::chap::{Algorithm, Credentials};
+use crate::protocol::keys::{InvalidOffers, Offers, Parameters};
+use crate::protocol::text::LOGIN_DATA_SEGMENT_MAX_BYTES;
+
+/// An initiator's side of a login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct InitiatorLoginSettings {
+    /// InitiatorName.
+    pub initiator_name: String,
+    /// InitiatorAlias.
+    pub initiator_alias: Option<String>,
+    /// TargetName; a normal session needs one.
+    pub target_name: Option<String>,
+    /// SessionType.
+    pub session_type: SessionType,
+    /// What is wanted of the operational keys.
+    pub offers: Offers,
+    /// Who the initiator is: without them, AuthMethod=None.
+    pub chap: Option<Credentials>,
+    /// Who the target has to be: with them, the target has to authenticate itself, too.
+    pub chap_of_target: Option<Credentials>,
+    /// CHAP_A, best first.
+    pub chap_algorithms: Vec<Algorithm>,
+    /// Whether AuthMethod=CHAP,None is offered where CHAP is possible and the target may do without.
+    pub is_chap_optional: bool,
+    /// Whether the login begins with the operational stage (RFC 7143 section 6.3.1): without any authentication.
+    pub is_security_skipped: bool,
+    /// How much text a Login Request carries at most, in bytes.
+    pub login_data_segment_bytes: usize,
+}
+
+impl Default for InitiatorLoginSettings {
+    fn default() -> InitiatorLoginSettings {
+        InitiatorLoginSettings {
+            initiator_name: "iqn.2026-01.io.github.iscsitrace:initiator".to_owned(),
+            initiator_alias: None,
+            target_name: None,
+            session_type: SessionType::Normal,
+            offers: Offers::default(),
+            chap: None,
+            chap_of_target: None,
+            chap_algorithms: vec![Algorithm::Md5],
+            is_chap_optional: false,
+            is_security_skipped: false,
+            login_data_segment_bytes: LOGIN_DATA_SEGMENT_MAX_BYTES,
+        }
+    }
+}
+
+/// Settings with which no login can begin.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSettings {
+    /// InitiatorName or TargetName.
+    #[error("{0} is no iSCSI name (RFC 7143 section 4.2.7)")]
+    BadName(&'static str),
+    /// No TargetName.
+    #[error("a normal session needs a TargetName (RFC 7143 section 13.4)")]
+    NoTargetName,
+    /// An alias or CHAP name that the RFC's text cannot hold.
+    #[error("{0} is empty, longer than 255 bytes or has control characters (RFC 7143 section 6.1)")]
+    BadText(&'static str),
+    /// The offers.
+    #[error(transparent)]
+    Offers(#[from] InvalidOffers),
+    /// The secret of the target without one of the initiator.
+    #[error("a target authenticates itself only to an initiator that does so, too (RFC 7143 section 12.1.3)")]
+    OnlyTargetAuthenticates,
+    /// One secret for both ways.
+    #[error("initiator and target must have different CHAP secrets (RFC 7143 section 12.1.3)")]
+    SameSecret,
+    /// An empty secret, or no algorithm.
+    #[error("CHAP needs a secret and an algorithm (RFC 7143 section 12.1.3)")]
+    IncompleteChap,
+    /// CHAP without the stage in which it happens.
+    #[error("CHAP needs the SecurityNegotiation stage (RFC 7143 section 6.3.2)")]
+    ChapWithoutSecurity,
+}
+
+/// Which connection of which session this is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SessionIdentity {
+    /// ISID.
+    pub isid: [u8; 6],
+    /// TSIH: 0 for the leading connection.
+    pub tsih: u16,
+    /// CID.
+    pub cid: u16,
+    /// For a further connection, what is in force in the session.
+    pub session: Option<Box<Parameters>>,
+}
+
+impl InitiatorLoginSettings {
+    /// Checks what a user set.
+    ///
+    /// # Errors
+    /// The first setting with which no login can begin.
+    pub fn validate(&self) -> Result<(), InvalidSettings> {
+        if !is_iscsi_name(&self.initiator_name) {
+            return Err(InvalidSettings::BadName("InitiatorName"));
+        }
+        match &self.target_name {
+            Some(name) if !is_iscsi_name(name) => return Err(InvalidSettings::BadName("TargetName")),
+            None if self.session_type == SessionType::Normal => return Err(InvalidSettings::NoTargetName),
+            _ => {}
+        }
+        let is_text = |text: &str| !text.is_empty() && text.len() <= 255 && !text.chars().any(char::is_control);
+        if self.initiator_alias.as_ref().is_some_and(|alias| !is_text(alias)) {
+            return Err(InvalidSettings::BadText("InitiatorAlias"));
+        }
+        if self.chap.iter().chain(&self.chap_of_target).any(|credentials| !is_text(&credentials.name)) {
+            return Err(InvalidSettings::BadText("CHAP_N"));
+        }
+        self.offers.validate()?;
+        let has_empty_secret = self.chap.iter().chain(&self.chap_of_target).any(|chap| chap.secret.is_empty());
+        match (&self.chap, &self.chap_of_target) {
+            (None, Some(_)) => Err(InvalidSettings::OnlyTargetAuthenticates),
+            (Some(own), Some(targets)) if own.secret == targets.secret => Err(InvalidSettings::SameSecret),
+            (Some(_), _) if has_empty_secret || self.chap_algorithms.is_empty() => Err(InvalidSettings::IncompleteChap),
+            (Some(_), _) if self.is_security_skipped => Err(InvalidSettings::ChapWithoutSecurity),
+            _ => Ok(()),
+        }
+    }
+}

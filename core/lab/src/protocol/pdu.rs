@@ -1,0 +1,342 @@
+//! Stream bytes <-> PDUs, for one who takes part in the conversation.
+//!
+//! ```text
+//!   | BHS 48 | AHS | header digest | data ... | padding | data digest |
+//!            Piece::Header --------^ Piece::Data ...              ^-- Piece::End
+//! ```
+//!
+//! Data is handed on in the pieces in which it came, never collected. It judges lengths and digests, not the meaning:
+//! that is for initiator and target. RFC 7143 section 11.2.
+
+use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
+use iscsitrace_wire::digest;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Which digests are in use; from the PDU after the login on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digests {
+    /// HeaderDigest=CRC32C.
+    pub header: bool,
+    /// DataDigest=CRC32C.
+    pub data: bool,
+}
+
+/// What of a PDU came.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Its header, which [`Decoder::bhs`] and [`Decoder::ahs`] show until the next.
+    Header,
+    /// The next bytes of its data segment.
+    Data(&'a [u8]),
+    /// Its end.
+    End {
+        /// Whether its data digest matched, or there was none.
+        is_data_digest_good: bool,
+    },
+}
+
+/// Why the stream cannot be read on: the connection has to be closed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Unreadable {
+    /// RFC 7143 section 7.8: without a good header the next one cannot be found.
+    #[error("header digest error (RFC 7143 section 7.8)")]
+    HeaderDigest,
+    /// More data than this side declared.
+    #[error(
+        "a data segment of {length_bytes} bytes where MaxRecvDataSegmentLength is {limit_bytes} (RFC 7143 section 13.12)"
+    )]
+    DataTooLong {
+        /// Its DataSegmentLength.
+        length_bytes: u32,
+        /// MaxRecvDataSegmentLength of this side.
+        limit_bytes: u32,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Header,
+    Ahs,
+    HeaderDigest,
+    Data,
+    Padding,
+    DataDigest,
+}
+
+/// Stream bytes of one direction -> PDUs.
+#[derive(Debug)]
+pub struct Decoder {
+    digests: Digests,
+    limit_bytes: u32,
+    header: [u8; LENGTH_BYTES],
+    ahs: Vec<u8>,
+    part: Part,
+    /// Bytes of the part that are still to come.
+    remaining: usize,
+    digest: [u8; 4],
+    crc: u32,
+    /// Stream offset of the next byte, and of the first of the PDU.
+    offset: u64,
+    start: u64,
+}
+
+impl Decoder {
+    /// For a stream that begins with a PDU of at most `limit_bytes` of data.
+    #[must_use]
+    pub fn new(limit_bytes: u32) -> Self {
+        Self {
+            digests: Digests::default(),
+            limit_bytes,
+            header: [0; LENGTH_BYTES],
+            ahs: Vec::new(),
+            part: Part::Header,
+            remaining: LENGTH_BYTES,
+            digest: [0; 4],
+            crc: 0,
+            offset: 0,
+            start: 0,
+        }
+    }
+
+    /// The digests and the longest data segment from the next PDU on.
+    pub fn agree(&mut self, digests: Digests, limit_bytes: u32) {
+        (self.digests, self.limit_bytes) = (digests, limit_bytes);
+    }
+
+    /// The header of the PDU that is being read.
+    #[must_use]
+    pub fn bhs(&self) -> Bhs<'_> {
+        Bhs::new(&self.header)
+    }
+
+    /// Its additional header segments.
+    #[must_use]
+    pub fn ahs(&self) -> &[u8] {
+        &self.ahs
+    }
+
+    /// Stream offset of its first byte.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Stream offset of the next byte.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads on from the front of `input`; none when all of it is used.
+    ///
+    /// # Errors
+    /// The stream cannot be read on.
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Piece<'a>>, Unreadable> {
+        loop {
+            if self.remaining > 0 && input.is_empty() {
+                return Ok(None);
+            }
+            let count = self.remaining.min(input.len());
+            let (bytes, rest) = input.split_at(count);
+            if self.part == Part::Header && self.remaining == LENGTH_BYTES {
+                self.start = self.offset;
+            }
+            *input = rest;
+            self.offset += count as u64;
+            self.remaining -= count;
+            match self.part {
+                Part::Header => {
+                    let at = LENGTH_BYTES - self.remaining - count;
+                    self.header[at..at + count].copy_from_slice(bytes);
+                }
+                Part::Ahs => self.ahs.extend_from_slice(bytes),
+                Part::HeaderDigest | Part::DataDigest => {
+                    let at = 4 - self.remaining - count;
+                    self.digest[at..at + count].copy_from_slice(bytes);
+                }
+                Part::Data | Part::Padding => {
+                    if self.digests.data {
+                        self.crc = digest::append(self.crc, bytes);
+                    }
+                }
+            }
+            let is_data = self.part == Part::Data && count > 0;
+            let piece = if self.remaining == 0 { self.end_part()? } else { None };
+            if is_data {
+                return Ok(Some(Piece::Data(bytes)));
+            }
+            if piece.is_some() {
+                return Ok(piece);
+            }
+        }
+    }
+
+    /// Goes on to the part after one that is complete.
+    fn end_part<'a>(&mut self) -> Result<Option<Piece<'a>>, Unreadable> {
+        let data_length = self.bhs().data_segment_length().unwrap_or(0);
+        let has_data_digest = self.digests.data && data_length > 0;
+        match self.part {
+            Part::Header => {
+                self.ahs.clear();
+                if data_length > self.limit_bytes {
+                    return Err(Unreadable::DataTooLong { length_bytes: data_length, limit_bytes: self.limit_bytes });
+                }
+                self.begin(Part::Ahs, self.bhs().total_ahs_length_bytes().unwrap_or(0) as usize);
+                Ok(None)
+            }
+            Part::Ahs if self.digests.header => {
+                self.begin(Part::HeaderDigest, 4);
+                Ok(None)
+            }
+            Part::Ahs => {
+                self.begin(Part::Data, data_length as usize);
+                Ok(Some(Piece::Header))
+            }
+            Part::HeaderDigest => {
+                if digest::to_wire(digest::append(digest::crc32c(&self.header), &self.ahs)) != self.digest {
+                    return Err(Unreadable::HeaderDigest);
+                }
+                self.begin(Part::Data, data_length as usize);
+                Ok(Some(Piece::Header))
+            }
+            Part::Data => {
+                self.begin(Part::Padding, (data_length.next_multiple_of(4) - data_length) as usize);
+                Ok(None)
+            }
+            Part::Padding if has_data_digest => {
+                self.begin(Part::DataDigest, 4);
+                Ok(None)
+            }
+            Part::Padding | Part::DataDigest => {
+                let is_data_digest_good = !has_data_digest || digest::to_wire(self.crc) == self.digest;
+                self.crc = 0;
+                self.begin(Part::Header, LENGTH_BYTES);
+                Ok(Some(Piece::End { is_data_digest_good }))
+            }
+        }
+    }
+
+    fn begin(&mut self, part: Part, length: usize) {
+        (self.part, self.remaining) = (part, length);
+    }
+}
+
+/// Appends a PDU to `out`: `header` with its lengths set, and as much data as they say, which `fill` writes.
+pub fn encode(
+    out: &mut Vec<u8>,
+    header: &[u8; LENGTH_BYTES],
+    ahs: &[u8],
+    digests: Digests,
+    fill: impl FnOnce(&mut [u8]),
+) {
+    let start = out.len();
+    out.extend_from_slice(header);
+    out.extend_from_slice(ahs);
+    if digests.header {
+        out.extend_from_slice(&digest::to_wire(digest::crc32c(&out[start..])));
+    }
+    let length = Bhs::new(header).data_segment_length().unwrap_or(0) as usize;
+    if length == 0 {
+        return;
+    }
+    let data = out.len();
+    out.resize(data + length.next_multiple_of(4), 0);
+    fill(&mut out[data..data + length]);
+    if digests.data {
+        out.extend_from_slice(&digest::to_wire(digest::crc32c(&out[data..])));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsitrace_wire::bhs::BhsBuilder;
+    use iscsitrace_wire::opcode::Opcode;
+
+    use super::*;
+
+    const ALL: [Digests; 4] = [
+        Digests { header: false, data: false },
+        Digests { header: true, data: false },
+        Digests { header: false, data: true },
+        Digests { header: true, data: true },
+    ];
+
+    /// A PDU as read: header, AHS, data, and whether its data digest was good.
+    type Read = (Vec<u8>, Vec<u8>, Vec<u8>, bool);
+
+    fn stream(digests: Digests) -> (Vec<u8>, Vec<Read>) {
+        let (mut out, mut expected) = (Vec::new(), Vec::new());
+        for (length, ahs) in [(0usize, 0usize), (5, 0), (8, 12), (0, 4), (1, 0)] {
+            let data: Vec<u8> = (0..length as u8).collect();
+            let ahs: Vec<u8> = (0..ahs as u8).map(|byte| byte ^ 0x5a).collect();
+            let header = BhsBuilder::new(Opcode::DataIn)
+                .data_segment_length(length as u32)
+                .total_ahs_length_words((ahs.len() / 4) as u8)
+                .build();
+            encode(&mut out, &header, &ahs, digests, |place| place.copy_from_slice(&data));
+            expected.push((header.to_vec(), ahs, data, true));
+        }
+        (out, expected)
+    }
+
+    fn read(stream: &[u8], digests: Digests, step: usize) -> Result<Vec<Read>, Unreadable> {
+        let mut decoder = Decoder::new(0);
+        decoder.agree(digests, 8);
+        let (mut found, mut data) = (Vec::new(), Vec::new());
+        for mut input in stream.chunks(step) {
+            while let Some(piece) = decoder.next(&mut input)? {
+                match piece {
+                    Piece::Header => data.clear(),
+                    Piece::Data(bytes) => data.extend_from_slice(bytes),
+                    Piece::End { is_data_digest_good } => found.push((
+                        decoder.bhs().as_bytes().to_vec(),
+                        decoder.ahs().to_vec(),
+                        data.clone(),
+                        is_data_digest_good,
+                    )),
+                }
+            }
+        }
+        assert_eq!(decoder.offset(), stream.len() as u64);
+        Ok(found)
+    }
+
+    #[test]
+    fn what_is_written_is_read_however_it_is_cut() {
+        for digests in ALL {
+            let (stream, expected) = stream(digests);
+            for step in [1, 3, 47, 48, 49, stream.len()] {
+                assert_eq!(read(&stream, digests, step).as_ref(), Ok(&expected), "{digests:?}, {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_lengths_are_those_of_the_rfc() {
+        // 48; 48 + 8; 48 + 12 + 8; 48 + 4; 48 + 4, and 4 for each digest, none for data of no length
+        let lengths = ALL.map(|digests| stream(digests).0.len());
+        assert_eq!(lengths, [276, 276 + 20, 276 + 12, 276 + 32]);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_found_by_the_digest_over_it() {
+        let digests = Digests { header: true, data: true };
+        let (good, _) = stream(digests);
+        let mut bad = good.clone();
+        bad[20] ^= 1;
+        assert_eq!(read(&bad, digests, 7), Err(Unreadable::HeaderDigest));
+        // the second PDU's data begins after 52 + 52 bytes
+        let mut bad = good;
+        bad[104] ^= 1;
+        let found = read(&bad, digests, 7).unwrap();
+        assert_eq!(found.iter().map(|pdu| pdu.3).collect::<Vec<_>>(), [true, false, true, true, true]);
+    }
+
+    #[test]
+    fn more_data_than_declared_is_refused_at_the_header() {
+        let header = BhsBuilder::new(Opcode::DataIn).data_segment_length(9).build();
+        let refused = Unreadable::DataTooLong { length_bytes: 9, limit_bytes: 8 };
+        assert_eq!(read(&header, Digests::default(), 48), Err(refused));
+    }
+}

@@ -1,0 +1,157 @@
+//! One connection of a portal: its streams, and what waits to be sent.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::command::Handle;
+use super::ending::Ending;
+use super::output::{Numbers, Outgoing, Stream};
+use crate::application::ConnectionNumber;
+use crate::protocol::keys::{Digest, Parameters};
+use crate::protocol::login::TargetLogin;
+use crate::protocol::pdu::{Decoder, Digests};
+use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter};
+
+/// How far a connection is.
+pub(super) enum Phase {
+    /// The login phase.
+    Login(Box<TargetLogin>),
+    /// The full feature phase, in the session with this TSIH.
+    FullFeature { tsih: u16 },
+    /// What waits is still sent; what comes is dropped.
+    Over(Ending),
+}
+
+/// Where the data of the PDU that is being read goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sink {
+    /// Kept until its end.
+    Collect,
+    /// Straight to the logical unit, at this offset.
+    Task(Handle, u32),
+    /// To a command whose turn has not come, at this offset.
+    Early(Handle, u32),
+    /// Nowhere.
+    Drop,
+}
+
+/// What a connection is given time for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deadline {
+    /// Its login.
+    Login,
+    /// Something to come, before it is pinged.
+    Quiet,
+    /// The answer to a ping.
+    Ping,
+    /// The logout that it was asked for.
+    Logout { seconds: i64 },
+    /// Its last responses to be taken.
+    Close,
+}
+
+/// Text Requests that belong together (RFC 7143 section 11.10).
+#[derive(Default)]
+pub(super) struct TextNegotiation {
+    pub joiner: Joiner,
+    /// What is left to send, and under which Target Transfer Tag.
+    pub answer: Option<(Splitter, u32)>,
+    pub tag: u32,
+}
+
+/// One connection.
+pub(super) struct Connection {
+    pub peer: SocketAddr,
+    pub opened_ns: i64,
+    pub last_received_ns: i64,
+    pub phase: Phase,
+    pub parameters: Parameters,
+    /// TSIH that its session gets, should it lead one.
+    pub reserved_tsih: Option<u16>,
+    pub initiator_name: Option<String>,
+    /// TSIH and CID, once it logged in.
+    pub session: Option<(u16, u16)>,
+    /// Place of the target that it asked for.
+    pub target: Option<usize>,
+    pub decoder: Decoder,
+    pub header: [u8; LENGTH_BYTES],
+    pub sink: Sink,
+    pub data: Vec<u8>,
+    /// How the Data-Out that is being read fits.
+    pub is_wrong_data_out: bool,
+    pub stream: Stream,
+    /// Before there is a session.
+    pub numbers: Numbers,
+    pub ready: VecDeque<Outgoing>,
+    /// Reads that have data to send, the first one first.
+    pub reads: VecDeque<Handle>,
+    /// A PDU that has the next system call for itself.
+    pub alone: Option<Outgoing>,
+    /// Of what is ready, PDUs that give no room back: an initiator can cause any number of them.
+    pub unbidden_count: usize,
+    pub immediate_count: usize,
+    pub deadline: Option<(i64, Deadline)>,
+    /// Target Transfer Tag of the ping that is not answered yet.
+    pub ping: Option<u32>,
+    pub text: TextNegotiation,
+}
+
+impl Connection {
+    pub fn new(number: ConnectionNumber, peer: SocketAddr, now_ns: i64, login: TargetLogin) -> Self {
+        Self {
+            peer,
+            opened_ns: now_ns,
+            last_received_ns: now_ns,
+            phase: Phase::Login(Box::new(login)),
+            parameters: Parameters::default(),
+            reserved_tsih: None,
+            initiator_name: None,
+            session: None,
+            target: None,
+            // RFC 7143 section 13.12: no other length is declared yet
+            decoder: Decoder::new(LOGIN_DATA_SEGMENT_MAX_BYTES as u32),
+            header: [0; LENGTH_BYTES],
+            sink: Sink::Collect,
+            data: Vec::new(),
+            is_wrong_data_out: false,
+            stream: Stream { connection: number, stat_sn: SerialNumber(1), digests: Digests::default(), sent_bytes: 0 },
+            numbers: Numbers { exp_cmd_sn: SerialNumber(0), max_cmd_sn: SerialNumber(0) },
+            ready: VecDeque::new(),
+            reads: VecDeque::new(),
+            alone: None,
+            unbidden_count: 0,
+            immediate_count: 0,
+            deadline: None,
+            ping: None,
+            text: TextNegotiation::default(),
+        }
+    }
+
+    pub fn bhs(&self) -> Bhs<'_> {
+        Bhs::new(&self.header)
+    }
+
+    /// TSIH of its session, in the full feature phase.
+    pub fn tsih(&self) -> Option<u16> {
+        match self.phase {
+            Phase::FullFeature { tsih } => Some(tsih),
+            _ => None,
+        }
+    }
+
+    /// The digests in force, once the login is done.
+    pub fn digests(&self) -> Digests {
+        Digests {
+            header: self.parameters.header_digest == Digest::Crc32c,
+            data: self.parameters.data_digest == Digest::Crc32c,
+        }
+    }
+
+    /// Whether it has something to send.
+    pub fn has_output(&self) -> bool {
+        self.alone.is_some() || !self.ready.is_empty() || !self.reads.is_empty()
+    }
+}

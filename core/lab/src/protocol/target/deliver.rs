@@ -1,0 +1,376 @@
+//! SCSI commands: from their arrival over delivery, data out and service to their status (RFC 7143 section 4.2.5.1).
+//!
+//! ```text
+//!   take_command -> [held] -> deliver -> proceed -> begin_service -> serve -> Data-In, or respond
+//!                              |          |  ^ data comes
+//!                              fault      R2Ts
+//! ```
+
+use iscsitrace_wire::cdb::{self, Operation};
+
+use super::command::{Handle, Stage, check_condition};
+use super::ending::Ending;
+use super::fault::{Fault, FaultOperation};
+use super::log::{TaskEnd, TaskRecord};
+use super::output::{Credit, Damage};
+use super::portal::Portal;
+use super::receive::RejectReason;
+use super::session::Held;
+use super::window::Turn;
+use crate::application::ConnectionNumber;
+use crate::scsi::{Completion, Status};
+
+/// What kind of operation a CDB asks for.
+fn operation_of(cdb: &[u8]) -> FaultOperation {
+    match cdb::decode(cdb, None).operation {
+        Operation::Read => FaultOperation::Read,
+        Operation::Write | Operation::WriteVerify => FaultOperation::Write,
+        _ => FaultOperation::Other,
+    }
+}
+
+/// The CDB of a command with an Extended CDB AHS (RFC 7143 section 11.2.2.3); none when the AHS is malformed.
+fn extended_cdb(header: &[u8], ahs: &[u8]) -> Option<Vec<u8>> {
+    let mut cdb = header.get(32..48)?.to_vec();
+    let mut rest = ahs;
+    while let [high, low, kind, after @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let specific = after.get(..length)?;
+        if *kind & 0x3f == 1 {
+            // the first byte is reserved
+            cdb.extend_from_slice(specific.get(1..)?);
+        }
+        rest = after.get((length + 3).next_multiple_of(4) - 3..).unwrap_or_default();
+    }
+    Some(cdb)
+}
+
+impl Portal {
+    /// A SCSI Command came with its immediate data, and is within the window.
+    pub(super) fn take_command(&mut self, now_ns: i64, number: ConnectionNumber) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let header = connection.header;
+        let bhs = connection.bhs();
+        let (is_read, is_write) = (bhs.is_read() == Some(true), bhs.is_write() == Some(true));
+        let immediate = connection.data.len() as u32;
+        // no command here goes both ways, and only writes have immediate data (RFC 7143 section 11.3.1)
+        if is_read && is_write {
+            return self.reject(now_ns, number, &header, RejectReason::CommandNotSupported);
+        }
+        if !is_write && (immediate > 0 || bhs.is_final() != Some(true)) {
+            return self.reject(now_ns, number, &header, RejectReason::InvalidPduField);
+        }
+        let ahs = connection.decoder.ahs();
+        let extended = if ahs.is_empty() { Some(Vec::new()) } else { extended_cdb(&header, ahs) };
+        let Some(extended) = extended else {
+            return self.reject(now_ns, number, &header, RejectReason::InvalidPduField);
+        };
+        let Some(session) = connection.tsih().and_then(|tsih| self.sessions.get_mut(&tsih)) else { return };
+        self.log.counters.commands += 1;
+        self.log.counters.data_out_bytes += u64::from(immediate);
+        let tsih = session.tsih;
+        let target = session.target.unwrap_or_default();
+        let decoded = cdb::decode(if extended.is_empty() { &header[32..] } else { &extended }, None);
+        let record = self.log.begin_task(|| TaskRecord {
+            target,
+            session: tsih,
+            connection: number,
+            lun: bhs.lun().unwrap_or_default(),
+            initiator_task_tag: bhs.initiator_task_tag().unwrap_or_default(),
+            cmd_sn: bhs.cmd_sn().unwrap_or_default().0,
+            command: decoded.name,
+            lba: decoded.lba,
+            block_count: decoded.block_count,
+            expected_data_transfer_length: bhs.expected_data_transfer_length().unwrap_or_default(),
+            transferred_bytes: 0,
+            r2t_count: 0,
+            received_ns: now_ns,
+            delivered_ns: None,
+            service_begin_ns: None,
+            service_end_ns: None,
+            first_answer_ns: None,
+            status_ns: None,
+            status: None,
+            fault: None,
+            end: TaskEnd::Open,
+        });
+        let Some(handle) = session.open(number, header, record) else {
+            return self.reject(now_ns, number, &header, RejectReason::OutOfResources);
+        };
+        let Some(command) = session.command(handle) else { return };
+        command.extended_cdb = extended;
+        let (cmd_sn, is_final) = (command.cmd_sn(), command.bhs().is_final() == Some(true));
+        let expected = if is_write { command.expected_data_transfer_length() } else { 0 };
+        let has_more = is_write && !is_final;
+        command.data_out.begin(expected, immediate, !has_more, &connection.parameters);
+        if command.is_immediate() {
+            connection.immediate_count += 1;
+        } else if session.window.turn(cmd_sn) == Turn::Now {
+            session.window.advance();
+        } else {
+            session.window.hold(cmd_sn, Held::Command(handle));
+            let data = std::mem::take(&mut connection.data);
+            return self.keep_early(now_ns, number, handle, 0, &data);
+        }
+        let data = std::mem::take(&mut connection.data);
+        self.deliver(now_ns, tsih, handle, &data);
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.data = data;
+        }
+        self.deliver_held(now_ns, tsih);
+    }
+
+    /// A command that was held has its turn.
+    pub(super) fn deliver_early(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        // a command that is gone has given its room back
+        let Some(command) = session.command(handle) else { return };
+        let early = std::mem::take(&mut command.early);
+        session.early_bytes = session.early_bytes.saturating_sub(early.len());
+        self.deliver(now_ns, tsih, handle, &early);
+    }
+
+    /// It is a command's turn.
+    fn deliver(&mut self, now_ns: i64, tsih: u16, handle: Handle, data: &[u8]) {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        let nexus = session.nexus;
+        let is_cleared = session.is_cleared(handle);
+        let Some(node) = session.target.and_then(|target| self.targets.get_mut(target)) else { return };
+        let Some(command) = session.command(handle) else { return };
+        let number = command.connection;
+        if let Some(record) = self.log.task(command.record) {
+            record.delivered_ns = Some(now_ns);
+        }
+        if is_cleared {
+            self.drop_command(tsih, handle, TaskEnd::Aborted);
+            return;
+        }
+        command.fault = self.faults.next(operation_of(command.cdb()));
+        if let Some(rule) = command.fault {
+            self.log.counters.faults += 1;
+            if let Some(record) = self.log.task(command.record) {
+                record.fault = Some(rule.fault);
+            }
+            let header = command.header;
+            match rule.fault {
+                Fault::BadHeaderDigest => command.damage = Some(Damage::Header),
+                Fault::BadDataDigest => command.damage = Some(Damage::Data),
+                Fault::SwallowedPdu => {
+                    command.stage = Stage::Swallowed;
+                    return;
+                }
+                Fault::Busy => command.completion = Some(Completion::new(Status::Busy)),
+                Fault::TaskSetFull => command.completion = Some(Completion::new(Status::TaskSetFull)),
+                Fault::CheckCondition => command.completion = Some(check_condition(rule.sense)),
+                Fault::Reject => {
+                    self.drop_command_keeping_credit(tsih, handle, TaskEnd::Rejected);
+                    self.send_reject(now_ns, number, &header, rule.reason, Self::credit_of(&header));
+                    return;
+                }
+                Fault::ClosedConnection => return self.end_connection(now_ns, number, Ending::OnDemand),
+                Fault::LateR2t | Fault::DelayedStatus => {}
+            }
+        }
+        let is_write = command.is_write();
+        let expected = command.expected_data_transfer_length();
+        command.stage = Stage::Receiving;
+        if command.completion.is_none()
+            && let Some(nexus) = nexus
+        {
+            let mut task = node.device.execute(nexus, command.lun(), command.cdb());
+            let (gives, takes) = (task.data_in_length(), task.data_out_length());
+            command.available = if is_write { takes } else { gives };
+            if command.is_read() {
+                command.data_in_length = u32::try_from(gives).unwrap_or(u32::MAX).min(expected);
+            }
+            if is_write {
+                command.data_out.set_length(takes, self.random.u32(..));
+            }
+            if !data.is_empty() {
+                let fits = data.get(..command.data_out.length() as usize).unwrap_or(data);
+                node.device.write_data_out(&mut task, 0, fits);
+            }
+            command.task = Some(task);
+        } else {
+            command.available = 0;
+        }
+        self.proceed(now_ns, tsih, handle);
+    }
+
+    /// Goes on with a command that was delivered: asks for its data, or serves it.
+    pub(super) fn proceed(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        let max_burst_length = session.parameters.max_burst_length;
+        let Some(command) = session.command(handle) else { return };
+        if command.stage != Stage::Receiving {
+            return;
+        }
+        if command.data_out.is_complete(max_burst_length) {
+            self.begin_service(now_ns, tsih, handle);
+            return;
+        }
+        let late = command.has_fault(Fault::LateR2t).filter(|_| command.data_out.r2t_count() == 0);
+        if let Some(rule) = late
+            && !command.data_out.is_unsolicited_open()
+        {
+            command.stage = Stage::LateR2t;
+            self.wake_command(tsih, handle, now_ns.saturating_add(rule.by_ns.max(0)));
+            return;
+        }
+        self.ask(now_ns, tsih, handle);
+    }
+
+    /// All data is there: the service time begins.
+    fn begin_service(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        let target = session.target;
+        let Some(command) = session.command(handle) else { return };
+        let record = command.record;
+        if let Some(condition) = command.data_out.condition() {
+            command.completion = Some(check_condition(condition.sense()));
+            command.task = None;
+        }
+        if let Some(record) = self.log.task(record) {
+            record.service_begin_ns = Some(now_ns);
+            record.transferred_bytes = command.data_out.received();
+            record.r2t_count = command.data_out.r2t_count();
+        }
+        let delay = match operation_of(command.cdb()) {
+            _ if command.completion.is_some() => None,
+            FaultOperation::Read => Some(self.settings.read_delay),
+            FaultOperation::Write => Some(self.settings.write_delay),
+            FaultOperation::Other | FaultOperation::Any => Some(super::delay::ServiceDelay::default()),
+        };
+        let end_ns = match (delay, target.and_then(|target| self.targets.get_mut(target))) {
+            (Some(delay), Some(node)) => {
+                let delay_ns = delay.draw(&mut self.random);
+                node.service.end_ns(now_ns, command.lun(), delay_ns, self.settings.service_order)
+            }
+            _ => now_ns,
+        };
+        command.stage = Stage::Service;
+        if end_ns > now_ns {
+            self.wake_command(tsih, handle, end_ns);
+        } else {
+            self.serve(now_ns, tsih, handle);
+        }
+    }
+
+    /// The service time is over.
+    fn serve(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        let Some(node) = session.target.and_then(|target| self.targets.get_mut(target)) else { return };
+        let Some(command) = session.command(handle) else { return };
+        if let Some(task) = command.task.as_mut()
+            && command.completion.is_none()
+        {
+            command.completion = Some(node.device.finish(task));
+        }
+        if let Some(record) = self.log.task(command.record) {
+            record.service_end_ns = Some(now_ns);
+        }
+        let (number, target) = (command.connection, session.target);
+        let Some(command) = session.command(handle) else { return };
+        if command.data_in_length > 0 && command.status() != Status::CheckCondition {
+            command.stage = Stage::Sending;
+            if let Some(connection) = self.connections.get_mut(&number) {
+                connection.reads.push_back(handle);
+            }
+        } else {
+            command.data_in_length = 0;
+            self.respond(now_ns, tsih, handle);
+        }
+        self.abort_for_others(target);
+    }
+
+    /// Puts a command's SCSI Response into the queue, unless it is to come later.
+    fn respond(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
+        let Some(command) = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle)) else { return };
+        if let Some(rule) = command.has_fault(Fault::DelayedStatus)
+            && command.stage != Stage::LateStatus
+        {
+            command.stage = Stage::LateStatus;
+            self.wake_command(tsih, handle, now_ns.saturating_add(rule.by_ns.max(0)));
+            return;
+        }
+        let (number, response) = (command.connection, command.response());
+        if let Some(session) = self.sessions.get_mut(&tsih) {
+            session.close(handle);
+        }
+        self.send(now_ns, number, response);
+    }
+
+    /// A command's time has come.
+    pub(super) fn command_woken(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
+        let Some(command) = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle)) else { return };
+        command.wake_ns = None;
+        match command.stage {
+            Stage::LateR2t => {
+                command.stage = Stage::Receiving;
+                self.ask(now_ns, tsih, handle);
+            }
+            Stage::Service => self.serve(now_ns, tsih, handle),
+            Stage::LateStatus => self.respond(now_ns, tsih, handle),
+            Stage::Held | Stage::Receiving | Stage::Sending | Stage::Swallowed => {}
+        }
+    }
+
+    /// Aborts what a command of another nexus ended (PREEMPT AND ABORT).
+    fn abort_for_others(&mut self, target: Option<usize>) {
+        while let Some(abort) = target.and_then(|target| self.targets.get_mut(target)?.device.poll_abort()) {
+            let tsihs: Vec<u16> = self.sessions.keys().copied().collect();
+            for tsih in tsihs {
+                let Some(session) = self.sessions.get(&tsih) else { continue };
+                if session.target != target || session.nexus != Some(abort.nexus) {
+                    continue;
+                }
+                for handle in session.handles() {
+                    let command = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle));
+                    if command.is_some_and(|command| {
+                        lun_number(command.lun()) == Some(abort.lun) && command.stage != Stage::Held
+                    }) {
+                        self.drop_command(tsih, handle, TaskEnd::Aborted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Drops a command without an answer, and gives its room back.
+    pub(super) fn drop_command(&mut self, tsih: u16, handle: Handle, end: TaskEnd) {
+        let command = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle));
+        let Some((number, credit)) = command.map(|command| (command.connection, command.credit())) else { return };
+        self.drop_command_keeping_credit(tsih, handle, end);
+        match credit {
+            Credit::Window => {
+                if let Some(session) = self.sessions.get_mut(&tsih) {
+                    session.window.release();
+                }
+            }
+            credit => self.give_back(number, credit),
+        }
+    }
+
+    /// Drops a command without an answer; another PDU gives its room back.
+    fn drop_command_keeping_credit(&mut self, tsih: u16, handle: Handle, end: TaskEnd) {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        session.remember(handle);
+        let Some(command) = session.command(handle) else { return };
+        if let Some(wake_ns) = command.wake_ns.take() {
+            self.wakes.remove(&(wake_ns, super::portal::Wake::Command(tsih, handle)));
+        }
+        if let Some(record) = self.log.task(command.record) {
+            record.end = end;
+        }
+        session.close(handle);
+    }
+}
+
+/// The number of a logical unit by its LUN, in peripheral or flat space addressing (SAM-5, 4.7).
+pub(super) fn lun_number(lun: [u8; 8]) -> Option<u16> {
+    match lun {
+        [0, low, 0, 0, 0, 0, 0, 0] => Some(low.into()),
+        [high, low, 0, 0, 0, 0, 0, 0] if high >> 6 == 1 => Some(u16::from_be_bytes([high & 0x3f, low])),
+        _ => None,
+    }
+}

@@ -1,0 +1,77 @@
+//! Why a connection ended, in the words of RFC 7143; never what is done about it.
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+use crate::protocol::pdu::Unreadable;
+
+/// Why a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Ending {
+    /// The initiator logged out, this connection or its session.
+    #[error("logged out (RFC 7143 section 11.14)")]
+    LoggedOut,
+    /// The peer closed it without a logout.
+    #[error("closed by the initiator without a Logout (RFC 7143 section 7.14)")]
+    ByPeer,
+    /// It failed; the world's words for it.
+    #[error("connection failure (RFC 7143 section 7.14): {0}")]
+    Failed(String),
+    /// The login was refused.
+    #[error("login refused: {0}")]
+    LoginRefused(String),
+    /// No login in time.
+    #[error("not logged in after {seconds} s (RFC 7143 section 7.5)")]
+    LoginTimeout {
+        /// The time it had.
+        seconds: i64,
+    },
+    /// Something else than a Login Request before the full feature phase.
+    #[error("{0} before the full feature phase (RFC 7143 section 6.3)")]
+    BeforeLogin(&'static str),
+    /// The stream cannot be read on.
+    #[error("{0}")]
+    Unreadable(Unreadable),
+    /// A new session of the same initiator port took the place of its session.
+    #[error("session reinstatement (RFC 7143 section 6.3.5)")]
+    SessionReinstated,
+    /// A new connection with the same CID took its place.
+    #[error("connection reinstatement (RFC 7143 section 6.3.4)")]
+    ConnectionReinstated,
+    /// A NOP-In ping was not answered.
+    #[error("NOP-In ping not answered for {seconds} s (RFC 7143 section 11.19)")]
+    PingUnanswered {
+        /// The time it had.
+        seconds: i64,
+    },
+    /// The initiator sends, but takes no answers.
+    #[error("more than {0} PDUs wait to be taken")]
+    AnswersNotTaken(usize),
+    /// It was asked to log out, and did not.
+    #[error("not logged out {seconds} s after the Asynchronous Message that asked for it (RFC 7143 section 11.9.1)")]
+    NotLoggedOut {
+        /// The time it had.
+        seconds: i64,
+    },
+    /// Commands wait with too much data for one before them.
+    #[error("more than {0} bytes of data before their commands' turn (RFC 7143 section 4.2.2.1)")]
+    TooMuchEarlyData(usize),
+    /// TARGET COLD RESET.
+    #[error("TARGET COLD RESET (RFC 7143 section 11.5.1)")]
+    ColdReset,
+    /// The portal was told to.
+    #[error("closed on demand")]
+    OnDemand,
+    /// The last response was not taken.
+    #[error("the peer neither took the last response nor closed for {seconds} s")]
+    NotClosed {
+        /// The time it had.
+        seconds: i64,
+    },
+}
+
+impl Serialize for Ending {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

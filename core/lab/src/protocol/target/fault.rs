@@ -1,0 +1,162 @@
+//! What a target does wrong on demand: which command it hits. What the fault does is told where it happens.
+
+use serde::{Deserialize, Serialize};
+
+/// Something that goes wrong with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The first PDU that answers has a wrong header digest; without HeaderDigest there is none to be wrong.
+    BadHeaderDigest,
+    /// The first PDU with data that answers has a wrong data digest; without DataDigest there is none to be wrong.
+    BadDataDigest,
+    /// The command is never answered.
+    SwallowedPdu,
+    /// The first R2T comes later, by `by_ns`.
+    LateR2t,
+    /// Status BUSY.
+    Busy,
+    /// Status TASK SET FULL.
+    TaskSetFull,
+    /// Status CHECK CONDITION, with `sense`.
+    CheckCondition,
+    /// A Reject, with `reason`.
+    Reject,
+    /// The connection is closed.
+    ClosedConnection,
+    /// The status comes later, by `by_ns`, and never in a Data-In.
+    DelayedStatus,
+}
+
+/// Which commands a rule counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultOperation {
+    /// All.
+    #[default]
+    Any,
+    /// Reads of blocks.
+    Read,
+    /// Writes of blocks.
+    Write,
+    /// All others.
+    Other,
+}
+
+/// When something goes wrong, such as `{"fault": "bad_data_digest", "nth": 5, "operation": "read"}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultRule {
+    /// What.
+    pub fault: Fault,
+    /// The how manieth of its commands it hits, from 1 on, over all sessions in the order of delivery.
+    #[serde(default = "first")]
+    pub nth: u64,
+    /// Whether it hits every nth.
+    #[serde(default)]
+    pub is_repeated: bool,
+    /// Which commands it counts.
+    #[serde(default)]
+    pub operation: FaultOperation,
+    /// By how much something comes later.
+    #[serde(default)]
+    pub by_ns: i64,
+    /// Sense key, additional sense code and qualifier of a CHECK CONDITION.
+    #[serde(default = "unrecovered_read_error")]
+    pub sense: [u8; 3],
+    /// Reason of a Reject (RFC 7143 section 11.17.1).
+    #[serde(default = "protocol_error")]
+    pub reason: u8,
+}
+
+fn first() -> u64 {
+    1
+}
+
+/// MEDIUM ERROR, UNRECOVERED READ ERROR.
+fn unrecovered_read_error() -> [u8; 3] {
+    [0x03, 0x11, 0x00]
+}
+
+fn protocol_error() -> u8 {
+    0x04
+}
+
+impl FaultRule {
+    /// A rule that hits the `nth` command of this operation.
+    #[must_use]
+    pub fn new(fault: Fault, operation: FaultOperation, nth: u64) -> Self {
+        Self {
+            fault,
+            nth,
+            is_repeated: false,
+            operation,
+            by_ns: 0,
+            sense: unrecovered_read_error(),
+            reason: protocol_error(),
+        }
+    }
+}
+
+/// The rules, and how many commands each has counted.
+#[derive(Debug)]
+pub(super) struct Faults {
+    rules: Vec<(FaultRule, u64)>,
+}
+
+impl Faults {
+    pub(super) fn new(rules: &[FaultRule]) -> Self {
+        Self { rules: rules.iter().map(|rule| (*rule, 0)).collect() }
+    }
+
+    /// Counts a command: the first rule that hits it. Every rule counts it, whichever hits.
+    pub(super) fn next(&mut self, operation: FaultOperation) -> Option<FaultRule> {
+        let mut hit = None;
+        for (rule, count) in &mut self.rules {
+            if rule.operation != FaultOperation::Any && rule.operation != operation {
+                continue;
+            }
+            *count += 1;
+            let is_hit = *count == rule.nth || rule.is_repeated && rule.nth > 0 && count.is_multiple_of(rule.nth);
+            if is_hit && hit.is_none() {
+                hit = Some(*rule);
+            }
+        }
+        hit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(json: &str) -> FaultRule {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_rule_counts_its_own_commands() {
+        let rules = [
+            rule(r#"{"fault": "bad_data_digest", "nth": 2, "operation": "read"}"#),
+            rule(r#"{"fault": "busy", "nth": 3, "is_repeated": true}"#),
+        ];
+        let mut faults = Faults::new(&rules);
+        let commands = "rwrrwwrro".chars().map(|letter| match letter {
+            'r' => FaultOperation::Read,
+            'w' => FaultOperation::Write,
+            _ => FaultOperation::Other,
+        });
+        let hit: Vec<Option<Fault>> = commands.map(|command| faults.next(command).map(|rule| rule.fault)).collect();
+        let busy = Some(Fault::Busy);
+        // the second read is the third command as well: the rule that stands first takes it
+        assert_eq!(hit, [None, None, Some(Fault::BadDataDigest), None, None, busy, None, None, busy]);
+    }
+
+    #[test]
+    fn a_rule_that_says_little_hits_the_first_command() {
+        assert_eq!(rule(r#"{"fault": "late_r2t"}"#), FaultRule::new(Fault::LateR2t, FaultOperation::Any, 1));
+        assert!(serde_json::from_str::<FaultRule>(r#"{"fault": "late_r2t", "by": 1}"#).is_err());
+        let mut never = Faults::new(&[rule(r#"{"fault": "busy", "nth": 0, "is_repeated": true}"#)]);
+        assert_eq!(never.next(FaultOperation::Read), None);
+    }
+}

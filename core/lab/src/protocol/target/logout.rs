@@ -1,0 +1,69 @@
+//! Logout (RFC 7143 sections 11.14 and 11.15).
+
+use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
+use iscsitrace_wire::opcode::Opcode;
+
+use super::connection::Phase;
+use super::ending::Ending;
+use super::log::TaskEnd;
+use super::output::{Outgoing, Then};
+use super::portal::Portal;
+use crate::application::ConnectionNumber;
+
+/// Responses (RFC 7143 section 11.15.1).
+const CLOSED: u8 = 0;
+const CID_NOT_FOUND: u8 = 1;
+const RECOVERY_NOT_SUPPORTED: u8 = 2;
+
+impl Portal {
+    /// A Logout Request whose turn it is.
+    pub(super) fn take_logout(&mut self, now_ns: i64, number: ConnectionNumber, header: &[u8; LENGTH_BYTES]) {
+        let bhs = Bhs::new(header);
+        let Some(tsih) = self.connections.get(&number).and_then(|connection| connection.tsih()) else { return };
+        let Some(session) = self.sessions.get(&tsih) else { return };
+        let cid = bhs.cid().unwrap_or_default();
+        let named = session.connections.iter().find(|(known, _)| *known == cid).map(|(_, number)| *number);
+        let (response, then) = match (bhs.logout_reason(), named) {
+            (Some(0), _) => (CLOSED, Then::EndSession(Ending::LoggedOut)),
+            (Some(1), Some(named)) if named == number => (CLOSED, Then::EndConnection(Ending::LoggedOut)),
+            (Some(1), Some(named)) => {
+                self.end_connection(now_ns, named, Ending::LoggedOut);
+                (CLOSED, Then::Nothing)
+            }
+            (Some(1), None) => (CID_NOT_FOUND, Then::Nothing),
+            // at ErrorRecoveryLevel 0 no connection is recovered
+            _ => (RECOVERY_NOT_SUPPORTED, Then::Nothing),
+        };
+        // RFC 7143 section 7.6: what is not answered yet never will be
+        match &then {
+            Then::EndSession(_) => self.drop_commands(tsih, None),
+            Then::EndConnection(_) => self.drop_commands(tsih, Some(number)),
+            _ => {}
+        }
+        let is_end = then != Then::Nothing;
+        let header_out = BhsBuilder::new(Opcode::LogoutResponse)
+            .initiator_task_tag(bhs.initiator_task_tag().unwrap_or_default())
+            .response(response);
+        self.send(now_ns, number, Outgoing::status(header_out, Vec::new(), Self::credit_of(header), then));
+        if is_end {
+            self.finish_connection(now_ns, number, Ending::LoggedOut);
+        }
+    }
+
+    /// Drops the commands of a session, or of one of its connections.
+    fn drop_commands(&mut self, tsih: u16, number: Option<ConnectionNumber>) {
+        let Some(session) = self.sessions.get(&tsih) else { return };
+        for handle in session.handles() {
+            let command = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle));
+            if command.is_some_and(|command| number.is_none_or(|number| command.connection == number)) {
+                self.drop_command(tsih, handle, TaskEnd::Aborted);
+            }
+        }
+    }
+
+    /// Whether a connection only has its last responses to send.
+    #[must_use]
+    pub fn is_closing(&self, number: ConnectionNumber) -> bool {
+        self.connections.get(&number).is_some_and(|connection| matches!(connection.phase, Phase::Over(_)))
+    }
+}

@@ -1,0 +1,247 @@
+//! Task management functions (RFC 7143 sections 4.2.3 and 11.5): what they end, and when they are answered.
+//!
+//! A function that ends several tasks drops them at once. It is answered when the Data-Out that they asked for has come
+//! and every command before it has had its turn (section 4.2.3.3), or when that took too long.
+
+use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
+use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::command::Handle;
+use super::log::TaskEnd;
+use super::output::{Credit, Outgoing, Then};
+use super::portal::{Portal, Wake};
+use super::session::{Held, Session};
+use crate::application::ConnectionNumber;
+use crate::scsi::Reset;
+
+/// Functions (RFC 7143 section 11.5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Function {
+    AbortTask,
+    AbortTaskSet,
+    ClearTaskSet,
+    LogicalUnitReset,
+    TargetReset(Reset),
+}
+
+/// Responses (RFC 7143 section 11.6.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Response {
+    Complete = 0,
+    TaskDoesNotExist = 1,
+    LunDoesNotExist = 2,
+    AllegianceReassignmentNotSupported = 4,
+    NotSupported = 5,
+}
+
+/// A function that is not answered yet.
+#[derive(Debug, Clone)]
+pub(super) struct Management {
+    pub connection: ConnectionNumber,
+    function: Function,
+    lun: [u8; 8],
+    cmd_sn: SerialNumber,
+    initiator_task_tag: u32,
+    credit: Credit,
+    /// Target Transfer Tags of dropped tasks, for which data is on its way.
+    tags: Vec<u32>,
+    deadline_ns: i64,
+}
+
+impl Management {
+    fn covers(&self, lun: [u8; 8]) -> bool {
+        matches!(self.function, Function::TargetReset(_)) || self.lun == lun
+    }
+}
+
+impl Session {
+    /// Whether a task management function that waits ends this command.
+    pub fn is_cleared(&mut self, handle: Handle) -> bool {
+        let Some(command) = self.command(handle) else { return false };
+        let (lun, cmd_sn, is_immediate) = (command.lun(), command.cmd_sn(), command.is_immediate());
+        let is_before = |management: &Management| cmd_sn.is_before(management.cmd_sn) && !is_immediate;
+        self.managements.iter().any(|management| management.covers(lun) && is_before(management))
+    }
+
+    /// The last Data-Out for a tag has come that a task management function may wait for.
+    pub fn answer_gone(&mut self, target_transfer_tag: u32, is_final: bool) {
+        if is_final {
+            for management in &mut self.managements {
+                management.tags.retain(|tag| *tag != target_transfer_tag);
+            }
+        }
+    }
+}
+
+impl Portal {
+    /// A Task Management Function Request whose turn it is.
+    pub(super) fn take_management(&mut self, now_ns: i64, number: ConnectionNumber, header: &[u8; LENGTH_BYTES]) {
+        let bhs = Bhs::new(header);
+        let function = match bhs.function() {
+            Some(1) => Function::AbortTask,
+            Some(2) => Function::AbortTaskSet,
+            Some(4) => Function::ClearTaskSet,
+            Some(5) => Function::LogicalUnitReset,
+            Some(6) => Function::TargetReset(Reset::Warm),
+            Some(7) => Function::TargetReset(Reset::Cold),
+            // TASK REASSIGN needs ErrorRecoveryLevel 2
+            Some(8) => {
+                return self.answer(
+                    now_ns,
+                    number,
+                    header,
+                    Response::AllegianceReassignmentNotSupported,
+                    Then::Nothing,
+                );
+            }
+            // CLEAR ACA: no logical unit here has the condition
+            _ => return self.answer(now_ns, number, header, Response::NotSupported, Then::Nothing),
+        };
+        let Some(tsih) = self.connections.get(&number).and_then(|connection| connection.tsih()) else { return };
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        // of an abort, every byte; of a function of several tasks, the logical unit (RFC 7143 section 11.5.3)
+        let lun: [u8; 8] = header.get(8..16).and_then(|lun| lun.try_into().ok()).unwrap_or_default();
+        let node = session.target.and_then(|target| self.targets.get(target));
+        let has_unit = node.is_some_and(|node| node.device.has_logical_unit(lun));
+        if !has_unit && !matches!(function, Function::TargetReset(_)) {
+            return self.answer(now_ns, number, header, Response::LunDoesNotExist, Then::Nothing);
+        }
+        if function == Function::AbortTask {
+            let response = self.abort_task(tsih, &bhs);
+            self.answer(now_ns, number, header, response, Then::Nothing);
+            // it may have been what others waited for
+            return self.deliver_held(now_ns, tsih);
+        }
+        let deadline_ns = now_ns.saturating_add(self.settings.limits.task_management_wait_ns);
+        let mut management = Management {
+            connection: number,
+            function,
+            lun,
+            cmd_sn: bhs.cmd_sn().unwrap_or_default(),
+            initiator_task_tag: bhs.initiator_task_tag().unwrap_or_default(),
+            credit: Self::credit_of(header),
+            tags: Vec::new(),
+            deadline_ns,
+        };
+        let target = session.target;
+        let tsihs: Vec<u16> = match function {
+            Function::AbortTaskSet => vec![tsih],
+            _ => self.sessions.values().filter(|other| other.target == target).map(|other| other.tsih).collect(),
+        };
+        for other in tsihs {
+            self.drop_covered(&mut management, other, tsih);
+        }
+        if let Some(session) = self.sessions.get_mut(&tsih) {
+            session.managements.push(management);
+            self.wakes.insert((deadline_ns, Wake::Management(tsih)));
+        }
+        self.go_on_with_management(now_ns, tsih);
+    }
+
+    /// Drops the tasks of a session that a function ends.
+    fn drop_covered(&mut self, management: &mut Management, tsih: u16, own_tsih: u16) {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        for handle in session.handles() {
+            let Some(session) = self.sessions.get_mut(&tsih) else { return };
+            let Some(command) = session.command(handle) else { continue };
+            // RFC 7143 section 4.2.3.3: of its own session, what is before it by CmdSN
+            let is_before = tsih != own_tsih || command.is_immediate() || command.cmd_sn().is_before(management.cmd_sn);
+            if !management.covers(command.lun()) || !is_before {
+                continue;
+            }
+            if tsih == own_tsih {
+                management.tags.extend(command.data_out.tags());
+            }
+            self.drop_command(tsih, handle, TaskEnd::Aborted);
+        }
+    }
+
+    /// ABORT TASK (RFC 7143 section 11.5.1, and 11.6.1 for its responses).
+    fn abort_task(&mut self, tsih: u16, bhs: &Bhs<'_>) -> Response {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return Response::TaskDoesNotExist };
+        let referenced = bhs.referenced_task_tag().unwrap_or_default();
+        if let Some(handle) = session.by_tag(referenced) {
+            self.drop_command(tsih, handle, TaskEnd::Aborted);
+            return Response::Complete;
+        }
+        // a command that may still come is considered received
+        let (cmd_sn, ref_cmd_sn) = (bhs.cmd_sn().unwrap_or_default(), bhs.ref_cmd_sn().unwrap_or_default());
+        if !session.window.has(ref_cmd_sn)
+            || !ref_cmd_sn.is_before(cmd_sn)
+            || session.window.held_mut(ref_cmd_sn).is_some()
+        {
+            return Response::TaskDoesNotExist;
+        }
+        session.window.hold(ref_cmd_sn, Held::Nothing);
+        session.window.release();
+        Response::Complete
+    }
+
+    /// Answers the functions of a session that wait for nothing any more, in their order.
+    pub(super) fn go_on_with_management(&mut self, now_ns: i64, tsih: u16) {
+        loop {
+            let Some(session) = self.sessions.get_mut(&tsih) else { return };
+            let exp_cmd_sn = session.window.exp_cmd_sn();
+            let Some(management) = session.managements.first() else { return };
+            let is_due = management.tags.is_empty() && !exp_cmd_sn.is_before(management.cmd_sn);
+            if !is_due && now_ns < management.deadline_ns {
+                return;
+            }
+            let management = session.managements.remove(0);
+            self.wakes.remove(&(management.deadline_ns, Wake::Management(tsih)));
+            self.finish_management(now_ns, tsih, management);
+        }
+    }
+
+    /// The device is told, and then the initiator.
+    fn finish_management(&mut self, now_ns: i64, tsih: u16, management: Management) {
+        let Some(session) = self.sessions.get(&tsih) else { return };
+        let mut then = Then::Nothing;
+        if let (Some(target), Some(nexus)) = (session.target, session.nexus)
+            && let Some(node) = self.targets.get_mut(target)
+        {
+            match management.function {
+                Function::ClearTaskSet => node.device.clear_task_set(nexus, management.lun),
+                Function::LogicalUnitReset => node.device.reset_logical_unit(management.lun),
+                Function::TargetReset(reset) => {
+                    node.device.reset(reset);
+                    if reset == Reset::Cold {
+                        then = Then::EndTarget(target);
+                    }
+                }
+                Function::AbortTask | Function::AbortTaskSet => {}
+            }
+        }
+        let (tag, credit) = (management.initiator_task_tag, management.credit);
+        self.send_management_response(now_ns, management.connection, tag, credit, Response::Complete, then);
+    }
+
+    fn answer(
+        &mut self,
+        now_ns: i64,
+        number: ConnectionNumber,
+        header: &[u8; LENGTH_BYTES],
+        response: Response,
+        then: Then,
+    ) {
+        let tag = Bhs::new(header).initiator_task_tag().unwrap_or_default();
+        self.send_management_response(now_ns, number, tag, Self::credit_of(header), response, then);
+    }
+
+    fn send_management_response(
+        &mut self,
+        now_ns: i64,
+        number: ConnectionNumber,
+        initiator_task_tag: u32,
+        credit: Credit,
+        response: Response,
+        then: Then,
+    ) {
+        let header = BhsBuilder::new(Opcode::TaskManagementResponse)
+            .initiator_task_tag(initiator_task_tag)
+            .response(response as u8);
+        self.send(now_ns, number, Outgoing::status(header, Vec::new(), credit, then));
+    }
+}

@@ -1,0 +1,173 @@
+//! PDUs that wait to be sent, and their way into the stream. Sequence numbers are given when a PDU is handed out, so that
+//! they count what was sent.
+
+use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
+use iscsitrace_wire::digest;
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::ending::Ending;
+use super::log::{PduRecord, PortalLog};
+use crate::application::ConnectionNumber;
+use crate::protocol::pdu::Digests;
+
+/// What StatSN a PDU carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StatSn {
+    /// The next, which it takes: it is a status (RFC 7143 section 4.2.2.2).
+    Taken,
+    /// The next, which it leaves.
+    Shown,
+    /// None.
+    Absent,
+}
+
+/// What room there is once a PDU is handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Credit {
+    /// None: it answers nothing.
+    None,
+    /// For one more command in the command window.
+    Window,
+    /// For one more immediate command of the connection.
+    Immediate,
+}
+
+/// What happens once a PDU is handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Nothing.
+    Nothing,
+    /// The login is done: what was agreed is in force.
+    LoggedIn,
+    /// A task is done.
+    Completed { record: Option<usize>, status: u8 },
+    /// An R2T is out.
+    Asked { record: Option<usize> },
+    /// The connection ends.
+    EndConnection(Ending),
+    /// The session ends, with all its connections.
+    EndSession(Ending),
+    /// All sessions with this target end.
+    EndTarget(usize),
+}
+
+/// A digest that is wrong on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Damage {
+    Header,
+    Data,
+}
+
+/// A PDU that waits to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outgoing {
+    pub header: [u8; LENGTH_BYTES],
+    pub data: Vec<u8>,
+    pub stat_sn: StatSn,
+    pub credit: Credit,
+    pub then: Then,
+    pub damage: Option<Damage>,
+}
+
+impl Outgoing {
+    /// A PDU that takes a StatSN.
+    pub fn status(header: BhsBuilder, data: Vec<u8>, credit: Credit, then: Then) -> Self {
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let header = header.data_segment_length(length).build();
+        Self { header, data, stat_sn: StatSn::Taken, credit, then, damage: None }
+    }
+
+    /// Whether it answers nothing that has its place in a window: Rejects and pings. R2Ts are bounded by their tasks.
+    pub fn is_unbidden(&self) -> bool {
+        self.credit == Credit::None && !matches!(self.then, Then::Asked { .. })
+    }
+
+    /// A PDU that shows the next StatSN and leaves it.
+    pub fn shown(header: BhsBuilder, data: Vec<u8>, then: Then) -> Self {
+        Self { stat_sn: StatSn::Shown, ..Self::status(header, data, Credit::None, then) }
+    }
+}
+
+/// The numbers that every PDU of a target carries.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    pub exp_cmd_sn: SerialNumber,
+    pub max_cmd_sn: SerialNumber,
+}
+
+/// The stream to an initiator.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub connection: ConnectionNumber,
+    pub stat_sn: SerialNumber,
+    pub digests: Digests,
+    pub sent_bytes: u64,
+}
+
+impl Stream {
+    /// Appends a PDU whose data, of the length that its header says, `append` writes; less is made up with zeros.
+    ///
+    /// A damage that cannot be done to this PDU is left for the next.
+    #[allow(clippy::too_many_arguments, reason = "what a PDU is made of")]
+    pub fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        mut header: [u8; LENGTH_BYTES],
+        stat_sn: StatSn,
+        numbers: Numbers,
+        damage: &mut Option<Damage>,
+        log: &mut PortalLog,
+        append: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if stat_sn != StatSn::Absent {
+            header[24..28].copy_from_slice(&self.stat_sn.0.to_be_bytes());
+        }
+        if stat_sn == StatSn::Taken {
+            self.stat_sn = self.stat_sn.next();
+        }
+        header[28..32].copy_from_slice(&numbers.exp_cmd_sn.0.to_be_bytes());
+        header[32..36].copy_from_slice(&numbers.max_cmd_sn.0.to_be_bytes());
+        let start = out.len();
+        out.extend_from_slice(&header);
+        if self.digests.header {
+            out.extend_from_slice(&digest::to_wire(digest::crc32c(&header)));
+            if *damage == Some(Damage::Header) {
+                flip_last(out);
+                *damage = None;
+            }
+        }
+        let bhs = Bhs::new(&header);
+        let length = bhs.data_segment_length().unwrap_or(0);
+        if length > 0 {
+            let data = out.len();
+            append(out);
+            out.resize(data + (length as usize).next_multiple_of(4), 0);
+            if self.digests.data {
+                out.extend_from_slice(&digest::to_wire(digest::crc32c(out.get(data..).unwrap_or_default())));
+                if *damage == Some(Damage::Data) {
+                    flip_last(out);
+                    *damage = None;
+                }
+            }
+        }
+        let pdu_length = (out.len() - start) as u64;
+        log.counters.pdus_sent += 1;
+        log.pdu(|| PduRecord {
+            connection: self.connection,
+            to_target: false,
+            stream_offset: self.sent_bytes,
+            length: pdu_length,
+            opcode: header[0] & 0x3f,
+            initiator_task_tag: bhs.initiator_task_tag().unwrap_or(u32::MAX),
+            data_segment_length: length,
+        });
+        self.sent_bytes += pdu_length;
+    }
+}
+
+/// Makes a digest wrong.
+fn flip_last(out: &mut [u8]) {
+    if let Some(byte) = out.last_mut() {
+        *byte ^= 0xff;
+    }
+}

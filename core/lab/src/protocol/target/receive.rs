@@ -1,0 +1,287 @@
+//! From stream bytes to PDUs, and whose turn each is. What a PDU leads to is told in the file of its kind.
+
+use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
+use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::connection::{Deadline, Phase, Sink};
+use super::ending::Ending;
+use super::log::PduRecord;
+use super::output::{Credit, Outgoing, Then};
+use super::portal::Portal;
+use super::session::Held;
+use super::window::Turn;
+use crate::application::ConnectionNumber;
+use crate::protocol::pdu::Piece;
+
+/// Reasons of a Reject (RFC 7143 section 11.17.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum RejectReason {
+    DataDigestError = 0x02,
+    SnackReject = 0x03,
+    ProtocolError = 0x04,
+    CommandNotSupported = 0x05,
+    TooManyImmediateCommands = 0x06,
+    TaskInProgress = 0x07,
+    InvalidPduField = 0x09,
+    OutOfResources = 0x0a,
+    WaitingForLogout = 0x0c,
+}
+
+impl Portal {
+    /// Takes bytes of a connection.
+    pub(super) fn read(&mut self, now_ns: i64, number: ConnectionNumber, bytes: &[u8]) {
+        let mut input = bytes;
+        loop {
+            let Some(connection) = self.connections.get_mut(&number) else { return };
+            if matches!(connection.phase, Phase::Over(_)) {
+                return;
+            }
+            connection.last_received_ns = now_ns;
+            match connection.decoder.next(&mut input) {
+                Ok(None) => return,
+                Ok(Some(Piece::Header)) => {
+                    if let Some(header) = connection.decoder.bhs().as_bytes().first_chunk() {
+                        connection.header = *header;
+                    }
+                    connection.data.clear();
+                    connection.sink = Sink::Collect;
+                    if connection.bhs().opcode() == Some(Opcode::DataOut) {
+                        self.begin_data_out(number);
+                    }
+                }
+                Ok(Some(Piece::Data(data))) => self.take_data(now_ns, number, data),
+                Ok(Some(Piece::End { is_data_digest_good })) => self.end_pdu(now_ns, number, is_data_digest_good),
+                Err(unreadable) => {
+                    self.end_connection(now_ns, number, Ending::Unreadable(unreadable));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes data of the PDU that is being read.
+    fn take_data(&mut self, now_ns: i64, number: ConnectionNumber, data: &[u8]) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        match connection.sink {
+            Sink::Collect => connection.data.extend_from_slice(data),
+            Sink::Drop => {}
+            Sink::Task(handle, offset) => {
+                connection.sink = Sink::Task(handle, offset.saturating_add(data.len() as u32));
+                let Some(session) = connection.tsih().and_then(|tsih| self.sessions.get_mut(&tsih)) else { return };
+                let target = session.target.and_then(|target| self.targets.get_mut(target));
+                let task = session.command(handle).and_then(|command| command.task.as_mut());
+                if let (Some(target), Some(task)) = (target, task) {
+                    target.device.write_data_out(task, offset.into(), data);
+                }
+            }
+            Sink::Early(handle, offset) => {
+                connection.sink = Sink::Early(handle, offset.saturating_add(data.len() as u32));
+                self.keep_early(now_ns, number, handle, offset, data);
+            }
+        }
+    }
+
+    /// A PDU is complete.
+    fn end_pdu(&mut self, now_ns: i64, number: ConnectionNumber, is_data_digest_good: bool) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let header = connection.header;
+        let bhs = Bhs::new(&header);
+        self.log.counters.pdus_received += 1;
+        self.log.pdu(|| PduRecord {
+            connection: number,
+            to_target: true,
+            stream_offset: connection.decoder.start(),
+            length: connection.decoder.offset() - connection.decoder.start(),
+            opcode: header[0] & 0x3f,
+            initiator_task_tag: bhs.initiator_task_tag().unwrap_or(RESERVED_TAG),
+            data_segment_length: bhs.data_segment_length().unwrap_or(0),
+        });
+        if matches!(connection.phase, Phase::Login(_)) {
+            self.take_login(now_ns, number);
+            return;
+        }
+        // what is acknowledged was sent (RFC 7143 section 4.2.2.2)
+        let next_stat_sn = connection.stream.stat_sn;
+        if bhs.exp_stat_sn().is_some_and(|exp_stat_sn| exp_stat_sn.is_after(next_stat_sn)) {
+            self.log.counters.wrong_exp_stat_sns += 1;
+        }
+        if !is_data_digest_good {
+            // RFC 7143 section 7.8
+            self.log.counters.data_digest_errors += 1;
+            self.send_reject(now_ns, number, &header, RejectReason::DataDigestError as u8, Credit::None);
+            if bhs.opcode() == Some(Opcode::DataOut) {
+                self.end_data_out(now_ns, number, false);
+            }
+            return;
+        }
+        match bhs.opcode() {
+            Some(Opcode::DataOut) => self.end_data_out(now_ns, number, true),
+            // RFC 7143 section 11.16: at ErrorRecoveryLevel 0 nothing is sent again
+            Some(Opcode::SnackRequest) => {
+                self.send_reject(now_ns, number, &header, RejectReason::SnackReject as u8, Credit::None);
+            }
+            Some(opcode) if opcode.is_initiator() && opcode != Opcode::LoginRequest => {
+                self.take_ordered(now_ns, number, opcode);
+            }
+            // RFC 7143 section 6.3: no Login Request in the full feature phase; nor has an initiator to send a target's PDUs
+            Some(_) => self.send_reject(now_ns, number, &header, RejectReason::ProtocolError as u8, Credit::None),
+            None => self.reject(now_ns, number, &header, RejectReason::CommandNotSupported),
+        }
+    }
+
+    /// A PDU with a CmdSN: now, later or never.
+    fn take_ordered(&mut self, now_ns: i64, number: ConnectionNumber, opcode: Opcode) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let header = connection.header;
+        let bhs = Bhs::new(&header);
+        let is_immediate = bhs.is_immediate() == Some(true);
+        let Some(session) = connection.tsih().and_then(|tsih| self.sessions.get_mut(&tsih)) else { return };
+        let cmd_sn = bhs.cmd_sn().unwrap_or_default();
+        // RFC 7143 section 4.2.2.1: silently ignored
+        if !is_immediate && session.window.turn(cmd_sn) == Turn::Never {
+            self.log.counters.ignored_cmd_sns += 1;
+            return;
+        }
+        if let Some(reason) = self.fault_of_header(number, &header, opcode) {
+            self.reject(now_ns, number, &header, reason);
+            return;
+        }
+        if opcode == Opcode::ScsiCommand {
+            self.take_command(now_ns, number);
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let data = std::mem::take(&mut connection.data);
+        if is_immediate {
+            connection.immediate_count += 1;
+            self.take_pdu(now_ns, number, &header, data);
+            return;
+        }
+        let Some(session) = connection.tsih().and_then(|tsih| self.sessions.get_mut(&tsih)) else { return };
+        if session.window.turn(cmd_sn) == Turn::Later {
+            session.early_bytes += data.len();
+            session.window.hold(cmd_sn, Held::Pdu { connection: number, header, data });
+            self.check_early(now_ns, number);
+            return;
+        }
+        session.window.advance();
+        let tsih = session.tsih;
+        self.take_pdu(now_ns, number, &header, data);
+        self.deliver_held(now_ns, tsih);
+    }
+
+    /// What makes a header one that is rejected, whatever its turn.
+    fn fault_of_header(&self, number: ConnectionNumber, header: &[u8], opcode: Opcode) -> Option<RejectReason> {
+        let connection = self.connections.get(&number)?;
+        let session = self.sessions.get(&connection.tsih()?)?;
+        let bhs = Bhs::new(header);
+        let tag = bhs.initiator_task_tag().unwrap_or(RESERVED_TAG);
+        // RFC 7143 section 11.2.1.8: the reserved tag names no task; a NOP-Out may have it
+        if tag == RESERVED_TAG && opcode != Opcode::NopOut {
+            return Some(RejectReason::InvalidPduField);
+        }
+        if bhs.total_ahs_length_bytes().unwrap_or(0) > 0 && opcode != Opcode::ScsiCommand {
+            return Some(RejectReason::InvalidPduField);
+        }
+        if session.by_tag(tag).is_some() && tag != RESERVED_TAG {
+            return Some(RejectReason::TaskInProgress);
+        }
+        let is_immediate = bhs.is_immediate() == Some(true);
+        if is_immediate && connection.immediate_count >= self.settings.limits.immediate_count {
+            return Some(RejectReason::TooManyImmediateCommands);
+        }
+        // RFC 7143 section 4.3: a discovery session is for Text and Logout; pings do no harm
+        let is_for_tasks = matches!(opcode, Opcode::ScsiCommand | Opcode::TaskManagementRequest);
+        if is_for_tasks && session.target.is_none() {
+            return Some(RejectReason::ProtocolError);
+        }
+        // RFC 7143 section 11.9.1: logout was asked for
+        let is_asked = matches!(connection.deadline, Some((_, Deadline::Logout { .. })));
+        (is_asked && opcode == Opcode::ScsiCommand).then_some(RejectReason::WaitingForLogout)
+    }
+
+    /// Delivers what was held and whose turn has come.
+    pub(super) fn deliver_held(&mut self, now_ns: i64, tsih: u16) {
+        loop {
+            let Some(session) = self.sessions.get_mut(&tsih) else { return };
+            let Some(held) = session.window.next_held() else { break };
+            match held {
+                Held::Nothing => {}
+                Held::Command(handle) => self.deliver_early(now_ns, tsih, handle),
+                Held::Pdu { connection, header, data } => {
+                    session.early_bytes = session.early_bytes.saturating_sub(data.len());
+                    // a PDU of a connection that is gone is gone with it
+                    if self.connections.get(&connection).is_some_and(|connection| connection.tsih() == Some(tsih)) {
+                        self.take_pdu(now_ns, connection, &header, data);
+                    } else if let Some(session) = self.sessions.get_mut(&tsih) {
+                        session.window.release();
+                    }
+                }
+            }
+        }
+        self.go_on_with_management(now_ns, tsih);
+    }
+
+    /// A PDU whose turn has come, other than a SCSI Command.
+    fn take_pdu(&mut self, now_ns: i64, number: ConnectionNumber, header: &[u8; LENGTH_BYTES], data: Vec<u8>) {
+        match Bhs::new(header).opcode() {
+            Some(Opcode::NopOut) => self.take_nop_out(now_ns, number, header, data),
+            Some(Opcode::TextRequest) => self.take_text(now_ns, number, header, &data),
+            Some(Opcode::LogoutRequest) => self.take_logout(now_ns, number, header),
+            Some(Opcode::TaskManagementRequest) => self.take_management(now_ns, number, header),
+            _ => {}
+        }
+    }
+
+    /// What room the answer to a PDU gives back.
+    pub(super) fn credit_of(header: &[u8; LENGTH_BYTES]) -> Credit {
+        if Bhs::new(header).is_immediate() == Some(true) { Credit::Immediate } else { Credit::Window }
+    }
+
+    /// Rejects a PDU that was not taken. With a CmdSN whose turn it is, or will be, it has had its turn.
+    pub(super) fn reject(
+        &mut self,
+        now_ns: i64,
+        number: ConnectionNumber,
+        header: &[u8; LENGTH_BYTES],
+        reason: RejectReason,
+    ) {
+        let bhs = Bhs::new(header);
+        let cmd_sn = bhs.cmd_sn().filter(|_| bhs.is_immediate() == Some(false));
+        let tsih = self.connections.get(&number).and_then(|connection| connection.tsih());
+        let Some(session) = tsih.and_then(|tsih| self.sessions.get_mut(&tsih)) else { return };
+        let turn = cmd_sn.map(|cmd_sn: SerialNumber| session.window.turn(cmd_sn));
+        let credit = match (turn, cmd_sn) {
+            (Some(Turn::Never), _) => return,
+            (Some(Turn::Now), _) => {
+                session.window.advance();
+                Credit::Window
+            }
+            (Some(Turn::Later), Some(cmd_sn)) => {
+                session.window.hold(cmd_sn, Held::Nothing);
+                Credit::Window
+            }
+            _ => Credit::None,
+        };
+        self.send_reject(now_ns, number, header, reason as u8, credit);
+        if let (Some(tsih), Some(Turn::Now)) = (tsih, turn) {
+            self.deliver_held(now_ns, tsih);
+        }
+    }
+
+    /// A Reject, with the header that it is about (RFC 7143 section 11.17).
+    pub(super) fn send_reject(
+        &mut self,
+        now_ns: i64,
+        number: ConnectionNumber,
+        header: &[u8; LENGTH_BYTES],
+        reason: u8,
+        credit: Credit,
+    ) {
+        self.log.counters.rejects += 1;
+        let reject = BhsBuilder::new(Opcode::Reject).reject_reason(reason);
+        self.send(now_ns, number, Outgoing::status(reject, header.to_vec(), credit, Then::Nothing));
+    }
+}

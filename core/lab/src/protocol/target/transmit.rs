@@ -1,0 +1,238 @@
+//! What the next system call of a connection sends: PDUs that wait, then Data-In as far as there is room (RFC 7143
+//! section 11.7). Data is copied once, from the logical unit into the system call's buffer.
+
+use iscsitrace_wire::bhs::BhsBuilder;
+use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::command::Handle;
+use super::connection::{Connection, Phase};
+use super::ending::Ending;
+use super::fault::Fault;
+use super::log::{PortalLog, TaskEnd};
+use super::output::{Credit, Outgoing, StatSn, Then};
+use super::portal::{Portal, TargetNode};
+use super::session::Session;
+use super::settings::StatusDelivery;
+use crate::application::ConnectionNumber;
+use crate::scsi::Status;
+
+/// What is left of a read after a Data-In.
+enum Left {
+    /// More data.
+    Data,
+    /// Nothing: its status went along.
+    Nothing,
+    /// Its SCSI Response.
+    Response(Outgoing),
+    /// Its status, at a later time.
+    Late(i64),
+    /// All: it is gone.
+    Gone,
+}
+
+impl Portal {
+    /// One system call's worth.
+    pub(super) fn transmit(&mut self, now_ns: i64, number: ConnectionNumber, out: &mut Vec<u8>) {
+        let begin = out.len();
+        let Portal { connections, sessions, targets, log, settings, .. } = self;
+        let Some(connection) = connections.get_mut(&number) else { return };
+        let tsih = connection.session.map(|(tsih, _)| tsih);
+        let mut session = tsih.and_then(|tsih| sessions.get_mut(&tsih));
+        let mut ended = None;
+        let mut woken = None;
+        if let Some(outgoing) = connection.alone.take() {
+            hand_out(now_ns, connection, session.as_deref_mut(), outgoing, log, out);
+            return;
+        }
+        while out.len() - begin < settings.limits.transmit_bytes {
+            if let Some(outgoing) = connection.ready.pop_front() {
+                let then = hand_out(now_ns, connection, session.as_deref_mut(), outgoing, log, out);
+                if then != Then::Nothing {
+                    ended = Some(then);
+                    break;
+                }
+                continue;
+            }
+            let Some(&handle) = connection.reads.front() else { break };
+            // a session that is logging out sends no more data
+            let left = match session.as_deref_mut().filter(|_| !matches!(connection.phase, Phase::Over(_))) {
+                Some(session) => send_data_in(now_ns, connection, session, targets, handle, settings.status, log, out),
+                None => Left::Gone,
+            };
+            if matches!(left, Left::Data) {
+                continue;
+            }
+            connection.reads.pop_front();
+            match left {
+                Left::Response(response) if settings.status == StatusDelivery::ApartHeld => {
+                    connection.alone = Some(response);
+                    break;
+                }
+                Left::Response(response) => {
+                    hand_out(now_ns, connection, session.as_deref_mut(), response, log, out);
+                }
+                Left::Late(at_ns) => {
+                    woken = Some((handle, at_ns));
+                    break;
+                }
+                Left::Data | Left::Nothing | Left::Gone => {}
+            }
+        }
+        if let (Some(tsih), Some((handle, at_ns))) = (tsih, woken) {
+            self.wake_command(tsih, handle, at_ns);
+        }
+        match ended {
+            Some(Then::EndConnection(ending)) => self.end_connection(now_ns, number, ending),
+            Some(Then::EndSession(ending)) => {
+                if let Some(tsih) = tsih {
+                    self.end_session(now_ns, tsih, ending);
+                }
+                self.end_connection(now_ns, number, Ending::LoggedOut);
+            }
+            Some(Then::EndTarget(target)) => {
+                let sessions = self.sessions.values().filter(|session| session.target == Some(target));
+                let tsihs: Vec<u16> = sessions.map(|session| session.tsih).collect();
+                for tsih in tsihs {
+                    self.end_session(now_ns, tsih, Ending::ColdReset);
+                }
+            }
+            _ => {}
+        }
+        let is_over = self.connections.get(&number).is_some_and(|connection| {
+            matches!(connection.phase, Phase::Over(_)) && connection.ready.is_empty() && connection.alone.is_none()
+        });
+        if is_over {
+            self.end_connection(now_ns, number, Ending::LoggedOut);
+        }
+    }
+}
+
+/// Appends a PDU that waited; gives what else is to be done.
+fn hand_out(
+    now_ns: i64,
+    connection: &mut Connection,
+    session: Option<&mut Session>,
+    mut outgoing: Outgoing,
+    log: &mut PortalLog,
+    out: &mut Vec<u8>,
+) -> Then {
+    if outgoing.credit == Credit::Immediate {
+        connection.immediate_count = connection.immediate_count.saturating_sub(1);
+    }
+    connection.unbidden_count = connection.unbidden_count.saturating_sub(usize::from(outgoing.is_unbidden()));
+    // what a PDU gives back it tells itself: MaxCmdSN
+    let session = session.map(|session| {
+        if outgoing.credit == Credit::Window {
+            session.window.release();
+        }
+        &*session
+    });
+    let numbers = Portal::numbers_of(connection, session);
+    let data = std::mem::take(&mut outgoing.data);
+    let (header, stat_sn) = (outgoing.header, outgoing.stat_sn);
+    connection
+        .stream
+        .write(out, header, stat_sn, numbers, &mut outgoing.damage, log, |out| out.extend_from_slice(&data));
+    match outgoing.then {
+        Then::LoggedIn => {
+            connection.stream.digests = connection.digests();
+            Then::Nothing
+        }
+        Then::Completed { record, status } => {
+            if let Some(record) = log.task(record) {
+                (record.status_ns, record.status, record.end) = (Some(now_ns), Some(status), TaskEnd::Answered);
+            }
+            Then::Nothing
+        }
+        Then::Asked { record } => {
+            log.counters.r2ts += 1;
+            if let Some(record) = log.task(record) {
+                record.first_answer_ns.get_or_insert(now_ns);
+            }
+            Then::Nothing
+        }
+        then => then,
+    }
+}
+
+/// Appends the next Data-In of a read.
+#[allow(clippy::too_many_arguments, reason = "the parts of a portal that are borrowed apart from it")]
+fn send_data_in(
+    now_ns: i64,
+    connection: &mut Connection,
+    session: &mut Session,
+    targets: &[TargetNode],
+    handle: Handle,
+    delivery: StatusDelivery,
+    log: &mut PortalLog,
+    out: &mut Vec<u8>,
+) -> Left {
+    let max_burst_length = session.parameters.max_burst_length;
+    let Some(node) = session.target.and_then(|target| targets.get(target)) else { return Left::Gone };
+    let Some(command) = session.command(handle) else { return Left::Gone };
+    let offset = command.data_in_sent;
+    let remaining = command.data_in_length - offset;
+    // RFC 7143 sections 13.12 and 13.13
+    let segment = connection.parameters.initiator_max_recv_data_segment_length;
+    let length = remaining.min(segment).min(max_burst_length - command.burst_sent);
+    let is_last = length == remaining;
+    let is_burst_end = is_last || command.burst_sent + length == max_burst_length;
+    let status = command.status();
+    let is_late = command.has_fault(Fault::DelayedStatus);
+    // RFC 7143 section 11.7.3: only a status without sense data goes along
+    let has_status = is_last && delivery == StatusDelivery::InData && status == Status::Good && is_late.is_none();
+    let mut header = BhsBuilder::new(Opcode::DataIn)
+        .is_final(is_burst_end)
+        .initiator_task_tag(command.initiator_task_tag())
+        .target_transfer_tag(iscsitrace_wire::bhs::RESERVED_TAG)
+        .data_sn(SerialNumber(command.data_sn))
+        .buffer_offset(offset)
+        .data_segment_length(length);
+    if has_status {
+        let residual = command.residual();
+        header = header
+            .has_status(true)
+            .status(status as u8)
+            .is_overflow(residual.is_overflow)
+            .is_underflow(residual.is_underflow)
+            .residual_count(residual.count);
+    }
+    command.data_sn += 1;
+    command.data_in_sent += length;
+    command.burst_sent = if is_burst_end { 0 } else { command.burst_sent + length };
+    if let Some(record) = log.task(command.record) {
+        record.first_answer_ns.get_or_insert(now_ns);
+        record.transferred_bytes += u64::from(length);
+        if has_status {
+            (record.status_ns, record.status, record.end) = (Some(now_ns), Some(status as u8), TaskEnd::Answered);
+        }
+    }
+    log.counters.data_in_bytes += u64::from(length);
+    let (credit, mut damage, task) = (command.credit(), command.damage.take(), command.task.take());
+    if has_status {
+        match credit {
+            Credit::Window => session.window.release(),
+            _ => connection.immediate_count = connection.immediate_count.saturating_sub(1),
+        }
+    }
+    let numbers = Portal::numbers_of(connection, Some(session));
+    let stat_sn = if has_status { StatSn::Taken } else { StatSn::Absent };
+    connection.stream.write(out, header.build(), stat_sn, numbers, &mut damage, log, |out| {
+        if let Some(task) = &task {
+            node.device.append_data_in(task, offset.into(), length as usize, out);
+        }
+    });
+    let Some(command) = session.command(handle) else { return Left::Gone };
+    (command.damage, command.task) = (damage, task);
+    if !is_last {
+        return Left::Data;
+    }
+    if let Some(rule) = is_late {
+        command.stage = super::command::Stage::LateStatus;
+        return Left::Late(now_ns.saturating_add(rule.by_ns.max(0)));
+    }
+    let left = if has_status { Left::Nothing } else { Left::Response(command.response()) };
+    session.close(handle);
+    left
+}

@@ -1,0 +1,49 @@
+//! What a target does with a SCSI command: a device server over disks in memory (SAM-5, SPC-4, SBC-3). It knows nothing
+//! of iSCSI, never does I/O, and takes no time: delays are the target's.
+//!
+//! ```text
+//!   target                                            device
+//!   a session logs in                        ->       nexus_established(port)      gives the Nexus
+//!   SCSI Command                             ->       execute(nexus, lun, cdb)     gives the Task
+//!     its Expected Data Transfer Length      ->       task.expect_data_out(length) of a write
+//!     Data-In, any range, in any order       <-       append_data_in(task, offset, length, out)
+//!     immediate data, Data-Out, in any order ->       write_data_out(task, offset, bytes)
+//!   all data is there, or no more comes      ->       finish(task)                 gives status and sense
+//!   task management                          ->       reset_logical_unit, clear_task_set, reset
+//!   after each call: tasks to abort, if any  <-       poll_abort
+//!   the session is over                      ->       nexus_lost(nexus)
+//! ```
+//!
+//! A task is a plain value that the target keeps; dropping it is all that an abort needs. What a read will give and a
+//! write will take is known at once ([`Task::data_in_length`], [`Task::data_out_length`]): the target transfers the
+//! smaller of that and the Expected Data Transfer Length, and tells the difference as residual. A command that is
+//! refused has both lengths 0 and its status ready. Reads are copied straight from the medium when they are asked for,
+//! writes go straight to it when they arrive. A command with data in may be finished before its data is fetched.
+
+mod block;
+mod capacity;
+mod command;
+mod device;
+mod identity;
+mod inquiry;
+mod logical_unit;
+mod medium;
+mod mode;
+mod nexus;
+mod persistent_reservation;
+mod provisioning;
+mod reservation;
+mod sense;
+mod settings;
+mod sparse;
+mod supported;
+mod task;
+
+#[cfg(test)]
+mod tests;
+
+pub use device::{Abort, Device, Reset};
+pub use nexus::{InitiatorPort, Nexus};
+pub use sense::{Sense, SenseKey};
+pub use settings::{DeviceSettings, LogicalUnitSettings, MediumKind, SettingsError};
+pub use task::{Completion, Status, Task};

@@ -1,0 +1,63 @@
+//! REPORT SUPPORTED OPERATION CODES: the table of commands as parameter data (SPC-4). Changes nothing.
+
+use super::command::{self, COMMANDS, Command, number};
+use super::logical_unit::LogicalUnit;
+use super::sense::Sense;
+use super::task::Work;
+
+impl LogicalUnit {
+    /// REPORT SUPPORTED OPERATION CODES.
+    pub(super) fn report_supported_operation_codes(&self, cdb: &[u8; 16]) -> Result<Work, Sense> {
+        let has_timeouts = cdb[2] & 0x80 != 0;
+        let (code, service_action) = (cdb[3], number(cdb, 4, 2));
+        let has_actions = COMMANDS.iter().any(|row| row.code == code && row.action.is_some());
+        let data_in = match cdb[2] & 0x07 {
+            0 => self.all_commands(has_timeouts),
+            1 if has_actions => return Err(Sense::cdb_bit(2, 2)),
+            2 if !has_actions => return Err(Sense::cdb_bit(2, 2)),
+            1 => self.one_command(command::find(code, 0), has_timeouts),
+            2 | 3 => {
+                // An action that fits in no field is none; a code without actions takes only 0 (REPORTING OPTIONS
+                // 011b).
+                let action = u8::try_from(service_action).ok().filter(|action| has_actions || *action == 0);
+                self.one_command(action.and_then(|action| command::find(code, action)), has_timeouts)
+            }
+            _ => return Err(Sense::cdb_bit(2, 2)),
+        };
+        Ok(Work::data_in(data_in, number(cdb, 6, 4)))
+    }
+
+    fn all_commands(&self, has_timeouts: bool) -> Vec<u8> {
+        let mut descriptors = Vec::new();
+        for command in COMMANDS.iter().filter(|command| self.is_supported(command)) {
+            // SERVACTV, CTDP
+            let flags = u8::from(command.action.is_some()) | if has_timeouts { 0x02 } else { 0 };
+            let action = command.action.unwrap_or(0);
+            descriptors.extend_from_slice(&[command.code, 0, 0, action, 0, flags, 0, command.usage.len() as u8]);
+            if has_timeouts {
+                descriptors.extend_from_slice(&TIMEOUTS);
+            }
+        }
+        let mut data_in = (descriptors.len() as u32).to_be_bytes().to_vec();
+        data_in.extend_from_slice(&descriptors);
+        data_in
+    }
+
+    fn one_command(&self, command: Option<&Command>, has_timeouts: bool) -> Vec<u8> {
+        let Some(command) = command.filter(|command| self.is_supported(command)) else {
+            // SUPPORT 001b: not supported.
+            return vec![0, 0x01, 0, 0];
+        };
+        // SUPPORT 011b: as the standard says; CTDP
+        let flags = 0x03 | if has_timeouts { 0x80 } else { 0 };
+        let mut data_in = vec![0, flags, 0, command.usage.len() as u8];
+        data_in.extend_from_slice(command.usage);
+        if has_timeouts {
+            data_in.extend_from_slice(&TIMEOUTS);
+        }
+        data_in
+    }
+}
+
+/// A command timeouts descriptor that names none.
+const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,0 +1,129 @@
+//! A SCSI command on its way: what it gives, what it takes, and what became of it. Never touches the medium.
+
+use super::nexus::Nexus;
+use super::sense::Sense;
+
+/// Status codes (SAM-5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "the names are T10's")]
+pub enum Status {
+    Good = 0x00,
+    CheckCondition = 0x02,
+    ConditionMet = 0x04,
+    Busy = 0x08,
+    ReservationConflict = 0x18,
+    TaskSetFull = 0x28,
+    TaskAborted = 0x40,
+}
+
+/// What became of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// Its status.
+    pub status: Status,
+    /// Sense data, empty unless the status is CHECK CONDITION. SCSI Response puts its length before it.
+    pub sense: Vec<u8>,
+}
+
+impl Completion {
+    /// Without sense data.
+    #[must_use]
+    pub const fn new(status: Status) -> Completion {
+        Completion { status, sense: Vec::new() }
+    }
+}
+
+/// Why a command is not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// CHECK CONDITION.
+    Check(Sense),
+    /// RESERVATION CONFLICT.
+    Conflict,
+}
+
+impl From<Sense> for Refused {
+    fn from(sense: Sense) -> Refused {
+        Refused::Check(sense)
+    }
+}
+
+/// What a command gives and takes, once it is found to be in order.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// All is done; at most there is data to fetch.
+    Done { status: Status, data_in: Vec<u8> },
+    /// Blocks to fetch, from this byte of the medium.
+    Read { first_byte: u64, length: u64 },
+    /// Blocks to store, from this byte of the medium.
+    Write { first_byte: u64, length: u64 },
+    /// Blocks to compare with those from this byte of the medium; the first difference, as an offset.
+    Verify { first_byte: u64, length: u64, miscompare: Option<u64> },
+    /// Blocks to OR into those from this byte of the medium.
+    Or { first_byte: u64, length: u64 },
+    /// A parameter list, or data that is needed whole: looked at when the command is finished.
+    Collect { cdb: [u8; 16], bytes: Vec<u8> },
+}
+
+impl Work {
+    /// Done, with nothing to fetch.
+    pub(super) const GOOD: Work = Work::Done { status: Status::Good, data_in: Vec::new() };
+
+    /// Done, with data to fetch: no more of it than the allocation length.
+    pub(super) fn data_in(mut data_in: Vec<u8>, allocation_length: u64) -> Work {
+        data_in.truncate(usize::try_from(allocation_length).unwrap_or(usize::MAX));
+        Work::Done { status: Status::Good, data_in }
+    }
+}
+
+/// A SCSI command on its way. Kept by the target; dropped to abort it.
+#[derive(Debug)]
+pub struct Task {
+    /// Place of the logical unit in the device; none when there is no such.
+    pub(super) unit: Option<usize>,
+    pub(super) nexus: Nexus,
+    pub(super) work: Work,
+    /// Bytes of data out that came.
+    pub(super) received: u64,
+    /// Something went wrong on the way.
+    pub(super) refused: Option<Refused>,
+    pub(super) completion: Option<Completion>,
+}
+
+impl Task {
+    /// Bytes that the command gives, whatever the initiator expects.
+    #[must_use]
+    pub fn data_in_length(&self) -> u64 {
+        match &self.work {
+            Work::Done { data_in, .. } => data_in.len() as u64,
+            Work::Read { length, .. } => *length,
+            _ => 0,
+        }
+    }
+
+    /// Bytes that the command takes, whatever the initiator expects.
+    #[must_use]
+    pub fn data_out_length(&self) -> u64 {
+        match &self.work {
+            Work::Write { length, .. } | Work::Verify { length, .. } | Work::Or { length, .. } => *length,
+            Work::Collect { bytes, .. } => bytes.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// The initiator sends this many bytes (Expected Data Transfer Length of a write). Told right after `execute`, it
+    /// is held against what the few commands take that take nothing but whole blocks for one purpose: COMPARE AND WRITE
+    /// and WRITE SAME are refused when it is not their length.
+    pub fn expect_data_out(&mut self, length: u64) {
+        let Work::Collect { cdb: [code, ..], bytes } = &self.work else { return };
+        if matches!(*code, COMPARE_AND_WRITE | WRITE_SAME_10 | WRITE_SAME_16) && length != bytes.len() as u64 {
+            self.refused = Some(Sense::cdb_field(if *code == COMPARE_AND_WRITE { 13 } else { 0 }).into());
+            self.work = Work::GOOD;
+        }
+    }
+}
+
+const COMPARE_AND_WRITE: u8 = 0x89;
+const WRITE_SAME_10: u8 = 0x41;
+const WRITE_SAME_16: u8 = 0x93;

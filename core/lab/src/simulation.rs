@@ -1,0 +1,192 @@
+//! A whole run in virtual time: the reference initiator, its targets and their links; captures, and the truth of them.
+//!
+//! The truth is columns, so that it stays small and goes straight into arrays.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::application::Application;
+use crate::link::LinkLog;
+use crate::protocol::target::{InvalidPortal, Portal, PortalSettings};
+use crate::truth::{Cycles, Tap, by_task};
+use crate::workload::client::Client;
+use crate::workload::client::results::Results;
+use crate::workload::client::settings::{ClientSettings, InvalidClient, TargetSettings};
+use crate::world::simulated::{
+    self, EndLog, Progress, SimulatedSettings, SimulationError, TapPoint, Taps, target_address,
+};
+
+/// What is simulated. The initiator's targets, when it names none, are the first logical units of the portals.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Simulation {
+    /// The initiator and its workload.
+    pub client: ClientSettings,
+    /// The targets, one for each path of the world.
+    pub portals: Vec<PortalSettings>,
+    /// Hosts and links.
+    pub world: SimulatedSettings,
+}
+
+/// Where captures go; none is not taken.
+#[derive(Default)]
+pub struct Captures<'a> {
+    /// Beside the initiator.
+    pub initiator: Option<Box<dyn Write + 'a>>,
+    /// Beside each target.
+    pub targets: Vec<Option<Box<dyn Write + 'a>>>,
+}
+
+/// Why a simulation gave nothing.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// The initiator's settings.
+    #[error(transparent)]
+    Client(#[from] InvalidClient),
+    /// A target's settings.
+    #[error(transparent)]
+    Portal(#[from] InvalidPortal),
+    /// The world.
+    #[error(transparent)]
+    World(#[from] SimulationError),
+}
+
+/// How the congestion window of an end went: a value whenever it or the threshold changed.
+#[derive(Debug, Default, Serialize)]
+pub struct Windows {
+    /// When.
+    pub time_ns: Vec<i64>,
+    /// Congestion window, in segments.
+    pub cwnd: Vec<u32>,
+    /// Slow start threshold, in segments.
+    pub ssthresh: Vec<u32>,
+    /// Smoothed round trip, in microseconds.
+    pub srtt_us: Vec<i64>,
+    /// Segments sent and not acknowledged.
+    pub unacked: Vec<u32>,
+}
+
+/// One end of a connection.
+#[derive(Debug, Serialize)]
+pub struct End {
+    /// Port of the initiator, which names the connection in the captures.
+    pub initiator_port: u16,
+    /// Payload bytes of a full segment.
+    pub snd_mss: u32,
+    /// Segments that it sent again.
+    pub retransmitted_segment_count: u64,
+    /// Its congestion window over time.
+    pub windows: Windows,
+}
+
+impl From<EndLog> for End {
+    fn from(log: EndLog) -> Self {
+        let mut windows = Windows::default();
+        for sample in &log.samples {
+            windows.time_ns.push(sample.time_ns);
+            windows.cwnd.push(sample.cwnd);
+            windows.ssthresh.push(sample.ssthresh);
+            windows.srtt_us.push(sample.srtt_us);
+            windows.unacked.push(sample.unacked);
+        }
+        Self {
+            initiator_port: log.initiator_port,
+            snd_mss: log.info.snd_mss,
+            retransmitted_segment_count: log.info.total_retransmissions,
+            windows,
+        }
+    }
+}
+
+/// What really happened.
+#[derive(Debug, Serialize)]
+pub struct Truth {
+    /// What was set.
+    pub settings: Simulation,
+    /// When it began, in nanoseconds since 1970.
+    pub started_ns: i64,
+    /// When it ended.
+    pub ended_ns: i64,
+    /// What the initiator measured.
+    pub results: Results,
+    /// Every SCSI task, by the order of their commands.
+    pub cycles: Cycles,
+    /// The link that all paths share.
+    pub access: Option<LinkLog>,
+    /// The path to each target.
+    pub paths: Vec<LinkLog>,
+    /// The initiator's ends of the connections.
+    pub initiator_ends: Vec<End>,
+    /// Each target's ends.
+    pub target_ends: Vec<Vec<End>>,
+    /// Packets in the captures: the initiator's, and each target's.
+    pub packet_counts: Vec<u64>,
+}
+
+/// Runs a simulation to its end.
+///
+/// # Errors
+/// Settings that make no sense, captures that cannot be written, an end that does not come. What fails inside (a refused
+/// login, a lost connection) is in the results.
+pub fn run(
+    mut simulation: Simulation,
+    captures: Captures<'_>,
+    watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Truth, Failure> {
+    let (client, world) = (&mut simulation.client, &simulation.world);
+    (client.pdu_log, client.task_log) = (true, true);
+    if client.targets.is_empty() {
+        let units = simulation.portals.iter().enumerate().filter_map(|(number, portal)| {
+            let name = Some(portal.targets.first()?.target_name.clone());
+            Some(TargetSettings { address: target_address(world.is_ipv6, number), name, lun: 0 })
+        });
+        client.targets = units.collect();
+    }
+    let mut client = Client::new(client.clone())?;
+    let mut portals =
+        simulation.portals.iter().cloned().map(Portal::new).collect::<Result<Vec<Portal>, InvalidPortal>>()?;
+    let snaplen_bytes = world.snaplen_bytes;
+    let tap = |out, name: &str| TapPoint::new(out, name, snaplen_bytes).map_err(SimulationError::from);
+    let mut outs = captures.targets;
+    outs.resize_with(portals.len(), || None);
+    let targets = outs
+        .into_iter()
+        .enumerate()
+        .map(|(number, out)| tap(out, &format!("target {number}")))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut taps = Taps { initiator: tap(captures.initiator, "initiator")?, targets };
+    let mut applications: Vec<&mut dyn Application> =
+        portals.iter_mut().map(|portal| portal as &mut dyn Application).collect();
+    let outcome = simulated::run(world, &mut client, &mut applications, &mut taps, watch)?;
+    let packet_counts =
+        [&taps.initiator].into_iter().chain(&taps.targets).map(|tap| tap.packet_count).collect::<Vec<u64>>();
+    let finish = |tap: TapPoint<'_>| tap.finish().map_err(SimulationError::from);
+    let initiator_tap = finish(taps.initiator)?;
+    let target_taps = taps.targets.into_iter().map(finish).collect::<Result<Vec<Tap>, _>>()?;
+    let results = client.results();
+    let target_of = |connection: usize| {
+        results
+            .connections
+            .iter()
+            .find(|found| found.connection == connection)
+            .map(|found| (found.session, found.target))
+    };
+    let (tasks, asked) = (by_task(&client.take_pdu_log()), client.take_task_log());
+    let cycles = Cycles::new(&tasks, &asked, &initiator_tap, &target_taps, target_of);
+    let started_ns = world.start_ns;
+    Ok(Truth {
+        started_ns,
+        ended_ns: outcome.ended_ns,
+        results,
+        cycles,
+        access: outcome.access,
+        paths: outcome.paths,
+        initiator_ends: outcome.initiator_ends.into_iter().map(End::from).collect(),
+        target_ends: outcome.target_ends.into_iter().map(|ends| ends.into_iter().map(End::from).collect()).collect(),
+        packet_counts,
+        settings: simulation,
+    })
+}

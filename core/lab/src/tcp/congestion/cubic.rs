@@ -1,0 +1,172 @@
+//! CUBIC (RFC 9438) in the integer arithmetic of Linux.
+//!
+//! Time is counted in 1024ths of a second, windows in segments. It never changes the window itself: it says how many
+//! acknowledged segments are worth one more.
+
+use super::hystart::HyStart;
+
+/// The multiplicative decrease, 0.7, in 1024ths (RFC 9438, section 4.6).
+const BETA: u64 = 717;
+const BETA_SCALE: u64 = 1024;
+/// C = 0.4 (RFC 9438, section 5) in 1024ths.
+const C: u64 = 410;
+/// A Reno flow of the same losses gains a segment in 8/15 of what CUBIC holds (RFC 9438, section 4.3), in eighths.
+const RENO_SCALE: u64 = 8 * (BETA_SCALE + BETA) / 3 / (BETA_SCALE - BETA);
+const MILLISECOND_NS: i64 = 1_000_000;
+
+/// The state between two losses.
+#[derive(Debug)]
+pub struct Cubic {
+    /// Acknowledged segments that are worth one more.
+    count: u64,
+    last_maximum: u64,
+    last_cwnd: u64,
+    last_time_ms: i64,
+    origin: u64,
+    k: u64,
+    /// When this period of growth began, in milliseconds; none before the first ACK after a loss.
+    epoch_ms: Option<i64>,
+    delay_min_us: i64,
+    acknowledged: u64,
+    reno_cwnd: u64,
+    hystart: Option<HyStart>,
+}
+
+impl Cubic {
+    /// Before the first loss.
+    pub fn new(has_hystart: bool) -> Self {
+        Self {
+            count: 0,
+            last_maximum: 0,
+            last_cwnd: 0,
+            last_time_ms: 0,
+            origin: 0,
+            k: 0,
+            epoch_ms: None,
+            delay_min_us: 0,
+            acknowledged: 0,
+            reno_cwnd: 0,
+            hystart: has_hystart.then(HyStart::default),
+        }
+    }
+
+    /// Forgets all, after a timeout.
+    pub fn reset(&mut self, now_ns: i64, snd_nxt: i64) {
+        let mut hystart = self.hystart.take();
+        if let Some(hystart) = &mut hystart {
+            *hystart = HyStart::default();
+            hystart.begin_round(now_ns, snd_nxt);
+        }
+        *self = Self { hystart, ..Self::new(false) };
+    }
+
+    /// The window before the last loss, or less when losses come early.
+    #[cfg(test)]
+    pub fn last_maximum(&self) -> u64 {
+        self.last_maximum
+    }
+
+    /// A loss: 0.7 of the window is left; a flow that did not get back to its maximum gives way (RFC 9438, section 4.7).
+    pub fn threshold_after_loss(&mut self, cwnd: u32) -> u32 {
+        let cwnd = u64::from(cwnd);
+        self.epoch_ms = None;
+        self.last_maximum = if cwnd < self.last_maximum { cwnd * (BETA_SCALE + BETA) / (2 * BETA_SCALE) } else { cwnd };
+        (cwnd * BETA / BETA_SCALE).max(2) as u32
+    }
+
+    /// How many acknowledged segments are worth one more now.
+    pub fn segments_per_increase(&mut self, now_ns: i64, cwnd: u32, acknowledged: u32) -> u32 {
+        let (cwnd, acknowledged) = (u64::from(cwnd), u64::from(acknowledged));
+        let now_ms = now_ns / MILLISECOND_NS;
+        self.acknowledged += acknowledged;
+        // As long as the window stands, once in 1/32 s is often enough.
+        if self.last_cwnd == cwnd && now_ms - self.last_time_ms <= 1000 / 32 {
+            return self.count.max(2) as u32;
+        }
+        if self.epoch_ms.is_none() || now_ms != self.last_time_ms {
+            self.follow_curve(now_ms, cwnd, acknowledged);
+        }
+        // RFC 9438, section 4.3: never slower than Reno would be.
+        let step = ((cwnd * RENO_SCALE) >> 3).max(1);
+        if self.acknowledged > step {
+            let steps = (self.acknowledged - 1) / step;
+            self.acknowledged -= steps * step;
+            self.reno_cwnd += steps;
+        }
+        if self.reno_cwnd > cwnd {
+            self.count = self.count.min(cwnd / (self.reno_cwnd - cwnd));
+        }
+        // At most one more for two: the window grows by half in a round trip.
+        self.count = self.count.max(2);
+        self.count as u32
+    }
+
+    /// RFC 9438, section 4.2: where the curve will be a round trip from now.
+    fn follow_curve(&mut self, now_ms: i64, cwnd: u64, acknowledged: u64) {
+        self.last_cwnd = cwnd;
+        self.last_time_ms = now_ms;
+        let epoch_ms = *self.epoch_ms.get_or_insert_with(|| {
+            self.acknowledged = acknowledged;
+            self.reno_cwnd = cwnd;
+            self.origin = self.last_maximum.max(cwnd);
+            self.k = cubic_root((self.origin - cwnd) * ((1 << 40) / C));
+            now_ms
+        });
+        let time = ((now_ms - epoch_ms + self.delay_min_us / 1000).max(0) as u64) * 1024 / 1000;
+        let distance = time.abs_diff(self.k).min(1 << 17);
+        let delta = (C * distance * distance * distance) >> 40;
+        let target = if time < self.k { self.origin.saturating_sub(delta) } else { self.origin + delta };
+        self.count = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
+        // Before the first loss the curve says nothing: 5 % in a round trip.
+        if self.last_maximum == 0 {
+            self.count = self.count.min(20);
+        }
+    }
+
+    /// Whether slow start is over, from a round trip in it.
+    #[expect(clippy::too_many_arguments, reason = "what Linux's pkts_acked sees")]
+    pub fn measured(
+        &mut self,
+        now_ns: i64,
+        round_trip_us: i64,
+        srtt_us: i64,
+        cwnd: u32,
+        is_slow_start: bool,
+        snd_una: i64,
+        snd_nxt: i64,
+    ) -> bool {
+        // Right after a loss the path says little.
+        if self.epoch_ms.is_some_and(|epoch_ms| now_ns / MILLISECOND_NS - epoch_ms < 1000) {
+            return false;
+        }
+        let round_trip_us = round_trip_us.max(1);
+        if self.delay_min_us == 0 || round_trip_us < self.delay_min_us {
+            self.delay_min_us = round_trip_us;
+        }
+        match &mut self.hystart {
+            Some(hystart) if is_slow_start => {
+                hystart.is_over(now_ns, round_trip_us, self.delay_min_us, srtt_us, cwnd, snd_una, snd_nxt)
+            }
+            _ => false,
+        }
+    }
+
+    /// An idle time is not part of the growth (RFC 9438, section 4.2).
+    pub fn restarted(&mut self, now_ns: i64, idle_ns: i64) {
+        if let Some(epoch_ms) = &mut self.epoch_ms {
+            *epoch_ms = (*epoch_ms + idle_ns.max(0) / MILLISECOND_NS).min(now_ns / MILLISECOND_NS);
+        }
+    }
+}
+
+/// The integer below the cubic root.
+fn cubic_root(number: u64) -> u64 {
+    let mut root = (number as f64).cbrt() as u64;
+    while root * root * root > number {
+        root -= 1;
+    }
+    while (root + 1).pow(3) <= number {
+        root += 1;
+    }
+    root
+}

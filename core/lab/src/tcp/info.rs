@@ -1,0 +1,74 @@
+//! What an end knows of its connection: the fields of Linux's TCP_INFO, for the truth of a run.
+
+use serde::Serialize;
+
+use super::endpoint::Endpoint;
+
+/// A snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TcpInfo {
+    /// State of the connection, in RFC 9293's word.
+    pub state: &'static str,
+    /// State of loss recovery, in Linux's word.
+    pub recovery: &'static str,
+    /// Congestion window, in segments.
+    pub cwnd: u32,
+    /// Slow start threshold, in segments; 2147483647 before any loss.
+    pub ssthresh: u32,
+    /// Payload bytes of a full segment.
+    pub snd_mss: u32,
+    /// Smoothed round trip, in microseconds; 0 before the first measurement.
+    pub srtt_us: i64,
+    /// Its mean deviation, in microseconds.
+    pub rttvar_us: i64,
+    /// The shortest round trip, in microseconds; 0 before the first measurement.
+    pub min_rtt_us: i64,
+    /// Retransmission timeout, in microseconds.
+    pub rto_us: i64,
+    /// Segments sent and not acknowledged.
+    pub unacked: u32,
+    /// Of these: selectively acknowledged.
+    pub sacked: u32,
+    /// Of these: taken for lost.
+    pub lost: u32,
+    /// Retransmissions on their way.
+    pub retransmitted: u32,
+    /// Segments retransmitted since the connection began.
+    pub total_retransmissions: u64,
+    /// Window that the peer offers, in bytes.
+    pub snd_wnd: u32,
+    /// Window that is offered to the peer, in bytes.
+    pub rcv_wnd: u32,
+    /// Bytes acknowledged by the peer.
+    pub bytes_acked: i64,
+    /// Bytes received in order.
+    pub bytes_received: i64,
+}
+
+impl Endpoint {
+    /// What it knows now.
+    pub fn tcp_info(&self) -> TcpInfo {
+        let (sender, receiver) = (&self.sender, &self.receiver);
+        let least_us = sender.round_trip.least_us;
+        TcpInfo {
+            state: self.state.name(),
+            recovery: sender.recovery.state.name(),
+            cwnd: sender.window.cwnd,
+            ssthresh: sender.window.ssthresh,
+            snd_mss: sender.mss,
+            srtt_us: sender.round_trip.srtt_us(),
+            rttvar_us: sender.round_trip.rttvar_us(),
+            min_rtt_us: if least_us == i64::MAX { 0 } else { least_us },
+            rto_us: sender.round_trip.rto_us(),
+            unacked: sender.board.packets_out(),
+            sacked: sender.board.sacked_count,
+            lost: sender.board.lost_count,
+            retransmitted: sender.board.retransmitted_count,
+            total_retransmissions: sender.retransmission_count,
+            snd_wnd: sender.snd_wnd,
+            rcv_wnd: receiver.window_bytes(),
+            bytes_acked: (sender.snd_una.min(sender.buffer.end()) - 1).max(0),
+            bytes_received: receiver.bytes.next() - 1,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! TCP as a state machine, for the simulated world: one end of one connection, without I/O and clock.
+//!
+//! ```text
+//! endpoint    what a world calls: connect, receive, write, readable, poll_transmit, poll_timeout ...
+//! input       a segment arrives: handshake, acceptability, data, FIN, RST (RFC 9293)
+//! output      what is to be sent becomes segments
+//! sender      what may be sent now: windows, loss recovery, timers
+//! receiver    bytes in order, the window offered, when to acknowledge
+//! congestion  Reno and CUBIC
+//! segment     one segment and its options
+//! frame       a segment -> an Ethernet frame, for a capture
+//! settings    what a user sets
+//! info        what an end knows of its connection, as TCP_INFO
+//! ```
+//!
+//! It behaves as Linux 6.1 does with its defaults, segmentation offload switched off and no pacing. Left out: ECN, Fast
+//! Open, keep-alive, urgent data, path MTU discovery, simultaneous open, autotuned buffers, small queues and deferral of
+//! half-empty bursts; and ticks: timers go off at their nanosecond.
+
+pub mod congestion;
+pub mod endpoint;
+pub mod frame;
+pub mod info;
+mod input;
+mod output;
+pub mod receiver;
+pub mod segment;
+pub mod sender;
+pub mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use endpoint::{ConnectionError, Endpoint, Role, State};
+pub use info::TcpInfo;
+pub use segment::Segment;
+pub use settings::{CongestionControl, Settings, SettingsError};

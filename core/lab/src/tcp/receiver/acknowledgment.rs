@@ -1,0 +1,251 @@
+//! When an ACK is sent: at once, with every second full segment, or later (RFC 9293, section 3.8.6.3; RFC 5681,
+//! section 4.2), by the rules of Linux.
+//!
+//! ```text
+//! quick      the first segments of a connection, and after duplicates: at once
+//! pingpong   data was sent soon after data came: ACKs wait for data to go with
+//! else       when more than a full segment is not acknowledged; or after the ACK timeout, 40 ms at first
+//! hole       at once; from the fourth duplicate on, one for all of a millisecond (SACK compression)
+//! ```
+//!
+//! It never sends: it says when.
+
+/// Least ACK timeout.
+const ATO_MIN_NS: i64 = 40_000_000;
+/// Most a delayed ACK waits, and most when no data is expected to go with it.
+const DELAY_MAX_NS: i64 = 200_000_000;
+const INTERVAL_MAX_NS: i64 = 500_000_000;
+/// Segments acknowledged at once when a connection begins.
+const QUICK_MOST: u32 = 16;
+/// Duplicate ACKs that are never held back (RFC 5681, section 3.2).
+const DUPLICATES_AT_ONCE: u32 = 3;
+/// ACKs that one compressed ACK stands for at most, and how long it waits at most.
+const COMPRESSED_MOST: u32 = 44;
+const COMPRESSION_MAX_NS: i64 = 1_000_000;
+
+/// What is owed to the sender.
+#[derive(Debug)]
+pub struct Acknowledgment {
+    is_enabled: bool,
+    /// An ACK is owed.
+    pub is_owed: bool,
+    /// It cannot wait.
+    is_urgent: bool,
+    /// A small segment came since the last ACK, or two.
+    small_count: u32,
+    quick: u32,
+    /// Data was sent soon after data came.
+    pub is_pingpong: bool,
+    /// The time that ACKs wait; 0 before the first data.
+    ato_ns: i64,
+    last_data_ns: i64,
+    delay_until_ns: Option<i64>,
+    compressed: u32,
+    compress_until_ns: Option<i64>,
+    duplicates_at: i64,
+    duplicates: u32,
+    /// The largest segment seen of late: what "full" means.
+    pub full_segment: u32,
+}
+
+/// What the decision depends on beside itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Situation {
+    /// Bytes received since the last ACK.
+    pub unacknowledged: i64,
+    /// The window would not shrink by an ACK now.
+    pub is_window_open: bool,
+    /// Something lies behind a hole.
+    pub has_holes: bool,
+    /// Selective acknowledgments were negotiated.
+    pub has_sack: bool,
+    /// The next place waited for.
+    pub rcv_nxt: i64,
+    /// The smoothed round trip; 0 when not known.
+    pub srtt_us: i64,
+}
+
+impl Acknowledgment {
+    /// Nothing is owed.
+    pub fn new(is_enabled: bool) -> Self {
+        Self {
+            is_enabled,
+            is_owed: false,
+            is_urgent: false,
+            small_count: 0,
+            quick: 0,
+            is_pingpong: false,
+            ato_ns: 0,
+            last_data_ns: 0,
+            delay_until_ns: None,
+            compressed: 0,
+            compress_until_ns: None,
+            duplicates_at: 0,
+            duplicates: 0,
+            full_segment: 536,
+        }
+    }
+
+    /// The next time an ACK is due.
+    pub fn poll_timeout(&self) -> Option<i64> {
+        match (self.delay_until_ns, self.compress_until_ns) {
+            (Some(delay_ns), Some(compress_ns)) => Some(delay_ns.min(compress_ns)),
+            (delay_ns, compress_ns) => delay_ns.or(compress_ns),
+        }
+    }
+
+    /// Data came: learns the size of full segments and the time between segments.
+    pub fn data_received(&mut self, now_ns: i64, length: u32, mss: u32, window: u32, rto_ns: i64) {
+        self.is_owed = true;
+        if length >= self.full_segment {
+            self.full_segment = length.min(mss.max(88));
+        } else {
+            self.small_count += 1;
+        }
+        if self.ato_ns == 0 {
+            self.quicken(QUICK_MOST, window);
+            self.ato_ns = ATO_MIN_NS;
+        } else {
+            let gap_ns = now_ns - self.last_data_ns;
+            if gap_ns <= ATO_MIN_NS / 2 {
+                self.ato_ns = self.ato_ns / 2 + ATO_MIN_NS / 2;
+            } else if gap_ns < self.ato_ns {
+                self.ato_ns = (self.ato_ns / 2 + gap_ns).min(rto_ns);
+            } else if gap_ns > rto_ns {
+                // The sender may start again with a small window.
+                self.quicken(QUICK_MOST, window);
+            }
+        }
+        self.last_data_ns = now_ns;
+    }
+
+    /// The next segments are acknowledged at once: half a window of them, but at most `most`.
+    fn quicken(&mut self, most: u32, window: u32) {
+        let half = (window / (2 * self.full_segment.max(1))).max(2);
+        self.quick = self.quick.max(half.min(most));
+    }
+
+    /// Duplicates came: the sender needs to know (RFC 9293, section 3.10.7.4, first check).
+    pub fn duplicate_received(&mut self, window: u32) {
+        self.quicken(QUICK_MOST, window);
+        self.is_pingpong = false;
+        self.ato_ns = ATO_MIN_NS;
+        self.is_owed = true;
+    }
+
+    /// RFC 5681, section 4.2: a hole was filled.
+    pub fn hole_filled(&mut self) {
+        self.is_urgent = true;
+    }
+
+    /// Data is sent: ACKs may go with data from now on, when it follows data soon.
+    pub fn data_sent(&mut self, now_ns: i64) {
+        if self.ato_ns > 0 && now_ns - self.last_data_ns < self.ato_ns {
+            self.is_pingpong = true;
+        }
+    }
+
+    /// A segment with an ACK is sent: nothing is owed.
+    pub fn sent(&mut self) {
+        if self.quick == 1 {
+            // Quick ACKs are over.
+            self.ato_ns = ATO_MIN_NS;
+        }
+        self.quick = self.quick.saturating_sub(1);
+        self.is_owed = false;
+        self.is_urgent = false;
+        self.small_count = 0;
+        self.delay_until_ns = None;
+        self.compressed = 0;
+        self.compress_until_ns = None;
+    }
+
+    /// Whether to acknowledge now what came; if not, a time is set.
+    pub fn is_due(&mut self, now_ns: i64, situation: &Situation) -> bool {
+        if !self.is_owed {
+            return false;
+        }
+        let is_second = situation.unacknowledged > i64::from(self.full_segment) && situation.is_window_open;
+        let is_quick = self.quick > 0 && !self.is_pingpong;
+        if !self.is_enabled || is_second || is_quick || self.is_urgent {
+            return true;
+        }
+        if situation.has_holes {
+            return self.is_duplicate_due(now_ns, situation);
+        }
+        self.delay(now_ns, situation.srtt_us)
+    }
+
+    /// Whether the ACK of a segment behind a hole goes now.
+    fn is_duplicate_due(&mut self, now_ns: i64, situation: &Situation) -> bool {
+        if !situation.has_sack || self.compressed >= COMPRESSED_MOST {
+            return true;
+        }
+        if self.duplicates_at != situation.rcv_nxt {
+            self.duplicates_at = situation.rcv_nxt;
+            self.duplicates = 0;
+        }
+        if self.duplicates < DUPLICATES_AT_ONCE {
+            self.duplicates += 1;
+            return true;
+        }
+        self.compressed += 1;
+        if self.compress_until_ns.is_none() {
+            // A twentieth of the round trip.
+            self.compress_until_ns = Some(now_ns + (situation.srtt_us * 1000 / 20).min(COMPRESSION_MAX_NS));
+        }
+        false
+    }
+
+    /// Sets the delay; true when an earlier one is so close that waiting is not worth it.
+    fn delay(&mut self, now_ns: i64, srtt_us: i64) -> bool {
+        let mut ato_ns = self.ato_ns.max(ATO_MIN_NS);
+        if ato_ns > ATO_MIN_NS {
+            let mut most_ns = if self.is_pingpong || self.small_count > 0 { DELAY_MAX_NS } else { INTERVAL_MAX_NS };
+            if srtt_us > 0 {
+                most_ns = most_ns.min((srtt_us * 1000).max(ATO_MIN_NS));
+            }
+            ato_ns = ato_ns.min(most_ns);
+        }
+        ato_ns = ato_ns.min(DELAY_MAX_NS);
+        let mut until_ns = now_ns + ato_ns;
+        if let Some(earlier_ns) = self.delay_until_ns {
+            if earlier_ns <= now_ns + ato_ns / 4 {
+                return true;
+            }
+            until_ns = until_ns.min(earlier_ns);
+        }
+        self.delay_until_ns = Some(until_ns);
+        false
+    }
+
+    /// The application read: whether that makes an ACK due.
+    pub fn is_due_after_reading(&self, is_drained: bool, unacknowledged: i64) -> bool {
+        self.is_owed
+            && (unacknowledged > i64::from(self.full_segment)
+                || (is_drained && (self.small_count >= 2 || (self.small_count == 1 && !self.is_pingpong))))
+    }
+
+    /// A time has come; whether an ACK is due.
+    pub fn handle_timeout(&mut self, now_ns: i64, rto_ns: i64) -> bool {
+        let mut is_due = false;
+        if self.compress_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            self.compress_until_ns = None;
+            is_due = self.compressed > 0;
+        }
+        if self.delay_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            self.delay_until_ns = None;
+            if self.is_owed {
+                if self.is_pingpong {
+                    // No data came to go with: that was no dialogue.
+                    self.is_pingpong = false;
+                    self.ato_ns = ATO_MIN_NS;
+                } else {
+                    self.ato_ns = (self.ato_ns * 2).min(rto_ns);
+                }
+                is_due = true;
+            }
+        }
+        is_due
+    }
+}

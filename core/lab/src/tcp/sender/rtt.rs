@@ -1,0 +1,157 @@
+//! The round-trip time and the retransmission timeout (RFC 6298), in the arithmetic of Linux.
+//!
+//! It never takes a sample of what was retransmitted: its caller knows.
+
+/// Least variation that the timeout allows for: no timeout is shorter than SRTT and this. RFC 6298 asks for a second in
+/// all, Linux for 200 ms.
+pub const RTO_MIN_US: i64 = 200_000;
+/// The longest timeout (RFC 6298, rule 2.5).
+pub const RTO_MAX_US: i64 = 120_000_000;
+/// The timeout before the first sample (RFC 6298, rule 2.1).
+pub const RTO_INITIAL_US: i64 = 1_000_000;
+
+/// What is known of the round trip.
+#[derive(Debug, Clone)]
+pub struct RoundTrip {
+    /// Eight times the smoothed time, so that the eighth of a difference needs no fraction.
+    srtt_8_us: i64,
+    /// Four times the mean deviation.
+    deviation_4_us: i64,
+    deviation_most_us: i64,
+    rttvar_us: i64,
+    /// Until this is acknowledged, the variation does not sink.
+    round_end: i64,
+    /// The shortest seen.
+    pub least_us: i64,
+    /// The last sample.
+    pub latest_us: i64,
+    rto_us: i64,
+}
+
+impl Default for RoundTrip {
+    fn default() -> Self {
+        Self {
+            srtt_8_us: 0,
+            deviation_4_us: RTO_INITIAL_US,
+            deviation_most_us: 0,
+            rttvar_us: 0,
+            round_end: 0,
+            least_us: i64::MAX,
+            latest_us: 0,
+            rto_us: RTO_INITIAL_US,
+        }
+    }
+}
+
+impl RoundTrip {
+    /// SRTT in microseconds; 0 before the first sample.
+    pub fn srtt_us(&self) -> i64 {
+        self.srtt_8_us >> 3
+    }
+
+    /// The mean deviation in microseconds, as TCP_INFO has it.
+    pub fn rttvar_us(&self) -> i64 {
+        self.deviation_4_us >> 2
+    }
+
+    /// The retransmission timeout, backed off.
+    pub fn rto_us(&self) -> i64 {
+        self.rto_us
+    }
+
+    /// Doubles the timeout (RFC 6298, rule 5.5).
+    pub fn back_off(&mut self) {
+        self.rto_us = (self.rto_us << 1).min(RTO_MAX_US);
+    }
+
+    /// Notes the shortest, and the latest.
+    pub fn note(&mut self, sample_us: i64) {
+        self.latest_us = sample_us;
+        self.least_us = self.least_us.min(sample_us);
+    }
+
+    /// Takes a sample; the timeout is computed anew, without back-off (RFC 6298, section 2).
+    pub fn sample(&mut self, sample_us: i64, snd_una: i64, snd_nxt: i64) {
+        let sample_us = sample_us.max(1);
+        if self.srtt_8_us == 0 {
+            self.srtt_8_us = sample_us << 3;
+            self.deviation_4_us = sample_us << 1;
+            self.rttvar_us = self.deviation_4_us.max(RTO_MIN_US);
+            self.deviation_most_us = self.rttvar_us;
+            self.round_end = snd_nxt;
+        } else {
+            let mut difference = sample_us - (self.srtt_8_us >> 3);
+            self.srtt_8_us = (self.srtt_8_us + difference).max(1);
+            if difference < 0 {
+                difference = -difference - (self.deviation_4_us >> 2);
+                // A time that gets shorter raises the variation eight times slower.
+                if difference > 0 {
+                    difference >>= 3;
+                }
+            } else {
+                difference -= self.deviation_4_us >> 2;
+            }
+            self.deviation_4_us += difference;
+            if self.deviation_4_us > self.deviation_most_us {
+                self.deviation_most_us = self.deviation_4_us;
+                self.rttvar_us = self.rttvar_us.max(self.deviation_most_us);
+            }
+            if snd_una > self.round_end {
+                if self.deviation_most_us < self.rttvar_us {
+                    self.rttvar_us -= (self.rttvar_us - self.deviation_most_us) >> 2;
+                }
+                self.round_end = snd_nxt;
+                self.deviation_most_us = RTO_MIN_US;
+            }
+        }
+        self.rto_us = (self.srtt_us() + self.rttvar_us).min(RTO_MAX_US);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_round_trip_gives_the_least_timeout() {
+        let mut rtt = RoundTrip::default();
+        assert_eq!((rtt.rto_us(), rtt.srtt_us()), (1_000_000, 0));
+        for round in 1..50 {
+            rtt.sample(16_000, round * 10, round * 10 + 10);
+            assert_eq!((rtt.srtt_us(), rtt.rto_us()), (16_000, 216_000));
+        }
+    }
+
+    #[test]
+    fn a_first_long_round_trip_gives_three_times_it() {
+        // RFC 6298, rule 2.2: SRTT + 4 * R/2.
+        let mut rtt = RoundTrip::default();
+        rtt.sample(300_000, 1, 1);
+        assert_eq!((rtt.srtt_us(), rtt.rto_us()), (300_000, 900_000));
+    }
+
+    #[test]
+    fn a_round_trip_that_grows_moves_by_an_eighth() {
+        // RFC 6298, rule 2.3.
+        let mut rtt = RoundTrip::default();
+        rtt.sample(100_000, 1, 1);
+        rtt.sample(180_000, 2, 2);
+        assert_eq!(rtt.srtt_us(), 110_000);
+        // RTTVAR 50 ms -> 3/4 * 50 + 1/4 * 80 = 57.5 ms, four times that is 230 ms.
+        assert_eq!(rtt.rto_us(), 110_000 + 230_000);
+    }
+
+    #[test]
+    fn backing_off_doubles_up_to_two_minutes_and_a_sample_ends_it() {
+        let mut rtt = RoundTrip::default();
+        rtt.sample(16_000, 1, 1);
+        rtt.back_off();
+        assert_eq!(rtt.rto_us(), 432_000);
+        for _ in 0..20 {
+            rtt.back_off();
+        }
+        assert_eq!(rtt.rto_us(), 120_000_000);
+        rtt.sample(16_000, 2, 2);
+        assert_eq!(rtt.rto_us(), 216_000);
+    }
+}

@@ -1,0 +1,12 @@
+//! Two endpoints talk over a naive pipe.
+#![allow(clippy::unwrap_used)]
+
+mod acknowledgments;
+mod growth;
+mod handshake;
+mod linux;
+mod loss;
+mod pipe;
+mod scoreboard;
+mod transfer;
+mod window;

@@ -1,0 +1,158 @@
+//! Everything that a run of the reference initiator is told.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::protocol::initiator::Timeouts;
+use crate::protocol::login::{InitiatorLoginSettings, InvalidSettings, SessionType};
+use crate::workload::settings::{InvalidWorkload, WorkloadSettings};
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The workload.
+    #[default]
+    Run,
+    /// SendTargets.
+    Discover,
+    /// NOP-Out round trips.
+    Ping,
+}
+
+/// A logical unit of a target at an address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetSettings {
+    /// Where.
+    pub address: SocketAddr,
+    /// TargetName; a discovery session needs none.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Logical unit, 0 to 16383.
+    #[serde(default)]
+    pub lun: u16,
+}
+
+/// Pings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PingSettings {
+    /// How many, per session.
+    pub count: u64,
+    /// From one to the next, when its answer is there.
+    pub interval_ns: i64,
+    /// Bytes that the target has to return.
+    pub bytes: u32,
+}
+
+impl Default for PingSettings {
+    fn default() -> Self {
+        Self { count: 10, interval_ns: 100_000_000, bytes: 64 }
+    }
+}
+
+/// A run of the reference initiator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientSettings {
+    /// What it is for.
+    pub mode: Mode,
+    /// Whom it asks.
+    pub targets: Vec<TargetSettings>,
+    /// Names, keys and credentials; TargetName is each target's own.
+    pub login: InitiatorLoginSettings,
+    /// What ISIDs are made of; two runs at the same time need different ones.
+    pub isid_seed: u64,
+    /// What CHAP challenges are made of: random in the real world.
+    pub challenge_seed: u64,
+    /// CmdSN of each session's login.
+    pub initial_cmd_sn: u32,
+    /// How long to wait.
+    pub timeouts: Timeouts,
+    /// The workload.
+    pub workload: WorkloadSettings,
+    /// The pings.
+    pub ping: PingSettings,
+    /// Length of the slices of throughput over time.
+    pub slice_ns: i64,
+    /// Whether tasks are logged.
+    pub task_log: bool,
+    /// Whether PDUs are logged.
+    pub pdu_log: bool,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Run,
+            targets: Vec::new(),
+            login: InitiatorLoginSettings::default(),
+            isid_seed: 1,
+            challenge_seed: 1,
+            initial_cmd_sn: 1,
+            timeouts: Timeouts::default(),
+            workload: WorkloadSettings::default(),
+            ping: PingSettings::default(),
+            slice_ns: 100_000_000,
+            task_log: false,
+            pdu_log: false,
+        }
+    }
+}
+
+/// Settings with which there is nothing to run.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum InvalidClient {
+    /// Nobody to ask.
+    #[error("no target is named")]
+    NoTarget,
+    /// A LUN that does not fit.
+    #[error("LUN {0} is not from 0 to 16383")]
+    Lun(u16),
+    /// The login.
+    #[error(transparent)]
+    Login(#[from] InvalidSettings),
+    /// The workload.
+    #[error(transparent)]
+    Workload(#[from] InvalidWorkload),
+}
+
+impl ClientSettings {
+    /// Names and keys of the sessions of one target.
+    #[must_use]
+    pub fn login_to(&self, target: &TargetSettings) -> InitiatorLoginSettings {
+        let mut login = self.login.clone();
+        login.target_name.clone_from(&target.name);
+        login.session_type = if self.mode == Mode::Discover { SessionType::Discovery } else { SessionType::Normal };
+        if self.mode == Mode::Discover {
+            login.target_name = None;
+        } else {
+            let wanted = u32::from(self.workload.connections);
+            login.offers.max_connections = login.offers.max_connections.map(|offered| offered.max(wanted));
+        }
+        login
+    }
+
+    /// Checks what a user set.
+    ///
+    /// # Errors
+    /// The first setting that cannot be.
+    pub fn validate(&self) -> Result<(), InvalidClient> {
+        if self.targets.is_empty() {
+            return Err(InvalidClient::NoTarget);
+        }
+        for target in &self.targets {
+            if target.lun >= 16_384 {
+                return Err(InvalidClient::Lun(target.lun));
+            }
+            self.login_to(target).validate()?;
+        }
+        if self.mode == Mode::Run {
+            self.workload.validate()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! The data of one session's tasks: made for writes, checked or passed over for reads.
+//!
+//! It never keeps data, but for the answers to the questions of `probe`.
+
+use crate::protocol::initiator::TaskData;
+use crate::workload::pattern::{Mismatch, Pattern};
+
+/// Bytes that are kept of an answer.
+const KEPT_BYTES: usize = 4096;
+
+/// What a task's data is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// It does not matter: reads pass it over, writes send zeros.
+    Any,
+    /// The pattern, from this byte of the volume on; reads are checked.
+    Pattern(u64),
+    /// An answer that is looked at.
+    Answer,
+}
+
+/// The data of the tasks of one session, by Initiator Task Tag.
+#[derive(Debug)]
+pub struct Volume {
+    pattern: Pattern,
+    purposes: Vec<Purpose>,
+    /// Whether wrong data came for the task.
+    mismatches: Vec<Option<Mismatch>>,
+    kept: Vec<u8>,
+}
+
+impl Volume {
+    /// Of a volume that holds this pattern.
+    #[must_use]
+    pub fn new(pattern: Pattern) -> Self {
+        Self { pattern, purposes: Vec::new(), mismatches: Vec::new(), kept: Vec::new() }
+    }
+
+    /// A task begins.
+    pub fn begin(&mut self, initiator_task_tag: u32, purpose: Purpose) {
+        let index = initiator_task_tag as usize;
+        if self.purposes.len() <= index {
+            self.purposes.resize(index + 1, Purpose::Any);
+            self.mismatches.resize(index + 1, None);
+        }
+        self.purposes[index] = purpose;
+        self.mismatches[index] = None;
+        if purpose == Purpose::Answer {
+            self.kept.clear();
+        }
+    }
+
+    /// The first wrong byte that came for a task.
+    pub fn take_mismatch(&mut self, initiator_task_tag: u32) -> Option<Mismatch> {
+        self.mismatches.get_mut(initiator_task_tag as usize)?.take()
+    }
+
+    /// The answer that came last.
+    #[must_use]
+    pub fn answer(&self) -> &[u8] {
+        &self.kept
+    }
+}
+
+impl TaskData for Volume {
+    #[inline]
+    fn take(&mut self, initiator_task_tag: u32, offset: u32, bytes: &[u8]) {
+        let index = initiator_task_tag as usize;
+        match self.purposes.get(index) {
+            Some(Purpose::Pattern(first)) => {
+                if let Some(found) = self.pattern.check(first + u64::from(offset), bytes)
+                    && let Some(place) = self.mismatches.get_mut(index)
+                {
+                    place.get_or_insert(found);
+                }
+            }
+            Some(Purpose::Answer) => {
+                let end = offset as usize + bytes.len();
+                if end <= KEPT_BYTES {
+                    self.kept.resize(self.kept.len().max(end), 0);
+                    self.kept[offset as usize..end].copy_from_slice(bytes);
+                }
+            }
+            Some(Purpose::Any) | None => {}
+        }
+    }
+
+    #[inline]
+    fn fill(&mut self, initiator_task_tag: u32, offset: u32, out: &mut [u8]) {
+        match self.purposes.get(initiator_task_tag as usize) {
+            Some(Purpose::Pattern(first)) => self.pattern.fill(first + u64::from(offset), out),
+            _ => out.fill(0),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What an initiator asks for, and when.
+//!
+//! ```text
+//! settings   the workload            pattern    data that tells where it belongs
+//! sequence   where the next call goes           split   a system call -> commands
+//! dealing    which connection carries the next command
+//! latency, slices   what is measured
+//! client     the reference initiator: sessions, logical units, the run, its results
+//! url        libiscsi's URLs -> settings
+//! ```
+//!
+//! It never does I/O and never reads a clock.
+
+pub mod client;
+pub mod dealing;
+pub mod latency;
+pub mod pattern;
+pub mod sequence;
+pub mod settings;
+pub mod slices;
+pub mod split;
+pub mod url;

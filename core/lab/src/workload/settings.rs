@@ -1,0 +1,239 @@
+//! What is asked of the logical units, and in which order; never who is asked.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::dealing::DealingRule;
+use super::pattern::Pattern;
+
+/// Which commands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// READ.
+    #[default]
+    Read,
+    /// WRITE.
+    Write,
+    /// Both, by [`WorkloadSettings::read_share`].
+    Mixed,
+}
+
+/// Which addresses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// One after the other, from the start again at the end of the span.
+    #[default]
+    Sequential,
+    /// Anywhere in the span, by the seed, at multiples of the call's size.
+    Random,
+}
+
+/// What several targets are to each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Block i of the data is on target i modulo their number; its sessions take what is next.
+    #[default]
+    Stripe,
+    /// Every target has all the data: a write is done when the slowest is, reads go to the targets in turn.
+    Mirror,
+}
+
+/// What writes carry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contents {
+    /// [`Pattern`]: each block tells its place.
+    #[default]
+    Pattern,
+    /// Zeros.
+    Zeros,
+}
+
+/// A workload. Sizes are bytes, and multiples of the logical block length.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkloadSettings {
+    /// Which commands.
+    pub operation: Operation,
+    /// Share of reads in a mixed workload, 0 to 1.
+    pub read_share: f64,
+    /// PDU block size: Expected Data Transfer Length of a command, 512 B to 16 MiB.
+    pub block_size_bytes: u32,
+    /// Size of a system call, when it is not that of a command: it is cut as a kernel cuts it.
+    pub system_call_bytes: Option<u64>,
+    /// What one command of a system call carries at most; by default a block.
+    pub max_transfer_bytes: Option<u32>,
+    /// System calls under way per session; without a size of their own, that is commands.
+    pub queue_depth: u32,
+    /// Which addresses.
+    pub access: Access,
+    /// Of random addresses and of the mix.
+    pub seed: u64,
+    /// How much in all.
+    pub total_bytes: Option<u64>,
+    /// For how long calls are begun.
+    pub duration_ns: Option<i64>,
+    /// Pause between the end of a call and the next in its place.
+    pub think_time_ns: i64,
+    /// First logical block.
+    pub start_lba: u64,
+    /// Bytes from there on that are used; by default all.
+    pub span_bytes: Option<u64>,
+    /// Whether what is read has to be the pattern.
+    pub verify: bool,
+    /// What writes carry.
+    pub contents: Contents,
+    /// Seed of the pattern.
+    pub pattern_seed: u64,
+    /// Sessions per target.
+    pub sessions: u16,
+    /// Connections per session, 1 to 64.
+    pub connections: u16,
+    /// What several targets are to each other.
+    pub layout: Layout,
+    /// Which connection carries the next command.
+    pub dealing: DealingRule,
+    /// How many commands may fail before the run is given up.
+    pub errors_allowed: u64,
+}
+
+impl Default for WorkloadSettings {
+    fn default() -> Self {
+        Self {
+            operation: Operation::Read,
+            read_share: 0.5,
+            block_size_bytes: 65_536,
+            system_call_bytes: None,
+            max_transfer_bytes: None,
+            queue_depth: 1,
+            access: Access::Sequential,
+            seed: 1,
+            total_bytes: None,
+            duration_ns: None,
+            think_time_ns: 0,
+            start_lba: 0,
+            span_bytes: None,
+            verify: false,
+            contents: Contents::Pattern,
+            pattern_seed: 1,
+            sessions: 1,
+            connections: 1,
+            layout: Layout::Stripe,
+            dealing: DealingRule::TurnThenFinished,
+            errors_allowed: 0,
+        }
+    }
+}
+
+/// A workload that cannot be run.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum InvalidWorkload {
+    /// A number outside its bounds.
+    #[error("{name} is {value}; it has to be {bounds}")]
+    OutOfBounds {
+        /// Which.
+        name: &'static str,
+        /// What was set.
+        value: String,
+        /// What would do.
+        bounds: &'static str,
+    },
+    /// Nothing says when it ends.
+    #[error("neither total_bytes nor duration_ns says when the workload ends")]
+    Endless,
+    /// Zeros cannot be told apart.
+    #[error("verify needs the pattern as contents of what is written")]
+    VerifyZeros,
+}
+
+impl WorkloadSettings {
+    /// Bytes of a system call.
+    #[must_use]
+    pub fn call_bytes(&self) -> u64 {
+        self.system_call_bytes.unwrap_or(u64::from(self.block_size_bytes))
+    }
+
+    /// Bytes of a command at most.
+    #[must_use]
+    pub fn command_bytes(&self) -> u64 {
+        u64::from(self.max_transfer_bytes.unwrap_or(self.block_size_bytes))
+    }
+
+    /// The contents of the volume.
+    #[must_use]
+    pub fn pattern(&self) -> Pattern {
+        Pattern { seed: self.pattern_seed }
+    }
+
+    /// Checks what a user set.
+    ///
+    /// # Errors
+    /// The first setting that cannot be.
+    pub fn validate(&self) -> Result<(), InvalidWorkload> {
+        const COMMAND: &str = "a multiple of 512 from 512 to 16777216 bytes";
+        const CALL: &str = "a multiple of 512 from 512 to 1073741824 bytes";
+        let is_size = |bytes: u64, most: u64| (512..=most).contains(&bytes) && bytes.is_multiple_of(512);
+        let checks = [
+            (
+                "block_size_bytes",
+                is_size(u64::from(self.block_size_bytes), 16 << 20),
+                self.block_size_bytes.to_string(),
+                COMMAND,
+            ),
+            ("max_transfer_bytes", is_size(self.command_bytes(), 16 << 20), self.command_bytes().to_string(), COMMAND),
+            ("system_call_bytes", is_size(self.call_bytes(), 1 << 30), self.call_bytes().to_string(), CALL),
+            ("queue_depth", (1..=65_536).contains(&self.queue_depth), self.queue_depth.to_string(), "1 to 65536"),
+            ("sessions", (1..=1024).contains(&self.sessions), self.sessions.to_string(), "1 to 1024"),
+            ("connections", (1..=64).contains(&self.connections), self.connections.to_string(), "1 to 64"),
+            ("read_share", (0.0..=1.0).contains(&self.read_share), self.read_share.to_string(), "0 to 1"),
+            ("think_time_ns", self.think_time_ns >= 0, self.think_time_ns.to_string(), "0 or more"),
+            ("duration_ns", self.duration_ns.is_none_or(|ns| ns > 0), format!("{:?}", self.duration_ns), "1 or more"),
+            ("total_bytes", self.total_bytes != Some(0), "0".to_owned(), "512 or more"),
+            ("span_bytes", self.span_bytes != Some(0), "0".to_owned(), "512 or more"),
+        ];
+        if let Some((name, _, value, bounds)) = checks.into_iter().find(|(_, is_good, ..)| !is_good) {
+            return Err(InvalidWorkload::OutOfBounds { name, value, bounds });
+        }
+        if self.total_bytes.is_none() && self.duration_ns.is_none() {
+            return Err(InvalidWorkload::Endless);
+        }
+        if self.verify && self.contents == Contents::Zeros && self.operation != Operation::Read {
+            return Err(InvalidWorkload::VerifyZeros);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl Fn(&mut WorkloadSettings)) -> String {
+        let mut settings = WorkloadSettings { total_bytes: Some(1 << 20), ..WorkloadSettings::default() };
+        assert_eq!(settings.validate(), Ok(()));
+        change(&mut settings);
+        settings.validate().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_one_line() {
+        let text = refused(|settings| settings.block_size_bytes = 1000);
+        assert_eq!(text, "block_size_bytes is 1000; it has to be a multiple of 512 from 512 to 16777216 bytes");
+        assert_eq!(refused(|settings| settings.connections = 65), "connections is 65; it has to be 1 to 64");
+        let text = refused(|settings| settings.total_bytes = None);
+        assert_eq!(text, "neither total_bytes nor duration_ns says when the workload ends");
+    }
+
+    #[test]
+    fn settings_come_as_json_and_no_name_is_misread() {
+        let text =
+            r#"{"operation": "mixed", "read_share": 0.7, "system_call_bytes": 512000, "max_transfer_bytes": 130560}"#;
+        let settings: WorkloadSettings = serde_json::from_str(text).unwrap();
+        assert_eq!((settings.call_bytes(), settings.command_bytes()), (512_000, 130_560));
+        let error = serde_json::from_str::<WorkloadSettings>(r#"{"blocksize": 1}"#).unwrap_err();
+        assert!(error.to_string().contains("unknown field `blocksize`"), "{error}");
+    }
+}

@@ -1,0 +1,283 @@
+//! `iscsi://[user[%password]@]host[:port][/target[/lun]][?key=value&...]`, libiscsi's form, to settings.
+//!
+//! It never resolves a host name, and never shows a password.
+
+use thiserror::Error;
+
+use crate::protocol::chap::{Credentials, Secret};
+use crate::protocol::keys::{Digest, Offers};
+use crate::protocol::login::InitiatorLoginSettings;
+
+/// The well-known port of iSCSI.
+const PORT: u16 = 3260;
+
+/// What a URL says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// TargetName.
+    pub target_name: Option<String>,
+    /// Logical unit.
+    pub lun: Option<u16>,
+    /// Who the initiator is.
+    pub chap: Option<Credentials>,
+    /// Who the target has to be.
+    pub chap_of_target: Option<Credentials>,
+    /// Keys that the URL sets.
+    pub keys: Vec<(String, String)>,
+}
+
+/// A URL that says nothing that can be done.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{what} in the URL; it has to be iscsi://[user[%password]@]host[:port][/target-iqn[/lun]][?key=value&...]")]
+pub struct InvalidUrl {
+    /// What is wrong with it.
+    pub what: String,
+}
+
+fn invalid<T>(what: impl Into<String>) -> Result<T, InvalidUrl> {
+    Err(InvalidUrl { what: what.into() })
+}
+
+fn credentials(name: &str, secret: &str) -> Credentials {
+    Credentials { name: name.to_owned(), secret: Secret::new(secret) }
+}
+
+impl Url {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub fn parse(text: &str) -> Result<Url, InvalidUrl> {
+        let Some(rest) = text.strip_prefix("iscsi://") else { return invalid("no iscsi:// at the beginning") };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        // a password may hold an @, a host cannot
+        let (user, place) = authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
+        let (host, port) = host_and_port(place)?;
+        let (target, lun) = path.split_once('/').map_or((path, None), |(target, lun)| (target, Some(lun)));
+        let lun = match lun.filter(|lun| !lun.is_empty()) {
+            None => None,
+            Some(lun) => match lun.parse::<u16>() {
+                Ok(lun) if lun < 16_384 => Some(lun),
+                _ => return invalid(format!("LUN '{lun}' is no number from 0 to 16383")),
+            },
+        };
+        let mut url = Url {
+            host,
+            port,
+            target_name: (!target.is_empty()).then(|| decode(target)).transpose()?,
+            lun,
+            chap: user.map(|user| {
+                let (name, secret) = user.split_once('%').unwrap_or((user, ""));
+                credentials(name, secret)
+            }),
+            chap_of_target: None,
+            keys: Vec::new(),
+        };
+        url.read_query(query)?;
+        Ok(url)
+    }
+
+    fn read_query(&mut self, query: &str) -> Result<(), InvalidUrl> {
+        let (mut target_user, mut target_password) = (None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let Some((key, value)) = pair.split_once('=') else { return invalid(format!("'{pair}' without '='")) };
+            match key {
+                "target_user" => target_user = Some(value),
+                "target_password" => target_password = Some(value),
+                _ => {
+                    set_key(&mut Offers::silent(), key, value)?;
+                    self.keys.push((key.to_owned(), value.to_owned()));
+                }
+            }
+        }
+        self.chap_of_target = match (target_user, target_password) {
+            (None, None) => None,
+            (Some(user), Some(password)) => Some(credentials(user, password)),
+            _ => return invalid("target_user without target_password, or the other way round"),
+        };
+        Ok(())
+    }
+
+    /// Sets in `login` what the URL says.
+    pub fn apply(&self, login: &mut InitiatorLoginSettings) {
+        login.target_name.clone_from(&self.target_name);
+        if self.chap.is_some() {
+            login.chap.clone_from(&self.chap);
+        }
+        if self.chap_of_target.is_some() {
+            login.chap_of_target.clone_from(&self.chap_of_target);
+        }
+        for (key, value) in &self.keys {
+            // parse refused what cannot be set
+            let _ = set_key(&mut login.offers, key, value);
+        }
+    }
+}
+
+fn host_and_port(place: &str) -> Result<(String, u16), InvalidUrl> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, "")) => (host, None),
+            Some((host, port)) => match port.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None => return invalid(format!("'{port}' behind the brackets")),
+            },
+            None => return invalid("'[' without ']'"),
+        },
+        None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
+    };
+    if host.is_empty() {
+        return invalid("no host");
+    }
+    let port = match port.map(str::parse::<u16>) {
+        None => PORT,
+        Some(Ok(port)) if port > 0 => port,
+        Some(_) => return invalid(format!("'{place}' without a port from 1 to 65535 behind the ':'")),
+    };
+    Ok((host.to_owned(), port))
+}
+
+/// %3a and the like, as libiscsi allows them in target names.
+fn decode(text: &str) -> Result<String, InvalidUrl> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = rest.get(..2).and_then(|digits| str::from_utf8(digits).ok());
+        let Some(Ok(byte)) = digits.map(|digits| u8::from_str_radix(digits, 16)) else {
+            return invalid("'%' without two hexadecimal digits in the target");
+        };
+        bytes.push(byte);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).or_else(|_| invalid("a target that is not UTF-8"))
+}
+
+/// Sets the key of that name: RFC 7143's spelling, or that of the settings.
+fn set_key(offers: &mut Offers, key: &str, value: &str) -> Result<(), InvalidUrl> {
+    let wrong = |wanted: &str| invalid(format!("{key}={value}, where {wanted} is needed"));
+    let plain = key.replace('_', "").to_ascii_lowercase();
+    let digests = match plain.as_str() {
+        "headerdigest" => Some(&mut offers.header_digest),
+        "datadigest" => Some(&mut offers.data_digest),
+        _ => None,
+    };
+    if let Some(place) = digests {
+        let list: Option<Vec<Digest>> = value
+            .split(',')
+            .map(|name| match name.to_ascii_lowercase().as_str() {
+                "crc32c" => Some(Digest::Crc32c),
+                "none" => Some(Digest::None),
+                _ => None,
+            })
+            .collect();
+        let Some(list) = list else { return wrong("crc32c, none or a list of both") };
+        *place = Some(list);
+        return Ok(());
+    }
+    let truth = match plain.as_str() {
+        "initialr2t" => Some(&mut offers.initial_r2t),
+        "immediatedata" => Some(&mut offers.immediate_data),
+        "datapduinorder" => Some(&mut offers.data_pdu_in_order),
+        "datasequenceinorder" => Some(&mut offers.data_sequence_in_order),
+        _ => None,
+    };
+    if let Some(place) = truth {
+        let Some(truth) = (match value.to_ascii_lowercase().as_str() {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        }) else {
+            return wrong("yes or no");
+        };
+        *place = Some(truth);
+        return Ok(());
+    }
+    let number = match plain.as_str() {
+        "maxconnections" => &mut offers.max_connections,
+        "maxrecvdatasegmentlength" => &mut offers.max_recv_data_segment_length,
+        "maxburstlength" => &mut offers.max_burst_length,
+        "firstburstlength" => &mut offers.first_burst_length,
+        "defaulttime2wait" => &mut offers.default_time2wait,
+        "defaulttime2retain" => &mut offers.default_time2retain,
+        "maxoutstandingr2t" => &mut offers.max_outstanding_r2t,
+        "errorrecoverylevel" => &mut offers.error_recovery_level,
+        _ => return invalid(format!("unknown key '{key}'")),
+    };
+    match value.parse() {
+        Ok(value) => *number = Some(value),
+        Err(_) => return wrong("a number"),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IQN: &str = "iqn.2001-04.com.example:disk";
+
+    #[test]
+    fn libiscsi_s_forms() {
+        let url = Url::parse(&format!("iscsi://10.0.0.1/{IQN}/3")).unwrap();
+        assert_eq!((url.host.as_str(), url.port, url.lun), ("10.0.0.1", 3260, Some(3)));
+        assert_eq!(url.target_name.as_deref(), Some(IQN));
+        assert_eq!(url.chap, None);
+        let url = Url::parse("iscsi://[fe80::1]:860").unwrap();
+        assert_eq!((url.host.as_str(), url.port, url.target_name), ("fe80::1", 860, None));
+        let url = Url::parse("iscsi://host/iqn.2001-04.com.example%3adisk/0").unwrap();
+        assert_eq!(url.target_name.as_deref(), Some(IQN));
+    }
+
+    #[test]
+    fn chap_both_ways() {
+        let url = Url::parse(&format!("iscsi://joe%p@ss@h/{IQN}/0?target_user=disk&target_password=other")).unwrap();
+        let mut login = InitiatorLoginSettings::default();
+        url.apply(&mut login);
+        assert_eq!(login.chap, Some(credentials("joe", "p@ss")));
+        assert_eq!(login.chap_of_target, Some(credentials("disk", "other")));
+        assert_eq!(login.target_name.as_deref(), Some(IQN));
+        assert!(!format!("{url:?}").contains("p@ss"), "secrets are not shown");
+    }
+
+    #[test]
+    fn keys_by_either_spelling() {
+        let url =
+            "iscsi://h/iqn.a:b/0?header_digest=crc32c&DataDigest=CRC32C,None&InitialR2T=Yes&max_burst_length=65536";
+        let mut login = InitiatorLoginSettings::default();
+        Url::parse(url).unwrap().apply(&mut login);
+        assert_eq!(login.offers.header_digest, Some(vec![Digest::Crc32c]));
+        assert_eq!(login.offers.data_digest, Some(vec![Digest::Crc32c, Digest::None]));
+        assert_eq!((login.offers.initial_r2t, login.offers.max_burst_length), (Some(true), Some(65_536)));
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        let form = "; it has to be iscsi://[user[%password]@]host[:port][/target-iqn[/lun]][?key=value&...]";
+        for (url, what) in [
+            ("http://h", "no iscsi:// at the beginning in the URL"),
+            ("iscsi://", "no host in the URL"),
+            ("iscsi://h:x", "'h:x' without a port from 1 to 65535 behind the ':' in the URL"),
+            ("iscsi://[::1", "'[' without ']' in the URL"),
+            ("iscsi://h/iqn.a:b/x", "LUN 'x' is no number from 0 to 16383 in the URL"),
+            ("iscsi://h/iqn.a:b/0?x", "'x' without '=' in the URL"),
+            ("iscsi://h/iqn.a:b/0?x=1", "unknown key 'x' in the URL"),
+            (
+                "iscsi://h?header_digest=md5",
+                "header_digest=md5, where crc32c, none or a list of both is needed in the URL",
+            ),
+            ("iscsi://h?target_user=x", "target_user without target_password, or the other way round in the URL"),
+        ] {
+            assert_eq!(Url::parse(url).unwrap_err().to_string(), format!("{what}{form}"), "{url}");
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The simulated world: an initiator's host, the hosts of its targets, and the links between them, in virtual time.
+//!
+//! ```text
+//!   initiator | tap | access link |---| path 0 | tap | target 0
+//!                                 |---| path 1 | tap | target 1 ...
+//! ```
+//!
+//! Every time is computed, so the same settings give the same packets, to the nanosecond. A host takes no time for what it
+//! does: what is to take time is said by who does it (the target's service delay, the initiator's think time).
+
+mod host;
+mod tap;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::application::Application;
+use crate::link::{Link, LinkLog, LinkSettings, Packet, SettingsError};
+use crate::tcp::{self, Segment};
+
+use host::Host;
+pub use host::{EndLog, FIRST_PORT, TARGET_PORT, TcpSample};
+pub use tap::TapPoint;
+
+/// Events between two looks at the one who waits for the end.
+const EVENTS_BETWEEN_WATCHES: u64 = 1 << 14;
+/// Events at one moment, beyond which time does not seem to go on.
+const EVENTS_AT_ONCE: u64 = 50_000_000;
+
+/// A simulated world.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SimulatedSettings {
+    /// TCP of the initiator's host.
+    pub initiator_tcp: tcp::Settings,
+    /// TCP of every target's host.
+    pub target_tcp: tcp::Settings,
+    /// What all paths share, next to the initiator.
+    pub access: Option<LinkSettings>,
+    /// The path to each target.
+    pub paths: Vec<LinkSettings>,
+    /// IPv6 instead of IPv4.
+    pub is_ipv6: bool,
+    /// When it begins, in nanoseconds since 1970.
+    pub start_ns: i64,
+    /// How long it may take in its own time.
+    pub limit_ns: i64,
+    /// What of a packet the captures keep; 0 is all.
+    pub snaplen_bytes: u32,
+    /// Whether the congestion windows are logged.
+    pub has_tcp_log: bool,
+    /// Of initial sequence numbers and the like.
+    pub seed: u64,
+}
+
+impl Default for SimulatedSettings {
+    fn default() -> Self {
+        Self {
+            initiator_tcp: tcp::Settings::default(),
+            target_tcp: tcp::Settings::default(),
+            access: None,
+            paths: vec![LinkSettings::default()],
+            is_ipv6: false,
+            start_ns: 1_700_000_000_000_000_000,
+            limit_ns: 3_600_000_000_000,
+            snaplen_bytes: 0,
+            has_tcp_log: true,
+            seed: 1,
+        }
+    }
+}
+
+/// Why a simulation did not come to its end.
+#[derive(Debug, Error)]
+pub enum SimulationError {
+    /// A link makes no sense.
+    #[error(transparent)]
+    Link(#[from] SettingsError),
+    /// TCP cannot work so.
+    #[error("TCP setting {0}")]
+    Tcp(#[from] tcp::SettingsError),
+    /// Paths and targets do not go together.
+    #[error("{paths} paths lead to {targets} targets")]
+    Paths {
+        /// Paths in the settings.
+        paths: usize,
+        /// Targets.
+        targets: usize,
+    },
+    /// A capture cannot be written.
+    #[error("cannot write a capture: {0}")]
+    Capture(#[from] io::Error),
+    /// Nothing more happens, and yet it is not finished.
+    #[error("the simulation came to a stop at {0} ns: everyone waits for the other")]
+    Stuck(i64),
+    /// It takes longer than it may.
+    #[error("the simulation is not finished after {0} ns of its own time")]
+    TooLong(i64),
+    /// Time does not go on.
+    #[error("the simulation goes round in circles at {0} ns")]
+    Circling(i64),
+    /// The one who waits for it has had enough.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What became of everything.
+#[derive(Debug)]
+pub struct Outcome {
+    /// When it ended.
+    pub ended_ns: i64,
+    /// The shared link.
+    pub access: Option<LinkLog>,
+    /// The path to each target.
+    pub paths: Vec<LinkLog>,
+    /// The initiator's ends of its connections.
+    pub initiator_ends: Vec<EndLog>,
+    /// Each target's ends.
+    pub target_ends: Vec<Vec<EndLog>>,
+}
+
+/// How far a simulation is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Its own time since its start.
+    pub elapsed_ns: i64,
+    /// Packets that passed the initiator's tap.
+    pub packet_count: u64,
+}
+
+/// Where captures are taken.
+pub struct Taps<'a> {
+    /// Beside the initiator.
+    pub initiator: TapPoint<'a>,
+    /// Beside each target.
+    pub targets: Vec<TapPoint<'a>>,
+}
+
+/// The address of the initiator, of the ranges kept for tests (RFC 2544) and for examples (RFC 3849).
+#[must_use]
+pub fn initiator_address(is_ipv6: bool) -> IpAddr {
+    address(is_ipv6, 1)
+}
+
+/// Where target number `target` listens.
+#[must_use]
+pub fn target_address(is_ipv6: bool, target: usize) -> SocketAddr {
+    SocketAddr::new(address(is_ipv6, 10 + target as u16), TARGET_PORT)
+}
+
+fn address(is_ipv6: bool, host: u16) -> IpAddr {
+    if is_ipv6 {
+        return Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into();
+    }
+    let [high, low] = host.to_be_bytes();
+    Ipv4Addr::new(198, 18, high, low).into()
+}
+
+/// A packet on its way.
+#[derive(Debug)]
+struct Passing {
+    segment: Segment,
+    /// The target's number.
+    target: usize,
+}
+
+impl Packet for Passing {
+    fn frame_bytes(&self) -> usize {
+        self.segment.frame_length()
+    }
+}
+
+/// Runs until the initiator is finished and all is said.
+///
+/// # Errors
+/// Settings that make no sense, captures that cannot be written, an end that does not come.
+pub fn run(
+    settings: &SimulatedSettings,
+    initiator: &mut dyn Application,
+    targets: &mut [&mut dyn Application],
+    taps: &mut Taps<'_>,
+    watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Outcome, SimulationError> {
+    settings.initiator_tcp.check()?;
+    settings.target_tcp.check()?;
+    if settings.paths.len() != targets.len() || taps.targets.len() != targets.len() {
+        return Err(SimulationError::Paths { paths: settings.paths.len(), targets: targets.len() });
+    }
+    let mut world = World {
+        now_ns: settings.start_ns,
+        access: settings.access.as_ref().map(Link::new).transpose()?,
+        paths: settings.paths.iter().map(Link::new).collect::<Result<_, _>>()?,
+        initiator: Host::new(
+            initiator,
+            initiator_address(settings.is_ipv6),
+            settings.initiator_tcp.clone(),
+            settings.seed,
+            settings.has_tcp_log,
+        ),
+        targets: (0u64..)
+            .zip(targets.iter_mut())
+            .map(|(number, target)| {
+                let address = target_address(settings.is_ipv6, number as usize).ip();
+                let seed = settings.seed ^ (number + 1) << 32;
+                Host::new(&mut **target, address, settings.target_tcp.clone(), seed, settings.has_tcp_log)
+            })
+            .collect(),
+        taps,
+    };
+    world.run(settings, watch)?;
+    Ok(Outcome {
+        ended_ns: world.now_ns,
+        access: world.access.map(Link::into_log),
+        paths: world.paths.into_iter().map(Link::into_log).collect(),
+        initiator_ends: world.initiator.finish(),
+        target_ends: world.targets.into_iter().map(Host::finish).collect(),
+    })
+}
+
+struct World<'a, 'b> {
+    now_ns: i64,
+    access: Option<Link<Passing>>,
+    paths: Vec<Link<Passing>>,
+    initiator: Host<'a>,
+    targets: Vec<Host<'a>>,
+    taps: &'a mut Taps<'b>,
+}
+
+impl World<'_, '_> {
+    fn run(
+        &mut self,
+        settings: &SimulatedSettings,
+        watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<(), SimulationError> {
+        let (mut events, mut events_now) = (0u64, 0u64);
+        self.run_initiator()?;
+        while !self.initiator.is_finished() {
+            let next_ns = self.next_ns().ok_or(SimulationError::Stuck(self.now_ns))?;
+            events_now = if next_ns > self.now_ns { 0 } else { events_now + 1 };
+            self.now_ns = self.now_ns.max(next_ns);
+            let elapsed_ns = self.now_ns - settings.start_ns;
+            if elapsed_ns > settings.limit_ns {
+                return Err(SimulationError::TooLong(settings.limit_ns));
+            }
+            if events_now > EVENTS_AT_ONCE {
+                return Err(SimulationError::Circling(self.now_ns));
+            }
+            events += 1;
+            if events.is_multiple_of(EVENTS_BETWEEN_WATCHES)
+                && watch(Progress { elapsed_ns, packet_count: self.taps.initiator.packet_count }).is_break()
+            {
+                return Err(SimulationError::Interrupted);
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn next_ns(&self) -> Option<i64> {
+        let links = self.access.iter().chain(&self.paths).filter_map(Link::next_ready);
+        let hosts = self.targets.iter().chain([&self.initiator]).filter_map(Host::poll_timeout);
+        links.chain(hosts).min()
+    }
+
+    /// Does what is due now: packets go on, and hosts do what they waited for.
+    fn step(&mut self) -> io::Result<()> {
+        let now_ns = self.now_ns;
+        if let Some(access) = &mut self.access {
+            while let Some((_, passing)) = access.to_target.dequeue_ready(now_ns) {
+                self.paths[passing.target].to_target.enqueue(now_ns, passing);
+            }
+        }
+        for target in 0..self.paths.len() {
+            while let Some((_, passing)) = self.paths[target].to_target.dequeue_ready(now_ns) {
+                self.pass_target(target, true, &passing.segment)?;
+                self.targets[target].receive(now_ns, passing.segment);
+                self.run_target(target)?;
+            }
+            while let Some((_, passing)) = self.paths[target].to_initiator.dequeue_ready(now_ns) {
+                match &mut self.access {
+                    Some(access) => access.to_initiator.enqueue(now_ns, passing),
+                    None => self.reach_initiator(passing)?,
+                }
+            }
+            if self.targets[target].poll_timeout().is_some_and(|timeout_ns| timeout_ns <= now_ns) {
+                self.targets[target].handle_timeout(now_ns);
+                self.run_target(target)?;
+            }
+        }
+        while let Some((_, passing)) = self.access.as_mut().and_then(|access| access.to_initiator.dequeue_ready(now_ns))
+        {
+            self.reach_initiator(passing)?;
+        }
+        if self.initiator.poll_timeout().is_some_and(|timeout_ns| timeout_ns <= now_ns) {
+            self.initiator.handle_timeout(now_ns);
+            self.run_initiator()?;
+        }
+        Ok(())
+    }
+
+    fn reach_initiator(&mut self, passing: Passing) -> io::Result<()> {
+        self.pass_initiator(passing.target, false, &passing.segment)?;
+        self.initiator.receive(self.now_ns, passing.segment);
+        self.run_initiator()
+    }
+
+    fn run_initiator(&mut self) -> io::Result<()> {
+        self.initiator.run(self.now_ns);
+        for segment in std::mem::take(&mut self.initiator.out) {
+            let address = segment.destination.ip();
+            let is_its = |target: &usize| target_address(address.is_ipv6(), *target).ip() == address;
+            // to a host that is not there nothing comes, and nothing comes back
+            let Some(target) = (0..self.targets.len()).find(is_its) else { continue };
+            self.pass_initiator(target, true, &segment)?;
+            let passing = Passing { segment, target };
+            match &mut self.access {
+                Some(access) => access.to_target.enqueue(self.now_ns, passing),
+                None => self.paths[target].to_target.enqueue(self.now_ns, passing),
+            }
+        }
+        Ok(())
+    }
+
+    fn run_target(&mut self, target: usize) -> io::Result<()> {
+        self.targets[target].run(self.now_ns);
+        for segment in std::mem::take(&mut self.targets[target].out) {
+            self.pass_target(target, false, &segment)?;
+            self.paths[target].to_initiator.enqueue(self.now_ns, Passing { segment, target });
+        }
+        Ok(())
+    }
+
+    fn pass_initiator(&mut self, target: usize, to_target: bool, segment: &Segment) -> io::Result<()> {
+        self.taps.initiator.pass(self.now_ns, connection(to_target, segment), target, to_target, segment)
+    }
+
+    fn pass_target(&mut self, target: usize, to_target: bool, segment: &Segment) -> io::Result<()> {
+        self.taps.targets[target].pass(self.now_ns, connection(to_target, segment), target, to_target, segment)
+    }
+}
+
+/// The initiator's number of the connection that a segment belongs to.
+fn connection(to_target: bool, segment: &Segment) -> usize {
+    let port = if to_target { segment.source.port() } else { segment.destination.port() };
+    usize::from(port.saturating_sub(FIRST_PORT))
+}

@@ -1,0 +1,121 @@
+//! A place where all packets of a host pass, seen as a capture sees them: written down, and kept as the truth.
+
+use std::io::{self, Write};
+
+use iscsitrace_wire::capture_writer::PcapngWriter;
+use iscsitrace_wire::frame::LinkType;
+
+use crate::tcp::frame::MacAddress;
+use crate::tcp::segment::Segment;
+use crate::truth::Tap;
+
+/// Hardware address of the initiator; those of the targets follow.
+const INITIATOR_MAC: MacAddress = [2, 0, 0, 0, 0, 1];
+
+/// How far a direction of a connection has come: its initial sequence number and the end of what passed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    initial_sequence_number: Option<u32>,
+    end: i64,
+}
+
+impl Progress {
+    /// A sequence number as an offset in the stream; the nearest to what passed last.
+    fn offset(&self, sequence_number: u32) -> Option<i64> {
+        let first = self.initial_sequence_number?.wrapping_add(1);
+        let distance = sequence_number.wrapping_sub(first).wrapping_sub(self.end as u32) as i32;
+        Some(self.end + i64::from(distance))
+    }
+}
+
+/// A tap, and where it writes.
+pub struct TapPoint<'a> {
+    capture: Option<PcapngWriter<Box<dyn Write + 'a>>>,
+    snaplen_bytes: u32,
+    /// What passed.
+    pub truth: Tap,
+    /// Packets that passed.
+    pub packet_count: u64,
+    progress: Vec<[Progress; 2]>,
+    frame: Vec<u8>,
+}
+
+impl<'a> TapPoint<'a> {
+    /// A tap that keeps the truth, and writes a capture to `out` if there is one; a snaplen of 0 is no limit.
+    ///
+    /// # Errors
+    /// `out` cannot be written.
+    pub fn new(out: Option<Box<dyn Write + 'a>>, name: &str, snaplen_bytes: u32) -> io::Result<Self> {
+        let capture = match out {
+            Some(out) => {
+                let mut capture = PcapngWriter::new(out, concat!("iscsitrace ", env!("CARGO_PKG_VERSION")))?;
+                capture.add_interface(LinkType::ETHERNET, snaplen_bytes, name)?;
+                Some(capture)
+            }
+            None => None,
+        };
+        let (truth, progress, frame) = (Tap::default(), Vec::new(), Vec::new());
+        Ok(Self { capture, snaplen_bytes, truth, packet_count: 0, progress, frame })
+    }
+
+    /// A packet of a connection with target number `target` passes.
+    ///
+    /// # Errors
+    /// The capture cannot be written.
+    pub fn pass(
+        &mut self,
+        now_ns: i64,
+        connection: usize,
+        target: usize,
+        to_target: bool,
+        segment: &Segment,
+    ) -> io::Result<()> {
+        self.packet_count += 1;
+        self.note(now_ns, connection, to_target, segment);
+        let Some(capture) = &mut self.capture else { return Ok(()) };
+        let mut target_mac = INITIATOR_MAC;
+        target_mac[4..].copy_from_slice(&(target as u16 + 2).to_be_bytes());
+        let macs = if to_target { (INITIATOR_MAC, target_mac) } else { (target_mac, INITIATOR_MAC) };
+        self.frame.clear();
+        segment.emit_frame(macs, &mut self.frame);
+        let kept = match self.snaplen_bytes {
+            0 => self.frame.len(),
+            snaplen_bytes => self.frame.len().min(snaplen_bytes as usize),
+        };
+        capture.packet(0, now_ns, self.frame.len() as u32, &self.frame[..kept], None)
+    }
+
+    fn note(&mut self, now_ns: i64, connection: usize, to_target: bool, segment: &Segment) {
+        if self.progress.len() <= connection {
+            self.progress.resize_with(connection + 1, Default::default);
+        }
+        let (here, there) = (usize::from(!to_target), usize::from(to_target));
+        let progress = &mut self.progress[connection];
+        if segment.flags.is_syn() {
+            progress[here].initial_sequence_number = Some(segment.sequence_number);
+        }
+        if !segment.payload.is_empty()
+            && let Some(start) = progress[here].offset(segment.sequence_number).filter(|&start| start >= 0)
+        {
+            let end = start + segment.payload.len() as i64;
+            progress[here].end = progress[here].end.max(end);
+            self.truth.stream(connection, to_target).bring(start as u64, end as u64, now_ns);
+        }
+        if segment.flags.is_ack()
+            && let Some(offset) = progress[there].offset(segment.acknowledgment_number).filter(|&offset| offset > 0)
+        {
+            self.truth.stream(connection, !to_target).acknowledge(offset as u64, now_ns);
+        }
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(self) -> io::Result<Tap> {
+        if let Some(capture) = self.capture {
+            capture.finish()?.flush()?;
+        }
+        Ok(self.truth)
+    }
+}

@@ -1,0 +1,345 @@
+//! The real world: an application over the kernel's TCP sockets, on one thread, until it is finished or told to stop.
+//!
+//! Times are wall clock at the start plus what a monotonic clock says since, so that they never jump and yet stand
+//! beside the times of a capture.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::ControlFlow;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::application::{Application, Closed, ConnectionNumber};
+
+/// Listeners take their tokens from the top, connections theirs from 0 on.
+const LISTENERS_FROM: usize = usize::MAX - 1024;
+/// Bytes taken from a socket with one call.
+const RECEIVE_BYTES: usize = 1 << 20;
+/// Reads of one connection before the others have their turn.
+const READS_IN_A_ROW: usize = 4;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// What is set on every socket; none leaves the kernel's default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SocketSettings {
+    /// TCP_CONGESTION.
+    pub congestion_control: Option<String>,
+    /// SO_SNDBUF; the kernel doubles it for its own use.
+    pub send_buffer_bytes: Option<usize>,
+    /// SO_RCVBUF; the kernel doubles it for its own use.
+    pub receive_buffer_bytes: Option<usize>,
+    /// TCP_MAXSEG.
+    pub mss_bytes: Option<u32>,
+    /// Nagle's algorithm: TCP_NODELAY off.
+    pub is_nagle: bool,
+    /// The address to connect from.
+    pub bind_address: Option<IpAddr>,
+}
+
+/// The clock of this world: nanoseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    start: Instant,
+    start_ns: i64,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { start: Instant::now(), start_ns: i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX) }
+    }
+
+    fn now_ns(self) -> i64 {
+        self.start_ns.saturating_add(i64::try_from(self.start.elapsed().as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+/// A socket, and what waits to be sent over it.
+struct Connection {
+    stream: TcpStream,
+    is_open: bool,
+    is_writable: bool,
+    /// Edges are told once: there may be more to read than was read.
+    is_readable: bool,
+    is_closing: bool,
+    out: Vec<u8>,
+    sent: usize,
+}
+
+/// An application's sockets, for whoever watches it.
+pub type Descriptors = Vec<(ConnectionNumber, RawFd)>;
+
+/// The sockets of one application.
+pub struct Sockets {
+    poll: Poll,
+    clock: Clock,
+    settings: SocketSettings,
+    listeners: Vec<TcpListener>,
+    connections: BTreeMap<ConnectionNumber, Connection>,
+    buffer: Vec<u8>,
+}
+
+impl Sockets {
+    /// A world without sockets yet.
+    ///
+    /// # Errors
+    /// The kernel refuses to watch any.
+    pub fn new(settings: SocketSettings) -> io::Result<Self> {
+        Ok(Self {
+            poll: Poll::new()?,
+            clock: Clock::new(),
+            settings,
+            listeners: Vec::new(),
+            connections: BTreeMap::new(),
+            buffer: vec![0; RECEIVE_BYTES],
+        })
+    }
+
+    /// Listens, at one more address; gives it with the port that was chosen when it was 0.
+    ///
+    /// # Errors
+    /// The address is taken, or not of this machine.
+    pub fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let socket = self.socket(address)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let mut listener = TcpListener::from_std(socket.into());
+        let token = Token(LISTENERS_FROM + self.listeners.len());
+        self.poll.registry().register(&mut listener, token, Interest::READABLE)?;
+        let address = listener.local_addr()?;
+        self.listeners.push(listener);
+        Ok(address)
+    }
+
+    /// Runs an application until it is finished, or `watch`, which is called once every `period`, says so.
+    ///
+    /// # Errors
+    /// The kernel fails; a failing connection is told to the application.
+    pub fn run<A: Application>(
+        &mut self,
+        application: &mut A,
+        period: Duration,
+        watch: &mut dyn FnMut(&mut A, i64, &Descriptors) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        let period_ns = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX);
+        let mut watch_ns = self.clock.now_ns();
+        loop {
+            self.serve(application);
+            if application.is_finished() && self.connections.is_empty() {
+                let _ = watch(application, self.clock.now_ns(), &Vec::new());
+                return Ok(());
+            }
+            let now_ns = self.clock.now_ns();
+            if now_ns >= watch_ns {
+                watch_ns = now_ns.saturating_add(period_ns);
+                if watch(application, now_ns, &self.descriptors()).is_break() {
+                    return Ok(());
+                }
+                continue;
+            }
+            let wake_ns = application.poll_timeout().map_or(watch_ns, |timeout_ns| timeout_ns.min(watch_ns));
+            let has_more = self.connections.values().any(|connection| connection.is_readable);
+            let wait_ns = if has_more { 0 } else { u64::try_from(wake_ns - now_ns).unwrap_or(0) };
+            match self.poll.poll(&mut events, Some(Duration::from_nanos(wait_ns))) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            for event in &events {
+                if event.token().0 >= LISTENERS_FROM {
+                    self.accept(event.token().0 - LISTENERS_FROM, application);
+                } else if let Some(connection) = self.connections.get_mut(&event.token().0) {
+                    connection.is_readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+                    connection.is_writable |= event.is_writable();
+                }
+            }
+            let now_ns = self.clock.now_ns();
+            if application.poll_timeout().is_some_and(|timeout_ns| timeout_ns <= now_ns) {
+                application.handle_timeout(now_ns);
+            }
+        }
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        self.connections.iter().map(|(&number, connection)| (number, connection.stream.as_raw_fd())).collect()
+    }
+
+    /// Does all that can be done without waiting.
+    fn serve(&mut self, application: &mut impl Application) {
+        while let Some(dial) = application.poll_connect(self.clock.now_ns()) {
+            match self.connect(dial.to) {
+                Ok(stream) => {
+                    if let Err(error) = self.add(dial.connection, stream, false) {
+                        application.closed(self.clock.now_ns(), dial.connection, Closed::Failed(error.to_string()));
+                    }
+                }
+                Err(error) => {
+                    application.closed(self.clock.now_ns(), dial.connection, Closed::Failed(error.to_string()));
+                }
+            }
+        }
+        let numbers: Vec<ConnectionNumber> = self.connections.keys().copied().collect();
+        for &number in &numbers {
+            self.receive(number, application);
+        }
+        while let Some(number) = application.poll_close() {
+            if let Some(connection) = self.connections.get_mut(&number) {
+                connection.is_closing = true;
+            }
+        }
+        for &number in &numbers {
+            self.transmit(number, application);
+        }
+    }
+
+    fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        socket.set_tcp_nodelay(!self.settings.is_nagle)?;
+        if let Some(name) = &self.settings.congestion_control {
+            socket.set_tcp_congestion(name.as_bytes())?;
+        }
+        if let Some(bytes) = self.settings.send_buffer_bytes {
+            socket.set_send_buffer_size(bytes)?;
+        }
+        if let Some(bytes) = self.settings.receive_buffer_bytes {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        if let Some(bytes) = self.settings.mss_bytes {
+            socket.set_tcp_mss(bytes)?;
+        }
+        Ok(socket)
+    }
+
+    fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        let socket = self.socket(to)?;
+        if let Some(from) = self.settings.bind_address {
+            socket.bind(&SocketAddr::new(from, 0).into())?;
+        }
+        match socket.connect(&to.into()) {
+            // under way
+            Err(error) if error.raw_os_error() == Some(EINPROGRESS) => {}
+            result => result?,
+        }
+        Ok(TcpStream::from_std(socket.into()))
+    }
+
+    fn add(&mut self, number: ConnectionNumber, mut stream: TcpStream, is_open: bool) -> io::Result<()> {
+        let interests = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut stream, Token(number), interests)?;
+        let connection = Connection {
+            stream,
+            is_open,
+            is_writable: is_open,
+            is_readable: is_open,
+            is_closing: false,
+            out: Vec::new(),
+            sent: 0,
+        };
+        self.connections.insert(number, connection);
+        Ok(())
+    }
+
+    /// Accepts whoever waits; what an accepted socket inherits of the listener's settings needs not be set again.
+    fn accept(&mut self, listener: usize, application: &mut impl Application) {
+        while let Some((stream, peer)) = self.listeners.get(listener).and_then(|listener| listener.accept().ok()) {
+            let now_ns = self.clock.now_ns();
+            // one that is refused is closed as it goes out of scope
+            let Some(number) = application.accept(now_ns, peer) else { continue };
+            let added = stream.set_nodelay(!self.settings.is_nagle).and_then(|()| self.add(number, stream, true));
+            if let Err(error) = added {
+                application.closed(now_ns, number, Closed::Failed(error.to_string()));
+            }
+        }
+    }
+
+    /// Reads what is there, up to a bound that leaves the others their turn.
+    fn receive(&mut self, number: ConnectionNumber, application: &mut impl Application) {
+        for _ in 0..READS_IN_A_ROW {
+            let Some(connection) = self.connections.get_mut(&number) else { return };
+            if !connection.is_readable || !connection.is_open {
+                return;
+            }
+            let result = connection.stream.read(&mut self.buffer);
+            let now_ns = self.clock.now_ns();
+            match result {
+                Ok(0) => return self.end(number, now_ns, Closed::ByPeer, application),
+                Ok(count) => {
+                    // less than asked for: all that was there
+                    connection.is_readable = count == self.buffer.len();
+                    application.receive(now_ns, number, &self.buffer[..count]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.is_readable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.end(number, now_ns, Closed::Failed(error.to_string()), application),
+            }
+        }
+    }
+
+    /// Sends what the application has, as far as the send buffer takes it.
+    fn transmit(&mut self, number: ConnectionNumber, application: &mut impl Application) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if !connection.is_writable {
+            return;
+        }
+        if !connection.is_open {
+            let now_ns = self.clock.now_ns();
+            match connection.stream.take_error() {
+                Ok(None) => {}
+                Ok(Some(error)) | Err(error) => {
+                    return self.end(number, now_ns, Closed::Failed(error.to_string()), application);
+                }
+            }
+            match connection.stream.peer_addr() {
+                Ok(_) => connection.is_open = true,
+                Err(_) => return,
+            }
+            application.connected(now_ns, number);
+        }
+        loop {
+            if connection.sent == connection.out.len() {
+                connection.out.clear();
+                connection.sent = 0;
+                application.poll_transmit(self.clock.now_ns(), number, &mut connection.out);
+                if connection.out.is_empty() {
+                    break;
+                }
+            }
+            match connection.stream.write(&connection.out[connection.sent..]) {
+                Ok(count) => connection.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    connection.is_writable = false;
+                    return;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let now_ns = self.clock.now_ns();
+                    return self.end(number, now_ns, Closed::Failed(error.to_string()), application);
+                }
+            }
+        }
+        if connection.is_closing {
+            self.connections.remove(&number);
+        }
+    }
+
+    fn end(&mut self, number: ConnectionNumber, now_ns: i64, why: Closed, application: &mut impl Application) {
+        if let Some(connection) = self.connections.remove(&number)
+            && !connection.is_closing
+        {
+            application.closed(now_ns, number, why);
+        }
+    }
+}
+
+/// What `connect` says of a connection that is under way.
+const EINPROGRESS: i32 = 115;

@@ -1,0 +1,86 @@
+//! Whole runs in the simulated world: what comes out is what arithmetic says, and the same every time.
+
+use std::ops::ControlFlow;
+
+use iscsitrace_lab::link::{DirectionSettings, LinkSettings};
+use iscsitrace_lab::protocol::target::PortalSettings;
+use iscsitrace_lab::simulation::{Captures, Simulation, Truth, run};
+use iscsitrace_lab::workload::settings::Operation;
+
+const MS: i64 = 1_000_000;
+
+/// Reads of 128 KiB, one at a time, over a link of 320 Mbit/s.
+fn reads(delay_ms: i64, total_bytes: u64) -> Simulation {
+    let mut simulation = Simulation { portals: vec![PortalSettings::default()], ..Simulation::default() };
+    simulation.client.workload.block_size_bytes = 128 << 10;
+    simulation.client.workload.total_bytes = Some(total_bytes);
+    let direction = DirectionSettings {
+        rate_bps: Some(320_000_000),
+        delay_ns: (delay_ms * MS) as u64,
+        ..DirectionSettings::default()
+    };
+    simulation.world.paths = vec![LinkSettings::symmetric(direction, 1)];
+    simulation
+}
+
+fn simulate(simulation: Simulation) -> (Truth, Vec<u8>, Vec<u8>) {
+    let (mut initiator, mut target) = (Vec::new(), Vec::new());
+    let captures = Captures { initiator: Some(Box::new(&mut initiator)), targets: vec![Some(Box::new(&mut target))] };
+    let truth = run(simulation, captures, &mut |_| ControlFlow::Continue(())).expect("it comes to its end");
+    assert_eq!(truth.results.errors, Vec::<String>::new());
+    (truth, initiator, target)
+}
+
+#[test]
+fn the_same_settings_give_the_same_bytes() {
+    let (first, second) = (simulate(reads(4, 1 << 20)), simulate(reads(4, 1 << 20)));
+    assert_eq!(first.1, second.1);
+    assert_eq!(first.2, second.2);
+    assert!(first.1.len() > 1 << 20);
+    let as_json = |truth: &Truth| serde_json::to_string(truth).expect("it is JSON");
+    assert_eq!(as_json(&first.0), as_json(&second.0));
+    let mut other = reads(4, 1 << 20);
+    other.world.seed = 2;
+    assert_ne!(simulate(other).1, first.1);
+}
+
+#[test]
+fn a_read_takes_two_delays_and_its_time_on_the_line() {
+    let (truth, ..) = simulate(reads(8, 16 << 20));
+    let asked = truth.cycles.operation.iter().enumerate().filter(|(_, operation)| operation.is_some());
+    let places: Vec<usize> = asked.map(|(place, _)| place).collect();
+    assert_eq!(places.len(), 128);
+    assert_eq!(places.iter().map(|&place| truth.cycles.bytes[place]).sum::<u64>(), 16 << 20);
+    // once the congestion window holds a block: the command and the data each one way, and the data on the line;
+    // 91 segments of 1448 bytes at most, each with 66 bytes of headers, for 48 bytes of header and 131,072 of data
+    let line_ns = (131_072 + 48 + 91 * 66) * 8 * 1_000_000_000 / 320_000_000;
+    let command_line_ns = (48 + 66) * 25;
+    let place = places[100];
+    let at = &truth.cycles.initiator;
+    let latency_ns = at.status_ns[place].expect("it ended") - at.command_first_ns[place].expect("it began");
+    assert_eq!(latency_ns, 16 * MS + line_ns + command_line_ns);
+    let at = &truth.cycles.at_target;
+    let service_ns = at.data_first_ns[place].expect("it began") - at.command_last_ns[place].expect("it came");
+    assert_eq!(service_ns, 0, "the target takes no time");
+}
+
+#[test]
+fn writes_wait_for_every_r2t() {
+    let mut simulation = reads(5, 2 << 20);
+    simulation.client.workload.operation = Operation::Write;
+    simulation.client.workload.block_size_bytes = 256 << 10;
+    let keys = &mut simulation.client.login.offers;
+    (keys.initial_r2t, keys.immediate_data) = (Some(true), Some(false));
+    (keys.max_burst_length, keys.first_burst_length) = (Some(64 << 10), Some(64 << 10));
+    let (truth, ..) = simulate(simulation);
+    let places: Vec<usize> =
+        (0..truth.cycles.operation.len()).filter(|&place| truth.cycles.operation[place] == Some("write")).collect();
+    assert_eq!(places.len(), 8);
+    for &place in &places {
+        assert_eq!(truth.cycles.r2t_count[place], 4);
+        let at = &truth.cycles.initiator;
+        let latency_ns = at.status_ns[place].expect("it ended") - at.command_first_ns[place].expect("it began");
+        // command -> R2T, and for each of four bursts data -> next R2T or status: ten delays of 5 ms
+        assert!(latency_ns > 50 * MS, "{latency_ns}");
+    }
+}
