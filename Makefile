@@ -37,7 +37,7 @@ test: test-rust test-python ## run every test
 test-rust: build/setup.stamp
 	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python
 
-test-python: build/build.stamp
+test-python: build/build.stamp build/peers.stamp
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 
 lint: build/build.stamp ## format, lint, types, import contracts, docs in sync; changes nothing
@@ -82,6 +82,11 @@ endif
 
 build/setup.stamp: tools/setup tools/constraints.txt pyproject.toml
 	tools/setup
+	@touch $@
+
+# real initiators, targets and measuring tools, which only tests and bench need
+build/peers.stamp: tools/setup build/setup.stamp
+	tools/setup peers
 	@touch $@
 
 build/build.stamp: build/setup.stamp $(RUST_FILES)

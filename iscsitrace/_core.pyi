@@ -1,11 +1,23 @@
-"""The compiled core (core/python). Private: only iscsitrace.trace imports it."""
+"""The compiled core (core/python). Private: only iscsitrace.trace and iscsitrace.lab.traffic import it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO, final
 
 from numpy.typing import NDArray
 
-__all__ = ["OPERATIONS", "SECRET_KEYS", "CaptureError", "Pass", "read"]
+__all__ = [
+    "OPERATIONS",
+    "SECRET_KEYS",
+    "CaptureError",
+    "LabError",
+    "Pass",
+    "parse_url",
+    "read",
+    "run_initiator",
+    "run_link",
+    "run_target",
+    "simulate",
+]
 
 OPERATIONS: tuple[str, ...]
 """Words of the category ``operation``; a code is the place in the tuple."""
@@ -57,3 +69,34 @@ def read(
     A ``str`` is a path, or ``-`` for standard input; ``bytes`` are the content of a capture. Times are absolute
     nanoseconds since 1970, or relative to the first packet. ``tables``: which of schema.ON_REQUEST to fill.
     """
+
+class LabError(Exception):
+    """Traffic cannot be made; ``str()`` is one line."""
+
+_Watch = Callable[[str, list[tuple[int, int]]], object]
+"""Called now and then with progress as JSON and (connection, socket descriptor) pairs; True to stop."""
+
+def run_initiator(settings_json: str, period_ns: int, watch: _Watch) -> str:
+    """Runs the reference initiator over sockets; its results and tasks as JSON.
+
+    ``settings_json``: ``client``, ``urls`` (``url`` and resolved ``address``), ``sockets``. Releases the GIL. What
+    ``watch`` raises, and Ctrl-C, ends the run.
+    """
+
+def run_target(settings_json: str, period_ns: int, ready: Callable[[list[str]], object], watch: _Watch) -> str:
+    """Runs a target portal over sockets until ``watch`` gives True; its log as JSON.
+
+    ``settings_json``: ``portal``, ``sockets``, ``listen``. ``ready`` gets the addresses that it listens at.
+    """
+
+def run_link(settings_json: str, period_ns: int, ready: Callable[[], object], watch: _Watch) -> str:
+    """Moves frames between two TAP devices until ``watch`` gives True; its log as JSON.
+
+    ``settings_json``: ``initiator`` and ``target`` (``name``, ``namespace``), ``link``.
+    """
+
+def simulate(settings_json: str, captures: Sequence[str | None], watch: _Watch) -> str:
+    """Runs a simulation; the truth of it as JSON. ``captures``: new files, the initiator's first, None for no capture."""
+
+def parse_url(url: str) -> str:
+    """What an iSCSI URL names, as JSON: ``host``, ``port``, ``target_name``, ``lun``."""

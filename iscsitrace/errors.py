@@ -33,3 +33,7 @@ class ExtraMissing(IscsitraceError):
 
 class ToolMissing(IscsitraceError):
     """A program of another project is not installed, or did not do its work."""
+
+
+class TrafficImpossible(IscsitraceError):
+    """Traffic that cannot be made as asked: settings that make no sense, an unknown host, a port that is taken."""

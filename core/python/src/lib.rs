@@ -3,9 +3,11 @@
 //! ```text
 //! source   what Python names as input -> inputs of the pass
 //! columns  tables -> NumPy arrays, without a copy
+//! lab      traffic: settings as JSON -> results as JSON
 //! ```
 
 mod columns;
+mod lab;
 mod source;
 
 use std::time::{Duration, Instant};
@@ -124,5 +126,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SECRET_KEYS", PyTuple::new(py, SECRET_KEYS)?)?;
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
+    lab::add_to(module)?;
     Ok(())
 }

@@ -1,0 +1,290 @@
+//! Traffic for Python: settings come and results go as JSON, for they have many fields and little size.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use iscsitrace_lab::link::LinkSettings;
+use iscsitrace_lab::protocol::target::{ConnectionRecord, Portal, PortalCounters, PortalSettings};
+use iscsitrace_lab::simulation::{self, Captures, Failure, Simulation};
+use iscsitrace_lab::workload::client::Client;
+use iscsitrace_lab::workload::client::results::{Results, TaskRecord};
+use iscsitrace_lab::workload::client::settings::{ClientSettings, TargetSettings};
+use iscsitrace_lab::workload::url::Url;
+use iscsitrace_lab::world::simulated::SimulationError;
+use iscsitrace_lab::world::sockets::{Descriptors, SocketSettings, Sockets};
+use iscsitrace_lab::world::tap::{TapLink, TapSettings};
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
+
+create_exception!(_core, LabError, PyException, "Traffic cannot be made; str() is one line.");
+
+fn error(problem: impl ToString) -> PyErr {
+    LabError::new_err(problem.to_string())
+}
+
+fn settings<'a, T: Deserialize<'a>>(json: &'a str) -> PyResult<T> {
+    serde_json::from_str(json).map_err(|problem| error(format!("settings: {problem}")))
+}
+
+fn document(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(error)
+}
+
+/// Asks Python, which may have had a signal, whether to stop.
+struct Watcher {
+    ask: Py<PyAny>,
+    failure: Option<PyErr>,
+}
+
+impl Watcher {
+    fn wants_stop(&mut self, progress: &impl Serialize, descriptors: &Descriptors) -> bool {
+        let answer = Python::attach(|py| {
+            py.check_signals()?;
+            self.ask.call1(py, (document(progress)?, descriptors.clone()))?.is_truthy(py)
+        });
+        answer.unwrap_or_else(|failure| {
+            self.failure = Some(failure);
+            true
+        })
+    }
+
+    fn finish<T>(self, value: T) -> PyResult<T> {
+        self.failure.map_or(Ok(value), Err)
+    }
+}
+
+/// A logical unit as a user names it, and where its host is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UrlTarget {
+    url: String,
+    address: SocketAddr,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct InitiatorRun {
+    client: ClientSettings,
+    /// Further targets of the client; keys and credentials of a URL hold for all.
+    urls: Vec<UrlTarget>,
+    sockets: SocketSettings,
+    /// How long the run may go on after it was told to stop.
+    grace_ns: i64,
+}
+
+impl Default for InitiatorRun {
+    fn default() -> Self {
+        Self {
+            client: ClientSettings::default(),
+            urls: Vec::new(),
+            sockets: SocketSettings::default(),
+            grace_ns: 2_000_000_000,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct InitiatorOutcome {
+    results: Results,
+    tasks: Vec<TaskRecord>,
+}
+
+/// Runs the reference initiator over sockets.
+#[pyfunction]
+pub fn run_initiator(py: Python<'_>, settings_json: &str, period_ns: u64, watch: Py<PyAny>) -> PyResult<String> {
+    let mut run: InitiatorRun = settings(settings_json)?;
+    for UrlTarget { url, address } in run.urls {
+        let url = Url::parse(&url).map_err(error)?;
+        url.apply(&mut run.client.login);
+        run.client.targets.push(TargetSettings { address, name: url.target_name, lun: url.lun.unwrap_or(0) });
+    }
+    let mut client = Client::new(run.client).map_err(error)?;
+    let mut sockets = Sockets::new(run.sockets).map_err(error)?;
+    let mut watcher = Watcher { ask: watch, failure: None };
+    let mut stopped_ns = None;
+    py.detach(|| {
+        sockets.run(&mut client, Duration::from_nanos(period_ns), &mut |client: &mut Client, now_ns, descriptors| {
+            if watcher.wants_stop(&client.progress(now_ns), descriptors) && stopped_ns.is_none() {
+                client.stop(now_ns);
+                stopped_ns = Some(now_ns);
+            }
+            let is_late = stopped_ns.is_some_and(|stopped_ns| now_ns - stopped_ns > run.grace_ns);
+            if is_late || watcher.failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    })
+    .map_err(error)?;
+    let tasks = client.take_task_log();
+    watcher.finish(document(&InitiatorOutcome { results: client.results(), tasks })?)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TargetRun {
+    #[serde(default)]
+    portal: PortalSettings,
+    #[serde(default)]
+    sockets: SocketSettings,
+    listen: Vec<SocketAddr>,
+}
+
+#[derive(Serialize)]
+struct TargetProgress {
+    session_count: usize,
+    connection_count: usize,
+}
+
+#[derive(Serialize)]
+struct TargetOutcome<'a> {
+    counters: PortalCounters,
+    connections: &'a [ConnectionRecord],
+    tasks: &'a [iscsitrace_lab::protocol::target::TaskRecord],
+}
+
+/// Runs a target portal over sockets until `watch` says so; `ready` gets the addresses that it listens at.
+#[pyfunction]
+pub fn run_target(
+    py: Python<'_>,
+    settings_json: &str,
+    period_ns: u64,
+    ready: Py<PyAny>,
+    watch: Py<PyAny>,
+) -> PyResult<String> {
+    let run: TargetRun = settings(settings_json)?;
+    let mut portal = Portal::new(run.portal).map_err(error)?;
+    let mut sockets = Sockets::new(run.sockets).map_err(error)?;
+    let listening: Vec<String> = run
+        .listen
+        .iter()
+        .map(|&address| {
+            let bound =
+                sockets.listen(address).map_err(|problem| error(format!("cannot listen at {address}: {problem}")))?;
+            Ok(bound.to_string())
+        })
+        .collect::<PyResult<_>>()?;
+    ready.call1(py, (listening,))?;
+    let mut watcher = Watcher { ask: watch, failure: None };
+    py.detach(|| {
+        sockets.run(&mut portal, Duration::from_nanos(period_ns), &mut |portal: &mut Portal, _, descriptors| {
+            let progress = TargetProgress {
+                session_count: portal.session_count(),
+                connection_count: portal.connection_numbers().count(),
+            };
+            if watcher.wants_stop(&progress, descriptors) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    })
+    .map_err(error)?;
+    let log = portal.log();
+    let outcome = TargetOutcome { counters: log.counters, connections: &log.connections, tasks: &log.tasks };
+    watcher.finish(document(&outcome)?)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkRun {
+    initiator: TapSettings,
+    target: TapSettings,
+    #[serde(default)]
+    link: LinkSettings,
+}
+
+/// Moves frames between two TAP devices until `watch`, which is asked every `period_ns`, says so.
+#[pyfunction]
+pub fn run_link(
+    py: Python<'_>,
+    settings_json: &str,
+    period_ns: u64,
+    ready: Py<PyAny>,
+    watch: Py<PyAny>,
+) -> PyResult<String> {
+    let run: LinkRun = settings(settings_json)?;
+    let link = TapLink::open(&run.initiator, &run.target).map_err(error)?;
+    ready.call0(py)?;
+    let (stop, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut watcher = Watcher { ask: watch, failure: None };
+    let log = py.detach(|| {
+        std::thread::scope(|scope| {
+            // the link has this thread, with the priority that its caller gave it
+            let watching = scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) && !watcher.wants_stop(&(), &Vec::new()) {
+                    std::thread::sleep(Duration::from_nanos(period_ns));
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            let log = link.run(&run.link, &stop);
+            is_over.store(true, Ordering::Relaxed);
+            let _ = watching.join();
+            log
+        })
+    });
+    watcher.finish(document(&log.map_err(error)?)?)
+}
+
+/// Runs a simulation; captures go to the files named, the initiator's first.
+#[pyfunction]
+pub fn simulate(
+    py: Python<'_>,
+    settings_json: &str,
+    captures: Vec<Option<PathBuf>>,
+    watch: Py<PyAny>,
+) -> PyResult<String> {
+    let simulation: Simulation = settings(settings_json)?;
+    let mut outs = captures
+        .into_iter()
+        .map(|path| {
+            let Some(path) = path else { return Ok(None) };
+            let file = File::create_new(&path)
+                .map_err(|problem| error(format!("cannot write {}: {problem}", path.display())))?;
+            Ok(Some(Box::new(BufWriter::with_capacity(1 << 20, file)) as Box<dyn Write + Send>))
+        })
+        .collect::<PyResult<Vec<_>>>()?
+        .into_iter();
+    let mut watcher = Watcher { ask: watch, failure: None };
+    let truth = py.detach(|| {
+        let widen = |out: Option<Box<dyn Write + Send>>| out.map(|out| out as Box<dyn Write>);
+        let captures = Captures { initiator: widen(outs.next().flatten()), targets: outs.map(widen).collect() };
+        simulation::run(simulation, captures, &mut |progress| {
+            let seen = (progress.elapsed_ns, progress.packet_count);
+            if watcher.wants_stop(&seen, &Vec::new()) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    });
+    match truth {
+        Ok(truth) => watcher.finish(document(&truth)?),
+        Err(Failure::World(SimulationError::Interrupted)) => {
+            Err(watcher.failure.unwrap_or_else(|| error("interrupted")))
+        }
+        Err(problem) => Err(error(problem)),
+    }
+}
+
+#[derive(Serialize)]
+struct UrlParts {
+    host: String,
+    port: u16,
+    target_name: Option<String>,
+    lun: Option<u16>,
+}
+
+/// Reads a URL into what it names; keys and secrets stay in it.
+#[pyfunction]
+pub fn parse_url(url: &str) -> PyResult<String> {
+    let Url { host, port, target_name, lun, .. } = Url::parse(url).map_err(error)?;
+    document(&UrlParts { host, port, target_name, lun })
+}
+
+/// Adds all of this to the module.
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("LabError", module.py().get_type::<LabError>())?;
+    module.add_function(wrap_pyfunction!(run_initiator, module)?)?;
+    module.add_function(wrap_pyfunction!(run_target, module)?)?;
+    module.add_function(wrap_pyfunction!(run_link, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(parse_url, module)?)?;
+    Ok(())
+}

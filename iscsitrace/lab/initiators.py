@@ -1,0 +1,160 @@
+"""Other people's initiators, run to their end in any place: libiscsi's programs and qemu-img.
+
+Each gives what it printed, read into numbers where it has any. A program that fails, or takes too long, is one line
+with its last words.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from iscsitrace.errors import ToolMissing
+from iscsitrace.lab.places import Place
+
+_LIBISCSI = "libiscsi-bin"
+
+
+@dataclass(frozen=True)
+class ListedTarget:
+    """A target as iscsi-ls found it: its name and portal, and with LUNs a line for each."""
+
+    name: str
+    portal: str
+    luns: tuple[str, ...]
+
+
+def iscsi_ls(place: Place, discovery_url: str, *, limit_s: float = 20) -> list[ListedTarget]:
+    """Discovers targets and their LUNs.
+
+    Against istgt iscsi-ls never ends once it has listed all: istgt counts the immediate Text Request (RFC 7143, section
+    4.2.2.1, does not), and libiscsi then finds no CmdSN to log out with. What it listed by then is the result.
+    """
+    finished = place.run(
+        # each line is written as it is known, not only at the end
+        *("stdbuf", "-oL", _found("iscsi-ls", place), "-s", discovery_url),
+        package="coreutils",
+        limit_s=limit_s,
+        is_checked=False,
+    )
+    listed: list[ListedTarget] = []
+    for line in finished.output.splitlines():
+        if target := re.fullmatch(r"Target:(\S+) Portal:(\S+),\d+", line.strip()):
+            listed.append(ListedTarget(target[1], target[2], ()))
+        elif listed and line.startswith("Lun:"):
+            last = listed.pop()
+            listed.append(ListedTarget(last.name, last.portal, (*last.luns, " ".join(line.split()))))
+    if finished.code not in {0, None} or not listed:
+        raise ToolMissing(f"iscsi-ls found no target at {_without_secret(discovery_url)}: {finished.last_words}")
+    return listed
+
+
+def iscsi_inq(place: Place, url: str, *, limit_s: float = 20) -> dict[str, str]:
+    """The standard INQUIRY data, by iscsi-inq's words; one that occurs several times has its last value."""
+    return _values(_run(place, "iscsi-inq", url, limit_s=limit_s))
+
+
+def iscsi_readcapacity16(place: Place, url: str, *, limit_s: float = 20) -> tuple[int, int]:
+    """The number of blocks, and their length in bytes."""
+    values = _values(_run(place, "iscsi-readcapacity16", url, limit_s=limit_s))
+    last_block, block_bytes = values["RETURNED LOGICAL BLOCK ADDRESS"], values["LOGICAL BLOCK LENGTH IN BYTES"]
+    return int(last_block) + 1, int(block_bytes)
+
+
+@dataclass(frozen=True)
+class Performance:
+    """What iscsi-perf measured: reads alone."""
+
+    iops: int
+    read_bytes: int
+    """Of one read."""
+
+    @property
+    def throughput_bytes_per_s(self) -> int:
+        """Read per second, on the average over the run."""
+        return self.iops * self.read_bytes
+
+
+def iscsi_perf(
+    place: Place, url: str, *, queue_depth: int = 1, block_count: int = 8, seconds: int = 2, is_random: bool = False
+) -> Performance:
+    """Reads with ``queue_depth`` tasks outstanding, of ``block_count`` logical blocks each, for some seconds."""
+    random = ["--random"] if is_random else []
+    words = ["-m", str(queue_depth), "-b", str(block_count), "-t", str(seconds), *random, url]
+    output = _run(place, "iscsi-perf", *words, limit_s=seconds + 15)
+    # it writes over its line while it runs: the last word on the average is the one on the whole
+    averages = re.findall(r"iops average (\d+) ", output)
+    size = re.search(r"\((\d+) byte\)\s*$", output, re.MULTILINE)
+    if "finished." not in output or not averages or size is None:
+        raise ToolMissing("iscsi-perf ended before its time, or its output is not what it was")
+    return Performance(int(averages[-1]), int(size[1]))
+
+
+@dataclass(frozen=True)
+class ConformanceTest:
+    """One test of iscsi-test-cu."""
+
+    suite: str
+    name: str
+    has_passed: bool
+    skipped: tuple[str, ...]
+    """Why it was skipped, or a part of it; iscsi-test-cu counts it as passed."""
+    failed: tuple[str, ...]
+    """What it complained of."""
+
+
+def iscsi_test_cu(
+    place: Place, url: str, *, tests: str = "ALL", is_destructive: bool = True, limit_s: float = 300
+) -> list[ConformanceTest]:
+    """Runs libiscsi's conformance tests, FAMILY[.SUITE[.TEST]] as ``SCSI.Read10``, and gives each one's result."""
+    options = ["--dataloss"] if is_destructive else []
+    finished = place.run(
+        *("iscsi-test-cu", "--verbose", *options, "--test", tests, url),
+        package=_LIBISCSI,
+        limit_s=limit_s,
+        is_checked=False,
+    )
+    # its exit code says also that some have failed
+    if finished.code is None or "Run Summary:" not in finished.output:
+        raise ToolMissing(f"iscsi-test-cu did not run to its end: {finished.last_words}")
+    return _conformance(finished.output)
+
+
+def qemu_img(place: Place, *arguments: str, limit_s: float = 120) -> str:
+    """qemu-img, which takes iSCSI URLs for images: what it printed."""
+    finished = place.run("qemu-img", *arguments, package="qemu-utils", limit_s=limit_s, is_checked=False)
+    if "Unknown protocol 'iscsi'" in finished.errors:
+        raise ToolMissing("qemu-img has no iSCSI driver: apt install qemu-block-extra")
+    if finished.code != 0:
+        raise ToolMissing(f"qemu-img failed: {finished.last_words}")
+    return finished.output
+
+
+def _conformance(output: str) -> list[ConformanceTest]:
+    """``Test: Simple ...    [SKIPPED] why``, more such lines, then ``passed`` or ``FAILED`` at the end of a line."""
+    found = []
+    for suite in re.split(r"^Suite: ", output.partition("Run Summary:")[0], flags=re.MULTILINE)[1:]:
+        suite_name, _, rest = suite.partition("\n")
+        for test in re.split(r"^  Test: ", rest, flags=re.MULTILINE)[1:]:
+            name, _, said = test.partition(" ...")
+            verdicts = re.findall(r"(passed|FAILED)$", said, re.MULTILINE)
+            skipped = tuple(dict.fromkeys(re.findall(r"\[SKIPPED\] (.*)", said)))
+            failed = tuple(dict.fromkeys(re.findall(r"\[FAILED\] (.*)", said)))
+            found.append(ConformanceTest(suite_name.strip(), name, verdicts == ["passed"], skipped, failed))
+    return found
+
+
+def _run(place: Place, program: str, *arguments: str, limit_s: float) -> str:
+    return place.run(program, *arguments, package=_LIBISCSI, limit_s=limit_s).output
+
+
+def _found(program: str, place: Place) -> str:
+    return place.command(program, package=_LIBISCSI)[-1]
+
+
+def _values(output: str) -> dict[str, str]:
+    return {name.strip(): value.strip() for name, colon, value in (line.partition(":") for line in output.splitlines())}
+
+
+def _without_secret(url: str) -> str:
+    return re.sub(r"%[^@/]*@", "@", url)

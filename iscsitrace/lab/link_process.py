@@ -1,0 +1,118 @@
+"""The link emulator as a process of its own, with a priority above what it carries traffic for.
+
+``python -m iscsitrace.lab.link_process`` reads settings from the first line of standard input, says when it is ready,
+runs until standard input ends, and prints its log; so it never outlives whoever started it. What the link does to
+frames is the core's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from iscsitrace.errors import InputInvalid, TrafficImpossible
+from iscsitrace.lab import signals, traffic
+from iscsitrace.lab.namespaces import Cable, Tap
+
+_READY = b"ready\n"
+_PRIORITY = 1
+_END_LIMIT_S = 20
+
+
+@dataclass
+class RunningLink:
+    """A link; its log is known when it has ended."""
+
+    process_id: int
+    log: dict[str, Any] = field(default_factory=dict)
+    """``started_ns ended_ns link lateness refused failure``, and ``has_priority``."""
+
+
+@contextmanager
+def linked(cable: Cable, settings: Mapping[str, Any]) -> Iterator[RunningLink]:
+    """A link between the two TAP devices of a cable, while the block runs; ``settings`` as the core's LinkSettings.
+
+    The cable's first end is the initiator's. TrafficImpossible when the link refuses, or ended before its time.
+    """
+    if cable.taps is None:
+        raise InputInvalid("a link needs a cable of TAP devices")
+    with signals.unwinding(), tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "iscsitrace.lab.link_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+        running = RunningLink(process.pid)
+        try:
+            taps = dict(zip(("initiator", "target"), map(_tap, cable.taps), strict=True))
+            _begin(process, json.dumps({**taps, "link": settings}))
+            yield running
+            output, _ = process.communicate(timeout=_END_LIMIT_S)
+            if process.returncode != 0:
+                raise TrafficImpossible("the link ended before its time")
+            running.log = json.loads(output)
+        except (BrokenPipeError, EOFError, subprocess.TimeoutExpired) as error:
+            process.kill()
+            process.wait()
+            errors.seek(0)
+            said = errors.read().decode("utf-8", "replace").strip().splitlines()
+            raise TrafficImpossible(said[-1] if said else "the link ended without a word") from error
+        finally:
+            with signals.deferred():
+                process.kill()
+                process.communicate()
+
+
+def _begin(process: subprocess.Popen[bytes], settings: str) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(settings.encode() + b"\n")
+    process.stdin.flush()
+    if process.stdout.readline() != _READY:
+        raise EOFError
+
+
+def _tap(tap: Tap) -> dict[str, str]:
+    return {"name": tap.name, "namespace": str(tap.namespace)}
+
+
+def _rise() -> bool:
+    """Asks for a priority above all that have none; threads to come do not inherit it."""
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(_PRIORITY))
+        return True
+    return False
+
+
+def main() -> int:
+    """The process; its exit code."""
+    settings = json.loads(sys.stdin.buffer.readline())
+    ended = threading.Event()
+
+    def await_end() -> None:
+        sys.stdin.buffer.read()
+        ended.set()
+
+    threading.Thread(target=await_end, daemon=True).start()
+    has_priority = _rise()
+    try:
+        log = traffic.run_link(settings, lambda: os.write(1, _READY) and None, ended.is_set)
+    except TrafficImpossible as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(json.dumps(log | {"has_priority": has_priority}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

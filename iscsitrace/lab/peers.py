@@ -1,0 +1,271 @@
+"""Other people's targets, as context managers in any place: tgt, istgt, and iperf3's server.
+
+A peer is ready when its port answers. Its files stand in a folder of their own and go with it; several run side by
+side. Nothing is installed: a missing program is one line naming the Debian package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.lab import ownership
+from iscsitrace.lab.places import Place, Process
+
+TARGET_NAME = "iqn.2001-04.com.example:lab"
+ISCSI_PORT = 3260  # RFC 7143, section 13.8: where a TargetAddress names no other
+
+_CHAP_SECRET_BYTES = range(12, 17)  # what both accept; RFC 7143, section 9.2.1: 96 bits at least
+
+
+@dataclass(frozen=True)
+class Account:
+    """CHAP: the initiator's name and secret."""
+
+    user: str
+    secret: str
+
+    def __post_init__(self) -> None:
+        words = (self.user, self.secret)
+        if len(self.secret) not in _CHAP_SECRET_BYTES or not all(word.isascii() and word.isalnum() for word in words):
+            raise InputInvalid("a CHAP user and secret are ASCII letters and digits, the secret 12 to 16 of them")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target that runs: where it listens, and its one disk."""
+
+    address: str
+    port: int
+    name: str
+    lun: int
+    file: Path
+    """The disk's content."""
+    account: Account | None
+    process: Process
+
+    @property
+    def portal(self) -> str:
+        """``host:port``, an IPv6 address in brackets."""
+        return _portal(self.address, self.port)
+
+    @property
+    def discovery_url(self) -> str:
+        """libiscsi's URL of the portal, with user and secret."""
+        login = f"{self.account.user}%{self.account.secret}@" if self.account else ""
+        return f"iscsi://{login}{self.portal}"
+
+    @property
+    def url(self) -> str:
+        """libiscsi's URL of the disk."""
+        return f"{self.discovery_url}/{self.name}/{self.lun}"
+
+
+@contextmanager
+def tgt(
+    place: Place,
+    *,
+    lun_bytes: int,
+    address: str | None = None,
+    port: int | None = None,
+    name: str = TARGET_NAME,
+    account: Account | None = None,
+) -> Iterator[Target]:
+    """tgtd with one disk, LUN 1, of zeros.
+
+    Listens at the place's address unless told otherwise; on loopback on a free port, in a namespace on 3260.
+    """
+    listen = address or place.address
+    listen_port = _port(place, listen, port)
+    with _disk(lun_bytes) as file:
+        # a control socket of its own, so that several can run
+        environment = {"TGT_IPC_SOCKET": str(file.parent / "control")}
+        arguments = ("-f", "--iscsi", f"portal={_portal(listen, listen_port)}")
+        # it takes no notice of SIGTERM
+        with place.started(
+            "tgtd", *arguments, package="tgt", stop_signal=signal.SIGKILL, environment=environment
+        ) as process:
+            _wait_for_port(place, process, listen, listen_port)
+
+            def administer(*words: str) -> None:
+                place.run("tgtadm", "--lld", "iscsi", *words, package="tgt", limit_s=10, environment=environment)
+
+            administer("--mode", "target", "--op", "new", "--tid", "1", "--targetname", name)
+            disk = ("--tid", "1", "--lun", "1", "--backing-store", str(file))
+            administer("--mode", "logicalunit", "--op", "new", *disk)
+            if account is not None:
+                user = ("--user", account.user)
+                administer("--mode", "account", "--op", "new", *user, "--password", account.secret)
+                administer("--mode", "account", "--op", "bind", "--tid", "1", *user)
+            administer("--mode", "target", "--op", "bind", "--tid", "1", "--initiator-address", "ALL")
+            yield Target(listen, listen_port, name, 1, file, account, process)
+
+
+@contextmanager
+def istgt(
+    place: Place,
+    *,
+    lun_bytes: int,
+    address: str | None = None,
+    port: int | None = None,
+    name: str = TARGET_NAME,
+    account: Account | None = None,
+    connections_max: int = 8,
+    queue_depth: int = 32,
+) -> Iterator[Target]:
+    """istgt with one disk, LUN 0, of zeros, and several connections per session; places and ports as for tgt."""
+    listen = address or place.address
+    listen_port = _port(place, listen, port)
+    with _disk(lun_bytes) as file:
+        secrets = file.parent / "secrets"
+        # it refuses a file that others can read
+        secrets.touch(mode=0o600)
+        if account is not None:
+            secrets.write_text(f'[AuthGroup1]\n  Auth "{account.user}" "{account.secret}"\n')
+        settings = file.parent / "istgt.conf"
+        settings.write_text(
+            _ISTGT.format(
+                node=name.partition(":")[0],
+                name=name,
+                folder=file.parent,
+                secrets=secrets,
+                connections=connections_max,
+                portal=_portal(listen, listen_port),
+                authentication="AuthMethod CHAP\n  AuthGroup AuthGroup1" if account else "AuthMethod None",
+                queue_depth=queue_depth,
+                file=file,
+            )
+        )
+        # on its way out it waits for connections that no longer are
+        with place.started("istgt", "-D", "-c", str(settings), package="istgt", stop_limit_s=1) as process:
+            _wait_for_port(place, process, listen, listen_port)
+            yield Target(listen, listen_port, name, 0, file, account, process)
+
+
+_ISTGT = """\
+[Global]
+  NodeBase "{node}"
+  PidFile {folder}/istgt.pid
+  AuthFile {secrets}
+  Timeout 30
+  NopInInterval 20
+  DiscoveryAuthMethod None
+  MaxSessions 64
+  MaxConnections {connections}
+  MaxR2T 32
+  MaxOutstandingR2T 16
+  DefaultTime2Wait 2
+  DefaultTime2Retain 60
+  FirstBurstLength 262144
+  MaxBurstLength 1048576
+  MaxRecvDataSegmentLength 262144
+  InitialR2T Yes
+  ImmediateData Yes
+  DataPDUInOrder Yes
+  DataSequenceInOrder Yes
+  ErrorRecoveryLevel 0
+[UnitControl]
+  AuthMethod None
+[PortalGroup1]
+  Portal P1 {portal}
+[InitiatorGroup1]
+  InitiatorName "ALL"
+  Netmask ALL
+[LogicalUnit1]
+  TargetName "{name}"
+  Mapping PortalGroup1 InitiatorGroup1
+  {authentication}
+  UseDigest Auto
+  UnitType Disk
+  QueueDepth {queue_depth}
+  LUN0 Storage {file} Auto
+"""
+
+
+@contextmanager
+def iperf3_server(place: Place, *, address: str | None = None, port: int = 5201) -> Iterator[Process]:
+    """iperf3's server, which serves one client after the other."""
+    listen = address or place.address
+    _port(place, listen, port)
+    with place.started("iperf3", "-s", "-B", listen, "-p", str(port), package="iperf3") as process:
+        _wait_for_port(place, process, listen, port)
+        yield process
+
+
+def iperf3(place: Place, to: str, *options: str, port: int = 5201, seconds: int = 5) -> dict[str, Any]:
+    """iperf3's client against a server: its JSON. ``options`` are iperf3's, as ``-C cubic``, ``-R``, ``-u -b 100M``."""
+    arguments = ("-c", to, "-p", str(port), "-t", str(seconds), "-J", *options)
+    finished = place.run("iperf3", *arguments, package="iperf3", limit_s=seconds + 15, is_checked=False)
+    try:
+        result = json.loads(finished.output)
+    except json.JSONDecodeError as error:
+        raise ToolMissing(f"iperf3 gave no result: {finished.last_words}") from error
+    if finished.code != 0 or not isinstance(result, dict) or "error" in result:
+        said = result.get("error") if isinstance(result, dict) else None
+        raise ToolMissing(f"iperf3 failed: {said or finished.last_words}")
+    return result
+
+
+def remove_leftovers() -> list[Path]:
+    """Ends targets whose process is gone and removes their folders; gives these."""
+    leftovers = [
+        folder
+        for folder in Path(tempfile.gettempdir()).glob("iscsitrace-*")
+        if ownership.is_left_over(folder.name) and folder.lstat().st_uid == os.geteuid()
+    ]
+    for folder in leftovers:
+        for process_id in _targets_of(folder):
+            with suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)
+    return leftovers
+
+
+def _targets_of(folder: Path) -> list[int]:
+    """tgtd and istgt that were told to use this folder, by their environment or arguments."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            is_target = (process / "comm").read_text().strip() in {"tgtd", "istgt"}
+            if is_target and os.fsencode(folder) + b"/" in told:
+                found.append(int(process.name))
+    return found
+
+
+@contextmanager
+def _disk(size_bytes: int) -> Iterator[Path]:
+    """A file of zeros in a folder of its own, both gone afterwards."""
+    remove_leftovers()
+    with tempfile.TemporaryDirectory(prefix=ownership.prefix()) as folder:
+        file = Path(folder, "disk")
+        file.touch()
+        os.truncate(file, size_bytes)
+        yield file
+
+
+def _port(place: Place, address: str, wanted: int | None) -> int:
+    """The port to listen on; InputInvalid when somebody does already, for then nobody could tell who answers."""
+    if wanted is None and place.namespace is None:
+        return place.free_port(address)
+    port = wanted or ISCSI_PORT
+    if place.answers(address, port):
+        raise InputInvalid(f"{_portal(address, port)} is taken")
+    return port
+
+
+def _wait_for_port(place: Place, process: Process, address: str, port: int) -> None:
+    process.wait_until(lambda: place.answers(address, port), f"no answer on {_portal(address, port)}")
+
+
+def _portal(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

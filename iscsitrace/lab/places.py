@@ -1,0 +1,262 @@
+"""Where programs run: this machine's own network, or a network namespace.
+
+Every program runs in a process group of its own that is ended as a whole, and with a time limit. Nothing here makes
+or removes namespaces.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeVar
+
+from iscsitrace.errors import ToolMissing
+from iscsitrace.lab import signals
+
+NAMESPACES = Path("/run/netns")
+"""Where iproute2 keeps a file for each network namespace."""
+
+_CLONE_NEWNET = 0x40000000
+_POLL_S = 0.01
+_LOG_BYTES = 1 << 20
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that has ended. ``code`` is None when its time was up; then the output is what it wrote until then."""
+
+    code: int | None
+    output: str
+    errors: str
+
+    @property
+    def last_words(self) -> str:
+        """The last line that it wrote, of errors if there are any."""
+        return _last_line(self.errors) or _last_line(self.output) or "no message"
+
+
+class Process:
+    """A program that runs, and what it has written so far."""
+
+    def __init__(self, name: str, popen: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+        self.name = name
+        self._popen = popen
+        self._log = log
+
+    @property
+    def process_id(self) -> int:
+        """Of the program itself, which leads its process group."""
+        return self._popen.pid
+
+    @property
+    def is_running(self) -> bool:
+        """It has not ended yet."""
+        return self._popen.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What it wrote to standard output and error; known as long as the block lasts that it was started for."""
+        # the place in the file is the program's, who writes there
+        return os.pread(self._log.fileno(), _LOG_BYTES, 0).decode("utf-8", "replace")
+
+    def wait_until(self, condition: Callable[[], bool], what: str, limit_s: float = 10) -> None:
+        """Waits for a condition; ToolMissing when the program ends before it holds, or the time is up."""
+        end = time.monotonic() + limit_s
+        while not condition():
+            last_words = _last_line(self.log) or "no message"
+            if not self.is_running:
+                raise ToolMissing(f"{self.name} ended with exit code {self._popen.returncode}: {last_words}")
+            if time.monotonic() > end:
+                raise ToolMissing(f"{self.name}: {what} not within {limit_s:g} s: {last_words}")
+            time.sleep(_POLL_S)
+
+    def stop(self, number: signal.Signals, limit_s: float) -> None:
+        """Asks the group to end, and kills what is left of it when the time is up."""
+        _end_group(self._popen, number, limit_s)
+
+
+@dataclass(frozen=True)
+class Place:
+    """This machine's own network, or the namespace of that name; with the addresses that servers listen on there."""
+
+    namespace: str | None = None
+    address: str = "127.0.0.1"
+    address_v6: str | None = "::1"
+
+    def command(self, program: str, *arguments: str, package: str) -> list[str]:
+        """The command line that runs a program here; ToolMissing names the Debian package when it is not installed."""
+        found = require(program, package)
+        if self.namespace is None:
+            return [found, *arguments]
+        return [require("ip", "iproute2"), "netns", "exec", self.namespace, found, *arguments]
+
+    def run(
+        self,
+        program: str,
+        *arguments: str,
+        package: str,
+        limit_s: float = 60,
+        is_checked: bool = True,
+        given: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> Finished:
+        """Runs a program to its end, with ``given`` as its standard input.
+
+        Checked: ToolMissing with its last words when it fails or its time is up.
+        """
+        popen = subprocess.Popen(
+            self.command(program, *arguments, package=package),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_environment(environment),
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            output, errors = popen.communicate(given, timeout=limit_s)
+            finished = Finished(popen.returncode, output, errors)
+        except subprocess.TimeoutExpired:
+            _end_group(popen, signal.SIGKILL, limit_s)
+            finished = Finished(None, *popen.communicate())
+        except BaseException:
+            with popen:
+                _end_group(popen, signal.SIGKILL, limit_s)
+            raise
+        if is_checked and finished.code != 0:
+            how = f"did not finish in {limit_s:g} s" if finished.code is None else f"failed with code {finished.code}"
+            raise ToolMissing(f"{program} {how}: {finished.last_words}")
+        return finished
+
+    @contextmanager
+    def started(
+        self,
+        program: str,
+        *arguments: str,
+        package: str,
+        stop_signal: signal.Signals = signal.SIGTERM,
+        stop_limit_s: float = 5,
+        environment: Mapping[str, str] | None = None,
+    ) -> Iterator[Process]:
+        """A program that runs until the block is left, whatever the reason."""
+        command = self.command(program, *arguments, package=package)
+        # a file without a name: nothing is left of it, however this process ends
+        with signals.unwinding(), tempfile.TemporaryFile() as log:
+            popen = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(environment),
+                start_new_session=True,
+            )
+            try:
+                yield Process(program, popen, log)
+            finally:
+                with signals.deferred():
+                    _end_group(popen, stop_signal, stop_limit_s)
+
+    def call(self, function: Callable[[], _Result]) -> _Result:
+        """Calls a function here: in a namespace in a thread of its own, because a thread can enter one alone.
+
+        Sockets and devices that it opens belong to the namespace and can be used from anywhere.
+        """
+        if self.namespace is None:
+            return function()
+        results: list[_Result] = []
+        failures: list[BaseException] = []
+
+        def enter() -> None:
+            try:
+                _enter(NAMESPACES / str(self.namespace))
+                results.append(function())
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=enter, name=f"in {self.namespace}")
+        thread.start()
+        thread.join()
+        if failures:
+            raise failures[0]
+        return results[0]
+
+    def free_port(self, address: str) -> int:
+        """A TCP port that nobody listens on."""
+
+        def bind() -> int:
+            with socket.socket(_family(address), socket.SOCK_STREAM) as probe:
+                probe.bind((address, 0))
+                return int(probe.getsockname()[1])
+
+        return self.call(bind)
+
+    def answers(self, address: str, port: int) -> bool:
+        """Somebody accepts TCP connections there."""
+
+        def connect() -> bool:
+            with suppress(OSError), socket.create_connection((address, port), timeout=1):
+                return True
+            return False
+
+        return self.call(connect)
+
+
+HERE = Place()
+"""This machine's own network, at its loopback addresses."""
+
+
+def require(program: str, package: str) -> str:
+    """The path of a program; ToolMissing naming the Debian package that has it."""
+    # servers stand in sbin, which is not on everybody's PATH
+    found = shutil.which(program) or shutil.which(program, path="/usr/local/sbin:/usr/sbin:/sbin")
+    if found is None:
+        raise ToolMissing(f"{program} is not installed: apt install {package}")
+    return found
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C.UTF-8", **(more or {})}
+
+
+def _end_group(popen: subprocess.Popen[bytes] | subprocess.Popen[str], number: signal.Signals, limit_s: float) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(popen.pid, number)
+    with suppress(subprocess.TimeoutExpired):
+        popen.wait(limit_s)
+    # what the program started may outlive it
+    with suppress(ProcessLookupError):
+        os.killpg(popen.pid, signal.SIGKILL)
+    popen.wait()
+
+
+def _enter(namespace: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.setns(descriptor, _CLONE_NEWNET) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(namespace))
+    finally:
+        os.close(descriptor)
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

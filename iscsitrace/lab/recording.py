@@ -1,0 +1,143 @@
+"""What is recorded while a run lasts: packets, by dumpcap, and TCP_INFO of every connection, by the kernel.
+
+Both at either end. A capture ends only when all packets that passed are written, and says how many dumpcap lost. Never
+overwrites a file.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from iscsitrace.errors import OutputExists, ToolMissing
+from iscsitrace.lab.places import Place, Process
+from iscsitrace.lab.sock_diag import Diagnosis
+
+# libpcap hands a block of packets over after 250 ms (dumpcap's CAP_READ_TIMEOUT), be it full or not
+_BLOCK_S = 0.25
+_DRAIN_LIMIT_S = 10
+_COUNTS = re.compile(r"Packets received/dropped on interface .*: (\d+)/(\d+) ")
+
+
+@dataclass
+class Capture:
+    """A capture file; the counts are known when it is complete."""
+
+    file: Path
+    packet_count: int | None = None
+    dropped_count: int | None = None
+    """Packets that passed but were not written: the kernel had no room for them, or dumpcap no time."""
+
+
+@contextmanager
+def capturing(
+    place: Place,
+    interface: str,
+    file: Path,
+    *,
+    capture_filter: str = "",
+    snaplen_bytes: int | None = None,
+    buffer_mib: int = 64,
+) -> Iterator[Capture]:
+    """Captures on an interface into a pcapng file with nanoseconds, from the block's first packet to its last.
+
+    OutputExists when the file exists; ToolMissing when dumpcap is missing or refuses.
+    """
+    if file.exists():
+        raise OutputExists(f"{file} exists")
+    arguments = ["-i", interface, "-w", str(file), "-B", str(buffer_mib)]
+    if capture_filter:
+        arguments += ["-f", capture_filter]
+    if snaplen_bytes is not None:
+        arguments += ["-s", str(snaplen_bytes)]
+    capture = Capture(file)
+    with place.started("dumpcap", *arguments, package="wireshark-common", stop_signal=signal.SIGINT) as dumpcap:
+        # it names the file when the interface is open
+        dumpcap.wait_until(lambda: "File:" in dumpcap.log, "no capture")
+        yield capture
+        _drain(dumpcap)
+        dumpcap.stop(signal.SIGINT, limit_s=_DRAIN_LIMIT_S)
+        counts = _COUNTS.search(dumpcap.log)
+        if counts is None:
+            raise ToolMissing(f"dumpcap ended without its counts: {dumpcap.log.strip()[-200:]}")
+        capture.packet_count, capture.dropped_count = int(counts[1]), int(counts[2])
+
+
+def _drain(process: Process) -> None:
+    """Waits until dumpcap has had every packet handed over and has nothing left to do with them."""
+    end = time.monotonic() + _DRAIN_LIMIT_S
+    time.sleep(_BLOCK_S)
+    before = None
+    while time.monotonic() < end:
+        now = _processor_ticks(process.process_id)
+        if now == before:
+            return
+        before = now
+        time.sleep(1.2 * _BLOCK_S)
+
+
+def _processor_ticks(process_id: int) -> int | None:
+    try:
+        status = Path(f"/proc/{process_id}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    user, system = status.rpartition(")")[2].split()[11:13]
+    return int(user) + int(system)
+
+
+@dataclass
+class Samples:
+    """TCP_INFO over time: each row a connection at ``time_ns`` since 1970, on the clock of captures."""
+
+    rows: list[dict[str, int | str | bool]] = field(default_factory=list)
+    missed_count: int = 0
+    """Samples that were not taken because the one before took too long."""
+
+    def of_port(self, port: int) -> list[dict[str, int | str | bool]]:
+        """The rows of connections with that port at either side."""
+        return [row for row in self.rows if port in (row["local_port"], row["remote_port"])]
+
+
+@contextmanager
+def sampling(place: Place, *, period_s: float = 0.02) -> Iterator[Samples]:
+    """Samples every TCP connection of a place while the block runs, the first time before it begins.
+
+    ToolMissing when the kernel stops telling.
+    """
+    samples = Samples()
+    ended = threading.Event()
+    failures: list[Exception] = []
+
+    def sample(diagnosis: Diagnosis) -> None:
+        time_ns = time.time_ns()
+        samples.rows += [{"time_ns": time_ns, **connection} for connection in diagnosis.connections()]
+
+    def keep_sampling(diagnosis: Diagnosis) -> None:
+        next_s = time.monotonic() + period_s
+        while not ended.wait(max(0.0, next_s - time.monotonic())):
+            try:
+                sample(diagnosis)
+            except (OSError, ToolMissing) as error:
+                failures.append(error)
+                return
+            late = max(0, int((time.monotonic() - next_s) / period_s))
+            samples.missed_count += late
+            next_s += (1 + late) * period_s
+
+    with Diagnosis(place) as diagnosis:
+        sample(diagnosis)
+        thread = threading.Thread(target=keep_sampling, args=(diagnosis,), name="TCP_INFO", daemon=True)
+        thread.start()
+        try:
+            yield samples
+        finally:
+            ended.set()
+            thread.join()
+        if failures:
+            raise ToolMissing(f"TCP_INFO could not be sampled any more: {failures[0]}") from failures[0]

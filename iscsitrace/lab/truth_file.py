@@ -1,0 +1,50 @@
+"""The truth of a run as a file: what made it, what was set, what happened. Written once, never read here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import iscsitrace
+from iscsitrace.errors import OutputExists, TrafficImpossible
+from iscsitrace.lab.traffic import TRUTH_SCHEMA_VERSION
+
+
+def envelope(kind: str) -> dict[str, Any]:
+    """How a truth begins: its schema number, what made it, and what it is the truth of."""
+    return {
+        "schema": TRUTH_SCHEMA_VERSION,
+        "tool": {"name": "iscsitrace", "version": iscsitrace.__version__},
+        "kind": kind,
+    }
+
+
+def columns(records: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, list[Any]]:
+    """Records as columns."""
+    kept = list(records)
+    return {name: [record.get(name) for record in kept] for name in names}
+
+
+def require_new(files: Iterable[Path], *, is_forced: bool) -> None:
+    """OutputExists for a file that is there, unless it may be overwritten: then it is removed."""
+    for file in files:
+        if not file.exists() and not file.is_symlink():
+            continue
+        if not is_forced:
+            raise OutputExists(f"{file} exists; --force overwrites it")
+        try:
+            file.unlink()
+        except OSError as error:
+            raise TrafficImpossible(f"cannot overwrite {file}: {error.strerror}") from error
+
+
+def write(file: Path, truth: Mapping[str, Any]) -> None:
+    """Writes a truth. TrafficImpossible when that cannot be done."""
+    try:
+        with file.open("x") as stream:
+            json.dump(truth, stream, allow_nan=False)
+            stream.write("\n")
+    except OSError as error:
+        raise TrafficImpossible(f"cannot write {file}: {error.strerror}") from error
