@@ -33,7 +33,7 @@ impl Session {
     /// Aborts a task. Its end is [`Outcome::Aborted`], unless the target completes it first.
     pub fn abort_task(&mut self, now_ns: i64, initiator_task_tag: u32) {
         let Some(task) = self.tasks.get_mut(initiator_task_tag) else { return };
-        if task.kind != Kind::Scsi || task.is_aborting {
+        if self.is_over || task.kind != Kind::Scsi || task.is_aborting {
             return;
         }
         if !task.is_sent {

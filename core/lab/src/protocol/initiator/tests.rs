@@ -471,10 +471,13 @@ fn a_rejected_command_is_one_task_s_end() {
 #[test]
 fn lost_connections_and_digest_errors_end_the_session() {
     let mut play = Play::with(2, Parameters::default());
+    let unsent = play.command(0, Direction::Read, 4);
     play.session.closed(0, 1, &Closed::ByPeer);
     let words =
         "connection 1 lost: closed by the target; ErrorRecoveryLevel 0 ends the session (RFC 7143 section 7.14)";
     assert_eq!(play.error(), words);
+    play.session.abort_task(0, unsent);
+    assert_eq!(play.events(), [], "nothing follows the end");
     let keys = Parameters { data_digest: Digest::Crc32c, ..Parameters::default() };
     let mut play = Play::with(1, keys);
     play.open_window();
