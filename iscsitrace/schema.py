@@ -89,7 +89,7 @@ _CONNECTIONS: Final = Table(
     (
         _c("connection", "uint32", "number, counted from 0 among all TCP connections of the input"),
         _c("session", "uint32", "the iSCSI session that it belongs to", null=True),
-        _c("cid", "uint16", "connection ID of the login", null=True, source="RFC 7143 section 11.12.6"),
+        _c("cid", "uint16", "connection ID of the login", null=True, source="RFC 7143 section 11.12.7"),
         _c("is_iscsi", "bool", "whether its content is iSCSI"),
         _c("initiator_address", "str", "address of the initiator (of the client, when not iSCSI)"),
         _c("initiator_port", "uint16", "its TCP port"),
@@ -126,12 +126,12 @@ _SESSIONS: Final = Table(
     (
         _c("session", "uint32", "number, counted from 0"),
         _c("session_type", "category:session_type", "Normal or Discovery", source="RFC 7143 section 13.21"),
-        _c("initiator_name", "str", "InitiatorName", null=True, source="RFC 7143 section 13.4"),
+        _c("initiator_name", "str", "InitiatorName", null=True, source="RFC 7143 section 13.5"),
         _c("initiator_alias", "str", "InitiatorAlias", null=True, source="RFC 7143 section 13.7"),
-        _c("target_name", "str", "TargetName", null=True, source="RFC 7143 section 13.5"),
+        _c("target_name", "str", "TargetName", null=True, source="RFC 7143 section 13.4"),
         _c("target_alias", "str", "TargetAlias", null=True, source="RFC 7143 section 13.6"),
         _c("isid", "str", "ISID, 12 hexadecimal digits", null=True, source="RFC 7143 section 11.12.5"),
-        _c("tsih", "uint16", "TSIH that the target gave", null=True, source="RFC 7143 section 11.12.6"),
+        _c("tsih", "uint16", "TSIH that the target gave", null=True, source="RFC 7143 section 11.13.3"),
         _c("target_portal_group_tag", "uint32", "TargetPortalGroupTag", null=True, source="RFC 7143 section 13.9"),
         _c("auth_method", "str", "AuthMethod in use (CHAP, None ...); secrets are never kept", null=True, source="RFC 7143 section 12.1"),
         _c("connection_count", "uint32", "connections of the session in the capture"),
@@ -254,7 +254,7 @@ _ROUNDS: Final = Table(
     "one R2T and the Data-Out burst that answers it",
     (
         _c("cycle", "uint32", "its cycle"),
-        _c("r2t_sn", "uint32", "R2TSN", source="RFC 7143 section 11.8.3"),
+        _c("r2t_sn", "uint32", "R2TSN", source="RFC 7143 section 11.8.2"),
         _c("target_transfer_tag", "uint32", "Target Transfer Tag"),
         _c("buffer_offset", "uint32", "Buffer Offset", "bytes"),
         _c("desired_data_transfer_length", "uint32", "bytes asked for", "bytes"),

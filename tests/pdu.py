@@ -129,7 +129,7 @@ _TABLE = _crc32c_table()
 
 @lru_cache(maxsize=4096)
 def crc32c(data: bytes) -> bytes:
-    """The digest of RFC 7143 section 13.1 as it stands on the wire (byte order as in RFC 3720 appendix B.4)."""
+    """The digest of RFC 7143 section 13.1 as it stands on the wire (byte order as in its appendix A.4)."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]

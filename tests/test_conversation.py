@@ -18,7 +18,7 @@ from tests.pdu import DATA_IN, R2T, Task, crc32c
 from tests.transport import ETHERNET, LINUX_SLL, LINUX_SLL2, NULL, RAW, Path
 from tests.truth import observe
 
-# RFC 3720 appendix B.4 (and RFC 7143 section 13.1, which refers to it)
+# RFC 7143 appendix A.4
 CRC32C_VECTORS = [
     (bytes(32), "aa36918a"),
     (b"\xff" * 32, "43aba862"),

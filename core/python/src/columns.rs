@@ -103,7 +103,7 @@ fn mask(pdus: &Pdus, fields: &[Field]) -> Vec<bool> {
         .zip(&pdus.header_bytes)
         .zip(&pdus.has_status)
         .map(|((&opcode, &header_bytes), &has_status)| {
-            // StatSN of a Data-In has a meaning only with its status (RFC 7143 section 11.7.4)
+            // StatSN of a Data-In has a meaning only with its status (RFC 7143 section 11.7.3)
             header_bytes < needed.get(usize::from(opcode)).copied().unwrap_or(u8::MAX)
                 || (is_stat_sn && opcode == Opcode::DataIn.as_u8() && !has_status)
         })

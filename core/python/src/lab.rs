@@ -204,6 +204,7 @@ pub fn run_link(
     watch: Py<PyAny>,
 ) -> PyResult<String> {
     let run: LinkRun = settings(settings_json)?;
+    run.link.check().map_err(error)?;
     let link = TapLink::open(&run.initiator, &run.target).map_err(error)?;
     ready.call0(py)?;
     let (stop, is_over) = (AtomicBool::new(false), AtomicBool::new(false));

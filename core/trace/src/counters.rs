@@ -189,7 +189,7 @@ counters! {
         "A resent status or a broken target (RFC 7143 section 4.2.2.2).";
     DataSnOutOfOrder, "data_sn_out_of_order", Warning,
         "data PDUs with a DataSN behind the last one of their task or burst",
-        "Resent data or a broken peer (RFC 7143 section 4.2.2.3).";
+        "Resent data or a broken peer (RFC 7143 section 4.2.2.4).";
     // cycles
     CycleIncomplete, "cycle_incomplete", DataLoss,
         "commands without a status in the capture, and not aborted",

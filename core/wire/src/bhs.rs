@@ -382,7 +382,7 @@ impl<'a> Bhs<'a> {
     fn is_meaningful(self, field: Field) -> bool {
         match field {
             Field::Lun => self.is_lun_meaningful(),
-            // Section 11.7: only with the S bit.
+            // Section 11.7.3: only with the S bit.
             Field::StatSn | Field::ResidualCount => self.has_status().unwrap_or(true),
             // Section 11.4.2: only of a command completed at the target, which is response 0.
             Field::Status => self.has_status().or(self.response().map(|response| response == 0)).unwrap_or(false),

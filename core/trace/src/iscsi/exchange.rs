@@ -281,7 +281,7 @@ fn shown(text: &[u8]) -> String {
     shown
 }
 
-/// RFC 7143 section 11.5.1, RFC 7144 section 7.
+/// RFC 7143 section 11.5.1, RFC 7144 section 6.3.
 fn function_text(function: u8) -> &'static str {
     match function {
         1 => "ABORT TASK",

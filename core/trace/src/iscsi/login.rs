@@ -191,7 +191,7 @@ impl Login {
         }
         rows.target_alias[row] = answered("TargetAlias");
         if rows.auth_method[row].is_empty() {
-            // the security stage was passed over (RFC 7143 section 6.3.2)
+            // the security stage was passed over (RFC 7143 section 6.3.1)
             rows.auth_method[row] = "None".to_owned();
         }
         if let Some(tag) =

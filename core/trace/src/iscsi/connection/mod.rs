@@ -1,7 +1,7 @@
 //! One iSCSI connection: its PDUs -> session, login keys, tasks, and the tables of everything else.
 //!
 //! It is told PDUs by the framers of both directions, and tells them which headers fit. It never sees packets, and
-//! prints nothing. Tasks keep to their connection (RFC 7143 section 4.2.4.1: connection allegiance).
+//! prints nothing. Tasks keep to their connection (RFC 7143 section 4.2.5.1: connection allegiance).
 
 mod fit;
 mod row;
