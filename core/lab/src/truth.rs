@@ -254,10 +254,17 @@ impl Cycles {
         for task in tasks {
             let place = place_of(task.connection);
             let at_initiator = task.instants(initiator_tap);
-            // one that passed before the next of the workload was handed out is none of the workload's
+            // what asks only what the logical unit is, is none of the workload's
             let record = records
                 .get_mut(&(task.connection, task.initiator_task_tag))
-                .filter(|queue| queue.front().is_some_and(|next| next.sent_ns <= at_initiator.command_first_ns))
+                .filter(|_| task.pdus.first().and_then(|command| command.operation_code).is_some_and(moves_blocks))
+                // nor is one that never ended: it has no record
+                .filter(|queue| {
+                    queue.front().is_some_and(|next| {
+                        next.sent_ns <= at_initiator.command_first_ns
+                            && Some(next.completed_ns) >= at_initiator.command_first_ns
+                    })
+                })
                 .and_then(std::collections::VecDeque::pop_front);
             cycles.session.push(place.map(|place| place.0));
             cycles.connection.push(task.connection);
@@ -276,6 +283,11 @@ impl Cycles {
         }
         cycles
     }
+}
+
+/// READ and WRITE of 6, 10, 12 and 16 bytes.
+fn moves_blocks(operation_code: u8) -> bool {
+    matches!(operation_code, 0x08 | 0x0a | 0x28 | 0x2a | 0x88 | 0x8a | 0xa8 | 0xaa)
 }
 
 fn is_data(pdu: &&PduRecord) -> bool {
@@ -320,6 +332,7 @@ mod tests {
             opcode,
             initiator_task_tag: 5,
             data_segment_length: data,
+            operation_code: (opcode == SCSI_COMMAND).then_some(0x28),
         }
     }
 

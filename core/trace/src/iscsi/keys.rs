@@ -80,6 +80,21 @@ pub const KEYS: &[Key] = &[
     key("CHAP_N", Declare, None, false),
 ];
 
+/// Keys that every connection agrees for itself; the others hold for the session, from its leading connection's login
+/// on (RFC 7143 section 13).
+const OF_CONNECTION: &[&str] = &["HeaderDigest", "DataDigest", "MaxRecvDataSegmentLength"];
+
+/// Of which keys that nobody named the defaults are in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Defaults {
+    /// Of none: a discovery session, or a login that was not captured whole.
+    None,
+    /// Of those of a further connection of a session.
+    OfConnection,
+    /// Of all.
+    All,
+}
+
 /// Keys whose values are secrets, or help to find them.
 pub const SECRET_KEYS: &[&str] = &[
     "CHAP_C",
@@ -175,16 +190,19 @@ impl Negotiation {
         self.offers.iter().find(|offer| offer.key == key)?.target.as_deref()
     }
 
-    /// Every key with its value in force: those named, then (for a normal session) the defaults of those not named.
-    pub fn effective(&self, with_defaults: bool) -> Vec<(Offer, Effective)> {
+    /// Every key with its value in force: those named, then the defaults of those not named that are asked for.
+    pub fn effective(&self, defaults: Defaults) -> Vec<(Offer, Effective)> {
         let mut rows: Vec<_> = self.offers.iter().map(|offer| (offer.clone(), effective(offer))).collect();
-        if with_defaults {
-            for key in KEYS.iter().filter(|key| key.is_shown_by_default) {
-                if !self.offers.iter().any(|offer| offer.key == key.name) {
-                    let offer = Offer { key: key.name.to_owned(), initiator: None, target: None };
-                    let effective = effective(&offer);
-                    rows.push((offer, effective));
-                }
+        let has_default = |key: &&Key| match defaults {
+            Defaults::None => false,
+            Defaults::OfConnection => key.is_shown_by_default && OF_CONNECTION.contains(&key.name),
+            Defaults::All => key.is_shown_by_default,
+        };
+        for key in KEYS.iter().filter(has_default) {
+            if !self.offers.iter().any(|offer| offer.key == key.name) {
+                let offer = Offer { key: key.name.to_owned(), initiator: None, target: None };
+                let effective = effective(&offer);
+                rows.push((offer, effective));
             }
         }
         rows
@@ -195,6 +213,11 @@ impl Negotiation {
         const KEY: &str = "MaxRecvDataSegmentLength";
         let value = if of_target { self.target(KEY) } else { self.initiator(KEY) }?;
         text::numeric(value).and_then(|length| u32::try_from(length).ok())
+    }
+
+    /// Whether both sides said No to a key for which one Yes is enough.
+    pub fn is_no_in_force(&self, key: &str) -> bool {
+        [self.initiator(key), self.target(key)] == [Some("No"); 2]
     }
 
     /// Whether a digest key ended in CRC32C; none when the target's answer was not seen.
@@ -270,7 +293,8 @@ mod tests {
     }
 
     fn in_force(negotiation: &Negotiation, key: &str) -> (String, String, u8) {
-        let (_, effective) = negotiation.effective(true).into_iter().find(|(offer, _)| offer.key == key).expect(key);
+        let (_, effective) =
+            negotiation.effective(Defaults::All).into_iter().find(|(offer, _)| offer.key == key).expect(key);
         (effective.initiator, effective.target, effective.source)
     }
 
@@ -291,6 +315,9 @@ mod tests {
         assert_eq!(in_force(&keys, "FirstBurstLength"), both("65536", 0));
         assert_eq!(in_force(&keys, "MaxRecvDataSegmentLength"), ("262144".into(), "8192".into(), 1));
         assert_eq!(in_force(&keys, "MaxOutstandingR2T"), both("1", 2));
+        let rows = keys.effective(Defaults::OfConnection);
+        let unnamed = rows.iter().filter(|(offer, _)| (&offer.initiator, &offer.target) == (&None, &None));
+        assert_eq!(unnamed.map(|(offer, _)| offer.key.as_str()).collect::<Vec<_>>(), ["DataDigest"]);
         assert_eq!(keys.max_recv_data_segment_length(true), Some(8192));
         assert_eq!(keys.max_recv_data_segment_length(false), Some(262_144));
         assert_eq!(keys.digest("HeaderDigest"), Some(true));
@@ -321,6 +348,6 @@ mod tests {
         assert_eq!(keys.take(b"no equals sign\0a=b\0", true), 1);
         let flood: String = (0..10_000).map(|number| format!("X-key{number}=v\0")).collect();
         keys.take(flood.as_bytes(), true);
-        assert_eq!(keys.effective(false).len(), KEYS_MAX);
+        assert_eq!(keys.effective(Defaults::None).len(), KEYS_MAX);
     }
 }

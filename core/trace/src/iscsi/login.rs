@@ -8,7 +8,7 @@ use iscsitrace_wire::opcode::Opcode;
 
 use super::connection::Context;
 use super::framer::Pdu;
-use super::keys::Negotiation;
+use super::keys::{Defaults, Negotiation};
 use super::session::SessionEnd;
 use crate::counters::Counter;
 use crate::tables::{NULL_U8, Parameter, Session};
@@ -64,6 +64,8 @@ pub struct Login {
     pub cid: Option<u16>,
     /// Whether bytes of the login were never captured.
     pub has_gap: bool,
+    /// Whether it joins a session that is there already: its first request names a TSIH.
+    pub is_further: bool,
     /// Whether the target let the connection into the full feature phase.
     pub is_complete: bool,
     requested: Continued,
@@ -97,6 +99,7 @@ impl Login {
             self.take_text(&text, true, pdu.first.frame, connection, context);
         }
         if session.is_none() && bhs.is_continue() != Some(true) {
+            self.is_further = bhs.tsih().is_some_and(|tsih| tsih != 0);
             *session = Some(self.open_session(bhs, connection, pdu.first.frame, context));
         }
         if let Some(session) = *session
@@ -216,7 +219,12 @@ impl Login {
 
     /// The rows of `parameters`.
     pub fn parameters(&self, connection: u32, session: u32, is_discovery: bool, context: &mut Context) {
-        for (offer, effective) in self.negotiation.effective(self.is_complete && !is_discovery) {
+        let defaults = match (self.is_complete && !is_discovery, self.is_further) {
+            (false, _) => Defaults::None,
+            (true, true) => Defaults::OfConnection,
+            (true, false) => Defaults::All,
+        };
+        for (offer, effective) in self.negotiation.effective(defaults) {
             context.tables.parameters.push(Parameter {
                 connection,
                 session,

@@ -154,6 +154,8 @@ pub struct SessionState {
     pub first_connection: u32,
     /// Its tasks, and what they took.
     pub taken: Taken,
+    /// DataSequenceInOrder=No is in force: data of a task may come in any order (RFC 7143 section 13.19).
+    pub is_data_in_any_order: bool,
 }
 
 /// What the tasks of a session took: the measure for those whose command was not seen.

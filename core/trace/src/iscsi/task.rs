@@ -51,6 +51,8 @@ pub struct Task {
     pub expected_data_transfer_length: Option<u32>,
     /// Whether its data tells the device type.
     pub is_standard_inquiry: bool,
+    /// Whether its data may come in any order: the first is told by its number then, not by its place.
+    pub is_data_in_any_order: bool,
     operation: Option<Operation>,
     next_data_sn: u32,
     next_r2t_sn: u32,
@@ -123,6 +125,7 @@ impl Task {
             is_write,
             expected_data_transfer_length,
             is_standard_inquiry,
+            is_data_in_any_order: false,
             operation,
             next_data_sn: 0,
             next_r2t_sn: 0,
@@ -280,7 +283,8 @@ impl Task {
         if cycles.data_pdu_count[row] == 0 {
             cycles.data_pdu_bytes_min[row] = length;
             cycles.data_pdu_bytes_max[row] = length;
-            if bhs.buffer_offset().is_none_or(|offset| offset == first_offset) {
+            let is_first_by_number = self.is_data_in_any_order && bhs.data_sn() == Some(SerialNumber(0));
+            if is_first_by_number || bhs.buffer_offset().is_none_or(|offset| offset == first_offset) {
                 cycles.data_first_ns[row] = first.time_ns;
                 cycles.data_first_frame[row] = first.frame;
             } else {

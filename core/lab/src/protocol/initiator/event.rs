@@ -98,6 +98,8 @@ pub struct PduRecord {
     pub initiator_task_tag: u32,
     /// DataSegmentLength.
     pub data_segment_length: u32,
+    /// Operation code of the CDB, of a SCSI Command.
+    pub operation_code: Option<u8>,
 }
 
 impl PduRecord {
@@ -117,6 +119,7 @@ impl PduRecord {
             opcode: header.opcode_byte().unwrap_or(0) & 0x3f,
             initiator_task_tag: header.initiator_task_tag().unwrap_or(RESERVED_TAG),
             data_segment_length: header.data_segment_length().unwrap_or(0),
+            operation_code: header.cdb().map(|cdb| cdb[0]),
         }
     }
 }

@@ -167,6 +167,12 @@ impl IscsiConnection {
                 if digests.is_some() {
                     self.longest_data =
                         [true, false].map(|of_target| self.negotiation().max_recv_data_segment_length(of_target));
+                    let is_in_any_order = self.negotiation().is_no_in_force("DataSequenceInOrder");
+                    if let Some(state) =
+                        self.session.and_then(|session| context.sessions.states.get_mut(session as usize))
+                    {
+                        state.is_data_in_any_order |= is_in_any_order;
+                    }
                 }
             }
             Opcode::TaskManagementResponse => {
@@ -274,10 +280,13 @@ impl IscsiConnection {
         let device_type = bhs.lun().and_then(|raw| {
             context.sessions.states.get(session as usize)?.device_types.get(&lun::number(raw)).copied()
         });
-        let Some(task) = Task::open(bhs, first, self.number, session, device_type, &mut context.tables.cycles) else {
+        let Some(mut task) = Task::open(bhs, first, self.number, session, device_type, &mut context.tables.cycles)
+        else {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
             return None;
         };
+        task.is_data_in_any_order =
+            context.sessions.states.get(session as usize).is_some_and(|state| state.is_data_in_any_order);
         context.cycle_ends_ns.push(i64::MAX);
         let cycle = task.cycle;
         let tag = bhs.initiator_task_tag()?;
