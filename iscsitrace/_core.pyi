@@ -96,7 +96,10 @@ def run_link(settings_json: str, period_ns: int, ready: Callable[[], object], wa
     """
 
 def simulate(settings_json: str, captures: Sequence[str | None], watch: _Watch) -> str:
-    """Runs a simulation; the truth of it as JSON. ``captures``: new files, the initiator's first, None for no capture."""
+    """Runs a simulation; the truth of it as JSON.
+
+    ``captures``: new files, the initiator's first, None for no capture.
+    """
 
 def parse_url(url: str) -> str:
     """What an iSCSI URL names, as JSON: ``host``, ``port``, ``target_name``, ``lun``."""

@@ -1,7 +1,7 @@
 """A trace: what one pass over one or more captures left, as tables.
 
-``read`` runs the pass in the compiled core; this is the only module that imports it. A trace is read once and never
-changes; its tables are made when they are first asked for.
+``read`` runs the pass in the compiled core; no other module of the reading side imports it. A trace is read once and
+never changes; its tables are made when they are first asked for.
 """
 
 from __future__ import annotations

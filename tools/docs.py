@@ -23,6 +23,16 @@ _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
 
+_ARGUMENTS = {
+    "CAPTURE...": "Captures to read as one, or `-` for standard input.",
+    "URL...": "Logical units of targets; for `discover`, their portals.",
+    "mode": "What to do.",
+    "operation": "What to do.",
+    "INITIATOR_TAP": "The TAP device on the initiator's side.",
+    "TARGET_TAP": "The TAP device on the target's side.",
+}
+
+
 @dataclass(frozen=True)
 class Counter:
     """One counter as the core declares it."""
@@ -47,7 +57,7 @@ def _unquoted(text: str) -> str:
 
 
 def commands() -> Iterator[click.Command]:
-    """Every command in the order of the help."""
+    """Every command in the order of the help, each with its full name; those of a group after the group."""
     context = click.Context(main, info_name="iscsitrace")
     for name in COMMANDS:
         command = main.get_command(context, name)
@@ -55,17 +65,35 @@ def commands() -> Iterator[click.Command]:
             raise LookupError(f"there is no command {name}")
         command.name = name
         yield command
+        for inner_name, inner in getattr(command, "commands", {}).items():
+            inner.name = f"{name} {inner_name}"
+            yield inner
 
 
 def cli_page() -> str:
     """docs/cli.md."""
     lines = ["# Commands", "", _generated("the commands themselves"), "", *_prose(main.help)]
     for command in commands():
-        lines += [f"## iscsitrace {command.name}", "", *_prose(command.help), *_example(command.epilog)]
-        lines += ["| option | meaning |", "|---|---|"]
-        lines += [f"| {_spelling(option)} | {_meaning(option)} |" for option in command.params]
-        lines.append("")
+        lines += [f"## iscsitrace {command.name}", "", *_prose(command.help)]
+        if command.epilog:
+            lines += _example(command.epilog)
+        for title, options in _sections(command):
+            if not options:
+                continue
+            lines += [f"### {title}", ""] if title else []
+            lines += ["| option | meaning |", "|---|---|"]
+            lines += [f"| {_spelling(option)} | {_cell(_meaning(option))} |" for option in options]
+            lines.append("")
     return "\n".join(lines)
+
+
+def _sections(command: click.Command) -> Iterator[tuple[str, list[click.Parameter]]]:
+    """The options of a command by the sections of its help; the first have no title."""
+    sections = getattr(command, "sections", ())
+    in_sections = {id(option) for section in sections for option in section.options}
+    yield "", [parameter for parameter in command.params if id(parameter) not in in_sections]
+    for section in sections:
+        yield section.title, list(section.options)
 
 
 def _prose(text: str | None) -> list[str]:
@@ -77,26 +105,31 @@ def _prose(text: str | None) -> list[str]:
     return lines
 
 
-def _example(epilog: str | None) -> list[str]:
-    return ["```sh", (epilog or "").removeprefix("Example:").strip(), "```", ""]
+def _example(epilog: str) -> list[str]:
+    return ["```sh", epilog.removeprefix("Example:").strip(), "```", ""]
 
 
 def _spelling(parameter: click.Parameter) -> str:
+    choices = getattr(parameter.type, "choices", None)
     if isinstance(parameter, click.Argument):
-        return f"`{parameter.metavar}`"
-    spelled = ", ".join(f"`{name}`" for name in parameter.opts)
+        return f"`{parameter.metavar or '|'.join(choices or ())}`".replace("|", "\\|")
+    spelled = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if isinstance(parameter, click.Option) and parameter.is_flag:
         return spelled
-    choices = getattr(parameter.type, "choices", None)
-    value = parameter.metavar or ("\\|".join(choices) if choices else parameter.type.name.upper())
+    value = parameter.metavar or (
+        "\\|".join(choices) if choices else parameter.type.name.upper().removesuffix(" RANGE")
+    )
     return f"{spelled} {value}"
 
 
 def _meaning(parameter: click.Parameter) -> str:
     if isinstance(parameter, click.Argument):
-        return "Captures to read as one, or `-` for standard input."
+        return _ARGUMENTS[parameter.metavar or parameter.human_readable_name.lower()]
     text = getattr(parameter, "help", None) or ""
-    return f"{text} (default: {parameter.default})" if getattr(parameter, "show_default", None) else text
+    if not getattr(parameter, "show_default", None):
+        return text
+    values = parameter.default if isinstance(parameter.default, tuple) else (parameter.default,)
+    return f"{text} (default: {', '.join(str(value) for value in values)})"
 
 
 def tables_page() -> str:

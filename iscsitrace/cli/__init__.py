@@ -18,8 +18,26 @@ import click
 
 from iscsitrace.errors import IscsitraceError
 
-COMMANDS = ("summary", "cycles", "export", "check", "inspect")
+GROUPS = {
+    "Read captures": ("summary", "cycles", "export", "check", "inspect"),
+    "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
+}
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 """Every command, in the order of the help; ``NAME`` is function ``command`` in ``cli/NAME.py``."""
+
+_SHORT_HELP = {
+    "summary": "Sessions, keys, volumes, latencies, health.",
+    "cycles": "One line per SCSI task.",
+    "export": "Tables to CSV or Parquet files.",
+    "check": "Coverage, capture health, and comparisons.",
+    "inspect": "Wireshark's fields beside ours.",
+    "initiator": "Read, write, discover or ping with the reference initiator.",
+    "target": "Serve an in-memory target.",
+    "link": "Emulate a link between two TAP devices.",
+    "simulate": "Traffic in virtual time, with its truth.",
+    "lab": "Traffic over the kernel's TCP and an emulated link.",
+}
+"""Here, so that the help of all need not load each."""
 
 EXIT_INTERRUPTED = 130
 EXIT_NO_OUTPUT = 2
@@ -49,6 +67,12 @@ class _Commands(click.Group):
             return None
         command: click.Command = import_module(f"iscsitrace.cli.{cmd_name}").command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the commands, one group after the other."""
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, _SHORT_HELP[name]) for name in names])
 
     def main(self, *arguments: Any, **extra: Any) -> Any:
         if sys.stdout is None:
@@ -95,12 +119,13 @@ def _discard_output() -> None:
 )
 @click.version_option(package_name="iscsitrace", prog_name="iscsitrace", message="%(prog)s %(version)s")
 def main() -> None:
-    """Reads iSCSI captures: what was negotiated, how every SCSI task went, how far the capture can be trusted.
+    """Reads iSCSI captures: what was negotiated, how every SCSI task went, how far the capture can be trusted. And
+    makes iSCSI traffic whose truth is known.
 
     A CAPTURE is a pcap or pcapng file, plain or compressed (gzip, zstd, lz4), or - for standard input. Several are
     read as one, in order of time, like the files of a ring buffer.
 
     \b
-    Times take ns, us, ms, s; sizes take K, M, G (1024) and KB, MB, GB (1000).
-    Exit codes: 0 done, 1 data loss or a finding to fail on, 2 usage or unreadable input.
+    Times take ns, us, ms, s; sizes take K, M, G (1024) and KB, MB, GB (1000); rates take Kbit, Mbit, Gbit.
+    Exit codes: 0 done, 1 data loss or a finding to fail on, 2 usage, unreadable input, or what cannot be done.
     """  # noqa: D301 -- click reads the \b

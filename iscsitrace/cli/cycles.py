@@ -25,7 +25,6 @@ _FLAGS = {
 
 
 @click.command(
-    short_help="One line per SCSI task.",
     epilog="Example:  iscsitrace cycles --operation read --top 20 --filter capture.pcapng",
 )
 @takes_captures

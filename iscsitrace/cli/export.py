@@ -10,7 +10,6 @@ from iscsitrace.schema import TABLES
 
 
 @click.command(
-    short_help="Tables to CSV or Parquet files.",
     epilog="Example:  iscsitrace export -o tables --format parquet --tables cycles,pdus capture.pcapng",
 )
 @takes_captures

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from iscsitrace.trace import Trace
 
 
-@click.command(
-    short_help="Wireshark's fields beside ours.", epilog="Example:  iscsitrace inspect --cycle 12 capture.pcapng"
-)
+@click.command(epilog="Example:  iscsitrace inspect --cycle 12 capture.pcapng")
 @takes_captures
 @click.option("--cycle", type=click.IntRange(min=0), metavar="N", help="The frames of that task.")
 @click.option("--frame", type=click.IntRange(min=1), metavar="N", help="That frame.")

@@ -19,7 +19,6 @@ _SIZES_SHOWN = 8
 
 
 @click.command(
-    short_help="Sessions, keys, volumes, latencies, health.",
     epilog="Example:  iscsitrace summary --from 10s --to 20s capture.pcapng",
 )
 @takes_captures

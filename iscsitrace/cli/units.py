@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 _TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-_SIZES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+SIZES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _RATES = {"bit": 1, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 # group 1: the fraction with its mark, after seconds only (datetime keeps but six digits of it)
@@ -35,12 +35,12 @@ def parse_quantity(text: str, units: dict[str, int]) -> int | None:
 
 # click.ParamType is generic from click 8.3 on, and not before
 if TYPE_CHECKING:
-    _Quantity = click.ParamType[Any]
+    Quantity = click.ParamType[Any]
 else:
-    _Quantity = click.ParamType
+    Quantity = click.ParamType
 
 
-class Duration(_Quantity):
+class Duration(Quantity):
     """A time with its unit, to nanoseconds."""
 
     name = "TIME"
@@ -55,7 +55,7 @@ class Duration(_Quantity):
         return found
 
 
-class Size(_Quantity):
+class Size(Quantity):
     """A size, to bytes: K, M, G are powers of 1024, KB, MB, GB of 1000."""
 
     name = "SIZE"
@@ -64,13 +64,13 @@ class Size(_Quantity):
         """The quantity; fails with a line that says how to write one."""
         if isinstance(value, int):
             return value
-        found = parse_quantity(value, _SIZES)
+        found = parse_quantity(value, SIZES)
         if found is None:
             self.fail(f"{value!r} is no size; write a number and K, M, G (1024) or KB, MB, GB (1000)", param, ctx)
         return found
 
 
-class Rate(_Quantity):
+class Rate(Quantity):
     """A rate, to bits a second: Kbit, Mbit, Gbit are powers of 1000."""
 
     name = "RATE"
@@ -85,7 +85,7 @@ class Rate(_Quantity):
         return found
 
 
-class Share(_Quantity):
+class Share(Quantity):
     """A probability: ``0.1%``, ``0.001`` or ``1/65536``, to a float from 0 to 1."""
 
     name = "SHARE"
@@ -109,7 +109,7 @@ class Moment:
     is_relative: bool
 
 
-class When(_Quantity):
+class When(Quantity):
     """A moment: ``12.5s`` after the first packet, or absolute as ISO 8601 (UTC without a zone) or epoch seconds."""
 
     name = "WHEN"
@@ -158,14 +158,14 @@ def size(amount: int | None) -> str:
     if amount is None:
         return "-"
     for unit in ("G", "M", "K"):
-        if amount and amount % _SIZES[unit] == 0:
-            return f"{amount // _SIZES[unit]}{unit}"
+        if amount and amount % SIZES[unit] == 0:
+            return f"{amount // SIZES[unit]}{unit}"
     return str(amount)
 
 
 def megabytes(amount: float | None) -> str:
     """Bytes as MB (1000 x 1000) with three decimals, without the unit; ``-`` for null."""
-    return "-" if amount is None else f"{amount / _SIZES['MB']:.3f}"
+    return "-" if amount is None else f"{amount / SIZES['MB']:.3f}"
 
 
 def percent(share: float | None) -> str:

@@ -104,12 +104,22 @@ class ConformanceTest:
 
 
 def iscsi_test_cu(
-    place: Place, url: str, *, tests: str = "ALL", is_destructive: bool = True, limit_s: float = 300
+    place: Place,
+    url: str,
+    *,
+    tests: str = "ALL",
+    second_path: str | None = None,
+    is_destructive: bool = True,
+    limit_s: float = 300,
 ) -> list[ConformanceTest]:
-    """Runs libiscsi's conformance tests, FAMILY[.SUITE[.TEST]] as ``SCSI.Read10``, and gives each one's result."""
+    """Runs libiscsi's conformance tests, FAMILY[.SUITE[.TEST]] as ``SCSI.Read10``, and gives each one's result.
+
+    ``second_path`` is another URL of the same disk; without one, it skips the tests of multipath.
+    """
     options = ["--dataloss"] if is_destructive else []
+    urls = [url] if second_path is None else [url, second_path]
     finished = place.run(
-        *("iscsi-test-cu", "--verbose", *options, "--test", tests, url),
+        *("iscsi-test-cu", "--verbose", *options, "--test", tests, *urls),
         package=_LIBISCSI,
         limit_s=limit_s,
         is_checked=False,
@@ -131,13 +141,16 @@ def qemu_img(place: Place, *arguments: str, limit_s: float = 120) -> str:
 
 
 def _conformance(output: str) -> list[ConformanceTest]:
-    """``Test: Simple ...    [SKIPPED] why``, more such lines, then ``passed`` or ``FAILED`` at the end of a line."""
+    """``Test: Simple ...    [SKIPPED] why``, more such lines, then a line that begins with ``passed`` or ``FAILED``.
+
+    Behind the verdict on the last test of a suite stands what went on after it.
+    """
     found = []
     for suite in re.split(r"^Suite: ", output.partition("Run Summary:")[0], flags=re.MULTILINE)[1:]:
         suite_name, _, rest = suite.partition("\n")
         for test in re.split(r"^  Test: ", rest, flags=re.MULTILINE)[1:]:
             name, _, said = test.partition(" ...")
-            verdicts = re.findall(r"(passed|FAILED)$", said, re.MULTILINE)
+            verdicts = re.findall(r"^(passed|FAILED)", said, re.MULTILINE)
             skipped = tuple(dict.fromkeys(re.findall(r"\[SKIPPED\] (.*)", said)))
             failed = tuple(dict.fromkeys(re.findall(r"\[FAILED\] (.*)", said)))
             found.append(ConformanceTest(suite_name.strip(), name, verdicts == ["passed"], skipped, failed))

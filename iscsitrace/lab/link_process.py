@@ -37,10 +37,11 @@ class RunningLink:
 
 
 @contextmanager
-def linked(cable: Cable, settings: Mapping[str, Any]) -> Iterator[RunningLink]:
+def linked(cable: Cable, settings: Mapping[str, Any], *, is_prior: bool = True) -> Iterator[RunningLink]:
     """A link between the two TAP devices of a cable, while the block runs; ``settings`` as the core's LinkSettings.
 
-    The cable's first end is the initiator's. TrafficImpossible when the link refuses, or ended before its time.
+    The cable's first end is the initiator's. ``is_prior``: it goes before all other programs (SCHED_FIFO), where that
+    is allowed. TrafficImpossible when the link refuses, or ended before its time.
     """
     if cable.taps is None:
         raise InputInvalid("a link needs a cable of TAP devices")
@@ -55,11 +56,11 @@ def linked(cable: Cable, settings: Mapping[str, Any]) -> Iterator[RunningLink]:
         running = RunningLink(process.pid)
         try:
             taps = dict(zip(("initiator", "target"), map(_tap, cable.taps), strict=True))
-            _begin(process, json.dumps({**taps, "link": settings}))
+            _begin(process, json.dumps({"is_prior": is_prior, "run": {**taps, "link": settings}}))
             yield running
             output, _ = process.communicate(timeout=_END_LIMIT_S)
             if process.returncode != 0:
-                raise TrafficImpossible("the link ended before its time")
+                raise EOFError
             running.log = json.loads(output)
         except (BrokenPipeError, EOFError, subprocess.TimeoutExpired) as error:
             process.kill()
@@ -74,11 +75,12 @@ def linked(cable: Cable, settings: Mapping[str, Any]) -> Iterator[RunningLink]:
 
 
 def _begin(process: subprocess.Popen[bytes], settings: str) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(settings.encode() + b"\n")
-    process.stdin.flush()
-    if process.stdout.readline() != _READY:
+    given, said = process.stdin, process.stdout
+    if given is None or said is None:
+        raise EOFError
+    given.write(settings.encode() + b"\n")
+    given.flush()
+    if said.readline() != _READY:
         raise EOFError
 
 
@@ -94,23 +96,29 @@ def _rise() -> bool:
     return False
 
 
+def _say_ready() -> None:
+    os.write(1, _READY)
+
+
 def main() -> int:
     """The process; its exit code."""
-    settings = json.loads(sys.stdin.buffer.readline())
+    asked = json.loads(sys.stdin.buffer.readline())
     ended = threading.Event()
 
     def await_end() -> None:
-        sys.stdin.buffer.read()
+        # not through sys.stdin: its lock would still be held when the interpreter ends
+        while os.read(0, 4096):
+            pass
         ended.set()
 
     threading.Thread(target=await_end, daemon=True).start()
-    has_priority = _rise()
+    has_priority = asked["is_prior"] and _rise()
     try:
-        log = traffic.run_link(settings, lambda: os.write(1, _READY) and None, ended.is_set)
+        log = traffic.run_link(asked["run"], _say_ready, ended.is_set)
     except TrafficImpossible as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return 2
-    print(json.dumps(log | {"has_priority": has_priority}))
+    sys.stdout.write(json.dumps(log | {"has_priority": has_priority}))
     return 0
 
 

@@ -63,6 +63,8 @@ class EndSettings:
     is_slow_start_after_idle: bool | None = None
     initial_window_segments: int | None = None
     """What may be sent before the first ACK (RFC 6928)."""
+    advertised_mss_bytes: int | None = None
+    """The largest payload of a segment that it asks its peers for (the route's advmss); else by the MTU."""
     is_delaying_acks: bool = True
     """Without it the kernel acknowledges every segment at once (the route's quickack)."""
     sysctls: Mapping[str, str] = field(default_factory=dict)
@@ -261,6 +263,8 @@ def _set_up(namespace: Namespace, settings: EndSettings, peers: Mapping[str, Int
     route_options = _set_congestion_control(namespace, settings.congestion_control)
     if settings.initial_window_segments is not None:
         route_options += f" initcwnd {settings.initial_window_segments}"
+    if settings.advertised_mss_bytes is not None:
+        route_options += f" advmss {settings.advertised_mss_bytes}"
     if not settings.is_delaying_acks:
         route_options += " quickack 1"
     lines = []

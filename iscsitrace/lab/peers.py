@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,10 +79,14 @@ def tgt(
     port: int | None = None,
     name: str = TARGET_NAME,
     account: Account | None = None,
+    own_account: Account | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> Iterator[Target]:
     """tgtd with one disk, LUN 1, of zeros.
 
-    Listens at the place's address unless told otherwise; on loopback on a free port, in a namespace on 3260.
+    Listens at the place's address unless told otherwise; on loopback on a free port, in a namespace on 3260. The
+    initiator authenticates itself with ``account``, the target with ``own_account`` when it is asked to. ``keys`` are
+    operational keys that it wants, as RFC 7143 spells them.
     """
     listen = address or place.address
     listen_port = _port(place, listen, port)
@@ -102,10 +106,13 @@ def tgt(
             administer("--mode", "target", "--op", "new", "--tid", "1", "--targetname", name)
             disk = ("--tid", "1", "--lun", "1", "--backing-store", str(file))
             administer("--mode", "logicalunit", "--op", "new", *disk)
-            if account is not None:
-                user = ("--user", account.user)
-                administer("--mode", "account", "--op", "new", *user, "--password", account.secret)
-                administer("--mode", "account", "--op", "bind", "--tid", "1", *user)
+            for each, way in ((account, ()), (own_account, ("--outgoing",))):
+                if each is not None:
+                    user = ("--user", each.user)
+                    administer("--mode", "account", "--op", "new", *user, "--password", each.secret)
+                    administer("--mode", "account", "--op", "bind", "--tid", "1", *user, *way)
+            for key, value in (keys or {}).items():
+                administer("--mode", "target", "--op", "update", "--tid", "1", "--name", key, "--value", value)
             administer("--mode", "target", "--op", "bind", "--tid", "1", "--initiator-address", "ALL")
             yield Target(listen, listen_port, name, 1, file, account, process)
 
@@ -119,10 +126,12 @@ def istgt(
     port: int | None = None,
     name: str = TARGET_NAME,
     account: Account | None = None,
+    own_account: Account | None = None,
+    keys: Mapping[str, str] | None = None,
     connections_max: int = 8,
     queue_depth: int = 32,
 ) -> Iterator[Target]:
-    """istgt with one disk, LUN 0, of zeros, and several connections per session; places and ports as for tgt."""
+    """istgt with one disk, LUN 0, of zeros, and several connections per session; all else as for tgt."""
     listen = address or place.address
     listen_port = _port(place, listen, port)
     with _disk(lun_bytes) as file:
@@ -130,8 +139,12 @@ def istgt(
         # it refuses a file that others can read
         secrets.touch(mode=0o600)
         if account is not None:
-            secrets.write_text(f'[AuthGroup1]\n  Auth "{account.user}" "{account.secret}"\n')
+            pairs = [(each.user, each.secret) for each in (account, own_account) if each is not None]
+            words = " ".join(f'"{word}"' for pair in pairs for word in pair)
+            secrets.write_text(f"[AuthGroup1]\n  Auth {words}\n")
         settings = file.parent / "istgt.conf"
+        wanted = {**_ISTGT_KEYS, **(keys or {})}
+        method = "CHAP Mutual" if own_account else "CHAP"
         settings.write_text(
             _ISTGT.format(
                 node=name.partition(":")[0],
@@ -140,7 +153,8 @@ def istgt(
                 secrets=secrets,
                 connections=connections_max,
                 portal=_portal(listen, listen_port),
-                authentication="AuthMethod CHAP\n  AuthGroup AuthGroup1" if account else "AuthMethod None",
+                authentication=f"AuthMethod {method}\n  AuthGroup AuthGroup1" if account else "AuthMethod None",
+                keys="\n  ".join(f"{key} {value}" for key, value in wanted.items()),
                 queue_depth=queue_depth,
                 file=file,
             )
@@ -151,6 +165,19 @@ def istgt(
             yield Target(listen, listen_port, name, 0, file, account, process)
 
 
+_ISTGT_KEYS = {
+    "MaxOutstandingR2T": "16",
+    "DefaultTime2Wait": "2",
+    "DefaultTime2Retain": "60",
+    "FirstBurstLength": "262144",
+    "MaxBurstLength": "1048576",
+    "MaxRecvDataSegmentLength": "262144",
+    "InitialR2T": "Yes",
+    "ImmediateData": "Yes",
+    "DataPDUInOrder": "Yes",
+    "DataSequenceInOrder": "Yes",
+    "ErrorRecoveryLevel": "0",
+}
 _ISTGT = """\
 [Global]
   NodeBase "{node}"
@@ -162,17 +189,7 @@ _ISTGT = """\
   MaxSessions 64
   MaxConnections {connections}
   MaxR2T 32
-  MaxOutstandingR2T 16
-  DefaultTime2Wait 2
-  DefaultTime2Retain 60
-  FirstBurstLength 262144
-  MaxBurstLength 1048576
-  MaxRecvDataSegmentLength 262144
-  InitialR2T Yes
-  ImmediateData Yes
-  DataPDUInOrder Yes
-  DataSequenceInOrder Yes
-  ErrorRecoveryLevel 0
+  {keys}
 [UnitControl]
   AuthMethod None
 [PortalGroup1]

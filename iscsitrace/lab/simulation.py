@@ -43,6 +43,8 @@ def run(
         truth = truth_file.envelope("simulation")
         truth["captures"] = {"initiator": names[0], "targets": names[1:]}
         truth |= found
+        for log in filter(None, (truth["access"], *truth["paths"])):
+            truth_file.pack_busy_times(log)
         truth_file.write(directory / TRUTH, truth)
     except BaseException:
         for file in files:

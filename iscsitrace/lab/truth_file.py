@@ -27,6 +27,14 @@ def columns(records: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[
     return {name: [record.get(name) for record in kept] for name in names}
 
 
+def pack_busy_times(log: Mapping[str, Any]) -> None:
+    """The busy times in the log of a link as columns: there are as many as packets, at worst."""
+    for direction in ("to_target", "to_initiator"):
+        line = log[direction]["line"]
+        if line is not None:
+            line["busy_times"] = columns(line["busy_times"], ("from_ns", "to_ns"))
+
+
 def require_new(files: Iterable[Path], *, is_forced: bool) -> None:
     """OutputExists for a file that is there, unless it may be overwritten: then it is removed."""
     for file in files:

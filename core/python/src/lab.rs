@@ -156,18 +156,21 @@ pub fn run_target(
     ready: Py<PyAny>,
     watch: Py<PyAny>,
 ) -> PyResult<String> {
-    let run: TargetRun = settings(settings_json)?;
-    let mut portal = Portal::new(run.portal).map_err(error)?;
+    let mut run: TargetRun = settings(settings_json)?;
     let mut sockets = Sockets::new(run.sockets).map_err(error)?;
-    let listening: Vec<String> = run
+    let listening: Vec<SocketAddr> = run
         .listen
         .iter()
         .map(|&address| {
-            let bound =
-                sockets.listen(address).map_err(|problem| error(format!("cannot listen at {address}: {problem}")))?;
-            Ok(bound.to_string())
+            sockets.listen(address).map_err(|problem| error(format!("cannot listen at {address}: {problem}")))
         })
         .collect::<PyResult<_>>()?;
+    // libiscsi finds no target that comes without a TargetAddress; a wildcard is none
+    if run.portal.addresses.is_empty() {
+        run.portal.addresses = listening.iter().copied().filter(|address| !address.ip().is_unspecified()).collect();
+    }
+    let mut portal = Portal::new(run.portal).map_err(error)?;
+    let listening: Vec<String> = listening.iter().map(ToString::to_string).collect();
     ready.call1(py, (listening,))?;
     let mut watcher = Watcher { ask: watch, failure: None };
     py.detach(|| {

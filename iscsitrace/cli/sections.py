@@ -1,0 +1,55 @@
+"""Options in sections: each section of a command's help is one part of its settings, made by one function.
+
+Commands that share a section share its options, their help and what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import click
+
+_Settings = TypeVar("_Settings")
+
+
+class Section(Generic[_Settings]):
+    """Options under one title, and the function that makes settings of their values."""
+
+    def __init__(self, title: str, gather: Callable[..., _Settings], *options: click.Option) -> None:
+        """``gather`` takes the value of each option by its name."""
+        self.title = title
+        self.options = options
+        self._gather = gather
+
+    def take(self, values: dict[str, Any]) -> _Settings:
+        """The settings; takes the values of its options out of ``values``."""
+        # several options may set one value
+        names = {str(option.name) for option in self.options}
+        return self._gather(**{name: values.pop(name) for name in names})
+
+
+class SectionedCommand(click.Command):
+    """A command whose help shows its own options, then each section under its title."""
+
+    def __init__(self, *arguments: Any, sections: tuple[Section[Any], ...] = (), **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.sections = sections
+        self.params += [option for section in sections for option in section.options]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options; arguments stand in the usage."""
+        titles = {id(option): section.title for section in self.sections for option in section.options}
+        records: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                records.setdefault(titles.get(id(parameter), "Options"), []).append(record)
+        for title, found in records.items():
+            with formatter.section(title):
+                formatter.write_dl(found)
+
+
+def option(*spellings: str, **attributes: Any) -> click.Option:
+    """An option, as click.option declares one."""
+    return click.Option(list(spellings), **attributes)

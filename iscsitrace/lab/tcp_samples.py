@@ -1,0 +1,75 @@
+"""TCP_INFO of a run's own sockets over time, and between which ports its connections were.
+
+Samples go into columns that stay in memory, or line by line into a file. Sampling never disturbs a connection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterable
+from typing import IO, Any
+
+from iscsitrace.lab import tcp_info
+
+_PERIOD_S = 0.02
+
+KEPT = (
+    *("state", "snd_cwnd_segments", "snd_ssthresh_segments", "snd_mss_bytes", "rtt_ns", "rttvar_ns", "min_rtt_ns"),
+    *("unacked_segments", "lost_segments", "total_retrans_segments", "bytes_acked", "bytes_received"),
+    *("snd_wnd_bytes", "rcv_space_bytes", "delivery_rate_bytes_per_s"),
+)
+"""The fields of TCP_INFO that a truth has."""
+
+
+class TcpSamples:
+    """What is known of a run's connections, from looking at them often."""
+
+    def __init__(self, *, has_columns: bool = False, lines: IO[str] | None = None) -> None:
+        self._next_s = 0.0
+        self._has_columns = has_columns
+        self._lines = lines
+        self.columns: dict[str, list[Any]] = {name: [] for name in ("time_ns", "connection", *KEPT)}
+        """A row per connection and sample; null where the kernel has no value."""
+        self.ends: dict[int, dict[str, Any]] = {}
+        """By the number of a connection: addresses and ports of both ends."""
+
+    def take(self, descriptors: Iterable[tuple[int, int]]) -> None:
+        """Looks at the open connections, and samples them every 20 ms; one that is just being closed is passed over."""
+        now_s = time.monotonic()
+        is_due = (self._has_columns or self._lines is not None) and now_s >= self._next_s
+        if is_due:
+            self._next_s = now_s + _PERIOD_S
+        for connection, descriptor in descriptors:
+            if connection not in self.ends:
+                self._take_ends(connection, descriptor)
+            if not is_due:
+                continue
+            try:
+                found = tcp_info.of_descriptor(descriptor)
+            except OSError:
+                continue
+            self._keep({"time_ns": time.time_ns(), "connection": connection} | found)
+
+    def _keep(self, sample: dict[str, Any]) -> None:
+        if self._has_columns:
+            for name, values in self.columns.items():
+                values.append(sample.get(name))
+        if self._lines is not None:
+            self._lines.write(json.dumps(sample) + "\n")
+
+    def _take_ends(self, connection: int, descriptor: int) -> None:
+        try:
+            with socket.socket(fileno=os.dup(descriptor)) as stream:
+                own, peer = stream.getsockname(), stream.getpeername()
+        except OSError:  # not connected yet
+            return
+        self.ends[connection] = {
+            "connection": connection,
+            "own_address": own[0],
+            "own_port": own[1],
+            "peer_address": peer[0],
+            "peer_port": peer[1],
+        }
