@@ -193,19 +193,24 @@ FAILED
 passed
 Suite: Read6
   Test: Simple ...passed
+Suite: Reserve6
+  Test: LUNReset ...    [FAILED] RESERVE6 command: failed with sense. SENSE KEY:UNIT_ATTENTION(6)
+passed    [FAILED] PRIN command: failed with sense. SENSE KEY:UNIT_ATTENTION(6)
 
 Run Summary:    Type  Total    Ran Passed Failed Inactive
 """
 
 
 def test_conformance_results_are_read_apart() -> None:
-    simple, beyond, unmap, other = initiators._conformance(CONFORMANCE)
+    simple, beyond, unmap, other, reset = initiators._conformance(CONFORMANCE)
     assert (simple.suite, simple.name, simple.has_passed, simple.skipped) == ("GetLBAStatus", "Simple", True, ())
     assert (beyond.name, beyond.has_passed) == ("BeyondEol", False)
     assert beyond.failed == ("GET_LBA_STATUS successful but should have failed",)
     assert unmap.has_passed
     assert unmap.skipped == ("Logical unit is fully provisioned. Skipping test",)
     assert (other.suite, other.name, other.has_passed) == ("Read6", "Simple", True)
+    # it asked again, and what came after the verdict is none
+    assert (reset.suite, reset.name, reset.has_passed) == ("Reserve6", "LUNReset", True)
 
 
 @needs_root

@@ -65,6 +65,27 @@ fn a_read_takes_two_delays_and_its_time_on_the_line() {
 }
 
 #[test]
+fn hosts_that_take_their_time_add_it_once_each() {
+    let latencies = |initiator_delay_ns, target_delay_ns| {
+        let mut simulation = reads(8, 8 << 20);
+        simulation.world.initiator_host_delay_ns = initiator_delay_ns;
+        simulation.world.target_host_delay_ns = target_delay_ns;
+        let (truth, ..) = simulate(simulation);
+        let place = truth.cycles.operation.iter().rposition(Option::is_some).expect("there is a read");
+        let (first, last) = (&truth.cycles.initiator.command_first_ns, &truth.cycles.initiator.status_ns);
+        let period_ns = first[place].expect("sent") - first[place - 1].expect("sent");
+        (last[place].expect("ended") - first[place].expect("sent"), period_ns)
+    };
+    let (latency_ns, period_ns) = latencies(0, 0);
+    assert_eq!(latency_ns, period_ns);
+    // the target takes notice of the command later; the initiator of the data, of which the last came after it woke up
+    assert_eq!(latencies(0, 70_000), (latency_ns + 70_000, period_ns + 70_000));
+    let (with_initiator_ns, longer_ns) = latencies(50_000, 0);
+    assert_eq!(with_initiator_ns, latency_ns);
+    assert!((1..=50_000).contains(&(longer_ns - period_ns)), "{longer_ns} {period_ns}");
+}
+
+#[test]
 fn writes_wait_for_every_r2t() {
     let mut simulation = reads(5, 2 << 20);
     simulation.client.workload.operation = Operation::Write;

@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Digest as _;
 use subtle::ConstantTimeEq as _;
 
-/// Longest binary-value (RFC 7143 section 6.1), in bytes: bounds challenges and responses.
+/// Longest binary-value (RFC 7143 section 12.1.3), in bytes: bounds challenges and responses.
 pub const BINARY_LENGTH_MAX_BYTES: usize = 1024;
 
-/// A CHAP algorithm, by its number in the registry that RFC 7143 section 12.1.3 refers to.
+/// A CHAP algorithm, by its number in PPP's registry (RFC 1994 section 3; RFC 7143 section 12.1.3 has 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Algorithm {
     /// 5.
@@ -132,7 +132,7 @@ impl std::fmt::Debug for Challenge {
 
 impl Challenge {
     /// Whether the peer sends back one's own challenge, which would let it have its answer made for it (RFC 7143
-    /// section 12.1.3).
+    /// section 9.2.1).
     #[must_use]
     pub fn is_reflected_by(&self, peers: &Challenge) -> bool {
         self.bytes.ct_eq(&peers.bytes).into()

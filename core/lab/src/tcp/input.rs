@@ -260,7 +260,7 @@ impl Endpoint {
         }
     }
 
-    /// RFC 9293, section 3.6: old segments shall not meet a new connection.
+    /// RFC 9293, section 3.6.1: old segments shall not meet a new connection.
     fn wait(&mut self, now_ns: i64) {
         self.state = State::TimeWait;
         self.sender.stop_timer();

@@ -90,7 +90,7 @@ fn a_login_has_its_time() {
     talk.pass(15 * SECOND - 1);
     assert!(talk.is_open(0));
     talk.pass(15 * SECOND);
-    assert_eq!(talk.ending(0).unwrap(), "not logged in after 15 s (RFC 7143 section 7.5)");
+    assert_eq!(talk.ending(0).unwrap(), "not logged in after 15 s (RFC 7143 section 8.1.2)");
     assert_eq!(talk.portal.poll_close(), Some(talk.number(0)));
     assert_eq!(talk.portal.poll_timeout(), None);
     let mut talk = Conversation::logged_in(settings(), &[]);

@@ -61,7 +61,7 @@ fn a_command_that_did_not_come_yet_is_aborted_by_its_cmd_sn() {
     let abort = talk.management(9, 1).referenced_task_tag(1).ref_cmd_sn(ref_cmd_sn);
     talk.send(0, abort, &[]);
     assert_eq!(response(&mut talk, 0), Some(0));
-    // its CmdSN is considered received (RFC 7143 section 11.5.1)
+    // its CmdSN is considered received (RFC 7143 section 11.6.1)
     let third = talk.test_unit_ready(3);
     talk.send(0, third, &[]);
     assert_eq!(talk.receive_one(0).bhs().status(), Some(0));

@@ -114,6 +114,19 @@ fn what_a_write_does_not_take_is_a_residual() {
     }
 }
 
+/// COMPARE AND WRITE takes each block twice. 256 blocks do not fit its one byte, which then says 0.
+#[test]
+fn compare_and_write_is_refused_when_its_length_is_not_what_the_initiator_sends() {
+    for (blocks, expected) in [(1, 512), (1, 2048), (0, 262_144)] {
+        let mut talk = Conversation::logged_in(settings(), R2T_ONLY);
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[13]) = (0x89, blocks);
+        let command = talk.command(9, cdb, expected).is_write(true);
+        talk.send(0, command, &[]);
+        assert_eq!(sense(&talk.receive_one(0)), [5, 0x24, 0], "{blocks} blocks, {expected} bytes");
+    }
+}
+
 #[test]
 fn a_refused_write_takes_the_unsolicited_data_first() {
     let mut talk = Conversation::logged_in(settings(), KEYS);

@@ -52,7 +52,7 @@ impl Session {
         let Some((login, response)) = connection.login.as_mut().zip(LoginResponse::read(header, data)) else {
             return Err(Violation::NotNow { opcode: Opcode::LoginResponse, phase: "full feature phase" }.into());
         };
-        // Section 11.13.3: StatSN is only there when the login is not refused.
+        // Section 11.13.4: StatSN is only there when the login is not refused.
         if response.status.is_success() {
             connection.exp_stat_sn = header.stat_sn().map(|stat_sn| stat_sn.next());
         }

@@ -197,7 +197,12 @@ impl Session {
     fn end(&mut self, now_ns: i64, index: usize, header: Bhs<'_>) -> Result<(), SessionError> {
         let Some(opcode) = header.opcode() else { return Ok(()) };
         if let (Some(exp_cmd_sn), Some(max_cmd_sn)) = (header.exp_cmd_sn(), header.max_cmd_sn()) {
-            self.window.update(exp_cmd_sn, max_cmd_sn)?;
+            let cmd_sn = self.window.cmd_sn();
+            // real targets do it: said once
+            if !self.window.update(exp_cmd_sn, max_cmd_sn)? && !self.has_counted_immediates {
+                self.has_counted_immediates = true;
+                self.remarks.push(Violation::ImmediateCounted { exp_cmd_sn, cmd_sn }.to_string());
+            }
         }
         let tag = or_zero(header.initiator_task_tag());
         match opcode {
@@ -370,7 +375,7 @@ impl Session {
         connection.bursts.push_back(Burst {
             tag,
             target_transfer_tag,
-            // Section 11.7.3: Data-Out returns the LUN of the R2T with its tag.
+            // Section 11.7.4: Data-Out returns the LUN of the R2T with its tag.
             lun: or_zero(header.lun()),
             offset,
             end: offset + length,
@@ -394,7 +399,7 @@ impl Session {
             }
             return Ok(());
         }
-        // Section 11.19: StatSN does not advance here.
+        // Section 11.19.2: StatSN does not advance here.
         let target_transfer_tag = or_zero(header.target_transfer_tag());
         let connection = &mut self.connections[index];
         // Section 11.14: after the Logout Request nothing more is sent.

@@ -8,7 +8,7 @@ use iscsitrace_wire::text;
 use super::connection::{State, Urgent};
 use super::event::{DiscoveredTarget, Event, Outcome};
 use super::session::Session;
-use super::task::Kind;
+use super::task::{Kind, Task};
 use super::violation::{SessionError, Violation, reject_reason};
 
 /// The longest answer to SendTargets that is kept.
@@ -123,7 +123,7 @@ impl Session {
                 }
             }
             Kind::LogicalUnitReset if response == 0 => self.end_tasks_of(lun, |task_cmd_sn| {
-                // Section 4.2.3.3: those with a CmdSN before that of the function.
+                // Section 11.5.1: those with a CmdSN before that of the function.
                 task_cmd_sn.is_before(cmd_sn)
             }),
             _ => {}
@@ -152,11 +152,11 @@ impl Session {
         connection.text.extend_from_slice(&connection.segment);
         let target_transfer_tag = header.target_transfer_tag().unwrap_or(RESERVED_TAG);
         if header.is_final() != Some(true) {
-            // Section 11.11.3: without the F bit the target names a tag for more.
+            // Section 11.11.1: without the F bit the target names a tag for more.
             if target_transfer_tag == RESERVED_TAG {
                 return Err(Violation::Text {
                     reason: "more is to come, but no Target Transfer Tag",
-                    section: "11.11.3",
+                    section: "11.11.1",
                 });
             }
             let lun = header.lun().unwrap_or_default();
@@ -187,6 +187,23 @@ impl Session {
             None => self.finish(Ok(())),
         }
         Ok(())
+    }
+
+    /// A connection was closed after its Logout Request. Nothing was under way any more, so that nothing is lost.
+    pub(super) fn closed_in_logout(&mut self, index: usize, why: &str) {
+        let is_its_logout =
+            |task: &Task| matches!(task.kind, Kind::Logout { .. }) && usize::from(task.connection) == index;
+        // on another connection of a session that is closed, the Logout Response may still come
+        let Some(tag) = self.tasks.active().find(|(_, task)| is_its_logout(task)).map(|(tag, _)| tag) else { return };
+        let section = "RFC 7143 section 11.15";
+        self.remarks.push(format!("connection {index} ended without a Logout Response: {why} ({section})"));
+        let is_session = matches!(self.tasks.get(tag).map(|task| task.kind), Some(Kind::Logout { reason: 0 }));
+        self.complete(tag, Outcome::Answered(0), 0, Vec::new(), false);
+        match self.asked_to_leave.filter(|_| !self.is_logout_wanted) {
+            _ if !is_session => {}
+            Some(reason) => self.finish(Err(SessionError::AskedToLeave(reason))),
+            None => self.finish(Ok(())),
+        }
     }
 
     /// Section 11.9.1.

@@ -32,6 +32,7 @@ pub struct Session {
     pub(super) data_digest_error_count: u64,
     pub(super) remarks: Vec<String>,
     pub(super) has_long_bursts: bool,
+    pub(super) has_counted_immediates: bool,
     /// No time limit ends before this.
     pub(super) check_ns: Option<i64>,
 }
@@ -58,6 +59,7 @@ impl Session {
             data_digest_error_count: 0,
             remarks: Vec::new(),
             has_long_bursts: false,
+            has_counted_immediates: false,
             check_ns: None,
         }
     }
@@ -95,7 +97,8 @@ impl Session {
             State::Waiting | State::Wanted | State::Closed => {}
             State::Opening => self.fail(SessionError::Unreachable(reason)),
             State::Login => self.fail(SessionError::Login(format!("the connection was lost: {reason}"))),
-            State::Full | State::Leaving | State::LoggingOut => match self.asked_to_leave {
+            State::LoggingOut => self.closed_in_logout(connection, &reason),
+            State::Full | State::Leaving => match self.asked_to_leave {
                 Some(reason) => self.fail(SessionError::AskedToLeave(reason)),
                 None => self.fail(SessionError::ConnectionLost { connection, reason }),
             },

@@ -445,6 +445,38 @@ fn the_logout_waits_for_the_last_task() {
 }
 
 #[test]
+fn a_target_may_count_the_immediate_logout_request() {
+    let mut play = Play::new();
+    play.session.logout(0);
+    let logout = play.sent(0).remove(0);
+    play.exp_cmd_sn = play.exp_cmd_sn.wrapping_add(1);
+    play.answer(0, BhsBuilder::new(Opcode::LogoutResponse).initiator_task_tag(logout.tag()), &[]);
+    assert_eq!(play.events(), [Event::Close(0), Event::Ended(Ok(()))]);
+    let remark = "ExpCmdSN 4294967295 after CmdSN 4294967294 counts an immediate request, which takes no CmdSN \
+                  (RFC 7143 section 4.2.2.1)";
+    assert_eq!(play.session.remarks(), [remark]);
+}
+
+#[test]
+fn a_target_may_close_connections_before_it_answers_the_logout() {
+    let mut play = Play::with(3, Parameters::default());
+    play.session.logout(0);
+    let logout = play.sent(0).remove(0);
+    play.session.closed(0, 1, &Closed::ByPeer);
+    assert_eq!(play.events(), []);
+    let mut other = Play::with(2, Parameters::default());
+    other.session.logout(0);
+    other.sent(0);
+    other.session.closed(0, 0, &Closed::ByPeer);
+    assert_eq!(other.events(), [Event::Close(1), Event::Ended(Ok(()))]);
+    let remark = "connection 0 ended without a Logout Response: closed by the target (RFC 7143 section 11.15)";
+    assert_eq!(other.session.remarks().last().unwrap(), remark);
+    play.answer(0, BhsBuilder::new(Opcode::LogoutResponse).initiator_task_tag(logout.tag()), &[]);
+    assert_eq!(play.events(), [Event::Close(0), Event::Close(2), Event::Ended(Ok(()))]);
+    assert!(!play.session.remarks().iter().any(|remark| remark.contains("Logout Response")));
+}
+
+#[test]
 fn a_connection_leaves_when_it_is_asked_to() {
     let mut play = Play::with(2, Parameters::default());
     play.answer(1, BhsBuilder::new(Opcode::AsyncMessage).async_event(1), &[]);

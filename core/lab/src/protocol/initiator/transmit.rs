@@ -110,7 +110,7 @@ impl Session {
                 connection.unsolicited = Some(Burst {
                     tag,
                     target_transfer_tag: RESERVED_TAG,
-                    // Section 11.7.3: the LUN goes with a Target Transfer Tag only.
+                    // Section 11.7.4: the LUN goes with a Target Transfer Tag only.
                     lun: [0; 8],
                     offset: immediate,
                     end: unsolicited_end,
@@ -216,6 +216,7 @@ impl Session {
             }
         };
         let header = header.is_immediate(true).cmd_sn(cmd_sn).exp_stat_sn(exp_stat_sn).build();
+        self.window.pass();
         let log = self.pdu_log.as_mut();
         emit(index, connection, out, &header, log, |place| {
             if text.is_empty() {

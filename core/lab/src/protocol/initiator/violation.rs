@@ -22,7 +22,7 @@ pub enum Violation {
     UnknownTask { opcode: Opcode, tag: u32 },
     /// An answer on another connection than the request's.
     #[error(
-        "{} for Initiator Task Tag 0x{tag:08x} on connection {found}, but the command was sent on connection {expected} (connection allegiance, RFC 7143 section 4.2.2.1)",
+        "{} for Initiator Task Tag 0x{tag:08x} on connection {found}, but the command was sent on connection {expected} (connection allegiance, RFC 7143 section 4.2.5.1)",
         .opcode.name()
     )]
     Allegiance { opcode: Opcode, tag: u32, found: u16, expected: u16 },
@@ -34,6 +34,11 @@ pub enum Violation {
         "ExpCmdSN {exp_cmd_sn} acknowledges commands beyond CmdSN {cmd_sn}, the next to be sent (RFC 7143 section 4.2.2.1)"
     )]
     ExpCmdSnAhead { exp_cmd_sn: SerialNumber, cmd_sn: SerialNumber },
+    /// Immediate requests are acknowledged as if they had a number of their own.
+    #[error(
+        "ExpCmdSN {exp_cmd_sn} after CmdSN {cmd_sn} counts an immediate request, which takes no CmdSN (RFC 7143 section 4.2.2.1)"
+    )]
+    ImmediateCounted { exp_cmd_sn: SerialNumber, cmd_sn: SerialNumber },
     /// A Data-In is missing, or came twice.
     #[error("Data-In of task 0x{tag:08x} has DataSN {found} where {expected} is next (RFC 7143 section 11.7.5)")]
     DataSn { tag: u32, found: SerialNumber, expected: SerialNumber },

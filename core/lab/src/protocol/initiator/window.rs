@@ -18,6 +18,8 @@ pub struct CommandWindow {
     cmd_sn: SerialNumber,
     exp_cmd_sn: SerialNumber,
     max_cmd_sn: SerialNumber,
+    /// Immediate requests that a target may still take for numbered ones.
+    immediate_count: u32,
 }
 
 impl CommandWindow {
@@ -25,7 +27,8 @@ impl CommandWindow {
     #[must_use]
     pub fn new(cmd_sn: u32) -> Self {
         let cmd_sn = SerialNumber(cmd_sn);
-        Self { cmd_sn, exp_cmd_sn: cmd_sn, max_cmd_sn: SerialNumber(cmd_sn.0.wrapping_sub(1)) }
+        let max_cmd_sn = SerialNumber(cmd_sn.0.wrapping_sub(1));
+        Self { cmd_sn, exp_cmd_sn: cmd_sn, max_cmd_sn, immediate_count: 0 }
     }
 
     /// The CmdSN that the next command will have; immediate commands carry it and leave it.
@@ -53,17 +56,28 @@ impl CommandWindow {
         taken
     }
 
-    /// What a PDU of the target says.
+    /// An immediate request was sent, under the CmdSN of the next command.
+    pub fn pass(&mut self) {
+        self.immediate_count = self.immediate_count.saturating_add(1);
+    }
+
+    /// What a PDU of the target says; false when the target counts immediate requests, which RFC 7143 does not. CmdSN
+    /// then goes on where that target goes on, which would take no other.
     ///
     /// # Errors
     /// It acknowledges a command that was never sent.
-    pub fn update(&mut self, exp_cmd_sn: SerialNumber, max_cmd_sn: SerialNumber) -> Result<(), Violation> {
+    pub fn update(&mut self, exp_cmd_sn: SerialNumber, max_cmd_sn: SerialNumber) -> Result<bool, Violation> {
         // Section 4.2.2.1: a MaxCmdSN below ExpCmdSN - 1 makes both be ignored.
         if max_cmd_sn.next().is_before(exp_cmd_sn) {
-            return Ok(());
+            return Ok(true);
         }
-        if exp_cmd_sn.is_after(self.cmd_sn) {
-            return Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn: self.cmd_sn });
+        let is_ahead = exp_cmd_sn.is_after(self.cmd_sn);
+        if is_ahead {
+            let counted = exp_cmd_sn.0.wrapping_sub(self.cmd_sn.0);
+            let Some(left) = self.immediate_count.checked_sub(counted) else {
+                return Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn: self.cmd_sn });
+            };
+            (self.cmd_sn, self.immediate_count) = (exp_cmd_sn, left);
         }
         // Section 4.2.2.1: PDUs of several connections overtake each other, so that only a later number counts.
         if exp_cmd_sn.is_after(self.exp_cmd_sn) {
@@ -72,7 +86,7 @@ impl CommandWindow {
         if max_cmd_sn.is_after(self.max_cmd_sn) {
             self.max_cmd_sn = max_cmd_sn;
         }
-        Ok(())
+        Ok(!is_ahead)
     }
 }
 
@@ -84,7 +98,7 @@ mod tests {
         (SerialNumber(exp_cmd_sn), SerialNumber(max_cmd_sn))
     }
 
-    fn told(window: &mut CommandWindow, exp_cmd_sn: u32, max_cmd_sn: u32) -> Result<(), Violation> {
+    fn told(window: &mut CommandWindow, exp_cmd_sn: u32, max_cmd_sn: u32) -> Result<bool, Violation> {
         let (exp_cmd_sn, max_cmd_sn) = numbers(exp_cmd_sn, max_cmd_sn);
         window.update(exp_cmd_sn, max_cmd_sn)
     }
@@ -93,7 +107,7 @@ mod tests {
     fn it_lets_through_what_max_cmd_sn_says_over_the_wrap() {
         let mut window = CommandWindow::new(u32::MAX - 1);
         assert!(!window.is_open());
-        assert_eq!(told(&mut window, u32::MAX - 1, 1), Ok(()));
+        assert_eq!(told(&mut window, u32::MAX - 1, 1), Ok(true));
         let mut sent = Vec::new();
         while window.is_open() {
             sent.push(window.take().0);
@@ -104,17 +118,17 @@ mod tests {
     #[test]
     fn it_never_shrinks() {
         let mut window = CommandWindow::new(10);
-        assert_eq!(told(&mut window, 10, 20), Ok(()));
-        assert_eq!(told(&mut window, 10, 12), Ok(()), "an older PDU of another connection");
+        assert_eq!(told(&mut window, 10, 20), Ok(true));
+        assert_eq!(told(&mut window, 10, 12), Ok(true), "an older PDU of another connection");
         assert_eq!(window.max_cmd_sn(), SerialNumber(20));
     }
 
     #[test]
     fn a_max_cmd_sn_behind_is_ignored_and_a_closed_window_is_none() {
         let mut window = CommandWindow::new(10);
-        assert_eq!(told(&mut window, 10, 9), Ok(()), "closed");
+        assert_eq!(told(&mut window, 10, 9), Ok(true), "closed");
         assert!(!window.is_open());
-        assert_eq!(told(&mut window, 500, 100), Ok(()), "ignored, both of them");
+        assert_eq!(told(&mut window, 500, 100), Ok(true), "ignored, both of them");
         assert!(!window.is_open());
     }
 
@@ -123,5 +137,18 @@ mod tests {
         let mut window = CommandWindow::new(10);
         let (exp_cmd_sn, cmd_sn) = numbers(11, 10);
         assert_eq!(told(&mut window, 11, 20), Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn }));
+    }
+
+    /// As istgt does.
+    #[test]
+    fn a_target_that_counts_immediate_requests_is_followed() {
+        let mut window = CommandWindow::new(u32::MAX);
+        (0..2).for_each(|_| window.pass());
+        assert_eq!(told(&mut window, 0, 20), Ok(false));
+        assert_eq!(window.take(), SerialNumber(0));
+        assert_eq!(told(&mut window, 1, 20), Ok(true));
+        assert_eq!(told(&mut window, 2, 20), Ok(false));
+        let (exp_cmd_sn, cmd_sn) = numbers(3, 2);
+        assert_eq!(told(&mut window, 3, 20), Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn }), "two were sent");
     }
 }

@@ -16,7 +16,7 @@ pub(super) const KEYS_MAX: usize = 256;
 
 /// Longest value (RFC 7143 section 6.1) of a list element or simple value, in bytes.
 const VALUE_LENGTH_MAX_BYTES: usize = 255;
-/// Longest binary-value (RFC 7143 section 6.1) as it is written in hexadecimal, in bytes.
+/// Longest binary-value (RFC 7143 section 12.1.3) as it is written in hexadecimal, in bytes.
 const BINARY_LENGTH_MAX_BYTES: usize = 2 + 2 * 1024;
 
 /// Keys of the security stage beside CHAP's (RFC 7143 section 12).

@@ -204,7 +204,7 @@ impl InitiatorLogin {
         let next = self.check(response)?;
         if self.splitter.is_open() {
             if !response.data.is_empty() || response.is_continue || next.is_some() {
-                return violation("the target speaks while the initiator's text goes on", "11.12.2");
+                return violation("the target speaks while the initiator's text goes on", "6.2");
             }
             return Ok(Step::Send(self.next_part()));
         }
@@ -287,7 +287,7 @@ impl InitiatorLogin {
             _ => self.negotiation.take(&heard.operational(), &mut answers)?,
         }
         if next.is_some() && !answers.is_empty() {
-            return violation("the target leaves the stage with a key that needs an answer", "6.2");
+            return violation("the target leaves the stage with a key that needs an answer", "11.13.6");
         }
         if next == Some(Stage::FullFeaturePhase) {
             if !unknown.is_empty() {

@@ -146,9 +146,10 @@ impl TargetSecurity {
             return failed("CHAP_N and CHAP_R do not belong to an initiator that is known here");
         }
         if let Some(theirs) = theirs {
-            // an initiator that only repeats our challenge wants its answer made for it (RFC 7143 section 12.1.3)
+            // an initiator that only repeats our challenge wants its answer made for it (RFC 7143 section 9.2.1)
             if self.challenge.is_reflected_by(&theirs) {
-                return failed("the initiator sends the target's own challenge back");
+                let what = "the initiator sends the target's own challenge back";
+                return Err(AuthenticationFailed { what, section: "9.2.1" });
             }
             let Some(own) = &authentication.target else {
                 return failed("target authentication is not supported");

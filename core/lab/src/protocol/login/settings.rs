@@ -74,7 +74,7 @@ pub enum InvalidSettings {
     #[error("a target authenticates itself only to an initiator that does so, too (RFC 7143 section 12.1.3)")]
     OnlyTargetAuthenticates,
     /// One secret for both ways.
-    #[error("initiator and target must have different CHAP secrets (RFC 7143 section 12.1.3)")]
+    #[error("initiator and target must have different CHAP secrets (RFC 7143 section 9.2.1)")]
     SameSecret,
     /// An empty secret, or no algorithm.
     #[error("CHAP needs a secret and an algorithm (RFC 7143 section 12.1.3)")]

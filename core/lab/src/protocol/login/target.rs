@@ -117,7 +117,7 @@ impl TargetLogin {
     #[must_use]
     pub fn receive(&mut self, request: &LoginRequest, directory: &dyn Directory) -> Answer {
         if self.is_over {
-            let over = LoginFailure::new(LoginStatus::InvalidDuringLogin, "Login Request after the login", "6.3");
+            let over = LoginFailure::new(LoginStatus::InvalidDuringLogin, "Login Request after the login", "4.6.3.2");
             return self.refuse(over);
         }
         match self.step(request, directory) {
@@ -244,7 +244,7 @@ impl TargetLogin {
             return Err(LoginFailure::new(
                 LoginStatus::AuthenticationFailure,
                 "the initiator passes over the security stage",
-                "6.3.2",
+                "6.3.1",
             ));
         }
         let scope = match &place {
@@ -252,7 +252,7 @@ impl TargetLogin {
             SessionPlace::Leading { .. } if names.session_type == SessionType::Discovery => Scope::Discovery,
             SessionPlace::Leading { .. } => Scope::Leading,
         };
-        // "in the first Login Response PDU ... when TargetName is given by the initiator" (RFC 7143 section 13.9)
+        // in answer to the first whole request, when it names a target (RFC 7143 section 13.9)
         if names.target_name.is_some() {
             out.pair("TargetPortalGroupTag", &target_portal_group_tag.to_string());
             if let Some(alias) = &target_alias {
@@ -330,7 +330,7 @@ impl TargetLogin {
         let Admitted { names, place, tsih, target_portal_group_tag, security, negotiation, .. } = admitted;
         let (parameters, remarks) = negotiation.finish()?;
         self.is_over = true;
-        // "the target MUST return a valid TSIH" with the last response (RFC 7143 section 11.13.3)
+        // a new session learns its TSIH with the last response (RFC 7143 section 11.13.3)
         let response = LoginResponse { tsih, ..self.transit(Stage::FullFeaturePhase) };
         let logged_in = LoggedIn {
             parameters,

@@ -1,4 +1,4 @@
-//! SCSI commands: from their arrival over delivery, data out and service to their status (RFC 7143 section 4.2.5.1).
+//! SCSI commands: from their arrival over delivery, data out and service to their status (RFC 7143 section 4.2.5).
 //!
 //! ```text
 //!   take_command -> [held] -> deliver -> proceed -> begin_service -> serve -> Data-In, or respond
@@ -178,6 +178,9 @@ impl Portal {
             && let Some(nexus) = nexus
         {
             let mut task = node.device.execute(nexus, command.lun(), command.cdb());
+            if is_write {
+                task.expect_data_out(u64::from(expected));
+            }
             let (gives, takes) = (task.data_in_length(), task.data_out_length());
             command.available = if is_write { takes } else { gives };
             if command.is_read() {

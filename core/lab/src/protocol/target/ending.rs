@@ -21,7 +21,7 @@ pub enum Ending {
     #[error("login refused: {0}")]
     LoginRefused(String),
     /// No login in time.
-    #[error("not logged in after {seconds} s (RFC 7143 section 7.5)")]
+    #[error("not logged in after {seconds} s (RFC 7143 section 8.1.2)")]
     LoginTimeout {
         /// The time it had.
         seconds: i64,

@@ -118,7 +118,7 @@ impl Portal {
             connection.target = Some(target);
         }
         let target = connection.target;
-        // until the session says more, its window is one command (RFC 7143 section 11.13.4)
+        // a new session counts from the CmdSN of its first request (RFC 7143 section 11.12.8)
         connection.numbers = match sessions.get(&bhs.tsih().unwrap_or(0)) {
             Some(session) => Self::numbers_of(connection, Some(session)),
             None => Numbers { exp_cmd_sn: cmd_sn, max_cmd_sn: cmd_sn + (settings.command_window_count - 1) },

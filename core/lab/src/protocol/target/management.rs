@@ -146,7 +146,7 @@ impl Portal {
         for handle in session.handles() {
             let Some(session) = self.sessions.get_mut(&tsih) else { return };
             let Some(command) = session.command(handle) else { continue };
-            // RFC 7143 section 4.2.3.3: of its own session, what is before it by CmdSN
+            // RFC 7143 section 11.5.1: of its own session, what is before it by CmdSN
             let is_before = tsih != own_tsih || command.is_immediate() || command.cmd_sn().is_before(management.cmd_sn);
             if !management.covers(command.lun()) || !is_before {
                 continue;

@@ -125,7 +125,7 @@ impl Portal {
             Some(opcode) if opcode.is_initiator() && opcode != Opcode::LoginRequest => {
                 self.take_ordered(now_ns, number, opcode);
             }
-            // RFC 7143 section 6.3: no Login Request in the full feature phase; nor has an initiator to send a target's PDUs
+            // RFC 7143 section 4.6.3.2: no Login Request after the login; nor has an initiator to send a target's PDUs
             Some(_) => self.send_reject(now_ns, number, &header, RejectReason::ProtocolError as u8, Credit::None),
             None => self.reject(now_ns, number, &header, RejectReason::CommandNotSupported),
         }

@@ -8,7 +8,7 @@ use super::hystart::HyStart;
 /// The multiplicative decrease, 0.7, in 1024ths (RFC 9438, section 4.6).
 const BETA: u64 = 717;
 const BETA_SCALE: u64 = 1024;
-/// C = 0.4 (RFC 9438, section 5) in 1024ths.
+/// C = 0.4 (RFC 9438, section 5.1) in 1024ths.
 const C: u64 = 410;
 /// A Reno flow of the same losses gains a segment in 8/15 of what CUBIC holds (RFC 9438, section 4.3), in eighths.
 const RENO_SCALE: u64 = 8 * (BETA_SCALE + BETA) / 3 / (BETA_SCALE - BETA);

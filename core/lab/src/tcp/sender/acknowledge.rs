@@ -221,7 +221,7 @@ impl Sender {
         let acknowledged_us = times.first_ns.filter(|_| !what.is_retransmission_acknowledged);
         let since = |sent_ns: i64| (now_ns - sent_ns) / 1000;
         let sample = acknowledged_us.or(sacked.first_ns).map(since).or_else(|| {
-            // Only retransmissions: the timestamp says which (RFC 7323, section 4.3).
+            // Only retransmissions: the timestamp says which (RFC 7323, section 4.1).
             let echo_ms = ack.echo_ms.filter(|_| count > 0)?;
             Some((now_ns / 1_000_000 - echo_ms).max(1) * 1000)
         });

@@ -15,7 +15,7 @@ pub struct SendBuffer {
     blocks: VecDeque<(i64, Bytes)>,
     start: i64,
     end: i64,
-    /// Places behind bytes that are to be pushed (RFC 9293, section 3.9.1), ascending.
+    /// Places behind bytes that are to be pushed (RFC 9293, section 3.9.1.2), ascending.
     pushes: VecDeque<i64>,
     pushed: i64,
 }

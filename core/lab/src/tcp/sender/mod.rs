@@ -144,7 +144,7 @@ impl Sender {
     }
 
     /// The handshake is done: what a lost SYN did to the window is forgotten, but one lost twice leaves a window of one
-    /// segment (RFC 6298, section 5.7, asks for three seconds of timeout; Linux for this).
+    /// segment (RFC 6298, rule 5.7, asks for three seconds of timeout; Linux for this).
     pub fn established(&mut self, now_ns: i64, is_active: bool) {
         let lost_syns = self.retransmission_count;
         self.window = CongestionWindow::new(&self.settings);

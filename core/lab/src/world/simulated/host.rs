@@ -72,6 +72,10 @@ pub struct Host<'a> {
     application: &'a mut dyn Application,
     address: IpAddr,
     settings: Settings,
+    /// From the arrival of something to the application's taking notice of it.
+    delay_ns: i64,
+    /// When the application is to take notice.
+    notice_ns: Option<i64>,
     seed: u64,
     is_sampling: bool,
     ends: BTreeMap<ConnectionNumber, End>,
@@ -83,11 +87,12 @@ pub struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// A host at `address`.
+    /// A host at `address`, whose application takes notice of what arrives after `delay_ns`.
     pub fn new(
         application: &'a mut dyn Application,
         address: IpAddr,
         settings: Settings,
+        delay_ns: i64,
         seed: u64,
         is_sampling: bool,
     ) -> Self {
@@ -95,6 +100,8 @@ impl<'a> Host<'a> {
             application,
             address,
             settings,
+            delay_ns,
+            notice_ns: None,
             seed,
             is_sampling,
             ends: BTreeMap::new(),
@@ -112,7 +119,7 @@ impl<'a> Host<'a> {
     /// When something is to happen here next.
     pub fn poll_timeout(&self) -> Option<i64> {
         let ends = self.ends.values().filter_map(|end| end.endpoint.poll_timeout());
-        ends.chain(self.application.poll_timeout()).min()
+        ends.chain(self.application.poll_timeout()).chain(self.notice_ns).min()
     }
 
     /// A segment arrives.
@@ -194,6 +201,7 @@ impl<'a> Host<'a> {
                 end.endpoint.connect(now_ns);
             }
         }
+        let takes_notice = self.takes_notice(now_ns);
         let mut over = Vec::new();
         for (&number, end) in &mut self.ends {
             if !end.is_open && end.endpoint.is_synchronized() {
@@ -201,6 +209,9 @@ impl<'a> Host<'a> {
                 if end.initiator_port == end.endpoint.addresses().0.port() {
                     self.application.connected(now_ns, number);
                 }
+            }
+            if !takes_notice {
+                continue;
             }
             loop {
                 let bytes = end.endpoint.readable();
@@ -231,6 +242,18 @@ impl<'a> Host<'a> {
                 self.out.push(segment);
             }
         }
+    }
+
+    /// Whether the application looks at its connections now, or else later, if there is something to see.
+    fn takes_notice(&mut self, now_ns: i64) -> bool {
+        if self.delay_ns == 0 {
+            return true;
+        }
+        let has_news = |end: &End| !end.endpoint.readable().is_empty() || ending(&end.endpoint).is_some();
+        if self.notice_ns.is_none() && self.ends.values().any(has_news) {
+            self.notice_ns = Some(now_ns.saturating_add(self.delay_ns));
+        }
+        self.notice_ns.take_if(|notice_ns| *notice_ns <= now_ns).is_some()
     }
 
     /// An end is over: tells the application, unless that is who closed it.

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Every time is computed, so the same settings give the same packets, to the nanosecond. A host takes no time for what it
-//! does: what is to take time is said by who does it (the target's service delay, the initiator's think time).
+//! does, unless its settings say so: what is to take time is said by who does it (the target's service delay, the
+//! initiator's think time).
 
 mod host;
 mod tap;
@@ -39,6 +40,11 @@ pub struct SimulatedSettings {
     pub initiator_tcp: tcp::Settings,
     /// TCP of every target's host.
     pub target_tcp: tcp::Settings,
+    /// From the arrival of bytes at the initiator's host to its application's having read them: what waking up, system
+    /// calls and copying take on a real one. TCP itself answers at once.
+    pub initiator_host_delay_ns: u64,
+    /// The same of every target's host.
+    pub target_host_delay_ns: u64,
     /// What all paths share, next to the initiator.
     pub access: Option<LinkSettings>,
     /// The path to each target.
@@ -62,6 +68,8 @@ impl Default for SimulatedSettings {
         Self {
             initiator_tcp: tcp::Settings::default(),
             target_tcp: tcp::Settings::default(),
+            initiator_host_delay_ns: 0,
+            target_host_delay_ns: 0,
             access: None,
             paths: vec![LinkSettings::default()],
             is_ipv6: false,
@@ -160,6 +168,10 @@ fn address(is_ipv6: bool, host: u16) -> IpAddr {
     Ipv4Addr::new(198, 18, high, low).into()
 }
 
+fn host_delay_ns(delay_ns: u64) -> i64 {
+    i64::try_from(delay_ns).unwrap_or(i64::MAX)
+}
+
 /// A packet on its way.
 #[derive(Debug)]
 struct Passing {
@@ -198,6 +210,7 @@ pub fn run(
             initiator,
             initiator_address(settings.is_ipv6),
             settings.initiator_tcp.clone(),
+            host_delay_ns(settings.initiator_host_delay_ns),
             settings.seed,
             settings.has_tcp_log,
         ),
@@ -206,7 +219,8 @@ pub fn run(
             .map(|(number, target)| {
                 let address = target_address(settings.is_ipv6, number as usize).ip();
                 let seed = settings.seed ^ (number + 1) << 32;
-                Host::new(&mut **target, address, settings.target_tcp.clone(), seed, settings.has_tcp_log)
+                let delay_ns = host_delay_ns(settings.target_host_delay_ns);
+                Host::new(&mut **target, address, settings.target_tcp.clone(), delay_ns, seed, settings.has_tcp_log)
             })
             .collect(),
         taps,

@@ -325,7 +325,7 @@ fn settings_with_which_no_login_can_begin() {
     let same = Some(credentials("joe", "same"));
     assert_eq!(
         message(InitiatorLoginSettings { chap: same.clone(), chap_of_target: same.clone(), ..good.clone() }),
-        "initiator and target must have different CHAP secrets (RFC 7143 section 12.1.3)"
+        "initiator and target must have different CHAP secrets (RFC 7143 section 9.2.1)"
     );
     assert_eq!(
         message(InitiatorLoginSettings { chap_of_target: same, ..good }),

@@ -127,7 +127,7 @@ fn each_breach_of_chap_is_an_authentication_failure() {
     let algorithm: Said<'_> = ("", 0, 0, "CHAP_A=5|");
     let long = format!("CHAP_N=joe|CHAP_R=0b{}|", "A".repeat(1368));
     let cases: &[(&[Said<'_>], &str)] = &[
-        (&[("T", 1, 3, FIRST)], "the initiator passes over the security stage (6.3.2)"),
+        (&[("T", 1, 3, FIRST)], "the initiator passes over the security stage (6.3.1)"),
         (&[("", 0, 0, "FIRSTAuthMethod=None|")], "AuthMethod has no value that the target accepts (12.1)"),
         (&[("", 0, 0, "FIRSTCHAP_A=5|")], "CHAP_A without AuthMethod=CHAP (12.1.3)"),
         (&[agreed, ("", 0, 0, "CHAP_A=6,7,999|")], "CHAP_A has no algorithm that the target supports (12.1.3)"),
@@ -161,7 +161,7 @@ fn a_reflected_challenge_gets_no_answer() {
     let said: &[Said<'_>] = &[("", 0, 0, "FIRSTAuthMethod=CHAP|"), ("", 0, 0, "CHAP_A=5|"), ("T", 0, 1, &last)];
     assert_eq!(
         refusal(&chap_portal(Algorithm::Md5), said),
-        "0201 the initiator sends the target's own challenge back (12.1.3)"
+        "0201 the initiator sends the target's own challenge back (9.2.1)"
     );
     assert_eq!(text(&answers(&chap_portal(Algorithm::Md5), said)[2]), "");
 }

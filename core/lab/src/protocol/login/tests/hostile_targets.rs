@@ -77,7 +77,7 @@ fn each_breach_is_told_with_its_section() {
         ),
         (
             &[IN_OPERATIONAL, ("T", 1, 3, "MaxOutstandingR2T=4|")],
-            "the target leaves the stage with a key that needs an answer (6.2)",
+            "the target leaves the stage with a key that needs an answer (11.13.6)",
         ),
         (
             &[IN_OPERATIONAL, ("", 1, 0, "MaxBurstLength=512|"), ("", 1, 0, "MaxBurstLength=512|")],
