@@ -20,16 +20,16 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build demo test test-rust test-python lint check bench fuzz docs samples wheel clean
+.PHONY: help setup build demo test test-rust test-python lint check bench bench-traffic bench-link bench-worlds fuzz docs samples wheel clean
 
 help: ## list the chores
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: build/setup.stamp ## install what is missing: system packages, Rust, a Python environment in .venv
 
 build: build/build.stamp ## compile the core (release) and install the package into .venv
 
-demo: build/build.stamp ## analyse the shipped samples and print what was found
+demo: build/build.stamp ## simulate a WAN, analyse it and the shipped samples, print what was found
 	@$(BIN)/python -m tools.demo
 
 test: test-rust test-python ## run every test
@@ -57,6 +57,16 @@ check: lint ## lint, then test: what has to pass before a commit
 bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and cat (3 GB in build/bench)
 	$(BIN)/python -m bench.generate
 	$(BIN)/python -m bench.run
+
+bench-traffic: build/build.stamp build/peers.stamp ## race our initiator against iscsi-perf, our target against tgt
+	$(BIN)/python -m bench.initiator
+
+bench-link: build/build.stamp build/peers.stamp ## measure the link emulator: delay, rate, what it carries (root)
+	$(BIN)/python -m bench.link
+
+bench-worlds: build/build.stamp build/peers.stamp ## hold the simulated world against the kernel's TCP and iperf3 (root)
+	$(BIN)/python -m bench.worlds
+	$(BIN)/python -m bench.throughput
 
 fuzz: build/setup.stamp ## feed damaged input to every reader for FUZZ_SECONDS
 	tools/fuzz $(FUZZ_SECONDS)

@@ -1,23 +1,108 @@
-"""``make demo``: analyses every shipped sample and prints, beside what is known of it, what was found.
+"""``make demo``: simulates iSCSI over a WAN and analyses its capture, then every shipped sample.
 
-It shows; to compare with the truth is for tests/test_samples.py.
+Prints what is known of each beside what was found. It shows; to compare with the truth is for tests.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import iscsitrace
 from iscsitrace.analysis import distribution, health, volumes
+from iscsitrace.cli import main as iscsitrace_command
 from iscsitrace.cli import units
 from iscsitrace.cli.output import show_heading, show_line, show_table
+from iscsitrace.lab import simulation
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "samples"
 _SHOWN = "sequential-read-4ms"
+
+
+_WAN: dict[str, Any] = {
+    "delay_ns": 8_000_000,
+    "rate_bps": 320_000_000,
+    "loss_probability": 1 / 4096,
+}
+_BLOCK_BYTES, _TOTAL_BYTES = 256 << 10, 64 << 20
+
+
+def wan() -> dict[str, Any]:
+    """Settings of the simulation: reads, four at a time, over a long line that loses a few packets."""
+    workload = {"block_size_bytes": _BLOCK_BYTES, "total_bytes": _TOTAL_BYTES, "queue_depth": 4}
+    tcp = {"congestion_control": "reno", "nagle": False}
+    path = {"to_target": _WAN, "to_initiator": _WAN, "seed": 1}
+    return {
+        "client": {"workload": workload},
+        "portals": [{}],
+        "world": {"initiator_tcp": tcp, "target_tcp": tcp, "paths": [path]},
+    }
+
+
+def show_wan() -> None:
+    """Simulates, reads the initiator's capture, and shows the truth beside what the capture says."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        truth = simulation.run(wan(), folder, lambda *_: False)
+        trace = iscsitrace.read(folder / "initiator.pcapng")
+        cycles = trace.cycles
+        reads = cycles.select([place for place, row in enumerate(cycles.rows()) if row["operation"] == "read"])
+        volume = volumes.measure(cycles)[-1]
+        (connection,) = trace.connections.rows()
+        rtt_ns = connection["rtt_to_target_min_ns"] + connection["rtt_to_initiator_min_ns"]
+        took_s = (truth["ended_ns"] - truth["started_ns"]) / 1e9
+        packets = sum(truth["packet_counts"])
+        show_heading(f"A WAN in virtual time: {took_s:.1f} s of it, {packets} packets captured at both ends")
+        line = truth["paths"][0]["to_initiator"]
+        (end,) = truth["target_ends"][0]
+        asked = [place for place, operation in enumerate(truth["cycles"]["operation"]) if operation]
+        sent, ended = (truth["cycles"]["initiator"][name] for name in ("command_first_ns", "status_ns"))
+        latencies = sorted(ended[place] - sent[place] for place in asked)
+        show_table(
+            ("", "as it was", "in the capture"),
+            [
+                ("round trip, ms", units.milliseconds(2 * _WAN["delay_ns"]), units.milliseconds(rtt_ns)),
+                ("reads", truth["results"]["read"]["commands"], len(reads)),
+                ("MB read", units.megabytes(truth["results"]["bytes"]), units.megabytes(volume.read_bytes)),
+                ("block size", units.size(_BLOCK_BYTES), units.size(int(max(reads.raw("bytes"))))),
+                ("packets lost on the way here", line["counters"]["lost"]["count"], None),
+                (
+                    "packets sent again",
+                    end["retransmitted_segment_count"],
+                    connection["retransmitted_packets_to_initiator"],
+                ),
+                (
+                    "latency p50, ms",
+                    units.milliseconds(latencies[(len(latencies) - 1) // 2]),
+                    units.milliseconds(distribution.percentiles(reads["latency_ns"])["p50"]),
+                ),
+                *_keys(truth, trace),
+            ],
+        )
+        show_heading("Where the time of the slowest reads went (iscsitrace cycles --operation read --top 5)")
+        words = ["cycles", "--operation", "read", "--top", "5", str(folder / "initiator.pcapng")]
+        iscsitrace_command(words, standalone_mode=False)
+
+
+def _keys(truth: dict[str, Any], trace: iscsitrace.Trace) -> list[tuple[object, ...]]:
+    """What the login agreed upon, as both machines knew it and as the capture shows it."""
+    known = truth["results"]["connections"][0]["parameters"]
+    names = {
+        "MaxRecvDataSegmentLength": "initiator_max_recv_data_segment_length",
+        "MaxBurstLength": "max_burst_length",
+        "InitialR2T": "initial_r2t",
+        "ImmediateData": "immediate_data",
+    }
+    found = {row["key"]: row["effective_initiator"] for row in trace.parameters.rows()}
+    spelled = {True: "Yes", False: "No"}
+    return [
+        (key, spelled[value] if isinstance(value := known[name], bool) else value, found[key])
+        for key, name in names.items()
+    ]
 
 
 def samples() -> list[Path]:
@@ -57,6 +142,7 @@ def main() -> int:
     if not found:
         print(f"there are no samples in {SAMPLES}", file=sys.stderr)
         return 1
+    show_wan()
     show_heading(f"What iscsitrace {iscsitrace.__version__} finds in the {len(found)} captures of samples/")
     show_table(
         (
@@ -78,6 +164,7 @@ def main() -> int:
     name = shown.relative_to(ROOT)
     show_heading("Next")
     for command in (
+        "simulate read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M -o build/wan",
         f"summary {name}",
         f"cycles --operation read --top 8 --filter {name}",
         "check samples/capture-drops/capture.pcap.gz",
