@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,10 @@ def with_login(url: str) -> str:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
 def test_what_libiscsi_is_told(address: str) -> None:
-    units = [{"size_bytes": 64 * MIB}, {"size_bytes": 32 * MIB, "block_bytes": 4096, "medium": "ram"}]
+    units: list[dict[str, Any]] = [
+        {"size_bytes": 64 * MIB},
+        {"size_bytes": 32 * MIB, "block_bytes": 4096, "medium": "ram"},
+    ]
     with our_target(*units, listen=[f"{address}:0"], device={"vendor": "EXAMPLE", "product": "TEST DISK"}) as target:
         (listed,) = initiators.iscsi_ls(HERE, target.discovery_url)
         assert (listed.name, listed.portal) == (NAME, target.listening[0])
@@ -145,7 +149,7 @@ def test_every_conformance_test(unit: dict[str, int]) -> None:
 
 
 def test_conformance_tests_of_other_disks() -> None:
-    units = ({}, {"is_removable": True}, {"is_write_protected": True})
+    units: list[dict[str, Any]] = [{}, {"is_removable": True}, {"is_write_protected": True}]
     with our_target(*units, listen=("127.0.0.1:0", "127.0.0.1:0")) as target:
         found = []
         for suite in ("PreventAllow", "StartStopUnit", "NoMedia"):

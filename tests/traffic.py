@@ -68,7 +68,7 @@ def pattern(seed: int, first_block: int, block_count: int) -> bytes:
     content = words.astype("<u8").view(np.uint8).reshape(block_count, BLOCK_BYTES)
     content[:, :8] = blocks.astype(">u8").view(np.uint8).reshape(block_count, 8)
     content[:, 8:16] = np.frombuffer(seed.to_bytes(8, "big"), np.uint8)
-    return content.tobytes()
+    return bytes(content)
 
 
 @dataclass
