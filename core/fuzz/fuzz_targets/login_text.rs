@@ -1,7 +1,7 @@
 //! Arbitrary bytes as login text of both sides, over several PDUs.
 #![no_main]
 
-use iscsitrace_trace::iscsi::keys::{KEYS, Negotiation};
+use iscsitrace_trace::iscsi::keys::{Defaults, KEYS, Negotiation};
 use iscsitrace_wire::text;
 use libfuzzer_sys::fuzz_target;
 
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
             let _ = (text::numeric(&value), text::boolean(&value));
         }
     }
-    let rows = negotiation.effective(true);
+    let rows = negotiation.effective(Defaults::All);
     assert!(rows.len() <= 256 + KEYS.len());
     for (offer, effective) in rows {
         assert!(effective.source <= 3);
