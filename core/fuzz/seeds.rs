@@ -11,9 +11,9 @@ use std::path::Path;
 
 use conversation::{Conversation, HEADERS_BYTES, Script, Settings, damage, pcapng};
 use iscsitrace_trace::capture::Capture;
-use iscsitrace_wire::capture_writer::PcapngWriter;
 use iscsitrace_trace::counters::Counters;
 use iscsitrace_wire::bhs::BhsBuilder;
+use iscsitrace_wire::capture_writer::PcapngWriter;
 use iscsitrace_wire::opcode::Opcode;
 
 const PACKETS: usize = 24;
@@ -116,43 +116,59 @@ fn target_steps() -> Vec<(&'static str, Vec<u8>)> {
     let nop = BhsBuilder::new(Opcode::NopOut).initiator_task_tag(9).target_transfer_tag(u32::MAX);
     let logout = BhsBuilder::new(Opcode::LogoutRequest).initiator_task_tag(9);
     vec![
-        ("reads", [
-            vec![1],
-            step(1, 0, &pdu(command(0x28, 16, 8192).is_read(true), &[])),
-            step(2, 1, &pdu(command(0x12, 0, 36).is_read(true), &[])),
-            step(1, 0, &pdu(command(0x00, 0, 0).initiator_task_tag(8), &[])),
-            vec![8, 0, 9],
-        ].concat()),
-        ("writes", [
-            vec![2],
-            step(1, 0, &pdu(write.is_final(false), &[1; 512])),
-            step(1, 0, &pdu(data_out(u32::MAX, 512), &[2; 512])),
-            step(1, 0, &pdu(data_out(0x0001_0000, 1024), &[3; 1024])),
-            step(1, 2, &pdu(write, &[4; 1024])),
-            step(1, 2, &pdu(data_out(0x0001_0000, 1024), &[3; 1024])),
-        ].concat()),
-        ("management", [
-            vec![4],
-            step(1, 0, &pdu(command(0x28, 16, 8192).is_read(true), &[])),
-            step(1, 0, &pdu(write.initiator_task_tag(8), &[1; 512])),
-            step(2, 1, &pdu(write.initiator_task_tag(10), &[1; 512])),
-            step(1, 0, &pdu(manage.function(1).referenced_task_tag(7), &[])),
-            step(1, 0, &pdu(manage.function(2), &[])),
-            step(1, 0, &pdu(manage.function(5), &[])),
-            vec![8, 1, 0],
-            step(1, 2, &pdu(manage.function(7), &[])),
-        ].concat()),
-        ("requests", [
-            vec![8],
-            step(1, 0, &pdu(nop, b"ping")),
-            step(1, 0, &pdu(text, b"SendTargets=\0MaxRecvDataSegmentLength=512\0X-a=b\0")),
-            vec![8, 0x20, 0],
-            vec![11, 0, 0, 12 | 1 << 4, 0, 0],
-            step(1, 1, &pdu(BhsBuilder::new(Opcode::SnackRequest).snack_type(1), &[])),
-            step(1, 1, &pdu(logout.logout_reason(1).cid(0), &[])),
-            step(1, 1, &pdu(logout.logout_reason(0), &[])),
-            vec![9, 0, 0, 10 | 2 << 4, 0, 0, 13, 0, 0],
-        ].concat()),
+        (
+            "reads",
+            [
+                vec![1],
+                step(1, 0, &pdu(command(0x28, 16, 8192).is_read(true), &[])),
+                step(2, 1, &pdu(command(0x12, 0, 36).is_read(true), &[])),
+                step(1, 0, &pdu(command(0x00, 0, 0).initiator_task_tag(8), &[])),
+                vec![8, 0, 9],
+            ]
+            .concat(),
+        ),
+        (
+            "writes",
+            [
+                vec![2],
+                step(1, 0, &pdu(write.is_final(false), &[1; 512])),
+                step(1, 0, &pdu(data_out(u32::MAX, 512), &[2; 512])),
+                step(1, 0, &pdu(data_out(0x0001_0000, 1024), &[3; 1024])),
+                step(1, 2, &pdu(write, &[4; 1024])),
+                step(1, 2, &pdu(data_out(0x0001_0000, 1024), &[3; 1024])),
+            ]
+            .concat(),
+        ),
+        (
+            "management",
+            [
+                vec![4],
+                step(1, 0, &pdu(command(0x28, 16, 8192).is_read(true), &[])),
+                step(1, 0, &pdu(write.initiator_task_tag(8), &[1; 512])),
+                step(2, 1, &pdu(write.initiator_task_tag(10), &[1; 512])),
+                step(1, 0, &pdu(manage.function(1).referenced_task_tag(7), &[])),
+                step(1, 0, &pdu(manage.function(2), &[])),
+                step(1, 0, &pdu(manage.function(5), &[])),
+                vec![8, 1, 0],
+                step(1, 2, &pdu(manage.function(7), &[])),
+            ]
+            .concat(),
+        ),
+        (
+            "requests",
+            [
+                vec![8],
+                step(1, 0, &pdu(nop, b"ping")),
+                step(1, 0, &pdu(text, b"SendTargets=\0MaxRecvDataSegmentLength=512\0X-a=b\0")),
+                vec![8, 0x20, 0],
+                vec![11, 0, 0, 12 | 1 << 4, 0, 0],
+                step(1, 1, &pdu(BhsBuilder::new(Opcode::SnackRequest).snack_type(1), &[])),
+                step(1, 1, &pdu(logout.logout_reason(1).cid(0), &[])),
+                step(1, 1, &pdu(logout.logout_reason(0), &[])),
+                vec![9, 0, 0, 10 | 2 << 4, 0, 0, 13, 0, 0],
+            ]
+            .concat(),
+        ),
         ("bytes", [vec![0], step(0, 0, &[0x41; 60]), step(0, 1, &[0; 47]), step(0, 1, &[0xff; 9])].concat()),
     ]
 }
@@ -171,14 +187,21 @@ fn initiator_steps() -> Vec<(&'static str, Vec<u8>)> {
     let commands = vec![3, 0, 0, 4, 0, 0, 5, 0, 0];
     vec![
         ("read", [commands.clone(), pdu(data_in.is_final(true).has_status(true), &[7; 4096])].concat()),
-        ("write", [
-            commands.clone(),
-            pdu(r2t.buffer_offset(1024).desired_data_transfer_length(3072), &[]),
-            vec![5, 0, 0],
-            pdu(response, &[]),
-        ].concat()),
+        (
+            "write",
+            [
+                commands.clone(),
+                pdu(r2t.buffer_offset(1024).desired_data_transfer_length(3072), &[]),
+                vec![5, 0, 0],
+                pdu(response, &[]),
+            ]
+            .concat(),
+        ),
         ("sense", [commands.clone(), pdu(response.status(2), &[0, 2, 0x70, 0])].concat()),
-        ("requests", [commands.clone(), pdu(nop, &[]), vec![6, 0, 0, 7, 0, 0, 5, 0, 0], pdu(reject, &rejected)].concat()),
+        (
+            "requests",
+            [commands.clone(), pdu(nop, &[]), vec![6, 0, 0, 7, 0, 0, 5, 0, 0], pdu(reject, &rejected)].concat(),
+        ),
         ("leave", [pdu(notice.async_event(1), &[]), vec![5, 0, 0], pdu(logout.initiator_task_tag(0), &[])].concat()),
         ("time", [commands, vec![8, 0x7f, 0xff, 5, 0, 0, 8, 0xff, 0xff]].concat()),
         ("bytes", [step(0, 0, &[0x25; 60]), step(0, 1, &[0; 47]), step(0, 1, &[0xff; 9])].concat()),
