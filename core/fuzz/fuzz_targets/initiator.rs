@@ -22,6 +22,8 @@ struct Peer {
     stat_sn: [u32; 2],
     now_ns: i64,
     cmd_sn: u32,
+    /// Immediate requests that a target may still take for numbered ones.
+    immediate_count: u32,
     has_ended: bool,
 }
 
@@ -53,7 +55,9 @@ impl Peer {
         };
         let decoders = [Decoder::new(1 << 24), Decoder::new(1 << 24)];
         let session = Session::new(settings);
-        let mut peer = Peer { session, decoders, stat_sn: [0; 2], now_ns: 0, cmd_sn: u32::MAX - 2, has_ended: false };
+        let (cmd_sn, immediate_count) = (u32::MAX - 2, 0);
+        let mut peer =
+            Peer { session, decoders, stat_sn: [0; 2], now_ns: 0, cmd_sn, immediate_count, has_ended: false };
         while let Some(connection) = peer.session.poll_connect(0) {
             peer.session.opened(0, connection);
             peer.take(connection);
@@ -86,12 +90,17 @@ impl Peer {
                 if piece == Piece::Header {
                     let bhs = decoder.bhs();
                     assert_eq!(bhs.is_valid(), Ok(()), "{bhs}");
-                    if bhs.is_immediate() == Some(false) && bhs.cmd_sn().is_some() {
-                        let cmd_sn = SerialNumber(self.cmd_sn);
-                        assert_eq!(bhs.cmd_sn(), Some(cmd_sn));
-                        self.cmd_sn = cmd_sn.next().0;
-                        assert!(!cmd_sn.is_after(self.session.window().max_cmd_sn()));
+                    let Some(cmd_sn) = bhs.cmd_sn() else { continue };
+                    if bhs.is_immediate() == Some(true) {
+                        self.immediate_count += 1;
+                        continue;
                     }
+                    // a target that counted immediate requests is followed, as far as there were any
+                    let passed = cmd_sn.0.wrapping_sub(self.cmd_sn);
+                    assert!(passed <= self.immediate_count, "{cmd_sn} after {}", self.cmd_sn);
+                    self.immediate_count -= passed;
+                    self.cmd_sn = cmd_sn.next().0;
+                    assert!(!cmd_sn.is_after(self.session.window().max_cmd_sn()));
                 }
             }
         }
