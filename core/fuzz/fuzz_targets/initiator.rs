@@ -8,7 +8,6 @@ use iscsitrace_lab::protocol::login::InitiatorLoginSettings;
 use iscsitrace_lab::protocol::pdu::{Decoder, Digests, Piece, encode};
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
-use iscsitrace_wire::serial::SerialNumber;
 use libfuzzer_sys::fuzz_target;
 
 const ISID: [u8; 6] = [0x80, 0, 0, 1, 0, 0];
