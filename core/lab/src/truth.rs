@@ -9,7 +9,7 @@
 
 use serde::Serialize;
 
-use crate::protocol::initiator::PduRecord;
+use crate::protocol::pdu_log::PduRecord;
 use crate::workload::client::results::TaskRecord;
 
 const SCSI_COMMAND: u8 = 0x01;

@@ -1,7 +1,7 @@
 //! iSCSI as state machines: no sockets, no clock, no threads (RFC 7143).
 //!
 //! ```text
-//! pdu        stream bytes <-> PDUs
+//! pdu        stream bytes <-> PDUs; pdu_log: where they lay
 //! keys       what a side offers -> what is in force
 //! text       key=value pairs, written and split
 //! login      from the first PDU to the full feature phase; chap: who is who
@@ -14,5 +14,6 @@ pub mod initiator;
 pub mod keys;
 pub mod login;
 pub mod pdu;
+pub mod pdu_log;
 pub mod target;
 pub mod text;

@@ -34,7 +34,7 @@ mod violation;
 mod window;
 
 pub use data::{NoData, TaskData};
-pub use event::{Completion, DiscoveredTarget, Event, Outcome, PduRecord};
+pub use event::{Completion, DiscoveredTarget, Event, Outcome};
 pub use session::Session;
 pub use settings::{SessionSettings, Timeouts};
 pub use task::{Command, Direction};

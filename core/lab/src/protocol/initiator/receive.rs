@@ -14,12 +14,13 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::connection::{Burst, Incoming, State, Urgent};
 use super::data::TaskData;
-use super::event::{Outcome, PduRecord};
+use super::event::Outcome;
 use super::session::Session;
 use super::task::{Direction, Kind};
 use super::transmit::ping_byte;
 use super::violation::{SessionError, Violation};
 use crate::protocol::pdu::Piece;
+use crate::protocol::pdu_log::PduRecord;
 
 /// The most pings of the target that may wait for their answer.
 const MOST_PINGS: usize = 256;

@@ -5,13 +5,14 @@
 use std::collections::VecDeque;
 
 use super::connection::{Connection, State, Urgent};
-use super::event::{Completion, Event, Outcome, PduRecord};
+use super::event::{Completion, Event, Outcome};
 use super::settings::SessionSettings;
 use super::task::{Command, Direction, Kind, TaskTable};
 use super::violation::SessionError;
 use super::window::CommandWindow;
 use crate::application::Closed;
 use crate::protocol::keys::Parameters;
+use crate::protocol::pdu_log::PduRecord;
 
 /// One iSCSI session as its initiator sees it. Connections are counted from 0; 0 is the leading one.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::connection::{Burst, Connection, State, Urgent};
 use super::data::TaskData;
-use super::event::PduRecord;
 use super::session::Session;
 use super::task::{Direction, Kind};
 use crate::protocol::pdu;
+use crate::protocol::pdu_log::PduRecord;
 
 /// About how much one system call sends.
 const TRANSMIT_BYTES: usize = 256 << 10;

@@ -10,6 +10,7 @@ use super::ending::Ending;
 use super::fault::Fault;
 use super::settings::Limits;
 use crate::application::ConnectionNumber;
+use crate::protocol::pdu_log::PduRecord;
 
 /// How a task ended at the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -95,25 +96,6 @@ pub struct ConnectionRecord {
     pub sent_bytes: u64,
     /// Why it ended.
     pub ending: Ending,
-}
-
-/// A PDU that came or was handed out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct PduRecord {
-    /// Its connection.
-    pub connection: ConnectionNumber,
-    /// Whether it came.
-    pub to_target: bool,
-    /// Stream offset of its first byte, in its direction.
-    pub stream_offset: u64,
-    /// Its length with digests and padding.
-    pub length: u64,
-    /// Its opcode.
-    pub opcode: u8,
-    /// Initiator Task Tag.
-    pub initiator_task_tag: u32,
-    /// DataSegmentLength.
-    pub data_segment_length: u32,
 }
 
 macro_rules! counters {

@@ -40,6 +40,6 @@ mod window;
 pub use delay::ServiceDelay;
 pub use ending::Ending;
 pub use fault::{Fault, FaultOperation, FaultRule};
-pub use log::{ConnectionRecord, PduRecord, PortalCounters, PortalLog, TaskEnd, TaskRecord};
+pub use log::{ConnectionRecord, PortalCounters, PortalLog, TaskEnd, TaskRecord};
 pub use portal::{InvalidPortal, Portal};
 pub use settings::{ChapSettings, Limits, PortalSettings, R2tOrder, ServiceOrder, StatusDelivery};

@@ -6,9 +6,10 @@ use iscsitrace_wire::digest;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::ending::Ending;
-use super::log::{PduRecord, PortalLog};
+use super::log::PortalLog;
 use crate::application::ConnectionNumber;
 use crate::protocol::pdu::Digests;
+use crate::protocol::pdu_log::PduRecord;
 
 /// What StatSN a PDU carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,15 +153,7 @@ impl Stream {
         }
         let pdu_length = (out.len() - start) as u64;
         log.counters.pdus_sent += 1;
-        log.pdu(|| PduRecord {
-            connection: self.connection,
-            to_target: false,
-            stream_offset: self.sent_bytes,
-            length: pdu_length,
-            opcode: header[0] & 0x3f,
-            initiator_task_tag: bhs.initiator_task_tag().unwrap_or(u32::MAX),
-            data_segment_length: length,
-        });
+        log.pdu(|| PduRecord::new(self.connection, false, self.sent_bytes, pdu_length, &header));
         self.sent_bytes += pdu_length;
     }
 }

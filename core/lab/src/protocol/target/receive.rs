@@ -6,13 +6,13 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::connection::{Deadline, Phase, Sink};
 use super::ending::Ending;
-use super::log::PduRecord;
 use super::output::{Credit, Outgoing, Then};
 use super::portal::Portal;
 use super::session::Held;
 use super::window::Turn;
 use crate::application::ConnectionNumber;
 use crate::protocol::pdu::Piece;
+use crate::protocol::pdu_log::PduRecord;
 
 /// Reasons of a Reject (RFC 7143 section 11.17.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,15 +89,8 @@ impl Portal {
         let header = connection.header;
         let bhs = Bhs::new(&header);
         self.log.counters.pdus_received += 1;
-        self.log.pdu(|| PduRecord {
-            connection: number,
-            to_target: true,
-            stream_offset: connection.decoder.start(),
-            length: connection.decoder.offset() - connection.decoder.start(),
-            opcode: header[0] & 0x3f,
-            initiator_task_tag: bhs.initiator_task_tag().unwrap_or(RESERVED_TAG),
-            data_segment_length: bhs.data_segment_length().unwrap_or(0),
-        });
+        let start = connection.decoder.start();
+        self.log.pdu(|| PduRecord::new(number, true, start, connection.decoder.offset() - start, &header));
         if matches!(connection.phase, Phase::Login(_)) {
             self.take_login(now_ns, number);
             return;

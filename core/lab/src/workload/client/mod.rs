@@ -23,8 +23,9 @@ use std::net::SocketAddr;
 
 use crate::application::{Application, Closed, ConnectionNumber, Dial};
 use crate::protocol::initiator::{
-    Completion, DiscoveredTarget, Event, Outcome, PduRecord, Session, SessionError, SessionSettings,
+    Completion, DiscoveredTarget, Event, Outcome, Session, SessionError, SessionSettings,
 };
+use crate::protocol::pdu_log::PduRecord;
 use crate::workload::dealing::Dealer;
 use crate::workload::latency::Latencies;
 use crate::workload::pattern::Mismatch;
