@@ -15,14 +15,14 @@ from typing import BinaryIO
 
 from iscsitrace.csv_writer import write_csv
 from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
-from iscsitrace.schema import SCHEMA_VERSION, TABLES
+from iscsitrace.schema import ON_REQUEST, SCHEMA_VERSION, TABLES
 from iscsitrace.table import Table
 from iscsitrace.trace import Trace
 
 FORMATS = ("csv", "parquet")
 
-DEFAULT_TABLES = tuple(name for name in TABLES if name != "segments")
-"""What is exported when no tables are named; ``segments`` has a row per packet and must be asked for."""
+DEFAULT_TABLES = tuple(name for name in TABLES if name == "pdus" or name not in ON_REQUEST)
+"""What is exported when no tables are named; those on TCP and on the time budget must be asked for."""
 
 
 def export(

@@ -1,7 +1,7 @@
 """A table: named columns of equal length, as the core filled them, with nulls and categories made visible.
 
 It copies nothing until asked and changes nothing. It is not a ``Mapping``: ``len(table)`` counts rows, while
-iterating gives column names (so ``dict(table)`` works). What a column means stands in schema.py.
+iterating gives column names (so ``dict(table)`` works). What a column means stands in the schema.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 
 def null_value(dtype: str) -> int:
-    """The value that stands for null in a nullable column of this integer dtype (schema.py's null rule)."""
+    """The value that stands for null in a nullable column of this integer dtype (the schema's null rule)."""
     limits = np.iinfo(dtype)
     return int(limits.max if limits.min == 0 else limits.min)
 
@@ -122,7 +122,7 @@ class Table:
         return self._masks[name]
 
     def _null_values(self, column: Column) -> Array | None:
-        """Where a column holds its null value, by the null rule of schema.py."""
+        """Where a column holds its null value, by the null rule of the schema."""
         values = self.raw(column.name)
         if column.dtype.startswith("category:"):
             return np.asarray(values == NO_WORD, dtype=bool)

@@ -157,6 +157,46 @@ class Trace:
         return self.table("segments")
 
     @property
+    def sacks(self) -> Table:
+        """One row per block of a selective acknowledgment; only when read with ``tables=["sacks"]``."""
+        return self.table("sacks")
+
+    @property
+    def window(self) -> Table:
+        """One row per change of a sender's outstanding data; only when read with ``tables=["window"]``."""
+        return self.table("window")
+
+    @property
+    def round_trips(self) -> Table:
+        """One row per round-trip sample between the tap and one end; only when read with ``tables=["round_trips"]``."""
+        return self.table("round_trips")
+
+    @property
+    def retransmissions(self) -> Table:
+        """One row per packet that was sent again; only when read with ``tables=["retransmissions"]``."""
+        return self.table("retransmissions")
+
+    @property
+    def recoveries(self) -> Table:
+        """One row per loss and its repair; only when read with ``tables=["recoveries"]``."""
+        return self.table("recoveries")
+
+    @property
+    def flights(self) -> Table:
+        """One row per run of payload packets without a pause; only when read with ``tables=["flights"]``."""
+        return self.table("flights")
+
+    @property
+    def senders(self) -> Table:
+        """One row per direction of an iSCSI connection; only when read with ``tables=["senders"]``."""
+        return self.table("senders")
+
+    @property
+    def budget(self) -> Table:
+        """One row per stretch of time with one owner; only when read with ``tables=["budget"]``."""
+        return self.table("budget")
+
+    @property
     def counters(self) -> Table:
         """One row per oddity of the input and connection (null: the capture as a whole)."""
         return self.table("counters")

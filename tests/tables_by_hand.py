@@ -1,6 +1,6 @@
 """Tables made by hand for tests: rows say only what matters, all else is null or zero; and a core that gives them.
 
-It knows the null rule on its own, from what schema.py's text says, so that a test of nulls is not a circle.
+It knows the null rule on its own, from what the schema's text says, so that a test of nulls is not a circle.
 """
 
 from __future__ import annotations

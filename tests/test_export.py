@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
 from iscsitrace.export import DEFAULT_TABLES, export
-from iscsitrace.schema import SCHEMA_VERSION, TABLES
+from iscsitrace.schema import ON_REQUEST, SCHEMA_VERSION, TABLES
 from iscsitrace.trace import Trace
 from tests.tables_by_hand import OPERATIONS, TRACE, Pass
 
@@ -35,8 +35,8 @@ def test_csv_of_every_default_table(tmp_path: Path) -> None:
     assert [row["latency_ns"] for row in rows] == ["6000000", "43000000", ""]
 
 
-def test_default_tables_are_all_but_segments() -> None:
-    assert set(TABLES) - set(DEFAULT_TABLES) == {"segments"}
+def test_default_tables_are_all_but_those_on_request_and_pdus() -> None:
+    assert set(TABLES) - set(DEFAULT_TABLES) == ON_REQUEST - {"pdus"}
 
 
 def test_nothing_is_overwritten_and_nothing_half_done(tmp_path: Path) -> None:

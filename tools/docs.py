@@ -1,4 +1,4 @@
-"""Writes docs/cli.md and docs/tables.md from what they document: the commands, schema.py and the core's counters.
+"""Writes docs/cli.md and docs/tables.md from what they document: the commands, schema/ and the core's counters.
 
 ``python -m tools.docs`` writes, ``python -m tools.docs --check`` only says which file is out of date (exit code 1).
 Nothing in these two files is written by hand.
@@ -134,7 +134,7 @@ def _meaning(parameter: click.Parameter) -> str:
 
 def tables_page() -> str:
     """docs/tables.md."""
-    lines = ["# Tables", "", _generated("`iscsitrace/schema.py` and the core's counters"), ""]
+    lines = ["# Tables", "", _generated("`iscsitrace/schema/` and the core's counters"), ""]
     lines += _prose(
         f"Schema number {SCHEMA_VERSION}. Times are int64 nanoseconds since 1970 (UTC) as the capture stamped them. A "
         "nullable column is null where its value is unknown or does not exist: masked in Python, empty in CSV. "

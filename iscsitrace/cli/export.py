@@ -30,7 +30,12 @@ from iscsitrace.schema import TABLES
     show_default=True,
     help="Parquet needs pyarrow.",
 )
-@click.option("--tables", "names", metavar="NAMES", help="Tables, separated by commas; all but segments by default.")
+@click.option(
+    "--tables",
+    "names",
+    metavar="NAMES",
+    help="Tables, separated by commas; by default those on iSCSI, none on TCP or time.",
+)
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 def command(capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool) -> None:
     """One file per table, with every column that docs/tables.md describes.

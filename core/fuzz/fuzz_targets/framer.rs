@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
     let mut content =
         Content::Iscsi(Box::new(IscsiContent { connection, framers, is_client_initiator: true, has_start }));
     let mut context = Context::default();
-    context.tables.with_pdus = true;
+    context.tables.wanted.pdus = true;
     let mut offsets = [0i64; 2];
     let mut frame = 0u64;
     while let Some((&[what, high, low], bytes)) = rest.split_first_chunk::<3>() {

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use conversation::{Conversation, Damage, Settings, check, damage, everything, time_ns};
 use iscsitrace_trace::capture::Packet;
-use iscsitrace_trace::pipeline::{Options, Pipeline};
+use iscsitrace_trace::pipeline::Pipeline;
+use iscsitrace_trace::tables::Wanted;
 use iscsitrace_wire::frame::LinkType;
 use libfuzzer_sys::fuzz_target;
 
@@ -48,7 +49,7 @@ fuzz_target!(|data: &[u8]| {
             }
         })
         .collect();
-    let mut pipeline = Pipeline::new(&Options { with_pdus: true, with_segments: true });
+    let mut pipeline = Pipeline::new(Wanted::ALL);
     let packets = damage(conversation, &damages);
     for (place, packet) in packets.iter().enumerate() {
         pipeline.packet(&Packet {

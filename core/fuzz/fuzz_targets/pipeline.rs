@@ -9,15 +9,15 @@ use std::io::Cursor;
 
 use iscsitrace_trace::capture::Input;
 use iscsitrace_trace::pass::{Selection, run};
-use iscsitrace_trace::pipeline::Options;
+use iscsitrace_trace::tables::Wanted;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let input = Input::Reader { name: "fuzz".to_owned(), reader: Box::new(Cursor::new(data.to_vec())) };
     // a few compressed bytes can be very many packets
     let selection = Selection { packet_limit: Some(1 << 12), ..Selection::default() };
-    let options = Options { with_pdus: true, with_segments: true };
-    if let Ok(mut outcome) = run(vec![input], &selection, &options, |_| Ok::<(), Infallible>(())) {
+    let wanted = Wanted::ALL;
+    if let Ok(mut outcome) = run(vec![input], &selection, wanted, |_| Ok::<(), Infallible>(())) {
         conversation::check(&mut outcome.tables).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
 });

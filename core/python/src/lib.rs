@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use iscsitrace_trace::iscsi::keys::SECRET_KEYS;
 use iscsitrace_trace::pass::{self, Interrupted, Selection};
-use iscsitrace_trace::pipeline::Options;
+use iscsitrace_trace::tables::Wanted;
 use iscsitrace_wire::cdb::Operation;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyError};
@@ -87,11 +87,11 @@ fn read(
     let failure = source::Failure::default();
     let inputs = sources.iter().map(|source| source::input(source, &failure)).collect::<PyResult<Vec<_>>>()?;
     let selection = Selection { capture_filter, packet_limit, time_from_ns, time_to_ns, time_is_relative };
-    let wants = |name: &str| tables.iter().any(|table| table == name);
-    let options = Options { with_pdus: wants("pdus"), with_segments: wants("segments") };
+    let mut wanted = Wanted::default();
+    tables.iter().for_each(|name| wanted.add(name));
     let outcome = py.detach(|| {
         let mut last = Instant::now();
-        pass::run(inputs, &selection, &options, |reached| {
+        pass::run(inputs, &selection, wanted, |reached| {
             if let Some(error) = failure.take() {
                 return Err(error);
             }

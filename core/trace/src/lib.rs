@@ -4,6 +4,7 @@
 //! capture/   any byte source -> packets (pcap, pcapng, gzip, zstd, lz4; capture filters)
 //! tcp/       packets -> connections, numbered as Wireshark's tcp.stream -> stream bytes in order
 //! iscsi/     stream bytes -> PDUs -> sessions, tasks, cycles
+//! dynamics/  packets -> how each sender behaved: outstanding data, losses, flights (on request)
 //! content    between the two: is it iSCSI, and whose bytes are these?
 //! queue      queue depth, after the pass
 //! tables     the columns that come out
@@ -18,6 +19,7 @@
 pub mod capture;
 pub mod content;
 pub mod counters;
+pub mod dynamics;
 pub mod iscsi;
 pub mod pass;
 pub mod pipeline;

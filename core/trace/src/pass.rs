@@ -4,8 +4,8 @@ use crate::capture::filter::Filter;
 use crate::capture::sequence::{Input, Progress, Sequence};
 use crate::capture::{CaptureError, CaptureInfo};
 use crate::counters::Counter;
-use crate::pipeline::{Options, Pipeline};
-use crate::tables::Tables;
+use crate::pipeline::Pipeline;
+use crate::tables::{Tables, Wanted};
 
 /// What to read of the input.
 #[derive(Debug, Default)]
@@ -71,11 +71,11 @@ const REPORT_EVERY_PACKETS: u64 = 1 << 14;
 pub fn run<E>(
     inputs: Vec<Input>,
     selection: &Selection,
-    options: &Options,
+    wanted: Wanted,
     mut report: impl FnMut(&Progress) -> Result<(), E>,
 ) -> Result<Outcome, Interrupted<E>> {
     let mut filter = selection.capture_filter.as_deref().map(Filter::new).transpose()?;
-    let mut pipeline = Pipeline::new(options);
+    let mut pipeline = Pipeline::new(wanted);
     let mut sequence = Sequence::open(inputs, pipeline.counters())?;
     let progress = sequence.progress();
     let mut packet_count = 0;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn outcome(inputs: Vec<Input>) -> Result<Outcome, Interrupted<()>> {
-        run(inputs, &Selection::default(), &Options::default(), |_| Ok(()))
+        run(inputs, &Selection::default(), Wanted::default(), |_| Ok(()))
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
             time_is_relative: true,
             ..Selection::default()
         };
-        let outcome = run::<()>(inputs, &selection, &Options::default(), |_| Ok(()));
+        let outcome = run::<()>(inputs, &selection, Wanted::default(), |_| Ok(()));
         // seconds 2, 3 and 4
         assert_eq!(outcome.unwrap_or_else(|_| panic!("an error")).packet_count, 3);
     }

@@ -10,7 +10,7 @@ use crate::content::Content;
 use crate::counters::{Counter, Counters};
 use crate::iscsi::connection::Context;
 use crate::queue;
-use crate::tables::{Connection, CounterRow, NULL_U32, NULL_U64, Tables};
+use crate::tables::{Connection, CounterRow, NULL_U32, NULL_U64, Tables, Wanted};
 use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
 use crate::tracked::Tracked;
@@ -19,15 +19,6 @@ use crate::tracked::Tracked;
 const CONNECTIONS_MAX: usize = 1 << 15;
 /// Rows of connections that are not iSCSI.
 const OTHER_ROWS_MAX: usize = 1 << 17;
-
-/// What the pass fills, and over which input.
-#[derive(Debug, Default)]
-pub struct Options {
-    /// Fill `pdus`.
-    pub with_pdus: bool,
-    /// Fill `segments`.
-    pub with_segments: bool,
-}
 
 /// The pass.
 #[derive(Debug, Default)]
@@ -46,10 +37,9 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// A pass that has seen nothing.
-    pub fn new(options: &Options) -> Self {
+    pub fn new(wanted: Wanted) -> Self {
         let mut pipeline = Self::default();
-        pipeline.context.tables.with_pdus = options.with_pdus;
-        pipeline.context.tables.with_segments = options.with_segments;
+        pipeline.context.tables.wanted = wanted;
         pipeline
     }
 
@@ -126,7 +116,7 @@ impl Pipeline {
         // the SYN-ACK comes from the server
         let is_syn_ack = segment.flags.is_syn() && segment.flags.is_ack();
         let ends = if is_syn_ack { [destination, source] } else { [source, destination] };
-        let tracked = Some(Box::new(Tracked::new(number, ends, packet)));
+        let tracked = Some(Box::new(Tracked::new(number, ends, packet, self.context.tables.wanted)));
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = tracked;

@@ -1,4 +1,4 @@
-//! The columns that come out of a pass, one struct of vectors per table; `iscsitrace/schema.py` says what each
+//! The columns that come out of a pass, one struct of vectors per table; `iscsitrace/schema/` says what each
 //! column means, and a test holds the two together.
 //!
 //! A null is the largest value of an unsigned type, the smallest of a signed one, and "" for text. It never
@@ -74,6 +74,11 @@ macro_rules! table {
         }
 
         impl $table {
+            /// Moves the rows of `other` behind its own.
+            pub fn append(&mut self, other: &mut Self) {
+                $(self.$column.append(&mut other.$column);)*
+            }
+
             /// Appends a row and gives its number.
             #[inline]
             pub fn push(&mut self, row: $row) -> usize {
@@ -273,6 +278,82 @@ table! {
 }
 
 table! {
+    /// One block of a selective acknowledgment a row.
+    Sacks Sack "sacks" {
+        connection: u32 = 0, to_target: bool = false, frame: u64 = 0, time_ns: i64 = 0, left_offset_bytes: i64 = 0,
+        right_offset_bytes: i64 = 0, is_duplicate: bool = false,
+    }
+}
+
+table! {
+    /// One change of a sender's outstanding data a row.
+    Windows Window "window" {
+        connection: u32 = 0, to_target: bool = false, time_ns: i64 = 0, frame: u64 = 0, owin_bytes: i64 = 0,
+        pipe_bytes: i64 = 0, cwnd_estimate_bytes: i64 = NULL_NS, is_valid: bool = false, rwnd_bytes: i64 = NULL_NS,
+    }
+}
+
+table! {
+    /// One round-trip sample a row.
+    RoundTrips RoundTrip "round_trips" {
+        connection: u32 = 0, to_target: bool = false, frame: u64 = 0, time_ns: i64 = 0, rtt_ns: i64 = 0,
+        is_handshake: bool = false,
+    }
+}
+
+table! {
+    /// One packet that was sent again a row.
+    Retransmissions Retransmission "retransmissions" {
+        connection: u32 = 0, to_target: bool = false, frame: u64 = 0, time_ns: i64 = 0, stream_offset_bytes: i64 = 0,
+        payload_bytes: u32 = 0, cause: u8 = 3, is_spurious: bool = false, original_frame: u64 = NULL_U64,
+        original_ns: i64 = NULL_NS,
+    }
+}
+
+table! {
+    /// One loss and its repair a row.
+    Recoveries Recovery "recoveries" {
+        connection: u32 = 0, to_target: bool = false, cause: u8 = 3, time_first_ns: i64 = 0,
+        time_last_ns: i64 = NULL_NS, frame_first: u64 = 0, frame_last: u64 = NULL_U64,
+        retransmitted_packets: u32 = 0, retransmitted_bytes: u64 = 0, pipe_before_bytes: i64 = 0,
+        pipe_after_bytes: i64 = NULL_NS,
+    }
+}
+
+table! {
+    /// One run of payload packets without a pause a row.
+    Flights Flight "flights" {
+        connection: u32 = 0, to_target: bool = false, frame_first: u64 = 0, frame_last: u64 = 0,
+        time_first_ns: i64 = 0, time_last_ns: i64 = 0, bytes: u64 = 0, packet_count: u32 = 0,
+        pause_ns: i64 = NULL_NS, release: u8 = 4, owin_before_bytes: i64 = 0, rwnd_before_bytes: i64 = NULL_NS,
+        is_within_pdu: bool = false, is_in_recovery: bool = false, has_retransmission: bool = false,
+    }
+}
+
+table! {
+    /// One direction of one connection a row.
+    Senders SenderRow "senders" {
+        connection: u32 = 0, to_target: bool = false, rtt_min_ns: i64 = NULL_NS, rtt_median_ns: i64 = NULL_NS,
+        rtt_p95_ns: i64 = NULL_NS, rtt_count: u64 = 0, segment_bytes: u32 = NULL_U32,
+        has_super_segments: bool = false, window_scale: u8 = NULL_U8, is_window_scale_inferred: bool = false,
+        owin_max_bytes: i64 = 0, rwnd_min_bytes: i64 = NULL_NS, rwnd_max_bytes: i64 = NULL_NS,
+        window_full_ns: i64 = 0, zero_window_ns: i64 = 0, fast_retransmit_count: u32 = 0, timeout_count: u32 = 0,
+        tail_probe_count: u32 = 0, unknown_retransmit_count: u32 = 0, spurious_count: u32 = 0,
+        recovery_count: u32 = 0, recovery_ns: i64 = 0, ssthresh_guess_bytes: i64 = NULL_NS,
+        restart_after_idle_count: u32 = 0, delayed_ack_max_ns: i64 = NULL_NS, bytes_per_ack: u32 = NULL_U32,
+        line_bytes_per_s: i64 = NULL_NS, is_line_from_acks: bool = false,
+    }
+}
+
+table! {
+    /// One stretch of time with one owner a row.
+    Budget BudgetRow "budget" {
+        session: u32 = NULL_U32, connection: u32 = NULL_U32, time_first_ns: i64 = 0, time_last_ns: i64 = 0,
+        part: u8 = 9, cycle: u32 = NULL_U32, frame: u64 = NULL_U64,
+    }
+}
+
+table! {
     /// One counter above zero a row.
     CounterRows CounterRow "counters" {
         name: String = String::new(), connection: u32 = NULL_U32, severity: u8 = 0, count: u64 = 0,
@@ -299,9 +380,45 @@ pub struct Tables {
     pub asyncs: Asyncs,
     pub snacks: Snacks,
     pub segments: Segments,
+    pub sacks: Sacks,
+    pub window: Windows,
+    pub round_trips: RoundTrips,
+    pub retransmissions: Retransmissions,
+    pub recoveries: Recoveries,
+    pub flights: Flights,
+    pub senders: Senders,
+    pub budget: Budget,
     pub counters: CounterRows,
-    /// Whether rows of `pdus` are wanted.
-    pub with_pdus: bool,
-    /// Whether rows of `segments` are wanted.
-    pub with_segments: bool,
+    /// Which of those that are filled on request are wanted.
+    pub wanted: Wanted,
+}
+
+macro_rules! wanted {
+    ($($table:ident)*) => {
+        /// The tables that a pass fills on request.
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub struct Wanted { $(pub $table: bool,)* }
+
+        impl Wanted {
+            /// All of them.
+            pub const ALL: Self = Self { $($table: true,)* };
+
+            /// Wants the table of that name too, if it is one of these.
+            pub fn add(&mut self, name: &str) {
+                match name {
+                    $(stringify!($table) => self.$table = true,)*
+                    _ => {}
+                }
+            }
+        }
+    };
+}
+wanted!(pdus segments sacks window round_trips retransmissions recoveries flights senders budget);
+
+impl Wanted {
+    /// Whether a table is wanted that tells how the senders behaved.
+    pub fn has_dynamics(self) -> bool {
+        Self { pdus: false, segments: false, ..self } != Self::default()
+    }
 }

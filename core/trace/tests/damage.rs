@@ -14,8 +14,8 @@ use conversation::{
 };
 use iscsitrace_trace::capture::{Input, Packet};
 use iscsitrace_trace::pass::{Selection, run};
-use iscsitrace_trace::pipeline::{Options, Pipeline};
-use iscsitrace_trace::tables::{NULL_NS, NULL_U32, Tables};
+use iscsitrace_trace::pipeline::Pipeline;
+use iscsitrace_trace::tables::{NULL_NS, NULL_U32, Tables, Wanted};
 use iscsitrace_wire::bhs::BhsBuilder;
 use iscsitrace_wire::frame::LinkType;
 use iscsitrace_wire::opcode::Opcode;
@@ -38,8 +38,8 @@ fn cases(cases: u32) -> ProptestConfig {
 /// The whole way, from the bytes of a file.
 fn read(packets: &[Captured]) -> Tables {
     let input = Input::Reader { name: "test".to_owned(), reader: Box::new(Cursor::new(pcapng(packets))) };
-    let options = Options { with_pdus: true, with_segments: true };
-    let outcome = run(vec![input], &Selection::default(), &options, |_| Ok::<(), Infallible>(()));
+    let wanted = Wanted::ALL;
+    let outcome = run(vec![input], &Selection::default(), wanted, |_| Ok::<(), Infallible>(()));
     outcome.expect("a capture").tables
 }
 
@@ -393,7 +393,7 @@ struct Flood {
 
 impl Flood {
     fn new() -> Self {
-        Self { pipeline: Pipeline::new(&Options::default()), frame: 0 }
+        Self { pipeline: Pipeline::new(Wanted::default()), frame: 0 }
     }
 
     fn packet(&mut self, data: &[u8]) {
@@ -522,7 +522,7 @@ fn very_many_open_tasks_are_capped_and_counted() {
 fn times_from_end_to_end_of_their_type_are_read() {
     let opening = everything(quiet_settings());
     for times in [[i64::MIN, i64::MAX], [i64::MAX, i64::MIN], [i64::MAX, i64::MAX], [i64::MIN + 1, i64::MIN + 1]] {
-        let mut pipeline = Pipeline::new(&Options { with_pdus: true, with_segments: true });
+        let mut pipeline = Pipeline::new(Wanted::ALL);
         for (frame, (packet, &time_ns)) in (1..).zip(opening.packets.iter().zip(times.iter().cycle())) {
             pipeline.packet(&Packet {
                 frame,

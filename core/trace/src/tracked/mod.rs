@@ -9,8 +9,10 @@ use iscsitrace_wire::frame::{Segment, tcp_options};
 use crate::capture::Packet;
 use crate::content::{Content, ContentSink};
 use crate::counters::Counter;
+use crate::dynamics::Dynamics;
+use crate::dynamics::observation::Observation;
 use crate::iscsi::connection::Context;
-use crate::tables::{NULL_NS, SegmentRow};
+use crate::tables::{NULL_NS, SegmentRow, Wanted};
 use crate::tcp::half::{Half, SegmentClass};
 use crate::tcp::reassembly::{Chunk, HoldBudget};
 use crate::tcp::table::Endpoint;
@@ -24,6 +26,8 @@ pub(crate) struct Tracked {
     /// From the client, from the server.
     pub(crate) halves: [Half; 2],
     pub(crate) content: Content,
+    /// How its senders behave; none when nobody asked, or when it is not iSCSI.
+    dynamics: Option<Box<Dynamics>>,
     pub(crate) has_fin: bool,
     pub(crate) has_rst: bool,
     has_timestamps: bool,
@@ -38,12 +42,13 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    pub(crate) fn new(number: u32, ends: [Endpoint; 2], packet: &Packet<'_>) -> Self {
+    pub(crate) fn new(number: u32, ends: [Endpoint; 2], packet: &Packet<'_>, wanted: Wanted) -> Self {
         Self {
             number,
             ends,
             halves: [Half::new(), Half::new()],
             content: Content::new([ends[0].port, ends[1].port]),
+            dynamics: wanted.has_dynamics().then(|| Box::new(Dynamics::new(number, wanted))),
             has_fin: false,
             has_rst: false,
             has_timestamps: false,
@@ -118,9 +123,66 @@ impl Tracked {
             self.has_fin = true;
             self.halves[direction].fin_offset.get_or_insert(end);
         }
-        if context.tables.with_segments {
+        if context.tables.wanted.segments {
             self.note_segment(direction, packet, segment, offset, class, context);
         }
+        if self.dynamics.is_some() {
+            self.observe(direction, packet, segment, offset, acknowledged, class);
+        }
+    }
+
+    /// Tells the dynamics of a packet.
+    fn observe(
+        &mut self,
+        direction: usize,
+        packet: &Packet<'_>,
+        segment: &Segment<'_>,
+        offset: i64,
+        acknowledged: Option<i64>,
+        class: SegmentClass,
+    ) {
+        if matches!(self.content, Content::Other) {
+            self.dynamics = None;
+        }
+        let Some(dynamics) = &mut self.dynamics else { return };
+        let options = tcp_options(segment.options);
+        let opposite = &self.halves[1 - direction];
+        let mut seen = Observation {
+            frame: packet.frame,
+            time_ns: packet.time_ns,
+            direction,
+            flags: segment.flags,
+            class,
+            offset,
+            length: segment.payload_length,
+            is_within_pdu: match &self.content {
+                Content::Iscsi(iscsi) => {
+                    iscsi.framers[iscsi.direction(direction)].is_within_pdu(offset + i64::from(segment.payload_length))
+                }
+                _ => false,
+            },
+            acknowledged,
+            window: segment.window,
+            window_scale: match (self.halves[direction].has_syn, opposite.has_syn) {
+                (true, true) if segment.flags.is_syn() || opposite.window_scale.is_none() => Some(0),
+                (true, true) => Some(self.halves[direction].window_scale.unwrap_or(0)),
+                _ => None,
+            },
+            timestamps: options.timestamps,
+            sacks: Default::default(),
+            sack_count: 0,
+        };
+        let blocks = options.sack.iter().take(usize::from(options.sack_count));
+        for &(left, right) in blocks {
+            if let (Some(left), Some(right)) = (opposite.offset(left), opposite.offset(right))
+                && left < right
+                && let Some(block) = seen.sacks.get_mut(usize::from(seen.sack_count))
+            {
+                *block = (left, right);
+                seen.sack_count += 1;
+            }
+        }
+        dynamics.observe(&seen);
     }
 
     /// A SYN: offset 0 is the byte after it. Handshake times, unless a SYN was sent again (Karn's rule).
@@ -314,7 +376,7 @@ impl Tracked {
         class: SegmentClass,
         context: &mut Context,
     ) {
-        if !context.tables.with_segments {
+        if !context.tables.wanted.segments {
             return;
         }
         let to_target = match &self.content {

@@ -206,7 +206,7 @@ impl IscsiConnection {
                 matches!(opcode, Opcode::DataIn | Opcode::DataOut) && bhs.data_segment_length().unwrap_or(0) > 0;
             self.spans[usize::from(!to_target)].push(pdu.offset, pdu.end, cycle, is_data, &mut context.tables.cycles);
         }
-        if context.tables.with_pdus {
+        if context.tables.wanted.pdus {
             let row = row::row(pdu, opcode, self.number, to_target, cycle);
             context.tables.pdus.push(row);
         }

@@ -195,6 +195,14 @@ impl Framer {
         self.state == State::Searching && self.offset > self.lost_at
     }
 
+    /// Whether the bytes up to `offset` end within a PDU, as far as is known.
+    pub fn is_within_pdu(&self, offset: i64) -> bool {
+        self.state == State::Walking
+            && self.offset == offset
+            && self.pdu.position > 0
+            && (self.pdu.end == 0 || self.pdu.position < self.pdu.end)
+    }
+
     /// The next bytes of the stream.
     #[inline]
     pub fn chunk(&mut self, chunk: &Chunk<'_>, listener: &mut impl Listener) {

@@ -1,0 +1,98 @@
+//! Packets of one connection, in order of capture -> how each of its two senders behaved.
+//!
+//! ```text
+//! observation  what one packet tells
+//! path         round-trip times between the tap and either end
+//! sender       one direction as its sender sees it: outstanding data, window, losses, congestion window
+//! flights      one direction at the tap: runs of packets, the pauses between them, the pace of the line
+//! ```
+//!
+//! Directions are those of TCP (0 from the client) until the rows are handed over. It knows of iSCSI only whether a
+//! packet ended within a PDU. Memory grows with the rows that are asked for, and with what is outstanding.
+
+pub mod flights;
+pub mod observation;
+pub mod path;
+pub mod sender;
+
+use crate::tables::{
+    Flights as FlightRows, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Tables, Wanted, Windows,
+};
+
+use flights::Flights;
+use observation::Observation;
+use path::Path;
+use sender::Sender;
+
+/// Rows of one connection, in order of time; `to_target` says "from the client" until they are handed over.
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct Rows {
+    pub sacks: Sacks,
+    pub window: Windows,
+    pub round_trips: RoundTrips,
+    pub retransmissions: Retransmissions,
+    pub recoveries: Recoveries,
+    pub flights: FlightRows,
+    pub senders: Senders,
+    pub wanted: Wanted,
+}
+
+/// Both directions of a connection.
+#[derive(Debug)]
+pub struct Dynamics {
+    rows: Rows,
+    /// By direction of the data: from the tap to its receiver and back.
+    paths: [Path; 2],
+    senders: [Sender; 2],
+    flights: [Flights; 2],
+}
+
+impl Dynamics {
+    /// A connection of which nothing was seen.
+    pub fn new(connection: u32, wanted: Wanted) -> Self {
+        Self {
+            rows: Rows { wanted, ..Rows::default() },
+            paths: [0, 1].map(|direction| Path::new(connection, direction == 0)),
+            senders: [0, 1].map(|direction| Sender::new(connection, direction == 0)),
+            flights: [0, 1].map(|direction| Flights::new(connection, direction == 0)),
+        }
+    }
+
+    /// Takes a packet; copies by the capture and packets of other streams are none.
+    pub fn observe(&mut self, seen: &Observation) {
+        let (own, opposite) = (seen.direction, 1 - seen.direction);
+        self.paths[own].transmit(seen);
+        self.paths[opposite].acknowledge(seen, &mut self.rows);
+        // what the tap sees of an ACK the sender of the data has half a round trip later, and answers another half later
+        let delay_ns = self.paths[own].rtt_min_ns();
+        self.senders[opposite].acknowledge(seen, delay_ns, &mut self.rows);
+        if seen.length > 0 {
+            self.senders[own].transmit(seen, &mut self.rows);
+            self.flights[own].packet(seen, self.senders[own].state(), &mut self.rows);
+        }
+    }
+
+    /// The end of the connection in this capture: its rows go to the tables, with iSCSI's directions.
+    pub fn finish(mut self: Box<Self>, is_client_initiator: bool, tables: &mut Tables) {
+        for direction in [0, 1] {
+            self.flights[direction].finish(&mut self.rows);
+            let mut row = self.senders[direction].finish(&mut self.rows);
+            self.paths[direction].describe(&mut row);
+            self.flights[direction].describe(&mut row);
+            if self.rows.wanted.senders {
+                self.rows.senders.push(row);
+            }
+        }
+        let rows = &mut self.rows;
+        macro_rules! hand_over {
+            ($($table:ident)*) => { $(
+                if !is_client_initiator {
+                    rows.$table.to_target.iter_mut().for_each(|to_target| *to_target = !*to_target);
+                }
+                tables.$table.append(&mut rows.$table);
+            )* };
+        }
+        hand_over!(sacks window round_trips retransmissions recoveries flights senders);
+    }
+}
