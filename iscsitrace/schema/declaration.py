@@ -66,4 +66,5 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def column(name: str, dtype: str, meaning: str, unit: str = "", *, null: bool = False, source: str = "") -> Column:
+    """A column, nullable or not."""
     return Column(name, dtype, meaning, unit, null, source)

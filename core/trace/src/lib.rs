@@ -7,6 +7,7 @@
 //! dynamics/  packets -> how each sender behaved: outstanding data, losses, flights (on request)
 //! content    between the two: is it iSCSI, and whose bytes are these?
 //! queue      queue depth, after the pass
+//! budget/    who owns each nanosecond, after the pass (on request)
 //! tables     the columns that come out
 //! counters   every oddity of the input, by name
 //! tracked    one connection of the moment: its packets through tcp and content
@@ -16,6 +17,7 @@
 //!
 //! Data flows downwards only. Memory does not grow with packets.
 
+pub mod budget;
 pub mod capture;
 pub mod content;
 pub mod counters;

@@ -5,6 +5,7 @@
 
 use iscsitrace_wire::frame::{NotTcp, Segment, segment};
 
+use crate::budget;
 use crate::capture::Packet;
 use crate::content::Content;
 use crate::counters::{Counter, Counters};
@@ -179,7 +180,7 @@ impl Pipeline {
         for (_, slot) in open {
             self.close(slot);
         }
-        let Context { mut tables, mut counters, mut sessions, cycle_ends_ns } = self.context;
+        let Context { mut tables, mut counters, mut sessions, cycle_ends_ns, timelines } = self.context;
         self.rows.sort_unstable_by_key(|row| row.connection);
         for (connection, missing) in sessions.missing_commands() {
             counters.add_many(Counter::CommandMissing, Some(connection), 0, missing.commands);
@@ -190,6 +191,9 @@ impl Pipeline {
         }
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions.rows);
         tables.sessions = sessions.rows;
+        if tables.wanted.budget {
+            budget::fill(&mut tables, &timelines, &cycle_ends_ns);
+        }
         for row in self.rows {
             tables.connections.push(row);
         }

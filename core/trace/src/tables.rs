@@ -361,6 +361,30 @@ table! {
     }
 }
 
+/// Codes of `budget.part`.
+pub mod budget_part {
+    /// Payload passes.
+    pub const TRANSFER: u8 = 0;
+    /// The path's delay.
+    pub const PROPAGATION: u8 = 1;
+    /// The target takes its time.
+    pub const TARGET_SERVICE: u8 = 2;
+    /// The initiator asks for nothing.
+    pub const INITIATOR_THINK: u8 = 3;
+    /// The initiator was granted data, and does not send it.
+    pub const INITIATOR_SERVICE: u8 = 4;
+    /// A small segment waits until all before it is acknowledged.
+    pub const ACK_WAIT: u8 = 5;
+    /// The receiver's window is full.
+    pub const RECEIVE_WINDOW: u8 = 6;
+    /// The sender's congestion window is full.
+    pub const CONGESTION_WINDOW: u8 = 7;
+    /// A loss is repaired.
+    pub const LOSS_RECOVERY: u8 = 8;
+    /// Not told by the capture.
+    pub const UNKNOWN: u8 = 9;
+}
+
 /// Everything that a pass fills.
 #[derive(Debug, Default)]
 #[allow(missing_docs)]

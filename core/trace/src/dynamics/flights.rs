@@ -1,32 +1,301 @@
-//! One direction at the tap: runs of payload packets, the pauses between them, and the pace of the line.
+//! One direction at the tap: runs of payload packets, the pauses between them and what ended each, the pace of the line.
+//!
+//! It keeps a row for each run of packets, nothing per packet.
 
-use super::Rows;
+use std::collections::VecDeque;
+
+use super::carried::{Carried, is_pause};
 use super::observation::Observation;
 use super::sender::SenderState;
-use crate::tables::SenderRow;
+use super::timeline::Held;
+use crate::tables::{Flight, NULL_NS, SenderRow, budget_part as part};
+use crate::tcp::half::SegmentClass;
+
+/// An ACK is answered when the packet comes so soon after it, or within a share of the path's round trip.
+const ANSWER_WITHIN_NS: i64 = 100_000;
+/// The share: one part in so many.
+const ANSWER_WITHIN_RTT_PART: i64 = 8;
+/// A pause of this length within a PDU that no ACK ended was ended by a retransmission timer, which Linux never sets to
+/// less than 200 ms; the packet sent again may be the first that the tap sees.
+const TIMER_MIN_NS: i64 = 190_000_000;
+/// Holes that are watched until they are filled.
+const HOLES_MAX: usize = 64;
+/// The ACKs must be slower than the data by this factor before the line is taken to lie beyond the tap.
+const BEYOND_TAP_FACTOR: f64 = 1.5;
+
+/// Codes of `CATEGORIES["release"]`.
+mod release {
+    pub const ACKNOWLEDGMENT: u8 = 0;
+    pub const WINDOW_UPDATE: u8 = 1;
+    pub const REQUEST: u8 = 2;
+    pub const OWN_TIME: u8 = 3;
+    pub const UNKNOWN: u8 = 4;
+}
+
+/// The packet before.
+#[derive(Debug, Clone, Copy)]
+struct Previous {
+    time_ns: i64,
+    is_within_pdu: bool,
+    sender: SenderState,
+}
+
+/// Bytes that were passed over.
+#[derive(Debug, Clone, Copy)]
+struct Hole {
+    left: i64,
+    right: i64,
+    missing: i64,
+    from_ns: i64,
+    to_ns: i64,
+    frame: u64,
+}
+
+/// A flight, and what held its sender before it.
+#[derive(Debug)]
+struct Run {
+    row: Flight,
+    first_bytes: u32,
+    held: Option<u8>,
+}
 
 /// The flights of one direction.
 #[derive(Debug)]
 pub struct Flights {
     connection: u32,
     is_from_client: bool,
+    runs: Vec<Run>,
+    unknown: Vec<Held>,
+    previous: Option<Previous>,
+    /// The last payload packet of the other direction: capture time.
+    request_ns: Option<i64>,
+    seen: Carried,
+    acknowledged: Carried,
+    delivered: i64,
+    has_request_since_ack: bool,
+    highest: i64,
+    holes: VecDeque<Hole>,
 }
 
 impl Flights {
     /// A direction of which nothing was seen.
     pub fn new(connection: u32, is_from_client: bool) -> Self {
-        Self { connection, is_from_client }
+        Self {
+            connection,
+            is_from_client,
+            runs: Vec::new(),
+            unknown: Vec::new(),
+            previous: None,
+            request_ns: None,
+            seen: Carried::default(),
+            acknowledged: Carried::default(),
+            delivered: 0,
+            has_request_since_ack: true,
+            highest: 0,
+            holes: VecDeque::new(),
+        }
     }
 
-    /// A packet with payload; `sender` is its sender after it.
-    pub fn packet(&mut self, _seen: &Observation, _sender: SenderState, _rows: &mut Rows) {}
+    /// A packet with payload of this direction; `sender` is its sender after it, `rtt_ns` the least round trip between
+    /// the two ends.
+    #[inline]
+    pub fn packet(&mut self, seen: &Observation, sender: SenderState, rtt_ns: i64) {
+        let has_request = match (self.request_ns, self.previous) {
+            (Some(request_ns), Some(previous)) => request_ns >= previous.time_ns,
+            _ => self.previous.is_none(),
+        };
+        self.seen.note(seen.time_ns, seen.length, !has_request);
+        self.note_hole(seen);
+        let is_again = seen.class == SegmentClass::Retransmission;
+        let gap_ns = self.previous.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
+        match (self.runs.last_mut(), gap_ns) {
+            (Some(run), Some(gap_ns)) if !is_pause(gap_ns, seen.length, self.seen.ns_per_byte()) => {
+                extend(&mut run.row, seen, is_again);
+            }
+            _ => {
+                let run = self.begin(seen, sender, has_request, rtt_ns);
+                self.runs.push(run);
+            }
+        }
+        self.previous = Some(Previous { time_ns: seen.time_ns, is_within_pdu: seen.is_within_pdu, sender });
+    }
 
-    /// The end of the direction.
-    pub fn finish(&mut self, _rows: &mut Rows) {}
+    /// A packet after a pause, or the first.
+    fn begin(&self, seen: &Observation, sender: SenderState, has_request: bool, rtt_ns: i64) -> Run {
+        let is_again = seen.class == SegmentClass::Retransmission;
+        let mut row = Flight {
+            connection: self.connection,
+            to_target: self.is_from_client,
+            frame_first: seen.frame,
+            time_first_ns: seen.time_ns,
+            is_in_recovery: sender.is_in_recovery,
+            release: release::UNKNOWN,
+            ..Flight::default()
+        };
+        extend(&mut row, seen, is_again);
+        let Some(previous) = self.previous else {
+            return Run { row, first_bytes: seen.length, held: None };
+        };
+        let before = previous.sender;
+        row.pause_ns = seen.time_ns.saturating_sub(previous.time_ns);
+        row.owin_before_bytes = before.owin;
+        row.rwnd_before_bytes = before.rwnd.unwrap_or(NULL_NS);
+        row.is_within_pdu = previous.is_within_pdu;
+        row.is_in_recovery |= before.is_in_recovery;
+        let within_ns = ANSWER_WITHIN_NS.max(rtt_ns / ANSWER_WITHIN_RTT_PART);
+        let ack = sender.last_ack.filter(|ack| ack.answer_ns > previous.time_ns.saturating_sub(within_ns));
+        let is_answer = ack.is_some_and(|ack| seen.time_ns.saturating_sub(ack.answer_ns).saturating_abs() <= within_ns);
+        // an ACK that came with a request says less than the request
+        let is_asked = has_request && !previous.is_within_pdu;
+        row.release = match ack {
+            Some(ack) if is_answer && ack.has_opened_window && !ack.is_advance => release::WINDOW_UPDATE,
+            Some(ack) if is_answer && ack.is_advance && !is_asked => release::ACKNOWLEDGMENT,
+            _ if has_request => release::REQUEST,
+            _ => release::OWN_TIME,
+        };
+        let mss = i64::from(seen.mss_bytes);
+        let is_small = i64::from(seen.length) < mss;
+        let is_window_full = before.rwnd.is_some_and(|rwnd| rwnd - before.owin < mss);
+        let is_all_acknowledged = ack.is_some_and(|ack| ack.is_advance && ack.owin == 0);
+        let held = if row.is_in_recovery || is_again {
+            Some(part::LOSS_RECOVERY)
+        } else if previous.is_within_pdu {
+            if is_window_full {
+                Some(part::RECEIVE_WINDOW)
+            } else if before.owin > 0 && is_small && is_all_acknowledged {
+                Some(part::ACK_WAIT)
+            } else if ack.is_some_and(|ack| ack.is_advance) {
+                Some(part::CONGESTION_WINDOW)
+            } else {
+                (row.pause_ns >= TIMER_MIN_NS).then_some(part::LOSS_RECOVERY)
+            }
+        } else if row.release == release::ACKNOWLEDGMENT && before.owin > 0 {
+            if is_window_full {
+                Some(part::RECEIVE_WINDOW)
+            } else if is_all_acknowledged {
+                is_small.then_some(part::ACK_WAIT)
+            } else {
+                Some(part::CONGESTION_WINDOW)
+            }
+        } else {
+            None
+        };
+        Run { row, first_bytes: seen.length, held }
+    }
+
+    /// A payload packet of the other direction.
+    #[inline]
+    pub fn request(&mut self, seen: &Observation) {
+        self.request_ns = Some(seen.time_ns);
+        self.has_request_since_ack = true;
+    }
+
+    /// A packet of the other direction: what it acknowledges came out of the line.
+    #[inline]
+    pub fn acknowledge(&mut self, seen: &Observation) {
+        let Some(acknowledged) = seen.acknowledged else { return };
+        let beyond = seen.sacks().iter().filter(|(left, _)| *left >= acknowledged).map(|(left, right)| right - left);
+        let delivered = acknowledged + beyond.sum::<i64>();
+        if self.delivered > 0 && delivered > self.delivered {
+            let bytes = u32::try_from(delivered - self.delivered).unwrap_or(u32::MAX);
+            self.acknowledged.note(seen.time_ns, bytes, !self.has_request_since_ack);
+            self.has_request_since_ack = false;
+        }
+        self.delivered = self.delivered.max(delivered);
+        while self.holes.front().is_some_and(|hole| hole.right <= acknowledged) {
+            // acknowledged, but never seen: the capture missed it
+            if let Some(hole) = self.holes.pop_front()
+                && hole.missing > 0
+            {
+                let Hole { from_ns, to_ns, frame, .. } = hole;
+                self.unknown.push(Held { from_ns, to_ns, part: part::UNKNOWN, frame });
+            }
+        }
+    }
+
+    /// Follows the bytes that were passed over.
+    #[inline]
+    fn note_hole(&mut self, seen: &Observation) {
+        let end = seen.end();
+        if seen.offset > self.highest && self.highest > 0 {
+            if self.holes.len() == HOLES_MAX {
+                self.holes.pop_front();
+            }
+            self.holes.push_back(Hole {
+                left: self.highest,
+                right: seen.offset,
+                missing: seen.offset - self.highest,
+                from_ns: self.previous.map_or(seen.time_ns, |previous| previous.time_ns),
+                to_ns: seen.time_ns,
+                frame: seen.frame,
+            });
+        } else if seen.offset < self.highest {
+            for hole in &mut self.holes {
+                hole.missing -= (end.min(hole.right) - seen.offset.max(hole.left)).max(0);
+            }
+        }
+        self.highest = self.highest.max(end);
+    }
+
+    /// The flights, told apart by the pace of the whole connection.
+    pub fn rows(&self) -> impl Iterator<Item = Flight> + '_ {
+        let mut runs = self.runs.iter().peekable();
+        let ns_per_byte = self.seen.ns_per_byte();
+        std::iter::from_fn(move || {
+            let mut row = runs.next()?.row.clone();
+            while let Some(run) = runs.next_if(|run| !is_pause(run.row.pause_ns, run.first_bytes, ns_per_byte)) {
+                row.frame_last = run.row.frame_last;
+                row.time_last_ns = row.time_last_ns.max(run.row.time_last_ns);
+                row.bytes += run.row.bytes;
+                row.packet_count += run.row.packet_count;
+                row.has_retransmission |= run.row.has_retransmission;
+            }
+            Some(row)
+        })
+    }
+
+    /// What held the sender back, and when.
+    pub fn held(&self) -> Vec<Held> {
+        let ns_per_byte = self.seen.ns_per_byte();
+        let pauses = self.runs.iter().filter_map(|run| {
+            let (from_ns, to_ns) =
+                (run.row.time_first_ns.saturating_sub(run.row.pause_ns.max(0)), run.row.time_first_ns);
+            let part = run.held.filter(|_| is_pause(run.row.pause_ns, run.first_bytes, ns_per_byte))?;
+            Some(Held { from_ns, to_ns, part, frame: run.row.frame_first })
+        });
+        pauses.chain(self.unknown.iter().copied()).collect()
+    }
+
+    /// Whether the narrowest line lies beyond the tap, so that the ACKs tell of it.
+    fn is_line_beyond(&self) -> bool {
+        self.acknowledged.ns_per_byte() > BEYOND_TAP_FACTOR * self.seen.ns_per_byte()
+    }
+
+    /// When the narrowest line was busy, as far as the tap tells: in order and disjoint. What lies beyond the tap is
+    /// told by ACKs, which come a round trip later.
+    pub fn carried(&self, rtt_to_receiver_ns: i64) -> Vec<(i64, i64)> {
+        if self.is_line_beyond() {
+            self.acknowledged.intervals(rtt_to_receiver_ns, self.acknowledged.ns_per_byte())
+        } else {
+            self.seen.intervals(0, self.seen.ns_per_byte())
+        }
+    }
 
     /// What it knows for the sender's row.
     pub fn describe(&self, row: &mut SenderRow) {
-        row.connection = self.connection;
-        row.to_target = self.is_from_client;
+        row.is_line_from_acks = self.is_line_beyond();
+        let line = if row.is_line_from_acks { &self.acknowledged } else { &self.seen };
+        row.line_bytes_per_s =
+            Some(line).filter(|line| line.ns_per_byte() > 0.0).and_then(Carried::rate_bytes_per_s).unwrap_or(NULL_NS);
     }
+}
+
+/// One more packet of a flight.
+#[inline]
+fn extend(row: &mut Flight, seen: &Observation, is_again: bool) {
+    row.frame_last = seen.frame;
+    row.time_last_ns = seen.time_ns;
+    row.bytes += u64::from(seen.length);
+    row.packet_count += 1;
+    row.has_retransmission |= is_again;
 }

@@ -4,25 +4,33 @@
 //! observation  what one packet tells
 //! path         round-trip times between the tap and either end
 //! sender       one direction as its sender sees it: outstanding data, window, losses, congestion window
-//! flights      one direction at the tap: runs of packets, the pauses between them, the pace of the line
+//! flights      one direction at the tap: runs of packets, the pauses between them, what held the sender
+//! carried      when the line was busy with a direction's bytes
+//! pace         nanoseconds per byte of a line
+//! timeline     what the time budget takes of all this
 //! ```
 //!
 //! Directions are those of TCP (0 from the client) until the rows are handed over. It knows of iSCSI only whether a
 //! packet ended within a PDU. Memory grows with the rows that are asked for, and with what is outstanding.
 
+mod carried;
 pub mod flights;
 pub mod observation;
+mod pace;
 pub mod path;
 pub mod sender;
+pub mod timeline;
 
 use crate::tables::{
-    Flights as FlightRows, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Tables, Wanted, Windows,
+    Flights as FlightRows, NULL_NS, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Tables, Wanted, Windows,
+    budget_part,
 };
 
 use flights::Flights;
 use observation::Observation;
 use path::Path;
 use sender::Sender;
+use timeline::{Held, Timeline};
 
 /// Rows of one connection, in order of time; `to_target` says "from the client" until they are handed over.
 #[derive(Debug, Default)]
@@ -41,6 +49,7 @@ pub struct Rows {
 /// Both directions of a connection.
 #[derive(Debug)]
 pub struct Dynamics {
+    connection: u32,
     rows: Rows,
     /// By direction of the data: from the tap to its receiver and back.
     paths: [Path; 2],
@@ -52,6 +61,7 @@ impl Dynamics {
     /// A connection of which nothing was seen.
     pub fn new(connection: u32, wanted: Wanted) -> Self {
         Self {
+            connection,
             rows: Rows { wanted, ..Rows::default() },
             paths: [0, 1].map(|direction| Path::new(connection, direction == 0)),
             senders: [0, 1].map(|direction| Sender::new(connection, direction == 0)),
@@ -69,14 +79,21 @@ impl Dynamics {
         self.senders[opposite].acknowledge(seen, delay_ns, &mut self.rows);
         if seen.length > 0 {
             self.senders[own].transmit(seen, &mut self.rows);
-            self.flights[own].packet(seen, self.senders[own].state(), &mut self.rows);
+            let rtt_ns = delay_ns.unwrap_or(0).saturating_add(self.paths[opposite].rtt_min_ns().unwrap_or(0));
+            self.flights[own].packet(seen, self.senders[own].state(), rtt_ns);
+            self.flights[opposite].request(seen);
         }
+        self.flights[opposite].acknowledge(seen);
     }
 
     /// The end of the connection in this capture: its rows go to the tables, with iSCSI's directions.
-    pub fn finish(mut self: Box<Self>, is_client_initiator: bool, tables: &mut Tables) {
+    pub fn finish(mut self: Box<Self>, is_client_initiator: bool, tables: &mut Tables) -> Timeline {
         for direction in [0, 1] {
-            self.flights[direction].finish(&mut self.rows);
+            if self.rows.wanted.flights {
+                self.flights[direction].rows().for_each(|row| {
+                    self.rows.flights.push(row);
+                });
+            }
             let mut row = self.senders[direction].finish(&mut self.rows);
             self.paths[direction].describe(&mut row);
             self.flights[direction].describe(&mut row);
@@ -87,12 +104,33 @@ impl Dynamics {
         let rows = &mut self.rows;
         macro_rules! hand_over {
             ($($table:ident)*) => { $(
+                if !rows.wanted.$table {
+                    rows.$table = Default::default();
+                }
                 if !is_client_initiator {
                     rows.$table.to_target.iter_mut().for_each(|to_target| *to_target = !*to_target);
                 }
                 tables.$table.append(&mut rows.$table);
             )* };
         }
+        let recoveries: Vec<Held> = rows
+            .recoveries
+            .time_first_ns
+            .iter()
+            .zip(&rows.recoveries.time_last_ns)
+            .zip(&rows.recoveries.frame_first)
+            .filter(|((_, to_ns), _)| **to_ns != NULL_NS)
+            .map(|((&from_ns, &to_ns), &frame)| Held { from_ns, to_ns, part: budget_part::LOSS_RECOVERY, frame })
+            .collect();
         hand_over!(sacks window round_trips retransmissions recoveries flights senders);
+        let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
+        let rtt_ns = |direction: usize| self.paths[direction].rtt_min_ns();
+        Timeline {
+            connection: self.connection,
+            rtt_to_target_ns: rtt_ns(out),
+            rtt_to_initiator_ns: rtt_ns(back),
+            carried: [out, back].map(|direction| self.flights[direction].carried(rtt_ns(direction).unwrap_or(0))),
+            held: [out, back].iter().flat_map(|&direction| self.flights[direction].held()).chain(recoveries).collect(),
+        }
     }
 }

@@ -40,12 +40,20 @@ pub struct Sender {
     state: SenderState,
     sent: i64,
     acknowledged: i64,
+    due: std::collections::VecDeque<(i64, i64, i64)>,
 }
 
 impl Sender {
     /// A sender of which nothing is known.
     pub fn new(connection: u32, is_from_client: bool) -> Self {
-        Self { connection, is_from_client, state: SenderState::default(), sent: 0, acknowledged: 0 }
+        Self {
+            connection,
+            is_from_client,
+            state: SenderState::default(),
+            sent: 0,
+            acknowledged: 0,
+            due: Default::default(),
+        }
     }
 
     /// After its last packet.
@@ -55,6 +63,19 @@ impl Sender {
 
     /// One of its packets, with payload, passed the tap.
     pub fn transmit(&mut self, seen: &Observation, _rows: &mut Rows) {
+        while let Some(&(answer_ns, acknowledged, rwnd)) = self.due.front()
+            && answer_ns <= seen.time_ns
+        {
+            self.due.pop_front();
+            let is_advance = acknowledged > self.acknowledged;
+            self.acknowledged = self.acknowledged.max(acknowledged);
+            self.state.owin = self.sent - self.acknowledged;
+            self.state.rwnd = Some(rwnd);
+            if is_advance {
+                self.state.last_ack =
+                    Some(LastAck { answer_ns, is_advance, has_opened_window: false, owin: self.state.owin });
+            }
+        }
         self.sent = self.sent.max(seen.end());
         self.state.owin = self.sent - self.acknowledged;
         self.state.pipe = self.state.owin;
@@ -63,16 +84,11 @@ impl Sender {
     /// A packet to it passed the tap; `rtt_ns` is the least round trip from the tap to it.
     pub fn acknowledge(&mut self, seen: &Observation, rtt_ns: Option<i64>, _rows: &mut Rows) {
         let Some(acknowledged) = seen.acknowledged else { return };
-        let is_advance = acknowledged > self.acknowledged;
-        self.acknowledged = self.acknowledged.max(acknowledged);
-        self.state.owin = self.sent - self.acknowledged;
-        self.state.rwnd = Some(i64::from(seen.window) << seen.window_scale.unwrap_or(0));
-        self.state.last_ack = Some(LastAck {
-            answer_ns: seen.time_ns.saturating_add(rtt_ns.unwrap_or(0)),
-            is_advance,
-            has_opened_window: false,
-            owin: self.state.owin,
-        });
+        self.due.push_back((
+            seen.time_ns.saturating_add(rtt_ns.unwrap_or(0)),
+            acknowledged,
+            i64::from(seen.window) << seen.window_scale.unwrap_or(0),
+        ));
     }
 
     /// The end of the direction: its row.

@@ -17,6 +17,9 @@ use crate::tcp::half::{Half, SegmentClass};
 use crate::tcp::reassembly::{Chunk, HoldBudget};
 use crate::tcp::table::Endpoint;
 
+/// Payload of a full segment over Ethernet and IPv4, where no SYN told.
+const MSS_OF_ETHERNET: u16 = 1460;
+
 /// A connection of the moment.
 #[derive(Debug)]
 pub(crate) struct Tracked {
@@ -167,6 +170,10 @@ impl Tracked {
                 (true, true) if segment.flags.is_syn() || opposite.window_scale.is_none() => Some(0),
                 (true, true) => Some(self.halves[direction].window_scale.unwrap_or(0)),
                 _ => None,
+            },
+            mss_bytes: match (self.halves[0].mss_bytes, self.halves[1].mss_bytes) {
+                (Some(own), Some(other)) => own.min(other),
+                (known, other) => known.or(other).unwrap_or(MSS_OF_ETHERNET),
             },
             timestamps: options.timestamps,
             sacks: Default::default(),

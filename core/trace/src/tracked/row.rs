@@ -34,7 +34,8 @@ impl Tracked {
         self.content.finish(self.time_last_ns, context);
         let is_flipped = matches!(&self.content, Content::Iscsi(iscsi) if !iscsi.is_client_initiator);
         if let (Some(dynamics), Content::Iscsi(_)) = (self.dynamics.take(), &self.content) {
-            dynamics.finish(!is_flipped, &mut context.tables);
+            let timeline = dynamics.finish(!is_flipped, &mut context.tables);
+            context.timelines.push(timeline);
         }
         let [initiator, target] = if is_flipped { [self.ends[1], self.ends[0]] } else { self.ends };
         let [out, back] = if is_flipped { [1, 0] } else { [0, 1] };

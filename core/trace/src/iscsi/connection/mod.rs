@@ -22,6 +22,7 @@ use super::session::{Sequence, SessionTable, Taken};
 use super::spans::Spans;
 use super::task::{self, Burst, Missing, Task, end_of};
 use crate::counters::{Counter, Counters};
+use crate::dynamics::timeline::Timeline;
 use crate::tables::Tables;
 
 /// Open tasks of one connection that are tracked; no command window is larger in practice.
@@ -44,6 +45,8 @@ pub struct Context {
     pub sessions: SessionTable,
     /// When each cycle ended, for the count of open tasks; `i64::MAX` while it has not.
     pub cycle_ends_ns: Vec<i64>,
+    /// What the time budget has to know of each connection's TCP, when it is wanted.
+    pub timelines: Vec<Timeline>,
 }
 
 /// What a header from the initiator began.

@@ -1,0 +1,69 @@
+//! The time budget: who owns each nanosecond from the first command to the last status, of each connection, and of each
+//! session with several connections as one.
+//!
+//! ```text
+//! scope    what a budget is for: its tasks and its connections -> events in order of time
+//! waiting  the tasks outstanding: who is waited for, and since when
+//! sweep    events -> stretches of time, one owner each
+//! ```
+//!
+//! Done after the pass, when round-trip times, the pace of the line and the order in time are known. The rules stand in
+//! docs/method.md, section 4.
+
+mod scope;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use crate::dynamics::timeline::Timeline;
+use crate::tables::{NULL_U32, Tables};
+
+use scope::Scope;
+
+/// Fills `budget`; `ends_ns` says when each cycle ended, with or without status.
+pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
+    let mut by_connection: Vec<(u32, usize)> =
+        timelines.iter().enumerate().map(|(place, timeline)| (timeline.connection, place)).collect();
+    by_connection.sort_unstable();
+    let place = |connection: u32| {
+        by_connection
+            .binary_search_by_key(&connection, |&(number, _)| number)
+            .ok()
+            .and_then(|found| by_connection.get(found))
+            .map(|&(_, place)| place)
+    };
+    let mut connections: Vec<Scope<'_>> = timelines.iter().map(|timeline| Scope::new(vec![timeline])).collect();
+    let mut sessions: Vec<Vec<usize>> = vec![Vec::new(); tables.sessions.session.len()];
+    let cycles = &tables.cycles;
+    for (cycle, (&connection, &session)) in (0..).zip(cycles.connection.iter().zip(&cycles.session)) {
+        let Some(place) = place(connection) else { continue };
+        let Some(scope) = connections.get_mut(place) else { continue };
+        if scope.cycles.is_empty() {
+            scope.session = session;
+            if let Some(members) = sessions.get_mut(session as usize) {
+                members.push(place);
+            }
+        }
+        scope.cycles.push(cycle);
+    }
+    let rounds = scope::rounds_by_cycle(&tables.rounds);
+    let mut rows = Vec::new();
+    for scope in &connections {
+        scope.budget(cycles, &tables.rounds, &rounds, ends_ns, |row| rows.push(row));
+    }
+    for members in sessions.into_iter().filter(|members| members.len() > 1) {
+        let mut whole = Scope::new(members.iter().filter_map(|&place| timelines.get(place)).collect());
+        for scope in members.iter().filter_map(|&place| connections.get(place)) {
+            whole.cycles.extend(&scope.cycles);
+            whole.session = scope.session;
+        }
+        whole.budget(cycles, &tables.rounds, &rounds, ends_ns, |mut row| {
+            row.connection = NULL_U32;
+            rows.push(row);
+        });
+    }
+    for row in rows {
+        tables.budget.push(row);
+    }
+}

@@ -1,0 +1,154 @@
+//! What a budget is for: one connection, or all connections of a session; its events in order of time.
+
+use super::sweep::Sweep;
+use super::waiting::Allowance;
+use crate::dynamics::timeline::Timeline;
+use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds};
+
+/// Something that changes who owns the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Change {
+    /// A command begins.
+    Command(u32),
+    /// The initiator has sent all that the task needs for now.
+    Asked(u32),
+    /// An R2T came.
+    Granted(u32),
+    /// Its burst was sent.
+    Answered(u32),
+    /// The task ended.
+    Ended(u32),
+    /// The line is busy with payload, or no longer.
+    Busy(bool),
+    /// A sender is held back by a part, or no longer.
+    Held(u8, bool),
+}
+
+/// When it does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Event {
+    pub(super) time_ns: i64,
+    pub(super) change: Change,
+    /// The frame in which it shows.
+    pub(super) frame: u64,
+}
+
+/// One connection, or several as one.
+#[derive(Debug)]
+pub(super) struct Scope<'a> {
+    pub(super) session: u32,
+    pub(super) cycles: Vec<u32>,
+    timelines: Vec<&'a Timeline>,
+}
+
+/// Rounds of each cycle: numbers of rows of `rounds`, by cycle.
+pub(super) fn rounds_by_cycle(rounds: &Rounds) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..rounds.cycle.len() as u32).collect();
+    order.sort_by_key(|&round| rounds.cycle[round as usize]);
+    order
+}
+
+impl<'a> Scope<'a> {
+    pub(super) fn new(timelines: Vec<&'a Timeline>) -> Self {
+        Self { session: NULL_U32, cycles: Vec::new(), timelines }
+    }
+
+    /// The stretches of its time, in order, from its first command to its last status.
+    pub(super) fn budget(
+        &self,
+        cycles: &Cycles,
+        rounds: &Rounds,
+        rounds_by_cycle: &[u32],
+        ends_ns: &[i64],
+        mut emit: impl FnMut(BudgetRow),
+    ) {
+        let Some((start_ns, end_ns)) = self.span(cycles) else { return };
+        let mut events = Vec::new();
+        self.tasks(cycles, ends_ns, end_ns, &mut events);
+        self.bursts(rounds, rounds_by_cycle, &mut events);
+        self.lines(&mut events);
+        // each kind is nearly in order already
+        events.sort_by_key(|event| (event.time_ns, event.change));
+        let allowances: Vec<(u32, Allowance)> =
+            self.timelines.iter().map(|timeline| (timeline.connection, Allowance::of(timeline))).collect();
+        let allowance = |cycle: u32| {
+            let connection = cycles.connection[cycle as usize];
+            let found = allowances.iter().find(|(number, _)| *number == connection);
+            found.map_or(Allowance::default(), |&(_, allowance)| allowance)
+        };
+        let connection = self.timelines.first().map_or(NULL_U32, |timeline| timeline.connection);
+        let row = BudgetRow { session: self.session, connection, ..BudgetRow::default() };
+        let mut sweep = Sweep::new(start_ns, row);
+        for event in events {
+            sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut emit);
+            sweep.change(event.change, allowance);
+        }
+        sweep.advance(end_ns, NULL_U64, &mut emit);
+        sweep.finish(&mut emit);
+    }
+
+    /// From the first command to the last status.
+    fn span(&self, cycles: &Cycles) -> Option<(i64, i64)> {
+        let start_ns = self.cycles.iter().map(|&cycle| cycles.command_first_ns[cycle as usize]).min()?;
+        // a null is the smallest instant of all
+        let end_ns = self.cycles.iter().map(|&cycle| cycles.status_ns[cycle as usize]).max()?;
+        (end_ns > start_ns).then_some((start_ns, end_ns))
+    }
+
+    fn tasks(&self, cycles: &Cycles, ends_ns: &[i64], end_ns: i64, events: &mut Vec<Event>) {
+        for &cycle in &self.cycles {
+            let place = cycle as usize;
+            let start_ns = cycles.command_first_ns[place];
+            let ended_ns = match cycles.status_ns[place] {
+                NULL_NS => ends_ns.get(place).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(end_ns),
+                status_ns => status_ns,
+            };
+            if start_ns == NULL_NS || ended_ns < start_ns {
+                continue;
+            }
+            let mut push = |time_ns, change, frame| events.push(Event { time_ns, change, frame });
+            push(start_ns, Change::Command(cycle), cycles.command_frame[place]);
+            let command_ns = cycles.command_last_ns[place];
+            if command_ns > start_ns {
+                push(command_ns, Change::Asked(cycle), NULL_U64);
+            }
+            let data_ns = cycles.data_last_ns[place];
+            if cycles.is_write[place] && cycles.r2t_count[place] == 0 && data_ns > start_ns {
+                push(data_ns, Change::Asked(cycle), cycles.data_last_frame[place]);
+            }
+            push(ended_ns, Change::Ended(cycle), cycles.status_frame[place]);
+        }
+    }
+
+    fn bursts(&self, rounds: &Rounds, rounds_by_cycle: &[u32], events: &mut Vec<Event>) {
+        if rounds_by_cycle.is_empty() {
+            return;
+        }
+        for &cycle in &self.cycles {
+            let from = rounds_by_cycle.partition_point(|&round| rounds.cycle[round as usize] < cycle);
+            let own = rounds_by_cycle[from..].iter().map(|&round| round as usize);
+            for round in own.take_while(|&round| rounds.cycle[round] == cycle) {
+                let (granted_ns, answered_ns) = (rounds.r2t_ns[round], rounds.data_last_ns[round]);
+                if granted_ns == NULL_NS || answered_ns < granted_ns {
+                    continue;
+                }
+                let (r2t_frame, data_frame) = (rounds.r2t_frame[round], rounds.data_last_frame[round]);
+                events.push(Event { time_ns: granted_ns, change: Change::Granted(cycle), frame: r2t_frame });
+                events.push(Event { time_ns: answered_ns, change: Change::Answered(cycle), frame: data_frame });
+            }
+        }
+    }
+
+    fn lines(&self, events: &mut Vec<Event>) {
+        for timeline in &self.timelines {
+            for &(from_ns, to_ns) in timeline.carried.iter().flatten().filter(|(from_ns, to_ns)| from_ns < to_ns) {
+                events.push(Event { time_ns: from_ns, change: Change::Busy(true), frame: NULL_U64 });
+                events.push(Event { time_ns: to_ns, change: Change::Busy(false), frame: NULL_U64 });
+            }
+            for held in timeline.held.iter().filter(|held| held.from_ns < held.to_ns) {
+                events.push(Event { time_ns: held.from_ns, change: Change::Held(held.part, true), frame: NULL_U64 });
+                events.push(Event { time_ns: held.to_ns, change: Change::Held(held.part, false), frame: held.frame });
+            }
+        }
+    }
+}

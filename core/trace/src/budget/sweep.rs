@@ -1,0 +1,147 @@
+//! Events in order of time -> stretches with one owner each.
+//!
+//! Of what holds at a moment the first of these owns it:
+//!
+//! ```text
+//! the line is busy          transfer
+//! a sender is held          unknown, loss_recovery, receive_window, congestion_window, ack_wait
+//! an R2T is unanswered      initiator_service, after the round trip to the initiator
+//! a task is outstanding     target_service, after the round trip to the target
+//! one of these round trips  propagation
+//! no task is outstanding    propagation for a round trip to the initiator, then initiator_think
+//! ```
+
+use super::scope::Change;
+use super::waiting::{Allowance, Tasks, Waiting};
+use crate::tables::{BudgetRow, NULL_U32, NULL_U64, budget_part as part};
+
+/// Parts that hold a sender back, the strongest first.
+const HELD_PARTS: [u8; 5] =
+    [part::UNKNOWN, part::LOSS_RECOVERY, part::RECEIVE_WINDOW, part::CONGESTION_WINDOW, part::ACK_WAIT];
+
+/// The sweep of one scope.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    now_ns: i64,
+    /// Time for which the line was not busy.
+    waited_ns: i64,
+    busy_count: u32,
+    held_counts: [u32; HELD_PARTS.len()],
+    tasks: Tasks,
+    /// Until when the time without a task is the path's; none when the path was never measured.
+    think_deadline: Option<i64>,
+    /// What each row begins with.
+    blank: BudgetRow,
+    /// The stretch under way.
+    row: Option<BudgetRow>,
+}
+
+impl Sweep {
+    pub(super) fn new(start_ns: i64, blank: BudgetRow) -> Self {
+        Self {
+            now_ns: start_ns,
+            waited_ns: 0,
+            busy_count: 0,
+            held_counts: [0; HELD_PARTS.len()],
+            tasks: Tasks::default(),
+            think_deadline: Some(0),
+            blank,
+            row: None,
+        }
+    }
+
+    /// Time passes until `until_ns`, which `frame` ends.
+    pub(super) fn advance(&mut self, until_ns: i64, frame: u64, emit: &mut impl FnMut(BudgetRow)) {
+        while self.now_ns < until_ns {
+            let (owner, left_ns) = self.owner();
+            let length_ns = until_ns.saturating_sub(self.now_ns).min(left_ns);
+            let cycle = match owner {
+                part::TRANSFER if self.tasks.count() != 1 => None,
+                _ => self.tasks.oldest(),
+            };
+            let to_ns = self.now_ns + length_ns;
+            let frame = if to_ns == until_ns { frame } else { NULL_U64 };
+            self.stretch(to_ns, owner, cycle.unwrap_or(NULL_U32), frame, emit);
+            if owner != part::TRANSFER {
+                self.waited_ns = self.waited_ns.saturating_add(length_ns);
+            }
+            self.now_ns = to_ns;
+        }
+    }
+
+    /// Who owns the moment, and for how long at most.
+    fn owner(&self) -> (u8, i64) {
+        if self.busy_count > 0 {
+            return (part::TRANSFER, i64::MAX);
+        }
+        let held = HELD_PARTS.iter().zip(&self.held_counts).find(|(_, count)| **count > 0);
+        if let Some((&held, _)) = held {
+            return (held, i64::MAX);
+        }
+        match self.tasks.waiting(self.waited_ns) {
+            Waiting::Target => (part::TARGET_SERVICE, i64::MAX),
+            Waiting::Initiator => (part::INITIATOR_SERVICE, i64::MAX),
+            Waiting::Untold => (part::UNKNOWN, i64::MAX),
+            Waiting::Path(deadline) => (part::PROPAGATION, deadline - self.waited_ns),
+            Waiting::Nobody => match self.think_deadline {
+                None => (part::UNKNOWN, i64::MAX),
+                Some(deadline) if self.waited_ns < deadline => (part::PROPAGATION, deadline - self.waited_ns),
+                Some(_) => (part::INITIATOR_THINK, i64::MAX),
+            },
+        }
+    }
+
+    /// A stretch up to `to_ns`: longer, when it goes on with the one under way.
+    fn stretch(&mut self, to_ns: i64, owner: u8, cycle: u32, frame: u64, emit: &mut impl FnMut(BudgetRow)) {
+        match &mut self.row {
+            Some(row) if row.part == owner && row.cycle == cycle => {
+                row.time_last_ns = to_ns;
+                row.frame = frame;
+            }
+            row => {
+                let next = BudgetRow {
+                    time_first_ns: self.now_ns,
+                    time_last_ns: to_ns,
+                    part: owner,
+                    cycle,
+                    frame,
+                    ..self.blank.clone()
+                };
+                if let Some(ended) = row.replace(next) {
+                    emit(ended);
+                }
+            }
+        }
+    }
+
+    /// What changes now.
+    pub(super) fn change(&mut self, change: Change, allowance: impl Fn(u32) -> Allowance) {
+        let waited_ns = self.waited_ns;
+        match change {
+            Change::Command(cycle) => self.tasks.begin(cycle, waited_ns, allowance(cycle)),
+            Change::Asked(cycle) => self.tasks.ask(cycle, waited_ns, allowance(cycle)),
+            Change::Granted(cycle) => self.tasks.grant(cycle, waited_ns, allowance(cycle)),
+            Change::Answered(cycle) => self.tasks.answer(cycle, waited_ns, allowance(cycle)),
+            Change::Ended(cycle) => {
+                self.tasks.end(cycle);
+                self.think_deadline =
+                    allowance(cycle).to_initiator_ns.map(|allowed_ns| waited_ns.saturating_add(allowed_ns));
+            }
+            Change::Busy(true) => self.busy_count += 1,
+            Change::Busy(false) => self.busy_count = self.busy_count.saturating_sub(1),
+            Change::Held(part, is_held) => {
+                let place = HELD_PARTS.iter().position(|&held| held == part);
+                if let Some(count) = place.and_then(|place| self.held_counts.get_mut(place)) {
+                    *count = if is_held { *count + 1 } else { count.saturating_sub(1) };
+                }
+            }
+        }
+    }
+
+    /// The end: the last stretch.
+    pub(super) fn finish(self, emit: &mut impl FnMut(BudgetRow)) {
+        if let Some(row) = self.row {
+            emit(row);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Small worlds whose budget is known by hand, and random ones held against a model that looks at every nanosecond.
+
+use proptest::prelude::*;
+
+use super::fill;
+use crate::dynamics::timeline::{Held, Timeline};
+use crate::tables::{CycleRow, NULL_U32, Round, Session, Tables, budget_part as part};
+
+const RTT_TO_TARGET_NS: i64 = 160;
+const RTT_TO_INITIATOR_NS: i64 = 2;
+
+fn timeline(connection: u32) -> Timeline {
+    Timeline {
+        connection,
+        rtt_to_target_ns: Some(RTT_TO_TARGET_NS),
+        rtt_to_initiator_ns: Some(RTT_TO_INITIATOR_NS),
+        carried: [Vec::new(), Vec::new()],
+        held: Vec::new(),
+    }
+}
+
+fn tables(cycles: &[CycleRow]) -> Tables {
+    let mut tables = Tables::default();
+    let sessions = cycles.iter().map(|cycle| cycle.session).max().map_or(0, |last| last + 1);
+    (0..sessions).for_each(|session| {
+        tables.sessions.push(Session { session, ..Session::default() });
+    });
+    for (number, cycle) in (0..).zip(cycles) {
+        tables.cycles.push(CycleRow { cycle: number, ..cycle.clone() });
+    }
+    tables
+}
+
+fn read(start_ns: i64, status_ns: i64) -> CycleRow {
+    CycleRow {
+        session: 0,
+        is_read: true,
+        command_first_ns: start_ns,
+        command_last_ns: start_ns,
+        status_ns,
+        ..CycleRow::default()
+    }
+}
+
+/// Sums by part of the connection's rows (or of the session's own).
+fn sums(tables: &Tables, connection: u32) -> [i64; 10] {
+    let mut sums = [0; 10];
+    let budget = &tables.budget;
+    for row in 0..budget.part.len() {
+        if budget.connection[row] == connection {
+            sums[usize::from(budget.part[row])] += budget.time_last_ns[row] - budget.time_first_ns[row];
+        }
+    }
+    sums
+}
+
+fn expect(tables: &Tables, expected: &[(u8, i64)]) {
+    let mut all = [0; 10];
+    expected.iter().for_each(|&(part, ns)| all[usize::from(part)] = ns);
+    assert_eq!(sums(tables, 0), all);
+}
+
+#[test]
+fn a_read_pays_the_path_and_the_line_then_the_target_and_the_initiator() {
+    // command, 160 path + 30 service, 50 of data, think 40 of which the path explains 2, and again without service
+    let mut tables = tables(&[read(0, 240), read(280, 490)]);
+    let carried = [Vec::new(), vec![(190, 240), (440, 490)]];
+    fill(&mut tables, &[Timeline { carried, ..timeline(0) }], &[]);
+    expect(
+        &tables,
+        &[(part::TRANSFER, 100), (part::PROPAGATION, 322), (part::TARGET_SERVICE, 30), (part::INITIATOR_THINK, 38)],
+    );
+}
+
+#[test]
+fn what_waits_behind_the_line_has_not_begun_its_way() {
+    // a write whose data the line carries until 100; its status comes a round trip later
+    let mut tables = tables(&[CycleRow { is_read: false, is_write: true, ..read(0, 260) }]);
+    fill(&mut tables, &[Timeline { carried: [vec![(0, 100)], Vec::new()], ..timeline(0) }], &[]);
+    expect(&tables, &[(part::TRANSFER, 100), (part::PROPAGATION, 160)]);
+}
+
+#[test]
+fn an_r2t_turns_the_wait_to_the_initiator_and_its_burst_back_to_the_target() {
+    let mut tables = tables(&[CycleRow { is_read: false, is_write: true, r2t_count: 1, ..read(0, 500) }]);
+    tables.rounds.push(Round { cycle: 0, r2t_ns: 170, data_last_ns: 220, ..Round::default() });
+    fill(&mut tables, &[Timeline { carried: [vec![(200, 220)], Vec::new()], ..timeline(0) }], &[]);
+    expect(
+        &tables,
+        &[
+            (part::TRANSFER, 20),
+            // to the R2T, to the data, to the status
+            (part::PROPAGATION, 160 + 2 + 160),
+            (part::TARGET_SERVICE, 10 + 120),
+            (part::INITIATOR_SERVICE, 28),
+        ],
+    );
+}
+
+#[test]
+fn a_held_sender_owns_its_pause_but_not_the_time_in_which_the_line_is_busy() {
+    let held = vec![
+        Held { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9 },
+        Held { from_ns: 250, to_ns: 320, part: part::LOSS_RECOVERY, frame: 9 },
+    ];
+    let mut tables = tables(&[read(0, 400)]);
+    let carried = [Vec::new(), vec![(160, 210), (320, 400)]];
+    fill(&mut tables, &[Timeline { carried, held, ..timeline(0) }], &[]);
+    expect(
+        &tables,
+        &[(part::TRANSFER, 130), (part::PROPAGATION, 160), (part::RECEIVE_WINDOW, 40), (part::LOSS_RECOVERY, 70)],
+    );
+}
+
+#[test]
+fn at_a_queue_depth_the_oldest_wait_decides() {
+    // the second command's way would explain more, but the target has had the first for long
+    let mut tables = tables(&[read(0, 400), read(150, 410)]);
+    fill(&mut tables, &[timeline(0)], &[]);
+    expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 250)]);
+}
+
+#[test]
+fn a_path_that_was_never_measured_leaves_the_wait_untold() {
+    let mut tables = tables(&[read(0, 400)]);
+    fill(&mut tables, &[Timeline { rtt_to_target_ns: None, ..timeline(0) }], &[]);
+    expect(&tables, &[(part::UNKNOWN, 400)]);
+}
+
+#[test]
+fn a_session_of_two_connections_is_busy_when_one_of_them_is() {
+    let second = CycleRow { connection: 1, ..read(0, 240) };
+    let mut tables = tables(&[read(0, 240), second]);
+    let busy = |from_ns, to_ns| [Vec::new(), vec![(from_ns, to_ns)]];
+    let timelines =
+        [Timeline { carried: busy(160, 220), ..timeline(0) }, Timeline { carried: busy(200, 240), ..timeline(1) }];
+    fill(&mut tables, &timelines, &[]);
+    assert_eq!(sums(&tables, NULL_U32)[usize::from(part::TRANSFER)], 80);
+    assert_eq!(sums(&tables, 0)[usize::from(part::TRANSFER)], 60);
+    assert_eq!(sums(&tables, 1)[usize::from(part::TRANSFER)], 40);
+}
+
+prop_compose! {
+    fn interval(span: i64)(a in 0..span, b in 0..span) -> (i64, i64) { (a.min(b), a.max(b)) }
+}
+
+fn disjoint(mut intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    intervals.sort_unstable();
+    let mut reached = i64::MIN;
+    intervals.retain(|&(from_ns, to_ns)| {
+        let is_free = from_ns >= reached;
+        if is_free {
+            reached = to_ns;
+        }
+        is_free
+    });
+    intervals
+}
+
+proptest! {
+    #[test]
+    fn every_nanosecond_has_one_owner_and_busy_ones_are_transfer(
+        spans in prop::collection::vec(interval(2_000), 1..12),
+        busy in prop::collection::vec(interval(2_000), 0..12),
+        held in prop::collection::vec((interval(2_000), 5_u8..10), 0..6),
+    ) {
+        let cycles: Vec<CycleRow> = spans.iter().map(|&(from_ns, to_ns)| read(from_ns, to_ns)).collect();
+        let mut tables = tables(&cycles);
+        let carried = disjoint(busy);
+        let held: Vec<Held> =
+            held.into_iter().map(|((from_ns, to_ns), part)| Held { from_ns, to_ns, part, frame: 1 }).collect();
+        fill(&mut tables, &[Timeline { carried: [carried.clone(), Vec::new()], held: held.clone(), ..timeline(0) }], &[]);
+        let start_ns = spans.iter().map(|span| span.0).min().unwrap();
+        let end_ns = spans.iter().map(|span| span.1).max().unwrap();
+        let budget = &tables.budget;
+        let mut reached_ns = start_ns;
+        for row in 0..budget.part.len() {
+            prop_assert_eq!(budget.time_first_ns[row], reached_ns);
+            prop_assert!(budget.time_last_ns[row] > reached_ns);
+            reached_ns = budget.time_last_ns[row];
+            for now_ns in budget.time_first_ns[row]..reached_ns {
+                let is_in = |&(from_ns, to_ns): &(i64, i64)| from_ns <= now_ns && now_ns < to_ns;
+                let is_busy = carried.iter().any(is_in);
+                let strongest = [part::UNKNOWN, part::LOSS_RECOVERY, part::RECEIVE_WINDOW, part::CONGESTION_WINDOW, part::ACK_WAIT]
+                    .into_iter()
+                    .find(|&part| held.iter().any(|held| held.part == part && is_in(&(held.from_ns, held.to_ns))));
+                let is_outstanding = spans.iter().any(is_in);
+                match budget.part[row] {
+                    part::TRANSFER => prop_assert!(is_busy),
+                    _ if is_busy => prop_assert!(false, "busy at {now_ns}"),
+                    owner if strongest.is_some() => prop_assert_eq!(Some(owner), strongest),
+                    part::INITIATOR_THINK => prop_assert!(!is_outstanding),
+                    part::TARGET_SERVICE => prop_assert!(is_outstanding),
+                    owner => prop_assert_eq!(owner, part::PROPAGATION),
+                }
+            }
+        }
+        if end_ns > start_ns {
+            prop_assert_eq!(reached_ns, end_ns);
+        }
+    }
+}

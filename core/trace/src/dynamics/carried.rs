@@ -1,0 +1,146 @@
+//! When a line carried the bytes of one direction, from the instants at which they came out of it.
+//!
+//! ```text
+//! events      |  |  |  |  |           |  |  |  |        bytes seen, or acknowledged
+//! carried   [--------------]        [-----------]       each event took bytes x pace; a longer wait is a pause
+//! ```
+
+use super::pace::Pace;
+
+/// A wait no longer than this is no pause, whatever the pace: hosts hand packets over in bunches.
+const PAUSE_MIN_NS: f64 = 50_000.0;
+/// A wait is a pause when it is longer than this many times what the line takes for the bytes at its end.
+const PAUSE_MIN_LINE_TIMES: f64 = 1.5;
+
+/// Whether a wait of `gap_ns` before `bytes` is a pause of a line of that pace.
+#[inline]
+pub fn is_pause(gap_ns: i64, bytes: u32, ns_per_byte: f64) -> bool {
+    gap_ns as f64 > PAUSE_MIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * ns_per_byte
+}
+
+/// Events without a pause between them.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    first_ns: i64,
+    first_bytes: u32,
+    last_ns: i64,
+    bytes: u64,
+    count: u32,
+}
+
+/// Events in a run from which on it tells the rate of the line.
+const RATE_EVENTS_MIN: u32 = 8;
+
+/// The runs of one direction.
+#[derive(Debug, Default)]
+pub struct Carried {
+    pace: Pace,
+    runs: Vec<Run>,
+}
+
+impl Carried {
+    /// `bytes` came out at `time_ns`; `is_train` when nothing but the line can have kept them from coming sooner.
+    #[inline]
+    pub fn note(&mut self, time_ns: i64, bytes: u32, is_train: bool) {
+        if let Some(run) = self.runs.last_mut() {
+            let gap_ns = time_ns.saturating_sub(run.last_ns);
+            if is_train {
+                self.pace.note(gap_ns, bytes);
+            }
+            if !is_pause(gap_ns, bytes, self.pace.ns_per_byte()) {
+                run.last_ns = run.last_ns.max(time_ns);
+                run.bytes += u64::from(bytes);
+                run.count += 1;
+                return;
+            }
+        }
+        let run = Run { first_ns: time_ns, first_bytes: bytes, last_ns: time_ns, bytes: u64::from(bytes), count: 1 };
+        self.runs.push(run);
+    }
+
+    /// Nanoseconds per byte in trains; 0 while unknown.
+    pub fn ns_per_byte(&self) -> f64 {
+        self.pace.ns_per_byte()
+    }
+
+    /// Bytes per second while the line was busy, by its longer runs; none when there are none.
+    pub fn rate_bytes_per_s(&self) -> Option<i64> {
+        let long = self.runs.iter().filter(|run| run.count >= RATE_EVENTS_MIN && run.last_ns > run.first_ns);
+        let (bytes, ns) = long.fold((0.0, 0.0), |(bytes, ns), run| {
+            (
+                bytes + (run.bytes - u64::from(run.first_bytes)) as f64,
+                ns + run.last_ns.saturating_sub(run.first_ns) as f64,
+            )
+        });
+        (ns > 0.0).then(|| (bytes / ns * 1e9) as i64)
+    }
+
+    /// When the line was busy, so much earlier than the events, in order and disjoint.
+    pub fn intervals(&self, earlier_ns: i64, ns_per_byte: f64) -> Vec<(i64, i64)> {
+        let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            let line_ns = (f64::from(run.first_bytes) * ns_per_byte) as i64;
+            let (from_ns, to_ns) =
+                (run.first_ns.saturating_sub(line_ns.saturating_add(earlier_ns)), run.last_ns.saturating_sub(earlier_ns));
+            match intervals.last_mut() {
+                // the pace may have been learned since: what looked like a pause may be none
+                Some((_, end_ns))
+                    if !is_pause(
+                        run.first_ns.saturating_sub(earlier_ns).saturating_sub(*end_ns),
+                        run.first_bytes,
+                        ns_per_byte,
+                    ) =>
+                {
+                    *end_ns = to_ns.max(*end_ns);
+                }
+                Some((_, end_ns)) => {
+                    let end_ns = *end_ns;
+                    intervals.push((from_ns.max(end_ns), to_ns.max(end_ns)));
+                }
+                None => intervals.push((from_ns, to_ns)),
+            }
+        }
+        intervals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Full segments over a line of 40 MB/s.
+    const LINE_NS: i64 = 36_200;
+
+    fn block(carried: &mut Carried, start_ns: i64) {
+        (0..20).for_each(|packet| carried.note(start_ns + packet * LINE_NS, 1448, packet > 0));
+    }
+
+    #[test]
+    fn each_block_is_carried_for_its_bytes_at_the_rate_of_the_line() {
+        let mut carried = Carried::default();
+        (0..50).for_each(|cycle| block(&mut carried, cycle * 10_000_000));
+        let intervals = carried.intervals(0, carried.ns_per_byte());
+        let busy_ns: i64 = intervals.iter().map(|(from, to)| to - from).sum();
+        let truth_ns = 50 * 20 * LINE_NS;
+        assert_eq!(intervals.len(), 50);
+        assert!((busy_ns - truth_ns).abs() < truth_ns / 200, "{busy_ns} of {truth_ns}");
+        let rate = carried.rate_bytes_per_s().unwrap();
+        assert!((rate - 40_000_000).abs() < 400_000, "{rate}");
+    }
+
+    #[test]
+    fn a_slow_line_has_no_pauses_between_its_packets() {
+        // 10 Mbit/s: 1.2 ms a packet
+        let mut carried = Carried::default();
+        (0..100).for_each(|packet| carried.note(packet * 1_200_000, 1448, packet > 0));
+        assert_eq!(carried.intervals(0, carried.ns_per_byte()).len(), 1);
+    }
+
+    #[test]
+    fn single_packets_after_requests_tell_no_line_and_carry_for_no_time() {
+        let mut carried = Carried::default();
+        (0..100).for_each(|packet| carried.note(packet * 300_000, 560, false));
+        let busy_ns: i64 = carried.intervals(0, carried.ns_per_byte()).iter().map(|(from, to)| to - from).sum();
+        assert_eq!(busy_ns, 0);
+    }
+}

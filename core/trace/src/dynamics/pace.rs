@@ -1,0 +1,107 @@
+//! The pace of a line: nanoseconds per byte where packets follow each other without a pause.
+//!
+//! A line that is busy delivers each packet a fixed time per byte after the one before; any other wait makes the gap
+//! longer. So the pace is a low quantile of gap / bytes, weighted by bytes: most bytes pass in trains.
+
+/// Buckets per factor of two: neighbours differ by 4.4 %.
+const BUCKETS_PER_OCTAVE: f64 = 16.0;
+/// The fastest pace told from none: 2^-6 ns a byte, 512 Gbit/s.
+const OCTAVE_MIN: f64 = -6.0;
+/// The slowest pace: 2^17 ns a byte, 61 kbit/s.
+const OCTAVE_MAX: f64 = 17.0;
+const BUCKET_COUNT: usize = ((OCTAVE_MAX - OCTAVE_MIN) * BUCKETS_PER_OCTAVE) as usize + 1;
+/// The share of the bytes that pass at the pace or faster.
+const QUANTILE: f64 = 0.25;
+/// Bytes in trains before a pace is told.
+const BYTES_MIN: u64 = 4_096;
+/// Gaps between two looks at all buckets.
+const LOOK_EVERY: u32 = 64;
+
+/// A histogram of gap / bytes.
+#[derive(Debug)]
+pub struct Pace {
+    buckets: Box<[u64; BUCKET_COUNT]>,
+    bytes: u64,
+    noted: u32,
+    ns_per_byte: f64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { buckets: Box::new([0; BUCKET_COUNT]), bytes: 0, noted: 0, ns_per_byte: 0.0 }
+    }
+}
+
+impl Pace {
+    /// `bytes` passed so long after what passed before them.
+    pub fn note(&mut self, gap_ns: i64, bytes: u32) {
+        if bytes == 0 || gap_ns < 0 {
+            return;
+        }
+        let octave = (gap_ns as f64 / f64::from(bytes)).log2().max(OCTAVE_MIN);
+        let bucket = ((octave - OCTAVE_MIN) * BUCKETS_PER_OCTAVE) as usize;
+        if let Some(sum) = self.buckets.get_mut(bucket) {
+            *sum += u64::from(bytes);
+            self.bytes += u64::from(bytes);
+        }
+        self.noted += 1;
+        if self.noted.is_multiple_of(LOOK_EVERY) || self.noted < LOOK_EVERY {
+            self.ns_per_byte = self.quantile();
+        }
+    }
+
+    /// Nanoseconds per byte; 0 while unknown, or when too fast to tell.
+    pub fn ns_per_byte(&self) -> f64 {
+        self.ns_per_byte
+    }
+
+    fn quantile(&self) -> f64 {
+        if self.bytes < BYTES_MIN {
+            return 0.0;
+        }
+        let wanted = (self.bytes as f64 * QUANTILE) as u64;
+        let mut seen = 0;
+        for (bucket, &bytes) in self.buckets.iter().enumerate() {
+            seen += bytes;
+            if seen > wanted {
+                // the lowest bucket holds all that is too fast to tell
+                return if bucket == 0 {
+                    0.0
+                } else {
+                    ((bucket as f64 + 0.5) / BUCKETS_PER_OCTAVE + OCTAVE_MIN).exp2()
+                };
+            }
+        }
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trains_at_line_rate_with_pauses_between_them_have_the_pace_of_the_line() {
+        let mut pace = Pace::default();
+        for _ in 0..20 {
+            pace.note(8_000_000, 1448);
+            (0..43).for_each(|_| pace.note(36_200, 1448));
+        }
+        // 25 ns a byte are 40 MB/s
+        assert!((pace.ns_per_byte() - 25.0).abs() < 25.0 * 0.05, "{}", pace.ns_per_byte());
+    }
+
+    #[test]
+    fn a_few_bytes_tell_no_pace() {
+        let mut pace = Pace::default();
+        pace.note(36_200, 1448);
+        assert_eq!(pace.ns_per_byte(), 0.0);
+    }
+
+    #[test]
+    fn bytes_of_one_instant_are_too_fast_to_tell() {
+        let mut pace = Pace::default();
+        (0..100).for_each(|_| pace.note(0, 1448));
+        assert_eq!(pace.ns_per_byte(), 0.0);
+    }
+}
