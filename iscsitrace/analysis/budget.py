@@ -18,6 +18,12 @@ from iscsitrace.table import Table
 PARTS = CATEGORIES["budget_part"]
 """The parts, in the order of the method; ``budget.part`` holds places in it."""
 
+BETWEEN_JOBS_MIN_NS = 100_000_000
+"""A stretch of initiator_think up to this length is part of a job: an application waits so long for its own reasons."""
+
+BETWEEN_JOBS_MIN_MEDIANS = 10
+"""So is one of up to this many medians of its connection: a steady think time is no pause."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -25,6 +31,9 @@ class Budget:
 
     parts_ns: dict[str, int]
     """Nanoseconds of every part, zero included, in the order of PARTS."""
+
+    between_jobs_ns: int = 0
+    """Of initiator_think, what were pauses between jobs."""
 
     @property
     def total_ns(self) -> int:
@@ -44,14 +53,21 @@ class Budget:
 
     @property
     def limiter(self) -> str | None:
-        """The largest part other than transfer; None when there is none."""
-        others = {part: ns for part, ns in self.parts_ns.items() if part != "transfer" and ns > 0}
-        return max(others, key=others.__getitem__) if others else None
+        """The largest part other than transfer, pauses between jobs left out; None when there is none."""
+        others = self.parts_ns | {"initiator_think": self.parts_ns["initiator_think"] - self.between_jobs_ns}
+        del others["transfer"]
+        largest = max(others, key=others.__getitem__)
+        return largest if others[largest] > 0 else None
+
+    @property
+    def jobs_ns(self) -> int:
+        """The total without the pauses between jobs."""
+        return self.total_ns - self.between_jobs_ns
 
     @property
     def is_line_bound(self) -> bool:
-        """Whether transfer takes more time than all else together: a faster line would help most."""
-        return 2 * self.parts_ns["transfer"] > self.total_ns
+        """Whether transfer takes more of the jobs' time than all else together: a faster line would help most."""
+        return 2 * self.parts_ns["transfer"] > self.jobs_ns
 
 
 def of_connections(budget: Table) -> dict[int, Budget]:
@@ -113,10 +129,22 @@ def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> dict[int, B
     numbers, place = np.unique(number, return_inverse=True)
     sums = np.zeros((len(numbers), len(PARTS)), dtype=np.int64)
     np.add.at(sums, (place, part), length_ns)
+    is_think = part == PARTS.index("initiator_think")
     return {
-        int(number): Budget(dict(zip(PARTS, (int(ns) for ns in row), strict=True)))
-        for number, row in zip(numbers, sums, strict=True)
+        int(number): Budget(
+            dict(zip(PARTS, (int(ns) for ns in row), strict=True)),
+            _between_jobs_ns(length_ns[is_think & (place == index)]),
+        )
+        for index, (number, row) in enumerate(zip(numbers, sums, strict=True))
     }
+
+
+def _between_jobs_ns(think_ns: NDArray[Any]) -> int:
+    """Of the stretches without a task, the sum of those that were pauses between jobs."""
+    if not len(think_ns):
+        return 0
+    least_ns = max(BETWEEN_JOBS_MIN_NS, BETWEEN_JOBS_MIN_MEDIANS * float(np.median(think_ns)))
+    return int(think_ns[think_ns > least_ns].sum())
 
 
 def _is_session_time(budget: Table) -> NDArray[Any]:
