@@ -140,13 +140,19 @@ impl MappedFile {
 /// Where the next header lies is known before the present packet is worked on: by then it is there.
 #[inline(always)]
 pub fn prefetch(bytes: &[u8], at: usize) {
-    #[cfg(target_arch = "x86_64")]
     for line in [0, 64, 128] {
-        if let Some(byte) = bytes.get(at + line) {
-            // SAFETY: a prefetch of any address has no effect but on time; this one is inside the slice.
-            unsafe {
-                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(byte).cast());
-            }
+        prefetch_line(bytes, at + line);
+    }
+}
+
+/// Starts to bring the byte at `at` into the cache, with the line of 64 bytes that it is in.
+#[inline(always)]
+pub fn prefetch_line(bytes: &[u8], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(byte) = bytes.get(at) {
+        // SAFETY: a prefetch of any address has no effect but on time; this one is inside the slice.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(byte).cast());
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

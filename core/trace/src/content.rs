@@ -117,6 +117,14 @@ impl Content {
         }
     }
 
+    /// Starts to fetch what will be looked at of a payload that is likely the next of its direction.
+    #[inline]
+    pub fn prefetch(&self, tcp_direction: usize, payload: &[u8]) {
+        if let Self::Iscsi(iscsi) = self {
+            iscsi.framers[iscsi.direction(tcp_direction)].prefetch(payload);
+        }
+    }
+
     /// It is iSCSI: what was kept is read again from its first byte on.
     fn decide(&mut self, number: u32, is_client_initiator: bool, context: &mut Context) {
         let Self::Undecided(detector) = self else { return };

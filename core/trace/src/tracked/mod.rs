@@ -83,6 +83,7 @@ impl Tracked {
         budget: &mut HoldBudget,
     ) {
         let (frame, time_ns) = (packet.frame, packet.time_ns);
+        self.content.prefetch(direction, segment.payload);
         self.frame_last = frame;
         self.time_last_ns = self.time_last_ns.max(time_ns);
         let flags = segment.flags;

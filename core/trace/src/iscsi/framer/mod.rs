@@ -203,6 +203,14 @@ impl Framer {
             && (self.pdu.end == 0 || self.pdu.position < self.pdu.end)
     }
 
+    /// Starts to fetch the next header out of a payload that is about to come as a chunk.
+    #[inline]
+    pub fn prefetch(&self, payload: &[u8]) {
+        if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 {
+            prefetch_header(payload, (self.pdu.end - self.pdu.position) as usize);
+        }
+    }
+
     /// The next bytes of the stream.
     #[inline]
     pub fn chunk(&mut self, chunk: &Chunk<'_>, listener: &mut impl Listener) {
@@ -412,6 +420,7 @@ impl Framer {
                 self.start_data_crc();
             }
         }
+        prefetch_header(chunk.captured, used as usize + (self.pdu.end - self.pdu.position) as usize);
         if self.pdu.position == self.pdu.end {
             self.complete(listener);
         }
@@ -530,5 +539,13 @@ impl Framer {
         if self.state == State::Walking && self.pdu.position > 0 && start < self.offset && end > self.pdu.start {
             self.pdu.is_late = true;
         }
+    }
+}
+
+/// Starts to fetch the header at `at` of these bytes, if it is there.
+#[inline]
+fn prefetch_header(bytes: &[u8], at: usize) {
+    for end in [at, at + LENGTH_BYTES - 1] {
+        iscsitrace_mapped::prefetch_line(bytes, end);
     }
 }
