@@ -52,9 +52,10 @@ impl Pipeline {
     /// Takes one packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet<'_>) {
-        match segment(packet.link_type, packet.data, packet.original_length) {
-            Ok(segment) => self.tcp(packet, &segment),
-            Err(reason) => self.not_tcp(reason, packet.frame),
+        // by reference: to copy what was just made waits for all writes before it
+        match &segment(packet.link_type, packet.data, packet.original_length) {
+            Ok(segment) => self.tcp(packet, segment),
+            Err(reason) => self.not_tcp(*reason, packet.frame),
         }
     }
 

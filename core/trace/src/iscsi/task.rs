@@ -4,14 +4,14 @@
 //! of its connection. It sees PDUs of its own only, and never the TCP stream.
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
-use iscsitrace_wire::cdb::{self, Operation};
+use iscsitrace_wire::cdb::{Cdb, Operation};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::assume::Assumed;
 use super::framer::{Pdu, Place};
 use super::lun;
-use crate::tables::{CycleRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
+use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 
 /// R2Ts of one task that may be open at once; MaxOutstandingR2T is at most 65535, and in practice at most 8.
 const OPEN_ROUNDS_MAX: usize = 256;
@@ -79,53 +79,19 @@ pub struct Missing {
 }
 
 impl Task {
-    /// Opens the task of a SCSI Command PDU whose header was read; [`complete_command`] follows.
-    pub fn open(
-        bhs: Bhs<'_>,
-        first: Place,
-        connection: u32,
-        session: u32,
-        device_type: Option<u8>,
-        cycles: &mut Cycles,
-    ) -> Option<Task> {
-        let lun = bhs.lun().map(lun::number);
-        let (is_read, is_write) = (bhs.is_read().unwrap_or(false), bhs.is_write().unwrap_or(false));
-        let cdb = bhs.cdb();
-        let decoded = cdb.map(|cdb| cdb::decode(&cdb, device_type));
-        let immediate_bytes = bhs.data_segment_length().unwrap_or(0);
-        let cycle = cycles.cycle.len() as u32;
-        let expected_data_transfer_length = bhs.expected_data_transfer_length();
-        let mut row = CycleRow {
-            cycle,
-            session,
-            connection,
-            initiator_task_tag: bhs.initiator_task_tag()?,
-            is_read,
-            is_write,
-            data_bytes: immediate_bytes,
-            command_first_ns: first.time_ns,
-            immediate_bytes,
-            command_frame: first.frame,
-            ..CycleRow::default()
-        };
-        set_some(&mut row.lun, lun);
-        set_some(&mut row.bytes, expected_data_transfer_length);
-        set_some(&mut row.cdb_opcode, cdb.map(|cdb| cdb[0]));
-        set_some(&mut row.operation, decoded.map(|decoded| decoded.operation as u8));
-        set_some(&mut row.lba, decoded.and_then(|decoded| decoded.lba));
-        set_some(&mut row.block_count, decoded.and_then(|decoded| decoded.block_count));
-        cycles.push(row);
+    /// Opens the task of a SCSI Command PDU whose header was read; [`open_row`] and [`complete_command`] follow.
+    pub fn open(bhs: Bhs<'_>, cycle: u32, decoded: Option<&Cdb>, is_data_in_any_order: bool) -> Task {
         let operation = decoded.map(|decoded| decoded.operation);
         // EVPD clear (SPC-4 section 6.6)
-        let is_standard_inquiry = operation == Some(Operation::Inquiry) && cdb.is_some_and(|cdb| cdb[1] & 1 == 0);
-        Some(Task {
+        let is_standard_inquiry = operation == Some(Operation::Inquiry) && bhs.cdb().is_some_and(|cdb| cdb[1] & 1 == 0);
+        Task {
             cycle,
-            lun,
-            is_read,
-            is_write,
-            expected_data_transfer_length,
+            lun: bhs.lun().map(lun::number),
+            is_read: bhs.is_read().unwrap_or(false),
+            is_write: bhs.is_write().unwrap_or(false),
+            expected_data_transfer_length: bhs.expected_data_transfer_length(),
             is_standard_inquiry,
-            is_data_in_any_order: false,
+            is_data_in_any_order,
             operation,
             next_data_sn: 0,
             next_r2t_sn: 0,
@@ -136,7 +102,7 @@ impl Task {
             missing_r2t: 0,
             unannounced: (0, None),
             is_last_data_known: true,
-        })
+        }
     }
 
     /// Whether a data PDU lies within what the command expects.
@@ -453,6 +419,39 @@ enum Counted {
     DataIn,
     R2t,
     Unsolicited,
+}
+
+/// The row of the task that a command opens with its Initiator Task Tag: what its header says.
+pub fn open_row(
+    bhs: Bhs<'_>,
+    tag: u32,
+    first: Place,
+    connection: u32,
+    session: u32,
+    decoded: Option<&Cdb>,
+    cycles: &mut Cycles,
+) {
+    let immediate_bytes = bhs.data_segment_length().unwrap_or(0);
+    let mut row = CycleRow {
+        cycle: cycles.row_count() as u32,
+        session,
+        connection,
+        initiator_task_tag: tag,
+        is_read: bhs.is_read().unwrap_or(false),
+        is_write: bhs.is_write().unwrap_or(false),
+        data_bytes: immediate_bytes,
+        command_first_ns: first.time_ns,
+        immediate_bytes,
+        command_frame: first.frame,
+        ..CycleRow::default()
+    };
+    set_some(&mut row.lun, bhs.lun().map(lun::number));
+    set_some(&mut row.bytes, bhs.expected_data_transfer_length());
+    set_some(&mut row.cdb_opcode, bhs.cdb().map(|cdb| cdb[0]));
+    set_some(&mut row.operation, decoded.map(|decoded| decoded.operation as u8));
+    set_some(&mut row.lba, decoded.and_then(|decoded| decoded.lba));
+    set_some(&mut row.block_count, decoded.and_then(|decoded| decoded.block_count));
+    cycles.push(row);
 }
 
 /// The command is complete, perhaps after its task.

@@ -8,6 +8,7 @@ mod row;
 mod unread;
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::cdb;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
@@ -23,7 +24,7 @@ use super::spans::Spans;
 use super::task::{self, Burst, Missing, Task, end_of};
 use crate::counters::{Counter, Counters};
 use crate::dynamics::timeline::Timeline;
-use crate::tables::Tables;
+use crate::tables::{Columns, Tables};
 
 /// Open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
@@ -280,28 +281,28 @@ impl IscsiConnection {
 
     fn command(&mut self, bhs: Bhs<'_>, first: Place, context: &mut Context) -> Option<u32> {
         let session = self.session(context);
-        let device_type = bhs.lun().and_then(|raw| {
-            context.sessions.states.get(session as usize)?.device_types.get(&lun::number(raw)).copied()
-        });
-        let Some(mut task) = Task::open(bhs, first, self.number, session, device_type, &mut context.tables.cycles)
-        else {
+        let state = context.sessions.states.get(session as usize);
+        let device_type = state.and_then(|state| state.device_types.get(&lun::number(bhs.lun()?)).copied());
+        let is_data_in_any_order = state.is_some_and(|state| state.is_data_in_any_order);
+        let Some(tag) = bhs.initiator_task_tag() else {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
             return None;
         };
-        task.is_data_in_any_order =
-            context.sessions.states.get(session as usize).is_some_and(|state| state.is_data_in_any_order);
+        let decoded = bhs.cdb().map(|cdb| cdb::decode(&cdb, device_type));
+        let cycle = context.tables.cycles.row_count() as u32;
         context.cycle_ends_ns.push(i64::MAX);
-        let cycle = task.cycle;
-        let tag = bhs.initiator_task_tag()?;
         if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&tag) {
             context.counters.add(Counter::TasksNotTracked, Some(self.number), first.frame);
-            return Some(cycle);
+        } else {
+            let task = Task::open(bhs, cycle, decoded.as_ref(), is_data_in_any_order);
+            if let Some(earlier) = self.tasks.insert(tag, task) {
+                context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
+                context.cycle_ends_ns[earlier.cycle as usize] = first.time_ns;
+                self.abandon(earlier, first.frame, context);
+            }
         }
-        if let Some(earlier) = self.tasks.insert(tag, task) {
-            context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
-            context.cycle_ends_ns[earlier.cycle as usize] = first.time_ns;
-            self.abandon(earlier, first.frame, context);
-        }
+        // after the task: moving what was just made waits for all writes before it, here those to every column
+        task::open_row(bhs, tag, first, self.number, session, decoded.as_ref(), &mut context.tables.cycles);
         Some(cycle)
     }
 
