@@ -358,12 +358,12 @@ impl<'a> Bhs<'a> {
         Some(header + header_digest + data + data_digest)
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_opcode_in(self, opcodes: u64) -> bool {
         self.bytes.first().is_some_and(|byte| (opcodes >> (byte & 0x3f)) & 1 != 0)
     }
 
-    #[inline]
+    #[inline(always)]
     fn field_bytes(self, field: Field) -> Option<&'a [u8]> {
         let layout = LAYOUT[field as usize];
         if !self.has_opcode_in(layout.opcodes) || !self.is_meaningful(field) {
@@ -378,7 +378,7 @@ impl<'a> Bhs<'a> {
     }
 
     /// False where the RFC calls a field reserved because of another field of the same PDU.
-    #[inline]
+    #[inline(always)]
     fn is_meaningful(self, field: Field) -> bool {
         match field {
             Field::Lun => self.is_lun_meaningful(),

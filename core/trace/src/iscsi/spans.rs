@@ -63,8 +63,8 @@ impl Spans {
             return;
         }
         let kept = if self.is_waiting { ACKS_KEPT_WAITING } else { ACKS_KEPT };
-        if self.acks.len() >= kept {
-            self.acks.drain(..=self.acks.len() - kept);
+        while self.acks.len() >= kept {
+            self.acks.pop_front();
             self.has_forgotten_acks = true;
         }
         self.acks.push_back((offset, time_ns));

@@ -90,10 +90,10 @@ impl Bhs<'_> {
             5,
             "DataSegmentLength of a PDU without data",
         )?;
-        for (first, end) in rule.zero {
-            let captured = self.as_bytes().iter().enumerate().take(*end).skip(*first);
-            if let Some((byte, _)) = captured.into_iter().find(|(_, byte)| **byte != 0) {
-                return Err(Invalid { byte: u8::try_from(byte).unwrap_or(u8::MAX), reason: "reserved bytes" });
+        for &(first, end) in rule.zero {
+            let captured = self.as_bytes().get(first..end.min(self.as_bytes().len())).unwrap_or_default();
+            if let Some(place) = captured.iter().position(|&byte| byte != 0) {
+                return Err(Invalid { byte: u8::try_from(first + place).unwrap_or(u8::MAX), reason: "reserved bytes" });
             }
         }
         self.is_task_tag_valid(opcode)?;

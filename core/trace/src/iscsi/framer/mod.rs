@@ -344,7 +344,11 @@ impl Framer {
         let length = (LENGTH_BYTES - position).min((chunk.length - used) as usize);
         let from = used as usize;
         let known = chunk.captured.get(from..(from + length).min(chunk.captured.len())).unwrap_or_default();
-        if self.pdu.header_known == position {
+        if let Some(whole) = known.first_chunk() {
+            // the usual case, without a call
+            self.pdu.header = *whole;
+            self.pdu.header_known = LENGTH_BYTES;
+        } else if self.pdu.header_known == position {
             self.pdu.header[position..position + known.len()].copy_from_slice(known);
             self.pdu.header_known += known.len();
         }
