@@ -80,8 +80,10 @@ impl Carried {
         let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(self.runs.len());
         for run in &self.runs {
             let line_ns = (f64::from(run.first_bytes) * ns_per_byte) as i64;
-            let (from_ns, to_ns) =
-                (run.first_ns.saturating_sub(line_ns.saturating_add(earlier_ns)), run.last_ns.saturating_sub(earlier_ns));
+            let (from_ns, to_ns) = (
+                run.first_ns.saturating_sub(line_ns.saturating_add(earlier_ns)),
+                run.last_ns.saturating_sub(earlier_ns),
+            );
             match intervals.last_mut() {
                 // the pace may have been learned since: what looked like a pause may be none
                 Some((_, end_ns))
