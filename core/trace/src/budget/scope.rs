@@ -5,17 +5,17 @@ use super::waiting::Allowance;
 use crate::dynamics::timeline::Timeline;
 use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds};
 
-/// Something that changes who owns the time.
+/// Something that changes who owns the time, in the order of what happens at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
     /// A command begins.
     Command(u32),
     /// The initiator has sent all that the task needs for now.
     Asked(u32),
+    /// The burst of an R2T was sent: before the next R2T of the same moment.
+    Answered(u32),
     /// An R2T came.
     Granted(u32),
-    /// Its burst was sent.
-    Answered(u32),
     /// The task ended.
     Ended(u32),
     /// The line is busy with payload, or no longer.
@@ -129,7 +129,7 @@ impl<'a> Scope<'a> {
             let own = rounds_by_cycle[from..].iter().map(|&round| round as usize);
             for round in own.take_while(|&round| rounds.cycle[round] == cycle) {
                 let (granted_ns, answered_ns) = (rounds.r2t_ns[round], rounds.data_last_ns[round]);
-                if granted_ns == NULL_NS || answered_ns < granted_ns {
+                if granted_ns == NULL_NS || answered_ns <= granted_ns {
                     continue;
                 }
                 let (r2t_frame, data_frame) = (rounds.r2t_frame[round], rounds.data_last_frame[round]);

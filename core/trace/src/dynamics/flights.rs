@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use super::carried::{Carried, is_pause};
 use super::observation::Observation;
+use super::scoreboard::Scoreboard;
 use super::sender::SenderState;
 use super::timeline::Held;
 use crate::tables::{Flight, NULL_NS, SenderRow, budget_part as part};
@@ -71,6 +72,8 @@ pub struct Flights {
     request_ns: Option<i64>,
     seen: Carried,
     acknowledged: Carried,
+    /// What the receiver told that it has.
+    arrived: Scoreboard,
     delivered: i64,
     has_request_since_ack: bool,
     highest: i64,
@@ -89,6 +92,7 @@ impl Flights {
             request_ns: None,
             seen: Carried::default(),
             acknowledged: Carried::default(),
+            arrived: Scoreboard::default(),
             delivered: 0,
             has_request_since_ack: true,
             highest: 0,
@@ -99,7 +103,7 @@ impl Flights {
     /// A packet with payload of this direction; `sender` is its sender after it, `rtt_ns` the least round trip between
     /// the two ends.
     #[inline]
-    pub fn packet(&mut self, seen: &Observation, sender: SenderState, rtt_ns: i64) {
+    pub fn packet(&mut self, seen: &Observation, sender: SenderState, segment_bytes: i64, rtt_ns: i64) {
         let has_request = match (self.request_ns, self.previous) {
             (Some(request_ns), Some(previous)) => request_ns >= previous.time_ns,
             _ => self.previous.is_none(),
@@ -113,7 +117,7 @@ impl Flights {
                 extend(&mut run.row, seen, is_again);
             }
             _ => {
-                let run = self.begin(seen, sender, has_request, rtt_ns);
+                let run = self.begin(seen, sender, has_request, segment_bytes, rtt_ns);
                 self.runs.push(run);
             }
         }
@@ -121,7 +125,14 @@ impl Flights {
     }
 
     /// A packet after a pause, or the first.
-    fn begin(&self, seen: &Observation, sender: SenderState, has_request: bool, rtt_ns: i64) -> Run {
+    fn begin(
+        &self,
+        seen: &Observation,
+        sender: SenderState,
+        has_request: bool,
+        segment_bytes: i64,
+        rtt_ns: i64,
+    ) -> Run {
         let is_again = seen.class == SegmentClass::Retransmission;
         let mut row = Flight {
             connection: self.connection,
@@ -153,9 +164,8 @@ impl Flights {
             _ if has_request => release::REQUEST,
             _ => release::OWN_TIME,
         };
-        let mss = i64::from(seen.mss_bytes);
-        let is_small = i64::from(seen.length) < mss;
-        let is_window_full = before.rwnd.is_some_and(|rwnd| rwnd - before.owin < mss);
+        let is_small = i64::from(seen.length) < segment_bytes;
+        let is_window_full = before.rwnd.is_some_and(|rwnd| rwnd - before.owin < segment_bytes);
         let is_all_acknowledged = ack.is_some_and(|ack| ack.is_advance && ack.owin == 0);
         let held = if row.is_in_recovery || is_again {
             Some(part::LOSS_RECOVERY)
@@ -194,8 +204,11 @@ impl Flights {
     #[inline]
     pub fn acknowledge(&mut self, seen: &Observation) {
         let Some(acknowledged) = seen.acknowledged else { return };
-        let beyond = seen.sacks().iter().filter(|(left, _)| *left >= acknowledged).map(|(left, right)| right - left);
-        let delivered = acknowledged + beyond.sum::<i64>();
+        self.arrived.acknowledge(acknowledged);
+        for &(left, right) in seen.sacks().iter().filter(|(left, _)| *left >= acknowledged) {
+            self.arrived.sack(left, right);
+        }
+        let delivered = self.arrived.una() + self.arrived.sacked_bytes();
         if self.delivered > 0 && delivered > self.delivered {
             let bytes = u32::try_from(delivered - self.delivered).unwrap_or(u32::MAX);
             self.acknowledged.note(seen.time_ns, bytes, !self.has_request_since_ack);

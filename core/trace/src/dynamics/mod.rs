@@ -3,7 +3,7 @@
 //! ```text
 //! observation  what one packet tells
 //! path         round-trip times between the tap and either end
-//! sender       one direction as its sender sees it: outstanding data, window, losses, congestion window
+//! sender       one direction as its sender sees it: outstanding data, window, losses, congestion window (parts: there)
 //! flights      one direction at the tap: runs of packets, the pauses between them, what held the sender
 //! carried      when the line was busy with a direction's bytes
 //! pace         nanoseconds per byte of a line
@@ -13,13 +13,23 @@
 //! Directions are those of TCP (0 from the client) until the rows are handed over. It knows of iSCSI only whether a
 //! packet ended within a PDU. Memory grows with the rows that are asked for, and with what is outstanding.
 
+pub mod acknowledgments;
 mod carried;
+pub mod congestion_window;
 pub mod flights;
+pub mod histogram;
 pub mod observation;
+pub mod originals;
 mod pace;
 pub mod path;
+pub mod recovery;
+pub mod retransmission;
+pub mod scoreboard;
+pub mod segment_size;
 pub mod sender;
 pub mod timeline;
+pub mod window_scale;
+pub mod window_time;
 
 use crate::tables::{
     Flights as FlightRows, NULL_NS, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Tables, Wanted, Windows,
@@ -29,7 +39,7 @@ use crate::tables::{
 use flights::Flights;
 use observation::Observation;
 use path::Path;
-use sender::Sender;
+use sender::{Delays, Sender};
 use timeline::{Held, Timeline};
 
 /// Rows of one connection, in order of time; `to_target` says "from the client" until they are handed over.
@@ -73,17 +83,27 @@ impl Dynamics {
     pub fn observe(&mut self, seen: &Observation) {
         let (own, opposite) = (seen.direction, 1 - seen.direction);
         self.paths[own].transmit(seen);
-        self.paths[opposite].acknowledge(seen, &mut self.rows);
+        self.paths[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
         // what the tap sees of an ACK the sender of the data has half a round trip later, and answers another half later
-        let delay_ns = self.paths[own].rtt_min_ns();
-        self.senders[opposite].acknowledge(seen, delay_ns, &mut self.rows);
+        let delays = self.delays(opposite);
+        self.senders[opposite].acknowledge(seen, delays, &mut self.rows);
+        self.senders[own].note_acknowledged(seen);
         if seen.length > 0 {
-            self.senders[own].transmit(seen, &mut self.rows);
-            let rtt_ns = delay_ns.unwrap_or(0).saturating_add(self.paths[opposite].rtt_min_ns().unwrap_or(0));
-            self.flights[own].packet(seen, self.senders[own].state(), rtt_ns);
+            let delays = self.delays(own);
+            self.senders[own].transmit(seen, delays, &mut self.rows);
+            let rtt_ns = delays.to_sender_ns.saturating_add(self.paths[own].rtt_min_ns().unwrap_or(0));
+            let sender = &self.senders[own];
+            self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns);
             self.flights[opposite].request(seen);
         }
         self.flights[opposite].acknowledge(seen);
+    }
+
+    /// What the paths tell the sender of a direction.
+    fn delays(&self, direction: usize) -> Delays {
+        let (there, back) = (&self.paths[direction], &self.paths[1 - direction]);
+        let to_sender_ns = back.rtt_min_ns().unwrap_or(0);
+        Delays { to_sender_ns, round_trip_ns: there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns) }
     }
 
     /// The end of the connection in this capture: its rows go to the tables, with iSCSI's directions.
@@ -94,7 +114,8 @@ impl Dynamics {
                     self.rows.flights.push(row);
                 });
             }
-            let mut row = self.senders[direction].finish(&mut self.rows);
+            let delays = self.delays(direction);
+            let mut row = self.senders[direction].finish(delays, &mut self.rows);
             self.paths[direction].describe(&mut row);
             self.flights[direction].describe(&mut row);
             if self.rows.wanted.senders {

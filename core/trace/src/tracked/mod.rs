@@ -17,9 +17,6 @@ use crate::tcp::half::{Half, SegmentClass};
 use crate::tcp::reassembly::{Chunk, HoldBudget};
 use crate::tcp::table::Endpoint;
 
-/// Payload of a full segment over Ethernet and IPv4, where no SYN told.
-const MSS_OF_ETHERNET: u16 = 1460;
-
 /// A connection of the moment.
 #[derive(Debug)]
 pub(crate) struct Tracked {
@@ -172,10 +169,12 @@ impl Tracked {
                 (true, true) => Some(self.halves[direction].window_scale.unwrap_or(0)),
                 _ => None,
             },
-            mss_bytes: match (self.halves[0].mss_bytes, self.halves[1].mss_bytes) {
-                (Some(own), Some(other)) => own.min(other),
-                (known, other) => known.or(other).unwrap_or(MSS_OF_ETHERNET),
+            segment_max: match (self.halves[direction].mss_bytes, opposite.mss_bytes) {
+                (Some(own), Some(others)) => Some(own.min(others)),
+                (own, others) => own.or(others),
             },
+            is_sack_permitted: (self.halves[direction].has_syn && opposite.has_syn)
+                .then_some(self.halves[direction].is_sack_permitted && opposite.is_sack_permitted),
             timestamps: options.timestamps,
             sacks: Default::default(),
             sack_count: 0,
