@@ -68,8 +68,8 @@ pub struct Flights {
     runs: Vec<Run>,
     unknown: Vec<Held>,
     previous: Option<Previous>,
-    /// The last payload packet of the other direction: capture time.
-    request_ns: Option<i64>,
+    /// Whether payload of the other direction came since.
+    has_request: bool,
     seen: Carried,
     acknowledged: Carried,
     /// What the receiver told that it has.
@@ -89,7 +89,7 @@ impl Flights {
             runs: Vec::new(),
             unknown: Vec::new(),
             previous: None,
-            request_ns: None,
+            has_request: false,
             seen: Carried::default(),
             acknowledged: Carried::default(),
             arrived: Scoreboard::default(),
@@ -104,10 +104,7 @@ impl Flights {
     /// the two ends.
     #[inline]
     pub fn packet(&mut self, seen: &Observation, sender: SenderState, segment_bytes: i64, rtt_ns: i64) {
-        let has_request = match (self.request_ns, self.previous) {
-            (Some(request_ns), Some(previous)) => request_ns >= previous.time_ns,
-            _ => self.previous.is_none(),
-        };
+        let has_request = std::mem::take(&mut self.has_request) || self.previous.is_none();
         self.seen.note(seen.time_ns, seen.length, !has_request);
         self.note_hole(seen);
         let is_again = seen.class == SegmentClass::Retransmission;
@@ -195,8 +192,8 @@ impl Flights {
 
     /// A payload packet of the other direction.
     #[inline]
-    pub fn request(&mut self, seen: &Observation) {
-        self.request_ns = Some(seen.time_ns);
+    pub fn request(&mut self) {
+        self.has_request = true;
         self.has_request_since_ack = true;
     }
 

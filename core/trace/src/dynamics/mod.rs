@@ -94,7 +94,7 @@ impl Dynamics {
             let rtt_ns = delays.to_sender_ns.saturating_add(self.paths[own].rtt_min_ns().unwrap_or(0));
             let sender = &self.senders[own];
             self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns);
-            self.flights[opposite].request(seen);
+            self.flights[opposite].request();
         }
         self.flights[opposite].acknowledge(seen);
     }
