@@ -129,10 +129,14 @@ impl<'a> Scope<'a> {
             let own = rounds_by_cycle[from..].iter().map(|&round| round as usize);
             for round in own.take_while(|&round| rounds.cycle[round] == cycle) {
                 let (granted_ns, answered_ns) = (rounds.r2t_ns[round], rounds.data_last_ns[round]);
-                if granted_ns == NULL_NS || answered_ns <= granted_ns {
+                let (r2t_frame, data_frame) = (rounds.r2t_frame[round], rounds.data_last_frame[round]);
+                if granted_ns == NULL_NS || answered_ns < granted_ns {
                     continue;
                 }
-                let (r2t_frame, data_frame) = (rounds.r2t_frame[round], rounds.data_last_frame[round]);
+                if answered_ns == granted_ns {
+                    events.push(Event { time_ns: answered_ns, change: Change::Asked(cycle), frame: data_frame });
+                    continue;
+                }
                 events.push(Event { time_ns: granted_ns, change: Change::Granted(cycle), frame: r2t_frame });
                 events.push(Event { time_ns: answered_ns, change: Change::Answered(cycle), frame: data_frame });
             }

@@ -98,6 +98,23 @@ fn an_r2t_turns_the_wait_to_the_initiator_and_its_burst_back_to_the_target() {
 }
 
 #[test]
+fn an_r2t_may_share_its_moment_with_the_burst_before_it_or_with_its_own() {
+    let write = CycleRow { is_read: false, is_write: true, r2t_count: 2, ..read(0, 480) };
+    let mut near_target = tables(&[write.clone()]);
+    for (r2t_ns, data_last_ns) in [(0, 2), (2, 4)] {
+        near_target.rounds.push(Round { cycle: 0, r2t_ns, data_last_ns, ..Round::default() });
+    }
+    fill(&mut near_target, &[timeline(0)], &[]);
+    expect(&near_target, &[(part::PROPAGATION, 4 + 160), (part::TARGET_SERVICE, 316)]);
+    let mut near_initiator = tables(&[write]);
+    for at_ns in [160, 320] {
+        near_initiator.rounds.push(Round { cycle: 0, r2t_ns: at_ns, data_last_ns: at_ns, ..Round::default() });
+    }
+    fill(&mut near_initiator, &[timeline(0)], &[]);
+    expect(&near_initiator, &[(part::PROPAGATION, 480)]);
+}
+
+#[test]
 fn a_held_sender_owns_its_pause_but_not_the_time_in_which_the_line_is_busy() {
     let held = vec![
         Held { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9 },
