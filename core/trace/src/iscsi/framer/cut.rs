@@ -7,7 +7,6 @@ use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 
 use super::progress::InProgress;
 use super::{Fit, Framer, HEADER_TAG_BYTES, HEADER_WALK_BYTES, Listener, Place, State};
-use crate::counters::Counter;
 use crate::iscsi::assume::ASSUMED_MAX;
 use crate::tcp::reassembly::Chunk;
 
@@ -75,9 +74,7 @@ impl Framer {
                 None
             }
             _ => {
-                listener.count(Counter::SyncLost, place.frame, 1);
-                let start = self.pdu.start;
-                self.lose_sync(start, listener);
+                self.lose_sync(self.pdu.start, place.frame, listener);
                 Some(used)
             }
         }
@@ -135,9 +132,7 @@ impl Framer {
         if self.walk_again(listener) {
             return Some(chunk.length);
         }
-        listener.count(Counter::SyncLost, place.frame, 1);
-        let start = self.pdu.start;
-        self.lose_sync(start, listener);
+        self.lose_sync(self.pdu.start, place.frame, listener);
         Some(self.resume(chunk.offset, header, place, chunk, chunk.length.min(LENGTH_BYTES as u32), listener))
     }
 }

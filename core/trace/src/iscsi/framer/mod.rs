@@ -377,9 +377,8 @@ impl Framer {
                 return chunk.length;
             }
             listener.count(Counter::PduInvalid, place.frame, 1);
-            listener.count(Counter::SyncLost, place.frame, 1);
-            let (header, first, start) = (self.pdu.header, self.pdu.first, self.pdu.start);
-            self.lose_sync(start, listener);
+            let (header, first) = (self.pdu.header, self.pdu.first);
+            self.lose_sync(self.pdu.start, place.frame, listener);
             // the true header may begin inside these bytes
             if known == LENGTH_BYTES {
                 self.carry.extend_from_slice(&header[1..]);
@@ -472,7 +471,9 @@ impl Framer {
         }
     }
 
-    fn lose_sync(&mut self, lost_at: i64, listener: &mut impl Listener) {
+    /// The next header is not where it should be: it is searched for from `lost_at` on.
+    fn lose_sync(&mut self, lost_at: i64, frame: u64, listener: &mut impl Listener) {
+        listener.count(Counter::SyncLost, frame, 1);
         self.assumed.clear();
         self.held = None;
         listener.discard();
@@ -496,9 +497,8 @@ impl Framer {
         let pdu = &mut self.pdu;
         let frame = pdu.last.map_or(0, |last| last.frame);
         if pdu.position < LENGTH_BYTES as u64 || pdu.is_assumed {
-            listener.count(Counter::SyncLost, frame, 1);
             let start = pdu.start;
-            self.lose_sync(start, listener);
+            self.lose_sync(start, frame, listener);
             self.is_lost_place_known = false;
             return;
         }
@@ -519,8 +519,7 @@ impl Framer {
         pdu.last = None;
         self.complete(listener);
         if gap_end > end {
-            listener.count(Counter::SyncLost, frame, 1);
-            self.lose_sync(end, listener);
+            self.lose_sync(end, frame, listener);
             self.is_lost_place_known = false;
         }
     }
