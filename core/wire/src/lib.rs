@@ -5,7 +5,9 @@
 //! serial  RFC 1982 numbers: TCP sequence numbers, CmdSN, StatSN, DataSN
 //! opcode  the 18 PDU types of RFC 7143
 //! bhs     the 48-byte basic header segment, view and builder
-//! text    key=value pairs of Login and Text PDUs
+//! reject  the reasons of a Reject
+//! lun     the 8 bytes of a LUN <-> its number
+//! text    key=value pairs of Login and Text PDUs; key: how their values come about
 //! cdb     SCSI command descriptor blocks
 //! digest  CRC32C of headers and data
 //! capture_writer  packets -> a pcapng or pcap file
@@ -19,6 +21,9 @@ pub mod capture_writer;
 pub mod cdb;
 pub mod digest;
 pub mod frame;
+pub mod key;
+pub mod lun;
 pub mod opcode;
+pub mod reject;
 pub mod serial;
 pub mod text;

@@ -1,6 +1,8 @@
 //! A SCSI target device: its logical units and nexuses, and the task router before them (SAM-5). What a command
 //! means is told by the logical unit.
 
+use iscsitrace_wire::lun;
+
 use super::command::{self, number};
 use super::identity::{self, Identity};
 use super::inquiry;
@@ -232,7 +234,7 @@ impl Device {
     }
 
     fn place(&self, lun: [u8; 8]) -> Option<usize> {
-        let lun = decode_lun(lun)?;
+        let lun = lun::single_level(lun)?;
         self.units.iter().position(|unit| unit.lun == lun)
     }
 
@@ -243,7 +245,7 @@ impl Device {
             return Err(Sense::cdb_field(6));
         }
         let luns: Vec<u8> = match cdb[2] {
-            0 | 2 => self.units.iter().flat_map(|unit| encode_lun(unit.lun)).collect(),
+            0 | 2 => self.units.iter().flat_map(|unit| lun::encode(unit.lun)).collect(),
             // No well known logical units, and no subsidiary ones.
             1 | 0x10..=0x12 => Vec::new(),
             _ => return Err(Sense::cdb_field(2)),
@@ -257,25 +259,6 @@ impl Device {
 
 /// The flat space addressing method reaches no further.
 const MOST_LUNS: u16 = 1 << 14;
-
-/// A single level LUN in peripheral device or flat space addressing (SAM-5).
-fn decode_lun(lun: [u8; 8]) -> Option<u16> {
-    let [high, low, rest @ ..] = lun;
-    if rest != [0; 6] {
-        return None;
-    }
-    match high >> 6 {
-        0 if high == 0 => Some(u16::from(low)),
-        1 => Some(u16::from_be_bytes([high & 0x3f, low])),
-        _ => None,
-    }
-}
-
-fn encode_lun(lun: u16) -> [u8; 8] {
-    let method = if lun < 256 { 0 } else { 0x40 };
-    let [high, low] = lun.to_be_bytes();
-    [method | high, low, 0, 0, 0, 0, 0, 0]
-}
 
 /// A LUN where there is nothing answers two commands (SPC-4).
 fn execute_without_unit(cdb: &[u8; 16]) -> Result<Work, Sense> {

@@ -3,14 +3,15 @@
 //! It pairs requests with their answers by tag, on one connection.
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::reject::RejectReason;
 use rustc_hash::FxHashMap;
 
 use super::connection::Context;
 use super::framer::{Pdu, Place};
 use super::keys::{self, Negotiation};
 use super::login::Continued;
-use super::lun;
 use crate::counters::Counter;
 use crate::tables::{Async, Logout, NULL_U8, NULL_U32, Nop, Reject, Snack, TaskManagement, TextRow};
 
@@ -220,7 +221,7 @@ impl Exchanges {
             time_ns: place(pdu).time_ns,
             frame: place(pdu).frame,
             reason,
-            reason_text: reject_text(reason).to_owned(),
+            reason_text: RejectReason::from_u8(reason).map_or("unknown", RejectReason::words).to_owned(),
             rejected_opcode: rejected.opcode().map_or(NULL_U8, Opcode::as_u8),
             rejected_initiator_task_tag: rejected.initiator_task_tag().unwrap_or(NULL_U32),
         });
@@ -296,24 +297,6 @@ fn function_text(function: u8) -> &'static str {
         10 => "QUERY TASK SET",
         11 => "I_T NEXUS RESET",
         12 => "QUERY ASYNCHRONOUS EVENT",
-        _ => "unknown",
-    }
-}
-
-/// RFC 7143 section 11.17.1.
-fn reject_text(reason: u8) -> &'static str {
-    match reason {
-        0x02 => "data digest error",
-        0x03 => "SNACK reject",
-        0x04 => "protocol error",
-        0x05 => "command not supported",
-        0x06 => "immediate command reject: too many immediate commands",
-        0x07 => "task in progress",
-        0x08 => "invalid data ACK",
-        0x09 => "invalid PDU field",
-        0x0a => "long operation reject: out of resources",
-        0x0b => "negotiation reset",
-        0x0c => "waiting for logout",
         _ => "unknown",
     }
 }

@@ -2,24 +2,8 @@
 //!
 //! It knows keys and values, not PDUs. Values of keys that carry secrets are never kept.
 
+use iscsitrace_wire::key::{RESERVED_VALUES, ResultFunction};
 use iscsitrace_wire::text;
-
-/// How the value in force comes about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResultFunction {
-    /// Each side declares its own.
-    Declare,
-    /// The responder's choice out of the originator's list.
-    Choose,
-    /// The smaller of the two.
-    Minimum,
-    /// The larger of the two.
-    Maximum,
-    /// Yes when both say Yes.
-    And,
-    /// Yes when either says Yes.
-    Or,
-}
 
 /// An operational key.
 #[derive(Debug)]
@@ -118,9 +102,6 @@ pub const SECRET_KEYS: &[&str] = &[
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "(hidden)";
-
-/// Answers that are no values (RFC 7143 section 6.2).
-const NON_VALUES: &[&str] = &["Reject", "Irrelevant", "NotUnderstood"];
 
 /// Keys of one login, and their values, beyond which more are not kept: no login has so many.
 const KEYS_MAX: usize = 256;
@@ -234,7 +215,7 @@ pub fn is_secret(key: &str) -> bool {
 fn effective(offer: &Offer) -> Effective {
     let known = KEYS.iter().find(|key| key.name == offer.key);
     let default = known.and_then(|key| key.default);
-    let value = |value: &Option<String>| value.clone().filter(|value| !NON_VALUES.contains(&value.as_str()));
+    let value = |value: &Option<String>| value.clone().filter(|value| !RESERVED_VALUES.contains(&value.as_str()));
     let (initiator, target) = (value(&offer.initiator), value(&offer.target));
     let both = |value: String, source| Effective { initiator: value.clone(), target: value, source };
     match known.map(|key| key.result) {

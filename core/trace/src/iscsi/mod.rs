@@ -9,7 +9,6 @@
 //! exchange    everything that is not a SCSI task
 //! assume      what must come next, when its header was cut away
 //! spans       which cycle a byte of the stream belongs to
-//! lun         logical unit numbers
 //! ```
 
 pub mod assume;
@@ -19,7 +18,6 @@ pub mod exchange;
 pub mod framer;
 pub mod keys;
 pub mod login;
-pub mod lun;
 pub mod session;
 pub mod spans;
 pub mod task;

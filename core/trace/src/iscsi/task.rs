@@ -5,12 +5,12 @@
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::cdb::{Cdb, Operation};
+use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::assume::Assumed;
 use super::framer::{Pdu, Place};
-use super::lun;
 use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 
 /// R2Ts of one task that may be open at once; MaxOutstandingR2T is at most 65535, and in practice at most 8.

@@ -9,7 +9,7 @@ use super::connection::{State, Urgent};
 use super::event::{DiscoveredTarget, Event, Outcome};
 use super::session::Session;
 use super::task::{Kind, Task};
-use super::violation::{SessionError, Violation, reject_reason};
+use super::violation::{SessionError, Violation, reject_words};
 
 /// The longest answer to SendTargets that is kept.
 const TEXT_LIMIT_BYTES: usize = 1 << 20;
@@ -247,7 +247,7 @@ impl Session {
 
     /// Section 11.17: the header of what was rejected comes back as data.
     pub(super) fn end_reject(&mut self, index: usize, reason: u8) -> Result<(), SessionError> {
-        let words = reject_reason(reason);
+        let words = reject_words(reason);
         let segment = std::mem::take(&mut self.connections[index].segment);
         let Some(rejected) = segment.get(..LENGTH_BYTES).map(Bhs::new) else {
             let (opcode, length) = (Opcode::Reject, segment.len());

@@ -1,6 +1,7 @@
 //! Why a session ended: what the target did wrong, in the words of RFC 7143, and what else can happen.
 
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::reject::RejectReason;
 use iscsitrace_wire::serial::SerialNumber;
 use thiserror::Error;
 
@@ -215,18 +216,6 @@ pub enum SessionError {
 }
 
 /// The words of a Reject's reason (RFC 7143 section 11.17.1).
-pub(super) fn reject_reason(reason: u8) -> &'static str {
-    match reason {
-        0x02 => "data digest error",
-        0x03 => "SNACK reject",
-        0x04 => "protocol error",
-        0x05 => "command not supported",
-        0x06 => "immediate command reject: too many immediate commands",
-        0x07 => "task in progress",
-        0x08 => "invalid data ACK",
-        0x09 => "invalid PDU field",
-        0x0a => "long operation reject: cannot generate Target Transfer Tag, out of resources",
-        0x0c => "waiting for Logout",
-        _ => "for a reason that RFC 7143 does not name",
-    }
+pub(super) fn reject_words(reason: u8) -> &'static str {
+    RejectReason::from_u8(reason).map_or("for a reason that RFC 7143 does not name", RejectReason::words)
 }

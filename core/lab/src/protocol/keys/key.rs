@@ -2,24 +2,8 @@
 //!
 //! It never holds a value.
 
+use iscsitrace_wire::key::ResultFunction;
 use serde::{Deserialize, Serialize};
-
-/// How the value in force comes about (RFC 7143 section 6.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResultFunction {
-    /// Each side declares its own.
-    Declare,
-    /// The first of the originator's list that the responder supports.
-    Choose,
-    /// The smaller of the two.
-    Minimum,
-    /// The larger of the two.
-    Maximum,
-    /// Yes when both say Yes.
-    And,
-    /// Yes when either says Yes.
-    Or,
-}
 
 /// What an operational key is.
 #[derive(Debug)]

@@ -16,8 +16,7 @@ mod offers;
 mod parameters;
 mod violation;
 
-pub use key::{Digest, Key, ResultFunction, TaskReporting};
-pub(crate) use negotiation::RESERVED_VALUES;
+pub use key::{Digest, Key, TaskReporting};
 pub use negotiation::{Negotiation, Scope};
 pub use offers::{InvalidOffers, Offers};
 pub use parameters::Parameters;

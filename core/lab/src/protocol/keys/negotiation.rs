@@ -10,16 +10,14 @@
 //!
 //! It never sees a key twice: the caller refuses repeated keys (section 6.3). It keeps no text of the peer.
 
+use iscsitrace_wire::key::{RESERVED_VALUES, ResultFunction};
 use iscsitrace_wire::text;
 
-use super::key::{Key, ResultFunction};
+use super::key::Key;
 use super::offers::{Offers, Wish};
 use super::parameters::Parameters;
 use super::violation::{Violation, shown};
 use crate::protocol::text::TextWriter;
-
-/// Words that are answers and never offers (RFC 7143 section 6.2).
-pub(crate) const RESERVED_VALUES: &[&str] = &["Reject", "Irrelevant", "NotUnderstood"];
 
 /// What the negotiation is about.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 //!
 //! A key without a value is never sent; the side is then content with the RFC's default.
 
+use iscsitrace_wire::key::ResultFunction;
 use serde::{Deserialize, Serialize};
 
-use super::key::{Digest, Key, ResultFunction, TaskReporting};
+use super::key::{Digest, Key, TaskReporting};
 
 /// What a side wants. `None` of a key: do not name it, the default of RFC 7143 section 13 is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
+use iscsitrace_wire::key::RESERVED_VALUES;
 use iscsitrace_wire::text;
 
-use crate::protocol::keys::{Key, RESERVED_VALUES, Violation};
+use crate::protocol::keys::{Key, Violation};
 use crate::protocol::text::TextWriter;
 
 /// Keys that one side may name in a login.

@@ -7,6 +7,8 @@
 //! ```
 
 use iscsitrace_wire::cdb::{self, Operation};
+use iscsitrace_wire::lun;
+use iscsitrace_wire::reject::RejectReason;
 
 use super::command::{Handle, Stage, check_condition};
 use super::ending::Ending;
@@ -14,7 +16,6 @@ use super::fault::{Fault, FaultOperation};
 use super::log::{TaskEnd, TaskRecord};
 use super::output::{Credit, Damage};
 use super::portal::Portal;
-use super::receive::RejectReason;
 use super::session::Held;
 use super::window::Turn;
 use crate::application::ConnectionNumber;
@@ -330,7 +331,7 @@ impl Portal {
                 for handle in session.handles() {
                     let command = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle));
                     if command.is_some_and(|command| {
-                        lun_number(command.lun()) == Some(abort.lun) && command.stage != Stage::Held
+                        lun::single_level(command.lun()) == Some(abort.lun) && command.stage != Stage::Held
                     }) {
                         self.drop_command(tsih, handle, TaskEnd::Aborted);
                     }
@@ -366,14 +367,5 @@ impl Portal {
             record.end = end;
         }
         session.close(handle);
-    }
-}
-
-/// The number of a logical unit by its LUN, in peripheral or flat space addressing (SAM-5, 4.7).
-pub(super) fn lun_number(lun: [u8; 8]) -> Option<u16> {
-    match lun {
-        [0, low, 0, 0, 0, 0, 0, 0] => Some(low.into()),
-        [high, low, 0, 0, 0, 0, 0, 0] if high >> 6 == 1 => Some(u16::from_be_bytes([high & 0x3f, low])),
-        _ => None,
     }
 }

@@ -2,12 +2,12 @@
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::reject::RejectReason;
 
 use super::connection::Deadline;
 use super::ending::Ending;
 use super::output::{Outgoing, Then};
 use super::portal::Portal;
-use super::receive::RejectReason;
 use crate::application::ConnectionNumber;
 
 /// Nanoseconds of a second.
@@ -35,7 +35,7 @@ impl Portal {
         }
         // RFC 7143 section 11.18.1: a NOP-Out that wants no answer is immediate
         if bhs.is_immediate() != Some(true) {
-            self.send_reject(now_ns, number, header, RejectReason::InvalidPduField as u8, credit);
+            self.send_reject(now_ns, number, header, RejectReason::InvalidPduField.as_u8(), credit);
             return;
         }
         self.give_back(number, credit);

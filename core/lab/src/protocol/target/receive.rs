@@ -2,6 +2,7 @@
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::reject::RejectReason;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::connection::{Deadline, Phase, Sink};
@@ -13,21 +14,6 @@ use super::window::Turn;
 use crate::application::ConnectionNumber;
 use crate::protocol::pdu::Piece;
 use crate::protocol::pdu_log::PduRecord;
-
-/// Reasons of a Reject (RFC 7143 section 11.17.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum RejectReason {
-    DataDigestError = 0x02,
-    SnackReject = 0x03,
-    ProtocolError = 0x04,
-    CommandNotSupported = 0x05,
-    TooManyImmediateCommands = 0x06,
-    TaskInProgress = 0x07,
-    InvalidPduField = 0x09,
-    OutOfResources = 0x0a,
-    WaitingForLogout = 0x0c,
-}
 
 impl Portal {
     /// Takes bytes of a connection.
@@ -103,7 +89,7 @@ impl Portal {
         if !is_data_digest_good {
             // RFC 7143 section 7.8
             self.log.counters.data_digest_errors += 1;
-            self.send_reject(now_ns, number, &header, RejectReason::DataDigestError as u8, Credit::None);
+            self.send_reject(now_ns, number, &header, RejectReason::DataDigestError.as_u8(), Credit::None);
             if bhs.opcode() == Some(Opcode::DataOut) {
                 self.end_data_out(now_ns, number, false);
             }
@@ -113,13 +99,13 @@ impl Portal {
             Some(Opcode::DataOut) => self.end_data_out(now_ns, number, true),
             // RFC 7143 section 11.16: at ErrorRecoveryLevel 0 nothing is sent again
             Some(Opcode::SnackRequest) => {
-                self.send_reject(now_ns, number, &header, RejectReason::SnackReject as u8, Credit::None);
+                self.send_reject(now_ns, number, &header, RejectReason::SnackReject.as_u8(), Credit::None);
             }
             Some(opcode) if opcode.is_initiator() && opcode != Opcode::LoginRequest => {
                 self.take_ordered(now_ns, number, opcode);
             }
             // RFC 7143 section 4.6.3.2: no Login Request after the login; nor has an initiator to send a target's PDUs
-            Some(_) => self.send_reject(now_ns, number, &header, RejectReason::ProtocolError as u8, Credit::None),
+            Some(_) => self.send_reject(now_ns, number, &header, RejectReason::ProtocolError.as_u8(), Credit::None),
             None => self.reject(now_ns, number, &header, RejectReason::CommandNotSupported),
         }
     }
@@ -258,7 +244,7 @@ impl Portal {
             }
             _ => Credit::None,
         };
-        self.send_reject(now_ns, number, header, reason as u8, credit);
+        self.send_reject(now_ns, number, header, reason.as_u8(), credit);
         if let (Some(tsih), Some(Turn::Now)) = (tsih, turn) {
             self.deliver_held(now_ns, tsih);
         }

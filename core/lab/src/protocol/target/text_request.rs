@@ -3,11 +3,11 @@
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::reject::RejectReason;
 use iscsitrace_wire::text::{numeric, pairs};
 
 use super::output::{Outgoing, Then};
 use super::portal::Portal;
-use super::receive::RejectReason;
 use crate::application::ConnectionNumber;
 use crate::protocol::text::{Splitter, TextWriter};
 
@@ -33,7 +33,7 @@ impl Portal {
         };
         // RFC 7143 section 11.10.2: F and C exclude each other
         if !is_known || is_continue && bhs.is_final() == Some(true) {
-            return self.send_reject(now_ns, number, header, RejectReason::InvalidPduField as u8, credit);
+            return self.send_reject(now_ns, number, header, RejectReason::InvalidPduField.as_u8(), credit);
         }
         if tag == RESERVED_TAG {
             text.answer = None;
@@ -43,7 +43,7 @@ impl Portal {
         if !is_going_on {
             match text.joiner.take(data, is_continue) {
                 Err(_) => {
-                    return self.send_reject(now_ns, number, header, RejectReason::OutOfResources as u8, credit);
+                    return self.send_reject(now_ns, number, header, RejectReason::OutOfResources.as_u8(), credit);
                 }
                 Ok(whole) => {
                     let answer = whole.map(|whole| self.answer_text(number, &whole));

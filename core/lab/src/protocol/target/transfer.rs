@@ -3,6 +3,7 @@
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::reject::RejectReason;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::command::{Handle, Stage};
@@ -11,7 +12,6 @@ use super::data_out::{Condition, Fit, Piece};
 use super::ending::Ending;
 use super::output::{Credit, Damage, Outgoing, Then};
 use super::portal::Portal;
-use super::receive::RejectReason;
 use super::session::Session;
 use crate::application::ConnectionNumber;
 
@@ -101,7 +101,7 @@ impl Portal {
         let Some(tsih) = connection.tsih() else { return };
         let tag = bhs.initiator_task_tag().unwrap_or(RESERVED_TAG);
         if connection.is_wrong_data_out && is_data_digest_good {
-            self.send_reject(now_ns, number, &header, RejectReason::InvalidPduField as u8, Credit::None);
+            self.send_reject(now_ns, number, &header, RejectReason::InvalidPduField.as_u8(), Credit::None);
         }
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         if let Some(handle) = session.by_tag(tag)

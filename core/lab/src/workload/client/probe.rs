@@ -2,6 +2,7 @@
 //!
 //! It never sends: it names the next command and reads what the last one gave.
 
+use iscsitrace_wire::lun;
 use serde::{Deserialize, Serialize};
 
 use super::sense::{Sense, UNIT_ATTENTION, describe};
@@ -63,14 +64,6 @@ pub struct Probe {
     unit: LogicalUnit,
 }
 
-/// A Logical Unit Number as on the wire: peripheral or flat space addressing (SAM).
-#[must_use]
-pub fn lun_bytes(lun: u16) -> [u8; 8] {
-    let [high, low] = lun.to_be_bytes();
-    let mode = if lun < 256 { 0 } else { 0x40 };
-    [mode | high & 0x3f, low, 0, 0, 0, 0, 0, 0]
-}
-
 fn text(bytes: Option<&[u8]>) -> String {
     let is_shown = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
     let shown = bytes.unwrap_or_default().iter().copied().filter(is_shown).map(char::from);
@@ -86,7 +79,7 @@ impl Probe {
     #[must_use]
     pub fn new(lun: u16) -> (Probe, Command) {
         let unit = LogicalUnit::default();
-        let probe = Probe { lun: lun_bytes(lun), question: Question::TestUnitReady, tries: 0, unit };
+        let probe = Probe { lun: lun::encode(lun), question: Question::TestUnitReady, tries: 0, unit };
         let command = probe.command();
         (probe, command)
     }
@@ -232,11 +225,5 @@ mod tests {
         let (mut probe, _) = Probe::new(0);
         let busy = (0..100).map(|_| probe.take(&ended(8, &[], 0), &[])).filter(|next| matches!(next, Next::Ask(_)));
         assert_eq!(busy.count(), 64, "not for ever");
-    }
-
-    #[test]
-    fn luns_are_encoded_as_sam_says() {
-        assert_eq!(lun_bytes(255)[..2], [0, 255]);
-        assert_eq!(lun_bytes(256)[..2], [0x41, 0]);
     }
 }

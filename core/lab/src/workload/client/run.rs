@@ -6,8 +6,9 @@
 //!     call   a system call: its commands are handed in together; done when all are, on all mirrors
 //! ```
 
+use iscsitrace_wire::lun;
+
 use super::driven::Pending;
-use super::probe::lun_bytes;
 use super::results::{Progress, TaskRecord};
 use super::sense::{Sense, UNIT_ATTENTION, describe};
 use super::settings::ClientSettings;
@@ -250,7 +251,7 @@ impl Client {
         for place in first_place..first_place + place_count {
             let Some(&session) = self.run.lanes[lane_index].sessions.get(place) else { continue };
             let driven = &mut self.sessions[session];
-            let lun = lun_bytes(self.settings.targets[driven.target].lun);
+            let lun = lun::encode(self.settings.targets[driven.target].lun);
             let mut byte = call.byte;
             for length in split::commands(call.length_bytes, most_bytes) {
                 let purpose = if has_pattern { Purpose::Pattern(byte) } else { Purpose::Any };
@@ -353,7 +354,7 @@ impl Client {
         let has_pattern = if pending.is_read { workload.verify } else { workload.contents == Contents::Pattern };
         let purpose = if has_pattern { Purpose::Pattern(pending.byte) } else { Purpose::Any };
         let driven = &mut self.sessions[index];
-        let lun = lun_bytes(self.settings.targets[driven.target].lun);
+        let lun = lun::encode(self.settings.targets[driven.target].lun);
         if !driven.submit(now_ns, lun, purpose, pending) {
             self.run.calls[pending.call].has_failed = true;
             self.end_part(now_ns, pending.call);

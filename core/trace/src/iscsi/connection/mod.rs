@@ -9,6 +9,7 @@ mod unread;
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::cdb;
+use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
@@ -18,7 +19,6 @@ use super::exchange::Exchanges;
 use super::framer::{Fit, Listener, Pdu, Place};
 use super::keys::Negotiation;
 use super::login::{Digests, Login};
-use super::lun;
 use super::session::{Sequence, SessionTable, Taken};
 use super::spans::Spans;
 use super::task::{self, Burst, Missing, Task, end_of};

@@ -1,10 +1,10 @@
 //! The row of a PDU.
 
+use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use crate::iscsi::framer::Pdu;
-use crate::iscsi::lun;
 use crate::tables::{NULL_U8, NULL_U32, PduRow};
 
 /// The row of a PDU; header fields that are not there are 0, and masked later by opcode and header bytes.
