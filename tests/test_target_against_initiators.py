@@ -44,6 +44,16 @@ def test_what_libiscsi_is_told(address: str) -> None:
     assert target.log["counters"]["rejects"] == target.log["counters"]["refused_logins"] == 0
 
 
+@pytest.mark.parametrize(
+    ("wildcard", "asked_at"), [("0.0.0.0", "127.0.0.1"), ("[::]", "[::1]"), ("[::]", "127.0.0.1")]
+)
+def test_a_target_at_every_address_is_found_where_it_was_asked(wildcard: str, asked_at: str) -> None:
+    with our_target(listen=[f"{wildcard}:0"]) as target:
+        portal = target.listening[0].replace(wildcard, asked_at)
+        (listed,) = initiators.iscsi_ls(HERE, f"iscsi://{portal}")
+        assert (listed.name, listed.portal) == (NAME, portal)
+
+
 def test_chap() -> None:
     with our_target(chap=CHAP) as target:
         assert initiators.iscsi_readcapacity16(HERE, with_login(target.url))[1] == 512

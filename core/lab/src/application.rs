@@ -40,8 +40,8 @@ pub trait Application {
     /// The next connection to open.
     fn poll_connect(&mut self, now_ns: i64) -> Option<Dial>;
 
-    /// A peer connected: the number of the connection, or none to refuse it.
-    fn accept(&mut self, now_ns: i64, peer: SocketAddr) -> Option<ConnectionNumber>;
+    /// A peer connected, to the address `local` of this side: the number of the connection, or none to refuse it.
+    fn accept(&mut self, now_ns: i64, peer: SocketAddr, local: SocketAddr) -> Option<ConnectionNumber>;
 
     /// A connection that it asked for is open.
     fn connected(&mut self, now_ns: i64, connection: ConnectionNumber);

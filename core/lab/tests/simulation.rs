@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use iscsitrace_lab::link::{DirectionSettings, LinkSettings};
 use iscsitrace_lab::protocol::target::PortalSettings;
 use iscsitrace_lab::simulation::{Captures, Simulation, Truth, run};
+use iscsitrace_lab::workload::client::settings::Mode;
 use iscsitrace_lab::workload::settings::Operation;
 
 const MS: i64 = 1_000_000;
@@ -104,4 +105,16 @@ fn writes_wait_for_every_r2t() {
         // command -> R2T, and for each of four bursts data -> next R2T or status: ten delays of 5 ms
         assert!(latency_ns > 50 * MS, "{latency_ns}");
     }
+}
+
+#[test]
+fn targets_are_found_where_they_were_asked() {
+    let mut simulation = reads(1, 1 << 20);
+    simulation.client.mode = Mode::Discover;
+    let (truth, ..) = simulate(simulation);
+    let asked_at = truth.results.targets[0].address;
+    let name = PortalSettings::default().targets[0].target_name.clone();
+    let found = &truth.results.discovered;
+    assert_eq!(found.len(), 1);
+    assert_eq!((&found[0].name, &found[0].addresses), (&name, &vec![format!("{asked_at},1")]));
 }

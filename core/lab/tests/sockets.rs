@@ -23,7 +23,7 @@ impl Application for Echo {
         None
     }
 
-    fn accept(&mut self, _: i64, _: SocketAddr) -> Option<ConnectionNumber> {
+    fn accept(&mut self, _: i64, _: SocketAddr, _: SocketAddr) -> Option<ConnectionNumber> {
         self.waiting.push(Vec::new());
         Some(self.waiting.len() - 1)
     }
@@ -98,7 +98,7 @@ impl Application for Sender {
         (connection < self.sent.len()).then_some(Dial { connection, to: self.to })
     }
 
-    fn accept(&mut self, _: i64, _: SocketAddr) -> Option<ConnectionNumber> {
+    fn accept(&mut self, _: i64, _: SocketAddr, _: SocketAddr) -> Option<ConnectionNumber> {
         None
     }
 

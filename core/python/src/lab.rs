@@ -165,9 +165,9 @@ pub fn run_target(
             sockets.listen(address).map_err(|problem| error(format!("cannot listen at {address}: {problem}")))
         })
         .collect::<PyResult<_>>()?;
-    // libiscsi finds no target that comes without a TargetAddress; a wildcard is none
-    if run.portal.addresses.is_empty() {
-        run.portal.addresses = listening.iter().copied().filter(|address| !address.ip().is_unspecified()).collect();
+    // all of the portal group's, unless a wildcard leaves open which those are
+    if run.portal.addresses.is_empty() && !listening.iter().any(|address| address.ip().is_unspecified()) {
+        run.portal.addresses.clone_from(&listening);
     }
     let mut portal = Portal::new(run.portal).map_err(error)?;
     let listening: Vec<String> = listening.iter().map(ToString::to_string).collect();

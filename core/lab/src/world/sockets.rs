@@ -253,8 +253,9 @@ impl Sockets {
     fn accept(&mut self, listener: usize, application: &mut impl Application) {
         while let Some((stream, peer)) = self.listeners.get(listener).and_then(|listener| listener.accept().ok()) {
             let now_ns = self.clock.now_ns();
-            // one that is refused is closed as it goes out of scope
-            let Some(number) = application.accept(now_ns, peer) else { continue };
+            // one that is refused, or gone already, is closed as it goes out of scope
+            let Ok(local) = stream.local_addr() else { continue };
+            let Some(number) = application.accept(now_ns, peer, local) else { continue };
             let added = stream.set_nodelay(!self.settings.is_nagle).and_then(|()| self.add(number, stream, true));
             if let Err(error) = added {
                 application.closed(now_ns, number, Closed::Failed(error.to_string()));

@@ -10,6 +10,9 @@ use iscsitrace_wire::serial::SerialNumber;
 
 pub const TARGET: &str = "iqn.2025-01.org.iscsitrace:memory";
 pub const INITIATOR: &str = "iqn.2025-01.org.iscsitrace:tester";
+/// Where the initiator is, and where the portal.
+pub const PEER: &str = "192.0.2.1:50000";
+pub const LOCAL: &str = "192.0.2.2:3260";
 pub const MILLISECOND: i64 = 1_000_000;
 pub const SECOND: i64 = 1_000_000_000;
 
@@ -90,11 +93,12 @@ impl Conversation {
 
     /// Opens a connection: its place.
     pub fn connect(&mut self) -> usize {
-        self.try_connect().expect("accepted")
+        self.try_connect(LOCAL).expect("accepted")
     }
 
-    pub fn try_connect(&mut self) -> Option<usize> {
-        let number = self.portal.accept(self.now_ns, "192.0.2.1:50000".parse().unwrap())?;
+    /// Opens a connection to an address of the portal.
+    pub fn try_connect(&mut self, local: &str) -> Option<usize> {
+        let number = self.portal.accept(self.now_ns, PEER.parse().unwrap(), local.parse().unwrap())?;
         let decoder = Decoder::new(1 << 24);
         self.ends.push(End { number, decoder, digests: Digests::default(), exp_stat_sn: SerialNumber(0) });
         Some(self.ends.len() - 1)

@@ -6,7 +6,7 @@ use iscsitrace_lab::protocol::target::{ChapSettings, Limits, Portal, PortalSetti
 use iscsitrace_wire::bhs::BhsBuilder;
 use iscsitrace_wire::opcode::Opcode;
 
-use crate::conversation::{Conversation, INITIATOR, SECOND, TARGET, settings, text};
+use crate::conversation::{Conversation, INITIATOR, LOCAL, SECOND, TARGET, settings, text};
 
 #[test]
 fn further_connections_join_their_session() {
@@ -105,10 +105,10 @@ fn a_flood_of_connections_is_refused() {
     for _ in 0..3 {
         talk.connect();
     }
-    assert_eq!(talk.try_connect(), None);
+    assert_eq!(talk.try_connect(LOCAL), None);
     talk.log_in(0, &[]);
     talk.connect();
-    assert_eq!(talk.try_connect(), None);
+    assert_eq!(talk.try_connect(LOCAL), None);
     let number = talk.number(1);
     talk.portal.closed(0, number, Closed::Failed("reset".into()));
     assert_eq!(talk.ending(1).unwrap(), "connection failure (RFC 7143 section 7.14): reset");

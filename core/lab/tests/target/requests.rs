@@ -7,7 +7,7 @@ use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
-use crate::conversation::{Conversation, INITIATOR, SECOND, TARGET, opcodes, pattern, settings, text};
+use crate::conversation::{Conversation, INITIATOR, LOCAL, SECOND, TARGET, opcodes, pattern, settings, text};
 
 fn nop_out(tag: u32, transfer_tag: u32) -> BhsBuilder {
     BhsBuilder::new(Opcode::NopOut).is_immediate(true).initiator_task_tag(tag).target_transfer_tag(transfer_tag)
@@ -66,9 +66,9 @@ fn text_request(talk: &mut Conversation, tag: u32, transfer_tag: u32, pairs: &[(
     (header, text(pairs))
 }
 
-fn discovery(settings: PortalSettings) -> Conversation {
+fn discovery(settings: PortalSettings, local: &str) -> Conversation {
     let mut talk = Conversation::new(settings);
-    talk.connect();
+    talk.try_connect(local).unwrap();
     let pairs = [("InitiatorName", INITIATOR), ("SessionType", "Discovery"), ("MaxRecvDataSegmentLength", "512")];
     let response = talk.try_log_in(0, 0, &pairs);
     assert_eq!(response.bhs().status_class(), Some(0));
@@ -88,7 +88,7 @@ fn send_targets_names_every_target_and_address() {
         .iter()
         .map(|name| format!("TargetName={name}\0TargetAddress=192.0.2.7:3260,1\0TargetAddress=[2001:db8::1]:3260,1\0"))
         .collect();
-    let mut talk = discovery(settings);
+    let mut talk = discovery(settings, LOCAL);
     let (header, data) = text_request(&mut talk, 5, RESERVED_TAG, &[("SendTargets", "All")]);
     talk.send(0, header, &data);
     let mut found = Vec::new();
@@ -115,11 +115,29 @@ fn send_targets_names_every_target_and_address() {
 }
 
 #[test]
+fn without_addresses_it_is_the_one_that_the_initiator_asked_at() {
+    for (local, expected) in [
+        ("192.0.2.2:3260", "192.0.2.2:3260"),
+        ("[2001:db8::2]:860", "[2001:db8::2]:860"),
+        // IPv4 at a socket for both, and a scope, which means something on one host only
+        ("[::ffff:192.0.2.2]:3260", "192.0.2.2:3260"),
+        ("[fe80::2%7]:3260", "[fe80::2]:3260"),
+    ] {
+        let mut talk = discovery(settings(), local);
+        let (header, data) = text_request(&mut talk, 5, RESERVED_TAG, &[("SendTargets", "All")]);
+        talk.send(0, header, &data);
+        let expected = format!("TargetName={TARGET}\0TargetAddress={expected},1\0");
+        assert_eq!(String::from_utf8(talk.receive_one(0).data).unwrap(), expected);
+    }
+}
+
+#[test]
 fn a_normal_session_learns_of_its_own_target() {
     let mut talk = Conversation::logged_in(settings(), &[]);
+    let own = format!("TargetName={TARGET}\0TargetAddress={LOCAL},1\0");
     for (value, expected) in [
-        ("", format!("TargetName={TARGET}\0")),
-        (TARGET, format!("TargetName={TARGET}\0")),
+        ("", own.clone()),
+        (TARGET, own),
         ("All", "SendTargets=Reject\0".to_owned()),
         ("iqn.2025-01.org.iscsitrace:none", String::new()),
     ] {

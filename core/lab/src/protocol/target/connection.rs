@@ -65,6 +65,8 @@ pub(super) struct TextNegotiation {
 /// One connection.
 pub(super) struct Connection {
     pub peer: SocketAddr,
+    /// The address that the peer connected to.
+    pub local: SocketAddr,
     pub opened_ns: i64,
     pub last_received_ns: i64,
     pub phase: Phase,
@@ -100,9 +102,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub fn new(number: ConnectionNumber, peer: SocketAddr, now_ns: i64, login: TargetLogin) -> Self {
+    pub fn new(number: ConnectionNumber, peer: SocketAddr, local: SocketAddr, now_ns: i64, login: TargetLogin) -> Self {
         Self {
             peer,
+            local,
             opened_ns: now_ns,
             last_received_ns: now_ns,
             phase: Phase::Login(Box::new(login)),

@@ -327,7 +327,7 @@ impl Application for Portal {
         None
     }
 
-    fn accept(&mut self, now_ns: i64, peer: SocketAddr) -> Option<ConnectionNumber> {
+    fn accept(&mut self, now_ns: i64, peer: SocketAddr, local: SocketAddr) -> Option<ConnectionNumber> {
         let limits = &self.settings.limits;
         if self.connections.len() >= limits.connection_count || self.half_open >= limits.half_open_count {
             self.log.counters.refused_connections += 1;
@@ -340,7 +340,8 @@ impl Application for Portal {
             identifier: self.random.u8(..),
             bytes: std::iter::repeat_with(|| self.random.u8(..)).take(16).collect(),
         };
-        self.connections.insert(number, Connection::new(number, peer, now_ns, TargetLogin::new(challenge)));
+        let login = TargetLogin::new(challenge);
+        self.connections.insert(number, Connection::new(number, peer, local, now_ns, login));
         self.half_open += 1;
         self.log.counters.connections += 1;
         self.set_deadline(number, Some((login_ns, Deadline::Login)));

@@ -120,7 +120,7 @@ fn md5() -> Vec<Algorithm> {
 pub struct PortalSettings {
     /// Its targets.
     pub targets: Vec<DeviceSettings>,
-    /// What SendTargets names as TargetAddress; without any, initiators use the address they asked at.
+    /// What SendTargets names as TargetAddress; without any, the address that the initiator asked at.
     pub addresses: Vec<SocketAddr>,
     /// The operational keys that it wants.
     pub keys: Offers,

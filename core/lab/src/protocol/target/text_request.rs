@@ -1,6 +1,8 @@
 //! Text Requests in the full feature phase (RFC 7143 sections 11.10 and 11.11): SendTargets, and a new
 //! MaxRecvDataSegmentLength. Answers that are too long for one Text Response go over several.
 
+use std::net::SocketAddr;
+
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::reject::RejectReason;
@@ -107,8 +109,11 @@ impl Portal {
 
     /// SendTargets (RFC 7143 appendix C).
     fn answer_send_targets(&self, number: ConnectionNumber, value: &str, out: &mut TextWriter) {
-        let tsih = self.connections.get(&number).and_then(|connection| connection.tsih());
-        let Some(session) = tsih.and_then(|tsih| self.sessions.get(&tsih)) else { return };
+        let Some(connection) = self.connections.get(&number) else { return };
+        let Some(session) = connection.tsih().and_then(|tsih| self.sessions.get(&tsih)) else { return };
+        // an address as initiators write it: IPv4 as such, and without the scope that only this host knows
+        let local = SocketAddr::new(connection.local.ip().to_canonical(), connection.local.port());
+        let addresses = if self.settings.addresses.is_empty() { &[local] } else { &self.settings.addresses[..] };
         let own = session.target.and_then(|target| self.targets.get(target)).map(|node| node.name.as_str());
         // "All" is for discovery sessions, an empty value for the others
         let is_refused = match value {
@@ -129,7 +134,7 @@ impl Portal {
                 continue;
             }
             out.pair("TargetName", &node.name);
-            for address in &self.settings.addresses {
+            for address in addresses {
                 out.pair("TargetAddress", &format!("{address},{}", node.portal_group_tag));
             }
         }

@@ -445,7 +445,7 @@ impl Application for Client {
         None
     }
 
-    fn accept(&mut self, _now_ns: i64, _peer: SocketAddr) -> Option<ConnectionNumber> {
+    fn accept(&mut self, _now_ns: i64, _peer: SocketAddr, _local: SocketAddr) -> Option<ConnectionNumber> {
         None
     }
 

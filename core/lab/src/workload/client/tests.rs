@@ -59,7 +59,9 @@ fn run(client: &mut Client, portals: &mut [Portal]) -> Results {
     for now_ns in (0..).step_by(1000) {
         while let Some(dial) = client.poll_connect(now_ns) {
             let index = usize::from(dial.to.port() - 3260);
-            let accepted = portals.get_mut(index).and_then(|portal| portal.accept(now_ns, dial.to));
+            let accepted = portals
+                .get_mut(index)
+                .and_then(|portal| portal.accept(now_ns, ([192, 0, 2, 1], 50_000).into(), dial.to));
             wires.resize(wires.len().max(dial.connection + 1), None);
             wires[dial.connection] = accepted.map(|accepted| (index, accepted));
             match accepted {

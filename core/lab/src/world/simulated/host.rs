@@ -128,7 +128,7 @@ impl<'a> Host<'a> {
         let number = match self.by_peer.get(&key) {
             Some(&number) => number,
             None if segment.flags.is_syn() && !segment.flags.is_ack() => {
-                let Some(number) = self.application.accept(now_ns, segment.source) else {
+                let Some(number) = self.application.accept(now_ns, segment.source, segment.destination) else {
                     return self.refuse(&segment);
                 };
                 self.add(number, Role::Passive, segment.destination, segment.source);
