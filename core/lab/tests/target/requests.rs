@@ -252,6 +252,18 @@ fn snack_is_rejected() {
 }
 
 #[test]
+fn a_late_answer_to_a_ping_gives_no_more_time_to_log_out() {
+    let mut talk = Conversation::logged_in(settings(), &[]);
+    let number = talk.number(0);
+    talk.portal.ping(0, number);
+    let tag = talk.receive_one(0).bhs().target_transfer_tag().unwrap();
+    talk.portal.request_logout(0, number, 3);
+    talk.send(0, nop_out(RESERVED_TAG, tag), &[]);
+    talk.pass(3 * SECOND);
+    assert!(talk.ending(0).unwrap().starts_with("not logged out 3 s after"));
+}
+
+#[test]
 fn a_logout_can_be_asked_for() {
     let mut talk = Conversation::logged_in(settings(), &[]);
     let number = talk.number(0);

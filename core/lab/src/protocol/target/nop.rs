@@ -42,7 +42,10 @@ impl Portal {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         if connection.ping.is_some() && connection.ping == bhs.target_transfer_tag() {
             connection.ping = None;
-            self.watch(now_ns, number);
+            // not when it was asked to log out since, and has its time for that
+            if matches!(connection.deadline, Some((_, Deadline::Ping))) {
+                self.watch(now_ns, number);
+            }
         }
     }
 
