@@ -110,7 +110,7 @@ fn what_a_write_does_not_take_is_a_residual() {
         let bhs = response.bhs();
         assert_eq!((bhs.is_overflow(), bhs.is_underflow()), (Some(overflow > 0), Some(underflow > 0)), "{expected}");
         assert_eq!((bhs.status(), bhs.residual_count()), (Some(0), Some(overflow + underflow)));
-        assert_eq!(bhs.exp_data_sn().unwrap().0, 1);
+        assert_eq!(bhs.exp_data_sn().unwrap().0, 0, "no Data-In (RFC 7143 section 11.4.8)");
     }
 }
 

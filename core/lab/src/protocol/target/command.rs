@@ -183,7 +183,7 @@ impl Command {
             .is_underflow(residual.is_underflow)
             .is_overflow(residual.is_overflow)
             .residual_count(residual.count)
-            .exp_data_sn(SerialNumber(self.data_sn + self.data_out.r2t_count()));
+            .exp_data_sn(SerialNumber(self.data_sn));
         let then = Then::Completed { record: self.record, status: completion.status as u8 };
         Outgoing { damage: self.damage, ..Outgoing::status(header, data, self.credit(), then) }
     }
