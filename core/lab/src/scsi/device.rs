@@ -215,10 +215,12 @@ impl Device {
         }
     }
 
-    /// CLEAR TASK SET by this nexus: the others are told. The target drops all tasks at that logical unit.
-    pub fn clear_task_set(&mut self, nexus: Nexus, lun: [u8; 8]) {
+    /// CLEAR TASK SET. The target drops all tasks at that logical unit; `others` are the nexuses that it dropped some
+    /// of, but for the one that asked for it: they are told (SAM-5).
+    pub fn clear_task_set(&mut self, lun: [u8; 8], others: &[Nexus]) {
+        let told: Vec<Nexus> = self.nexuses.established().filter(|nexus| others.contains(nexus)).collect();
         if let Some(unit) = self.place(lun).and_then(|place| self.units.get_mut(place)) {
-            unit.raise(&self.nexuses, Some(nexus), COMMANDS_CLEARED);
+            told.into_iter().for_each(|nexus| unit.raise_for(nexus, COMMANDS_CLEARED));
         }
     }
 

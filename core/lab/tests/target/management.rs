@@ -132,6 +132,56 @@ fn an_initiator_that_sends_no_data_any_more_is_answered_in_time() {
 }
 
 #[test]
+fn each_of_several_functions_is_answered_in_time() {
+    let mut settings = settings();
+    settings.targets[0].logical_units.push(Default::default());
+    let mut talk = Conversation::logged_in(settings, R2T_ONLY);
+    let mut tags = Vec::new();
+    for lun in 0..2 {
+        let write = talk.write(lun.into(), 0, 1).lun([0, lun, 0, 0, 0, 0, 0, 0]);
+        talk.send(0, write, &[]);
+        tags.push(talk.receive_one(0).bhs().target_transfer_tag().unwrap());
+    }
+    for lun in 0..2 {
+        let abort = talk.management(9 + u32::from(lun), 2).lun([0, lun, 0, 0, 0, 0, 0, 0]);
+        talk.send(0, abort, &[]);
+    }
+    talk.send(0, talk.data_out(0, tags[0], 0, 0, true), &pattern(512, 3));
+    assert_eq!(response(&mut talk, 0), Some(0));
+    // the data of the second never comes
+    talk.pass(200 * MILLISECOND - 1);
+    talk.receive_nothing(0);
+    talk.pass(200 * MILLISECOND);
+    assert_eq!(response(&mut talk, 0), Some(0));
+}
+
+#[test]
+fn clear_task_set_is_told_to_those_whose_tasks_it_ended() {
+    let mut talk = Conversation::logged_in(slow(), &[]);
+    for place in 1..3 {
+        (talk.tsih, talk.isid[5]) = (0, place as u8 + 1);
+        talk.connect();
+        talk.log_in(place, &[]);
+    }
+    talk.cmd_sn = 100;
+    let read = talk.read(1, 0, 1);
+    talk.send(1, read, &[]);
+    talk.cmd_sn = 100;
+    let clear = talk.management(9, 4);
+    talk.send(0, clear, &[]);
+    assert_eq!(response(&mut talk, 0), Some(0));
+    let mut ready = |place: usize, cmd_sn| {
+        talk.cmd_sn = cmd_sn;
+        let ready = talk.test_unit_ready(2);
+        talk.send(place, ready, &[]);
+        talk.receive_one(place)
+    };
+    assert_eq!(sense(&ready(1, 101)), [6, 0x2f, 0x00], "COMMANDS CLEARED BY ANOTHER INITIATOR");
+    assert_eq!(ready(2, 100).bhs().status(), Some(0), "it had no tasks");
+    assert_eq!(ready(0, 100).bhs().status(), Some(0), "it asked for it");
+}
+
+#[test]
 fn abort_task_set_waits_for_commands_before_it() {
     let mut talk = Conversation::logged_in(settings(), R2T_ONLY);
     talk.connect();

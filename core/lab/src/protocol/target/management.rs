@@ -13,7 +13,7 @@ use super::output::{Credit, Outgoing, Then};
 use super::portal::{Portal, Wake};
 use super::session::{Held, Session};
 use crate::application::ConnectionNumber;
-use crate::scsi::Reset;
+use crate::scsi::{Nexus, Reset};
 
 /// Functions (RFC 7143 section 11.5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub(super) struct Management {
     credit: Credit,
     /// Target Transfer Tags of dropped tasks, for which data is on its way.
     tags: Vec<u32>,
+    /// Other nexuses that it ended tasks of.
+    others: Vec<Nexus>,
     deadline_ns: i64,
 }
 
@@ -123,6 +125,7 @@ impl Portal {
             initiator_task_tag: bhs.initiator_task_tag().unwrap_or_default(),
             credit: Self::credit_of(header),
             tags: Vec::new(),
+            others: Vec::new(),
             deadline_ns,
         };
         let target = session.target;
@@ -143,6 +146,7 @@ impl Portal {
     /// Drops the tasks of a session that a function ends.
     fn drop_covered(&mut self, management: &mut Management, tsih: u16, own_tsih: u16) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        let nexus = session.nexus.filter(|_| tsih != own_tsih);
         for handle in session.handles() {
             let Some(session) = self.sessions.get_mut(&tsih) else { return };
             let Some(command) = session.command(handle) else { continue };
@@ -153,6 +157,9 @@ impl Portal {
             }
             if tsih == own_tsih {
                 management.tags.extend(command.data_out.tags());
+            }
+            if !management.others.iter().any(|other| Some(*other) == nexus) {
+                management.others.extend(nexus);
             }
             self.drop_command(tsih, handle, TaskEnd::Aborted);
         }
@@ -189,8 +196,8 @@ impl Portal {
             if !is_due && now_ns < management.deadline_ns {
                 return;
             }
+            // another function may have the same deadline: what wakes them stays
             let management = session.managements.remove(0);
-            self.wakes.remove(&(management.deadline_ns, Wake::Management(tsih)));
             self.finish_management(now_ns, tsih, management);
         }
     }
@@ -199,11 +206,11 @@ impl Portal {
     fn finish_management(&mut self, now_ns: i64, tsih: u16, management: Management) {
         let Some(session) = self.sessions.get(&tsih) else { return };
         let mut then = Then::Nothing;
-        if let (Some(target), Some(nexus)) = (session.target, session.nexus)
+        if let Some(target) = session.target
             && let Some(node) = self.targets.get_mut(target)
         {
             match management.function {
-                Function::ClearTaskSet => node.device.clear_task_set(nexus, management.lun),
+                Function::ClearTaskSet => node.device.clear_task_set(management.lun, &management.others),
                 Function::LogicalUnitReset => node.device.reset_logical_unit(management.lun),
                 Function::TargetReset(reset) => {
                     node.device.reset(reset);

@@ -146,8 +146,8 @@ fn a_unit_attention_is_told_once_to_each_nexus() {
     assert_eq!(bench.status(bench.b, &[0x00], &[]), GOOD);
     assert_eq!(bench.data(&[0x03, 1, 0, 0, 252, 0]), [0x72, 0, 0, 0, 0, 0, 0, 0]);
     bench.device.reset_logical_unit([0; 8]);
-    bench.device.clear_task_set(bench.a, [0; 8]);
-    bench.device.clear_task_set(bench.a, [0; 8]);
+    bench.device.clear_task_set([0; 8], &[bench.b]);
+    bench.device.clear_task_set([0; 8], &[bench.b]);
     assert_eq!(bench.status(bench.a, &[0x00], &[]), check([6, 0x29, 3]));
     assert_eq!(bench.status(bench.a, &[0x00], &[]), GOOD);
     assert_eq!(bench.status(bench.b, &[0x00], &[]), check([6, 0x29, 3]));
