@@ -142,6 +142,11 @@ impl Connection {
         self.state == State::Full
     }
 
+    /// Whether it is not in the full feature phase yet.
+    pub(super) fn is_coming(&self) -> bool {
+        matches!(self.state, State::Waiting | State::Wanted | State::Opening | State::Login)
+    }
+
     /// Whether TCP is there.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Login | State::Full | State::Leaving | State::LoggingOut)

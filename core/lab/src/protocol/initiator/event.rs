@@ -54,7 +54,7 @@ pub struct DiscoveredTarget {
 /// Something happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// All connections are in the full feature phase.
+    /// All connections are in the full feature phase, but for those that the target wanted closed since.
     Ready,
     /// A task, ping or task management function ended.
     Done(Completion),

@@ -5,7 +5,7 @@
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 
-use super::connection::State;
+use super::connection::{Connection, State};
 use super::event::Event;
 use super::session::Session;
 use super::violation::{SessionError, Violation};
@@ -90,7 +90,8 @@ impl Session {
             }
             self.connections.iter_mut().skip(1).for_each(|connection| connection.state = State::Wanted);
         }
-        if self.connections.iter().all(|connection| connection.state == State::Full) {
+        // one that was ready first may have been asked to leave since
+        if !self.connections.iter().any(Connection::is_coming) {
             self.is_connecting = false;
             self.events.push_back(Event::Ready);
         }

@@ -24,7 +24,7 @@ pub struct Session {
     pub(super) events: VecDeque<Event>,
     pub(super) tsih: u16,
     pub(super) is_over: bool,
-    /// Whether not all connections are in the full feature phase.
+    /// Whether connections are not in the full feature phase yet.
     pub(super) is_connecting: bool,
     pub(super) is_logout_wanted: bool,
     /// Why the target wants it to end.
@@ -127,8 +127,7 @@ impl Session {
     #[must_use]
     pub fn parameters(&self, connection: usize) -> Option<&Parameters> {
         let connection = self.connections.get(connection)?;
-        let has_agreed = !matches!(connection.state, State::Waiting | State::Wanted | State::Opening | State::Login);
-        has_agreed.then_some(&connection.parameters)
+        (!connection.is_coming()).then_some(&connection.parameters)
     }
 
     /// How many connections it has or wants.

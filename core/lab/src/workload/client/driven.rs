@@ -55,6 +55,20 @@ pub(super) struct Driven {
 }
 
 impl Driven {
+    /// The first connection, from `first` on, that takes requests; none when the session is about to end.
+    pub(super) fn usable_connection(&self, first: usize) -> Option<usize> {
+        let count = self.session.connection_count();
+        (first..first + count).map(|place| place % count).find(|connection| self.session.is_usable(*connection))
+    }
+
+    /// Asks what the logical unit is.
+    pub(super) fn ask(&mut self, now_ns: i64, command: Command) {
+        let connection = self.usable_connection(0);
+        if let Some(tag) = connection.and_then(|connection| self.session.submit(now_ns, connection, command)) {
+            self.volume.begin(tag, Purpose::Answer);
+        }
+    }
+
     /// Hands in a command of the workload; false when no connection takes it.
     pub(super) fn submit(&mut self, now_ns: i64, lun: [u8; 8], purpose: Purpose, pending: Pending) -> bool {
         let block_length = self.unit.as_ref().map_or(512, |unit| unit.block_length_bytes);

@@ -34,7 +34,7 @@ use probe::{Next, Probe};
 use results::{ConnectionResults, OperationResults, Progress, Results, TargetResults, TaskRecord};
 use run::Run;
 use settings::{ClientSettings, InvalidClient, Mode, TargetSettings};
-use volume::{Purpose, Volume};
+use volume::Volume;
 
 /// Errors that are kept as text.
 const MOST_ERRORS: usize = 100;
@@ -302,9 +302,7 @@ impl Client {
             Mode::Run => {
                 let (probe, command) = Probe::new(self.settings.targets[driven.target].lun);
                 driven.stage = Stage::Probing(Box::new(probe));
-                if let Some(tag) = driven.session.submit(now_ns, 0, command) {
-                    driven.volume.begin(tag, Purpose::Answer);
-                }
+                driven.ask(now_ns, command);
             }
         }
     }
@@ -315,10 +313,10 @@ impl Client {
             driven.session.logout(now_ns);
             return;
         }
+        let Some(connection) = driven.usable_connection(driven.ping_connection) else { return };
         driven.pings_left -= 1;
         driven.ping_sent_ns = now_ns;
-        let connection = driven.ping_connection;
-        driven.ping_connection = (connection + 1) % driven.session.connection_count();
+        driven.ping_connection = connection + 1;
         driven.session.ping(now_ns, connection, self.settings.ping.bytes);
     }
 
@@ -326,11 +324,7 @@ impl Client {
         let driven = &mut self.sessions[index];
         match &mut driven.stage {
             Stage::Probing(probe) => match probe.take(completion, driven.volume.answer()) {
-                Next::Ask(command) => {
-                    if let Some(tag) = driven.session.submit(now_ns, 0, command) {
-                        driven.volume.begin(tag, Purpose::Answer);
-                    }
-                }
+                Next::Ask(command) => driven.ask(now_ns, command),
                 Next::Known(unit) => {
                     driven.unit = Some(unit);
                     driven.stage = Stage::Ready;

@@ -53,6 +53,11 @@ fn workload(operation: Operation) -> WorkloadSettings {
 
 /// Runs to the end: portals answer at the port of their index.
 fn run(client: &mut Client, portals: &mut [Portal]) -> Results {
+    run_with(client, portals, |_, _| {})
+}
+
+/// As [`run`], with something that is done to the first portal every microsecond.
+fn run_with(client: &mut Client, portals: &mut [Portal], mut meanwhile: impl FnMut(i64, &mut Portal)) -> Results {
     // connection of the client -> portal and its connection; none when closed
     let mut wires: Vec<Option<(usize, usize)>> = Vec::new();
     let mut closed = VecDeque::new();
@@ -98,6 +103,9 @@ fn run(client: &mut Client, portals: &mut [Portal]) -> Results {
             if portal.poll_timeout().is_some_and(|at| at <= now_ns) {
                 portal.handle_timeout(now_ns);
             }
+        }
+        if let Some(portal) = portals.first_mut() {
+            meanwhile(now_ns, portal);
         }
         while let Some(number) = closed.pop_front() {
             wires[number] = None;
@@ -234,6 +242,29 @@ fn discovery_and_pings() {
     settings.ping.interval_ns = 10_000;
     let results = run(&mut Client::new(settings).unwrap(), &mut [portal(|_| {})]);
     assert_eq!((results.ping_ns.count, results.error_count), (10, 0));
+}
+
+#[test]
+fn a_connection_that_the_target_wants_closed_ends_a_run_and_never_stalls_it() {
+    for mode in [Mode::Run, Mode::Ping] {
+        // whatever the client is about then, logins, questions, pings or commands
+        for at_ns in (0..40_000).step_by(1000) {
+            for number in 0..2 {
+                let workload = WorkloadSettings { connections: 2, verify: false, ..workload(Operation::Read) };
+                let mut settings = settings(1, workload);
+                settings.mode = mode;
+                settings.ping.interval_ns = 1000;
+                let mut client = Client::new(settings).unwrap();
+                let results = run_with(&mut client, &mut [portal(|_| {})], |now_ns, portal| {
+                    if now_ns == at_ns {
+                        portal.request_logout(now_ns, number, 1);
+                    }
+                });
+                let is_done = results.bytes == 4 * MB || results.ping_ns.count == 10;
+                assert!(is_done || results.error_count > 0, "{mode:?}, {at_ns}, {number}: {results:?}");
+            }
+        }
+    }
 }
 
 #[test]
