@@ -124,7 +124,10 @@ impl Conversation {
         self.portal.receive(self.now_ns, self.ends[place].number, bytes);
     }
 
+    /// A PDU as bytes, which acknowledges what came.
     pub fn bytes_of(&self, place: usize, header: BhsBuilder, data: &[u8]) -> Vec<u8> {
+        let is_set = Bhs::new(&header.build()).exp_stat_sn().is_some_and(|exp_stat_sn| exp_stat_sn.0 > 0);
+        let header = if is_set { header } else { header.exp_stat_sn(self.ends[place].exp_stat_sn) };
         let mut out = Vec::new();
         let header = header.data_segment_length(data.len() as u32).build();
         encode(&mut out, &header, &[], self.ends[place].digests, |space| space.copy_from_slice(data));

@@ -1,6 +1,8 @@
 //! Task management: what ends, what is answered, and in which order.
 
+use iscsitrace_lab::application::{Application, Closed};
 use iscsitrace_lab::protocol::target::{PortalSettings, ServiceDelay, TaskEnd};
+use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
@@ -152,6 +154,59 @@ fn each_of_several_functions_is_answered_in_time() {
     talk.pass(200 * MILLISECOND - 1);
     talk.receive_nothing(0);
     talk.pass(200 * MILLISECOND);
+    assert_eq!(response(&mut talk, 0), Some(0));
+}
+
+/// A status on the second of two connections that the initiator has not acknowledged, and a reset on the first.
+fn fenced() -> Conversation {
+    let mut talk = Conversation::logged_in(settings(), R2T_ONLY);
+    talk.connect();
+    talk.log_in(1, &[]);
+    let ready = talk.test_unit_ready(1);
+    talk.send(1, ready, &[]);
+    assert_eq!(talk.receive_one(1).bhs().status(), Some(0));
+    let reset = talk.management(9, 5);
+    talk.send(0, reset, &[]);
+    talk.receive_nothing(0);
+    talk
+}
+
+#[test]
+fn a_function_is_answered_after_what_other_connections_answered_before() {
+    let mut talk = fenced();
+    // the initiator has nothing to say there, and is asked (RFC 7143 section 4.2.2.3.3)
+    let ping = talk.receive_one(1);
+    let tag = ping.bhs().target_transfer_tag().unwrap();
+    assert_eq!((ping.bhs().opcode(), tag == RESERVED_TAG), (Some(Opcode::NopIn), false));
+    talk.receive_nothing(0);
+    let answer = BhsBuilder::new(Opcode::NopOut)
+        .is_immediate(true)
+        .initiator_task_tag(RESERVED_TAG)
+        .target_transfer_tag(tag)
+        .cmd_sn(SerialNumber(talk.cmd_sn));
+    talk.send(1, answer, &[]);
+    assert_eq!(response(&mut talk, 0), Some(0));
+    // any other PDU acknowledges as well
+    let mut talk = fenced();
+    let ready = talk.test_unit_ready(2);
+    talk.send(1, ready, &[]);
+    assert_eq!(response(&mut talk, 0), Some(0));
+}
+
+#[test]
+fn an_initiator_that_acknowledges_nothing_is_answered_in_time() {
+    let mut talk = fenced();
+    talk.pass(200 * MILLISECOND - 1);
+    talk.receive_nothing(0);
+    talk.pass(200 * MILLISECOND);
+    assert_eq!(response(&mut talk, 0), Some(0));
+}
+
+#[test]
+fn a_connection_that_is_gone_acknowledges_no_more() {
+    let mut talk = fenced();
+    let number = talk.number(1);
+    talk.portal.closed(0, number, Closed::ByPeer);
     assert_eq!(response(&mut talk, 0), Some(0));
 }
 

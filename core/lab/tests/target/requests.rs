@@ -245,6 +245,7 @@ fn a_logout_that_is_not_immediate_comes_after_the_commands_before_it() {
 fn snack_is_rejected() {
     let mut talk = Conversation::logged_in(settings(), &[]);
     let snack = BhsBuilder::new(Opcode::SnackRequest).snack_type(1).initiator_task_tag(RESERVED_TAG).run_length(1);
+    let snack = snack.exp_stat_sn(SerialNumber(2));
     talk.send(0, snack, &[]);
     let reject = talk.receive_one(0);
     assert_eq!(reject.bhs().reject_reason(), Some(0x03));

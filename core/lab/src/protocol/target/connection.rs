@@ -8,12 +8,15 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::command::Handle;
 use super::ending::Ending;
-use super::output::{Numbers, Outgoing, Stream};
+use super::output::{Numbers, Outgoing, StatSn, Stream};
 use crate::application::ConnectionNumber;
 use crate::protocol::keys::{Digest, Parameters};
 use crate::protocol::login::TargetLogin;
 use crate::protocol::pdu::{Decoder, Digests};
 use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter};
+
+/// StatSN of the first Login Response.
+const FIRST_STAT_SN: SerialNumber = SerialNumber(1);
 
 /// How far a connection is.
 pub(super) enum Phase {
@@ -87,6 +90,8 @@ pub(super) struct Connection {
     pub stream: Stream,
     /// Before there is a session.
     pub numbers: Numbers,
+    /// ExpStatSN of the initiator: what it acknowledged.
+    pub exp_stat_sn: SerialNumber,
     pub ready: VecDeque<Outgoing>,
     /// Reads that have data to send, the first one first.
     pub reads: VecDeque<Handle>,
@@ -120,8 +125,9 @@ impl Connection {
             sink: Sink::Collect,
             data: Vec::new(),
             is_wrong_data_out: false,
-            stream: Stream { connection: number, stat_sn: SerialNumber(1), digests: Digests::default(), sent_bytes: 0 },
+            stream: Stream { connection: number, stat_sn: FIRST_STAT_SN, digests: Digests::default(), sent_bytes: 0 },
             numbers: Numbers { exp_cmd_sn: SerialNumber(0), max_cmd_sn: SerialNumber(0) },
+            exp_stat_sn: FIRST_STAT_SN,
             ready: VecDeque::new(),
             reads: VecDeque::new(),
             alone: None,
@@ -151,6 +157,12 @@ impl Connection {
             header: self.parameters.header_digest == Digest::Crc32c,
             data: self.parameters.data_digest == Digest::Crc32c,
         }
+    }
+
+    /// StatSN after the last status that was sent, or waits to be.
+    pub fn end_stat_sn(&self) -> SerialNumber {
+        let waiting = self.ready.iter().chain(&self.alone).filter(|outgoing| outgoing.stat_sn == StatSn::Taken);
+        self.stream.stat_sn + waiting.count() as u32
     }
 
     /// Whether it has something to send.

@@ -1,7 +1,8 @@
 //! Task management functions (RFC 7143 sections 4.2.3 and 11.5): what they end, and when they are answered.
 //!
-//! A function that ends several tasks drops them at once. It is answered when the Data-Out that they asked for has come
-//! and every command before it has had its turn (section 4.2.3.3), or when that took too long.
+//! A function that ends several tasks drops them at once. It is carried out when the Data-Out that they asked for has
+//! come and every command before it has had its turn, or when that took too long; and answered when what other
+//! connections of the session answered before is acknowledged (section 4.2.3.3), or when that took too long.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
@@ -49,6 +50,9 @@ pub(super) struct Management {
     tags: Vec<u32>,
     /// Other nexuses that it ended tasks of.
     others: Vec<Nexus>,
+    /// Once it is carried out: other connections of the session, and the ExpStatSN that clears the fence there.
+    fence: Option<Vec<(ConnectionNumber, SerialNumber)>>,
+    /// Until when it waits for data and commands, and then for the fence.
     deadline_ns: i64,
 }
 
@@ -126,6 +130,7 @@ impl Portal {
             credit: Self::credit_of(header),
             tags: Vec::new(),
             others: Vec::new(),
+            fence: None,
             deadline_ns,
         };
         let target = session.target;
@@ -140,7 +145,6 @@ impl Portal {
             session.managements.push(management);
             self.wakes.insert((deadline_ns, Wake::Management(tsih)));
         }
-        self.go_on_with_management(now_ns, tsih);
     }
 
     /// Drops the tasks of a session that a function ends.
@@ -186,41 +190,74 @@ impl Portal {
         Response::Complete
     }
 
-    /// Answers the functions of a session that wait for nothing any more, in their order.
+    /// Goes on with the functions of a session, in their order, as far as they wait for nothing any more.
     pub(super) fn go_on_with_management(&mut self, now_ns: i64, tsih: u16) {
         loop {
-            let Some(session) = self.sessions.get_mut(&tsih) else { return };
-            let exp_cmd_sn = session.window.exp_cmd_sn();
+            let Some(session) = self.sessions.get(&tsih) else { return };
             let Some(management) = session.managements.first() else { return };
-            let is_due = management.tags.is_empty() && !exp_cmd_sn.is_before(management.cmd_sn);
-            if !is_due && now_ns < management.deadline_ns {
+            let is_late = now_ns >= management.deadline_ns;
+            let Some(fence) = &management.fence else {
+                let has_commands = !session.window.exp_cmd_sn().is_before(management.cmd_sn);
+                if !is_late && !(management.tags.is_empty() && has_commands) {
+                    return;
+                }
+                self.carry_out(tsih);
+                self.raise_fence(now_ns, tsih);
+                continue;
+            };
+            let open: Vec<ConnectionNumber> =
+                fence.iter().filter(|place| self.is_unacknowledged(**place)).map(|(number, _)| *number).collect();
+            if !open.is_empty() && !is_late {
+                // RFC 7143 section 4.2.2.3.3: an initiator that has nothing to say is asked
+                open.into_iter().for_each(|number| self.ping(now_ns, number));
                 return;
             }
-            // another function may have the same deadline: what wakes them stays
-            let management = session.managements.remove(0);
-            self.finish_management(now_ns, tsih, management);
+            self.finish_management(now_ns, tsih);
         }
     }
 
-    /// The device is told, and then the initiator.
-    fn finish_management(&mut self, now_ns: i64, tsih: u16, management: Management) {
+    /// The device is told of the first function of a session.
+    fn carry_out(&mut self, tsih: u16) {
         let Some(session) = self.sessions.get(&tsih) else { return };
-        let mut then = Then::Nothing;
-        if let Some(target) = session.target
-            && let Some(node) = self.targets.get_mut(target)
-        {
-            match management.function {
-                Function::ClearTaskSet => node.device.clear_task_set(management.lun, &management.others),
-                Function::LogicalUnitReset => node.device.reset_logical_unit(management.lun),
-                Function::TargetReset(reset) => {
-                    node.device.reset(reset);
-                    if reset == Reset::Cold {
-                        then = Then::EndTarget(target);
-                    }
-                }
-                Function::AbortTask | Function::AbortTaskSet => {}
-            }
+        let Some(management) = session.managements.first() else { return };
+        let Some(node) = session.target.and_then(|target| self.targets.get_mut(target)) else { return };
+        match management.function {
+            Function::ClearTaskSet => node.device.clear_task_set(management.lun, &management.others),
+            Function::LogicalUnitReset => node.device.reset_logical_unit(management.lun),
+            Function::TargetReset(reset) => node.device.reset(reset),
+            Function::AbortTask | Function::AbortTaskSet => {}
         }
+    }
+
+    /// What was answered on other connections has to be there before the answer to a function (RFC 7143 section
+    /// 4.2.2.3.3): the initiator takes the tasks for ended then.
+    fn raise_fence(&mut self, now_ns: i64, tsih: u16) {
+        let deadline_ns = now_ns.saturating_add(self.settings.limits.task_management_wait_ns);
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        let Some(management) = session.managements.first_mut() else { return };
+        let others = session.connections.iter().filter(|(_, number)| *number != management.connection);
+        let end = |(_, number): &(u16, ConnectionNumber)| Some((*number, self.connections.get(number)?.end_stat_sn()));
+        management.fence = Some(others.filter_map(end).collect());
+        management.deadline_ns = deadline_ns;
+        if session.connections.len() > 1 {
+            self.wakes.insert((deadline_ns, Wake::Management(tsih)));
+        }
+    }
+
+    /// Whether a connection is there of which the initiator has not acknowledged this much.
+    fn is_unacknowledged(&self, (number, stat_sn): (ConnectionNumber, SerialNumber)) -> bool {
+        self.connections.get(&number).is_some_and(|connection| connection.exp_stat_sn.is_before(stat_sn))
+    }
+
+    /// The initiator is told that the first function of a session is done.
+    fn finish_management(&mut self, now_ns: i64, tsih: u16) {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        // another function may have the same deadline: what wakes them stays
+        let management = session.managements.remove(0);
+        let then = match (management.function, session.target) {
+            (Function::TargetReset(Reset::Cold), Some(target)) => Then::EndTarget(target),
+            _ => Then::Nothing,
+        };
         let (tag, credit) = (management.initiator_task_tag, management.credit);
         self.send_management_response(now_ns, management.connection, tag, credit, Response::Complete, then);
     }

@@ -290,9 +290,13 @@ impl Portal {
         }
         if !has_connections {
             self.end_session(now_ns, tsih, ending);
-        } else if was_closed {
+            return;
+        }
+        if was_closed {
             self.tell_window(now_ns, tsih);
         }
+        // nothing is acknowledged there any more
+        self.go_on_with_management(now_ns, tsih);
     }
 
     /// Ends a session with all its connections.

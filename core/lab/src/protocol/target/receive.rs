@@ -81,15 +81,34 @@ impl Portal {
             self.take_login(now_ns, number);
             return;
         }
+        let exp_stat_sn = bhs.exp_stat_sn().unwrap_or_default();
         // what is acknowledged was sent (RFC 7143 section 4.2.2.2)
-        let next_stat_sn = connection.stream.stat_sn;
-        if bhs.exp_stat_sn().is_some_and(|exp_stat_sn| exp_stat_sn.is_after(next_stat_sn)) {
+        if exp_stat_sn.is_after(connection.stream.stat_sn) {
             self.log.counters.wrong_exp_stat_sns += 1;
+        } else if exp_stat_sn.is_after(connection.exp_stat_sn) {
+            connection.exp_stat_sn = exp_stat_sn;
         }
+        let tsih = connection.tsih();
+        self.take_full_feature(now_ns, number, &header, is_data_digest_good);
+        // a task management function may have waited for it, or for what it acknowledged
+        if let Some(tsih) = tsih {
+            self.go_on_with_management(now_ns, tsih);
+        }
+    }
+
+    /// A PDU of the full feature phase.
+    fn take_full_feature(
+        &mut self,
+        now_ns: i64,
+        number: ConnectionNumber,
+        header: &[u8; LENGTH_BYTES],
+        is_data_digest_good: bool,
+    ) {
+        let bhs = Bhs::new(header);
         if !is_data_digest_good {
             // RFC 7143 section 7.8
             self.log.counters.data_digest_errors += 1;
-            self.send_reject(now_ns, number, &header, RejectReason::DataDigestError.as_u8(), Credit::None);
+            self.send_reject(now_ns, number, header, RejectReason::DataDigestError.as_u8(), Credit::None);
             if bhs.opcode() == Some(Opcode::DataOut) {
                 self.end_data_out(now_ns, number, false);
             }
@@ -99,14 +118,14 @@ impl Portal {
             Some(Opcode::DataOut) => self.end_data_out(now_ns, number, true),
             // RFC 7143 section 11.16: at ErrorRecoveryLevel 0 nothing is sent again
             Some(Opcode::SnackRequest) => {
-                self.send_reject(now_ns, number, &header, RejectReason::SnackReject.as_u8(), Credit::None);
+                self.send_reject(now_ns, number, header, RejectReason::SnackReject.as_u8(), Credit::None);
             }
             Some(opcode) if opcode.is_initiator() && opcode != Opcode::LoginRequest => {
                 self.take_ordered(now_ns, number, opcode);
             }
             // RFC 7143 section 4.6.3.2: no Login Request after the login; nor has an initiator to send a target's PDUs
-            Some(_) => self.send_reject(now_ns, number, &header, RejectReason::ProtocolError.as_u8(), Credit::None),
-            None => self.reject(now_ns, number, &header, RejectReason::CommandNotSupported),
+            Some(_) => self.send_reject(now_ns, number, header, RejectReason::ProtocolError.as_u8(), Credit::None),
+            None => self.reject(now_ns, number, header, RejectReason::CommandNotSupported),
         }
     }
 
@@ -185,7 +204,7 @@ impl Portal {
     pub(super) fn deliver_held(&mut self, now_ns: i64, tsih: u16) {
         loop {
             let Some(session) = self.sessions.get_mut(&tsih) else { return };
-            let Some(held) = session.window.next_held() else { break };
+            let Some(held) = session.window.next_held() else { return };
             match held {
                 Held::Nothing => {}
                 Held::Command(handle) => self.deliver_early(now_ns, tsih, handle),
@@ -200,7 +219,6 @@ impl Portal {
                 }
             }
         }
-        self.go_on_with_management(now_ns, tsih);
     }
 
     /// A PDU whose turn has come, other than a SCSI Command.

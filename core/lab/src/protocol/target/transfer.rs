@@ -112,7 +112,6 @@ impl Portal {
             }
             self.proceed(now_ns, tsih, handle);
         }
-        self.go_on_with_management(now_ns, tsih);
     }
 
     /// Keeps data of a command whose turn has not come.
