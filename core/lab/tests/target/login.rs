@@ -28,6 +28,26 @@ fn further_connections_join_their_session() {
 }
 
 #[test]
+fn connections_that_log_in_at_the_same_time_count_as_well() {
+    let mut talk = Conversation::logged_in(settings(), &[("MaxConnections", "2")]);
+    let names = text(&[("InitiatorName", INITIATOR), ("TargetName", TARGET)]);
+    // two of the same CID are one connection and its second try
+    let statuses = [1, 2, 1].map(|cid| {
+        let place = talk.connect();
+        let request = talk.login_request(cid, 1, 3).is_transit(false);
+        talk.send(place, request, &names);
+        (place, talk.receive_one(place).bhs().status_detail())
+    });
+    assert_eq!(statuses.map(|status| status.1), [Some(0), Some(6), Some(0)]);
+    for (place, cid) in [(1, 1), (3, 1)] {
+        let request = talk.login_request(cid, 1, 3);
+        talk.send(place, request, &[]);
+        assert_eq!(talk.receive_one(place).bhs().status_class(), Some(0));
+    }
+    assert_eq!([0, 1, 2, 3].map(|place| talk.is_open(place)), [true, false, false, true]);
+}
+
+#[test]
 fn a_session_of_somebody_else_cannot_be_joined() {
     let mut talk = Conversation::logged_in(settings(), &[("MaxConnections", "4")]);
     talk.connect();

@@ -34,17 +34,12 @@ pub struct Wanted<'a> {
 /// | any other case | | | [`LoginStatus::SessionDoesNotExist`] |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionPlace {
-    /// It leads a session.
-    Leading {
-        /// Whether an old session ends when this one begins (RFC 7143 section 6.3.5).
-        is_reinstatement: bool,
-    },
-    /// It joins a session.
+    /// It leads a session; an old one of the same initiator port ends when this one begins (RFC 7143 section 6.3.5).
+    Leading,
+    /// It joins a session; an old connection with the same CID ends when this one begins (RFC 7143 section 6.3.4).
     Further {
         /// What is in force in the session.
         parameters: Box<Parameters>,
-        /// Whether an old connection ends when this one begins (RFC 7143 section 6.3.4).
-        is_reinstatement: bool,
     },
 }
 

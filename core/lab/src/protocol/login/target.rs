@@ -249,8 +249,8 @@ impl TargetLogin {
         }
         let scope = match &place {
             SessionPlace::Further { parameters, .. } => Scope::Further(parameters.clone()),
-            SessionPlace::Leading { .. } if names.session_type == SessionType::Discovery => Scope::Discovery,
-            SessionPlace::Leading { .. } => Scope::Leading,
+            SessionPlace::Leading if names.session_type == SessionType::Discovery => Scope::Discovery,
+            SessionPlace::Leading => Scope::Leading,
         };
         // in answer to the first whole request, when it names a target (RFC 7143 section 13.9)
         if names.target_name.is_some() {

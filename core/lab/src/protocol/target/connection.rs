@@ -76,6 +76,8 @@ pub(super) struct Connection {
     pub parameters: Parameters,
     /// TSIH that its session gets, should it lead one.
     pub reserved_tsih: Option<u16>,
+    /// TSIH and CID of the session that it was let into, should it not lead one.
+    pub joining: Option<(u16, u16)>,
     pub initiator_name: Option<String>,
     /// TSIH and CID, once it logged in.
     pub session: Option<(u16, u16)>,
@@ -116,6 +118,7 @@ impl Connection {
             phase: Phase::Login(Box::new(login)),
             parameters: Parameters::default(),
             reserved_tsih: None,
+            joining: None,
             initiator_name: None,
             session: None,
             target: None,

@@ -26,9 +26,6 @@ pub enum Ending {
         /// The time it had.
         seconds: i64,
     },
-    /// Something else than a Login Request before the full feature phase.
-    #[error("{0} before the full feature phase (RFC 7143 section 6.3)")]
-    BeforeLogin(&'static str),
     /// The stream cannot be read on.
     #[error("{0}")]
     Unreadable(Unreadable),

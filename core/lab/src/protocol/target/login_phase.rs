@@ -1,6 +1,7 @@
 //! The login of a connection at this portal: who may come in, and the session that it leads or joins.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
@@ -27,6 +28,8 @@ struct Register<'a> {
     sessions: &'a FxHashMap<u16, Session>,
     /// TSIH for a session that this connection leads.
     tsih: u16,
+    /// CIDs of others that are about to join the session that this connection wants to join.
+    joining: Vec<u16>,
     /// The target that was found.
     target: RefCell<Option<usize>>,
 }
@@ -78,19 +81,21 @@ impl Directory for Register<'_> {
             if self.sessions.len() >= self.settings.limits.session_count && !is_reinstatement {
                 return Self::fail(LoginStatus::OutOfResources, "too many sessions", "11.13.5");
             }
-            return Ok(self.admission(target, self.tsih, SessionPlace::Leading { is_reinstatement }));
+            return Ok(self.admission(target, self.tsih, SessionPlace::Leading));
         }
         // RFC 7143 section 6.3.1: the session has to be this initiator port's
         let session = self.sessions.get(&wanted.tsih).filter(|session| is_same_port(session));
         let Some(session) = session else {
             return Self::fail(LoginStatus::SessionDoesNotExist, "no session with this TSIH and ISID", "6.3.1");
         };
-        let is_reinstatement = session.connections.iter().any(|(cid, _)| *cid == wanted.cid);
-        if !is_reinstatement && session.connections.len() as u64 >= u64::from(session.parameters.max_connections) {
+        let joined = session.connections.iter().map(|(cid, _)| *cid);
+        let mut others: BTreeSet<u16> = joined.chain(self.joining.iter().copied()).collect();
+        others.remove(&wanted.cid);
+        if others.len() as u64 >= u64::from(session.parameters.max_connections) {
             return Self::fail(LoginStatus::TooManyConnections, "MaxConnections is reached", "13.2");
         }
         let parameters = Box::new(session.parameters.clone());
-        Ok(self.admission(target, wanted.tsih, SessionPlace::Further { parameters, is_reinstatement }))
+        Ok(self.admission(target, wanted.tsih, SessionPlace::Further { parameters }))
     }
 }
 
@@ -98,6 +103,7 @@ impl Portal {
     /// A PDU of a connection that is not logged in yet.
     pub(super) fn take_login(&mut self, now_ns: i64, number: ConnectionNumber) {
         let Some(tsih) = self.reserve_tsih(number) else { return };
+        let joining = self.joining(number);
         let Portal { connections, sessions, targets, settings, .. } = self;
         let Some(connection) = connections.get_mut(&number) else { return };
         let header = connection.header;
@@ -105,7 +111,7 @@ impl Portal {
         let cmd_sn = bhs.cmd_sn().unwrap_or_default();
         let data = std::mem::take(&mut connection.data);
         let Phase::Login(login) = &mut connection.phase else { return };
-        let register = Register { settings, targets, sessions, tsih, target: RefCell::new(None) };
+        let register = Register { settings, targets, sessions, tsih, joining, target: RefCell::new(None) };
         let answer = match LoginRequest::read(bhs, data) {
             Some(request) => login.receive(&request, &register),
             None => login.refuse(LoginFailure::new(
@@ -116,6 +122,9 @@ impl Portal {
         };
         if let Some(target) = register.target.into_inner() {
             connection.target = Some(target);
+        }
+        if !matches!(answer.outcome, Outcome::Failed(_)) {
+            connection.joining = bhs.tsih().filter(|tsih| *tsih != 0).zip(bhs.cid());
         }
         let target = connection.target;
         // a new session counts from the CmdSN of its first request (RFC 7143 section 11.12.8)
@@ -144,6 +153,15 @@ impl Portal {
                 self.begin_full_feature(now_ns, number, *logged_in, &place, target, cmd_sn);
             }
         }
+    }
+
+    /// CIDs of the other connections whose login to the session that a Login Request names is not done.
+    fn joining(&self, number: ConnectionNumber) -> Vec<u16> {
+        let wanted = self.connections.get(&number).and_then(|connection| connection.bhs().tsih());
+        let others = self.connections.iter().filter(|(other, _)| **other != number);
+        let logging_in = others.filter(|(_, other)| matches!(other.phase, Phase::Login(_)));
+        let joining = logging_in.filter_map(|(_, other)| other.joining);
+        joining.filter(|(tsih, _)| Some(*tsih) == wanted).map(|(_, cid)| cid).collect()
     }
 
     /// A TSIH that no session has, for a connection that may lead one.
@@ -182,7 +200,7 @@ impl Portal {
         let LoggedIn { parameters, session_type, initiator_name, isid, tsih, cid, .. } = logged_in;
         let target = target.filter(|_| session_type == SessionType::Normal);
         match place {
-            SessionPlace::Leading { .. } => {
+            SessionPlace::Leading => {
                 // RFC 7143 section 6.3.5: the old session of the initiator port ends before the new one begins
                 let is_old = |session: &&Session| {
                     session.initiator_name == initiator_name && session.isid == isid && session.target == target

@@ -167,7 +167,7 @@ proptest! {
         let mut portal = Portal::default();
         portal.admission.offers = target;
         portal.admission.place =
-            SessionPlace::Further { parameters: Box::new(session.clone()), is_reinstatement: false };
+            SessionPlace::Further { parameters: Box::new(session.clone()) };
         let identity = SessionIdentity { tsih: 77, cid, session: Some(Box::new(session)), ..leading() };
         judge(converse(initiator_settings(initiator), identity, &portal, 8192), expected)?;
     }

@@ -36,7 +36,7 @@ fn without_security() {
 < 1->3 HeaderDigest=CRC32C InitialR2T=No MaxBurstLength=524288 MaxRecvDataSegmentLength=131072"
     );
     let (initiator, target, place) = ending.both();
-    assert_eq!(place, SessionPlace::Leading { is_reinstatement: false });
+    assert_eq!(place, SessionPlace::Leading);
     assert_eq!((initiator.tsih, target.tsih), (77, 77));
     assert_eq!(initiator.target_portal_group_tag, Some(1));
     assert_eq!(initiator.peer_alias.as_deref(), Some("disk"));
@@ -239,7 +239,7 @@ fn text_over_several_pdus() {
 fn a_further_connection_agrees_on_what_is_its_own() {
     let session = Parameters { max_connections: 4, max_burst_length: 131_072, ..Parameters::default() };
     let mut portal = Portal::default();
-    portal.admission.place = SessionPlace::Further { parameters: Box::new(session.clone()), is_reinstatement: false };
+    portal.admission.place = SessionPlace::Further { parameters: Box::new(session.clone()) };
     let identity = SessionIdentity { tsih: 77, cid: 3, session: Some(Box::new(session.clone())), ..leading() };
     let ending = converse(initiator_settings(Offers::default()), identity, &portal, 8192);
     assert_eq!(
@@ -275,14 +275,6 @@ fn discovery_names_no_target() {
     );
     let (initiator, target, _) = ending.both();
     assert_eq!((initiator.session_type, target.session_type), (SessionType::Discovery, SessionType::Discovery));
-}
-
-#[test]
-fn session_reinstatement_is_signalled() {
-    let mut portal = Portal::default();
-    portal.admission.place = SessionPlace::Leading { is_reinstatement: true };
-    let ending = converse(initiator_settings(Offers::silent()), leading(), &portal, 8192);
-    assert_eq!(ending.both().2, SessionPlace::Leading { is_reinstatement: true });
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn keys_out_of_place_are_irrelevant_or_rejected() {
         "TargetPortalGroupTag=1|InitialR2T=Yes|ImmediateData=No|FirstBurstLength=Irrelevant|"
     );
     let mut portal = Portal::default();
-    portal.admission.place = SessionPlace::Further { parameters: Box::default(), is_reinstatement: false };
+    portal.admission.place = SessionPlace::Further { parameters: Box::default() };
     let further: &[Said<'_>] = &[("T", 1, 3, "FIRSTMaxConnections=8|HeaderDigest=None|")];
     assert_eq!(text(&answers(&portal, further)[0]), "TargetPortalGroupTag=1|MaxConnections=Reject|HeaderDigest=None|");
 }

@@ -28,7 +28,7 @@ impl Default for Portal {
                 target_portal_group_tag: 1,
                 target_alias: None,
                 tsih: 77,
-                place: SessionPlace::Leading { is_reinstatement: false },
+                place: SessionPlace::Leading,
             },
             refusal: None,
         }
