@@ -7,6 +7,7 @@
 //!
 //! It never does I/O and never reads a clock. It never opens a session again: what ends early is an error of the run.
 
+mod application;
 mod driven;
 pub mod probe;
 pub mod results;
@@ -21,7 +22,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::SocketAddr;
 
-use crate::application::{Application, Closed, ConnectionNumber, Dial};
+use crate::application::ConnectionNumber;
 use crate::protocol::initiator::{
     Completion, DiscoveredTarget, Event, Outcome, Session, SessionError, SessionSettings,
 };
@@ -419,92 +420,5 @@ impl Client {
 
     fn place(&self, connection: ConnectionNumber) -> Option<(usize, usize)> {
         self.places.get(connection).copied().flatten()
-    }
-}
-
-impl Application for Client {
-    fn poll_connect(&mut self, now_ns: i64) -> Option<Dial> {
-        if self.connecting_count == 0 {
-            return None;
-        }
-        for (index, driven) in self.sessions.iter_mut().enumerate() {
-            if let Some(connection) = driven.session.poll_connect(now_ns) {
-                let number = self.places.len();
-                self.places.push(Some((index, connection)));
-                // connections of a session are opened in the order of their numbers
-                driven.numbers.push(number);
-                return Some(Dial { connection: number, to: driven.address });
-            }
-        }
-        None
-    }
-
-    fn accept(&mut self, _now_ns: i64, _peer: SocketAddr, _local: SocketAddr) -> Option<ConnectionNumber> {
-        None
-    }
-
-    fn connected(&mut self, now_ns: i64, connection: ConnectionNumber) {
-        if let Some((index, connection)) = self.place(connection) {
-            self.sessions[index].session.opened(now_ns, connection);
-            self.pump(now_ns, index);
-            self.proceed(now_ns);
-        }
-    }
-
-    fn receive(&mut self, now_ns: i64, connection: ConnectionNumber, bytes: &[u8]) {
-        if let Some((index, connection)) = self.place(connection) {
-            let driven = &mut self.sessions[index];
-            driven.session.receive(now_ns, connection, bytes, &mut driven.volume);
-            self.pump(now_ns, index);
-            self.proceed(now_ns);
-        }
-    }
-
-    fn closed(&mut self, now_ns: i64, connection: ConnectionNumber, why: Closed) {
-        if let Some((index, inner)) = self.place(connection) {
-            self.places[connection] = None;
-            self.sessions[index].session.closed(now_ns, inner, &why);
-            self.pump(now_ns, index);
-            self.proceed(now_ns);
-        }
-    }
-
-    fn poll_transmit(&mut self, now_ns: i64, connection: ConnectionNumber, out: &mut Vec<u8>) {
-        if let Some((index, connection)) = self.place(connection) {
-            let driven = &mut self.sessions[index];
-            driven.session.poll_transmit(now_ns, connection, out, &mut driven.volume);
-        }
-    }
-
-    fn poll_close(&mut self) -> Option<ConnectionNumber> {
-        self.closing.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<i64> {
-        let wake = self.wakes.peek().map(|Reverse((at, ..))| *at);
-        self.sessions.iter().filter_map(|driven| driven.session.poll_timeout()).chain(wake).min()
-    }
-
-    fn handle_timeout(&mut self, now_ns: i64) {
-        for index in 0..self.sessions.len() {
-            self.sessions[index].session.handle_timeout(now_ns);
-            self.pump(now_ns, index);
-        }
-        while let Some(Reverse((at_ns, _, wake))) = self.wakes.peek().copied() {
-            if at_ns > now_ns {
-                break;
-            }
-            self.wakes.pop();
-            match wake {
-                Wake::Lane(lane) => self.end_pause(now_ns, lane),
-                Wake::Ping(index) => self.ping(now_ns, index),
-                Wake::Retry(retry) => self.retry(now_ns, retry),
-            }
-        }
-        self.proceed(now_ns);
-    }
-
-    fn is_finished(&self) -> bool {
-        self.closing.is_empty() && self.sessions.iter().all(|driven| matches!(driven.stage, Stage::Over))
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::settings::{ClientSettings, Mode, TargetSettings};
 use super::*;
+use crate::application::{Application, Closed};
 use crate::protocol::keys::Digest;
 use crate::protocol::target::{Portal, PortalSettings};
 use crate::scsi::{DeviceSettings, LogicalUnitSettings};
