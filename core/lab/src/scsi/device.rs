@@ -178,14 +178,22 @@ impl Device {
         let completion = match self.finish_work(task) {
             Ok(status) => Completion::new(status),
             Err(Refused::Conflict) => Completion::new(Status::ReservationConflict),
-            Err(Refused::Check(sense)) => {
-                let unit = task.unit.and_then(|place| self.units.get(place));
-                let has_descriptors = unit.is_some_and(|unit| unit.mode.has_descriptor_sense());
-                Completion { status: Status::CheckCondition, sense: sense.encode(has_descriptors) }
-            }
+            Err(Refused::Check(sense)) => self.check_condition_at(task.unit, sense),
         };
         task.completion = Some(completion.clone());
         completion
+    }
+
+    /// CHECK CONDITION for what the target itself found wrong with a command, in the format that the initiators chose.
+    #[must_use]
+    pub fn check_condition(&self, lun: [u8; 8], sense: Sense) -> Completion {
+        self.check_condition_at(self.place(lun), sense)
+    }
+
+    fn check_condition_at(&self, place: Option<usize>, sense: Sense) -> Completion {
+        let unit = place.and_then(|place| self.units.get(place));
+        let has_descriptors = unit.is_some_and(|unit| unit.mode.has_descriptor_sense());
+        Completion { status: Status::CheckCondition, sense: sense.encode(has_descriptors) }
     }
 
     fn finish_work(&mut self, task: &Task) -> Result<Status, Refused> {

@@ -158,6 +158,23 @@ fn unsolicited_data_that_is_not_allowed_ends_in_check_condition() {
 }
 
 #[test]
+fn sense_data_is_in_the_format_that_the_initiator_chose() {
+    let mut talk = Conversation::logged_in(settings(), &[("ImmediateData", "Yes"), ("FirstBurstLength", "512")]);
+    // MODE SELECT(6) of the control mode page with D_SENSE (SPC-4)
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[4]) = (0x15, 0x10, 16);
+    let select = talk.command(1, cdb, 16).is_write(true);
+    talk.send(0, select, &[0, 0, 0, 0, 0x0a, 0x0a, 0x04, 0x10, 0, 0, 0, 0, 0xff, 0xff, 0, 0]);
+    assert_eq!(talk.receive_one(0).bhs().status(), Some(0));
+    let write = talk.write(2, 0, 2);
+    talk.send(0, write, &pattern(1024, 0));
+    let response = talk.receive_one(0);
+    assert_eq!(response.bhs().status(), Some(2));
+    // descriptor format, ABORTED COMMAND, UNEXPECTED UNSOLICITED DATA (RFC 7143 section 11.4.7.2)
+    assert_eq!(response.data[2..6], [0x72, 0x0b, 0x0c, 0x0c]);
+}
+
+#[test]
 fn data_beyond_the_r2t_is_rejected_and_ends_in_check_condition() {
     // WRITE ERROR - NOT ENOUGH UNSOLICITED DATA, for each other amount than agreed
     let amount = [0x0b, 0x0c, 0x0d];

@@ -196,12 +196,3 @@ pub(super) struct Residual {
     pub is_overflow: bool,
     pub count: u32,
 }
-
-/// Fixed format sense data (SPC-4, 4.5.3) of what the target itself found wrong.
-pub(super) fn check_condition([key, code, qualifier]: [u8; 3]) -> scsi::Completion {
-    let mut sense = vec![0; 18];
-    for (place, byte) in [(0, 0x70), (2, key & 0x0f), (7, 10), (12, code), (13, qualifier)] {
-        sense[place] = byte;
-    }
-    scsi::Completion { status: Status::CheckCondition, sense }
-}

@@ -12,6 +12,7 @@ use iscsitrace_wire::bhs::RESERVED_TAG;
 
 use super::settings::R2tOrder;
 use crate::protocol::keys::Parameters;
+use crate::scsi::{Sense, SenseKey};
 
 /// What ends a write with CHECK CONDITION (RFC 7143 section 11.4.7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +27,13 @@ pub(super) enum Condition {
 
 impl Condition {
     /// Sense key ABORTED COMMAND, with the additional sense code and qualifier of the table.
-    pub(super) fn sense(self) -> [u8; 3] {
-        match self {
-            Self::UnexpectedUnsolicitedData => [0x0b, 0x0c, 0x0c],
-            Self::IncorrectAmountOfData => [0x0b, 0x0c, 0x0d],
-            Self::ProtocolServiceCrcError => [0x0b, 0x47, 0x05],
-        }
+    pub(super) fn sense(self) -> Sense {
+        let (code, qualifier) = match self {
+            Self::UnexpectedUnsolicitedData => (0x0c, 0x0c),
+            Self::IncorrectAmountOfData => (0x0c, 0x0d),
+            Self::ProtocolServiceCrcError => (0x47, 0x05),
+        };
+        Sense::new(SenseKey::AbortedCommand, code, qualifier)
     }
 }
 

@@ -10,7 +10,7 @@ use iscsitrace_wire::cdb::{self, Operation};
 use iscsitrace_wire::lun;
 use iscsitrace_wire::reject::RejectReason;
 
-use super::command::{Handle, Stage, check_condition};
+use super::command::{Handle, Stage};
 use super::ending::Ending;
 use super::fault::{Fault, FaultOperation};
 use super::log::{TaskEnd, TaskRecord};
@@ -162,7 +162,9 @@ impl Portal {
                 }
                 Fault::Busy => command.completion = Some(Completion::new(Status::Busy)),
                 Fault::TaskSetFull => command.completion = Some(Completion::new(Status::TaskSetFull)),
-                Fault::CheckCondition => command.completion = Some(check_condition(rule.sense)),
+                Fault::CheckCondition => {
+                    command.completion = Some(node.device.check_condition(command.lun(), rule.sense()));
+                }
                 Fault::Reject => {
                     self.drop_command_keeping_credit(tsih, handle, TaskEnd::Rejected);
                     self.send_reject(now_ns, number, &header, rule.reason, Self::credit_of(&header));
@@ -227,11 +229,11 @@ impl Portal {
     /// All data is there: the service time begins.
     fn begin_service(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
-        let target = session.target;
+        let Some(node) = session.target.and_then(|target| self.targets.get_mut(target)) else { return };
         let Some(command) = session.command(handle) else { return };
         let record = command.record;
         if let Some(condition) = command.data_out.condition() {
-            command.completion = Some(check_condition(condition.sense()));
+            command.completion = Some(node.device.check_condition(command.lun(), condition.sense()));
             command.task = None;
         }
         if let Some(record) = self.log.task(record) {
@@ -245,13 +247,10 @@ impl Portal {
             FaultOperation::Write => Some(self.settings.write_delay),
             FaultOperation::Other | FaultOperation::Any => Some(super::delay::ServiceDelay::default()),
         };
-        let end_ns = match (delay, target.and_then(|target| self.targets.get_mut(target))) {
-            (Some(delay), Some(node)) => {
-                let delay_ns = delay.draw(&mut self.random);
-                node.service.end_ns(now_ns, command.lun(), delay_ns, self.settings.service_order)
-            }
-            _ => now_ns,
-        };
+        let end_ns = delay.map_or(now_ns, |delay| {
+            let delay_ns = delay.draw(&mut self.random);
+            node.service.end_ns(now_ns, command.lun(), delay_ns, self.settings.service_order)
+        });
         command.stage = Stage::Service;
         if end_ns > now_ns {
             self.wake_command(tsih, handle, end_ns);

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::scsi::{Sense, SenseKey};
+
 /// Something that goes wrong with a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -83,6 +85,12 @@ fn protocol_error() -> u8 {
 }
 
 impl FaultRule {
+    /// The sense data of a CHECK CONDITION.
+    pub(super) fn sense(&self) -> Sense {
+        let [key, code, qualifier] = self.sense;
+        Sense::new(SenseKey::from_u8(key), code, qualifier)
+    }
+
     /// A rule that hits the `nth` command of this operation.
     #[must_use]
     pub fn new(fault: Fault, operation: FaultOperation, nth: u64) -> Self {

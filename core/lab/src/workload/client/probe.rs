@@ -5,7 +5,7 @@
 use iscsitrace_wire::lun;
 use serde::{Deserialize, Serialize};
 
-use super::sense::{Sense, UNIT_ATTENTION, describe};
+use super::sense::{describe, is_for_now};
 use crate::protocol::initiator::{Command, Completion, Direction, Outcome};
 
 /// Tries of one command while the unit is busy or has something to tell.
@@ -119,14 +119,9 @@ impl Probe {
     /// What the last command ended with, and its data.
     pub fn take(&mut self, completion: &Completion, data: &[u8]) -> Next {
         let data = data.get(..completion.transferred_bytes as usize).unwrap_or(data);
-        let sense = Sense::read(&completion.sense);
         match completion.outcome {
             Outcome::Status(0) => self.read(data),
-            // BUSY, TASK SET FULL, and CHECK CONDITION with something to tell
-            Outcome::Status(status)
-                if self.tries < MOST_TRIES
-                    && (matches!(status, 0x08 | 0x28) || sense.is_some_and(|sense| sense.key == UNIT_ATTENTION)) =>
-            {
+            _ if self.tries < MOST_TRIES && is_for_now(completion) => {
                 self.tries += 1;
                 Next::Ask(self.command())
             }

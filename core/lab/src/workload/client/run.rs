@@ -10,7 +10,7 @@ use iscsitrace_wire::lun;
 
 use super::driven::Pending;
 use super::results::{Progress, TaskRecord};
-use super::sense::{Sense, UNIT_ATTENTION, describe};
+use super::sense::{describe, is_for_now};
 use super::settings::ClientSettings;
 use super::volume::Purpose;
 use super::{Client, Wake};
@@ -403,14 +403,5 @@ impl Client {
             lane.busy_count = lane.busy_count.saturating_sub(1);
         }
         self.begin_call(now_ns, lane);
-    }
-}
-
-/// Whether the same command may do better later: BUSY, TASK SET FULL, and a UNIT ATTENTION, which is told once.
-fn is_for_now(completion: &Completion) -> bool {
-    match completion.outcome {
-        Outcome::Status(0x08 | 0x28) => true,
-        Outcome::Status(2) => Sense::read(&completion.sense).is_some_and(|sense| sense.key == UNIT_ATTENTION),
-        _ => false,
     }
 }

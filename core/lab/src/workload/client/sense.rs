@@ -3,20 +3,18 @@
 //! It never decides what follows.
 
 use crate::protocol::initiator::{Completion, Outcome};
+use crate::scsi::SenseKey;
 
 /// Sense key, additional sense code and its qualifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sense {
     /// Sense key.
-    pub key: u8,
+    pub key: SenseKey,
     /// ADDITIONAL SENSE CODE.
     pub code: u8,
     /// ADDITIONAL SENSE CODE QUALIFIER.
     pub qualifier: u8,
 }
-
-/// UNIT ATTENTION.
-pub const UNIT_ATTENTION: u8 = 6;
 
 impl Sense {
     /// Reads fixed or descriptor format.
@@ -28,29 +26,7 @@ impl Sense {
             _ => return None,
         };
         let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
-        Some(Sense { key: bytes.get(key)? & 0x0f, code: byte(code), qualifier: byte(qualifier) })
-    }
-
-    fn key_name(self) -> &'static str {
-        const NAMES: [&str; 16] = [
-            "NO SENSE",
-            "RECOVERED ERROR",
-            "NOT READY",
-            "MEDIUM ERROR",
-            "HARDWARE ERROR",
-            "ILLEGAL REQUEST",
-            "UNIT ATTENTION",
-            "DATA PROTECT",
-            "BLANK CHECK",
-            "VENDOR SPECIFIC",
-            "COPY ABORTED",
-            "ABORTED COMMAND",
-            "RESERVED",
-            "VOLUME OVERFLOW",
-            "MISCOMPARE",
-            "COMPLETED",
-        ];
-        NAMES[usize::from(self.key & 0x0f)]
+        Some(Sense { key: SenseKey::from_u8(*bytes.get(key)?), code: byte(code), qualifier: byte(qualifier) })
     }
 
     fn code_name(self) -> Option<&'static str> {
@@ -77,6 +53,18 @@ impl Sense {
     }
 }
 
+/// Whether the same command may do better later: BUSY, TASK SET FULL, and a UNIT ATTENTION, which is told once.
+#[must_use]
+pub fn is_for_now(completion: &Completion) -> bool {
+    match completion.outcome {
+        Outcome::Status(0x08 | 0x28) => true,
+        Outcome::Status(0x02) => {
+            Sense::read(&completion.sense).is_some_and(|sense| sense.key == SenseKey::UnitAttention)
+        }
+        _ => false,
+    }
+}
+
 fn status_name(status: u8) -> &'static str {
     match status {
         0x00 => "GOOD",
@@ -100,7 +88,7 @@ pub fn describe(completion: &Completion) -> String {
             let Some(sense) = Sense::read(&completion.sense) else { return format!("{name} (0x{status:02x})") };
             let codes = format!("0x{:02x}/0x{:02x}", sense.code, sense.qualifier);
             let code = sense.code_name().map(|name| format!(", {name}")).unwrap_or_default();
-            format!("{name}: {}{code} ({codes})", sense.key_name())
+            format!("{name}: {}{code} ({codes})", sense.key.words())
         }
         Outcome::TargetFailure(1) => "target failure (RFC 7143 section 11.4.3)".to_owned(),
         Outcome::TargetFailure(response) => format!("response 0x{response:02x} (RFC 7143 section 11.4.3)"),
