@@ -211,6 +211,29 @@ fn a_connection_that_is_gone_acknowledges_no_more() {
 }
 
 #[test]
+fn a_function_whose_connection_is_gone_leaves_its_place_in_the_window() {
+    let mut talk = Conversation::logged_in(PortalSettings { command_window_count: 4, ..settings() }, R2T_ONLY);
+    talk.connect();
+    talk.log_in(1, &[]);
+    let write = talk.write(1, 0, 1);
+    talk.send(0, write, &[]);
+    let tag = talk.receive_one(0).bhs().target_transfer_tag().unwrap();
+    // not immediate, and waits for the data of the write
+    let cmd_sn = talk.next_cmd_sn();
+    let abort = talk.management(9, 2).is_immediate(false).cmd_sn(cmd_sn);
+    talk.send(1, abort, &[]);
+    talk.receive_nothing(1);
+    let number = talk.number(1);
+    talk.portal.closed(0, number, Closed::ByPeer);
+    talk.send(0, talk.data_out(1, tag, 0, 0, true), &pattern(512, 1));
+    let ready = talk.test_unit_ready(2);
+    talk.send(0, ready, &[]);
+    let answer = talk.receive_one(0);
+    let (exp_cmd_sn, max_cmd_sn) = (answer.bhs().exp_cmd_sn().unwrap(), answer.bhs().max_cmd_sn().unwrap());
+    assert_eq!((exp_cmd_sn.0, max_cmd_sn.0), (talk.cmd_sn, talk.cmd_sn + 3), "four commands, as before");
+}
+
+#[test]
 fn clear_task_set_is_told_to_those_whose_tasks_it_ended() {
     let mut talk = Conversation::logged_in(slow(), &[]);
     for place in 1..3 {

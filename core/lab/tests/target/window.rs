@@ -153,22 +153,30 @@ fn data_whose_turn_came_is_not_counted_any_more() {
 #[test]
 fn a_connection_that_is_lost_gives_its_room_back() {
     use iscsitrace_lab::application::{Application, Closed};
-    let mut talk = Conversation::logged_in(
-        PortalSettings { command_window_count: 1, ..settings() },
-        &[("MaxConnections", "2"), ("InitialR2T", "Yes"), ("ImmediateData", "No")],
-    );
-    talk.connect();
-    talk.log_in(1, &[]);
-    let write = talk.write(1, 0, 1);
-    talk.send(1, write, &[]);
-    assert_eq!(opcodes(&talk.receive(1)), [Opcode::ReadyToTransfer]);
-    let number = talk.number(1);
-    talk.portal.closed(0, number, Closed::ByPeer);
-    // nothing else would tell the initiator that the window is open again
-    let nop = talk.receive_one(0);
-    assert_eq!(nop.bhs().opcode(), Some(Opcode::NopIn));
-    assert_eq!(nop.bhs().max_cmd_sn().unwrap().0, talk.cmd_sn);
-    let ready = talk.test_unit_ready(2);
-    talk.send(0, ready, &[]);
-    assert_eq!(talk.receive_one(0).bhs().status(), Some(0));
+    // with a command that waits for its data, or a status that was not handed out
+    for is_answered in [false, true] {
+        let mut talk = Conversation::logged_in(
+            PortalSettings { command_window_count: 1, ..settings() },
+            &[("MaxConnections", "2"), ("InitialR2T", "Yes"), ("ImmediateData", "No")],
+        );
+        talk.connect();
+        talk.log_in(1, &[]);
+        if is_answered {
+            let ready = talk.test_unit_ready(1);
+            talk.send(1, ready, &[]);
+        } else {
+            let write = talk.write(1, 0, 1);
+            talk.send(1, write, &[]);
+            assert_eq!(opcodes(&talk.receive(1)), [Opcode::ReadyToTransfer]);
+        }
+        let number = talk.number(1);
+        talk.portal.closed(0, number, Closed::ByPeer);
+        // nothing else would tell the initiator that the window is open again
+        let nop = talk.receive_one(0);
+        assert_eq!(nop.bhs().opcode(), Some(Opcode::NopIn));
+        assert_eq!(nop.bhs().max_cmd_sn().unwrap().0, talk.cmd_sn);
+        let ready = talk.test_unit_ready(2);
+        talk.send(0, ready, &[]);
+        assert_eq!(talk.receive_one(0).bhs().status(), Some(0));
+    }
 }

@@ -40,7 +40,7 @@ enum Response {
 /// A function that is not answered yet.
 #[derive(Debug, Clone)]
 pub(super) struct Management {
-    pub connection: ConnectionNumber,
+    connection: ConnectionNumber,
     function: Function,
     lun: [u8; 8],
     cmd_sn: SerialNumber,
@@ -69,6 +69,12 @@ impl Session {
         let (lun, cmd_sn, is_immediate) = (command.lun(), command.cmd_sn(), command.is_immediate());
         let is_before = |management: &Management| cmd_sn.is_before(management.cmd_sn) && !is_immediate;
         self.managements.iter().any(|management| management.covers(lun) && is_before(management))
+    }
+
+    /// A connection is gone: nobody is left to be told of its functions, and there is room for others.
+    pub fn drop_managements(&mut self, number: ConnectionNumber) {
+        let gone = self.managements.extract_if(.., |management| management.connection == number);
+        gone.filter(|management| management.credit == Credit::Window).for_each(|_| self.window.release());
     }
 
     /// The last Data-Out for a tag has come that a task management function may wait for.

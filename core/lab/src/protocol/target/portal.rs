@@ -263,25 +263,25 @@ impl Portal {
             sent_bytes: connection.stream.sent_bytes,
             ending: ending.clone(),
         });
-        // PDUs that were not handed out give their room back to the session
-        if let Some(session) = connection.session.and_then(|(tsih, _)| self.sessions.get_mut(&tsih)) {
-            let waiting = connection.ready.iter().chain(&connection.alone);
-            waiting.filter(|outgoing| outgoing.credit == Credit::Window).for_each(|_| session.window.release());
-        }
         if let Some((tsih, cid)) = connection.session {
-            self.leave_session(now_ns, tsih, cid, number, ending);
+            let waiting = connection.ready.iter().chain(&connection.alone);
+            let credits = waiting.filter(|outgoing| outgoing.credit == Credit::Window).count();
+            self.leave_session(now_ns, tsih, (cid, number), credits, ending);
         }
         true
     }
 
-    /// A connection is gone: its tasks are over (RFC 7143 section 7.6), and the session with its last connection.
-    fn leave_session(&mut self, now_ns: i64, tsih: u16, cid: u16, number: ConnectionNumber, ending: Ending) {
+    /// A connection is gone: its tasks are over (RFC 7143 section 7.6), and the session with its last connection. PDUs
+    /// that were not handed out give back their `credits` for commands.
+    fn leave_session(&mut self, now_ns: i64, tsih: u16, gone: (u16, ConnectionNumber), credits: usize, ending: Ending) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
-        session.connections.retain(|connection| *connection != (cid, number));
-        session.managements.retain(|management| management.connection != number);
+        let (_, number) = gone;
+        let was_closed = session.window.is_closed();
+        (0..credits).for_each(|_| session.window.release());
+        session.connections.retain(|connection| *connection != gone);
+        session.drop_managements(number);
         let handles = session.handles();
         let has_connections = !session.connections.is_empty();
-        let was_closed = session.window.is_closed();
         for handle in handles {
             let command = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle));
             if command.is_some_and(|command| command.connection == number) {
