@@ -312,6 +312,25 @@ fn functions_reach_as_far_as_they_say() {
 }
 
 #[test]
+fn a_session_whose_tasks_another_ended_learns_of_the_room() {
+    for function in [4, 5, 6] {
+        let mut talk = Conversation::logged_in(PortalSettings { command_window_count: 1, ..slow() }, &[]);
+        (talk.tsih, talk.isid[5]) = (0, 2);
+        talk.connect();
+        talk.log_in(1, &[]);
+        let read = talk.read(5, 0, 1);
+        talk.send(1, read, &[]);
+        let reset = talk.management(9, function).cmd_sn(SerialNumber(talk.cmd_sn - 1));
+        talk.send(0, reset, &[]);
+        assert_eq!(response(&mut talk, 0), Some(0));
+        // nothing else would tell it: its command is never answered
+        let nop = talk.receive_one(1);
+        assert_eq!(nop.bhs().opcode(), Some(Opcode::NopIn));
+        assert_eq!(nop.bhs().max_cmd_sn().unwrap().0, talk.cmd_sn);
+    }
+}
+
+#[test]
 fn a_cold_reset_closes_every_connection_of_the_target() {
     let mut talk = Conversation::logged_in(settings(), &[]);
     (talk.tsih, talk.isid[5]) = (0, 2);

@@ -10,13 +10,13 @@ use iscsitrace_wire::cdb::{self, Operation};
 use iscsitrace_wire::lun;
 use iscsitrace_wire::reject::RejectReason;
 
-use super::command::{Handle, Stage};
+use super::command::{Command, Handle, Stage};
 use super::ending::Ending;
 use super::fault::{Fault, FaultOperation};
 use super::log::{TaskEnd, TaskRecord};
 use super::output::{Credit, Damage};
 use super::portal::Portal;
-use super::session::Held;
+use super::session::{Held, Session};
 use super::window::Turn;
 use crate::application::ConnectionNumber;
 use crate::scsi::{Completion, Status};
@@ -283,7 +283,7 @@ impl Portal {
             command.data_in_length = 0;
             self.respond(now_ns, tsih, handle);
         }
-        self.abort_for_others(target);
+        self.abort_for_others(now_ns, target);
     }
 
     /// Puts a command's SCSI Response into the queue, unless it is to come later.
@@ -319,24 +319,45 @@ impl Portal {
     }
 
     /// Aborts what a command of another nexus ended (PREEMPT AND ABORT).
-    fn abort_for_others(&mut self, target: Option<usize>) {
+    fn abort_for_others(&mut self, now_ns: i64, target: Option<usize>) {
         while let Some(abort) = target.and_then(|target| self.targets.get_mut(target)?.device.poll_abort()) {
-            let tsihs: Vec<u16> = self.sessions.keys().copied().collect();
+            let is_meant = |session: &&Session| session.target == target && session.nexus == Some(abort.nexus);
+            let tsihs: Vec<u16> = self.sessions.values().filter(is_meant).map(|session| session.tsih).collect();
             for tsih in tsihs {
-                let Some(session) = self.sessions.get(&tsih) else { continue };
-                if session.target != target || session.nexus != Some(abort.nexus) {
-                    continue;
-                }
-                for handle in session.handles() {
-                    let command = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle));
-                    if command.is_some_and(|command| {
-                        lun::single_level(command.lun()) == Some(abort.lun) && command.stage != Stage::Held
-                    }) {
-                        self.drop_command(tsih, handle, TaskEnd::Aborted);
-                    }
-                }
+                self.drop_commands_for_another(now_ns, tsih, |command| {
+                    lun::single_level(command.lun()) == Some(abort.lun) && command.stage != Stage::Held
+                });
             }
         }
+    }
+
+    /// Drops the commands of a session that another session ended, and tells it of the room: how many.
+    pub(super) fn drop_commands_for_another(
+        &mut self,
+        now_ns: i64,
+        tsih: u16,
+        is_meant: impl FnMut(&Command) -> bool,
+    ) -> usize {
+        let was_closed = self.sessions.get(&tsih).is_some_and(|session| session.window.is_closed());
+        let count = self.drop_commands(tsih, TaskEnd::Aborted, is_meant);
+        if was_closed && count > 0 {
+            self.tell_window(now_ns, tsih);
+        }
+        count
+    }
+
+    /// Drops commands of a session without an answer: how many.
+    pub(super) fn drop_commands(
+        &mut self,
+        tsih: u16,
+        end: TaskEnd,
+        mut is_meant: impl FnMut(&Command) -> bool,
+    ) -> usize {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return 0 };
+        let mut handles = session.handles();
+        handles.retain(|handle| session.command(*handle).is_some_and(|command| is_meant(command)));
+        handles.iter().for_each(|handle| self.drop_command(tsih, *handle, end));
+        handles.len()
     }
 
     /// Drops a command without an answer, and gives its room back.

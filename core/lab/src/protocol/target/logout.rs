@@ -35,29 +35,16 @@ impl Portal {
             _ => (RECOVERY_NOT_SUPPORTED, Then::Nothing),
         };
         // RFC 7143 section 7.6: what is not answered yet never will be
-        match &then {
-            Then::EndSession(_) => self.drop_commands(tsih, None),
-            Then::EndConnection(_) => self.drop_commands(tsih, Some(number)),
-            _ => {}
+        let (is_session, is_end) = (matches!(then, Then::EndSession(_)), then != Then::Nothing);
+        if is_end {
+            self.drop_commands(tsih, TaskEnd::Aborted, |command| is_session || command.connection == number);
         }
-        let is_end = then != Then::Nothing;
         let header_out = BhsBuilder::new(Opcode::LogoutResponse)
             .initiator_task_tag(bhs.initiator_task_tag().unwrap_or_default())
             .response(response);
         self.send(now_ns, number, Outgoing::status(header_out, Vec::new(), Self::credit_of(header), then));
         if is_end {
             self.finish_connection(now_ns, number, Ending::LoggedOut);
-        }
-    }
-
-    /// Drops the commands of a session, or of one of its connections.
-    fn drop_commands(&mut self, tsih: u16, number: Option<ConnectionNumber>) {
-        let Some(session) = self.sessions.get(&tsih) else { return };
-        for handle in session.handles() {
-            let command = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle));
-            if command.is_some_and(|command| number.is_none_or(|number| command.connection == number)) {
-                self.drop_command(tsih, handle, TaskEnd::Aborted);
-            }
         }
     }
 

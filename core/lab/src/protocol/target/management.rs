@@ -145,7 +145,7 @@ impl Portal {
             _ => self.sessions.values().filter(|other| other.target == target).map(|other| other.tsih).collect(),
         };
         for other in tsihs {
-            self.drop_covered(&mut management, other, tsih);
+            self.drop_covered(now_ns, &mut management, other, tsih);
         }
         if let Some(session) = self.sessions.get_mut(&tsih) {
             session.managements.push(management);
@@ -154,25 +154,22 @@ impl Portal {
     }
 
     /// Drops the tasks of a session that a function ends.
-    fn drop_covered(&mut self, management: &mut Management, tsih: u16, own_tsih: u16) {
-        let Some(session) = self.sessions.get_mut(&tsih) else { return };
-        let nexus = session.nexus.filter(|_| tsih != own_tsih);
-        for handle in session.handles() {
-            let Some(session) = self.sessions.get_mut(&tsih) else { return };
-            let Some(command) = session.command(handle) else { continue };
-            // RFC 7143 section 11.5.1: of its own session, what is before it by CmdSN
-            let is_before = tsih != own_tsih || command.is_immediate() || command.cmd_sn().is_before(management.cmd_sn);
-            if !management.covers(command.lun()) || !is_before {
-                continue;
-            }
-            if tsih == own_tsih {
-                management.tags.extend(command.data_out.tags());
-            }
-            if !management.others.iter().any(|other| Some(*other) == nexus) {
-                management.others.extend(nexus);
-            }
-            self.drop_command(tsih, handle, TaskEnd::Aborted);
+    fn drop_covered(&mut self, now_ns: i64, management: &mut Management, tsih: u16, own_tsih: u16) {
+        if tsih != own_tsih {
+            let count = self.drop_commands_for_another(now_ns, tsih, |command| management.covers(command.lun()));
+            let nexus = self.sessions.get(&tsih).and_then(|session| session.nexus);
+            management.others.extend(nexus.filter(|_| count > 0));
+            return;
         }
+        let mut tags = Vec::new();
+        self.drop_commands(tsih, TaskEnd::Aborted, |command| {
+            // RFC 7143 section 11.5.1: what is before it by CmdSN
+            let is_before = command.is_immediate() || command.cmd_sn().is_before(management.cmd_sn);
+            let is_meant = management.covers(command.lun()) && is_before;
+            tags.extend(command.data_out.tags().filter(|_| is_meant));
+            is_meant
+        });
+        management.tags = tags;
     }
 
     /// ABORT TASK (RFC 7143 section 11.5.1, and 11.6.1 for its responses).

@@ -280,14 +280,8 @@ impl Portal {
         (0..credits).for_each(|_| session.window.release());
         session.connections.retain(|connection| *connection != gone);
         session.drop_managements(number);
-        let handles = session.handles();
         let has_connections = !session.connections.is_empty();
-        for handle in handles {
-            let command = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle));
-            if command.is_some_and(|command| command.connection == number) {
-                self.drop_command(tsih, handle, TaskEnd::ConnectionLost);
-            }
-        }
+        self.drop_commands(tsih, TaskEnd::ConnectionLost, |command| command.connection == number);
         if !has_connections {
             self.end_session(now_ns, tsih, ending);
             return;
@@ -301,10 +295,7 @@ impl Portal {
 
     /// Ends a session with all its connections.
     pub(super) fn end_session(&mut self, now_ns: i64, tsih: u16, ending: Ending) {
-        let Some(session) = self.sessions.get(&tsih) else { return };
-        for handle in session.handles() {
-            self.drop_command(tsih, handle, TaskEnd::ConnectionLost);
-        }
+        self.drop_commands(tsih, TaskEnd::ConnectionLost, |_| true);
         let Some(session) = self.sessions.remove(&tsih) else { return };
         if let (Some(node), Some(nexus)) =
             (session.target.and_then(|target| self.targets.get_mut(target)), session.nexus)
