@@ -201,7 +201,8 @@ impl Portal {
             let is_late = now_ns >= management.deadline_ns;
             let Some(fence) = &management.fence else {
                 let has_commands = !session.window.exp_cmd_sn().is_before(management.cmd_sn);
-                if !is_late && !(management.tags.is_empty() && has_commands) {
+                let is_ready = has_commands && management.tags.is_empty();
+                if !is_ready && !is_late {
                     return;
                 }
                 self.carry_out(tsih);
