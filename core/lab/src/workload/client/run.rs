@@ -233,7 +233,7 @@ impl Client {
         // a write goes to every mirror, a read to the next of them
         let places = lane.sessions.len();
         let (first_place, place_count) = if is_read { (lane.turn % places.max(1), 1) } else { (0, places) };
-        lane.turn = (first_place + 1) % places.max(1);
+        lane.turn += usize::from(is_read);
         let open = OpenCall {
             lane: lane_index,
             commands_left: 0,

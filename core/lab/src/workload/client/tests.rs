@@ -193,6 +193,18 @@ fn a_stripe_has_each_byte_once_and_a_mirror_everywhere() {
 }
 
 #[test]
+fn reads_go_to_the_mirrors_in_turn_whatever_is_written_between_them() {
+    let workload = WorkloadSettings { layout: Layout::Mirror, verify: false, ..workload(Operation::Mixed) };
+    let mut client = Client::new(settings(2, workload)).unwrap();
+    let results = run(&mut client, &mut [portal(|_| {}), portal(|_| {})]);
+    assert_eq!(results.errors, [] as [String; 0]);
+    let log = client.take_task_log();
+    let read = [0, 1].map(|session| log.iter().filter(|task| task.is_read && task.session == session).count());
+    assert!(log.iter().any(|task| !task.is_read) && read[0] > 1, "{read:?}");
+    assert!(read[0].abs_diff(read[1]) <= 1, "{read:?}");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
     let random = |seed| {
         let workload = WorkloadSettings { access: Access::Random, seed, verify: false, ..workload(Operation::Mixed) };
