@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -395,6 +396,17 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["lab", "--help"], ["lab", "run", "--help"]])
+def test_help_that_nobody_reads_is_no_error(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        result = subprocess.run(program(*arguments), stdout=writing, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writing)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(("columns", "is_drawn"), [(60, False), (200, True)])

@@ -90,6 +90,16 @@ class _Commands(click.Group):
             _discard_output()
             sys.exit(EXIT_NO_OUTPUT)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            # help and version are written here
+            return super().make_context(info_name, args, parent, **extra)
+        except BrokenPipeError:
+            _discard_output()
+            raise click.exceptions.Exit(0) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
