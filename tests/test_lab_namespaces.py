@@ -146,6 +146,48 @@ def test_two_cables_between_the_same_ends() -> None:
 
 
 @needs_root
+@pytest.mark.parametrize("cable", ["veth", "tap"])
+def test_a_switch_passes_frames_on_to_the_end_that_they_are_for(cable: Literal["tap", "veth"]) -> None:
+    ends = {
+        "one": EndSettings(),
+        "switch": EndSettings(is_switching=True),
+        "two": EndSettings(),
+        "three": EndSettings(),
+    }
+    cables = [("one", "switch"), ("switch", "two"), ("switch", "three")]
+
+    def received(end: str) -> int:
+        read = made[end].run("cat", "/sys/class/net/eth0/statistics/rx_packets", package="coreutils")
+        return int(read.output)
+
+    with ExitStack() as stack:
+        made = stack.enter_context(network(ends, cable=cable, cables=cables))
+        for each in made.cables:
+            if each.taps:
+                stack.enter_context(plugged_in(each))
+        assert ping(made["one"], made["two"].address) == 3
+        assert ping(made["three"], made["one"].address) == 3
+        before = received("three")
+        assert ping(made["two"], made["one"].address) == 3
+        assert received("three") == before
+        v6 = made["three"].address_v6
+        assert v6 is not None
+        assert ping(made["one"], v6) == 3
+
+
+@needs_root
+def test_an_end_that_switches_has_one_address_for_all_its_cables() -> None:
+    ends = {"initiator": EndSettings(is_switching=True, mtu_bytes=9000), "target": EndSettings(mtu_bytes=9000)}
+    with network(ends | {"target-2": EndSettings(mtu_bytes=9000)}, cable="veth") as made:
+        (interface,) = made["initiator"].interfaces
+        assert interface.name == "eth0"
+        for name in ("target", "target-2"):
+            assert made["initiator"].interface_to(made[name]) == interface
+            options = ("-c", "1", "-W", "1", "-M", "do", "-s", "8972", made[name].address)
+            assert "1 received" in made["initiator"].run("ping", *options, package="iputils-ping").output
+
+
+@needs_root
 def test_settings_are_the_namespaces_own() -> None:
     settings = EndSettings(
         mtu_bytes=9000,

@@ -7,6 +7,8 @@
                                                   net.core.netdev_max_backlog are under way at once
 ```
 
+An end can be a switch for its cables: a bridge, which knows what is behind each of its ports and copies no frame.
+
 Nothing outside the namespaces is touched. They are removed when the block is left, whatever the reason; those of a
 process that was killed are removed at the next start. Needs root. Never moves a frame itself.
 """
@@ -19,15 +21,15 @@ import os
 import re
 import signal
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Literal
 
 from iscsitrace.errors import InputInvalid, IscsitraceError, ToolMissing
-from iscsitrace.lab import ownership, signals
+from iscsitrace.lab import interfaces, ownership, signals
+from iscsitrace.lab.interfaces import Interface, Pair, Plan
 from iscsitrace.lab.places import HERE, NAMESPACES, Place
 
 _CABLES_MAX = 250
@@ -69,16 +71,8 @@ class EndSettings:
     """Without it the kernel acknowledges every segment at once (the route's quickack)."""
     sysctls: Mapping[str, str] = field(default_factory=dict)
     """Others, by name, as `net.ipv4.tcp_sack`."""
-
-
-@dataclass(frozen=True)
-class Interface:
-    """One end of a cable, inside a namespace."""
-
-    name: str
-    address: str
-    address_v6: str | None
-    hardware_address: str
+    is_switching: bool = False
+    """All its cables are one network, and frames pass from one to another."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +83,9 @@ class Namespace(Place):
 
     def interface_to(self, other: Namespace) -> Interface:
         """The first interface with a cable to another namespace; InputInvalid when there is none."""
-        subnets = {_subnet(interface) for interface in other.interfaces}
+        subnets = {interface.subnet for interface in other.interfaces}
         for interface in self.interfaces:
-            if _subnet(interface) in subnets:
+            if interface.subnet in subnets:
                 return interface
         raise InputInvalid(f"no cable joins {self.namespace} and {other.namespace}")
 
@@ -153,17 +147,17 @@ def network(
     ends: Mapping[str, EndSettings],
     *,
     cable: Literal["tap", "veth"] = "tap",
-    cables: Sequence[tuple[str, str]] | None = None,
+    cables: Sequence[Pair] | None = None,
 ) -> Iterator[Network]:
-    """Namespaces that exist while the block runs, by names of lower-case letters and digits.
+    """Namespaces that exist while the block runs, by names of lower-case letters, digits and dashes.
 
     ``cables`` names the pairs to join; without it the first end is joined with each other. RootNeeded unless root;
     ToolMissing when the kernel or iproute2 refuses.
     """
     names = list(ends)
     pairs = [(names[0], name) for name in names[1:]] if cables is None else list(cables)
-    if len(pairs) > _CABLES_MAX or not all(re.fullmatch("[a-z0-9]+", name) for name in names):
-        raise InputInvalid(f"ends are named by lower-case letters and digits, cables are {_CABLES_MAX} at most")
+    if len(pairs) > _CABLES_MAX or not all(re.fullmatch("[a-z0-9-]+", name) for name in names):
+        raise InputInvalid(f"ends are named by lower-case letters, digits and dashes, cables are {_CABLES_MAX} at most")
     if unknown := {name for pair in pairs for name in pair} - set(names):
         raise InputInvalid(f"a cable ends at {', '.join(sorted(unknown))}, which is no end")
     if os.geteuid() != 0:
@@ -187,64 +181,55 @@ def remove_leftovers() -> list[str]:
 
 
 def _build(
-    stack: ExitStack, ends: Mapping[str, EndSettings], pairs: Sequence[tuple[str, str]], kind: Literal["tap", "veth"]
+    stack: ExitStack, ends: Mapping[str, EndSettings], pairs: Sequence[Pair], kind: Literal["tap", "veth"]
 ) -> Network:
     serial = next(_serials)
-    has_v6 = Path("/proc/sys/net/ipv6").exists()
-    interfaces = {name: _interfaces(name, pairs, has_v6) for name in ends}
+    switches = [name for name, settings in ends.items() if settings.is_switching]
+    planned = interfaces.plan(ends, pairs, switches, has_v6=Path("/proc/sys/net/ipv6").exists())
     made = {}
     for name in ends:
         namespace = f"{ownership.prefix()}{serial}-{name}"
         # before it exists: a signal may arrive in between
         stack.callback(_remove, namespace)
         HERE.run("ip", "netns", "add", namespace, package="iproute2", limit_s=10)
-        first = interfaces[name][0] if interfaces[name] else Interface("lo", "127.0.0.1", "::1", "")
-        made[name] = Namespace(namespace, first.address, first.address_v6, tuple(interfaces[name]))
+        own = planned.interfaces[name]
+        first = own[0] if own else Interface("lo", "127.0.0.1", "::1", "")
+        made[name] = Namespace(namespace, first.address, first.address_v6, tuple(own))
         _ip(made[name], ["link set lo up"])
     cables = []
-    for number, (first_end, second_end) in enumerate(pairs):
-        devices = [(made[end], _device(end, number, pairs)) for end in (first_end, second_end)]
+    for pair, devices in zip(pairs, planned.devices, strict=True):
+        near, far = (made[end] for end in pair)
         taps = None
         if kind == "tap":
-            taps = (_make_tap(*devices[0]), _make_tap(*devices[1]))
+            taps = (_make_tap(near, devices[0]), _make_tap(far, devices[1]))
         else:
-            (near, near_device), (far, far_device) = devices
-            _ip(near, [f"link add {near_device} type veth peer name {far_device} netns {far.namespace}"])
-        cables.append(Cable(first_end, second_end, taps))
-    peers = _peers(interfaces)
+            _ip(near, [f"link add {devices[0]} type veth peer name {devices[1]} netns {far.namespace}"])
+        cables.append(Cable(*pair, taps))
     for name, settings in ends.items():
-        _set_up(made[name], settings, peers)
+        if settings.is_switching:
+            _switch(made[name], settings, planned.ports[name])
+        _set_up(made[name], settings, planned)
     return Network(made, tuple(cables))
 
 
-def _device(end: str, number: int, pairs: Sequence[tuple[str, str]]) -> str:
-    """eth0 is an end's first cable, eth1 its second."""
-    return f"eth{sum(end in pair for pair in pairs[:number])}"
+def _switch(namespace: Namespace, settings: EndSettings, ports: Sequence[tuple[str, str]]) -> None:
+    """A bridge over the ports. It learns nothing and floods nothing: a frame goes to its address, or nowhere."""
+    _ip(namespace, ["link add eth0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0"])
+    for port, _ in ports:
+        _ip(
+            namespace,
+            [
+                f"link set {port} master eth0 mtu {settings.mtu_bytes} txqueuelen {settings.device_queue_packets}"
+                " addrgenmode none up",
+                f"link set {port} type bridge_slave learning off flood off mcast_flood off bcast_flood off",
+            ],
+        )
+        if not settings.is_offloading:
+            _turn_offloads_off(namespace, port)
+    _batch("bridge", namespace, (f"fdb add {behind} dev {port} master static" for port, behind in ports))
 
 
-def _interfaces(end: str, pairs: Sequence[tuple[str, str]], has_v6: bool) -> list[Interface]:
-    found = []
-    for number, pair in enumerate(pairs):
-        if end in pair:
-            host = 1 + pair.index(end)
-            address_v6 = str(IPv6Address(f"fd71:0:0:{number:x}::{host}")) if has_v6 else None
-            hardware_address = f"02:71:00:00:{number:02x}:{host:02x}"
-            device = _device(end, number, pairs)
-            found.append(Interface(device, f"10.71.{number}.{host}", address_v6, hardware_address))
-    return found
-
-
-def _subnet(interface: Interface) -> str:
-    return interface.address.rpartition(".")[0]
-
-
-def _peers(interfaces: Mapping[str, Sequence[Interface]]) -> dict[str, Interface]:
-    """By address, the interface at the other end of the cable."""
-    every = [interface for each in interfaces.values() for interface in each]
-    return {a.address: b for a in every for b in every if _subnet(a) == _subnet(b) and a is not b}
-
-
-def _set_up(namespace: Namespace, settings: EndSettings, peers: Mapping[str, Interface]) -> None:
+def _set_up(namespace: Namespace, settings: EndSettings, planned: Plan) -> None:
     # nothing but what is tested on the wire, and no run that remembers the one before
     quiet = {"net.ipv4.tcp_no_metrics_save": "1"}
     if Path("/proc/sys/net/ipv6").exists():
@@ -269,27 +254,31 @@ def _set_up(namespace: Namespace, settings: EndSettings, peers: Mapping[str, Int
         route_options += " quickack 1"
     lines = []
     for interface in namespace.interfaces:
-        device, peer = interface.name, peers[interface.address]
+        device = interface.name
         lines += [
             f"link set {device} address {interface.hardware_address} mtu {settings.mtu_bytes}"
             f" txqueuelen {settings.device_queue_packets} addrgenmode none up",
             f"addr add {interface.address}/24 dev {device} noprefixroute",
-            f"route add {_subnet(interface)}.0/24 dev {device} src {interface.address} {route_options}",
-            f"neigh replace {peer.address} lladdr {peer.hardware_address} nud permanent dev {device}",
+            f"route add {interface.subnet}.0/24 dev {device} src {interface.address} {route_options}",
         ]
-        if interface.address_v6 is not None and peer.address_v6 is not None:
-            prefix = interface.address_v6.rpartition("::")[0]
+        if interface.address_v6 is not None:
             lines += [
                 f"addr add {interface.address_v6}/64 dev {device} nodad noprefixroute",
-                f"route add {prefix}::/64 dev {device} {route_options}",
-                f"neigh replace {peer.address_v6} lladdr {peer.hardware_address} nud permanent dev {device}",
+                f"route add {interface.subnet_v6}::/64 dev {device} {route_options}",
             ]
+        for neighbour in planned.neighbours(interface):
+            for address in filter(None, (neighbour.address, neighbour.address_v6)):
+                lines.append(f"neigh replace {address} lladdr {neighbour.hardware_address} nud permanent dev {device}")
         if not settings.is_offloading:
-            offloads = ("tso", "gso", "gro", "lro", "tx", "rx")
-            switched = (word for offload in offloads for word in (offload, "off"))
-            # exit code 1 says only that some are fixed, off already
-            namespace.run("ethtool", "-K", device, *switched, package="ethtool", limit_s=10, is_checked=False)
+            _turn_offloads_off(namespace, device)
     _ip(namespace, lines)
+
+
+def _turn_offloads_off(namespace: Namespace, device: str) -> None:
+    offloads = ("tso", "gso", "gro", "lro", "tx", "rx")
+    switched = (word for offload in offloads for word in (offload, "off"))
+    # exit code 1 says only that some are fixed, off already
+    namespace.run("ethtool", "-K", device, *switched, package="ethtool", limit_s=10, is_checked=False)
 
 
 def _set_congestion_control(namespace: Namespace, name: str | None) -> str:
@@ -325,12 +314,16 @@ def _make_tap(namespace: Namespace, device: str) -> Tap:
     return Tap(device, NAMESPACES / str(namespace.namespace))
 
 
-def _ip(namespace: Namespace, lines: Sequence[str]) -> None:
+def _ip(namespace: Namespace, lines: Iterable[str]) -> None:
+    _batch("ip", namespace, lines)
+
+
+def _batch(program: str, namespace: Namespace, lines: Iterable[str]) -> None:
     given = "".join(f"{line}\n" for line in lines)
     arguments = ("-n", str(namespace.namespace), "-batch", "-")
-    finished = HERE.run("ip", *arguments, package="iproute2", limit_s=10, given=given, is_checked=False)
+    finished = HERE.run(program, *arguments, package="iproute2", limit_s=10, given=given, is_checked=False)
     if finished.code != 0:
-        raise ToolMissing(f"ip failed in {namespace.namespace}: {' '.join(finished.errors.split())}")
+        raise ToolMissing(f"{program} failed in {namespace.namespace}: {' '.join(finished.errors.split())}")
 
 
 def _existing() -> list[str]:
