@@ -5,12 +5,13 @@ The core is not there: what it would be told is looked at.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 import pytest
@@ -454,6 +455,33 @@ def test_a_file_that_is_there_is_not_overwritten(told: dict[str, Any], tmp_path:
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(TrafficImpossible, match=r"cannot write .*: No such file or directory"):
         truth_file.write(tmp_path / "none" / "truth.json", {})
+
+
+def test_a_truth_that_was_begun_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill_the_disk(_: object, stream: IO[str], **__: object) -> None:
+        stream.write('{"schema"')
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(ValueError, match="JSON compliant"):
+        truth_file.write(tmp_path / "truth.json", {"seconds": float("nan")})
+    monkeypatch.setattr(json, "dump", fill_the_disk)
+    with pytest.raises(TrafficImpossible, match=r"cannot write .*: No space left on device"):
+        truth_file.write(tmp_path / "truth.json", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_does_not_begin_when_its_files_could_not_be_written(told: dict[str, Any], tmp_path: Path) -> None:
+    mine, nowhere = tmp_path / "mine.json", tmp_path / "none" / "truth.json"
+    mine.write_text("mine")
+    for arguments in (
+        ["initiator", "read", URL, "--tcp-info", str(mine), "--truth", str(nowhere)],
+        ["target", "--truth", str(nowhere)],
+        ["link", "a", "b", "--log", str(nowhere)],
+    ):
+        result = run(*arguments, "--force")
+        assert result.exit_code == 2
+        assert result.stderr == f"iscsitrace: cannot write {nowhere}: there is no folder {tmp_path / 'none'}\n"
+    assert (mine.read_text(), told) == ("mine", {})
 
 
 # --- help

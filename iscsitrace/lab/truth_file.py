@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,17 @@ def pack_busy_times(log: Mapping[str, Any]) -> None:
 
 
 def require_new(files: Iterable[Path], *, is_forced: bool) -> None:
-    """OutputExists for a file that is there, unless it may be overwritten: then it is removed."""
-    for file in files:
+    """OutputExists for a file that is there, unless it may be overwritten: then it is removed.
+
+    TrafficImpossible for one that could not be written: a run should not end with that.
+    """
+    wanted = list(files)
+    for file in wanted:
+        if not file.parent.is_dir():
+            raise TrafficImpossible(f"cannot write {file}: there is no folder {file.parent}")
+        if not os.access(file.parent, os.W_OK):
+            raise TrafficImpossible(f"cannot write {file}: no permission for {file.parent}")
+    for file in wanted:
         if not file.exists() and not file.is_symlink():
             continue
         if not is_forced:
@@ -49,10 +59,17 @@ def require_new(files: Iterable[Path], *, is_forced: bool) -> None:
 
 
 def write(file: Path, truth: Mapping[str, Any]) -> None:
-    """Writes a truth. TrafficImpossible when that cannot be done."""
+    """Writes a truth, or nothing. TrafficImpossible when that cannot be done."""
     try:
-        with file.open("x") as stream:
-            json.dump(truth, stream, allow_nan=False)
-            stream.write("\n")
+        stream = file.open("x")
     except OSError as error:
         raise TrafficImpossible(f"cannot write {file}: {error.strerror}") from error
+    try:
+        with stream:
+            json.dump(truth, stream, allow_nan=False)
+            stream.write("\n")
+    except BaseException as error:
+        file.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise TrafficImpossible(f"cannot write {file}: {error.strerror}") from error
+        raise
