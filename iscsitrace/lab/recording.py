@@ -51,7 +51,8 @@ def capturing(
     """
     if file.exists():
         raise OutputExists(f"{file} exists")
-    arguments = ["-i", interface, "-w", str(file), "-B", str(buffer_mib)]
+    # without its count of packets, which would fill the log of a long run
+    arguments = ["-q", "-i", interface, "-w", str(file), "-B", str(buffer_mib)]
     if capture_filter:
         arguments += ["-f", capture_filter]
     if snaplen_bytes is not None:
