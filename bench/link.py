@@ -143,9 +143,10 @@ def throughput(line: Line, *options: str) -> dict[str, Any]:
     direction = link.log["link"]["to_target"]
     found["queue_full"] = direction["counters"]["queue_full"]["count"]
     if line.rate_mbit:
+        busy_times = direction["line"]["busy_times"]
         busy_ns = sum(
-            max(0, min(each["to_ns"], last_ns) - max(each["from_ns"], first_ns))
-            for each in direction["line"]["busy_times"]
+            max(0, min(to_ns, last_ns) - max(from_ns, first_ns))
+            for from_ns, to_ns in zip(busy_times["from_ns"], busy_times["to_ns"], strict=True)
         )
         found["busy_share"] = busy_ns / (last_ns - first_ns)
         found["rate_error"] = found["mbit"] / line.rate_mbit - 1

@@ -43,14 +43,14 @@ def beside_iperf3(congestion_control: str) -> list[tuple[float, float]]:
     """Goodput of our initiator against our target, and of iperf3, in bits a second, round by round."""
     asked = settings(congestion_control)
     rounds = []
-    with real.up(asked["world"]) as world, peers.iperf3_server(world.target):
+    with real.up(asked["world"]) as world, peers.iperf3_server(world.hosts["target"]):
         for _ in range(ROUNDS):
-            with actors.target("iscsitrace", world.target, world.address("target"), asked) as target:
-                found = actors.run_initiator("iscsitrace", world.initiator, target, asked, lambda _: False)
+            with actors.target("iscsitrace", world.hosts["target"], world.address("target"), asked) as target:
+                found = actors.run_initiator("iscsitrace", world.hosts["initiator"], [target], asked, lambda _: False)
             results = found["results"]
             if results["errors"]:
                 raise RuntimeError(results["errors"][0])
-            theirs = peers.iperf3(world.initiator, world.target.address, "-R", seconds=SECONDS)
+            theirs = peers.iperf3(world.hosts["initiator"], world.hosts["target"].address, "-R", seconds=SECONDS)
             received = theirs["end"]["sum_received"]["bits_per_second"]
             rounds.append((results["bytes"] * 8 * _SECOND_NS / results["elapsed_ns"], float(received)))
     return rounds

@@ -23,7 +23,7 @@ import numpy as np
 
 import iscsitrace
 from bench.run import FOLDER, machine
-from iscsitrace.lab import real, simulation
+from iscsitrace.lab import real, run_files, simulation
 
 DELAYS_MS = (1, 2, 4, 8, 16)
 RATE_BPS = 320_000_000
@@ -95,7 +95,7 @@ def kernel_and_hosts(setting: Setting) -> tuple[float, Hosts]:
     """
     with tempfile.TemporaryDirectory() as folder:
         throughput = _throughput(real.run(setting.as_simulated(), Path(folder), lambda _: False))
-        at_initiator, at_target = (_reads(Path(folder, f"{end}.pcapng")) for end in real.ENDS)
+        at_initiator, at_target = (_reads(Path(folder, name)) for name in run_files.capture_names(1))
     between = at_initiator["command_first_ns"][1:] - at_initiator["status_ns"][:-1]
     served = at_target["data_first_ns"] - at_target["command_last_ns"]
     return throughput, Hosts(int(np.mean(between)), int(np.mean(served)))

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from click.testing import CliRunner, Result
 import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
-from iscsitrace.lab import real
+from iscsitrace.lab import peers, real
+from iscsitrace.lab.namespaces import EndSettings, remove_leftovers
 from tests.lab import needs_root
-from tests.test_lab_namespaces import of_process
+from tests.test_lab_namespaces import is_gone, of_process
 
 FAST = ("--one-way-delay", "2ms", "--rate", "400Mbit")
 
@@ -36,12 +38,11 @@ def truth_of(folder: Path) -> dict[str, Any]:
 
 
 def run(folder: Path, *arguments: object) -> dict[str, Any]:
-    """A run that ends well, and of which both captures lost nothing."""
+    """A run that ends well, and of which no capture lost anything."""
     result = lab("run", *arguments, "-o", folder)
     assert result.exit_code == 0, result.output
     truth = truth_of(folder)
-    assert truth["capture_dropped_counts"] == [0, 0]
-    assert truth["path_process"] == [] or truth["path_process"][0]["failure"] is None
+    assert set(truth["capture_dropped_counts"]) == {0}
     assert of_process(os.getpid()) == set()
     return truth
 
@@ -53,13 +54,28 @@ def tasks_of(capture: Path) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in cycles.rows() if row["operation"] in {"read", "write"}]
 
 
-def same_as_truth(folder: Path, truth: dict[str, Any], ends: Sequence[str] = real.ENDS) -> None:
+def same_as_truth(folder: Path, truth: dict[str, Any]) -> None:
+    """Beside the initiator are all tasks of the truth, beside each target its own."""
     cycles = truth["cycles"]
     names = ("initiator_task_tag", "operation", "lba", "block_count", "bytes", "status")
-    expected = sorted(zip(*(cycles[name] for name in names), strict=True))
-    assert expected
-    for end in ends:
-        assert sorted(tasks_of(folder / f"{end}.pcapng")) == expected
+    rows = list(zip(*(cycles[name] for name in names), strict=True))
+    taps = [(truth["captures"]["initiator"], rows)]
+    for number, name in enumerate(truth["captures"]["targets"]):
+        its = [row for row, target in zip(rows, cycles["target"], strict=True) if target == number]
+        taps.append((name, its))
+    for name, expected in taps:
+        assert expected
+        assert sorted(tasks_of(folder / name)) == sorted(expected)
+
+
+def check(folder: Path) -> dict[str, str]:
+    """What `check --truth` says of each capture of a run; none has a difference."""
+    said = {}
+    for file in folder.glob("*.pcapng"):
+        result = CliRunner().invoke(main, ["check", "--truth", str(folder / "truth.json"), str(file)])
+        assert result.exit_code == 0, result.output
+        said[file.name] = result.output
+    return said
 
 
 @needs_root
@@ -120,7 +136,7 @@ def test_settings_reach_the_kernel(tmp_path: Path) -> None:
 def test_other_targets(tmp_path: Path, program: str) -> None:
     options = (*FAST, "--target-program", program, "--lun", "64M", "--chap", "joe%twelve3456789")
     truth = run(tmp_path, "mixed", *options, "--block-size", "64K", "--bytes", "2M", "--random")
-    assert truth["target_log"] is None
+    assert truth["target_logs"] == [None]
     same_as_truth(tmp_path, truth)
     # secrets stay out of the file
     assert "twelve3456789" not in (tmp_path / "truth.json").read_text()
@@ -135,16 +151,169 @@ def test_another_initiator(tmp_path: Path) -> None:
     reads = [task for task in tasks_of(tmp_path / "initiator.pcapng") if task[1] == "read"]
     assert {task[4] for task in reads} == {64 << 10}
     assert len(reads) >= truth["results"]["iops"] > 50
-    assert sum(task["command"].startswith("READ(") for task in truth["target_log"]["tasks"]) == len(reads)
+    assert sum(command.startswith("READ(") for command in truth["target_logs"][0]["cycles"]["command"]) == len(reads)
 
 
 @needs_root
 def test_captures_agree_with_check(tmp_path: Path) -> None:
     run(tmp_path, "read", *FAST, "--connections", 2, "--bytes", "2M", "--loss", "0.1%")
-    for end in real.ENDS:
-        words = ["check", "--truth", str(tmp_path / "truth.json"), str(tmp_path / f"{end}.pcapng")]
-        result = CliRunner().invoke(main, words)
-        assert result.exit_code == 0, result.output
+    assert set(check(tmp_path)) == {"initiator.pcapng", "target.pcapng"}
+
+
+@needs_root
+def test_a_stripe_over_targets_each_behind_a_link_of_its_own(tmp_path: Path) -> None:
+    delays_ms = (2, 12)
+    delays = [word for delay_ms in delays_ms for word in ("--target-delay", f"{delay_ms}ms")]
+    loss = ("--to-initiator-loss", "0.5%", "--seed", 5)
+    truth = run(
+        tmp_path, "mixed", *delays, *loss, "--rate", "200Mbit", "--bytes", "4M", "--sessions", 2, "--queue-depth", 4
+    )
+    same_as_truth(tmp_path, truth)
+    assert set(check(tmp_path)) == {"initiator.pcapng", "target.pcapng", "target-2.pcapng"}
+    assert (truth["access"], truth["access_process"]) == (None, None)
+    # blocks are dealt in turn
+    assert [truth["cycles"]["target"].count(target) for target in (0, 1)] == [32, 32]
+    names = [target["name"] for target in truth["results"]["targets"]]
+    assert len(set(names)) == 2
+    # one host: one address, from which it reaches both
+    assert {end["own_address"] for end in truth["ends"]} == {"10.71.0.1"}
+    assert {end["peer_address"] for end in truth["ends"]} == {"10.71.0.2", "10.71.0.3"}
+    rows = list(iscsitrace.read(str(tmp_path / "initiator.pcapng")).connections.rows())
+    assert [row["is_iscsi"] for row in rows] == [True] * 4
+    carried = [path["to_initiator"]["counters"]["delivered"] for path in truth["paths"]]
+    for number, (delay_ms, ends) in enumerate(zip(delays_ms, truth["target_ends"], strict=True)):
+        ports = {end["initiator_port"] for end in ends}
+        assert ports == {end["initiator_port"] for end in truth["initiator_ends"] if end["target"] == number}
+        assert len(ports) == 2
+        rtts_us = [rtt for end in ends for rtt in end["windows"]["srtt_us"] if rtt]
+        assert 2 * delay_ms * 1000 <= min(rtts_us) < 2 * delay_ms * 1000 + 10_000
+        assert len(truth["target_logs"][number]["cycles"]["command"]) > 32
+        # each link has the frames of its target alone: at the least those that the capture there has received
+        frames = sum(
+            truth["paths"][number][way]["counters"]["arrived"]["count"] for way in ("to_target", "to_initiator")
+        )
+        assert frames - 12 <= truth["packet_counts"][1 + number] <= frames
+    assert truth["packet_counts"][0] < sum(truth["packet_counts"][1:]) + 12
+    assert min(each["count"] for each in carried) > 32
+    lost = [path["to_initiator"]["counters"]["lost"]["count"] for path in truth["paths"]]
+    assert sum(lost) > 0
+
+
+@needs_root
+def test_mirrors_behind_a_line_that_they_share(tmp_path: Path) -> None:
+    rate_bps, total_bytes = 100_000_000, 4 << 20
+    options = ("--targets", 3, "--mirror", "--access-rate", "100Mbit", "--one-way-delay", "1ms", "--queue-depth", 4)
+    truth = run(tmp_path, "write", *options, "--bytes", total_bytes)
+    same_as_truth(tmp_path, truth)
+    check(tmp_path)
+    # every target has every block
+    by_target = [
+        sorted(lba for lba, its in zip(truth["cycles"]["lba"], truth["cycles"]["target"], strict=True) if its == target)
+        for target in range(3)
+    ]
+    assert by_target[0] == by_target[1] == by_target[2] == list(range(0, total_bytes // 512, 128))
+    # all of it passed the line, one after the other, and each path carried its third
+    access = truth["access"]["to_target"]
+    assert access["counters"]["delivered"]["bytes"] > 3 * total_bytes
+    assert truth["results"]["elapsed_ns"] > 3 * total_bytes * 8e9 / rate_bps
+    assert (
+        sum(access["line"]["busy_times"]["to_ns"]) - sum(access["line"]["busy_times"]["from_ns"])
+        == (access["line"]["busy_ns"])
+    )
+    for path in truth["paths"]:
+        assert total_bytes < path["to_target"]["counters"]["arrived"]["bytes"] < 1.2 * total_bytes
+        assert path["to_target"]["line"] is None
+    assert truth["access_process"]["failure"] is None
+
+
+@needs_root
+def test_a_port_that_is_given_again_for_another_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = real.end_settings
+
+    def with_few_ports(*arguments: Any, **more: Any) -> EndSettings:
+        return replace(made(*arguments, **more), sysctls={"net.ipv4.ip_local_port_range": "40000 40001"})
+
+    monkeypatch.setattr(real, "end_settings", with_few_ports)
+    truth = run(tmp_path, "read", "--targets", 2, *FAST, "--bytes", "1M")
+    assert [end["own_port"] for end in truth["ends"]] == [40_000, 40_000]
+    assert all("differences: 0" in said for said in check(tmp_path).values())
+    assert "compared: 16 cycles" in check(tmp_path)["initiator.pcapng"]
+    same_as_truth(tmp_path, truth)
+
+
+@needs_root
+def test_both_worlds_take_the_same_options(tmp_path: Path) -> None:
+    options = ("write", "--mirror", "--target-delay", "2ms", "--target-delay", "6ms", "--rate", "50Mbit")
+    more = ("--access-rate", "40Mbit", "--block-size", "32K", "--bytes", "2M", "--seed", 3, "--ipv6")
+    real_truth = run(tmp_path / "real", *options, *more)
+    words = [str(word) for word in ("simulate", *options, *more, "-o", tmp_path / "simulated")]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    simulated = truth_of(tmp_path / "simulated")
+    for name in ("lba", "block_count", "operation"):
+        of_workload = [
+            value
+            for value, operation in zip(simulated["cycles"][name], simulated["cycles"]["operation"], strict=True)
+            if operation
+        ]
+        assert sorted(of_workload) == sorted(real_truth["cycles"][name])
+    # a link of the simulation has all defaults filled in
+    for mine, its in zip(
+        real_truth["settings"]["world"]["paths"], simulated["settings"]["world"]["paths"], strict=True
+    ):
+        assert mine["seed"] == its["seed"]
+        for direction in ("to_target", "to_initiator"):
+            assert mine[direction].items() <= its[direction].items()
+    # the slower mirror decides: 12 ms and the line, in either world
+    for truth in (real_truth, simulated):
+        assert 12_000_000 + 2 * 32_768 * 8 * 25 < truth["results"]["call_latency_ns"]["p50"] < 50_000_000
+
+
+@needs_root
+def test_other_targets_side_by_side(tmp_path: Path) -> None:
+    truth = run(tmp_path, "write", "--targets", 2, "--mirror", "--target-program", "istgt", *FAST, "--bytes", "1M")
+    same_as_truth(tmp_path, truth)
+
+
+@needs_root
+def test_several_targets_without_links(tmp_path: Path) -> None:
+    truth = run(tmp_path, "read", "--targets", 2, "--bypass", "--bytes", "1M")
+    same_as_truth(tmp_path, truth)
+    assert (truth["paths"], truth["path_process"], truth["access"]) == ([], [], None)
+
+
+@needs_root
+def test_a_killed_run_leaves_nothing_that_the_next_does_not_remove(tmp_path: Path) -> None:
+    options = (
+        "--targets",
+        "2",
+        "--access-rate",
+        "100Mbit",
+        "--target-program",
+        "tgt",
+        "--lun",
+        "64M",
+        "--seconds",
+        "60",
+    )
+    command = [sys.executable, "-m", "iscsitrace", "lab", "run", "read", *options, "-o", str(tmp_path)]
+
+    def started_by(process_id: int) -> list[int]:
+        listed = Path(f"/proc/{process_id}/task").glob("*/children")
+        return [int(child) for children in listed for child in children.read_text().split()]
+
+    children: list[int] = []
+    # while namespaces are made, while programs are started, while it runs
+    for seconds in (0.4, 1.0, 3.0):
+        with subprocess.Popen([*command, "--force"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            time.sleep(seconds)
+            children += started_by(process.pid)
+            process.kill()
+        remove_leftovers()
+        peers.remove_leftovers()
+        assert of_process(process.pid) == set()
+        assert all(is_gone(child) for child in children)
+        assert list(Path(tempfile.gettempdir()).glob(f"iscsitrace-{process.pid}-*")) == []
+    assert len(children) > 3
 
 
 @needs_root
@@ -190,7 +359,7 @@ def test_up_says_how_to_use_it_and_goes_away() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        rows = [process.stdout.readline().split() for _ in real.ENDS]
+        rows = [process.stdout.readline().split() for _ in ("initiator", "target")]
         assert "Ctrl-C" in process.stdout.readline()
         enter, address = rows[0][rows[0].index("ip") :], rows[1][1]
         ping = [*enter, "ping", "-n", "-c", "3", "-i", "0.1", address]
@@ -219,12 +388,42 @@ def test_only_root_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--target-program", "istgt", "--fault", "busy"), "--fault cannot be told to istgt"),
         (("--initiator-program", "iscsi-perf", "--connections", "2"), "--connections cannot be told to iscsi-perf"),
         (("--initiator-program", "iscsi-perf", "--key", "InitialR2T=Yes"), "--key cannot be told to iscsi-perf"),
+        (("--initiator-program", "iscsi-perf", "--targets", "2"), "iscsi-perf reads from one target"),
+        (("--initiator-program", "iscsi-perf", "--seconds", "1.5"), "iscsi-perf takes whole seconds"),
+        (("--initiator-program", "iscsi-perf", "--block-size", "700"), "multiples of 512 bytes"),
+        (("--target-program", "tgt", "--lun", "1G", "--lun", "2G"), "tgt has one logical unit here"),
+        (("--target-program", "istgt", "--lun", "null:1G"), "istgt has one logical unit here"),
+        (("--target-program", "tgt", "--chap", "a%secret-of-12-a", "--chap", "b%secret-of-12-b"), "one initiator"),
+        (("--bypass", "--one-way-delay", "8ms"), "--one-way-delay cannot be told to a bypass"),
+        (("--bypass", "--access-rate", "1Mbit"), "--access-rate cannot be told to a bypass"),
+        (("--targets", "3", "--target-delay", "1ms"), "stands 1 times for 3 targets"),
     ],
 )
 def test_what_others_cannot_be_told_is_refused(tmp_path: Path, options: tuple[str, ...], refused: str) -> None:
-    result = lab("run", "read", *options, "-o", tmp_path)
+    result = lab("run", "read", *options, "-o", tmp_path / "run")
     assert result.exit_code == 2
     assert refused in result.output
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        (("--bypass", "--log", "log.json"), "--log goes with links, not with --bypass"),
+        (("--bypass", "--loss", "1%"), "--loss cannot be told to a bypass"),
+        (("--log", "/nowhere/log.json"), "cannot write /nowhere/log.json: there is no folder /nowhere"),
+    ],
+)
+def test_what_a_world_to_try_cannot_be_told_is_refused(options: tuple[str, ...], refused: str) -> None:
+    result = lab("up", *options)
+    assert result.exit_code == 2
+    assert refused in result.output
+
+
+def test_paths_and_targets_go_together(tmp_path: Path) -> None:
+    settings = {"client": {"workload": {}}, "portals": [{}, {}], "world": {"paths": [{}]}}
+    with pytest.raises(InputInvalid, match="1 paths lead to 2 targets"):
+        real.run(settings, tmp_path, lambda _: False)
 
 
 def test_what_a_namespace_cannot_have_is_refused() -> None:

@@ -6,6 +6,7 @@ virtual time.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import statistics
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,8 @@ def test_tcp_gets_the_rate_and_the_line_is_busy_meanwhile() -> None:
     # every frame has its time on the line, rounded up to the nanosecond at most
     busy_ns = counters["delivered"]["bytes"] * 8 * 1_000_000_000 / rate_bps
     assert busy_ns <= log["line"]["busy_ns"] <= busy_ns + counters["delivered"]["count"]
-    assert sum(busy["to_ns"] - busy["from_ns"] for busy in log["line"]["busy_times"]) == log["line"]["busy_ns"]
+    busy_times = log["line"]["busy_times"]
+    assert sum(busy_times["to_ns"]) - sum(busy_times["from_ns"]) == log["line"]["busy_ns"]
 
 
 @needs_root
@@ -142,6 +144,30 @@ def test_what_cannot_be_a_link_is_one_line() -> None:
             lay(made.cables[0], {})
     with network(ENDS, cable="veth") as made, pytest.raises(InputInvalid, match="TAP"):
         lay(made.cables[0], {})
+
+
+@needs_root
+def test_a_link_that_ends_before_its_time_is_one_line() -> None:
+    def lay(harm: Callable[[Network, RunningLink], object]) -> None:
+        with laid() as (made, link):
+            harm(made, link)
+
+    def kill(_: Network, link: RunningLink) -> None:
+        os.kill(link.process_id, signal.SIGKILL)
+
+    def pull_out(made: Network, _: RunningLink) -> None:
+        made["target"].run("ip", "link", "del", "eth0", package="iproute2")
+        time.sleep(0.2)
+
+    def fail(_: Network, __: RunningLink) -> None:
+        raise EOFError("of the one who uses it")
+
+    with pytest.raises(TrafficImpossible, match="the link ended without a word"):
+        lay(kill)
+    with pytest.raises(TrafficImpossible, match="the link ended: a TAP device is gone"):
+        lay(pull_out)
+    with pytest.raises(EOFError, match="of the one who uses it"):
+        lay(fail)
 
 
 RUN = """

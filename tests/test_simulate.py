@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import iscsitrace
 from iscsitrace.analysis.truth import Agreement, Tables, compare
 from iscsitrace.cli import main
-from iscsitrace.lab.simulation import capture_names
+from iscsitrace.lab.run_files import capture_names
 
 LINK = "--one-way-delay 2ms --rate 100Mbit"
 WHOLE = {"read": 32, "write": 32}

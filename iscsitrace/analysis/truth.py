@@ -87,6 +87,12 @@ _KEYS: dict[str, tuple[str, str]] = {
 }
 
 Row = Mapping[str, Any]
+End = tuple[int, int]
+"""The initiator's end of a connection: the number of its target, and its port.
+
+A kernel gives a port again for another target, so in the real world a port alone names no connection. Elsewhere the
+target's number is 0.
+"""
 
 
 @dataclass(frozen=True)
@@ -175,10 +181,11 @@ class _Comparison:
         self._target = self._target_of(tap) if self._has_taps else None
         self._tables = tables
         self._connections = [row for row in tables.connections.rows() if row["is_iscsi"]]
-        self._streams: dict[int, list[int]] = defaultdict(list)
+        self._targets = self._target_numbers()
+        self._streams: dict[End, list[int]] = defaultdict(list)
         for row in self._connections:
-            self._streams[row["initiator_port"]].append(row["connection"])
-        self._ports = self._initiator_ports()
+            self._streams[self._end(row)].append(row["connection"])
+        self._ends = self._initiator_ends()
 
     def _target_of(self, tap: str | None) -> int | None:
         """Place of the target whose tap it is; None at the initiator's."""
@@ -189,24 +196,43 @@ class _Comparison:
             raise InputInvalid(f"tap {tap}; the truth has initiator, {', '.join(taps)}")
         return taps.index(tap)
 
-    def _initiator_ports(self) -> dict[int, int]:
-        """The initiator's port of each connection of the truth."""
+    def _target_numbers(self) -> dict[str, int]:
+        """By address, the number of each target of a run in the real world."""
+        if self._kind != "run":
+            return {}
+        targets = self._truth["results"].get("targets", ())
+        return {one["address"].rpartition(":")[0].strip("[]"): number for number, one in enumerate(targets)}
+
+    def _end(self, row: Row) -> End:
+        return self._targets.get(row["target_address"], 0), row["initiator_port"]
+
+    def _initiator_ends(self) -> dict[int, End]:
+        """The initiator's end of each connection of the truth."""
         if self._kind == "simulation":
             numbers = {one["connection"] for one in self._truth["results"]["connections"]}
-            return {number: _FIRST_PORT + number for number in numbers | set(self._truth["cycles"]["connection"])}
-        if self._kind == "run":
-            # both numbered in the order in which they were opened
-            opened = sorted(one["connection"] for one in self._truth["results"].get("connections", ()))
-            found = sorted(self._connections, key=lambda row: int(row["connection"]))
-            return {number: row["initiator_port"] for number, row in zip(opened, found, strict=False)}
-        name = "own_port" if self._kind == "initiator" else "peer_port"
-        ports = {end["connection"]: end[name] for end in self._truth["ends"]}
+            return {number: (0, _FIRST_PORT + number) for number in numbers | set(self._truth["cycles"]["connection"])}
+        name = "peer_port" if self._kind == "target" else "own_port"
+        ends = {
+            end["connection"]: (self._targets.get(end["peer_address"], 0), end[name]) for end in self._truth["ends"]
+        }
         # a connection may have been too short for its ports to be seen
-        unknown = set(self._truth["cycles"].get("connection", ())) - set(ports)
-        unclaimed = set(self._streams) - set(ports.values())
+        if self._kind == "run":
+            return ends | self._ends_by_order(ends)
+        unknown = set(self._truth["cycles"].get("connection", ())) - set(ends)
+        unclaimed = set(self._streams) - set(ends.values())
         if len(unknown) == len(unclaimed) == 1:
-            ports[unknown.pop()] = unclaimed.pop()
-        return ports
+            ends[unknown.pop()] = unclaimed.pop()
+        return ends
+
+    def _ends_by_order(self, known: Mapping[int, End]) -> dict[int, End]:
+        """Of a run's other connections: truth and capture have those to one target in the order of their opening."""
+        opened = sorted((one["connection"], one["target"]) for one in self._truth["results"].get("connections", ()))
+        found: dict[int, End] = {}
+        for target in {target for _, target in opened}:
+            unknown = [number for number, its in opened if its == target and number not in known]
+            unclaimed = [end for end in self._streams if end[0] == target and end not in known.values()]
+            found.update(zip(unknown, unclaimed, strict=False))
+        return found
 
     def run(self) -> None:
         if self._has_taps:
@@ -231,37 +257,38 @@ class _Comparison:
         to_target = self._target is None
         column = f"retransmitted_packets_{'to_target' if to_target else 'to_initiator'}"
         resent = _resent_without_bytes(self._tables.segments, to_target)
-        found: dict[int, int] = defaultdict(int)
-        answers: dict[int, int] = defaultdict(int)
+        found: dict[End, int] = defaultdict(int)
+        answers: dict[End, int] = defaultdict(int)
         for row in self._connections:
             syns, fins = resent[row["connection"]]
-            found[row["initiator_port"]] += row[column] + syns + fins
+            found[self._end(row)] += row[column] + syns + fins
             # a SYN that comes twice is answered twice, and that need not be a retransmission
-            answers[row["initiator_port"]] += 0 if to_target else syns
-        for end in ends:
-            port, expected = end["initiator_port"], end["retransmitted_segment_count"]
+            answers[self._end(row)] += 0 if to_target else syns
+        for each in ends:
+            number = (each.get("target", 0) if to_target else self._target or 0) if self._targets else 0
+            end, expected = (number, each["initiator_port"]), each["retransmitted_segment_count"]
             self._agreement.loss_count += 1
             # what a kernel sends again after its last sample is not in the truth
-            least = 0 if self._kind == "run" else found[port] - answers[port]
-            if not least <= expected <= found[port]:
-                text = f"{column}, with SYN and FIN, is {found[port]}, the truth has {expected}"
-                self._agreement.differ("loss", self._stream(port), text)
+            least = 0 if self._kind == "run" else found[end] - answers[end]
+            if not least <= expected <= found[end]:
+                text = f"{column}, with SYN and FIN, is {found[end]}, the truth has {expected}"
+                self._agreement.differ("loss", self._stream(end), text)
 
-    def _stream(self, port: int | None) -> int | None:
-        streams = self._streams.get(port, []) if port is not None else []
+    def _stream(self, end: End | None) -> int | None:
+        streams = self._streams.get(end, []) if end is not None else []
         return streams[0] if streams else None
 
     def _compare_cycles(self) -> None:
-        expected: dict[tuple[int | None, int], list[Row]] = defaultdict(list)
+        expected: dict[tuple[End | None, int], list[Row]] = defaultdict(list)
         for truth in self._truth_rows():
-            expected[self._ports.get(truth["connection"]), truth["initiator_task_tag"]].append(truth)
-        ports = {row["connection"]: row["initiator_port"] for row in self._connections}
-        found: dict[tuple[int | None, int], list[Row]] = defaultdict(list)
+            expected[self._ends.get(truth["connection"]), truth["initiator_task_tag"]].append(truth)
+        ends = {row["connection"]: self._end(row) for row in self._connections}
+        found: dict[tuple[End | None, int], list[Row]] = defaultdict(list)
         names = ["cycle", "connection", "initiator_task_tag", *_FIELDS[self._kind], *INSTANTS]
         for row in self._tables.cycles.rows(names):
             # the log of an initiator has what its workload asked for
             if self._kind not in {"run", "initiator"} or row["operation"] in _WORKLOAD:
-                found[ports.get(row["connection"]), row["initiator_task_tag"]].append(row)
+                found[ends.get(row["connection"]), row["initiator_task_tag"]].append(row)
         for key in [*expected, *(key for key in found if key not in expected)]:
             self._compare_tag(*key, found.get(key, []), expected.get(key, []))
 
@@ -282,13 +309,12 @@ class _Comparison:
             ]
         for values in zip(*columns.values(), strict=True):
             row = dict(zip(columns, values, strict=True))
-            if self._kind == "simulation" and (
-                row["command_first_ns"] is None or (self._target is not None and row["target"] != self._target)
-            ):
+            is_elsewhere = self._target is not None and row["target"] != self._target
+            if is_elsewhere or (self._kind == "simulation" and row["command_first_ns"] is None):
                 continue
             yield row
 
-    def _compare_tag(self, port: int | None, tag: int, found: Sequence[Row], expected: Sequence[Row]) -> None:
+    def _compare_tag(self, end: End | None, tag: int, found: Sequence[Row], expected: Sequence[Row]) -> None:
         """The cycles of one Initiator Task Tag on one connection follow each other on either side."""
         if self._kind == "simulation" and len(found) != len(expected):
             # some are missing: those that began at the same time are the same
@@ -305,9 +331,9 @@ class _Comparison:
         for row in found[len(expected) :]:
             self._agreement.differ("cycle", row["connection"], f"cycle {row['cycle']}, {name}: not in the truth")
         for truth in expected[len(found) :]:
-            where = "a connection without known ports" if port is None else f"initiator's port {port}"
+            where = "a connection without known ports" if end is None else f"initiator's port {end[1]}"
             text = f"{name}, {truth['operation'] or 'no operation of the workload'}: not in the capture ({where})"
-            self._agreement.differ("cycle", self._stream(port), text)
+            self._agreement.differ("cycle", self._stream(end), text)
 
     def _compare_cycle(self, row: Row, truth: Row) -> None:
         agreement = self._agreement
@@ -333,7 +359,8 @@ class _Comparison:
         for one in self._truth["results"].get("connections", ()):
             if self._target is not None and one["target"] != self._target:
                 continue
-            for stream in self._streams.get(self._ports.get(one["connection"], -1), ()):
+            end = self._ends.get(one["connection"])
+            for stream in self._streams.get(end, ()) if end is not None else ():
                 for key in found[stream]:
                     # what holds for a session is spoken of on its leading connection
                     is_silent = one["cid"] > 0 and key["source"] == "default"

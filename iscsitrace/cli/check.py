@@ -45,7 +45,7 @@ EXIT_FINDING = 1
     help="Compare with the truth of its run; exit with 1 for any difference.",
 )
 @click.option(
-    "--tap", help="Where a simulated capture was taken (initiator, target, target-2 ...); else its name says so."
+    "--tap", help="Where a capture of a run was taken (initiator, target, target-2 ...); else its name says so."
 )
 def command(
     capture_input: CaptureInput,
@@ -60,8 +60,8 @@ def command(
     With --against tshark every PDU is compared with what tshark shows, and each difference is printed: explained by
     evidence about that PDU, or unexplained. Needs tshark.
 
-    With --truth, the file that simulate, initiator or target wrote, cycles, keys and losses are compared with what
-    really happened: every count, tag, size and, of simulated runs, every instant. Each difference is printed.
+    With --truth, the file that simulate, lab run, initiator or target wrote, cycles, keys and losses are compared with
+    what really happened: every count, tag, size and, of simulated runs, every instant. Each difference is printed.
     """
     from iscsitrace.analysis import health
 

@@ -9,34 +9,20 @@ from typing import IO, Any
 
 import click
 
-from iscsitrace.cli import traffic_results, units
+from iscsitrace.cli import traffic_results
 from iscsitrace.cli.output import show_json
 from iscsitrace.cli.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.cli.tcp_options import SOCKETS
 from iscsitrace.cli.traffic_progress import Progress
 from iscsitrace.cli.units import Duration, Size
-from iscsitrace.cli.workload_options import KEYS, MODES, WORKLOAD
+from iscsitrace.cli.workload_options import KEYS, MODES, WORKLOAD, lasting
 from iscsitrace.errors import TrafficImpossible
 
-_DEFAULT_SECONDS_NS = 5_000_000_000
 _EXIT_INTERRUPTED = 130
 _PERIOD_NS = 2_000_000
 """How often a run is looked at whose connections are to be known, so that few are too short to be seen."""
 _SEED_BITS = 63
-_TASK_COLUMNS = {
-    "session": "session",
-    "connection": "connection",
-    "initiator_task_tag": "initiator_task_tag",
-    "lba": "lba",
-    "block_count": "blocks",
-    "bytes": "bytes",
-    "status": "status",
-    "submitted_ns": "submitted_ns",
-    "sent_ns": "sent_ns",
-    "first_data_ns": "first_data_ns",
-    "completed_ns": "completed_ns",
-}
 
 
 def _pings(*, ping_count: int, ping_interval_ns: int, ping_size: int) -> dict[str, Any]:
@@ -141,11 +127,9 @@ def command(
 
 def _settings(mode: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
     """The run as the core takes it, but for its targets."""
-    workload = WORKLOAD.take(values) | {"seed": seed}
+    workload = lasting(WORKLOAD.take(values)) | {"seed": seed}
     if mode in MODES:
         workload["operation"] = mode
-    if workload["total_bytes"] is None and workload["duration_ns"] is None:
-        workload["duration_ns"] = _DEFAULT_SECONDS_NS
     client: dict[str, Any] = {
         "mode": "run" if mode in MODES else mode,
         "login": {"offers": KEYS.take(values)},
@@ -169,13 +153,7 @@ def _watcher(wish: StopWish, samples: Any, progress: Progress) -> Any:
     def watch(seen: dict[str, Any], descriptors: list[tuple[int, int]]) -> bool:
         if samples is not None:
             samples.take(descriptors)
-        if seen["is_running"]:
-            done, total = (
-                (seen["bytes"], seen["total_bytes"])
-                if seen["total_bytes"]
-                else (seen["elapsed_ns"], seen["duration_ns"])
-            )
-            progress.show(done, total, f"{units.megabytes(seen['bytes'])} MB")
+        progress.show_workload(seen)
         return wish.is_there
 
     return watch
@@ -185,13 +163,10 @@ def _truth(settings: dict[str, Any], found: dict[str, Any], samples: Any) -> dic
     """The truth of a run; without its URLs, which hold secrets."""
     from iscsitrace.lab import truth_file
 
-    tasks = found["tasks"]
-    cycles = {name: [task[source] for task in tasks] for name, source in _TASK_COLUMNS.items()}
-    cycles["operation"] = ["read" if task["is_read"] else "write" for task in tasks]
     return truth_file.envelope("initiator") | {
         "settings": {"client": settings["client"], "sockets": settings["sockets"]},
         "results": found["results"],
         "ends": list(samples.ends.values()),
-        "cycles": cycles,
+        "cycles": truth_file.initiator_cycles(found),
         "tcp_info": samples.columns,
     }

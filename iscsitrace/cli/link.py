@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from iscsitrace.cli import units
-from iscsitrace.cli.link_options import DIRECTIONS, LINK
-from iscsitrace.cli.output import show_line, show_table
+from iscsitrace.cli.link_options import LINK
+from iscsitrace.cli.link_results import show_lateness, show_links
+from iscsitrace.cli.output import show_line
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.errors import TrafficImpossible
 
 _NAMESPACES = Path("/run/netns")
-_PRIORITY = 10
 _PERIOD_NS = 50_000_000
 _WAIT_S = 0.1
 
@@ -68,14 +66,16 @@ def command(
         namespace = tap["namespace"]
         if namespace and not Path(namespace).exists():
             raise TrafficImpossible(f"there is no network namespace {Path(namespace).name}")
+    name = f"{initiator_tap} to {target_tap}"
     with wishing() as wish:
         end_s = None if seconds is None else time.monotonic() + seconds
-        run = _Run(f"{initiator_tap} to {target_tap}", settings, wish, end_s)
+        run = _Run(name, settings, wish, end_s)
         log = run.wait()
+    truth_file.pack_busy_times(log["link"])
     if log_path:
-        truth_file.pack_busy_times(log["link"])
         truth_file.write(log_path, truth_file.envelope("link") | {"settings": settings} | log)
-    _show(log)
+    show_links([(name, log["link"])])
+    show_lateness([(name, log)])
     if log["failure"]:
         raise TrafficImpossible(f"the link ended: {log['failure']}")
 
@@ -111,10 +111,10 @@ class _Run:
         return self._log
 
     def _work(self) -> None:
-        from iscsitrace.lab import traffic
+        from iscsitrace.lab import link_process, traffic
 
-        with suppress(OSError):  # where it may not, other programs can make it late
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
+        # where it may not, other programs can make it late
+        link_process.rise()
         try:
             self._log = traffic.run_link(self._settings, self._ready, self._is_over, period_ns=_PERIOD_NS)
         except TrafficImpossible as error:
@@ -128,19 +128,3 @@ class _Run:
 
     def _is_over(self) -> bool:
         return self._wish.is_there or (self._end_s is not None and time.monotonic() >= self._end_s)
-
-
-def _show(log: dict[str, Any]) -> None:
-    fates = ("arrived", "delivered", "queue_full", "lost", "lost_in_burst", "overtaken")
-    show_table(
-        ("direction", *(fate.replace("_", " ") for fate in fates)),
-        [
-            (direction.replace("_", " "), *(log["link"][direction]["counters"][fate]["count"] for fate in fates))
-            for direction in DIRECTIONS
-        ],
-    )
-    late = log["lateness"]
-    show_line(
-        f"lateness: median {units.milliseconds(late['median_ns'])} ms, p99 {units.milliseconds(late['p99_ns'])} ms, "
-        f"max {units.milliseconds(late['max_ns'])} ms; frames that the kernel refused: {log['refused']['count']}"
-    )

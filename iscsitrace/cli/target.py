@@ -122,13 +122,10 @@ def _truth(settings: dict[str, Any], found: dict[str, Any], ends: dict[int, dict
         address, _, port = closed["peer"].rpartition(":")
         ends.setdefault(closed["connection"], {"connection": closed["connection"]})
         ends[closed["connection"]] |= {"peer_address": address.strip("[]"), "peer_port": int(port)}
-    tasks = found["tasks"]
     return truth_file.envelope("target") | {
         "settings": {**settings, "portal": portal},
-        "counters": found["counters"],
-        "connections": found["connections"],
         "ends": list(ends.values()),
-        "cycles": truth_file.columns(tasks, tasks[0] if tasks else ()),
+        **truth_file.target_log(found),
     }
 
 

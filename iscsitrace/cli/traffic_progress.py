@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any
 
+from iscsitrace.cli import units
+
 _PATIENCE_S = 0.5
 
 
@@ -39,6 +41,12 @@ class Progress:
             self._bar.start()
         self._bar.update(self._task, completed=done, total=total, text=text)
         return False
+
+    def show_workload(self, seen: dict[str, Any]) -> None:
+        """The same of an initiator's workload, as it tells of its progress, once it has begun."""
+        if seen["is_running"]:
+            done, total = ("bytes", "total_bytes") if seen["total_bytes"] else ("elapsed_ns", "duration_ns")
+            self.show(seen[done], seen[total], f"{units.megabytes(seen['bytes'])} MB")
 
     def close(self) -> None:
         """Takes the bar away."""

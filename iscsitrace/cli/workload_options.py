@@ -76,6 +76,16 @@ class Digests(Quantity):
         return [self._WORDS[word] for word in words]
 
 
+_DEFAULT_SECONDS_NS = 5_000_000_000
+
+
+def lasting(workload: dict[str, Any]) -> dict[str, Any]:
+    """A workload in real time: it lasts 5 s when nothing says how much or how long."""
+    if workload["total_bytes"] is None and workload["duration_ns"] is None:
+        return workload | {"duration_ns": _DEFAULT_SECONDS_NS}
+    return workload
+
+
 def _workload(
     *,
     block_size: int,

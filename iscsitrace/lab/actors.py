@@ -1,4 +1,4 @@
-"""Who acts in a run of the real world: a target and an initiator, each ours or another's, in the place it is given.
+"""Who acts in a run of the real world: targets and an initiator, each ours or another's, in the place it is given.
 
 Ours are the core's, each in a thread that has entered the place; others' are programs. Sets up no network.
 """
@@ -6,7 +6,7 @@ Ours are the core's, each in a thread that has entered the place; others' are pr
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,14 +23,11 @@ INITIATORS = ("iscsitrace", "iscsi-perf")
 Watch = Callable[[dict[str, Any]], bool]
 """Told of the progress of our initiator; True ends the run in order."""
 
-_LIMIT_S = 5
 _POLL_S = 0.02
 _SECOND_NS = 1_000_000_000
 _LUN_BYTES = 1 << 30
 _LOGICAL_BLOCK_BYTES = 512
-_CYCLE_COLUMNS = (
-    *("session", "connection", "target", "initiator_task_tag", "operation", "lba", "block_count", "bytes", "status"),
-)
+_MEDIA_OF_OTHERS = ("sparse", "ram")
 _INSTANTS = ("submitted_ns", "sent_ns", "first_data_ns", "completed_ns")
 
 
@@ -51,18 +48,41 @@ class RunningTarget:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
+def require_possible(target_program: str, initiator_program: str, settings: Mapping[str, Any]) -> None:
+    """InputInvalid for what the programs cannot be told, or cannot do."""
+    if target_program not in TARGETS:
+        raise InputInvalid(f"no target program {target_program!r}; there are {', '.join(TARGETS)}")
+    if initiator_program not in INITIATORS:
+        raise InputInvalid(f"no initiator program {initiator_program!r}; there are {', '.join(INITIATORS)}")
+    if target_program != "iscsitrace":
+        for portal in settings["portals"]:
+            units = (portal.get("targets") or [{}])[0].get("logical_units") or [{}]
+            if len(units) > 1 or units[0].get("medium", "sparse") not in _MEDIA_OF_OTHERS:
+                raise InputInvalid(f"{target_program} has one logical unit here, which keeps what is written")
+            if len((portal.get("chap") or {}).get("initiators") or []) > 1:
+                raise InputInvalid(f"{target_program} lets one initiator log in here")
+    if initiator_program != "iscsitrace":
+        workload = settings["client"]["workload"]
+        if len(settings["portals"]) > 1:
+            raise InputInvalid("iscsi-perf reads from one target")
+        if workload.get("operation", "read") != "read" or not workload.get("duration_ns"):
+            raise InputInvalid("iscsi-perf reads, and for a time: it takes no other operation and no number of bytes")
+        if workload["duration_ns"] % _SECOND_NS or workload.get("block_size_bytes", 0) % _LOGICAL_BLOCK_BYTES:
+            raise InputInvalid("iscsi-perf takes whole seconds, and blocks that are multiples of 512 bytes")
+
+
 @contextmanager
-def target(program: str, place: Place, address: str, settings: Mapping[str, Any]) -> Iterator[RunningTarget]:
-    """A target at an address of a place while the block runs: ours with all settings of the first portal; tgt or istgt
-    with its first logical unit's size, its name and one account.
+def target(
+    program: str, place: Place, address: str, settings: Mapping[str, Any], number: int = 0
+) -> Iterator[RunningTarget]:
+    """A target at an address of a place while the block runs: ours with all settings of the portal of that number; tgt
+    or istgt with its logical unit's size, its name and one account.
     """
-    portal = settings["portals"][0]
+    portal = settings["portals"][number]
     if program == "iscsitrace":
         with _ours(place, address, portal, settings["world"].get("target_tcp", {})) as running:
             yield running
         return
-    if program not in TARGETS:
-        raise InputInvalid(f"no target program {program!r}; there are {', '.join(TARGETS)}")
     device = (portal.get("targets") or [{}])[0]
     unit = (device.get("logical_units") or [{}])[0]
     accounts = (portal.get("chap") or {}).get("initiators") or []
@@ -98,24 +118,22 @@ def _ours(place: Place, address: str, portal: Mapping[str, Any], tcp: Mapping[st
             yield running
         finally:
             is_over.set()
-        running.log = ending.result(_LIMIT_S)
+        running.log = ending.result()
 
 
 def run_initiator(
-    program: str, place: Place, at: RunningTarget, settings: Mapping[str, Any], watch: Watch
+    program: str, place: Place, targets: Sequence[RunningTarget], settings: Mapping[str, Any], watch: Watch
 ) -> dict[str, Any]:
     """Runs the workload to its end: ``results``, ``cycles`` and ``ends`` of a truth, the latter two of ours alone.
 
-    Ours takes all settings of the client; iscsi-perf reads alone, for a time, with block size, depth and order.
+    Ours takes all settings of the client; iscsi-perf reads alone, from one target, for a time, with block size, depth
+    and order.
     """
     client = settings["client"]
     if program == "iscsitrace":
-        return _run_ours(place, at, client, settings["world"].get("initiator_tcp", {}), watch)
-    if program not in INITIATORS:
-        raise InputInvalid(f"no initiator program {program!r}; there are {', '.join(INITIATORS)}")
+        return _run_ours(place, targets, client, settings["world"].get("initiator_tcp", {}), watch)
+    (at,) = targets
     workload = client["workload"]
-    if workload.get("operation", "read") != "read" or not workload.get("duration_ns"):
-        raise InputInvalid("iscsi-perf reads, and for a time: it takes no other operation and no number of bytes")
     chap = client.get("login", {}).get("chap")
     login = f"{chap['name']}%{chap['secret']}@" if chap else ""
     measured = initiators.iscsi_perf(
@@ -123,7 +141,7 @@ def run_initiator(
         f"iscsi://{login}{at.portal}/{at.name}/{at.lun}",
         queue_depth=workload.get("queue_depth", 1),
         block_count=workload.get("block_size_bytes", 1 << 16) // _LOGICAL_BLOCK_BYTES,
-        seconds=max(1, round(workload["duration_ns"] / _SECOND_NS)),
+        seconds=workload["duration_ns"] // _SECOND_NS,
         is_random=workload.get("access") == "random",
     )
     results = {
@@ -135,10 +153,14 @@ def run_initiator(
 
 
 def _run_ours(
-    place: Place, at: RunningTarget, client: Mapping[str, Any], tcp: Mapping[str, Any], watch: Watch
+    place: Place,
+    targets: Sequence[RunningTarget],
+    client: Mapping[str, Any],
+    tcp: Mapping[str, Any],
+    watch: Watch,
 ) -> dict[str, Any]:
-    aim = {"address": at.portal, "name": at.name, "lun": at.lun}
-    run_settings = {"client": {**client, "targets": [aim], "task_log": True}, "sockets": _sockets(tcp)}
+    aims = [{"address": each.portal, "name": each.name, "lun": each.lun} for each in targets]
+    run_settings = {"client": {**client, "targets": aims, "task_log": True}, "sockets": _sockets(tcp)}
     is_over, samples = threading.Event(), TcpSamples()
 
     def look(progress: dict[str, Any], descriptors: traffic.Descriptors) -> bool:
@@ -154,19 +176,14 @@ def _run_ours(
             found = running.result()
         finally:
             is_over.set()
+    cycles = truth_file.initiator_cycles(found)
+    # what our initiator knows of time: when its system calls were
+    by_initiator = {name: cycles.pop(name) for name in _INSTANTS}
     return {
         "results": found["results"],
-        "cycles": _cycles(found["tasks"]),
+        "cycles": {**cycles, "by_initiator": by_initiator},
         "ends": list(samples.ends.values()),
     }
-
-
-def _cycles(tasks: list[dict[str, Any]]) -> dict[str, Any]:
-    """The tasks of the workload as columns, with the instants that our initiator knows: those of its system calls."""
-    for task in tasks:
-        task["operation"], task["block_count"] = "read" if task["is_read"] else "write", task["blocks"]
-        task["target"] = 0
-    return {**truth_file.columns(tasks, _CYCLE_COLUMNS), "by_initiator": truth_file.columns(tasks, _INSTANTS)}
 
 
 def _sockets(tcp: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,10 +16,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from iscsitrace.errors import InputInvalid, TrafficImpossible
-from iscsitrace.lab import signals, traffic
+from iscsitrace.lab import signals, traffic, truth_file
 from iscsitrace.lab.namespaces import Cable, Tap
 
 _READY = b"ready\n"
@@ -33,7 +33,7 @@ class RunningLink:
 
     process_id: int
     log: dict[str, Any] = field(default_factory=dict)
-    """``started_ns ended_ns link lateness refused failure``, and ``has_priority``."""
+    """``started_ns ended_ns link lateness refused failure``, and ``has_priority``; busy times as in a truth."""
 
 
 @contextmanager
@@ -56,22 +56,30 @@ def linked(cable: Cable, settings: Mapping[str, Any], *, is_prior: bool = True) 
         running = RunningLink(process.pid)
         try:
             taps = dict(zip(("initiator", "target"), map(_tap, cable.taps), strict=True))
-            _begin(process, json.dumps({"is_prior": is_prior, "run": {**taps, "link": settings}}))
+            with _explained(process, errors):
+                _begin(process, json.dumps({"is_prior": is_prior, "run": {**taps, "link": settings}}))
             yield running
-            output, _ = process.communicate(timeout=_END_LIMIT_S)
-            if process.returncode != 0:
-                raise EOFError
-            running.log = json.loads(output)
-        except (BrokenPipeError, EOFError, subprocess.TimeoutExpired) as error:
-            process.kill()
-            process.wait()
-            errors.seek(0)
-            said = errors.read().decode("utf-8", "replace").strip().splitlines()
-            raise TrafficImpossible(said[-1] if said else "the link ended without a word") from error
+            with _explained(process, errors):
+                running.log = _ended(process)
         finally:
             with signals.deferred():
                 process.kill()
                 process.communicate()
+    if running.log["failure"]:
+        raise TrafficImpossible(f"the link ended: {running.log['failure']}")
+
+
+@contextmanager
+def _explained(process: subprocess.Popen[bytes], errors: IO[bytes]) -> Iterator[None]:
+    """A link that does not do what it is told is TrafficImpossible, with its last words."""
+    try:
+        yield
+    except (BrokenPipeError, EOFError, subprocess.TimeoutExpired) as error:
+        process.kill()
+        process.wait()
+        errors.seek(0)
+        said = errors.read().decode("utf-8", "replace").strip().splitlines()
+        raise TrafficImpossible(said[-1] if said else "the link ended without a word") from error
 
 
 def _begin(process: subprocess.Popen[bytes], settings: str) -> None:
@@ -84,13 +92,23 @@ def _begin(process: subprocess.Popen[bytes], settings: str) -> None:
         raise EOFError
 
 
+def _ended(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """Ends it by closing its standard input; its log."""
+    output, _ = process.communicate(timeout=_END_LIMIT_S)
+    if process.returncode != 0:
+        raise EOFError
+    log: dict[str, Any] = json.loads(output)
+    truth_file.pack_busy_times(log["link"])
+    return log
+
+
 def _tap(tap: Tap) -> dict[str, str]:
     return {"name": tap.name, "namespace": str(tap.namespace)}
 
 
-def _rise() -> bool:
-    """Asks for a priority above all that have none; threads to come do not inherit it."""
-    with suppress(PermissionError):
+def rise() -> bool:
+    """Asks for a priority above all that have none, for this thread; those that it starts do not inherit it."""
+    with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(_PRIORITY))
         return True
     return False
@@ -112,7 +130,7 @@ def main() -> int:
         ended.set()
 
     threading.Thread(target=await_end, daemon=True).start()
-    has_priority = asked["is_prior"] and _rise()
+    has_priority = asked["is_prior"] and rise()
     try:
         log = traffic.run_link(asked["run"], _say_ready, ended.is_set)
     except TrafficImpossible as error:

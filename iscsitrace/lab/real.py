@@ -1,4 +1,14 @@
-"""The real world: the kernel's TCP in two network namespaces, a link between them; captures of a run, and its truth.
+"""The real world: the kernel's TCP in network namespaces, links between them; captures of a run, and its truth.
+
+```
+    initiator ---- link ---- target                     one target
+
+    initiator =+-- link ---- target                     several: the initiator's end is a switch, with one address
+               +-- link ---- target-2
+
+    initiator ---- link ---- switch =+-- link ---- target           with an access link, which all share
+                                     +-- link ---- target-2
+```
 
 Takes the settings of a simulation, and writes what a simulation writes, as far as a kernel lets one know it. Needs
 root. Everything is torn down when a run ends, whatever the reason. Never emulates a link or speaks a protocol itself.
@@ -8,21 +18,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, TrafficImpossible
-from iscsitrace.lab import actors, real_truth, truth_file
+from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
+from iscsitrace.lab.interfaces import Pair
 from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import EndSettings, Namespace, network
 from iscsitrace.lab.recording import capturing, sampling
-from iscsitrace.lab.simulation import TRUTH
+from iscsitrace.lab.run_files import INITIATOR
 
-ENDS = ("initiator", "target")
+SIDES = (INITIATOR, "target")
 
+_SWITCH = "switch"
 _HEADERS_BYTES = {False: 40, True: 60}
 """Of IP and TCP, over IPv4 and IPv6."""
 _WINDOW_SHARE = 2
@@ -37,27 +49,27 @@ class Programs:
 
     target: str = "iscsitrace"
     initiator: str = "iscsitrace"
-    capture_at: tuple[str, ...] = ENDS
+    capture_at: tuple[str, ...] = SIDES
+    """Beside the initiator, beside each target."""
     is_bypassed: bool = False
-    """A veth pair in place of the link."""
+    """Veth pairs in place of the links."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Two namespaces, and the link between them unless it is bypassed."""
+    """The namespaces of the hosts, and the links between them."""
 
-    initiator: Namespace
-    target: Namespace
-    link: RunningLink | None
+    hosts: Mapping[str, Namespace]
+    """``initiator``, ``target``, ``target-2`` ..."""
+    access: RunningLink | None
+    """What all paths share."""
+    paths: tuple[RunningLink, ...]
+    """To each target; none of them when they are bypassed."""
     is_ipv6: bool
 
-    def place(self, end: str) -> Namespace:
-        """A namespace by the name of its end."""
-        return self.initiator if end == "initiator" else self.target
-
-    def address(self, end: str) -> str:
+    def address(self, host: str) -> str:
         """Of the kind that the run uses."""
-        place = self.place(end)
+        place = self.hosts[host]
         address = place.address_v6 if self.is_ipv6 else place.address
         if address is None:
             raise TrafficImpossible("this kernel has no IPv6")
@@ -66,18 +78,39 @@ class World:
 
 @contextmanager
 def up(settings: Mapping[str, Any], *, is_bypassed: bool = False) -> Iterator[World]:
-    """Both namespaces and the link while the block runs; ``settings`` as the world of a simulation with one path.
+    """All namespaces and links while the block runs; ``settings`` as the world of a simulation.
 
     RootNeeded unless root; ToolMissing when the kernel refuses; TrafficImpossible for a link that makes no sense.
     """
-    if len(settings["paths"]) != 1:
-        raise InputInvalid("the real world has one target")
+    paths, access = settings["paths"], settings.get("access")
+    if not paths:
+        raise InputInvalid("no path leads to a target")
+    if is_bypassed and access:
+        raise InputInvalid("an access link cannot be bypassed")
     is_ipv6 = bool(settings.get("is_ipv6"))
-    ends = {end: end_settings(settings.get(f"{end}_tcp", {}), is_ipv6=is_ipv6) for end in ENDS}
+    targets = run_files.targets(len(paths))
+    tcp = {INITIATOR: settings.get("initiator_tcp", {})} | dict.fromkeys(targets, settings.get("target_tcp", {}))
+    ends = {host: end_settings(its, is_ipv6=is_ipv6) for host, its in tcp.items()}
+    cables = _cables(ends, targets, has_access=access is not None)
     with ExitStack() as stack:
-        made = stack.enter_context(network(ends, cable="veth" if is_bypassed else "tap"))
-        link = None if is_bypassed else stack.enter_context(linked(made.cables[0], settings["paths"][0]))
-        yield World(made["initiator"], made["target"], link, is_ipv6)
+        made = stack.enter_context(network(ends, cable="veth" if is_bypassed else "tap", cables=cables))
+        wanted = [] if is_bypassed else [*([access] if access else []), *paths]
+        links = [
+            stack.enter_context(linked(cable, link)) for cable, link in zip(made.cables, wanted, strict=not is_bypassed)
+        ]
+        hosts = {host: made[host] for host in (INITIATOR, *targets)}
+        yield World(hosts, links.pop(0) if access else None, tuple(links), is_ipv6)
+
+
+def _cables(ends: dict[str, EndSettings], targets: list[str], *, has_access: bool) -> list[Pair]:
+    """The cables between ends, that of the access link first; adds a switch where one is needed."""
+    if has_access:
+        mtu_bytes = max(each.mtu_bytes for each in ends.values())
+        ends[_SWITCH] = EndSettings(mtu_bytes=mtu_bytes, is_switching=True)
+        return [(INITIATOR, _SWITCH), *((_SWITCH, target) for target in targets)]
+    if len(targets) > 1:
+        ends[INITIATOR] = replace(ends[INITIATOR], is_switching=True)
+    return [(INITIATOR, target) for target in targets]
 
 
 def end_settings(tcp: Mapping[str, Any], *, is_ipv6: bool = False) -> EndSettings:
@@ -111,26 +144,22 @@ def run(
     programs: Programs = Programs(),
     is_forced: bool = False,
 ) -> dict[str, Any]:
-    """Runs a workload; writes a capture for each end and ``truth.json``; the truth.
+    """Runs a workload; writes a capture beside each host and ``truth.json``; the truth.
 
-    ``settings`` are a simulation's: ``client``, one of ``portals``, ``world``. ``watch`` is told of our initiator's
-    progress, and gives True to end it in order. Errors as of `up`; OutputExists when a file is there and ``is_forced``
-    is not set. A run that fails leaves no files.
+    ``settings`` are a simulation's: ``client``, ``portals``, ``world``. ``watch`` is told of our initiator's progress,
+    and gives True to end it in order. Errors as of `up`, and InputInvalid for what the programs cannot do; OutputExists
+    when a file is there and ``is_forced`` is not set. A run that fails leaves no files.
     """
-    files = {end: directory / f"{end}.pcapng" for end in ENDS if end in programs.capture_at}
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TrafficImpossible(f"cannot make {directory}: {error.strerror}") from error
-    truth_file.require_new([*files.values(), directory / TRUTH], is_forced=is_forced)
-    try:
-        truth = truth_file.envelope("run") | _played(settings, files, watch, programs)
-        truth_file.write(directory / TRUTH, truth)
-    except BaseException:
-        for file in files.values():
-            with suppress(OSError):
-                file.unlink()
-        raise
+    if len(settings["portals"]) != len(settings["world"]["paths"]):
+        raise InputInvalid(f"{len(settings['world']['paths'])} paths lead to {len(settings['portals'])} targets")
+    actors.require_possible(programs.target, programs.initiator, settings)
+    targets = run_files.targets(len(settings["portals"]))
+    hosts = [host for host in (INITIATOR, *targets) if SIDES[host != INITIATOR] in programs.capture_at]
+    names = [run_files.capture_name(host) for host in hosts]
+    with run_files.made_in(directory, names, is_forced=is_forced) as files:
+        played = _played(settings, dict(zip(hosts, files, strict=True)), watch, programs)
+        truth = truth_file.envelope("run") | played
+        truth_file.write(directory / run_files.TRUTH, truth)
     return truth
 
 
@@ -138,34 +167,38 @@ def _played(settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch
     world_settings = settings["world"]
     with ExitStack() as stack:
         world = stack.enter_context(up(world_settings, is_bypassed=programs.is_bypassed))
+        initiator, *others = world.hosts
         captures = {}
-        for end, file in files.items():
-            place = world.place(end)
+        for host, file in files.items():
+            place = world.hosts[host]
             snaplen_bytes = world_settings.get("snaplen_bytes") or None
             capture = capturing(place, place.interfaces[0].name, file, snaplen_bytes=snaplen_bytes)
-            captures[end] = stack.enter_context(capture)
-        target = stack.enter_context(actors.target(programs.target, world.target, world.address("target"), settings))
-        samples = {end: stack.enter_context(sampling(world.place(end))) for end in ENDS}
+            captures[host] = stack.enter_context(capture)
+        targets = [
+            stack.enter_context(
+                actors.target(programs.target, world.hosts[host], world.address(host), settings, number)
+            )
+            for number, host in enumerate(others)
+        ]
+        samples = {host: stack.enter_context(sampling(place)) for host, place in world.hosts.items()}
         started_ns = time.time_ns()
-        outcome = actors.run_initiator(programs.initiator, world.initiator, target, settings, watch)
+        outcome = actors.run_initiator(programs.initiator, world.hosts[initiator], targets, settings, watch)
         ended_ns = time.time_ns()
         # the last packets are still on their way
-        time.sleep(_SETTLE_S + _round_trip_s(world_settings["paths"][0]))
+        time.sleep(_SETTLE_S + _longest_round_trip_s(world_settings))
     described = {"programs": {"target": programs.target, "initiator": programs.initiator}}
+    name_of = {host: file.name for host, file in files.items()}
     return {
-        "captures": {
-            "initiator": files["initiator"].name if "initiator" in files else None,
-            "targets": [files["target"].name] if "target" in files else [None],
-        },
+        "captures": {"initiator": name_of.get(initiator), "targets": [name_of.get(host) for host in others]},
         "settings": {**_without_secrets(settings), **described, "is_bypassed": programs.is_bypassed},
         "started_ns": started_ns,
         "ended_ns": ended_ns,
         **outcome,
-        **real_truth.of_link(world.link),
-        **real_truth.of_ends(samples["initiator"], samples["target"], target.port),
-        "packet_counts": [captures[end].packet_count if end in captures else None for end in ENDS],
-        "capture_dropped_counts": [captures[end].dropped_count if end in captures else None for end in ENDS],
-        "target_log": target.log or None,
+        **real_truth.of_links(world.access, world.paths),
+        **real_truth.of_ends(samples[initiator], [samples[host] for host in others], targets),
+        "packet_counts": [captures[host].packet_count if host in captures else None for host in world.hosts],
+        "capture_dropped_counts": [captures[host].dropped_count if host in captures else None for host in world.hosts],
+        "target_logs": [truth_file.target_log(target.log) if target.log else None for target in targets],
     }
 
 
@@ -175,7 +208,11 @@ def _without_secrets(settings: Any) -> Any:
     return [_without_secrets(each) for each in settings] if isinstance(settings, list) else settings
 
 
-def _round_trip_s(path: Mapping[str, Any]) -> float:
-    directions = [path.get(name, {}) for name in ("to_target", "to_initiator")]
+def _longest_round_trip_s(world: Mapping[str, Any]) -> float:
+    return _round_trip_s(world.get("access") or {}) + max(map(_round_trip_s, world["paths"]))
+
+
+def _round_trip_s(link: Mapping[str, Any]) -> float:
+    directions = [link.get(name, {}) for name in ("to_target", "to_initiator")]
     names = ("delay_ns", "jitter_ns", "reorder_by_ns")
     return float(sum(direction.get(name, 0) for direction in directions for name in names) / _SECOND_NS)

@@ -1,47 +1,65 @@
-"""What is known of a run in the real world, in the form of a simulation's truth: the link's log, TCP_INFO of the ends.
+"""What is known of a run in the real world, in the form of a simulation's truth: logs of links, TCP_INFO of ends.
 
 Functions of what was recorded; reads and writes nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from iscsitrace.lab import truth_file
+from iscsitrace.lab.actors import RunningTarget
 from iscsitrace.lab.link_process import RunningLink
 from iscsitrace.lab.recording import Samples
+
+Row = dict[str, int | str | bool]
+"""One sample of a connection."""
 
 _MICROSECOND_NS = 1_000
 _NAMES = ("local_address", "local_port", "remote_address", "remote_port", "congestion_control")
 
 
-def of_link(link: RunningLink | None) -> dict[str, Any]:
-    """``access`` and ``paths`` as of a simulation; ``path_process`` has what only a link in real time has."""
-    if link is None:
-        return {"access": None, "paths": [], "path_process": []}
-    process = {name: value for name, value in link.log.items() if name != "link"}
-    truth_file.pack_busy_times(link.log["link"])
-    return {"access": None, "paths": [link.log["link"]], "path_process": [process]}
-
-
-def of_ends(at_initiator: Samples, at_target: Samples, port: int) -> dict[str, Any]:
-    """``initiator_ends`` and ``target_ends`` of the connections to a port of the target, by their initiator's port."""
+def of_links(access: RunningLink | None, paths: Sequence[RunningLink]) -> dict[str, Any]:
+    """``access`` and ``paths`` as of a simulation; ``access_process`` and ``path_process`` have what only links in real
+    time have.
+    """
     return {
-        "initiator_ends": _ends(at_initiator, "local_port", "remote_port", port),
-        "target_ends": [_ends(at_target, "remote_port", "local_port", port)],
-        "tcp_info_missed_count": {"initiator": at_initiator.missed_count, "target": at_target.missed_count},
+        "access": access and access.log["link"],
+        "access_process": access and _process(access),
+        "paths": [link.log["link"] for link in paths],
+        "path_process": [_process(link) for link in paths],
     }
 
 
-def _ends(samples: Samples, initiator_port: str, target_port: str, port: int) -> list[dict[str, Any]]:
-    rows_of: dict[int, list[dict[str, int | str | bool]]] = {}
-    for row in samples.rows:
+def _process(link: RunningLink) -> dict[str, Any]:
+    return {name: value for name, value in link.log.items() if name != "link"}
+
+
+def of_ends(at_initiator: Samples, at_targets: Sequence[Samples], targets: Sequence[RunningTarget]) -> dict[str, Any]:
+    """``initiator_ends`` and ``target_ends`` of the connections to targets, by target and their initiator's port."""
+    initiator_ends = []
+    for number, target in enumerate(targets):
+        rows = [row for row in at_initiator.rows if row["remote_address"] == target.address]
+        initiator_ends += [{"target": number, **end} for end in _ends(rows, "local_port", "remote_port", target.port)]
+    return {
+        "initiator_ends": initiator_ends,
+        "target_ends": [
+            _ends(samples.rows, "remote_port", "local_port", target.port)
+            for samples, target in zip(at_targets, targets, strict=True)
+        ],
+        "tcp_info_missed_counts": [samples.missed_count for samples in (at_initiator, *at_targets)],
+    }
+
+
+def _ends(rows: list[Row], initiator_port: str, target_port: str, port: int) -> list[dict[str, Any]]:
+    rows_of: dict[int, list[Row]] = {}
+    for row in rows:
         if row[target_port] == port:
             rows_of.setdefault(int(row[initiator_port]), []).append(row)
-    return [_end(number, rows) for number, rows in sorted(rows_of.items())]
+    return [_end(number, of_port) for number, of_port in sorted(rows_of.items())]
 
 
-def _end(initiator_port: int, rows: list[dict[str, int | str | bool]]) -> dict[str, Any]:
+def _end(initiator_port: int, rows: list[Row]) -> dict[str, Any]:
     """One end, as the last sample of it says; its windows at every sample, as the simulated ones at every change."""
     last = rows[-1]
     # some fields come only with their first value

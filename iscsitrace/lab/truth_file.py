@@ -12,6 +12,11 @@ import iscsitrace
 from iscsitrace.errors import OutputExists, TrafficImpossible
 from iscsitrace.lab.traffic import TRUTH_SCHEMA_VERSION
 
+_INITIATOR_COLUMNS = (
+    *("session", "connection", "target", "initiator_task_tag", "operation", "lba", "block_count", "bytes", "status"),
+    *("submitted_ns", "sent_ns", "first_data_ns", "completed_ns"),
+)
+
 
 def envelope(kind: str) -> dict[str, Any]:
     """How a truth begins: its schema number, what made it, and what it is the truth of."""
@@ -26,6 +31,31 @@ def columns(records: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[
     """Records as columns."""
     kept = list(records)
     return {name: [record.get(name) for record in kept] for name in names}
+
+
+def initiator_cycles(found: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The tasks of a run of our initiator, as the core gives it, in columns of a truth."""
+    targets = {one["session"]: one["target"] for one in found["results"]["connections"]}
+    records = [
+        {
+            **task,
+            "target": targets.get(task["session"]),
+            "operation": "read" if task["is_read"] else "write",
+            "block_count": task["blocks"],
+        }
+        for task in found["tasks"]
+    ]
+    return columns(records, _INITIATOR_COLUMNS)
+
+
+def target_log(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run of our target gave, as the core gives it, in a truth: ``counters``, ``connections``, ``cycles``."""
+    tasks = found["tasks"]
+    return {
+        "counters": found["counters"],
+        "connections": found["connections"],
+        "cycles": columns(tasks, tasks[0] if tasks else ()),
+    }
 
 
 def pack_busy_times(log: Mapping[str, Any]) -> None:

@@ -1,0 +1,50 @@
+"""The files of a run, the same in either world: a capture beside each host, and the truth of all. Looks into none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from iscsitrace.errors import TrafficImpossible
+from iscsitrace.lab import truth_file
+
+TRUTH = "truth.json"
+INITIATOR = "initiator"
+
+
+def targets(count: int) -> list[str]:
+    """The names of so many targets: ``target``, ``target-2`` ..."""
+    return ["target", *(f"target-{number}" for number in range(2, count + 1))]
+
+
+def capture_name(host: str) -> str:
+    """Of the file that is captured beside a host."""
+    return f"{host}.pcapng"
+
+
+def capture_names(target_count: int) -> list[str]:
+    """Of the captures of a run: the initiator's, then each target's."""
+    return [capture_name(host) for host in (INITIATOR, *targets(target_count))]
+
+
+@contextmanager
+def made_in(directory: Path, names: Sequence[str], *, is_forced: bool) -> Iterator[list[Path]]:
+    """The paths of captures that the block makes in a folder, beside its truth; when it fails, none of them stays.
+
+    The folder is made. OutputExists when one of the files is there and ``is_forced`` is not set; TrafficImpossible for
+    a folder that cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TrafficImpossible(f"cannot make {directory}: {error.strerror}") from error
+    files = [directory / name for name in names]
+    truth_file.require_new([*files, directory / TRUTH], is_forced=is_forced)
+    try:
+        yield files
+    except BaseException:
+        for file in files:
+            with suppress(OSError):
+                file.unlink()
+        raise
