@@ -168,8 +168,9 @@ def test_a_switch_passes_frames_on_to_the_end_that_they_are_for(cable: Literal["
         assert ping(made["one"], made["two"].address) == 3
         assert ping(made["three"], made["one"].address) == 3
         before = received("three")
-        assert ping(made["two"], made["one"].address) == 3
-        assert received("three") == before
+        assert ping(made["two"], made["one"].address, 20) == 20
+        # what hosts say to all of IPv6's routers reaches it, and no more
+        assert received("three") < before + 10
         v6 = made["three"].address_v6
         assert v6 is not None
         assert ping(made["one"], v6) == 3

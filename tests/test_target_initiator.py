@@ -452,9 +452,8 @@ def test_over_a_link_between_two_namespaces(tmp_path: Path) -> None:
     assert (link.returncode, errors) == (0, "")
     counters = json.loads(log.read_text())["link"]["to_initiator"]["counters"]
     assert counters["delivered"]["bytes"] > 2 << 20
-    assert re.search(
-        rf"^to initiator +{counters['arrived']['count']} +{counters['delivered']['count']} ", output, re.MULTILINE
-    )
+    arrived = counters["arrived"]
+    assert re.search(rf" to initiator +{arrived['count']} +{arrived['bytes']} ", output)
 
 
 def ip(*arguments: str) -> None:
