@@ -333,16 +333,36 @@ def test_files_are_not_overwritten_and_a_failed_run_leaves_none(tmp_path: Path) 
     assert of_process(os.getpid()) == set()
 
 
+def await_traffic(folder: Path) -> None:
+    """Until a capture has grown."""
+    capture, end = folder / "target.pcapng", time.monotonic() + 20
+    while time.monotonic() < end and not (capture.exists() and capture.stat().st_size > 1 << 20):
+        time.sleep(0.05)
+
+
+@needs_root
+def test_a_signal_ends_the_run_of_another_initiator_in_order(tmp_path: Path) -> None:
+    options = (*FAST, "--initiator-program", "iscsi-perf", "--seconds", "60", "-o", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-m", "iscsitrace", "lab", "run", "read", *options], stdout=subprocess.DEVNULL
+    ) as process:
+        await_traffic(tmp_path)
+        # its first average comes after a second
+        time.sleep(2.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    truth = truth_of(tmp_path)
+    assert truth["results"]["iops"] > 10
+    assert 1e9 < truth["ended_ns"] - truth["started_ns"] < 30e9
+    assert of_process(process.pid) == set()
+
+
 @needs_root
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "iscsitrace", "lab", "run", "read", *FAST, "--seconds", "60", "-o", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        end = time.monotonic() + 20
-        while time.monotonic() < end and not (
-            (tmp_path / "target.pcapng").exists() and (tmp_path / "target.pcapng").stat().st_size > 1 << 20
-        ):
-            time.sleep(0.05)
+        await_traffic(tmp_path)
         assert of_process(process.pid)
         process.send_signal(number)
         _, errors = process.communicate(timeout=30)

@@ -21,7 +21,7 @@ TARGETS = ("iscsitrace", "tgt", "istgt")
 INITIATORS = ("iscsitrace", "iscsi-perf")
 
 Watch = Callable[[dict[str, Any]], bool]
-"""Told of the progress of our initiator; True ends the run in order."""
+"""Told of the progress of our initiator, and asked during another's; True ends the run in order."""
 
 _POLL_S = 0.02
 _SECOND_NS = 1_000_000_000
@@ -143,6 +143,7 @@ def run_initiator(
         block_count=workload.get("block_size_bytes", 1 << 16) // _LOGICAL_BLOCK_BYTES,
         seconds=workload["duration_ns"] // _SECOND_NS,
         is_random=workload.get("access") == "random",
+        is_enough=lambda: watch({"is_running": False}),
     )
     results = {
         "iops": measured.iops,

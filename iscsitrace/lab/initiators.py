@@ -7,6 +7,7 @@ with its last words.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from iscsitrace.errors import ToolMissing
@@ -76,12 +77,21 @@ class Performance:
 
 
 def iscsi_perf(
-    place: Place, url: str, *, queue_depth: int = 1, block_count: int = 8, seconds: int = 2, is_random: bool = False
+    place: Place,
+    url: str,
+    *,
+    queue_depth: int = 1,
+    block_count: int = 8,
+    seconds: int = 2,
+    is_random: bool = False,
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> Performance:
-    """Reads with ``queue_depth`` tasks outstanding, of ``block_count`` logical blocks each, for some seconds."""
+    """Reads with ``queue_depth`` tasks outstanding, of ``block_count`` logical blocks each, for some seconds or until
+    ``is_enough``.
+    """
     random = ["--random"] if is_random else []
     words = ["-m", str(queue_depth), "-b", str(block_count), "-t", str(seconds), *random, url]
-    output = _run(place, "iscsi-perf", *words, limit_s=seconds + 15)
+    output = place.run("iscsi-perf", *words, package=_LIBISCSI, limit_s=seconds + 15, is_enough=is_enough).output
     # it writes over its line while it runs: the last word on the average is the one on the whole
     averages = re.findall(r"iops average (\d+) ", output)
     size = re.search(r"\((\d+) byte\)\s*$", output, re.MULTILINE)

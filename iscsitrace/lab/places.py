@@ -29,6 +29,7 @@ NAMESPACES = Path("/run/netns")
 
 _CLONE_NEWNET = 0x40000000
 _POLL_S = 0.01
+_LOOK_S = 0.1
 _LOG_BYTES = 1 << 20
 _Result = TypeVar("_Result")
 
@@ -111,8 +112,9 @@ class Place:
         is_checked: bool = True,
         given: str = "",
         environment: Mapping[str, str] | None = None,
+        is_enough: Callable[[], bool] = lambda: False,
     ) -> Finished:
-        """Runs a program to its end, with ``given`` as its standard input.
+        """Runs a program to its end, with ``given`` as its standard input; it gets SIGINT once ``is_enough`` says so.
 
         Checked: ToolMissing with its last words when it fails or its time is up.
         """
@@ -127,7 +129,7 @@ class Place:
             start_new_session=True,
         )
         try:
-            output, errors = popen.communicate(given, timeout=limit_s)
+            output, errors = _communicated(popen, given, limit_s, is_enough)
             finished = Finished(popen.returncode, output, errors)
         except subprocess.TimeoutExpired:
             _end_group(popen, signal.SIGKILL, limit_s)
@@ -229,6 +231,26 @@ def require(program: str, package: str) -> str:
 
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C.UTF-8", **(more or {})}
+
+
+def _communicated(
+    popen: subprocess.Popen[str], given: str, limit_s: float, is_enough: Callable[[], bool]
+) -> tuple[str, str]:
+    """What a program wrote; TimeoutExpired when its time is up."""
+    end, has_enough, rest = time.monotonic() + limit_s, False, given or None
+    while True:
+        left_s = end - time.monotonic()
+        try:
+            return popen.communicate(rest, timeout=min(left_s, _LOOK_S))
+        except subprocess.TimeoutExpired:
+            if left_s <= _LOOK_S:
+                raise
+        # it has been given all
+        rest = None
+        if not has_enough and is_enough():
+            has_enough = True
+            with suppress(ProcessLookupError):
+                os.killpg(popen.pid, signal.SIGINT)
 
 
 def _end_group(popen: subprocess.Popen[bytes] | subprocess.Popen[str], number: signal.Signals, limit_s: float) -> None:
