@@ -470,6 +470,17 @@ def test_a_truth_that_was_begun_is_not_left(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_that_is_refused_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        assert list(tmp_path.iterdir())
+        raise TrafficImpossible("settings that make no sense")
+
+    monkeypatch.setattr(traffic, "run_initiator", refuse)
+    result = run("initiator", "read", URL, "--tcp-info", str(tmp_path / "tcp.json"))
+    assert (result.exit_code, result.stderr) == (2, "iscsitrace: settings that make no sense\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_does_not_begin_when_its_files_could_not_be_written(told: dict[str, Any], tmp_path: Path) -> None:
     mine, nowhere = tmp_path / "mine.json", tmp_path / "none" / "truth.json"
     mine.write_text("mine")

@@ -128,9 +128,6 @@ def test_several_ends_have_a_cable_of_their_own_each() -> None:
         assert [interface.name for interface in initiator.interfaces] == ["eth0", "eth1"]
         for name in ("target0", "target1"):
             assert ping(initiator, made[name].address) == 3
-        assert initiator.interface_to(made["target1"]).name == "eth1"
-        with pytest.raises(InputInvalid, match="no cable"):
-            made["target0"].interface_to(made["target1"])
         said = made["target0"].run(
             "ping", "-c", "1", "-W", "1", made["target1"].address, package="iputils-ping", is_checked=False
         )
@@ -183,7 +180,6 @@ def test_an_end_that_switches_has_one_address_for_all_its_cables() -> None:
         (interface,) = made["initiator"].interfaces
         assert interface.name == "eth0"
         for name in ("target", "target-2"):
-            assert made["initiator"].interface_to(made[name]) == interface
             options = ("-c", "1", "-W", "1", "-M", "do", "-s", "8972", made[name].address)
             assert "1 received" in made["initiator"].run("ping", *options, package="iputils-ping").output
 

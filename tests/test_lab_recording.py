@@ -280,9 +280,8 @@ def test_samples_of_both_ends(made: Network) -> None:
             transfer(out, into, 100_000)
     end_ns = time.time_ns()
     for samples, total in ((near, "bytes_sent"), (far, "bytes_received")):
-        rows = samples.of_port(PORT)
-        assert len(rows) == len(samples.rows)
-        assert samples.of_port(PORT + 1) == []
+        rows = samples.rows
+        assert all(PORT in (row["local_port"], row["remote_port"]) for row in rows)
         times = [int(row["time_ns"]) for row in rows]
         assert times == sorted(times)
         assert begin_ns <= times[0] <= times[-1] <= end_ns

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -142,11 +143,19 @@ def _settings(mode: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
     return {"client": client, "sockets": SOCKETS.take(values)}
 
 
-def _created(file: Path) -> IO[str]:
+@contextmanager
+def _created(file: Path) -> Iterator[IO[str]]:
+    """A new file, which does not stay when the block fails."""
     try:
-        return file.open("x")
+        stream = file.open("x")
     except OSError as error:
         raise TrafficImpossible(f"cannot write {file}: {error.strerror}") from error
+    try:
+        with stream:
+            yield stream
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
 
 
 def _watcher(wish: StopWish, samples: Any, progress: Progress) -> Any:

@@ -10,7 +10,7 @@ import click
 from iscsitrace.cli import units
 from iscsitrace.cli.sections import Section, option
 from iscsitrace.cli.units import Duration, Quantity, parse_quantity
-from iscsitrace.cli.workload_options import Credentials, Key
+from iscsitrace.cli.workload_options import Key
 
 TARGET_NAME = "iqn.2025-01.org.iscsitrace:memory"
 
@@ -37,6 +37,21 @@ class LogicalUnit(Quantity):
         if found is None or (medium or "sparse") not in _MEDIA:
             self.fail(f"{value!r} is no logical unit; write a size like 1G, ram:64M, sparse:1T or null:1T", param, ctx)
         return {"medium": _MEDIA[medium or "sparse"], "size_bytes": found}
+
+
+class Credentials(Quantity):
+    """``USER%SECRET``, to a name and a secret."""
+
+    name = "USER%SECRET"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
+        """The pair; fails with a line that says how to write one."""
+        if isinstance(value, dict):
+            return value
+        user, _, secret = value.partition("%")
+        if not user or not secret:
+            self.fail("write the name, % and the secret, like joe%twelve-or-more", param, ctx)
+        return {"name": user, "secret": secret}
 
 
 class ServiceDelay(Quantity):

@@ -196,18 +196,3 @@ KEYS = Section(
         help="Any operational key, like MaxBurstLength=65536 or InitialR2T=Yes; without a value it is not named.",
     ),
 )
-
-
-class Credentials(Quantity):
-    """``USER%SECRET``, to a name and a secret."""
-
-    name = "USER%SECRET"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
-        """The pair; fails with a line that says how to write one."""
-        if isinstance(value, dict):
-            return value
-        user, _, secret = value.partition("%")
-        if not user or not secret:
-            self.fail("write the name, % and the secret, like joe%twelve-or-more", param, ctx)
-        return {"name": user, "secret": secret}

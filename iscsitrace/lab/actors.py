@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.lab import initiators, peers, traffic, truth_file
+from iscsitrace.lab import initiators, peers, places, traffic, truth_file
 from iscsitrace.lab.places import Place
 from iscsitrace.lab.tcp_samples import TcpSamples
 
@@ -45,7 +45,7 @@ class RunningTarget:
     @property
     def portal(self) -> str:
         """``host:port``, an IPv6 address in brackets."""
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return places.portal(self.address, self.port)
 
 
 def require_possible(target_program: str, initiator_program: str, settings: Mapping[str, Any]) -> None:

@@ -81,14 +81,6 @@ class Namespace(Place):
 
     interfaces: tuple[Interface, ...] = ()
 
-    def interface_to(self, other: Namespace) -> Interface:
-        """The first interface with a cable to another namespace; InputInvalid when there is none."""
-        subnets = {interface.subnet for interface in other.interfaces}
-        for interface in self.interfaces:
-            if interface.subnet in subnets:
-                return interface
-        raise InputInvalid(f"no cable joins {self.namespace} and {other.namespace}")
-
 
 @dataclass(frozen=True)
 class Tap:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab import ownership
+from iscsitrace.lab import ownership, places
 from iscsitrace.lab.places import Place, Process
 
 TARGET_NAME = "iqn.2001-04.com.example:lab"
@@ -56,7 +56,7 @@ class Target:
     @property
     def portal(self) -> str:
         """``host:port``, an IPv6 address in brackets."""
-        return _portal(self.address, self.port)
+        return places.portal(self.address, self.port)
 
     @property
     def discovery_url(self) -> str:
@@ -93,7 +93,7 @@ def tgt(
     with _disk(lun_bytes) as file:
         # a control socket of its own, so that several can run
         environment = {"TGT_IPC_SOCKET": str(file.parent / "control")}
-        arguments = ("-f", "--iscsi", f"portal={_portal(listen, listen_port)}")
+        arguments = ("-f", "--iscsi", f"portal={places.portal(listen, listen_port)}")
         # it takes no notice of SIGTERM
         with place.started(
             "tgtd", *arguments, package="tgt", stop_signal=signal.SIGKILL, environment=environment
@@ -152,7 +152,7 @@ def istgt(
                 folder=file.parent,
                 secrets=secrets,
                 connections=connections_max,
-                portal=_portal(listen, listen_port),
+                portal=places.portal(listen, listen_port),
                 authentication=f"AuthMethod {method}\n  AuthGroup AuthGroup1" if account else "AuthMethod None",
                 keys="\n  ".join(f"{key} {value}" for key, value in wanted.items()),
                 queue_depth=queue_depth,
@@ -276,13 +276,9 @@ def _port(place: Place, address: str, wanted: int | None) -> int:
         return place.free_port(address)
     port = wanted or ISCSI_PORT
     if place.answers(address, port):
-        raise InputInvalid(f"{_portal(address, port)} is taken")
+        raise InputInvalid(f"{places.portal(address, port)} is taken")
     return port
 
 
 def _wait_for_port(place: Place, process: Process, address: str, port: int) -> None:
-    process.wait_until(lambda: place.answers(address, port), f"no answer on {_portal(address, port)}")
-
-
-def _portal(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    process.wait_until(lambda: place.answers(address, port), f"no answer on {places.portal(address, port)}")

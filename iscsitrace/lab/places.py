@@ -220,6 +220,11 @@ HERE = Place()
 """This machine's own network, at its loopback addresses."""
 
 
+def portal(address: str, port: int) -> str:
+    """``host:port``, an IPv6 address in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 def require(program: str, package: str) -> str:
     """The path of a program; ToolMissing naming the Debian package that has it."""
     # servers stand in sbin, which is not on everybody's PATH

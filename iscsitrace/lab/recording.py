@@ -100,10 +100,6 @@ class Samples:
     missed_count: int = 0
     """Samples that were not taken because the one before took too long."""
 
-    def of_port(self, port: int) -> list[dict[str, int | str | bool]]:
-        """The rows of connections with that port at either side."""
-        return [row for row in self.rows if port in (row["local_port"], row["remote_port"])]
-
 
 @contextmanager
 def sampling(place: Place, *, period_s: float = 0.02) -> Iterator[Samples]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from iscsitrace.errors import TrafficImpossible
+from iscsitrace.lab.places import portal
 
 try:
     from iscsitrace import _core
@@ -52,8 +53,7 @@ class Url:
         except (OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "no host name"
             raise TrafficImpossible(f"{self.host}: {reason}") from error
-        host, port = str(found[0][4][0]), found[0][4][1]
-        return {"url": self.text, "address": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
+        return {"url": self.text, "address": portal(str(found[0][4][0]), found[0][4][1])}
 
 
 def parse_url(text: str) -> Url:
