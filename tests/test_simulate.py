@@ -238,16 +238,24 @@ def test_a_folder_that_cannot_be_made_is_one_line() -> None:
     assert result.stderr.startswith("iscsitrace: cannot make /proc/nowhere: ")
 
 
-def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (signal.SIGINT, 130, "iscsitrace: interrupted\n"),
+        (signal.SIGTERM, 128 + signal.SIGTERM, ""),
+        (signal.SIGHUP, 128 + signal.SIGHUP, ""),
+    ],
+)
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals, code: int, said: str) -> None:
     line = f"simulate read --bytes 64G {LINK} -o {tmp_path / 'out'}"
     command = [sys.executable, "-m", "iscsitrace", *line.split()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while not (tmp_path / "out" / "initiator.pcapng").exists():
             assert process.poll() is None
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         output, errors = process.communicate(timeout=20)
-    assert (process.returncode, output, errors) == (130, "", "iscsitrace: interrupted\n")
+    assert (process.returncode, output, errors) == (code, "", said)
     assert list((tmp_path / "out").iterdir()) == []
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from iscsitrace.errors import TrafficImpossible
-from iscsitrace.lab import truth_file
+from iscsitrace.lab import signals, truth_file
 
 TRUTH = "truth.json"
 INITIATOR = "initiator"
@@ -41,10 +41,12 @@ def made_in(directory: Path, names: Sequence[str], *, is_forced: bool) -> Iterat
         raise TrafficImpossible(f"cannot make {directory}: {error.strerror}") from error
     files = [directory / name for name in names]
     truth_file.require_new([*files, directory / TRUTH], is_forced=is_forced)
-    try:
-        yield files
-    except BaseException:
-        for file in files:
-            with suppress(OSError):
-                file.unlink()
-        raise
+    with signals.unwinding():
+        try:
+            yield files
+        except BaseException:
+            with signals.deferred():
+                for file in files:
+                    with suppress(OSError):
+                        file.unlink()
+            raise
