@@ -29,7 +29,7 @@ from iscsitrace.lab.actors import Watch
 from iscsitrace.lab.interfaces import Pair
 from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import EndSettings, Namespace, network
-from iscsitrace.lab.recording import capturing, sampling
+from iscsitrace.lab.recording import capturing_all, sampling
 from iscsitrace.lab.run_files import INITIATOR
 
 SIDES = (INITIATOR, "target")
@@ -168,12 +168,11 @@ def _played(settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch
     with ExitStack() as stack:
         world = stack.enter_context(up(world_settings, is_bypassed=programs.is_bypassed))
         initiator, *others = world.hosts
-        captures = {}
-        for host, file in files.items():
-            place = world.hosts[host]
-            snaplen_bytes = world_settings.get("snaplen_bytes") or None
-            capture = capturing(place, place.interfaces[0].name, file, snaplen_bytes=snaplen_bytes)
-            captures[host] = stack.enter_context(capture)
+        places = {host: world.hosts[host] for host in files}
+        wanted = [(place, place.interfaces[0].name, files[host]) for host, place in places.items()]
+        snaplen_bytes = world_settings.get("snaplen_bytes") or None
+        taken = stack.enter_context(capturing_all(wanted, snaplen_bytes=snaplen_bytes))
+        captures = dict(zip(files, taken, strict=True))
         targets = [
             stack.enter_context(
                 actors.target(programs.target, world.hosts[host], world.address(host), settings, number)

@@ -10,8 +10,8 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,34 +49,63 @@ def capturing(
 
     OutputExists when the file exists; ToolMissing when dumpcap is missing or refuses.
     """
-    if file.exists():
-        raise OutputExists(f"{file} exists")
-    # without its count of packets, which would fill the log of a long run
-    arguments = ["-q", "-i", interface, "-w", str(file), "-B", str(buffer_mib)]
-    if capture_filter:
-        arguments += ["-f", capture_filter]
-    if snaplen_bytes is not None:
-        arguments += ["-s", str(snaplen_bytes)]
-    capture = Capture(file)
-    with place.started("dumpcap", *arguments, package="wireshark-common", stop_signal=signal.SIGINT) as dumpcap:
-        # it names the file when the interface is open
-        dumpcap.wait_until(lambda: "File:" in dumpcap.log, "no capture")
+    with capturing_all(
+        [(place, interface, file)],
+        capture_filter=capture_filter,
+        snaplen_bytes=snaplen_bytes,
+        buffer_mib=buffer_mib,
+    ) as (capture,):
         yield capture
-        _drain(dumpcap)
-        dumpcap.stop(signal.SIGINT, limit_s=_DRAIN_LIMIT_S)
-        counts = _COUNTS.search(dumpcap.log)
-        if counts is None:
-            raise ToolMissing(f"dumpcap ended without its counts: {dumpcap.log.strip()[-200:]}")
-        capture.packet_count, capture.dropped_count = int(counts[1]), int(counts[2])
 
 
-def _drain(process: Process) -> None:
-    """Waits until dumpcap has had every packet handed over and has nothing left to do with them."""
+@contextmanager
+def capturing_all(
+    wanted: Sequence[tuple[Place, str, Path]],
+    *,
+    capture_filter: str = "",
+    snaplen_bytes: int | None = None,
+    buffer_mib: int = 64,
+) -> Iterator[list[Capture]]:
+    """The same on several interfaces at a time, each into a file of its own."""
+    options = ["-B", str(buffer_mib)]
+    if capture_filter:
+        options += ["-f", capture_filter]
+    if snaplen_bytes is not None:
+        options += ["-s", str(snaplen_bytes)]
+    for _, _, file in wanted:
+        if file.exists():
+            raise OutputExists(f"{file} exists")
+    with ExitStack() as stack:
+        running = []
+        for place, interface, file in wanted:
+            # without its count of packets, which would fill the log of a long run
+            arguments = ("-q", "-i", interface, "-w", str(file), *options)
+            started = place.started("dumpcap", *arguments, package="wireshark-common", stop_signal=signal.SIGINT)
+            running.append((stack.enter_context(started), Capture(file)))
+        for dumpcap, _ in running:
+            _await_open(dumpcap)
+        yield [capture for _, capture in running]
+        _drain([dumpcap for dumpcap, _ in running])
+        for dumpcap, capture in running:
+            dumpcap.stop(signal.SIGINT, limit_s=_DRAIN_LIMIT_S)
+            counts = _COUNTS.search(dumpcap.log)
+            if counts is None:
+                raise ToolMissing(f"dumpcap ended without its counts: {dumpcap.log.strip()[-200:]}")
+            capture.packet_count, capture.dropped_count = int(counts[1]), int(counts[2])
+
+
+def _await_open(dumpcap: Process) -> None:
+    # it names the file when the interface is open
+    dumpcap.wait_until(lambda: "File:" in dumpcap.log, "no capture")
+
+
+def _drain(dumpcaps: Sequence[Process]) -> None:
+    """Waits until each has had every packet handed over and has nothing left to do with them."""
     end = time.monotonic() + _DRAIN_LIMIT_S
     time.sleep(_BLOCK_S)
     before = None
     while time.monotonic() < end:
-        now = _processor_ticks(process.process_id)
+        now = [_processor_ticks(dumpcap.process_id) for dumpcap in dumpcaps]
         if now == before:
             return
         before = now
