@@ -396,8 +396,10 @@ def test_up_says_how_to_use_it_and_goes_away() -> None:
 
 def test_only_root_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    result = lab("run", "read", "-o", tmp_path)
+    (tmp_path / "truth.json").write_text("of an earlier run")
+    result = lab("run", "read", "--force", "-o", tmp_path)
     assert result.exit_code == 2
+    assert (tmp_path / "truth.json").read_text() == "of an earlier run"
     assert result.output.strip().splitlines()[-1].endswith("network namespaces need root: run this with sudo")
 
 

@@ -152,8 +152,7 @@ def network(
         raise InputInvalid(f"ends are named by lower-case letters, digits and dashes, cables are {_CABLES_MAX} at most")
     if unknown := {name for pair in pairs for name in pair} - set(names):
         raise InputInvalid(f"a cable ends at {', '.join(sorted(unknown))}, which is no end")
-    if os.geteuid() != 0:
-        raise RootNeeded
+    require_root()
     remove_leftovers()
     with signals.unwinding():
         stack = ExitStack()
@@ -162,6 +161,12 @@ def network(
         finally:
             with signals.deferred():
                 stack.close()
+
+
+def require_root() -> None:
+    """RootNeeded for anybody else."""
+    if os.geteuid() != 0:
+        raise RootNeeded
 
 
 def remove_leftovers() -> list[str]:

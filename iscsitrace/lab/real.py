@@ -28,7 +28,7 @@ from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
 from iscsitrace.lab.interfaces import Pair
 from iscsitrace.lab.link_process import RunningLink, linked
-from iscsitrace.lab.namespaces import EndSettings, Namespace, network
+from iscsitrace.lab.namespaces import EndSettings, Namespace, network, require_root
 from iscsitrace.lab.recording import capturing_all, sampling
 from iscsitrace.lab.run_files import INITIATOR
 
@@ -153,6 +153,8 @@ def run(
     if len(settings["portals"]) != len(settings["world"]["paths"]):
         raise InputInvalid(f"{len(settings['world']['paths'])} paths lead to {len(settings['portals'])} targets")
     actors.require_possible(programs.target, programs.initiator, settings)
+    # before an earlier run is overwritten
+    require_root()
     targets = run_files.targets(len(settings["portals"]))
     hosts = [host for host in (INITIATOR, *targets) if SIDES[host != INITIATOR] in programs.capture_at]
     names = [run_files.capture_name(host) for host in hosts]
