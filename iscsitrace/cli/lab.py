@@ -19,7 +19,6 @@ from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.target_options import TARGET
 from iscsitrace.cli.tcp_options import HOSTS
 from iscsitrace.cli.traffic_progress import Progress
-from iscsitrace.cli.units import Size
 from iscsitrace.cli.workload_options import KEYS, WORKLOAD, lasting
 
 _WAIT_S = 0.1
@@ -67,8 +66,7 @@ PROGRAMS = Section(
         help="Beside which hosts.",
     ),
     option("--bypass", "is_bypassed", is_flag=True, help="Veth pairs in place of the links."),
-    option("--ipv6", "is_ipv6", is_flag=True, help="IPv6 instead of IPv4."),
-    option("--snaplen", type=Size(), default="0", help="Bytes of a packet that the captures keep (all)."),
+    *run_options.PACKETS,
 )
 
 

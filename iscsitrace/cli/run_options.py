@@ -12,7 +12,7 @@ from iscsitrace.cli.link_options import DIRECTIONS, LINK
 from iscsitrace.cli.sections import Section, option
 from iscsitrace.cli.target_options import TARGET
 from iscsitrace.cli.tcp_options import HOSTS
-from iscsitrace.cli.units import Duration, Rate
+from iscsitrace.cli.units import Duration, Rate, Size
 from iscsitrace.cli.workload_options import KEYS, MODES, WORKLOAD
 
 SEED_LIMIT = 1 << 32
@@ -65,6 +65,12 @@ PATHS = Section(
     ),
     option("--access-rate", type=Rate(), help="Rate of a line next to the initiator that all links share."),
 )
+
+PACKETS = (
+    option("--ipv6", "is_ipv6", is_flag=True, help="IPv6 instead of IPv4."),
+    option("--snaplen", type=Size(), default="0", help="Bytes of a packet that the captures keep (all)."),
+)
+"""Options of packets and captures, in the section of each world."""
 
 SECTIONS = (WORKLOAD, KEYS, LINK, PATHS, HOSTS, TARGET)
 """The sections of a run; the rest is of one world."""

@@ -11,7 +11,7 @@ from iscsitrace.cli import run_options, run_results, traffic_results
 from iscsitrace.cli.output import show_json
 from iscsitrace.cli.sections import Section, SectionedCommand, option
 from iscsitrace.cli.traffic_progress import Progress
-from iscsitrace.cli.units import Duration, Size
+from iscsitrace.cli.units import Duration
 
 _DEFAULT_BYTES = 16 << 20
 _LIMIT_NS = 3_600_000_000_000
@@ -39,8 +39,7 @@ WORLD = Section(
     option(
         "--target-host-delay", "target_host_delay_ns", type=Duration(), default="0s", help="The same of every target."
     ),
-    option("--ipv6", "is_ipv6", is_flag=True, help="IPv6 instead of IPv4."),
-    option("--snaplen", type=Size(), default="0", help="Bytes of a packet that the captures keep (all)."),
+    *run_options.PACKETS,
 )
 
 
