@@ -100,7 +100,7 @@ fn an_r2t_turns_the_wait_to_the_initiator_and_its_burst_back_to_the_target() {
 #[test]
 fn an_r2t_may_share_its_moment_with_the_burst_before_it_or_with_its_own() {
     let write = CycleRow { is_read: false, is_write: true, r2t_count: 2, ..read(0, 480) };
-    let mut near_target = tables(&[write.clone()]);
+    let mut near_target = tables(std::slice::from_ref(&write));
     for (r2t_ns, data_last_ns) in [(0, 2), (2, 4)] {
         near_target.rounds.push(Round { cycle: 0, r2t_ns, data_last_ns, ..Round::default() });
     }
