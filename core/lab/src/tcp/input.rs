@@ -138,9 +138,14 @@ impl Endpoint {
             self.ts_recent = value;
         }
         let place = unwrap_place(self.iss, self.sender.snd_una, segment.acknowledgment_number);
-        if place > self.sender.snd_nxt {
-            self.send_ack(now_ns);
-            return;
+        let is_answer = place > self.sender.snd_una && place <= self.sender.snd_nxt;
+        if self.state == State::SynReceived && !is_answer {
+            return self.refuse(&segment);
+        }
+        // RFC 5961, section 5.2: who acknowledges what was acknowledged long ago may be guessing.
+        let oldest = self.sender.snd_una - i64::from(self.sender.largest_window);
+        if !(oldest..=self.sender.snd_nxt).contains(&place) {
+            return self.send_ack(now_ns);
         }
         let echo_ms = self.echo_ms(now_ns, &segment);
         self.prepare_mss();
