@@ -31,6 +31,7 @@ def _world(
     target_host_delay_ns: int,
     is_ipv6: bool,
     snaplen: int,
+    tcp_log: str,
 ) -> dict[str, Any]:
     if target_count is None:
         target_count = max(1, len(target_delays))
@@ -45,6 +46,7 @@ def _world(
             "target_host_delay_ns": target_host_delay_ns,
             "is_ipv6": is_ipv6,
             "snaplen_bytes": snaplen,
+            "tcp_log": tcp_log,
         },
     }
 
@@ -73,6 +75,13 @@ WORLD = Section(
     ),
     option("--ipv6", "is_ipv6", is_flag=True, help="IPv6 instead of IPv4."),
     option("--snaplen", type=Size(), default="0", help="Bytes of a packet that the captures keep (all)."),
+    option(
+        "--tcp-log",
+        type=click.Choice(("none", "windows", "pipe")),
+        default="windows",
+        help="At what changes truth.json logs each sender's windows: of cwnd and ssthresh (windows); also of the peer's "
+        "window and the pipe (pipe), which is about every packet.",
+    ),
 )
 
 
