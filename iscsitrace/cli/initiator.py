@@ -166,7 +166,7 @@ def _created(file: Path) -> IO[str]:
 
 
 def _watcher(wish: StopWish, samples: Any, progress: Progress) -> Any:
-    def watch(seen: dict[str, Any], descriptors: list[tuple[int, int]]) -> bool:
+    def watch(seen: dict[str, Any], descriptors: list[tuple[int, int, bool]]) -> bool:
         if samples is not None:
             samples.take(descriptors)
         if seen["is_running"]:

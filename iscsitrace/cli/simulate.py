@@ -79,7 +79,7 @@ WORLD = Section(
         "--tcp-log",
         type=click.Choice(("none", "windows", "pipe")),
         default="windows",
-        help="At what changes truth.json logs each sender's windows: of cwnd and ssthresh (windows); also of the peer's "
+        help="At what changes truth.json logs a sender's windows: of cwnd and ssthresh (windows); also of the peer's "
         "window and the pipe (pipe), which is about every packet.",
     ),
 )

@@ -151,6 +151,8 @@ def _played(settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch
         ended_ns = time.time_ns()
         # the last packets are still on their way
         time.sleep(_SETTLE_S + _round_trip_s(world_settings["paths"][0]))
+    samples["initiator"].rows += outcome.pop("last_samples")
+    samples["target"].rows += target.last_samples
     described = {"programs": {"target": programs.target, "initiator": programs.initiator}}
     return {
         "captures": {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use iscsitrace_lab::application::{Application, Closed, ConnectionNumber, Dial};
-use iscsitrace_lab::world::sockets::{SocketSettings, Sockets};
+use iscsitrace_lab::world::sockets::{Descriptors, SocketSettings, Sockets};
 
 const BYTES: usize = 1 << 20;
 const PERIOD: Duration = Duration::from_millis(5);
@@ -145,7 +145,7 @@ impl Application for Sender {
     }
 }
 
-fn go_on<A>(_: &mut A, _: i64, _: &Vec<(ConnectionNumber, i32)>) -> ControlFlow<()> {
+fn go_on<A>(_: &mut A, _: i64, _: &Descriptors) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -169,11 +169,12 @@ fn sixty_four_connections_carry_their_bytes_and_close() {
         ..SocketSettings::default()
     };
     let mut sender = Sender::new(address, 64);
-    let mut most = 0;
+    let (mut most, mut last_looks) = (0, Vec::new());
     Sockets::new(settings)
         .expect("sockets")
         .run(&mut sender, PERIOD, &mut |_, _, descriptors| {
             most = most.max(descriptors.len());
+            last_looks.extend(descriptors.iter().filter(|(_, _, is_last)| *is_last).map(|(number, ..)| *number));
             ControlFlow::Continue(())
         })
         .expect("it runs");
@@ -183,6 +184,8 @@ fn sixty_four_connections_carry_their_bytes_and_close() {
     }
     assert_eq!(echo.join().expect("no panic").closed_count, 64);
     assert!(most > 0, "nobody was shown the sockets");
+    last_looks.sort_unstable();
+    assert_eq!(last_looks, (0..64).collect::<Vec<_>>(), "each is shown once more before it is closed");
 }
 
 #[test]
@@ -313,7 +316,7 @@ fn a_connection_that_was_never_open_is_closed_at_once() {
                     sender.to_close.push(0);
                     sender.back[0].resize(BYTES, 0);
                 }
-                5.. => assert_eq!(descriptors.len(), 0, "it still waits for an answer"),
+                5.. => assert!(descriptors.iter().all(|(_, _, is_last)| *is_last), "it still waits for an answer"),
                 _ => {}
             }
             ControlFlow::Continue(())

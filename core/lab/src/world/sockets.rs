@@ -109,8 +109,8 @@ struct Connection {
     sent: usize,
 }
 
-/// An application's sockets, for whoever watches it.
-pub type Descriptors = Vec<(ConnectionNumber, RawFd)>;
+/// An application's sockets, for whoever watches it; of each, whether it is closed after this look.
+pub type Descriptors = Vec<(ConnectionNumber, RawFd, bool)>;
 
 /// The sockets of one application.
 pub struct Sockets {
@@ -120,6 +120,8 @@ pub struct Sockets {
     settings: SocketSettings,
     listeners: Vec<TcpListener>,
     connections: BTreeMap<ConnectionNumber, Connection>,
+    /// Over, but for a last look at them.
+    over: Vec<(ConnectionNumber, TcpStream)>,
     buffer: Vec<u8>,
 }
 
@@ -138,6 +140,7 @@ impl Sockets {
             settings,
             listeners: Vec::new(),
             connections: BTreeMap::new(),
+            over: Vec::new(),
             buffer: vec![0; RECEIVE_BYTES],
         })
     }
@@ -159,7 +162,8 @@ impl Sockets {
         Ok(address)
     }
 
-    /// Runs an application until it is finished, or `watch`, which is called once every `period`, says so.
+    /// Runs an application until it is finished, or `watch` says so, which is called once every `period`, and before sockets
+    /// are closed.
     ///
     /// # Errors
     /// The kernel fails; a failing connection is told to the application.
@@ -174,6 +178,13 @@ impl Sockets {
         let mut watch_ns = self.clock.now_ns();
         loop {
             self.serve(application);
+            if !self.over.is_empty() {
+                let decision = watch(application, self.clock.now_ns(), &self.descriptors());
+                self.over.clear();
+                if decision.is_break() {
+                    return Ok(());
+                }
+            }
             if application.is_finished() && self.connections.is_empty() {
                 let _ = watch(application, self.clock.now_ns(), &Vec::new());
                 return Ok(());
@@ -213,7 +224,15 @@ impl Sockets {
     }
 
     fn descriptors(&self) -> Descriptors {
-        self.connections.iter().map(|(&number, connection)| (number, connection.stream.as_raw_fd())).collect()
+        let open = self.connections.iter().map(|(&number, connection)| (number, connection.stream.as_raw_fd(), false));
+        open.chain(self.over.iter().map(|(number, stream)| (*number, stream.as_raw_fd(), true))).collect()
+    }
+
+    /// Takes a connection out; whether its application had closed it, none when there is none.
+    fn remove(&mut self, number: ConnectionNumber) -> Option<bool> {
+        let Connection { stream, is_closing, .. } = self.connections.remove(&number)?;
+        self.over.push((number, stream));
+        Some(is_closing)
     }
 
     /// Does all that can be done without waiting.
@@ -250,7 +269,7 @@ impl Sockets {
         if connection.is_open {
             self.transmit(number, application);
         } else {
-            self.connections.remove(&number);
+            self.remove(number);
         }
     }
 
@@ -388,14 +407,12 @@ impl Sockets {
             }
         }
         if connection.is_closing {
-            self.connections.remove(&number);
+            self.remove(number);
         }
     }
 
     fn end(&mut self, number: ConnectionNumber, now_ns: i64, why: Closed, application: &mut impl Application) {
-        if let Some(connection) = self.connections.remove(&number)
-            && !connection.is_closing
-        {
+        if self.remove(number) == Some(false) {
             application.closed(now_ns, number, why);
         }
     }
