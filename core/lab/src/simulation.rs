@@ -65,7 +65,7 @@ pub struct Windows {
     pub ssthresh: Vec<u32>,
     /// Window that the peer offers, in bytes.
     pub snd_wnd_bytes: Vec<u32>,
-    /// Segments in the network as far as is known (RFC 6675, section 2).
+    /// Segments in the network as far as is known (RFC 6675, section 4).
     pub pipe: Vec<u32>,
     /// Smoothed round trip, in microseconds.
     pub srtt_us: Vec<i64>,

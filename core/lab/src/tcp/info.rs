@@ -33,7 +33,7 @@ pub struct TcpInfo {
     pub lost: u32,
     /// Retransmissions on their way.
     pub retransmitted: u32,
-    /// Segments in the network as far as is known (RFC 6675, section 2: pipe).
+    /// Segments in the network as far as is known (RFC 6675, section 4: pipe).
     pub pipe: u32,
     /// Segments retransmitted since the connection began.
     pub total_retransmissions: u64,

@@ -1,7 +1,8 @@
 //! HyStart: slow start ends before the queue overflows (Ha and Rhee, 2008), as in Linux.
 //!
 //! Two signs: ACKs that follow each other closely for more than half the shortest round trip, and round trips that are an
-//! eighth longer than the shortest. It never raises a window.
+//! eighth longer than the shortest. It never raises a window, and never grows one more slowly to look again, as HyStart++
+//! (RFC 9406) does.
 
 /// Below this many segments there is nothing to see.
 const LOW_WINDOW: u32 = 16;

@@ -30,7 +30,7 @@ pub struct TcpSample {
     pub ssthresh: u32,
     /// Window that the peer offers, in bytes.
     pub snd_wnd: u32,
-    /// Segments in the network as far as is known (RFC 6675, section 2).
+    /// Segments in the network as far as is known (RFC 6675, section 4).
     pub pipe: u32,
     /// Smoothed round trip, in microseconds.
     pub srtt_us: i64,
