@@ -73,7 +73,7 @@ def read(
 class LabError(Exception):
     """Traffic cannot be made; ``str()`` is one line."""
 
-_Watch = Callable[[str, list[tuple[int, int]]], object]
+_Watch = Callable[[str, list[tuple[int, int, bool]]], object]
 """Called now and then with progress as JSON and (connection, socket descriptor) pairs; True to stop."""
 
 def run_initiator(settings_json: str, period_ns: int, watch: _Watch) -> str:

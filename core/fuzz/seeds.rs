@@ -66,6 +66,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, steps) in initiator_steps() {
         write("initiator", name, &steps)?;
     }
+    for (name, steps) in endpoint_steps() {
+        write("endpoint", name, &steps)?;
+    }
     for path in arguments {
         let path = Path::new(&path);
         let name = path.file_name().and_then(|name| name.to_str()).ok_or("a capture without a name")?;
@@ -251,4 +254,82 @@ fn frame_of(path: &Path) -> Result<Option<Vec<u8>>, Box<dyn Error>> {
         }
     }
     Ok(None)
+}
+
+/// Steps of the target `endpoint`: an end that sends, one that receives, and both ways to open and to close.
+fn endpoint_steps() -> Vec<(&'static str, Vec<u8>)> {
+    let steps = |settings: [u8; 2], steps: &[(u8, u16, &[u8])]| {
+        let mut bytes = settings.to_vec();
+        for &(what, length, payload) in steps {
+            bytes.push(what);
+            bytes.extend_from_slice(&length.to_be_bytes());
+            bytes.extend_from_slice(payload);
+        }
+        bytes
+    };
+    // flags, place, how far behind in acknowledging, window, options, timestamp, blocks, payload
+    let segment = |flags: u8, place: i16, behind: u16, chosen: u8, blocks: &[u16], payload: u16| {
+        let mut bytes = vec![flags];
+        bytes.extend([place as u16, behind, 60_000].iter().flat_map(|field| field.to_be_bytes()));
+        bytes.extend([chosen, 1]);
+        bytes.extend(blocks.iter().chain([&payload]).flat_map(|field| field.to_be_bytes()));
+        bytes
+    };
+    let (write, read, wait, wait_long, answer, close) = (6, 8, 9, 10, 11, 13);
+    let hole = segment(0, 0, 14_480, 2, &[1448, 2896], 0);
+    let late = segment(0, 1448, 0, 0, &[], 1448);
+    let first = segment(0, 0, 0, 0, &[], 1448);
+    let (fin, reset) = (segment(1, 0, 0, 0, &[], 20), segment(4, 0, 0, 0, &[], 0));
+    let (syn, syn_ack) = (segment(2, 0, 0, 0, &[], 0), segment(0x12, 0, 0, 0, &[], 0));
+    vec![
+        (
+            "sends",
+            steps(
+                [0, 7],
+                &[
+                    (write, 60_000, &[]),
+                    (wait, 160, &[]),
+                    (0, hole.len() as u16, &hole),
+                    (wait, 160, &[]),
+                    (answer, 60_000, &[]),
+                    (write, 3000, &[]),
+                    (wait_long, 200, &[]),
+                    (answer, 0, &[]),
+                    (write, 100, &[]),
+                    (wait_long, 100, &[]),
+                ],
+            ),
+        ),
+        (
+            "receives",
+            steps(
+                [0x80, 7],
+                &[
+                    (0, late.len() as u16, &late),
+                    (0, first.len() as u16, &first),
+                    (read, 2000, &[]),
+                    (1, late.len() as u16, &late),
+                    (wait, 1000, &[]),
+                    (read, 9000, &[]),
+                    (2, fin.len() as u16, &fin),
+                    (close, 0, &[]),
+                    (answer, 100, &[]),
+                ],
+            ),
+        ),
+        (
+            "opens",
+            steps(
+                [0x80, 0x87],
+                &[(4, syn_ack.len() as u16, &syn_ack), (write, 500, &[]), (5, reset.len() as u16, &reset)],
+            ),
+        ),
+        (
+            "is_opened",
+            steps(
+                [2, 0x80],
+                &[(4, syn.len() as u16, &syn), (answer, 1000, &[]), (close, 0, &[]), (wait_long, 900, &[])],
+            ),
+        ),
+    ]
 }

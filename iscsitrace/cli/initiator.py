@@ -159,7 +159,7 @@ def _created(file: Path) -> Iterator[IO[str]]:
 
 
 def _watcher(wish: StopWish, samples: Any, progress: Progress) -> Any:
-    def watch(seen: dict[str, Any], descriptors: list[tuple[int, int]]) -> bool:
+    def watch(seen: dict[str, Any], descriptors: list[tuple[int, int, bool]]) -> bool:
         if samples is not None:
             samples.take(descriptors)
         progress.show_workload(seen)

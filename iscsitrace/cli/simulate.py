@@ -17,12 +17,15 @@ _DEFAULT_BYTES = 16 << 20
 _LIMIT_NS = 3_600_000_000_000
 
 
-def _world(*, initiator_host_delay_ns: int, target_host_delay_ns: int, is_ipv6: bool, snaplen: int) -> dict[str, Any]:
+def _world(
+    *, initiator_host_delay_ns: int, target_host_delay_ns: int, is_ipv6: bool, snaplen: int, tcp_log: str
+) -> dict[str, Any]:
     return {
         "initiator_host_delay_ns": initiator_host_delay_ns,
         "target_host_delay_ns": target_host_delay_ns,
         "is_ipv6": is_ipv6,
         "snaplen_bytes": snaplen,
+        "tcp_log": tcp_log,
     }
 
 
@@ -40,6 +43,13 @@ WORLD = Section(
         "--target-host-delay", "target_host_delay_ns", type=Duration(), default="0s", help="The same of every target."
     ),
     *run_options.PACKETS,
+    option(
+        "--tcp-log",
+        type=click.Choice(("none", "windows", "pipe")),
+        default="windows",
+        help="At what changes truth.json logs a sender's windows: of cwnd and ssthresh (windows); also of the peer's "
+        "window and the pipe (pipe), which is about every packet.",
+    ),
 )
 
 

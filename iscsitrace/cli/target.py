@@ -101,7 +101,7 @@ def command(
 
     with wishing() as wish:
 
-        def watch(_: dict[str, Any], descriptors: list[tuple[int, int]]) -> bool:
+        def watch(_: dict[str, Any], descriptors: list[tuple[int, int, bool]]) -> bool:
             if truth_path:
                 samples.take(descriptors)
             return wish.is_there

@@ -41,6 +41,8 @@ class RunningTarget:
     lun: int
     log: dict[str, Any] = field(default_factory=dict)
     """Of ours, when it has ended: ``counters connections tasks``."""
+    last_samples: list[dict[str, Any]] = field(default_factory=list)
+    """Of ours, when it has ended: TCP_INFO of each connection as it was closed."""
 
     @property
     def portal(self) -> str:
@@ -104,10 +106,14 @@ def _ours(place: Place, address: str, portal: Mapping[str, Any], tcp: Mapping[st
         "sockets": _sockets(tcp),
         "listen": [running.portal],
     }
-    is_ready, is_over = threading.Event(), threading.Event()
+    is_ready, is_over, samples = threading.Event(), threading.Event(), TcpSamples()
+
+    def look(_: dict[str, Any], descriptors: traffic.Descriptors) -> bool:
+        samples.take(descriptors)
+        return is_over.is_set()
 
     def serve() -> dict[str, Any]:
-        return traffic.run_target(run_settings, lambda _: is_ready.set(), lambda *_: is_over.is_set())
+        return traffic.run_target(run_settings, lambda _: is_ready.set(), look)
 
     with ThreadPoolExecutor(1, "target") as pool:
         ending = pool.submit(place.call, serve)
@@ -119,12 +125,14 @@ def _ours(place: Place, address: str, portal: Mapping[str, Any], tcp: Mapping[st
         finally:
             is_over.set()
         running.log = ending.result()
+        running.last_samples = samples.last
 
 
 def run_initiator(
     program: str, place: Place, targets: Sequence[RunningTarget], settings: Mapping[str, Any], watch: Watch
 ) -> dict[str, Any]:
-    """Runs the workload to its end: ``results``, ``cycles`` and ``ends`` of a truth, the latter two of ours alone.
+    """Runs the workload to its end: ``results``, ``cycles`` and ``ends`` of a truth, and ``last_samples``, TCP_INFO of
+    each connection as it was closed; all but the results of ours alone.
 
     Ours takes all settings of the client; iscsi-perf reads alone, from one target, for a time, with block size, depth
     and order.
@@ -150,7 +158,7 @@ def run_initiator(
         "read_bytes": measured.read_bytes,
         "throughput_bytes_per_s": measured.throughput_bytes_per_s,
     }
-    return {"results": results, "cycles": None, "ends": []}
+    return {"results": results, "cycles": None, "ends": [], "last_samples": []}
 
 
 def _run_ours(
@@ -184,6 +192,7 @@ def _run_ours(
         "results": found["results"],
         "cycles": {**cycles, "by_initiator": by_initiator},
         "ends": list(samples.ends.values()),
+        "last_samples": samples.last,
     }
 
 

@@ -187,6 +187,9 @@ def _played(settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch
         ended_ns = time.time_ns()
         # the last packets are still on their way
         time.sleep(_SETTLE_S + _longest_round_trip_s(world_settings))
+    samples[initiator].rows += outcome.pop("last_samples")
+    for host, target in zip(others, targets, strict=True):
+        samples[host].rows += target.last_samples
     described = {"programs": {"target": programs.target, "initiator": programs.initiator}}
     name_of = {host: file.name for host, file in files.items()}
     return {

@@ -53,7 +53,7 @@ def of_ends(at_initiator: Samples, at_targets: Sequence[Samples], targets: Seque
 
 def _ends(rows: list[Row], initiator_port: str, target_port: str, port: int) -> list[dict[str, Any]]:
     rows_of: dict[int, list[Row]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row["time_ns"]):
         if row[target_port] == port:
             rows_of.setdefault(int(row[initiator_port]), []).append(row)
     return [_end(number, of_port) for number, of_port in sorted(rows_of.items())]
@@ -68,14 +68,27 @@ def _end(initiator_port: int, rows: list[Row]) -> dict[str, Any]:
     return {
         "initiator_port": initiator_port,
         "snd_mss": max(int(row.get("snd_mss_bytes", 0)) for row in rows),
-        "congestion_control": last.get("congestion_control"),
+        # the look at a socket that is closed does not tell it
+        "congestion_control": next(
+            (row[name] for row in reversed(rows) if (name := "congestion_control") in row), None
+        ),
         "retransmitted_segment_count": last.get("total_retrans_segments", 0),
         "windows": {
             "time_ns": columns["time_ns"],
             "cwnd": columns.get("snd_cwnd_segments"),
             "ssthresh": columns.get("snd_ssthresh_segments"),
+            "snd_wnd_bytes": columns.get("snd_wnd_bytes"),
+            "pipe": [_pipe(row) for row in rows],
             "srtt_us": [int(row.get("rtt_ns", 0)) // _MICROSECOND_NS for row in rows],
             "unacked": columns.get("unacked_segments"),
         },
         "tcp_info": columns,
     }
+
+
+def _pipe(row: dict[str, int | str | bool]) -> int:
+    """Segments in the network as the kernel counts them (tcp_packets_in_flight)."""
+    out, again, arrived, lost = (
+        int(row.get(f"{name}_segments", 0)) for name in ("unacked", "retrans", "sacked", "lost")
+    )
+    return out + again - arrived - lost

@@ -35,23 +35,34 @@ class TcpSamples:
         """A row per connection and sample; null where the kernel has no value."""
         self.ends: dict[int, dict[str, Any]] = {}
         """By the number of a connection: addresses and ports of both ends."""
+        self.last: list[dict[str, Any]] = []
+        """A sample of each connection just before it was closed, with addresses and ports of both ends."""
 
-    def take(self, descriptors: Iterable[tuple[int, int]]) -> None:
-        """Looks at the open connections, and samples them every 20 ms; one that is just being closed is passed over."""
+    def take(self, descriptors: Iterable[tuple[int, int, bool]]) -> None:
+        """Looks at the open connections, and samples them every 20 ms, and one that is closed now in any case."""
         now_s = time.monotonic()
         is_due = (self._has_columns or self._lines is not None) and now_s >= self._next_s
         if is_due:
             self._next_s = now_s + _PERIOD_S
-        for connection, descriptor in descriptors:
+        for connection, descriptor, is_last in descriptors:
             if connection not in self.ends:
                 self._take_ends(connection, descriptor)
-            if not is_due:
+            if not is_due and not is_last:
                 continue
             try:
                 found = tcp_info.of_descriptor(descriptor)
             except OSError:
                 continue
-            self._keep({"time_ns": time.time_ns(), "connection": connection} | found)
+            time_ns = time.time_ns()
+            self._keep({"time_ns": time_ns, "connection": connection} | found)
+            if is_last and (ends := self.ends.get(connection)):
+                names = {"local": "own", "remote": "peer"}
+                where = {
+                    f"{name}_{part}": ends[f"{its}_{part}"]
+                    for name, its in names.items()
+                    for part in ("address", "port")
+                }
+                self.last.append({"time_ns": time_ns, **where, **found})
 
     def _keep(self, sample: dict[str, Any]) -> None:
         if self._has_columns:

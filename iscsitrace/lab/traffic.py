@@ -30,8 +30,8 @@ PERIOD_NS = 20_000_000
 """How often a run is looked at."""
 
 Settings = Mapping[str, Any]
-Descriptors = list[tuple[int, int]]
-"""Of every open connection: its number in the run, and its socket."""
+Descriptors = list[tuple[int, int, bool]]
+"""Of every open connection: its number in the run, its socket, and whether that is closed after this look."""
 
 _Result = TypeVar("_Result")
 
@@ -67,7 +67,8 @@ def run_initiator(
     """Runs the reference initiator over sockets to its end; ``results`` and ``tasks``.
 
     ``settings``: ``client``, ``urls``, ``sockets``. ``watch`` is told of the progress, and gives True to end the run in
-    order. What goes wrong with a peer is in the results; TrafficImpossible is for settings that cannot be meant.
+    order; it is asked once every period, and before sockets are closed. What goes wrong with a peer is in the results;
+    TrafficImpossible is for settings that cannot be meant.
     """
     return _document(
         lambda: _core.run_initiator(json.dumps(settings), period_ns, lambda seen, open_: watch(json.loads(seen), open_))

@@ -54,7 +54,7 @@ pub enum Failure {
     World(#[from] SimulationError),
 }
 
-/// How the congestion window of an end went: a value whenever it or the threshold changed.
+/// How the windows of an end went: a row at each change that was to be logged.
 #[derive(Debug, Default, Serialize)]
 pub struct Windows {
     /// When.
@@ -63,6 +63,10 @@ pub struct Windows {
     pub cwnd: Vec<u32>,
     /// Slow start threshold, in segments.
     pub ssthresh: Vec<u32>,
+    /// Window that the peer offers, in bytes.
+    pub snd_wnd_bytes: Vec<u32>,
+    /// Segments in the network as far as is known (RFC 6675, section 4).
+    pub pipe: Vec<u32>,
     /// Smoothed round trip, in microseconds.
     pub srtt_us: Vec<i64>,
     /// Segments sent and not acknowledged.
@@ -78,7 +82,7 @@ pub struct End {
     pub snd_mss: u32,
     /// Segments that it sent again.
     pub retransmitted_segment_count: u64,
-    /// Its congestion window over time.
+    /// Its windows over time.
     pub windows: Windows,
 }
 
@@ -89,6 +93,8 @@ impl From<EndLog> for End {
             windows.time_ns.push(sample.time_ns);
             windows.cwnd.push(sample.cwnd);
             windows.ssthresh.push(sample.ssthresh);
+            windows.snd_wnd_bytes.push(sample.snd_wnd);
+            windows.pipe.push(sample.pipe);
             windows.srtt_us.push(sample.srtt_us);
             windows.unacked.push(sample.unacked);
         }

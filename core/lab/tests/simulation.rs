@@ -7,6 +7,7 @@ use iscsitrace_lab::protocol::target::PortalSettings;
 use iscsitrace_lab::simulation::{Captures, Simulation, Truth, run};
 use iscsitrace_lab::workload::client::settings::Mode;
 use iscsitrace_lab::workload::settings::Operation;
+use iscsitrace_lab::world::simulated::TcpLog;
 
 const MS: i64 = 1_000_000;
 
@@ -117,4 +118,53 @@ fn targets_are_found_where_they_were_asked() {
     let found = &truth.results.discovered;
     assert_eq!(found.len(), 1);
     assert_eq!((&found[0].name, &found[0].addresses), (&name, &vec![format!("{asked_at},1")]));
+}
+
+#[test]
+fn windows_and_pipe_are_logged_at_every_change() {
+    let mut simulation = reads(8, 128 << 10);
+    simulation.world.paths[0].to_target.rate_bps = None;
+    simulation.world.paths[0].to_initiator.rate_bps = None;
+    simulation.world.tcp_log = TcpLog::Pipe;
+    let (truth, ..) = simulate(simulation.clone());
+    let place = truth.cycles.operation.iter().position(Option::is_some).expect("there is a read");
+    let start_ns = truth.cycles.at_target.data_first_ns[place].expect("it began");
+    let windows = &truth.target_ends[0][0].windows;
+    assert!(windows.time_ns.windows(2).all(|pair| pair[0] < pair[1]), "one row for a moment");
+    let rows = (0..windows.time_ns.len()).map(|row| (windows.time_ns[row], windows.cwnd[row], windows.pipe[row]));
+    let rows: Vec<_> = rows.filter(|row| row.0 >= start_ns).take(5).collect();
+    // 131,072 bytes and a header are 91 segments; without a rate all of a window arrive at once, and so do the ACKs of
+    // each: slow start doubles, until 21 are left; they are acknowledged a round trip later, together with the Logout
+    // Request, so that then the Logout Response and the FIN are on their way
+    assert_eq!(rows[..4].iter().map(|row| (row.0 - start_ns) / MS).collect::<Vec<_>>(), [0, 16, 32, 48]);
+    assert_eq!(rows[..4].iter().map(|row| row.2).collect::<Vec<_>>(), [10, 20, 40, 21]);
+    assert_eq!(rows[..3].iter().map(|row| row.1).collect::<Vec<_>>(), [10, 20, 40]);
+    assert_eq!((rows[4].0 - start_ns, rows[4].2), (64 * MS, 2));
+    // the window that the initiator offers opens by two segments for each that comes, from 45 of them
+    let last = windows.snd_wnd_bytes.last().expect("there are rows");
+    assert!((45 + 2 * 91) * 1448 < *last && *last <= 3 << 20, "{last}");
+    simulation.world.tcp_log = TcpLog::Windows;
+    let (fewer, ..) = simulate(simulation.clone());
+    let fewer = &fewer.target_ends[0][0].windows;
+    // each of the fewer rows is one of the many, for the log changes nothing
+    assert!(fewer.time_ns.len() < windows.time_ns.len());
+    for (time_ns, cwnd) in fewer.time_ns.iter().zip(&fewer.cwnd) {
+        let row = windows.time_ns.binary_search(time_ns).expect("it is there");
+        assert_eq!(windows.cwnd[row], *cwnd);
+    }
+    simulation.world.tcp_log = TcpLog::None;
+    assert_eq!(simulate(simulation).0.target_ends[0][0].windows.time_ns.len(), 0);
+}
+
+#[test]
+fn a_window_that_shrinks_when_sending_starts_again_is_logged_at_that_moment() {
+    let mut simulation = reads(8, 1 << 20);
+    simulation.client.workload.think_time_ns = 1_000 * MS;
+    let (truth, ..) = simulate(simulation);
+    let place = truth.cycles.operation.iter().rposition(Option::is_some).expect("there is a read");
+    let start_ns = truth.cycles.at_target.data_first_ns[place].expect("it began");
+    // RFC 5681, section 4.1: after a second of silence the window is the initial one, when the data goes
+    let windows = &truth.target_ends[0][0].windows;
+    let row = windows.time_ns.binary_search(&start_ns).expect("a row when it begins");
+    assert_eq!(windows.cwnd[row], 10);
 }

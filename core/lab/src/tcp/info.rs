@@ -33,6 +33,8 @@ pub struct TcpInfo {
     pub lost: u32,
     /// Retransmissions on their way.
     pub retransmitted: u32,
+    /// Segments in the network as far as is known (RFC 6675, section 4: pipe).
+    pub pipe: u32,
     /// Segments retransmitted since the connection began.
     pub total_retransmissions: u64,
     /// Window that the peer offers, in bytes.
@@ -64,6 +66,7 @@ impl Endpoint {
             sacked: sender.board.sacked_count,
             lost: sender.board.lost_count,
             retransmitted: sender.board.retransmitted_count,
+            pipe: sender.board.pipe(),
             total_retransmissions: sender.retransmission_count,
             snd_wnd: sender.snd_wnd,
             rcv_wnd: receiver.window_bytes(),

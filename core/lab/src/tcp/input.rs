@@ -2,12 +2,10 @@
 //!
 //! It never trusts a field: what does not fit the connection is answered with an ACK or a RST, or dropped.
 
-use bytes::Bytes;
-use iscsitrace_wire::frame::{TcpFlags, TcpOptions};
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::endpoint::{ConnectionError, Endpoint, State, TIME_WAIT_NS};
-use super::segment::{ACK, RST, Segment};
+use super::segment::Segment;
 use super::sender::acknowledge::Ack;
 
 /// The place of a sequence number, of which `place` has the number `initial + place`.
@@ -20,34 +18,11 @@ impl Endpoint {
     /// Takes a segment; what it causes waits in `poll_transmit`.
     pub fn receive(&mut self, now_ns: i64, segment: Segment) {
         match self.state {
-            State::Closed => self.refuse(&segment),
+            State::Closed => self.queue.extend(segment.reset()),
             State::Listen => self.receive_syn(now_ns, &segment),
             State::SynSent => self.receive_syn_ack(now_ns, &segment),
             _ => self.receive_synchronized(now_ns, segment),
         }
-    }
-
-    /// RFC 9293, section 3.5.2, group 1: there is no such connection.
-    fn refuse(&mut self, segment: &Segment) {
-        if segment.flags.is_rst() {
-            return;
-        }
-        let (sequence_number, acknowledgment_number, flags) = if segment.flags.is_ack() {
-            (segment.acknowledgment_number, 0, RST)
-        } else {
-            (0, segment.sequence_number.wrapping_add(segment.sequence_length()), RST | ACK)
-        };
-        self.queue.push_back(Segment {
-            source: self.local,
-            destination: self.remote,
-            sequence_number,
-            acknowledgment_number,
-            flags: TcpFlags(flags),
-            window: 0,
-            options: TcpOptions::default(),
-            identification: 0,
-            payload: Bytes::new(),
-        });
     }
 
     /// RFC 9293, section 3.10.7.2: state LISTEN.
@@ -56,7 +31,7 @@ impl Endpoint {
             return;
         }
         if segment.flags.is_ack() {
-            self.refuse(segment);
+            self.queue.extend(segment.reset());
         } else if segment.flags.is_syn() {
             self.synchronize(segment);
             self.state = State::SynReceived;
@@ -71,7 +46,7 @@ impl Endpoint {
         let is_acceptable = segment.acknowledgment_number == self.iss.wrapping_add(1);
         if !segment.flags.is_ack() || !is_acceptable {
             if segment.flags.is_ack() {
-                self.refuse(segment);
+                self.queue.extend(segment.reset());
             }
             return;
         }
@@ -138,9 +113,14 @@ impl Endpoint {
             self.ts_recent = value;
         }
         let place = unwrap_place(self.iss, self.sender.snd_una, segment.acknowledgment_number);
-        if place > self.sender.snd_nxt {
-            self.send_ack(now_ns);
-            return;
+        let is_answer = place > self.sender.snd_una && place <= self.sender.snd_nxt;
+        if self.state == State::SynReceived && !is_answer {
+            return self.queue.extend(segment.reset());
+        }
+        // RFC 5961, section 5.2: who acknowledges what was acknowledged long ago may be guessing.
+        let oldest = self.sender.snd_una - i64::from(self.sender.largest_window);
+        if !(oldest..=self.sender.snd_nxt).contains(&place) {
+            return self.send_ack(now_ns);
         }
         let echo_ms = self.echo_ms(now_ns, &segment);
         self.prepare_mss();

@@ -49,6 +49,26 @@ impl Segment {
         self.payload.len() as u32 + u32::from(self.flags.is_syn()) + u32::from(self.flags.is_fin())
     }
 
+    /// The RST that answers it where there is no such connection (RFC 9293, section 3.5.2, group 1); none answers a RST.
+    pub fn reset(&self) -> Option<Self> {
+        let (sequence_number, acknowledgment_number, flags) = if self.flags.is_ack() {
+            (self.acknowledgment_number, 0, RST)
+        } else {
+            (0, self.sequence_number.wrapping_add(self.sequence_length()), RST | ACK)
+        };
+        (!self.flags.is_rst()).then(|| Self {
+            source: self.destination,
+            destination: self.source,
+            sequence_number,
+            acknowledgment_number,
+            flags: TcpFlags(flags),
+            window: 0,
+            options: TcpOptions::default(),
+            identification: 0,
+            payload: Bytes::new(),
+        })
+    }
+
     /// Bytes of its options, padding included.
     pub fn options_length(&self) -> usize {
         options_length(&self.options)

@@ -1,24 +1,30 @@
 //! The real world: an application over the kernel's TCP sockets, on one thread, until it is finished or told to stop.
 //!
 //! Times are wall clock at the start plus what a monotonic clock says since, so that they never jump and yet stand
-//! beside the times of a capture.
+//! beside the times of a capture. Waits end within microseconds of their time: epoll counts milliseconds, so a timer of the
+//! kernel is watched among the sockets.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::ControlFlow;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mio::net::{TcpListener, TcpStream};
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::application::{Application, Closed, ConnectionNumber};
 
-/// Listeners take their tokens from the top, connections theirs from 0 on.
+/// Listeners take their tokens from the top, connections theirs from 0 on; the timer's is below the listeners'.
 const LISTENERS_FROM: usize = usize::MAX - 1024;
+const TIMER: Token = Token(LISTENERS_FROM - 1);
 /// Bytes taken from a socket with one call.
 const RECEIVE_BYTES: usize = 1 << 20;
 /// Reads of one connection before the others have their turn.
@@ -62,6 +68,33 @@ impl Clock {
     }
 }
 
+/// A timer of the kernel that ends a wait at its nanosecond.
+struct Timer {
+    descriptor: OwnedFd,
+    /// When it goes off.
+    at_ns: i64,
+}
+
+impl Timer {
+    fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Self { descriptor: timerfd_create(TimerfdClockId::Monotonic, flags)?, at_ns: i64::MIN })
+    }
+
+    /// Goes off at `at_ns`, which is later than `now_ns`.
+    fn set(&mut self, now_ns: i64, at_ns: i64) -> io::Result<()> {
+        if self.at_ns == at_ns {
+            return Ok(());
+        }
+        self.at_ns = at_ns;
+        let wait_ns = at_ns.saturating_sub(now_ns);
+        let it_value = Timespec { tv_sec: wait_ns / 1_000_000_000, tv_nsec: wait_ns % 1_000_000_000 };
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        timerfd_settime(&self.descriptor, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value })?;
+        Ok(())
+    }
+}
+
 /// A socket, and what waits to be sent over it.
 struct Connection {
     stream: TcpStream,
@@ -69,21 +102,26 @@ struct Connection {
     is_writable: bool,
     /// Edges are told once: there may be more to read than was read.
     is_readable: bool,
+    /// The peer's end, or an error, waits behind what there is to read; its edge may be the one of the last bytes.
+    is_ended: bool,
     is_closing: bool,
     out: Vec<u8>,
     sent: usize,
 }
 
-/// An application's sockets, for whoever watches it.
-pub type Descriptors = Vec<(ConnectionNumber, RawFd)>;
+/// An application's sockets, for whoever watches it; of each, whether it is closed after this look.
+pub type Descriptors = Vec<(ConnectionNumber, RawFd, bool)>;
 
 /// The sockets of one application.
 pub struct Sockets {
     poll: Poll,
+    timer: Timer,
     clock: Clock,
     settings: SocketSettings,
     listeners: Vec<TcpListener>,
     connections: BTreeMap<ConnectionNumber, Connection>,
+    /// Over, but for a last look at them.
+    over: Vec<(ConnectionNumber, TcpStream)>,
     buffer: Vec<u8>,
 }
 
@@ -93,12 +131,16 @@ impl Sockets {
     /// # Errors
     /// The kernel refuses to watch any.
     pub fn new(settings: SocketSettings) -> io::Result<Self> {
+        let (poll, timer) = (Poll::new()?, Timer::new()?);
+        poll.registry().register(&mut SourceFd(&timer.descriptor.as_raw_fd()), TIMER, Interest::READABLE)?;
         Ok(Self {
-            poll: Poll::new()?,
+            poll,
+            timer,
             clock: Clock::new(),
             settings,
             listeners: Vec::new(),
             connections: BTreeMap::new(),
+            over: Vec::new(),
             buffer: vec![0; RECEIVE_BYTES],
         })
     }
@@ -120,7 +162,8 @@ impl Sockets {
         Ok(address)
     }
 
-    /// Runs an application until it is finished, or `watch`, which is called once every `period`, says so.
+    /// Runs an application until it is finished, or `watch` says so, which is called once every `period`, and before sockets
+    /// are closed.
     ///
     /// # Errors
     /// The kernel fails; a failing connection is told to the application.
@@ -135,6 +178,13 @@ impl Sockets {
         let mut watch_ns = self.clock.now_ns();
         loop {
             self.serve(application);
+            if !self.over.is_empty() {
+                let decision = watch(application, self.clock.now_ns(), &self.descriptors());
+                self.over.clear();
+                if decision.is_break() {
+                    return Ok(());
+                }
+            }
             if application.is_finished() && self.connections.is_empty() {
                 let _ = watch(application, self.clock.now_ns(), &Vec::new());
                 return Ok(());
@@ -148,9 +198,12 @@ impl Sockets {
                 continue;
             }
             let wake_ns = application.poll_timeout().map_or(watch_ns, |timeout_ns| timeout_ns.min(watch_ns));
-            let has_more = self.connections.values().any(|connection| connection.is_readable);
-            let wait_ns = if has_more { 0 } else { u64::try_from(wake_ns - now_ns).unwrap_or(0) };
-            match self.poll.poll(&mut events, Some(Duration::from_nanos(wait_ns))) {
+            let has_more = self.connections.values().any(|connection| connection.is_open && connection.is_readable);
+            let is_waiting = !has_more && wake_ns > now_ns;
+            if is_waiting {
+                self.timer.set(now_ns, wake_ns)?;
+            }
+            match self.poll.poll(&mut events, if is_waiting { None } else { Some(Duration::ZERO) }) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
@@ -158,7 +211,8 @@ impl Sockets {
                 if event.token().0 >= LISTENERS_FROM {
                     self.accept(event.token().0 - LISTENERS_FROM, application);
                 } else if let Some(connection) = self.connections.get_mut(&event.token().0) {
-                    connection.is_readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+                    connection.is_ended |= event.is_read_closed() || event.is_error();
+                    connection.is_readable |= event.is_readable() || connection.is_ended;
                     connection.is_writable |= event.is_writable();
                 }
             }
@@ -170,7 +224,15 @@ impl Sockets {
     }
 
     fn descriptors(&self) -> Descriptors {
-        self.connections.iter().map(|(&number, connection)| (number, connection.stream.as_raw_fd())).collect()
+        let open = self.connections.iter().map(|(&number, connection)| (number, connection.stream.as_raw_fd(), false));
+        open.chain(self.over.iter().map(|(number, stream)| (*number, stream.as_raw_fd(), true))).collect()
+    }
+
+    /// Takes a connection out; whether its application had closed it, none when there is none.
+    fn remove(&mut self, number: ConnectionNumber) -> Option<bool> {
+        let Connection { stream, is_closing, .. } = self.connections.remove(&number)?;
+        self.over.push((number, stream));
+        Some(is_closing)
     }
 
     /// Does all that can be done without waiting.
@@ -191,13 +253,23 @@ impl Sockets {
         for &number in &numbers {
             self.receive(number, application);
         }
-        while let Some(number) = application.poll_close() {
-            if let Some(connection) = self.connections.get_mut(&number) {
-                connection.is_closing = true;
-            }
-        }
         for &number in &numbers {
             self.transmit(number, application);
+        }
+        // the last word on a connection may be what made the application close it
+        while let Some(number) = application.poll_close() {
+            self.close(number, application);
+        }
+    }
+
+    /// Closes a connection once all that was handed out is sent; at once when it was never open.
+    fn close(&mut self, number: ConnectionNumber, application: &mut impl Application) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        connection.is_closing = true;
+        if connection.is_open {
+            self.transmit(number, application);
+        } else {
+            self.remove(number);
         }
     }
 
@@ -241,6 +313,7 @@ impl Sockets {
             is_open,
             is_writable: is_open,
             is_readable: is_open,
+            is_ended: false,
             is_closing: false,
             out: Vec::new(),
             sent: 0,
@@ -251,7 +324,13 @@ impl Sockets {
 
     /// Accepts whoever waits; what an accepted socket inherits of the listener's settings needs not be set again.
     fn accept(&mut self, listener: usize, application: &mut impl Application) {
-        while let Some((stream, peer)) = self.listeners.get(listener).and_then(|listener| listener.accept().ok()) {
+        loop {
+            let (stream, peer) = match self.listeners.get(listener).map(TcpListener::accept) {
+                Some(Ok(accepted)) => accepted,
+                // one that gave up while it waited: those behind it are not told of again
+                Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                _ => return,
+            };
             let now_ns = self.clock.now_ns();
             // one that is refused, or gone already, is closed as it goes out of scope
             let Ok(local) = stream.local_addr() else { continue };
@@ -275,8 +354,8 @@ impl Sockets {
             match result {
                 Ok(0) => return self.end(number, now_ns, Closed::ByPeer, application),
                 Ok(count) => {
-                    // less than asked for: all that was there
-                    connection.is_readable = count == self.buffer.len();
+                    // less than asked for: all that was there, but for the end
+                    connection.is_readable = count == self.buffer.len() || connection.is_ended;
                     application.receive(now_ns, number, &self.buffer[..count]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.is_readable = false,
@@ -329,14 +408,12 @@ impl Sockets {
             }
         }
         if connection.is_closing {
-            self.connections.remove(&number);
+            self.remove(number);
         }
     }
 
     fn end(&mut self, number: ConnectionNumber, now_ns: i64, why: Closed, application: &mut impl Application) {
-        if let Some(connection) = self.connections.remove(&number)
-            && !connection.is_closing
-        {
+        if self.remove(number) == Some(false) {
             application.closed(now_ns, number, why);
         }
     }

@@ -112,7 +112,7 @@ impl Cubic {
             self.k = cubic_root((self.origin - cwnd) * ((1 << 40) / C));
             now_ms
         });
-        let time = ((now_ms - epoch_ms + self.delay_min_us / 1000).max(0) as u64) * 1024 / 1000;
+        let time = ((now_ms - epoch_ms + (self.delay_min_us + 999) / 1000).max(0) as u64) * 1024 / 1000;
         let distance = time.abs_diff(self.k).min(1 << 17);
         let delta = (C * distance * distance * distance) >> 40;
         let target = if time < self.k { self.origin.saturating_sub(delta) } else { self.origin + delta };

@@ -1,7 +1,8 @@
 //! HyStart: slow start ends before the queue overflows (Ha and Rhee, 2008), as in Linux.
 //!
 //! Two signs: ACKs that follow each other closely for more than half the shortest round trip, and round trips that are an
-//! eighth longer than the shortest. It never raises a window.
+//! eighth longer than the shortest. It never raises a window, and never grows one more slowly to look again, as HyStart++
+//! (RFC 9406) does.
 
 /// Below this many segments there is nothing to see.
 const LOW_WINDOW: u32 = 16;
@@ -44,11 +45,15 @@ impl HyStart {
         snd_una: i64,
         snd_nxt: i64,
     ) -> bool {
-        if self.is_found || cwnd < LOW_WINDOW {
+        if self.is_found {
             return false;
         }
+        // Rounds are counted from the first on, though nothing is to be seen in small ones.
         if snd_una > self.round_end {
             self.begin_round(now_ns, snd_nxt);
+        }
+        if cwnd < LOW_WINDOW {
+            return false;
         }
         let now_us = now_ns / 1000;
         if now_us - self.last_ack_us <= TRAIN_GAP_US {
@@ -100,5 +105,17 @@ mod tests {
     fn small_windows_are_left_alone() {
         let mut hystart = HyStart::default();
         assert!((1..100).all(|ack| !hystart.is_over(ack * 100_000, 90_000, 1_000, 90_000, 15, 0, 200)));
+    }
+
+    #[test]
+    fn a_round_begins_with_its_first_ack_even_while_the_window_is_small() {
+        let mut hystart = HyStart::default();
+        hystart.begin_round(0, 100);
+        // The round begins at 20 ms with a window of 11; from 16 on the train counts, but since the round began.
+        let over = (0..40)
+            .map(|ack| (20_000_000 + ack * 300_000, 11 + ack as u32))
+            .find(|&(now_ns, cwnd)| hystart.is_over(now_ns, 16_000, 16_000, 16_000, cwnd, 101, 200));
+        // Half of 16 ms and of the burst of 1 ms: the first after 8.5 ms.
+        assert_eq!(over.map(|(now_ns, _)| now_ns), Some(20_000_000 + 8_700_000));
     }
 }

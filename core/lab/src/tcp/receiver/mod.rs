@@ -89,14 +89,14 @@ impl Receiver {
     /// Takes the payload of an acceptable segment.
     pub fn receive(&mut self, now_ns: i64, start: i64, payload: Bytes, rto_ns: i64) {
         let length = payload.len() as u32;
+        // Nothing follows a FIN; what the window cuts off, as the probe of a closed one, gets an answer and nothing else.
         let window_end = self.rcv_nxt + i64::from(self.window_bytes());
-        if self.fin.is_some_and(|fin| start >= fin) || (start >= window_end && window_end == self.rcv_nxt) {
-            // Nothing follows a FIN; a probe of a closed window gets an answer and nothing else.
+        let room = (self.fin.unwrap_or(window_end).min(window_end) - start).max(0) as usize;
+        if room == 0 {
             self.acknowledgment.duplicate_received(self.rcv_wnd);
             return;
         }
-        let room = (window_end - start).max(0) as usize;
-        let payload = if payload.len() > room { payload.slice(..room) } else { payload };
+        let payload = payload.slice(..payload.len().min(room));
         match self.bytes.insert(start, payload) {
             Arrival::InOrder { is_last_hole_filled } => {
                 self.rcv_nxt = self.bytes.next();
@@ -248,5 +248,22 @@ mod tests {
         assert_eq!(receiver.advertise(), 0);
         assert!((0..20).any(|_| receiver.consume(1448)));
         assert!(receiver.advertise() >= 1448);
+    }
+    #[test]
+    fn what_lies_behind_the_window_or_a_fin_is_cut_off() {
+        let mut receiver = Receiver::new(&Settings::default());
+        receiver.synchronize();
+        let window_end = 1 + i64::from(receiver.window_bytes());
+        // RFC 9293, section 3.10.7.4: it begins where the window ends.
+        receiver.receive(0, window_end, Bytes::from_static(&[0; 100]), 200_000_000);
+        assert_eq!(receiver.bytes.block_count(), 0);
+        receiver.receive(0, window_end - 10, Bytes::from_static(&[0; 100]), 200_000_000);
+        let mut blocks = Vec::new();
+        receiver.bytes.blocks(4, |start, end| blocks.push((start, end)));
+        assert_eq!(blocks, [(window_end - 10, window_end)]);
+        receiver.receive_fin(51);
+        receiver.receive(0, 1, Bytes::from_static(&[0; 100]), 200_000_000);
+        assert_eq!((receiver.bytes.ready_bytes(), receiver.rcv_nxt), (50, 52));
+        assert!(receiver.is_finished());
     }
 }

@@ -54,7 +54,7 @@ impl Sender {
         let lost_before = self.board.lost_total;
         if ack.place < self.snd_una {
             // An old one: only its blocks may say something new.
-            if ack.block_count > 0 {
+            if ack.block_count > 0 && self.has_sack {
                 self.take_blocks(now_ns, ack, &mut what, &mut SendTimes::default());
                 let retransmit = self.alert(now_ns, &mut what);
                 self.retransmit_after_ack(now_ns, retransmit);
@@ -107,14 +107,13 @@ impl Sender {
 
     /// RFC 9293, section 3.10.7.4: a window counts when its segment is not older than the last that told one.
     fn update_window(&mut self, ack: &Ack) -> bool {
-        let (sequence, acknowledgment) = self.window_update;
         let is_newer = ack.place > self.snd_una
-            || ack.sequence_place > sequence
-            || (ack.sequence_place == sequence && (ack.window_bytes > self.snd_wnd || ack.window_bytes == 0));
-        if !is_newer || ack.place < acknowledgment {
+            || ack.sequence_place > self.snd_wl1
+            || (ack.sequence_place == self.snd_wl1 && (ack.window_bytes > self.snd_wnd || ack.window_bytes == 0));
+        if !is_newer {
             return false;
         }
-        self.window_update = (ack.sequence_place, ack.place);
+        self.snd_wl1 = ack.sequence_place;
         let is_changed = self.snd_wnd != ack.window_bytes;
         self.snd_wnd = ack.window_bytes;
         self.largest_window = self.largest_window.max(ack.window_bytes);

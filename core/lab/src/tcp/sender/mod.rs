@@ -67,8 +67,8 @@ pub struct Sender {
     pub snd_nxt: i64,
     /// The window that the receiver offers, in bytes.
     pub snd_wnd: u32,
-    /// The sequence number and acknowledgment number of the segment that offered it, as places.
-    pub window_update: (i64, i64),
+    /// The sequence number of the segment that offered it, as a place (RFC 9293, section 3.3.1: SND.WL1).
+    pub snd_wl1: i64,
     /// The largest window offered so far.
     pub largest_window: u32,
     /// Payload bytes of a full segment.
@@ -111,7 +111,7 @@ impl Sender {
             snd_una: 0,
             snd_nxt: 0,
             snd_wnd: 0,
-            window_update: (0, 0),
+            snd_wl1: 0,
             largest_window: 0,
             mss: 536,
             has_sack: false,

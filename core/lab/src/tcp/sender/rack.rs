@@ -147,9 +147,8 @@ impl Sender {
     /// The wait for reordering is over.
     pub(super) fn reordering_timed_out(&mut self, now_ns: i64) {
         let (pipe, lost) = (self.board.pipe(), self.board.lost_total);
-        if let Some(wait_us) = self.detect_losses(now_ns) {
-            self.timer = Some((Timer::Reordering, now_ns + (wait_us + TIMEOUT_MIN_US) * 1000));
-        }
+        // What may still be late is judged at the next ACK, or by the timeout: Linux waits but once.
+        self.detect_losses(now_ns);
         if pipe != self.board.pipe() {
             if self.recovery.state != State::Recovery {
                 self.enter_recovery();

@@ -255,9 +255,9 @@ impl Sender {
             self.recovery.prior_ssthresh = self.current_ssthresh();
             self.recovery.prior_cwnd = self.window.cwnd;
             self.window.ssthresh = self.window.threshold_after_loss();
-            self.window.timed_out(now_ns, self.snd_nxt);
             self.init_undo();
         }
+        self.window.timed_out(now_ns, self.snd_nxt);
         self.window.cwnd = self.board.pipe() + 1;
         self.cwnd_stamp_ns = now_ns;
         self.recovery.state = State::Loss;
@@ -266,7 +266,7 @@ impl Sender {
     }
 
     /// An ACK after a timeout: F-RTO (RFC 5682, section 3.1).
-    fn process_loss(&mut self, ack: &Acknowledgment) -> Retransmit {
+    fn process_loss(&mut self, ack: &mut Acknowledgment) -> Retransmit {
         let is_recovered = self.snd_una >= self.recovery.recovery_point;
         if ack.is_advancing && self.try_undo_loss(ack, false) {
             return Retransmit::Nothing;
@@ -293,8 +293,13 @@ impl Sender {
             self.try_undo_recovery(ack);
             return Retransmit::Nothing;
         }
-        if !self.has_sack && ack.is_advancing {
-            self.board.sacked_count = 0;
+        if !self.has_sack {
+            if self.snd_nxt > self.recovery.recovery_point && ack.duplicate_acks > 0 {
+                // What was sent to see whether the timeout was spurious has arrived.
+                self.count_duplicate_acks(ack);
+            } else if ack.is_advancing {
+                self.board.sacked_count = 0;
+            }
         }
         Retransmit::Lost
     }

@@ -4,6 +4,7 @@
 mod acknowledgments;
 mod growth;
 mod handshake;
+mod hostile;
 mod linux;
 mod loss;
 mod pipe;

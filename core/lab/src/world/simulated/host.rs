@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
+use super::end::{End, EndLog, TcpLog};
 use crate::application::{Application, Closed, ConnectionNumber};
-use crate::tcp::segment::{ACK, RST};
-use crate::tcp::{Endpoint, Role, Segment, Settings, State, TcpInfo};
+use crate::tcp::{Endpoint, Role, Segment, Settings, State};
 
 /// The port at which targets listen.
 pub const TARGET_PORT: u16 = 3260;
@@ -13,59 +13,6 @@ pub const TARGET_PORT: u16 = 3260;
 pub const FIRST_PORT: u16 = 40_000;
 /// Connections that have ports.
 pub const CONNECTIONS_MAX: usize = 25_000;
-
-/// What an end's TCP_INFO was when its congestion window or threshold changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TcpSample {
-    /// When.
-    pub time_ns: i64,
-    /// Congestion window, in segments.
-    pub cwnd: u32,
-    /// Slow start threshold, in segments.
-    pub ssthresh: u32,
-    /// Smoothed round trip, in microseconds.
-    pub srtt_us: i64,
-    /// Segments sent and not acknowledged.
-    pub unacked: u32,
-}
-
-/// One end of a connection, as it was at its end.
-#[derive(Debug, Clone)]
-pub struct EndLog {
-    /// Port of the initiator, which names the connection on either host.
-    pub initiator_port: u16,
-    /// What TCP knew of it.
-    pub info: TcpInfo,
-    /// How its congestion window went.
-    pub samples: Vec<TcpSample>,
-}
-
-struct End {
-    endpoint: Endpoint,
-    initiator_port: u16,
-    is_open: bool,
-    is_closing: bool,
-    /// Waits until much of the send buffer is free, as a blocked writer does.
-    is_blocked: bool,
-    out: Vec<u8>,
-    written: usize,
-    samples: Vec<TcpSample>,
-}
-
-impl End {
-    fn sample(&mut self, now_ns: i64) {
-        let info = self.endpoint.tcp_info();
-        let known = self.samples.last().map(|last| (last.cwnd, last.ssthresh));
-        if known != Some((info.cwnd, info.ssthresh)) {
-            let TcpInfo { cwnd, ssthresh, srtt_us, unacked, .. } = info;
-            self.samples.push(TcpSample { time_ns: now_ns, cwnd, ssthresh, srtt_us, unacked });
-        }
-    }
-
-    fn log(self) -> EndLog {
-        EndLog { initiator_port: self.initiator_port, info: self.endpoint.tcp_info(), samples: self.samples }
-    }
-}
 
 /// A host.
 pub struct Host<'a> {
@@ -77,7 +24,7 @@ pub struct Host<'a> {
     /// When the application is to take notice.
     notice_ns: Option<i64>,
     seed: u64,
-    is_sampling: bool,
+    tcp_log: TcpLog,
     ends: BTreeMap<ConnectionNumber, End>,
     by_peer: HashMap<(SocketAddr, u16), ConnectionNumber>,
     /// What its ends have sent and nobody has taken yet.
@@ -94,7 +41,7 @@ impl<'a> Host<'a> {
         settings: Settings,
         delay_ns: i64,
         seed: u64,
-        is_sampling: bool,
+        tcp_log: TcpLog,
     ) -> Self {
         Self {
             application,
@@ -103,7 +50,7 @@ impl<'a> Host<'a> {
             delay_ns,
             notice_ns: None,
             seed,
-            is_sampling,
+            tcp_log,
             ends: BTreeMap::new(),
             by_peer: HashMap::new(),
             out: Vec::new(),
@@ -111,9 +58,9 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Whether its application is finished and its connections are closed.
+    /// Whether its application is finished and its connections are closed; those in TIME-WAIT are.
     pub fn is_finished(&self) -> bool {
-        self.application.is_finished() && self.ends.is_empty()
+        self.application.is_finished() && self.ends.values().all(|end| end.endpoint.state() == State::TimeWait)
     }
 
     /// When something is to happen here next.
@@ -129,46 +76,23 @@ impl<'a> Host<'a> {
             Some(&number) => number,
             None if segment.flags.is_syn() && !segment.flags.is_ack() => {
                 let Some(number) = self.application.accept(now_ns, segment.source, segment.destination) else {
-                    return self.refuse(&segment);
+                    return self.out.extend(segment.reset());
                 };
                 self.add(number, Role::Passive, segment.destination, segment.source);
                 number
             }
-            None => return,
+            None => return self.out.extend(segment.reset()),
         };
         if let Some(end) = self.ends.get_mut(&number) {
             end.endpoint.receive(now_ns, segment);
-            if self.is_sampling {
-                end.sample(now_ns);
-            }
         }
-    }
-
-    fn refuse(&mut self, segment: &Segment) {
-        let mut reset = segment.clone();
-        (reset.source, reset.destination) = (segment.destination, segment.source);
-        reset.sequence_number = 0;
-        reset.acknowledgment_number = segment.sequence_number.wrapping_add(segment.sequence_length());
-        reset.flags.0 = RST | ACK;
-        reset.options = Default::default();
-        reset.window = 0;
-        self.out.push(reset);
     }
 
     fn add(&mut self, number: ConnectionNumber, role: Role, local: SocketAddr, remote: SocketAddr) {
         let initiator_port = if role == Role::Active { local.port() } else { remote.port() };
         // each end has its own chance, whatever the others do
         let seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(initiator_port));
-        let end = End {
-            endpoint: Endpoint::new(self.settings.clone(), role, local, remote, seed),
-            initiator_port,
-            is_open: false,
-            is_closing: false,
-            is_blocked: false,
-            out: Vec::new(),
-            written: 0,
-            samples: Vec::new(),
-        };
+        let end = End::new(Endpoint::new(self.settings.clone(), role, local, remote, seed), initiator_port);
         self.by_peer.insert((remote, local.port()), number);
         self.ends.insert(number, end);
     }
@@ -178,9 +102,6 @@ impl<'a> Host<'a> {
         let is_due = |timeout_ns: Option<i64>| timeout_ns.is_some_and(|timeout_ns| timeout_ns <= now_ns);
         for end in self.ends.values_mut().filter(|end| is_due(end.endpoint.poll_timeout())) {
             end.endpoint.handle_timeout(now_ns);
-            if self.is_sampling {
-                end.sample(now_ns);
-            }
         }
         if is_due(self.application.poll_timeout()) {
             self.application.handle_timeout(now_ns);
@@ -222,25 +143,29 @@ impl<'a> Host<'a> {
                 self.application.receive(now_ns, number, bytes);
                 end.endpoint.consume(now_ns, count);
             }
-            if let Some(why) = ending(&end.endpoint) {
+            if let Some(why) = end.ending() {
                 over.push((number, why));
             }
         }
         for (number, why) in over {
             self.end(now_ns, number, why);
         }
+        for (&number, end) in self.ends.iter_mut().filter(|(_, end)| end.is_open) {
+            end.transmit(now_ns, number, self.application);
+        }
+        // the last word on a connection may be what made the application close it
         while let Some(number) = self.application.poll_close() {
-            if let Some(end) = self.ends.get_mut(&number) {
-                end.is_closing = true;
+            let Some(end) = self.ends.get_mut(&number) else { continue };
+            end.is_closing = true;
+            if end.is_open {
+                end.transmit(now_ns, number, self.application);
+            } else {
+                end.endpoint.close(now_ns);
             }
         }
-        for (&number, end) in &mut self.ends {
-            if end.is_open {
-                transmit(self.application, now_ns, number, end);
-            }
-            while let Some(segment) = end.endpoint.poll_transmit(now_ns) {
-                self.out.push(segment);
-            }
+        for end in self.ends.values_mut() {
+            self.out.extend(std::iter::from_fn(|| end.endpoint.poll_transmit(now_ns)));
+            end.sample(now_ns, self.tcp_log);
         }
     }
 
@@ -249,7 +174,7 @@ impl<'a> Host<'a> {
         if self.delay_ns == 0 {
             return true;
         }
-        let has_news = |end: &End| !end.endpoint.readable().is_empty() || ending(&end.endpoint).is_some();
+        let has_news = |end: &End| !end.endpoint.readable().is_empty() || end.ending().is_some();
         if self.notice_ns.is_none() && self.ends.values().any(has_news) {
             self.notice_ns = Some(now_ns.saturating_add(self.delay_ns));
         }
@@ -268,7 +193,7 @@ impl<'a> Host<'a> {
         while let Some(segment) = end.endpoint.poll_transmit(now_ns) {
             self.out.push(segment);
         }
-        if matches!(end.endpoint.state(), State::Closed | State::TimeWait)
+        if end.endpoint.state() == State::Closed
             && let Some(end) = self.ends.remove(&number)
         {
             let (local, remote) = end.endpoint.addresses();
@@ -284,36 +209,111 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Whether a connection is over, and how.
-fn ending(endpoint: &Endpoint) -> Option<Closed> {
-    if let Some(error) = endpoint.error() {
-        return Some(Closed::Failed(error.to_string()));
-    }
-    endpoint.is_read_finished().then_some(Closed::ByPeer)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::application::Dial;
 
-/// Fills the send buffer with what the application has to say, one system call after the other.
-fn transmit(application: &mut dyn Application, now_ns: i64, number: ConnectionNumber, end: &mut End) {
-    if end.is_blocked && !end.endpoint.is_writable() {
-        return;
+    /// Accepts one connection, answers the first bytes with as many, and closes with its last word.
+    #[derive(Default)]
+    struct Once {
+        heard: usize,
+        is_answered: bool,
+        is_closed: bool,
     }
-    end.is_blocked = false;
-    loop {
-        if end.written == end.out.len() {
-            end.out.clear();
-            end.written = 0;
-            application.poll_transmit(now_ns, number, &mut end.out);
-            if end.out.is_empty() {
-                break;
+
+    impl Application for Once {
+        fn poll_connect(&mut self, _: i64) -> Option<Dial> {
+            None
+        }
+
+        fn accept(&mut self, _: i64, _: SocketAddr, _: SocketAddr) -> Option<ConnectionNumber> {
+            Some(0)
+        }
+
+        fn connected(&mut self, _: i64, _: ConnectionNumber) {}
+
+        fn receive(&mut self, _: i64, _: ConnectionNumber, bytes: &[u8]) {
+            self.heard += bytes.len();
+        }
+
+        fn closed(&mut self, _: i64, _: ConnectionNumber, _: Closed) {}
+
+        fn poll_transmit(&mut self, _: i64, _: ConnectionNumber, out: &mut Vec<u8>) {
+            if self.heard > 0 && !self.is_answered {
+                self.is_answered = true;
+                out.resize(self.heard, 0);
             }
         }
-        end.written += end.endpoint.write(now_ns, &end.out[end.written..]);
-        if end.written < end.out.len() {
-            end.is_blocked = true;
-            return;
+
+        fn poll_close(&mut self) -> Option<ConnectionNumber> {
+            let closes = self.is_answered && !self.is_closed;
+            self.is_closed |= closes;
+            closes.then_some(0)
+        }
+
+        fn poll_timeout(&self) -> Option<i64> {
+            None
+        }
+
+        fn handle_timeout(&mut self, _: i64) {}
+
+        fn is_finished(&self) -> bool {
+            self.is_closed
         }
     }
-    if end.is_closing {
-        end.endpoint.close(now_ns);
+
+    const MS: i64 = 1_000_000;
+
+    /// What a host answers to segments that arrive one after the other.
+    fn answers(host: &mut Host<'_>, now_ns: i64, segments: &[Segment]) -> Vec<Segment> {
+        for segment in segments {
+            host.receive(now_ns, segment.clone());
+            host.run(now_ns);
+        }
+        std::mem::take(&mut host.out)
+    }
+
+    fn sent_by(end: &mut Endpoint, now_ns: i64) -> Vec<Segment> {
+        std::iter::from_fn(|| end.poll_transmit(now_ns)).collect()
+    }
+
+    #[test]
+    fn a_closed_connection_answers_a_fin_that_comes_again_and_strays_are_reset() {
+        let server = SocketAddr::from(([198, 18, 0, 10], TARGET_PORT));
+        let client = SocketAddr::from(([198, 18, 0, 1], FIRST_PORT));
+        let mut once = Once::default();
+        let mut host = Host::new(&mut once, server.ip(), Settings::default(), 0, 1, TcpLog::Windows);
+        let mut peer = Endpoint::new(Settings::default(), Role::Active, client, server, 2);
+        let exchange = |host: &mut Host<'_>, peer: &mut Endpoint, now_ns: i64| {
+            let answers = answers(host, now_ns, &sent_by(peer, now_ns));
+            answers.iter().for_each(|segment| peer.receive(now_ns, segment.clone()));
+            answers
+        };
+        peer.connect(MS);
+        exchange(&mut host, &mut peer, MS);
+        peer.write(2 * MS, b"a question");
+        let answered = exchange(&mut host, &mut peer, 2 * MS);
+        // the answer and, at the same moment, the end: the application closed with its last word
+        assert_eq!(answered.iter().map(|segment| segment.payload.len()).sum::<usize>(), 10);
+        assert!(answered.iter().any(|segment| segment.flags.is_fin()));
+        exchange(&mut host, &mut peer, 3 * MS);
+        peer.close(4 * MS);
+        let fin = sent_by(&mut peer, 4 * MS);
+        answers(&mut host, 4 * MS, &fin);
+        assert!(host.is_finished(), "TIME-WAIT is the end for the world");
+        // its ACK was lost, and the FIN comes again
+        let again = answers(&mut host, 300 * MS, &fin);
+        assert_eq!(again.len(), 1);
+        assert!(again[0].flags.is_ack() && !again[0].flags.is_rst());
+        // a minute later nobody knows of it any more
+        host.handle_timeout(61_000 * MS);
+        host.run(61_000 * MS);
+        let resets = answers(&mut host, 61_000 * MS, &fin);
+        assert_eq!(resets.len(), 1);
+        assert!(resets[0].flags.is_rst());
+        assert_eq!((resets[0].sequence_number, resets[0].destination), (fin[0].acknowledgment_number, client));
+        assert_eq!(answers(&mut host, 61_000 * MS, &resets), [], "a RST is not answered");
+        assert_eq!(host.finish().len(), 1);
     }
 }

@@ -9,6 +9,7 @@
 //! does, unless its settings say so: what is to take time is said by who does it (the target's service delay, the
 //! initiator's think time).
 
+mod end;
 mod host;
 mod tap;
 
@@ -23,8 +24,9 @@ use crate::application::Application;
 use crate::link::{Link, LinkLog, LinkSettings, Packet, SettingsError};
 use crate::tcp::{self, Segment};
 
+pub use end::{EndLog, TcpLog, TcpSample};
 use host::Host;
-pub use host::{EndLog, FIRST_PORT, TARGET_PORT, TcpSample};
+pub use host::{FIRST_PORT, TARGET_PORT};
 pub use tap::TapPoint;
 
 /// Events between two looks at the one who waits for the end.
@@ -57,8 +59,8 @@ pub struct SimulatedSettings {
     pub limit_ns: i64,
     /// What of a packet the captures keep; 0 is all.
     pub snaplen_bytes: u32,
-    /// Whether the congestion windows are logged.
-    pub has_tcp_log: bool,
+    /// At what changes the ends log their windows.
+    pub tcp_log: TcpLog,
     /// Of initial sequence numbers and the like.
     pub seed: u64,
 }
@@ -76,7 +78,7 @@ impl Default for SimulatedSettings {
             start_ns: 1_700_000_000_000_000_000,
             limit_ns: 3_600_000_000_000,
             snaplen_bytes: 0,
-            has_tcp_log: true,
+            tcp_log: TcpLog::default(),
             seed: 1,
         }
     }
@@ -212,7 +214,7 @@ pub fn run(
             settings.initiator_tcp.clone(),
             host_delay_ns(settings.initiator_host_delay_ns),
             settings.seed,
-            settings.has_tcp_log,
+            settings.tcp_log,
         ),
         targets: (0u64..)
             .zip(targets.iter_mut())
@@ -220,7 +222,7 @@ pub fn run(
                 let address = target_address(settings.is_ipv6, number as usize).ip();
                 let seed = settings.seed ^ (number + 1) << 32;
                 let delay_ns = host_delay_ns(settings.target_host_delay_ns);
-                Host::new(&mut **target, address, settings.target_tcp.clone(), delay_ns, seed, settings.has_tcp_log)
+                Host::new(&mut **target, address, settings.target_tcp.clone(), delay_ns, seed, settings.tcp_log)
             })
             .collect(),
         taps,

@@ -1,0 +1,137 @@
+//! One end of a simulated connection: TCP, what its application has said and TCP has not taken yet, and a log of its
+//! windows. Knows no other end, and no link.
+
+use serde::{Deserialize, Serialize};
+
+use crate::application::{Application, Closed, ConnectionNumber};
+use crate::tcp::{Endpoint, State, TcpInfo};
+
+/// At what changes the sending half of an end is logged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TcpLog {
+    /// At none.
+    None,
+    /// Of the congestion window and its threshold.
+    #[default]
+    Windows,
+    /// Of these, of the window that the peer offers, and of the pipe: with about every packet.
+    Pipe,
+}
+
+/// What an end knew of its sending half after a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpSample {
+    /// When.
+    pub time_ns: i64,
+    /// Congestion window, in segments.
+    pub cwnd: u32,
+    /// Slow start threshold, in segments.
+    pub ssthresh: u32,
+    /// Window that the peer offers, in bytes.
+    pub snd_wnd: u32,
+    /// Segments in the network as far as is known (RFC 6675, section 4).
+    pub pipe: u32,
+    /// Smoothed round trip, in microseconds.
+    pub srtt_us: i64,
+    /// Segments sent and not acknowledged.
+    pub unacked: u32,
+}
+
+/// One end of a connection, as it was at its end.
+#[derive(Debug, Clone)]
+pub struct EndLog {
+    /// Port of the initiator, which names the connection on either host.
+    pub initiator_port: u16,
+    /// What TCP knew of it.
+    pub info: TcpInfo,
+    /// How its windows went: what was so at the end of each moment with a change.
+    pub samples: Vec<TcpSample>,
+}
+
+pub(super) struct End {
+    pub endpoint: Endpoint,
+    pub initiator_port: u16,
+    pub is_open: bool,
+    pub is_closing: bool,
+    /// Waits until much of the send buffer is free, as a blocked writer does.
+    is_blocked: bool,
+    out: Vec<u8>,
+    written: usize,
+    samples: Vec<TcpSample>,
+}
+
+impl End {
+    pub fn new(endpoint: Endpoint, initiator_port: u16) -> Self {
+        Self {
+            endpoint,
+            initiator_port,
+            is_open: false,
+            is_closing: false,
+            is_blocked: false,
+            out: Vec::new(),
+            written: 0,
+            samples: Vec::new(),
+        }
+    }
+
+    /// Whether the connection is over, and how. In TIME-WAIT it was already, and only answers.
+    pub fn ending(&self) -> Option<Closed> {
+        let endpoint = &self.endpoint;
+        if let Some(error) = endpoint.error() {
+            return Some(Closed::Failed(error.to_string()));
+        }
+        let is_over = endpoint.is_read_finished() && endpoint.state() != State::TimeWait;
+        (is_over || endpoint.state() == State::Closed).then_some(Closed::ByPeer)
+    }
+
+    /// Fills the send buffer with what the application has to say, one system call after the other; closes after its last
+    /// word.
+    pub fn transmit(&mut self, now_ns: i64, number: ConnectionNumber, application: &mut dyn Application) {
+        if self.is_blocked && !self.endpoint.is_writable() {
+            return;
+        }
+        self.is_blocked = false;
+        loop {
+            if self.written == self.out.len() {
+                self.out.clear();
+                self.written = 0;
+                application.poll_transmit(now_ns, number, &mut self.out);
+                if self.out.is_empty() {
+                    break;
+                }
+            }
+            self.written += self.endpoint.write(now_ns, &self.out[self.written..]);
+            if self.written < self.out.len() {
+                self.is_blocked = true;
+                return;
+            }
+        }
+        if self.is_closing {
+            self.endpoint.close(now_ns);
+        }
+    }
+
+    /// Logs its windows, if they changed.
+    pub fn sample(&mut self, now_ns: i64, log: TcpLog) {
+        let TcpInfo { cwnd, ssthresh, snd_wnd, pipe, srtt_us, unacked, .. } = self.endpoint.tcp_info();
+        let sample = TcpSample { time_ns: now_ns, cwnd, ssthresh, snd_wnd, pipe, srtt_us, unacked };
+        let is_news = match (log, self.samples.last()) {
+            (TcpLog::None, _) => false,
+            (_, None) => true,
+            (TcpLog::Windows, Some(last)) => (last.cwnd, last.ssthresh) != (cwnd, ssthresh),
+            (TcpLog::Pipe, Some(last)) => {
+                (last.cwnd, last.ssthresh, last.snd_wnd, last.pipe) != (cwnd, ssthresh, snd_wnd, pipe)
+            }
+        };
+        if is_news {
+            self.samples.pop_if(|last| last.time_ns == now_ns);
+            self.samples.push(sample);
+        }
+    }
+
+    /// What is known of it at its end.
+    pub fn log(self) -> EndLog {
+        EndLog { initiator_port: self.initiator_port, info: self.endpoint.tcp_info(), samples: self.samples }
+    }
+}
