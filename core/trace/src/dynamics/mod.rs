@@ -3,17 +3,27 @@
 //! ```text
 //! observation  what one packet tells
 //! path         round-trip times between the tap and either end
-//! sender       one direction as its sender sees it: outstanding data, window, losses, congestion window
+//! sender       one direction as its sender sees it: outstanding data, window, losses, congestion window (parts: there)
 //! flights      one direction at the tap: runs of packets, the pauses between them, the pace of the line
 //! ```
 //!
 //! Directions are those of TCP (0 from the client) until the rows are handed over. It knows of iSCSI only whether a
 //! packet ended within a PDU. Memory grows with the rows that are asked for, and with what is outstanding.
 
+pub mod acknowledgments;
+pub mod congestion_window;
 pub mod flights;
+pub mod histogram;
 pub mod observation;
+pub mod originals;
 pub mod path;
+pub mod recovery;
+pub mod retransmission;
+pub mod scoreboard;
+pub mod segment_size;
 pub mod sender;
+pub mod window_scale;
+pub mod window_time;
 
 use crate::tables::{
     Flights as FlightRows, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Tables, Wanted, Windows,
@@ -22,7 +32,7 @@ use crate::tables::{
 use flights::Flights;
 use observation::Observation;
 use path::Path;
-use sender::Sender;
+use sender::{Delays, Sender};
 
 /// Rows of one connection, in order of time; `to_target` says "from the client" until they are handed over.
 #[derive(Debug, Default)]
@@ -63,21 +73,31 @@ impl Dynamics {
     pub fn observe(&mut self, seen: &Observation) {
         let (own, opposite) = (seen.direction, 1 - seen.direction);
         self.paths[own].transmit(seen);
-        self.paths[opposite].acknowledge(seen, &mut self.rows);
+        self.paths[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
         // what the tap sees of an ACK the sender of the data has half a round trip later, and answers another half later
-        let delay_ns = self.paths[own].rtt_min_ns();
-        self.senders[opposite].acknowledge(seen, delay_ns, &mut self.rows);
+        let delays = self.delays(opposite);
+        self.senders[opposite].acknowledge(seen, delays, &mut self.rows);
+        self.senders[own].note_acknowledged(seen);
         if seen.length > 0 {
-            self.senders[own].transmit(seen, &mut self.rows);
+            let delays = self.delays(own);
+            self.senders[own].transmit(seen, delays, &mut self.rows);
             self.flights[own].packet(seen, self.senders[own].state(), &mut self.rows);
         }
+    }
+
+    /// What the paths tell the sender of a direction.
+    fn delays(&self, direction: usize) -> Delays {
+        let (there, back) = (&self.paths[direction], &self.paths[1 - direction]);
+        let to_sender_ns = back.rtt_min_ns().unwrap_or(0);
+        Delays { to_sender_ns, round_trip_ns: there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns) }
     }
 
     /// The end of the connection in this capture: its rows go to the tables, with iSCSI's directions.
     pub fn finish(mut self: Box<Self>, is_client_initiator: bool, tables: &mut Tables) {
         for direction in [0, 1] {
             self.flights[direction].finish(&mut self.rows);
-            let mut row = self.senders[direction].finish(&mut self.rows);
+            let delays = self.delays(direction);
+            let mut row = self.senders[direction].finish(delays, &mut self.rows);
             self.paths[direction].describe(&mut row);
             self.flights[direction].describe(&mut row);
             if self.rows.wanted.senders {

@@ -32,6 +32,10 @@ pub struct Observation {
     pub window: u16,
     /// The shift of the window field, when both SYNs were captured and agreed on it.
     pub window_scale: Option<u8>,
+    /// The smaller of the maximum segment sizes of both SYNs, as far as they were captured.
+    pub segment_max: Option<u16>,
+    /// Whether both SYNs permitted selective acknowledgment, when both were captured.
+    pub is_sack_permitted: Option<bool>,
     /// Timestamp value and echo reply (RFC 7323).
     pub timestamps: Option<(u32, u32)>,
     /// Left and right edges of what it selectively acknowledges of the opposite stream; the first `sack_count` are set.

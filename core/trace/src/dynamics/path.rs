@@ -1,21 +1,61 @@
 //! Round-trip times between the tap and one end of a connection.
+//!
+//! A sample is the time from a packet to the first ACK, cumulative or selective, that covers it; an ACK that covers
+//! several gives one sample, of the latest of them. A retransmission makes what is under way ambiguous (Karn's rule).
+//! It never looks at timestamps: their echo is that of the earliest packet that an ACK covers.
+
+use std::collections::VecDeque;
 
 use super::Rows;
+use super::histogram::Histogram;
 use super::observation::Observation;
-use crate::tables::SenderRow;
+use crate::tables::{NULL_NS, RoundTrip, SenderRow};
+use crate::tcp::half::SegmentClass;
+
+/// Packets whose time is kept; more under way are not sampled.
+const PACKETS_MAX: usize = 4096;
+/// The smoothed round trip follows a sample by one part in eight (RFC 6298, section 2).
+const SMOOTHING: i64 = 8;
 
 /// From the tap to the receiver of one direction, and back.
 #[derive(Debug)]
 pub struct Path {
     connection: u32,
     is_from_client: bool,
+    /// End and capture time of packets under way, in the order of their ends.
+    packets: VecDeque<(i64, i64)>,
+    syn_ns: Option<i64>,
+    has_syn_again: bool,
+    highest: i64,
+    acknowledged: Option<i64>,
+    /// Without SACK, what an ACK covers below this place may have waited for a hole to be filled.
+    ambiguous_until: i64,
     rtt_min_ns: Option<i64>,
+    smoothed_ns: i64,
+    sizes: Histogram,
+    ack_sizes: Histogram,
+    /// Longest round trip of an ACK for less than two full segments.
+    held_max_ns: Option<i64>,
 }
 
 impl Path {
     /// A path of which nothing is known.
     pub fn new(connection: u32, is_from_client: bool) -> Self {
-        Self { connection, is_from_client, rtt_min_ns: None }
+        Self {
+            connection,
+            is_from_client,
+            packets: VecDeque::new(),
+            syn_ns: None,
+            has_syn_again: false,
+            highest: i64::MIN,
+            acknowledged: None,
+            ambiguous_until: i64::MIN,
+            rtt_min_ns: None,
+            smoothed_ns: 0,
+            sizes: Histogram::default(),
+            ack_sizes: Histogram::default(),
+            held_max_ns: None,
+        }
     }
 
     /// The least round-trip time so far.
@@ -23,15 +63,118 @@ impl Path {
         self.rtt_min_ns
     }
 
-    /// A packet of the direction passed the tap.
-    pub fn transmit(&mut self, _seen: &Observation) {}
+    /// The smoothed round-trip time (RFC 6298, section 2).
+    pub fn smoothed_ns(&self) -> Option<i64> {
+        self.rtt_min_ns.map(|_| self.smoothed_ns)
+    }
 
-    /// A packet of the opposite direction passed the tap.
-    pub fn acknowledge(&mut self, _seen: &Observation, _rows: &mut Rows) {}
+    /// A packet of the direction passed the tap.
+    #[inline]
+    pub fn transmit(&mut self, seen: &Observation) {
+        if seen.flags.is_syn() {
+            self.has_syn_again |= self.syn_ns.is_some();
+            self.syn_ns = Some(seen.time_ns);
+        }
+        match seen.class {
+            SegmentClass::New if seen.offset >= self.highest => {
+                if self.packets.len() < PACKETS_MAX {
+                    self.packets.push_back((seen.end(), seen.time_ns));
+                }
+                self.highest = seen.end();
+            }
+            SegmentClass::Retransmission => {
+                self.packets.clear();
+                self.ambiguous_until = self.highest;
+            }
+            _ => {}
+        }
+    }
+
+    /// A packet of the opposite direction passed the tap; `segment_bytes` is what a full segment carries.
+    #[inline]
+    pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rows: &mut Rows) {
+        let Some(acknowledged) = seen.acknowledged else { return };
+        let Some(before) = self.acknowledged else {
+            self.acknowledged = Some(acknowledged);
+            self.shake_hands(seen, rows);
+            self.drop_covered(acknowledged);
+            return;
+        };
+        let newly = acknowledged - before;
+        if newly > 0 {
+            self.acknowledged = Some(acknowledged);
+            self.ack_sizes.add(newly);
+        }
+        let mut covered = acknowledged;
+        for &(left, right) in seen.sacks() {
+            if left > acknowledged {
+                covered = covered.max(right);
+            }
+        }
+        let Some(sent_ns) = self.drop_covered(covered) else { return };
+        if before < self.ambiguous_until && covered == acknowledged {
+            return;
+        }
+        let rtt_ns = seen.time_ns.saturating_sub(sent_ns);
+        self.sample(rtt_ns, seen, false, rows);
+        if newly < 2 * segment_bytes && covered == acknowledged {
+            self.held_max_ns = self.held_max_ns.max(Some(rtt_ns));
+        }
+    }
+
+    /// The first ACK: that of the SYN, if it was captured.
+    fn shake_hands(&mut self, seen: &Observation, rows: &mut Rows) {
+        if let (Some(syn_ns), false, Some(0)) = (self.syn_ns, self.has_syn_again, seen.acknowledged) {
+            self.sample(seen.time_ns.saturating_sub(syn_ns), seen, true, rows);
+        }
+    }
+
+    /// Forgets what is covered, and gives the time of the latest of it.
+    #[inline]
+    fn drop_covered(&mut self, covered: i64) -> Option<i64> {
+        let mut latest = None;
+        while let Some(&(end, sent_ns)) = self.packets.front()
+            && end <= covered
+        {
+            latest = Some(sent_ns);
+            self.packets.pop_front();
+        }
+        latest
+    }
+
+    fn sample(&mut self, rtt_ns: i64, seen: &Observation, is_handshake: bool, rows: &mut Rows) {
+        if rtt_ns < 0 {
+            return;
+        }
+        self.smoothed_ns += if self.rtt_min_ns.is_none() { rtt_ns } else { (rtt_ns - self.smoothed_ns) / SMOOTHING };
+        self.rtt_min_ns = Some(self.rtt_min_ns.map_or(rtt_ns, |least| least.min(rtt_ns)));
+        self.sizes.add(rtt_ns);
+        if rows.wanted.round_trips {
+            rows.round_trips.push(RoundTrip {
+                connection: self.connection,
+                to_target: self.is_from_client,
+                frame: seen.frame,
+                time_ns: seen.time_ns,
+                rtt_ns,
+                is_handshake,
+            });
+        }
+    }
 
     /// What it knows for the sender's row.
     pub fn describe(&self, row: &mut SenderRow) {
         row.connection = self.connection;
         row.to_target = self.is_from_client;
+        let Some(least_ns) = self.rtt_min_ns else { return };
+        row.rtt_min_ns = least_ns;
+        row.rtt_median_ns = self.sizes.percentile(50).unwrap_or(NULL_NS).max(least_ns);
+        row.rtt_p95_ns = self.sizes.percentile(95).unwrap_or(NULL_NS).max(least_ns);
+        row.rtt_count = self.sizes.count();
+        if let Some(held_ns) = self.held_max_ns {
+            row.delayed_ack_max_ns = held_ns - least_ns;
+        }
+        if let Some(bytes) = self.ack_sizes.percentile(50) {
+            row.bytes_per_ack = u32::try_from(bytes).unwrap_or(u32::MAX - 1);
+        }
     }
 }

@@ -168,6 +168,12 @@ impl Tracked {
                 (true, true) => Some(self.halves[direction].window_scale.unwrap_or(0)),
                 _ => None,
             },
+            segment_max: match (self.halves[direction].mss_bytes, opposite.mss_bytes) {
+                (Some(own), Some(others)) => Some(own.min(others)),
+                (own, others) => own.or(others),
+            },
+            is_sack_permitted: (self.halves[direction].has_syn && opposite.has_syn)
+                .then_some(self.halves[direction].is_sack_permitted && opposite.is_sack_permitted),
             timestamps: options.timestamps,
             sacks: Default::default(),
             sack_count: 0,

@@ -1,0 +1,290 @@
+"""How near the estimates of senders come to what the senders knew: the congestion window, and what was sent again.
+
+Truth is the simulated TCP's window at every change, the kernel's TCP_INFO every 20 ms (``lab run``, needs root), or its
+tcp_probe at every segment (captures that were recorded with it). Beside it stand what a naive reader takes for the
+congestion window: outstanding data, and tshark's bytes in flight. Prints, and asserts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import iscsitrace
+from iscsitrace.lab import real, simulation
+
+TABLES = ("window", "retransmissions", "senders", "recoveries")
+Numbers = npt.NDArray[np.int64]
+Shares = npt.NDArray[np.float64]
+_MS_NS = 1_000_000
+_S_NS = 1_000_000_000
+_MICROSECOND_NS = 1_000
+
+
+@dataclass(frozen=True)
+class Known:
+    """The congestion window of one sender: from each instant on, in bytes."""
+
+    time_ns: Numbers
+    cwnd_bytes: Numbers
+
+    def at(self, time_ns: Numbers) -> Numbers:
+        """The window at these instants; the first one before."""
+        place = np.searchsorted(self.time_ns, time_ns, side="right") - 1
+        return self.cwnd_bytes[np.maximum(place, 0)]
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The rows of one sender in the table ``window``."""
+
+    time_ns: Numbers
+    estimate_bytes: Numbers
+    is_valid: npt.NDArray[np.bool_]
+    owin_bytes: Numbers
+
+    @property
+    def lasting_ns(self) -> Numbers:
+        """How long each row holds."""
+        return np.diff(self.time_ns, append=self.time_ns[-1:])
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Relative errors where there is an estimate, weighted by time, and the share of the busy time that it covers."""
+
+    median: float
+    p95: float
+    share_valid: float
+    owin_median: float
+    owin_p95: float
+
+
+def percentile(values: Shares, weights: Numbers, percent: float) -> float:
+    """The weighted percentile; NaN of nothing."""
+    if not len(values) or weights.sum() <= 0:
+        return float("nan")
+    order = np.argsort(values)
+    passed = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(passed, passed[-1] * percent / 100)])
+
+
+def estimates(trace: iscsitrace.Trace, *, to_target: bool, connection: int = 0) -> Estimates:
+    """Those of one sender."""
+    window = trace.window
+    rows = (window["to_target"] == to_target) & (window["connection"] == connection)
+    estimate = np.ma.filled(np.ma.asarray(window["cwnd_estimate_bytes"]), 0)
+    return Estimates(
+        np.asarray(window["time_ns"])[rows],
+        np.asarray(estimate)[rows],
+        np.asarray(window["is_valid"])[rows],
+        np.asarray(window["owin_bytes"])[rows],
+    )
+
+
+def errors(found: Estimates, known: Known, *, from_ns: int = 0) -> Errors:
+    """What the estimates are worth, from some instant on."""
+    truth = known.at(found.time_ns).astype(float)
+    lasting = np.where(found.time_ns >= from_ns, found.lasting_ns, 0)
+    busy = found.owin_bytes > 0
+    off = np.abs(found.estimate_bytes - truth) / truth
+    owin_off = np.abs(found.owin_bytes - truth) / truth
+    valid = found.is_valid
+    return Errors(
+        percentile(off[valid], lasting[valid], 50),
+        percentile(off[valid], lasting[valid], 95),
+        float(lasting[valid & busy].sum() / max(lasting[busy].sum(), 1)),
+        percentile(owin_off[busy], lasting[busy], 50),
+        percentile(owin_off[busy], lasting[busy], 95),
+    )
+
+
+def of_truth(end: dict[str, Any]) -> Known:
+    """The window that a truth of a simulation or run has of one end."""
+    windows = end["windows"]
+    return Known(np.asarray(windows["time_ns"]), np.asarray(windows["cwnd"]) * end["snd_mss"])
+
+
+def of_probe(file: Path, local_port: str, *, segment_bytes: int, offset_ns: int = 0) -> tuple[Known, Numbers]:
+    """The window that tcp_probe saw, and when the kernel sent something again.
+
+    A row has the window before a segment was processed, which is that since the row before.
+    """
+    time_ns, cwnd, again = [], [], []
+    with gzip.open(file, "rt") as lines:
+        for row in csv.DictReader(lines):
+            if not row["local"].endswith(local_port):
+                continue
+            at_ns = int(row["time"].replace(".", "")) * _MICROSECOND_NS - offset_ns
+            if row["event"] == "retransmit":
+                again.append(at_ns)
+            else:
+                time_ns.append(at_ns)
+                cwnd.append(int(row["snd_cwnd_segs"]) * segment_bytes)
+    return Known(np.asarray(time_ns[:-1]), np.asarray(cwnd[1:])), np.asarray(again, dtype=np.int64)
+
+
+def simulated(settings: dict[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, iscsitrace.Trace]]:
+    """A simulated run: its truth, and what is read at either tap."""
+    truth = simulation.run(settings, folder, lambda *_: False)
+    return truth, {tap: iscsitrace.read(folder / f"{tap}.pcapng", tables=TABLES) for tap in ("initiator", "target")}
+
+
+def settings_of(
+    operation: str,
+    *,
+    delay_ms: float,
+    loss: float = 0.0,
+    control: str = "cubic",
+    queue_depth: int = 8,
+    block_bytes: int = 256 << 10,
+    total_bytes: int = 16 << 20,
+    rate_bps: int = 320_000_000,
+    seed: int = 1,
+    **tcp: Any,
+) -> dict[str, Any]:
+    """The settings of a run in either world."""
+    direction = {"rate_bps": rate_bps, "delay_ns": round(delay_ms * _MS_NS), "loss_probability": loss}
+    host = {
+        "congestion_control": control,
+        "nagle": False,
+        "receive_buffer_bytes": 6 << 20,
+        "send_buffer_bytes": 6 << 20,
+    }
+    workload = {
+        "operation": operation,
+        "block_size_bytes": block_bytes,
+        "queue_depth": queue_depth,
+        "total_bytes": total_bytes,
+        "seed": seed,
+    }
+    return {
+        "client": {"workload": workload},
+        "portals": [{}],
+        "world": {
+            "initiator_tcp": host | tcp,
+            "target_tcp": host | tcp,
+            "paths": [{"to_target": direction, "to_initiator": direction, "seed": seed}],
+            "seed": seed,
+        },
+    }
+
+
+CASES: dict[str, dict[str, Any]] = {
+    f"{operation} {control} {delay_ms} ms {loss:.1%}": {
+        "operation": operation,
+        "control": control,
+        "delay_ms": delay_ms,
+        "loss": loss,
+    }
+    for operation in ("read", "write")
+    for control in ("reno", "cubic")
+    for delay_ms in (1, 4, 16)
+    for loss in (0.0, 0.001, 0.01)
+}
+
+
+def sender_of(truth: dict[str, Any], operation: str) -> dict[str, Any]:
+    """The end that sends the data."""
+    end: dict[str, Any] = truth["initiator_ends"][0] if operation == "write" else truth["target_ends"][0][0]
+    return end
+
+
+def show_errors(name: str, tap: str, found: Errors, again: str) -> None:
+    """A line of the table."""
+    print(
+        f"{name:44.44} {tap:9} {found.median:7.1%} {found.p95:7.1%} {found.share_valid:6.0%}   "
+        f"{found.owin_median:7.1%} {found.owin_p95:7.1%}   {again}"
+    )
+
+
+def show_head() -> None:
+    """The head of the table."""
+    print(f"{'sender of':44} {'tap':9} {'cwnd':>7} {'p95':>7} {'valid':>6}   {'owin':>7} {'p95':>7}   retransmissions")
+
+
+def causes(trace: iscsitrace.Trace, *, to_target: bool) -> str:
+    """How often what made the sender send again."""
+    rows = trace.retransmissions
+    words = [
+        str(cause) for cause, direction in zip(rows["cause"], rows["to_target"], strict=True) if direction == to_target
+    ]
+    return ", ".join(f"{words.count(word)} {word}" for word in sorted(set(words))) or "none"
+
+
+def run_simulated(only: str) -> None:
+    """All simulated cases."""
+    show_head()
+    for name, case in CASES.items():
+        if only not in name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            truth, traces = simulated(settings_of(**case), Path(folder))
+        end = sender_of(truth, case["operation"])
+        to_target = case["operation"] == "write"
+        for tap, trace in traces.items():
+            found = errors(estimates(trace, to_target=to_target), of_truth(end))
+            show_errors(name, tap, found, f"{end['retransmitted_segment_count']}: {causes(trace, to_target=to_target)}")
+
+
+def run_recorded(folder: Path, only: str) -> None:
+    """All captures with tcp_probe."""
+    show_head()
+    for description in sorted(folder.glob("*.json")):
+        name = description.stem
+        about = json.loads(description.read_text())
+        if only not in name:
+            continue
+        clock = about.get("clock", {}).get("target_minus_initiator_us_before", {}).get("offset_us", 0.0)
+        for capture in about["files"]:
+            file = folder / capture["file"]
+            if ".pcap" not in file.name:
+                continue
+            tap = "target" if ".target." in file.name else "initiator"
+            trace = iscsitrace.read(file, tables=TABLES)
+            for sender in ("target", "initiator"):
+                probe = folder / f"{name}.{sender}.tcp_probe.csv.gz"
+                if not probe.exists() or len(trace.connections) != 1:
+                    continue
+                to_target = sender == "initiator"
+                rows = estimates(trace, to_target=to_target)
+                if not len(rows.time_ns) or rows.owin_bytes.max() < 30_000:
+                    continue
+                ports = {"target": 3260, "initiator": int(trace.connections["initiator_port"][0])}
+                offset_us = {("target", "initiator"): clock, ("initiator", "target"): -clock}.get((sender, tap), 0.0)
+                known, again = of_probe(
+                    probe, f":{ports[sender]}", segment_bytes=1448, offset_ns=round(offset_us * _MICROSECOND_NS)
+                )
+                if len(known.time_ns) < 10:
+                    continue
+                found = errors(rows, known)
+                show_errors(f"{name} ({sender})", tap, found, f"{len(again)}: {causes(trace, to_target=to_target)}")
+
+
+def main() -> None:
+    """The table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("simulated", "recorded", "run"))
+    parser.add_argument("folder", nargs="?", type=Path, help="of the recorded captures")
+    parser.add_argument("--only", default="", help="cases with this in their name")
+    arguments = parser.parse_args()
+    if arguments.what == "simulated":
+        run_simulated(arguments.only)
+    elif arguments.what == "recorded":
+        run_recorded(arguments.folder, arguments.only)
+
+
+if __name__ == "__main__":
+    main()

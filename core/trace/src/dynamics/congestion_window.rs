@@ -1,0 +1,119 @@
+//! The congestion window as the sending shows it.
+//!
+//! A sender that has more to send, and room in the receiver's window, stops when its pipe fills the congestion window.
+//! Whether it had more to send shows later: it goes on in answer to the next ACK, without anybody having asked for more.
+//! So each burst is judged when the next one begins.
+//!
+//! ```text
+//!   burst | stop ....... ACK -> next burst: answers it at once? had more? window open?   then pipe at the stop = cwnd
+//! ```
+//!
+//! It never guesses between: where the window did not hold the sender back, there is no estimate.
+
+/// How a burst ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stop {
+    /// The pipe, every segment counted as a full one.
+    pub pipe: i64,
+    /// Whether more of the same PDU had to come.
+    pub is_within_pdu: bool,
+    /// Whether the receiver's window left no room for a segment.
+    pub is_window_limited: bool,
+}
+
+/// What happened between a stop and the next packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Between {
+    /// ACKs arrived.
+    pub has_ack: bool,
+    /// So did a packet that may ask for something.
+    pub has_request: bool,
+    /// From the last ACK to its answer.
+    pub answer_ns: i64,
+}
+
+/// A level that was held for so many rounds without growth is no congestion window: it would have grown.
+const LEVEL_ROUNDS_MAX: u32 = 12;
+
+/// The estimate of one sender.
+#[derive(Debug, Default)]
+pub struct CongestionWindow {
+    /// Largest estimate of the round under way and of the one before it.
+    peaks: [i64; 2],
+    /// The round ends when this byte is acknowledged.
+    round_end: i64,
+    /// Segments of growth, and rounds without any.
+    level: i64,
+    level_rounds: u32,
+    is_level_judged: bool,
+    has_reduced: bool,
+    /// A level that something else than the congestion window held.
+    ceiling: Option<i64>,
+    estimate: Option<i64>,
+}
+
+impl CongestionWindow {
+    /// The latest estimate, valid or not any more.
+    pub fn latest(&self) -> Option<i64> {
+        self.estimate
+    }
+
+    /// The burst before was the last that the congestion window held, or none: the window is what `stop` shows.
+    pub fn judge(&mut self, stop: Stop, between: Between, patience_ns: i64, segment: i64) -> Option<i64> {
+        let has_more = stop.is_within_pdu || !between.has_request;
+        let is_held = between.has_ack
+            && has_more
+            && between.answer_ns <= patience_ns
+            && !stop.is_window_limited
+            && stop.pipe > 0
+            && self.ceiling.is_none_or(|ceiling| (stop.pipe - ceiling).abs() > segment);
+        if !is_held {
+            return None;
+        }
+        self.is_level_judged = true;
+        self.peaks[0] = self.peaks[0].max(stop.pipe);
+        let estimate = self.peaks[0].max(self.peaks[1]);
+        self.estimate = Some(estimate);
+        Some(estimate)
+    }
+
+    /// Bytes up to `una` were acknowledged while those up to `sent` were outstanding; true when a round ended.
+    pub fn acknowledge(&mut self, una: i64, sent: i64, segment: i64) -> bool {
+        if una < self.round_end {
+            return false;
+        }
+        self.round_end = sent;
+        if self.is_level_judged && !self.has_reduced {
+            self.note_level(segment);
+        }
+        self.is_level_judged = false;
+        self.peaks = [0, self.peaks[0]];
+        true
+    }
+
+    fn note_level(&mut self, segment: i64) {
+        let peak = self.peaks[0];
+        if peak > self.level + segment / 2 {
+            self.level = peak;
+            self.level_rounds = 0;
+            return;
+        }
+        self.level_rounds += 1;
+        if self.level_rounds >= LEVEL_ROUNDS_MAX {
+            self.ceiling = Some(self.level);
+        }
+    }
+
+    /// The window was reduced, or may have been: what was seen before says nothing any more.
+    pub fn reduce(&mut self) {
+        self.peaks = [0; 2];
+        self.level = 0;
+        self.level_rounds = 0;
+    }
+
+    /// A loss: from now on a level may be CUBIC's plateau.
+    pub fn lose(&mut self) {
+        self.reduce();
+        self.has_reduced = true;
+    }
+}

@@ -1,0 +1,69 @@
+//! Which packet brought a byte past the tap first.
+
+use std::collections::VecDeque;
+
+/// Acknowledged packets that are remembered, for a retransmission may come after the ACK.
+const ACKNOWLEDGED_MAX: usize = 512;
+/// Packets that are remembered in all.
+const PACKETS_MAX: usize = 1 << 16;
+
+#[derive(Debug, Clone, Copy)]
+struct Original {
+    start: i64,
+    end: i64,
+    frame: u64,
+    time_ns: i64,
+}
+
+/// The latest packets of one direction, in the order of their places.
+#[derive(Debug, Default)]
+pub struct Originals {
+    packets: VecDeque<Original>,
+}
+
+impl Originals {
+    /// A packet; of bytes that came before, the first packet counts.
+    #[inline]
+    pub fn push(&mut self, start: i64, end: i64, frame: u64, time_ns: i64, una: i64) {
+        let original = Original { start, end, frame, time_ns };
+        if self.packets.back().is_none_or(|last| last.end <= start) {
+            self.packets.push_back(original);
+        } else {
+            let place = self.packets.partition_point(|packet| packet.end <= start);
+            if self.packets.get(place).is_some_and(|next| start < next.start) {
+                self.packets.insert(place, original);
+            }
+        }
+        let is_old = |first: &Original| first.end <= una;
+        if self.packets.len() > PACKETS_MAX
+            || (self.packets.len() > ACKNOWLEDGED_MAX && self.packets.front().is_some_and(is_old))
+        {
+            self.packets.pop_front();
+        }
+    }
+
+    /// Frame and capture time of the packet that brought a byte.
+    pub fn of(&self, place: i64) -> Option<(u64, i64)> {
+        let index = self.packets.partition_point(|packet| packet.end <= place);
+        self.packets.get(index).filter(|packet| packet.start <= place).map(|packet| (packet.frame, packet.time_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_packet_counts_and_holes_have_none() {
+        let mut originals = Originals::default();
+        originals.push(0, 100, 1, 10, 0);
+        originals.push(200, 300, 2, 20, 0);
+        originals.push(0, 100, 3, 30, 0);
+        assert_eq!(
+            [0, 99, 100, 250, 300].map(|place| originals.of(place).map(|(frame, _)| frame)),
+            [Some(1), Some(1), None, Some(2), None]
+        );
+        originals.push(100, 200, 4, 40, 0);
+        assert_eq!(originals.of(150), Some((4, 40)));
+    }
+}

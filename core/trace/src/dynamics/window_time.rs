@@ -1,0 +1,60 @@
+//! How long the receiver's window was full, and how long it was zero, as the sender knew it.
+
+/// Times of one sender.
+#[derive(Debug, Default)]
+pub struct WindowTime {
+    since_ns: Option<i64>,
+    is_full: bool,
+    is_zero: bool,
+    /// Time for which outstanding data was within a segment of the window.
+    pub full_ns: i64,
+    /// Time for which the window was zero.
+    pub zero_ns: i64,
+    least: Option<i64>,
+    largest: Option<i64>,
+}
+
+impl WindowTime {
+    /// From `time_ns` on so much is outstanding, in this window.
+    #[inline]
+    pub fn set(&mut self, time_ns: i64, owin: i64, window: Option<i64>, segment: i64) {
+        if self.is_full || self.is_zero {
+            let elapsed_ns = self.since_ns.map_or(0, |since_ns| time_ns.saturating_sub(since_ns).max(0));
+            self.full_ns += if self.is_full { elapsed_ns } else { 0 };
+            self.zero_ns += if self.is_zero { elapsed_ns } else { 0 };
+        }
+        self.since_ns = Some(time_ns);
+        self.is_full = window.is_some_and(|window| window - owin < segment);
+        self.is_zero = window == Some(0);
+    }
+
+    /// A window was advertised after the handshake.
+    #[inline]
+    pub fn note(&mut self, window: i64, is_syn: bool) {
+        self.largest = self.largest.max(Some(window));
+        if !is_syn {
+            self.least = Some(self.least.map_or(window, |least| least.min(window)));
+        }
+    }
+
+    /// The least window after the handshake, and the largest.
+    pub fn extremes(&self) -> (Option<i64>, Option<i64>) {
+        (self.least, self.largest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_and_zero_windows_take_time() {
+        let mut times = WindowTime::default();
+        times.set(0, 0, Some(10_000), 1000);
+        times.set(10, 9_500, Some(10_000), 1000);
+        times.set(30, 5_000, Some(10_000), 1000);
+        times.set(40, 0, Some(0), 1000);
+        times.set(100, 0, Some(10_000), 1000);
+        assert_eq!((times.full_ns, times.zero_ns), (20 + 60, 60));
+    }
+}
