@@ -11,10 +11,7 @@ import argparse
 import csv
 import gzip
 import json
-import shutil
-import subprocess
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import iscsitrace
-from iscsitrace.lab import real, simulation
+from iscsitrace.lab import simulation
 
 TABLES = ("window", "retransmissions", "senders", "recoveries")
 Numbers = npt.NDArray[np.int64]

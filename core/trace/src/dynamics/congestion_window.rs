@@ -19,6 +19,8 @@ pub struct Stop {
     pub is_within_pdu: bool,
     /// Whether the receiver's window left no room for a segment.
     pub is_window_limited: bool,
+    /// Whether a loss was being repaired: the window then follows the pipe (RFC 6937).
+    pub is_in_recovery: bool,
 }
 
 /// What happened between a stop and the next packet.
@@ -30,6 +32,8 @@ pub struct Between {
     pub has_request: bool,
     /// From the last ACK to its answer.
     pub answer_ns: i64,
+    /// Whether the next packet brings new data: what is sent again may have become due only now.
+    pub is_new: bool,
 }
 
 /// A level that was held for so many rounds without growth is no congestion window: it would have grown.
@@ -60,7 +64,7 @@ impl CongestionWindow {
 
     /// The burst before was the last that the congestion window held, or none: the window is what `stop` shows.
     pub fn judge(&mut self, stop: Stop, between: Between, patience_ns: i64, segment: i64) -> Option<i64> {
-        let has_more = stop.is_within_pdu || !between.has_request;
+        let has_more = stop.is_within_pdu || (between.is_new && !between.has_request);
         let is_held = between.has_ack
             && has_more
             && between.answer_ns <= patience_ns
@@ -69,6 +73,10 @@ impl CongestionWindow {
             && self.ceiling.is_none_or(|ceiling| (stop.pipe - ceiling).abs() > segment);
         if !is_held {
             return None;
+        }
+        if stop.is_in_recovery {
+            self.estimate = Some(stop.pipe);
+            return self.estimate;
         }
         self.is_level_judged = true;
         self.peaks[0] = self.peaks[0].max(stop.pipe);

@@ -98,6 +98,7 @@ pub struct Sender {
     stop: Stop,
     between: Between,
     burst_row: usize,
+    stop_row: usize,
     sent_ns: Option<i64>,
     advanced_ns: i64,
     is_probed: bool,
@@ -135,6 +136,7 @@ impl Sender {
             stop: Stop::default(),
             between: Between::default(),
             burst_row: 0,
+            stop_row: 0,
             sent_ns: None,
             advanced_ns: i64::MIN,
             is_probed: false,
@@ -190,15 +192,18 @@ impl Sender {
             }
             self.note_short(seen);
         }
+        let is_within_pdu = if seen.end() > self.board.sent() { seen.is_within_pdu } else { self.stop.is_within_pdu };
         self.board.send(seen.end());
         self.scale.note_outstanding(seen.end() - self.last_acknowledged, self.last_window, seen.length);
         self.sent_ns = Some(seen.time_ns);
         self.settle(seen.frame, seen.time_ns - delays.to_sender_ns / 2, rows);
         self.stop = Stop {
             pipe: self.full_pipe(),
-            is_within_pdu: seen.is_within_pdu,
+            is_within_pdu,
+            is_in_recovery: self.state.is_in_recovery,
             is_window_limited: self.state.rwnd.is_some_and(|window| window - self.state.owin < self.size.bytes()),
         };
+        self.stop_row = self.windows.row_count();
         self.peak = self.peak.max(self.stop.pipe);
     }
 
@@ -341,7 +346,9 @@ impl Sender {
         let between = Between { answer_ns: seen.time_ns.saturating_sub(self.between.answer_ns), ..self.between };
         let estimate = self.cwnd.judge(self.stop, between, patience_ns, self.size.bytes());
         if let Some(estimate) = estimate {
-            let rows = self.burst_row..self.windows.row_count();
+            // where a loss is repaired an ACK changes the window
+            let until = if self.stop.is_in_recovery { self.stop_row } else { self.windows.row_count() };
+            let rows = self.burst_row..until;
             for row in rows {
                 if let (Some(cwnd), Some(is_valid)) =
                     (self.windows.cwnd_estimate_bytes.get_mut(row), self.windows.is_valid.get_mut(row))
