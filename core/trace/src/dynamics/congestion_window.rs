@@ -30,8 +30,10 @@ pub struct Between {
     pub has_ack: bool,
     /// So did a packet that may ask for something.
     pub has_request: bool,
-    /// From the last ACK to its answer.
+    /// From the first ACK to the answer.
     pub answer_ns: i64,
+    /// From the last ACK before the stop to the first after it.
+    pub calm_ns: i64,
     /// Whether the next packet brings new data: what is sent again may have become due only now.
     pub is_new: bool,
 }
@@ -39,9 +41,18 @@ pub struct Between {
 /// A level that was held for so many rounds without growth is no congestion window: it would have grown.
 const LEVEL_ROUNDS_MAX: u32 = 12;
 
+/// A window that grows by more than this part in a round grows faster than a slow sender can be followed.
+const GROWTH_PARTS: i64 = 8;
+/// The usual answer time follows a sample by this part.
+const SMOOTHING: i64 = 8;
+
 /// The estimate of one sender.
 #[derive(Debug, Default)]
 pub struct CongestionWindow {
+    /// How long the sender usually takes to answer an ACK.
+    answer_ns: i64,
+    /// Whether the receiver's window was full in the round under way, and in the one before it.
+    is_window_full: [bool; 2],
     /// Largest estimate of the round under way and of the one before it.
     peaks: [i64; 2],
     /// The round ends when this byte is acknowledged.
@@ -64,11 +75,15 @@ impl CongestionWindow {
 
     /// The burst before was the last that the congestion window held, or none: the window is what `stop` shows.
     pub fn judge(&mut self, stop: Stop, between: Between, patience_ns: i64, segment: i64) -> Option<i64> {
+        if between.has_ack && between.answer_ns <= patience_ns {
+            self.answer_ns += (between.answer_ns - self.answer_ns) / SMOOTHING;
+        }
         let has_more = stop.is_within_pdu || (between.is_new && !between.has_request);
         let is_held = between.has_ack
             && has_more
             && between.answer_ns <= patience_ns
             && !stop.is_window_limited
+            && !self.is_window_full.contains(&true)
             && stop.pipe > 0
             && self.ceiling.is_none_or(|ceiling| (stop.pipe - ceiling).abs() > segment);
         if !is_held {
@@ -81,8 +96,17 @@ impl CongestionWindow {
         self.is_level_judged = true;
         self.peaks[0] = self.peaks[0].max(stop.pipe);
         let estimate = self.peaks[0].max(self.peaks[1]);
+        let is_growing = estimate - self.peaks[1] > self.peaks[1] / GROWTH_PARTS;
+        if is_growing && between.calm_ns < 2 * self.answer_ns {
+            return None;
+        }
         self.estimate = Some(estimate);
         Some(estimate)
+    }
+
+    /// The receiver's window is full.
+    pub fn fill_window(&mut self) {
+        self.is_window_full[0] = true;
     }
 
     /// Bytes up to `una` were acknowledged while those up to `sent` were outstanding; true when a round ended.
@@ -96,6 +120,7 @@ impl CongestionWindow {
         }
         self.is_level_judged = false;
         self.peaks = [0, self.peaks[0]];
+        self.is_window_full = [false, self.is_window_full[0]];
         true
     }
 
