@@ -34,6 +34,8 @@ pub struct Between {
     pub answer_ns: i64,
     /// From the last ACK before the stop to the first after it.
     pub calm_ns: i64,
+    /// Whether the next packet came later than the line alone would have it.
+    pub is_pause: bool,
     /// Whether the next packet brings new data: what is sent again may have become due only now.
     pub is_new: bool,
 }
@@ -41,7 +43,8 @@ pub struct Between {
 /// A level that was held for so many rounds without growth is no congestion window: it would have grown.
 const LEVEL_ROUNDS_MAX: u32 = 12;
 
-/// A window that grows by more than this part in a round grows faster than a slow sender can be followed.
+/// A window that grows by more than this part in a round is followed only where the sender
+/// paused, and had answered every ACK: a slow sender, or a queue between it and the tap, hides the growth.
 const GROWTH_PARTS: i64 = 8;
 /// The usual answer time follows a sample by this part.
 const SMOOTHING: i64 = 8;
@@ -53,8 +56,8 @@ pub struct CongestionWindow {
     answer_ns: i64,
     /// Whether the receiver's window was full in the round under way, and in the one before it.
     is_window_full: [bool; 2],
-    /// Largest estimate of the round under way and of the one before it.
-    peaks: [i64; 2],
+    /// Largest estimate of the round under way and of the two before it.
+    peaks: [i64; 3],
     /// The round ends when this byte is acknowledged.
     round_end: i64,
     /// Segments of growth, and rounds without any.
@@ -96,8 +99,8 @@ impl CongestionWindow {
         self.is_level_judged = true;
         self.peaks[0] = self.peaks[0].max(stop.pipe);
         let estimate = self.peaks[0].max(self.peaks[1]);
-        let is_growing = estimate - self.peaks[1] > self.peaks[1] / GROWTH_PARTS;
-        if is_growing && between.calm_ns < 2 * self.answer_ns {
+        let is_growing = estimate - self.peaks[2] > self.peaks[2] / GROWTH_PARTS;
+        if is_growing && (between.calm_ns < 2 * self.answer_ns || !between.is_pause) {
             return None;
         }
         self.estimate = Some(estimate);
@@ -119,7 +122,7 @@ impl CongestionWindow {
             self.note_level(segment);
         }
         self.is_level_judged = false;
-        self.peaks = [0, self.peaks[0]];
+        self.peaks = [0, self.peaks[0], self.peaks[1]];
         self.is_window_full = [false, self.is_window_full[0]];
         true
     }
@@ -139,7 +142,7 @@ impl CongestionWindow {
 
     /// The window was reduced, or may have been: what was seen before says nothing any more.
     pub fn reduce(&mut self) {
-        self.peaks = [0; 2];
+        self.peaks = [0; 3];
         self.level = 0;
         self.level_rounds = 0;
     }

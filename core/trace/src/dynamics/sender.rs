@@ -33,6 +33,11 @@ const RESTART_NUMERATOR: i64 = 3;
 const RESTART_DENOMINATOR: i64 = 4;
 /// Duplicate ACKs, or segments selectively acknowledged, that show a loss (RFC 5681, section 3.2; RFC 6675, section 2).
 const DUPLICATES: i64 = 3;
+/// Packets of one burst follow each other within this time.
+const PAUSE_MAX_NS: i64 = 1_000_000;
+/// The usual spacing of a burst follows a sample by this part; so many spacings are a pause.
+const SPACING_SMOOTHING: i64 = 16;
+const SPACINGS: i64 = 3;
 /// Outstanding data within this part of the receiver's window, and two segments, may be held by it: what the sender knew
 /// of the window, and when, is not seen to the segment.
 const WINDOW_PARTS: i64 = 16;
@@ -101,6 +106,8 @@ pub struct Sender {
     stop: Stop,
     between: Between,
     first_ack_ns: i64,
+    /// Usual time between packets of a burst.
+    spacing_ns: i64,
     last_ack_ns: i64,
     burst_row: usize,
     stop_row: usize,
@@ -141,6 +148,7 @@ impl Sender {
             stop: Stop::default(),
             between: Between::default(),
             first_ack_ns: 0,
+            spacing_ns: 0,
             last_ack_ns: 0,
             burst_row: 0,
             stop_row: 0,
@@ -355,11 +363,20 @@ impl Sender {
     /// A packet begins a burst: the one before it can be judged.
     #[inline]
     fn judge_burst(&mut self, seen: &Observation, delays: Delays) {
+        let since_ns = seen.time_ns.saturating_sub(self.sent_ns.unwrap_or(seen.time_ns)).max(0);
         if !self.between.has_ack && !self.between.has_request {
+            if since_ns < PAUSE_MAX_NS {
+                self.spacing_ns += (since_ns - self.spacing_ns) / SPACING_SMOOTHING;
+            }
             return;
         }
         let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
-        let between = Between { answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns), ..self.between };
+        let between = Between {
+            answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns),
+            is_pause: since_ns >= SPACINGS * self.spacing_ns,
+            is_new: seen.class == SegmentClass::New,
+            ..self.between
+        };
         let estimate = self.cwnd.judge(self.stop, between, patience_ns, self.size.bytes());
         if let Some(estimate) = estimate {
             // where a loss is repaired an ACK changes the window
