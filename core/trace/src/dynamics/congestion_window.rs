@@ -46,6 +46,8 @@ const LEVEL_ROUNDS_MAX: u32 = 12;
 /// A window that grows by more than this part in a round is followed only where the sender
 /// paused, and had answered every ACK: a slow sender, or a queue between it and the tap, hides the growth.
 const GROWTH_PARTS: i64 = 8;
+/// The initial window (RFC 6928): before any loss none is smaller.
+const INITIAL_SEGMENTS: i64 = 10;
 /// The usual answer time follows a sample by this part.
 const SMOOTHING: i64 = 8;
 
@@ -67,6 +69,8 @@ pub struct CongestionWindow {
     has_reduced: bool,
     /// A level that something else than the congestion window held.
     ceiling: Option<i64>,
+    /// Largest estimate since the window may last have been reduced: without a reason it does not get smaller.
+    shown: i64,
     estimate: Option<i64>,
 }
 
@@ -84,6 +88,7 @@ impl CongestionWindow {
         let has_more = stop.is_within_pdu || (between.is_new && !between.has_request);
         let is_held = between.has_ack
             && has_more
+            && between.is_pause
             && between.answer_ns <= patience_ns
             && !stop.is_window_limited
             && !self.is_window_full.contains(&true)
@@ -99,8 +104,13 @@ impl CongestionWindow {
         self.is_level_judged = true;
         self.peaks[0] = self.peaks[0].max(stop.pipe);
         let estimate = self.peaks[0].max(self.peaks[1]);
+        let least = if self.has_reduced { 0 } else { INITIAL_SEGMENTS * segment };
+        if estimate < least || estimate < self.shown - self.shown / GROWTH_PARTS {
+            return None;
+        }
+        self.shown = self.shown.max(estimate);
         let is_growing = estimate - self.peaks[2] > self.peaks[2] / GROWTH_PARTS;
-        if is_growing && (between.calm_ns < 2 * self.answer_ns || !between.is_pause) {
+        if is_growing && between.calm_ns < 2 * self.answer_ns {
             return None;
         }
         self.estimate = Some(estimate);
@@ -143,6 +153,7 @@ impl CongestionWindow {
     /// The window was reduced, or may have been: what was seen before says nothing any more.
     pub fn reduce(&mut self) {
         self.peaks = [0; 3];
+        self.shown = 0;
         self.level = 0;
         self.level_rounds = 0;
     }
