@@ -67,6 +67,8 @@ class Errors:
     share_valid: float
     owin_median: float
     owin_p95: float
+    by_change_median: float
+    by_change_p95: float
 
 
 def percentile(values: Shares, weights: Numbers, percent: float) -> float:
@@ -99,12 +101,20 @@ def errors(found: Estimates, known: Known, *, from_ns: int = 0) -> Errors:
     off = np.abs(found.estimate_bytes - truth) / truth
     owin_off = np.abs(found.owin_bytes - truth) / truth
     valid = found.is_valid
+    # just before each change that the truth knows of
+    place = np.searchsorted(found.time_ns, known.time_ns[1:], side="left") - 1
+    is_there = (place >= 0) & valid[np.maximum(place, 0)] & (known.time_ns[1:] >= from_ns)
+    before = known.cwnd_bytes[:-1][is_there].astype(float)
+    change_off = np.abs(found.estimate_bytes[place[is_there]] - before) / before
+    once = np.ones(len(change_off), dtype=np.int64)
     return Errors(
         percentile(off[valid], lasting[valid], 50),
         percentile(off[valid], lasting[valid], 95),
         float(lasting[valid & busy].sum() / max(lasting[busy].sum(), 1)),
         percentile(owin_off[busy], lasting[busy], 50),
         percentile(owin_off[busy], lasting[busy], 95),
+        percentile(change_off, once, 50),
+        percentile(change_off, once, 95),
     )
 
 
@@ -202,14 +212,15 @@ def sender_of(truth: dict[str, Any], operation: str) -> dict[str, Any]:
 def show_errors(name: str, tap: str, found: Errors, again: str) -> None:
     """A line of the table."""
     print(
-        f"{name:44.44} {tap:9} {found.median:7.1%} {found.p95:7.1%} {found.share_valid:6.0%}   "
+        f"{name:44.44} {tap:9} {found.median:7.1%} {found.p95:7.1%} {found.by_change_median:7.1%} {found.by_change_p95:7.1%} "
+        f"{found.share_valid:6.0%}   "
         f"{found.owin_median:7.1%} {found.owin_p95:7.1%}   {again}"
     )
 
 
 def show_head() -> None:
     """The head of the table."""
-    print(f"{'sender of':44} {'tap':9} {'cwnd':>7} {'p95':>7} {'valid':>6}   {'owin':>7} {'p95':>7}   retransmissions")
+    print(f"{'sender of':44} {'tap':9} {'cwnd':>7} {'p95':>7} {'rows':>7} {'p95':>7} {'valid':>6}   {'owin':>7} {'p95':>7}   retransmissions")
 
 
 def causes(trace: iscsitrace.Trace, *, to_target: bool) -> str:

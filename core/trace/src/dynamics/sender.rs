@@ -33,6 +33,14 @@ const RESTART_NUMERATOR: i64 = 3;
 const RESTART_DENOMINATOR: i64 = 4;
 /// Duplicate ACKs, or segments selectively acknowledged, that show a loss (RFC 5681, section 3.2; RFC 6675, section 2).
 const DUPLICATES: i64 = 3;
+/// Packets of one burst follow each other within this time.
+const PAUSE_MAX_NS: i64 = 1_000_000;
+/// The usual spacing of a burst follows a sample by this part; so many spacings are a pause.
+const SPACING_SMOOTHING: i64 = 16;
+const SPACINGS: i64 = 3;
+/// Outstanding data within this part of the receiver's window, and two segments, may be held by it: what the sender knew
+/// of the window, and when, is not seen to the segment.
+const WINDOW_PARTS: i64 = 16;
 /// Segments that are not full and not acknowledged, of which the place is kept.
 const SHORT_MAX: usize = 4096;
 
@@ -97,7 +105,12 @@ pub struct Sender {
     last_acknowledged: i64,
     stop: Stop,
     between: Between,
+    first_ack_ns: i64,
+    /// Usual time between packets of a burst.
+    spacing_ns: i64,
+    last_ack_ns: i64,
     burst_row: usize,
+    stop_row: usize,
     sent_ns: Option<i64>,
     advanced_ns: i64,
     is_probed: bool,
@@ -134,7 +147,11 @@ impl Sender {
             last_acknowledged: 0,
             stop: Stop::default(),
             between: Between::default(),
+            first_ack_ns: 0,
+            spacing_ns: 0,
+            last_ack_ns: 0,
             burst_row: 0,
+            stop_row: 0,
             sent_ns: None,
             advanced_ns: i64::MIN,
             is_probed: false,
@@ -190,15 +207,23 @@ impl Sender {
             }
             self.note_short(seen);
         }
+        let is_within_pdu = if seen.end() > self.board.sent() { seen.is_within_pdu } else { self.stop.is_within_pdu };
         self.board.send(seen.end());
         self.scale.note_outstanding(seen.end() - self.last_acknowledged, self.last_window, seen.length);
         self.sent_ns = Some(seen.time_ns);
         self.settle(seen.frame, seen.time_ns - delays.to_sender_ns / 2, rows);
+        let segment = self.size.bytes();
+        let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
         self.stop = Stop {
             pipe: self.full_pipe(),
-            is_within_pdu: seen.is_within_pdu,
-            is_window_limited: self.state.rwnd.is_some_and(|window| window - self.state.owin < self.size.bytes()),
+            is_within_pdu,
+            is_in_recovery: self.state.is_in_recovery,
+            is_window_limited: room.is_some_and(|(room, window)| room < 2 * segment + window / WINDOW_PARTS),
         };
+        if room.is_some_and(|(room, _)| room < segment) {
+            self.cwnd.fill_window();
+        }
+        self.stop_row = self.windows.row_count();
         self.peak = self.peak.max(self.stop.pipe);
     }
 
@@ -275,8 +300,12 @@ impl Sender {
             self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to);
         }
         if is_advance || has_news || before.rwnd != Some(window) {
-            self.between.has_ack = true;
-            self.between.answer_ns = answer_ns;
+            if !self.between.has_ack {
+                self.between.has_ack = true;
+                self.first_ack_ns = answer_ns;
+                self.between.calm_ns = answer_ns.saturating_sub(self.last_ack_ns);
+            }
+            self.last_ack_ns = answer_ns;
         }
         self.between.has_request |= ack.length > 0;
         let room = |owin: i64, window: Option<i64>| window.is_none_or(|window| window - owin >= segment);
@@ -334,14 +363,25 @@ impl Sender {
     /// A packet begins a burst: the one before it can be judged.
     #[inline]
     fn judge_burst(&mut self, seen: &Observation, delays: Delays) {
+        let since_ns = seen.time_ns.saturating_sub(self.sent_ns.unwrap_or(seen.time_ns)).max(0);
         if !self.between.has_ack && !self.between.has_request {
+            if since_ns < PAUSE_MAX_NS {
+                self.spacing_ns += (since_ns - self.spacing_ns) / SPACING_SMOOTHING;
+            }
             return;
         }
         let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
-        let between = Between { answer_ns: seen.time_ns.saturating_sub(self.between.answer_ns), ..self.between };
+        let between = Between {
+            answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns),
+            is_pause: since_ns >= SPACINGS * self.spacing_ns,
+            is_new: seen.class == SegmentClass::New,
+            ..self.between
+        };
         let estimate = self.cwnd.judge(self.stop, between, patience_ns, self.size.bytes());
         if let Some(estimate) = estimate {
-            let rows = self.burst_row..self.windows.row_count();
+            // where a loss is repaired an ACK changes the window
+            let until = if self.stop.is_in_recovery { self.stop_row } else { self.windows.row_count() };
+            let rows = self.burst_row..until;
             for row in rows {
                 if let (Some(cwnd), Some(is_valid)) =
                     (self.windows.cwnd_estimate_bytes.get_mut(row), self.windows.is_valid.get_mut(row))
