@@ -13,7 +13,7 @@ LOOKS = {
     "initiator_service": (style.YELLOW, "", "initiator service: data granted, not sent"),
     "ack_wait": (style.PURPLE, "", "waiting for an ACK"),
     "receive_window": (style.GREEN, "", "receive window full"),
-    "congestion_window": (style.GREEN, "//", "congestion window full"),
+    "congestion_window": ("#8fd6c0", "//", "congestion window full"),
     "loss_recovery": (style.VERMILLION, "xx", "loss recovery"),
     "unknown": (style.GREY, "", "unknown"),
 }

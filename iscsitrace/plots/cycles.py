@@ -32,7 +32,8 @@ def draw(figure: Figure, waterfall: Waterfall) -> None:
         ends = time.of((waterfall.starts_ns + waterfall.latencies_ns)[chosen])
         color, marker = style.operation_mark(operation)
         when.hlines(places[chosen], starts, ends, color=color, linewidth=2.5)
-        when.plot(starts, places[chosen], linestyle="none", marker=marker, markersize=3, color=color, label=operation)
+        label = f"{operation} outstanding"
+        when.plot(starts, places[chosen], linestyle="none", marker=marker, markersize=3, color=color, label=label)
     time.apply(when)
     _draw_phases(where, waterfall, places)
     is_sparse = len(places) <= _LABEL_LIMIT
@@ -40,7 +41,7 @@ def draw(figure: Figure, waterfall: Waterfall) -> None:
     names = [f"{waterfall.cycles[row]}  {waterfall.operations[row]} {_size(waterfall, row)}".rstrip() for row in shown]
     when.set_yticks(shown, names, fontsize=7 if is_sparse else 6)
     when.set_ylim(len(places) - 0.4, -0.6)
-    when.set_title("outstanding, from command to status", fontsize=9, loc="left")
+    style.legend(when, when, columns=1)
     style.legend(where, where, columns=3)
 
 

@@ -138,7 +138,7 @@ def _draw_pdus(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
     if bands:
         color = style.SKY
         axes.add_collection(
-            PolyCollection(bands, facecolors=color, alpha=0.3, label="Data-In or Data-Out PDU", zorder=2)
+            PolyCollection(bands, facecolors=color, alpha=0.25, label="Data-In or Data-Out PDU", zorder=2)
         )
     low, high = axes.get_ylim()
     gap = abs(low - high) * _LABEL_GAP
@@ -187,8 +187,8 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
     for number, owner in enumerate(ladder.owners):
         start, end = time.at(owner.start_ns), time.at(owner.end_ns)
         color, hatch, text = LOOKS[owner.part]
-        label = "idle span" if number == 0 else None
-        axes.fill_between([0, 1], start, end, color=style.PALE, linewidth=0, label=label, zorder=0)
+        label = "idle span at the tap" if number == 0 else None
+        axes.fill_between([0, 1], start, end, color="#efefef", linewidth=0, label=label, zorder=0)
         axes.barh(
             (start + end) / 2,
             width,

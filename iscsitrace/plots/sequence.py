@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 from iscsitrace.analysis.curves.marks import Bars, Line
 from iscsitrace.analysis.curves.sequence import Sequence
@@ -27,6 +28,9 @@ _PDUS = {
 }
 _CAPPED = 200
 """Up to so many segments each has a mark at either end, as in tcptrace."""
+_LETTERS = 100
+"""Of more bars than this not each has its letter."""
+_LETTER_LIFT_IN = 0.08
 
 
 def draw(figure: Figure, sequence: Sequence) -> None:
@@ -94,9 +98,11 @@ def _draw_bars(
         LineCollection(lines, colors=color, linewidths=width, label=None if letter else label, zorder=3)
     )
     if letter:
+        # above the bar, so that they do not hide what they mark
+        above = axes.transData + ScaledTranslation(0, _LETTER_LIFT_IN, axes.get_figure(root=True).dpi_scale_trans)
         axes.plot(
             x, high, linestyle="none", marker=letter, markersize=6, color=color, markeredgewidth=0.4, label=label,
-            zorder=5,
+            markevery=-(-len(bars) // _LETTERS), transform=above, zorder=5,
         )  # fmt: skip
     elif len(bars) <= _CAPPED:
         axes.plot(x, high, linestyle="none", marker="_", markersize=4, color=color, markeredgewidth=0.8)

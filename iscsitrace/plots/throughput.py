@@ -36,13 +36,27 @@ def draw(figure: Figure, throughput: Throughput) -> None:
     if throughput.idle_share is None or np.isnan(throughput.idle_share).all():
         style.say(idle, "no time budget of this view: idle fraction unknown")
     else:
-        idle.stairs(throughput.idle_share * 100, edges, color=style.VERMILLION, linewidth=1.4, label="idle fraction")
+        idle.stairs(
+            throughput.idle_share * 100,
+            edges,
+            baseline=None,
+            color=style.VERMILLION,
+            linewidth=1.4,
+            label="idle fraction",
+        )
     idle.set_ylim(0, 103)
     idle.set_ylabel("idle, % of time")
     depth.stairs(
-        throughput.queue_depth_max, edges, color=style.BLACK, linestyle="dotted", label="queue depth, greatest"
+        throughput.queue_depth_max,
+        edges,
+        baseline=None,
+        color=style.BLACK,
+        linestyle="dotted",
+        label="queue depth, greatest",
     )
-    depth.stairs(throughput.queue_depth_mean, edges, color=style.GREEN, linewidth=1.6, label="queue depth, mean")
+    depth.stairs(
+        throughput.queue_depth_mean, edges, baseline=None, color=style.GREEN, linewidth=1.6, label="queue depth, mean"
+    )
     depth.set_ylabel("tasks outstanding")
     depth.set_ylim(0, max(1.0, float(throughput.queue_depth_max.max())) * 1.12)
     time.apply(depth)

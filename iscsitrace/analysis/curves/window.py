@@ -43,14 +43,16 @@ class Window:
 def prepare(
     window: Table, retransmissions: Table, recoveries: Table, cycles: Table, view: View, detail: Detail | None = None
 ) -> Window:
-    """The curves of the view's connection and direction; InputInvalid when nothing was outstanding in it."""
+    """The curves of the view's connection and direction; InputInvalid when none of its data was seen by then."""
     detail = detail or Detail()
     rows = _rows(window, view)
     times = window.raw("time_ns")[rows]
     # from the row that holds at the start of the view to the last one in it
     first, last = np.searchsorted(times, [view.start_ns, view.end_ns + 1]).tolist()
-    if first == last:
-        raise InputInvalid(f"nothing to draw: connection {view.connection} has no outstanding data in the view")
+    if not last:
+        raise InputInvalid(
+            f"nothing to draw: connection {view.connection} has no outstanding data in the view, or before"
+        )
     rows = slice(rows.start + max(0, first - 1), rows.start + last)
     edges = detail.edges(last - first, view.start_ns, view.end_ns)
     owin = _line(window, "owin_bytes", rows, view, edges)
