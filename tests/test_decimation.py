@@ -127,3 +127,11 @@ def test_chunks_cover_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decimation, "CHUNK_ROWS", 7)
     covered = [place for rows in decimation.chunks(30) for place in range(30)[rows]]
     assert covered == list(range(30))
+
+
+def test_edges_are_exact_for_times_of_today() -> None:
+    """A float has no nanosecond in them."""
+    start = 1_795_173_189_573_643_191
+    edges = decimation.even_edges(start, start + 1001, 10)
+    assert (int(edges[0]), int(edges[-1])) == (start, start + 1001)
+    assert set(np.diff(edges).tolist()) == {100, 101}

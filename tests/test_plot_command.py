@@ -80,6 +80,7 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
         (["cycles", "-o", "a", READ], "end it with .png, .svg, .pdf or .xpl"),
         (["cycles", "-o", "a.xpl", READ], "xplot draws sequence, window, not cycles"),
         (["cycles", "-o", "no/folder/a.png", READ], "cannot write no/folder/a.png"),
+        (["cycles", "-o", "x" * 300 + ".png", READ], "File name too long"),
         (["pie", "-o", "a.png", READ], "pie"),
         (["cycles", "-o", "a.png"], "name a capture"),
         (["cycles", "-o", "a.png", "missing.pcap"], "missing.pcap"),

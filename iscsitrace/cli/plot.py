@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -126,10 +126,15 @@ def _check_output(path: Path, kind: str, is_forced: bool) -> None:
         raise click.UsageError(f"xplot draws {able}, not {kind}")
     if ending not in (*_PICTURES, _XPLOT):
         raise click.UsageError(f"{path} does not say what to write: end it with .png, .svg, .pdf or .xpl")
-    if path.exists() and not is_forced:
-        raise OutputExists(f"{path} exists; nothing was written (--force overwrites)")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputInvalid(f"cannot write {path}: {path.parent} is no folder that can be written to")
+    try:
+        if path.exists() and not path.is_file():
+            raise InputInvalid(f"{path} exists and is no file; nothing was written")
+        if path.exists() and not is_forced:
+            raise OutputExists(f"{path} exists; nothing was written (--force overwrites)")
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _read(kind: str, capture_input: CaptureInput, cycles: range | None) -> Trace:

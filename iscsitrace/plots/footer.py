@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -13,13 +14,15 @@ from iscsitrace.plots.scales import duration
 
 _SECOND_NS = 1_000_000_000
 _NAME_LIMIT = 60
+_LINE_LIMIT = 170
 _SHOWN = 3
 
 
 def write(figure: Figure, title: str, subject: Subject, notes: Iterable[str] = ()) -> None:
     """Puts the title above the axes, and below them the notes and the facts of the subject."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
-    lines = [f"Note: {note}" for note in notes] + list(facts(subject))
+    facts_and_notes = [f"Note: {note}" for note in notes] + list(facts(subject))
+    lines = [part for line in facts_and_notes for part in textwrap.wrap(line, _LINE_LIMIT)]
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7.5, color=style.GREY, parse_math=False)
 
 

@@ -99,7 +99,8 @@ def _draw_bars(
     )
     if letter:
         # above the bar, so that they do not hide what they mark
-        above = axes.transData + ScaledTranslation(0, _LETTER_LIFT_IN, axes.get_figure(root=True).dpi_scale_trans)
+        inches = axes.figure.dpi_scale_trans
+        above = axes.transData + ScaledTranslation(0, _LETTER_LIFT_IN, inches)
         axes.plot(
             x, high, linestyle="none", marker=letter, markersize=6, color=color, markeredgewidth=0.4, label=label,
             markevery=-(-len(bars) // _LETTERS), transform=above, zorder=5,

@@ -33,8 +33,14 @@ class Detail:
         """Where the columns begin and end, the last instant included; None when all rows are drawn."""
         if row_count <= self.limit:
             return None
-        column_count = max(1, min(self.columns, end_ns - start_ns))
-        return np.linspace(start_ns, end_ns + 1, column_count + 1).astype(np.int64)
+        return even_edges(start_ns, end_ns + 1, self.columns)
+
+
+def even_edges(start_ns: int, end_ns: int, count: int) -> Array:
+    """Where so many bins begin and end that share a stretch of time evenly, to the nanosecond; of a short one fewer."""
+    length_ns = end_ns - start_ns
+    # nanoseconds since 1970 are more than a float can tell apart
+    return start_ns + np.linspace(0, length_ns, max(1, min(count, length_ns)) + 1).astype(np.int64)
 
 
 def chunks(row_count: int) -> Iterator[slice]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iscsitrace.analysis.curves.decimation import Detail, extremes
+from iscsitrace.analysis.curves.decimation import Detail, even_edges, extremes
 from iscsitrace.analysis.curves.marks import Array, Line
 from iscsitrace.analysis.curves.view import View, picked_cycles
 from iscsitrace.analysis.distribution import percentiles
@@ -54,8 +54,9 @@ def prepare(cycles: Table, view: View, detail: Detail | None = None) -> Latency:
     edges = detail.edges(len(known), view.start_ns, view.end_ns)
     operations = _operations(known)
     latency_edges = _latency_edges(values, int(np.clip(len(known) // 6, *BINS_LATENCY)))
-    time_edges = np.linspace(view.start_ns, view.end_ns + 1, int(np.clip(len(known) // 3, *BINS_TIME)) + 1)
-    heat, _, _ = np.histogram2d(values, times, bins=(latency_edges, time_edges))
+    time_edges = even_edges(view.start_ns, view.end_ns + 1, int(np.clip(len(known) // 3, *BINS_TIME)))
+    after = times - view.start_ns, time_edges - view.start_ns
+    heat, _, _ = np.histogram2d(values, after[0], bins=(latency_edges, after[1]))
     return Latency(
         view=view,
         over_time={name: _points(times[chosen], values[chosen], edges) for name, chosen in operations.items()},

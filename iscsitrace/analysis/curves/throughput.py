@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iscsitrace.analysis.curves.decimation import chunks
+from iscsitrace.analysis.curves.decimation import chunks, even_edges
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, picked_cycles
 from iscsitrace.errors import InputInvalid
@@ -58,8 +58,7 @@ def prepare(segments: Table, cycles: Table, idle_share: Array | None, edges_ns: 
 
 def edges(view: View, bins: int = BINS) -> Array:
     """Where the bins of a view begin and end."""
-    count = max(1, min(bins, view.end_ns - view.start_ns))
-    return np.linspace(view.start_ns, view.end_ns, count + 1).astype(np.int64)
+    return even_edges(view.start_ns, view.end_ns, bins)
 
 
 def _bytes_by_bin(segments: Table, edges_ns: Array, view: View) -> dict[str, Array]:

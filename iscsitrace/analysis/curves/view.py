@@ -61,7 +61,7 @@ def of_connection(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int)
         first = int(_of_numbers(cycles, zoom.cycles).raw("connection")[0])
         rows = [row for row in rows if row["connection"] == first] or rows
     row = max(rows, key=lambda each: _carried(each, True) + _carried(each, False))
-    start_ns, end_ns = _times(cycles, zoom, row["time_first_ns"], row["time_last_ns"])
+    start_ns, end_ns = _times(cycles, zoom, *sorted((row["time_first_ns"], row["time_last_ns"])))
     return View(origin_ns, start_ns, end_ns, (row["connection"],), zoom.session, _direction([row], zoom), zoom.cycles)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from iscsitrace.analysis.curves import tasks
-from iscsitrace.analysis.curves.decimation import Detail, LineMaker, extremes
+from iscsitrace.analysis.curves.decimation import Detail, LineMaker, chunks, extremes
 from iscsitrace.analysis.curves.marks import Array, Line, Spans
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.errors import InputInvalid
@@ -81,12 +81,11 @@ def _rows(table: Table, view: View) -> slice:
 
 
 def _line(window: Table, name: str, rows: slice, view: View, edges_ns: Array | None) -> Line:
-    times, values = window.raw("time_ns")[rows], window.raw(name)[rows]
-    is_null = values == _NULL
-    if is_null.any():
-        times, values = times[~is_null], values[~is_null]
     maker = LineMaker(view.start_ns, view.end_ns, edges_ns)
-    maker.add(times, values)
+    times, values = window.raw("time_ns")[rows], window.raw(name)[rows]
+    for part in chunks(len(times)):
+        is_known = values[part] != _NULL
+        maker.add(times[part][is_known], values[part][is_known])
     return maker.line()
 
 
@@ -108,8 +107,8 @@ def _estimates(window: Table, rows: slice, view: View, edges_ns: Array | None) -
         kept = places[extremes(times[places], values[places], edges_ns)]
     run = np.searchsorted(starts, kept, side="right") - 1
     lines = []
-    for number in np.unique(run).tolist():
-        chosen = kept[run == number]
+    for chosen in np.split(kept, np.flatnonzero(np.diff(run)) + 1):
+        number = run[np.searchsorted(kept, chosen[0])]
         held_ns = np.append(np.maximum(times[chosen], view.start_ns), until_ns[number])
         lines.append(Line(held_ns, np.append(values[chosen], values[chosen[-1]])))
     return tuple(lines), valid_ns
