@@ -21,7 +21,7 @@ from iscsitrace.cli.plot_kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "plots.md"
-COLORS = 64
+COLORS = 128
 MOST_BYTES = 100_000
 TOLERANCE = 4.0
 """Greatest root mean square difference of two images that are taken for the same, of 255."""

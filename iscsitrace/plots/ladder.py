@@ -196,7 +196,7 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
             height=end - start,
             color=color,
             hatch=hatch,
-            edgecolor="white",
+            edgecolor="white" if hatch else "none",
             linewidth=0.2,
         )
         if owner.end_ns - owner.start_ns > _LABELLED_SHARE * (view.end_ns - view.start_ns):

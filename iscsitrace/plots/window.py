@@ -36,10 +36,17 @@ def draw(figure: Figure, window: Window) -> None:
     )
     for number, line in enumerate(window.cwnd):
         label = "congestion window, estimated (only where valid)" if number == 0 else None
-        _draw_line(axes, line, time, amounts, color=style.GREEN, linewidth=3.2, alpha=0.75, label=label)
+        _draw_line(axes, line, time, amounts, color=style.GREEN, linewidth=3.0, alpha=0.8, zorder=4, label=label)
     _draw_line(axes, window.owin, time, amounts, color=style.BLUE, label="owin: sent and not acknowledged")
     _draw_line(
-        axes, window.pipe, time, amounts, color=style.BLACK, linestyle="dotted", label="pipe: thought to be on the path"
+        axes,
+        window.pipe,
+        time,
+        amounts,
+        color=style.BLACK,
+        linestyle="dotted",
+        linewidth=0.8,
+        label="pipe: thought to be on the path",
     )
     for cause, marks in window.retransmissions.items():
         marker, label = _CAUSES[cause]
@@ -51,7 +58,7 @@ def draw(figure: Figure, window: Window) -> None:
     axes.set_ylabel(f"outstanding data, {amounts.unit}")
     axes.set_ylim(0, amounts.at(_top(window, greatest)))
     task_strip.draw(strip, window.tasks, time)
-    style.legend(strip, axes, strip)
+    style.legend(strip, axes, strip, columns=4)
 
 
 def notes(window: Window) -> list[str]:
@@ -64,7 +71,7 @@ def notes(window: Window) -> list[str]:
     if not window.cwnd:
         found.append("the congestion window alone never held the sender back here, so there is no estimate of it")
     else:
-        found.append(f"the congestion window could be estimated in {window.valid_share:.0%} of the time shown")
+        found.append(f"the congestion window could be estimated in {window.valid_share * 100:.0f} % of the time shown")
     greatest = max(
         (float(line.values.max()) for line in (window.owin, window.pipe, *window.cwnd) if len(line)), default=1.0
     )
@@ -77,7 +84,7 @@ def notes(window: Window) -> list[str]:
 def title(window: Window) -> str:
     """What the curves show."""
     sender = "initiator" if window.view.to_target else "target"
-    return f"Outstanding data of the {sender}, at the {sender}"
+    return f"Outstanding data of the {sender}, timed at the {sender}"
 
 
 def _top(window: Window, greatest: float) -> float:
