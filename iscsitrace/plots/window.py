@@ -36,7 +36,9 @@ def draw(figure: Figure, window: Window) -> None:
     )
     for number, line in enumerate(window.cwnd):
         label = "congestion window, estimated (only where valid)" if number == 0 else None
-        _draw_line(axes, line, time, amounts, color=style.GREEN, linewidth=3.0, alpha=0.8, zorder=4, label=label)
+        # a decimated line fills the space between its extremes: below the others, so that it does not hide them
+        look = {"linewidth": 1.0, "zorder": 1.5} if window.is_decimated else {"linewidth": 3.0, "zorder": 4}
+        _draw_line(axes, line, time, amounts, color=style.GREEN, alpha=0.8, label=label, **look)
     _draw_line(axes, window.owin, time, amounts, color=style.BLUE, label="owin: sent and not acknowledged")
     _draw_line(
         axes,
@@ -51,7 +53,8 @@ def draw(figure: Figure, window: Window) -> None:
     for cause, marks in window.retransmissions.items():
         marker, label = _CAUSES[cause]
         axes.plot(
-            time.of(marks.times_ns), amounts.of(marks.values), linestyle="none", marker=marker, markersize=6,
+            time.of(marks.times_ns), amounts.of(marks.values), linestyle="none", marker=marker,
+            markersize=3.5 if window.is_decimated else 6,
             color=style.VERMILLION, markeredgecolor="white", markeredgewidth=0.5, label=label, zorder=5,
         )  # fmt: skip
     time.apply(axes)

@@ -17,6 +17,8 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.table import Table, null_value
 
 _NULL = null_value("int64")
+RECOVERY_LIMIT = 300
+"""Of more recoveries than this those that less than a pixel parts are joined."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def prepare(
         rwnd=_line(window, "rwnd_bytes", rows, view, edges),
         cwnd=cwnd,
         valid_share=valid_ns / (view.end_ns - view.start_ns),
-        retransmissions=_retransmissions(retransmissions, owin, view),
+        retransmissions=_retransmissions(retransmissions, owin, view, edges),
         recoveries=_recoveries(recoveries, view),
         tasks=tasks.of_view(cycles, view),
     )
@@ -114,7 +116,7 @@ def _estimates(window: Table, rows: slice, view: View, edges_ns: Array | None) -
     return tuple(lines), valid_ns
 
 
-def _retransmissions(retransmissions: Table, owin: Line, view: View) -> dict[str, Line]:
+def _retransmissions(retransmissions: Table, owin: Line, view: View, edges_ns: Array | None) -> dict[str, Line]:
     times = retransmissions.raw("time_ns")
     is_here = (
         (retransmissions.raw("connection") == view.connection)
@@ -127,7 +129,9 @@ def _retransmissions(retransmissions: Table, owin: Line, view: View) -> dict[str
         at = times[is_here & (causes == cause)]
         if len(at):
             place = np.maximum(np.searchsorted(owin.times_ns, at, side="right") - 1, 0)
-            found[cause] = Line(at, owin.values[place])
+            maker = LineMaker(view.start_ns, view.end_ns, edges_ns)
+            maker.add(at, owin.values[place])
+            found[cause] = maker.points()
     return found
 
 
@@ -141,4 +145,6 @@ def _recoveries(recoveries: Table, view: View) -> Spans:
         & (starts <= view.end_ns)
         & (ends >= view.start_ns)
     )
+    if is_here.sum() > RECOVERY_LIMIT:
+        return tasks.union(starts[is_here], ends[is_here], view)
     return Spans(starts[is_here], ends[is_here])
