@@ -50,6 +50,7 @@ lint: build/build.stamp ## format, lint, types, import contracts, docs in sync; 
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check
 	$(BIN)/python -m tools.tutorial --check
+	$(BIN)/python -m tools.plots --check
 
 check: lint ## lint, then test: what has to pass before a commit
 	$(MAKE) test
@@ -71,9 +72,10 @@ bench-worlds: build/build.stamp build/peers.stamp ## hold the simulated world ag
 fuzz: build/setup.stamp ## feed damaged input to every reader for FUZZ_SECONDS
 	tools/fuzz $(FUZZ_SECONDS)
 
-docs: build/build.stamp ## write the generated pages of docs/
+docs: build/build.stamp ## write the generated pages and images of docs/
 	$(BIN)/python -m tools.docs
 	$(BIN)/python -m tools.tutorial
+	$(BIN)/python -m tools.plots
 
 samples: build/setup.stamp ## make samples/ again from RECORDINGS=FOLDER
 	$(BIN)/python -m tools.samples $(RECORDINGS)

@@ -26,6 +26,7 @@ _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[
 _ARGUMENTS = {
     "CAPTURE...": "Captures to read as one, or `-` for standard input.",
     "URL...": "Logical units of targets; for `discover`, their portals.",
+    "kind": "What to draw.",
     "mode": "What to do.",
     "operation": "What to do.",
     "INITIATOR_TAP": "The TAP device on the initiator's side.",

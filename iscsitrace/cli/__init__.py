@@ -19,7 +19,7 @@ import click
 from iscsitrace.errors import IscsitraceError
 
 GROUPS = {
-    "Read captures": ("summary", "cycles", "export", "check", "inspect"),
+    "Read captures": ("summary", "cycles", "plot", "export", "check", "inspect"),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
@@ -28,6 +28,7 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 _SHORT_HELP = {
     "summary": "Sessions, keys, volumes, latencies, health.",
     "cycles": "One line per SCSI task.",
+    "plot": "A picture: sequence, window, cycles, latency ...",
     "export": "Tables to CSV or Parquet files.",
     "check": "Coverage, capture health, and comparisons.",
     "inspect": "Wireshark's fields beside ours.",

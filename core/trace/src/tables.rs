@@ -74,9 +74,15 @@ macro_rules! table {
         }
 
         impl $table {
-            /// Moves the rows of `other` behind its own.
+            /// Moves the rows of `other` behind its own. The longer of the two stays in its memory: a table of one
+            /// connection may be most of what a pass holds.
             pub fn append(&mut self, other: &mut Self) {
-                $(self.$column.append(&mut other.$column);)*
+                if self.row_count() < other.row_count() {
+                    std::mem::swap(self, other);
+                    $(self.$column.splice(0..0, other.$column.drain(..));)*
+                } else {
+                    $(self.$column.append(&mut other.$column);)*
+                }
             }
 
             /// Appends a row and gives its number.
@@ -444,5 +450,29 @@ impl Wanted {
     /// Whether a table is wanted that tells how the senders behaved.
     pub fn has_dynamics(self) -> bool {
         Self { pdus: false, segments: false, ..self } != Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sack, Sacks};
+
+    fn sacks(frames: std::ops::Range<u64>) -> Sacks {
+        let mut table = Sacks::default();
+        frames.for_each(|frame| {
+            table.push(Sack { frame, time_ns: 10 * frame as i64, ..Sack::default() });
+        });
+        table
+    }
+
+    #[test]
+    fn rows_of_another_table_come_behind_whichever_is_longer() {
+        for middle in 0..=9 {
+            let (mut table, mut other) = (sacks(0..middle), sacks(middle..9));
+            table.append(&mut other);
+            assert_eq!(table.frame, (0..9).collect::<Vec<_>>());
+            assert_eq!(table.time_ns, (0..9).map(|frame| 10 * frame).collect::<Vec<_>>());
+            assert!(other.frame.is_empty() && other.is_duplicate.is_empty());
+        }
     }
 }

@@ -1,0 +1,1 @@
+"""What plots show, as arrays: one file a kind of plot, pure functions over tables, NumPy only."""

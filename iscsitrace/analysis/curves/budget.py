@@ -1,0 +1,83 @@
+"""The time budget of a view: shares of its parts over time, and in total by session and connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iscsitrace.analysis.budget import PARTS, over_time, rows_of
+from iscsitrace.analysis.curves.marks import Array
+from iscsitrace.analysis.curves.view import View
+from iscsitrace.errors import InputInvalid
+from iscsitrace.table import Table
+
+SCOPE_LIMIT = 8
+
+
+@dataclass(frozen=True)
+class BudgetCurves:
+    """All in the order of ``iscsitrace.analysis.budget.PARTS``."""
+
+    view: View
+    edges_ns: Array
+    shares: Array
+    """Of the measured time of each bin, (parts, bins), from 0 to 1; 0 where nothing was measured."""
+    totals_ns: dict[str, Array]
+    """Time of each part in the view, by scope: sessions, then connections."""
+    scope_count: int
+    """Scopes that there are, drawn or not."""
+
+
+def prepare(budget: Table, edges_ns: Array, view: View) -> BudgetCurves:
+    """The budget of a view; InputInvalid when no time was measured in it."""
+    lasted = lasted_ns(budget, edges_ns, view)
+    if not lasted.any():
+        raise InputInvalid("nothing to draw: the view has no time budget")
+    whole = lasted.sum(axis=0)
+    ends = np.array([view.start_ns, view.end_ns])
+    scopes = {name: over_time(rows, ends)[:, 0] for name, rows in _scopes(budget, view).items()}
+    measured = {name: totals for name, totals in scopes.items() if totals.any()}
+    return BudgetCurves(
+        view=view,
+        edges_ns=edges_ns,
+        shares=np.divide(lasted, whole, out=np.zeros(lasted.shape), where=whole > 0),
+        totals_ns=dict(list(measured.items())[:SCOPE_LIMIT]),
+        scope_count=len(measured),
+    )
+
+
+def lasted_ns(budget: Table, edges_ns: Array, view: View) -> Array:
+    """How long each part lasted in each bin, (parts, bins): of the view's only connection, else of its sessions."""
+    total = np.zeros((len(PARTS), len(edges_ns) - 1), dtype=np.int64)
+    if len(view.connections) == 1:
+        total += over_time(rows_of(budget, connection=view.connection), edges_ns)
+        return total
+    for session in _sessions(budget, view):
+        total += over_time(rows_of(budget, session=session), edges_ns)
+    return total
+
+
+def idle_share(budget: Table, edges_ns: Array, view: View) -> Array | None:
+    """Share of each bin's measured time that is not transfer; NaN where none was, None when the view has no budget."""
+    lasted = lasted_ns(budget, edges_ns, view)
+    if not lasted.any():
+        return None
+    whole = lasted.sum(axis=0)
+    transfer = lasted[PARTS.index("transfer")]
+    idle: Array = np.divide(whole - transfer, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    return idle
+
+
+def _sessions(budget: Table, view: View) -> list[int]:
+    """The sessions of the view's connections that have a budget."""
+    is_known = ~np.ma.getmaskarray(np.ma.asarray(budget["session"]))
+    is_member = np.isin(np.ma.getdata(budget["connection"]), view.connections) & is_known
+    return [int(number) for number in np.unique(budget.raw("session")[is_member])]
+
+
+def _scopes(budget: Table, view: View) -> dict[str, Table]:
+    found = {}
+    if len(view.connections) > 1:
+        found = {f"session {number}": rows_of(budget, session=number) for number in _sessions(budget, view)}
+    return found | {f"connection {number}": rows_of(budget, connection=number) for number in view.connections}

@@ -1,0 +1,67 @@
+"""Cycles as a waterfall: when each was outstanding, and the phases that its time went into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from iscsitrace.analysis.curves.marks import Array
+from iscsitrace.analysis.curves.view import View, seen_cycles
+from iscsitrace.errors import InputInvalid
+from iscsitrace.table import Table
+
+PHASES = ("request", "grant", "transfer", "service", "status_wait", "turnaround")
+"""In the order of time; a cycle has those of its operation."""
+ROW_LIMIT = 80
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """A row per cycle, in the order of the commands: ``len(cycles)`` rows in every array, times int64 nanoseconds."""
+
+    view: View
+    cycles: Array
+    operations: tuple[str, ...]
+    sizes: tuple[int | None, ...]
+    """PDU block sizes in bytes."""
+    starts_ns: Array
+    latencies_ns: Array
+    """From command to status; 0 where the status is unknown."""
+    phases: dict[str, Array]
+    """Length of each phase, 0 where the cycle does not have it or an instant of it is unknown."""
+    has_status: Array
+    cycle_count: int
+    """Cycles in the view; of more than ROW_LIMIT each row is the slowest of as many neighbours as share a row."""
+
+
+def prepare(cycles: Table, view: View) -> Waterfall:
+    """The rows of a view; InputInvalid when it has no cycle."""
+    seen = seen_cycles(cycles, view)
+    if not len(seen):
+        raise InputInvalid("nothing to draw: no SCSI task was outstanding in the view")
+    rows = seen.select(_slowest(seen))
+    latency = np.ma.asarray(rows["latency_ns"])
+    return Waterfall(
+        view=view,
+        cycles=rows.raw("cycle"),
+        operations=tuple(word or "unknown" for word in rows["operation"].tolist()),
+        sizes=tuple(np.ma.asarray(rows["bytes"]).tolist()),
+        starts_ns=rows.raw("command_first_ns"),
+        latencies_ns=np.ma.filled(latency, 0),
+        phases={name: np.ma.filled(np.ma.asarray(rows[f"{name}_ns"]), 0) for name in PHASES},
+        has_status=~np.ma.getmaskarray(latency),
+        cycle_count=len(seen),
+    )
+
+
+def _slowest(cycles: Table) -> Array:
+    """Places of the rows to show: all, or the slowest of each of ROW_LIMIT groups of neighbours."""
+    count = len(cycles)
+    if count <= ROW_LIMIT:
+        return np.arange(count)
+    # a cycle without a status may be the slowest of all
+    latency = np.ma.filled(np.ma.asarray(cycles["latency_ns"]), np.iinfo(np.int64).max)
+    bounds = np.linspace(0, count, ROW_LIMIT + 1).astype(np.intp).tolist()
+    return np.array([low + int(latency[low:high].argmax()) for low, high in pairwise(bounds)])

@@ -1,0 +1,121 @@
+"""Latencies of SCSI tasks: over time, as a distribution, and by PDU block size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iscsitrace.analysis.curves.decimation import Detail, even_edges, extremes
+from iscsitrace.analysis.curves.marks import Array, Line
+from iscsitrace.analysis.curves.view import View, picked_cycles
+from iscsitrace.analysis.distribution import percentiles
+from iscsitrace.errors import InputInvalid
+from iscsitrace.table import Table
+
+BINS_TIME, BINS_LATENCY = (10, 80), (10, 40)
+"""Least and most bins of the heat map; between them the more, the more tasks there are."""
+CDF_POINTS = 1000
+BLOCK_SIZES = 12
+OPERATIONS = 5
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Tasks with a latency whose command lies in the view; all in nanoseconds."""
+
+    view: View
+    over_time: dict[str, Line]
+    """By operation, the most frequent first: command's time and latency."""
+    is_decimated: bool
+    distribution: dict[str, tuple[Array, Array]]
+    """By operation: latencies in order, and the share of tasks that took no longer."""
+    heat: Array
+    """Tasks counted, (latencies, times)."""
+    time_edges_ns: Array
+    latency_edges_ns: Array
+    block_sizes: dict[str, dict[int, dict[str, int]]]
+    """By operation and size in bytes: ``p50 p95 p99 max``, and ``count``."""
+    task_count: int
+    without_latency_count: int
+
+
+def prepare(cycles: Table, view: View, detail: Detail | None = None) -> Latency:
+    """The latencies of a view; InputInvalid when it has none."""
+    detail = detail or Detail()
+    starts = cycles.raw("command_first_ns")
+    in_view = cycles.select(picked_cycles(cycles, view) & view.covers(starts))
+    latency = np.ma.asarray(in_view["latency_ns"])
+    is_known = ~np.ma.getmaskarray(latency)
+    known = in_view.select(is_known)
+    if not len(known):
+        raise InputInvalid("nothing to draw: no SCSI task of the view has both command and status")
+    times, values = known.raw("command_first_ns"), np.ma.getdata(latency)[is_known]
+    edges = detail.edges(len(known), view.start_ns, view.end_ns)
+    operations = _operations(known)
+    latency_edges = _latency_edges(values, int(np.clip(len(known) // 6, *BINS_LATENCY)))
+    time_edges = even_edges(view.start_ns, view.end_ns + 1, int(np.clip(len(known) // 3, *BINS_TIME)))
+    after = times - view.start_ns, time_edges - view.start_ns
+    heat, _, _ = np.histogram2d(values, after[0], bins=(latency_edges, after[1]))
+    return Latency(
+        view=view,
+        over_time={name: _points(times[chosen], values[chosen], edges) for name, chosen in operations.items()},
+        is_decimated=edges is not None,
+        distribution={name: _cumulative(values[chosen]) for name, chosen in operations.items()},
+        heat=heat.astype(np.int64),
+        time_edges_ns=time_edges,
+        latency_edges_ns=latency_edges,
+        block_sizes=_block_sizes(known, values, operations),
+        task_count=len(known),
+        without_latency_count=len(in_view) - len(known),
+    )
+
+
+def _operations(cycles: Table) -> dict[str, Array]:
+    """Which rows are of each operation, the most frequent first; those beyond OPERATIONS together as ``other``."""
+    codes = cycles.raw("operation")
+    words = cycles.words_by_code("operation")
+    each, count = np.unique(codes, return_counts=True)
+    order = each[np.argsort(-count, kind="stable")].tolist()
+    found = {str(words[code] or "unknown"): codes == code for code in order[:OPERATIONS]}
+    if len(order) > OPERATIONS:
+        found["other"] = np.isin(codes, order[OPERATIONS:])
+    return found
+
+
+def _points(times_ns: Array, values: Array, edges_ns: Array | None) -> Line:
+    if edges_ns is None:
+        return Line(times_ns, values)
+    kept = extremes(times_ns, values, edges_ns)
+    return Line(times_ns[kept], values[kept])
+
+
+def _cumulative(values: Array) -> tuple[Array, Array]:
+    """Latencies in order and the share that is no greater; of many so many, least and greatest among them."""
+    ordered = np.sort(values)
+    kept = np.unique(np.linspace(0, len(ordered) - 1, CDF_POINTS).astype(np.intp))
+    return ordered[kept], (kept + 1) / len(ordered)
+
+
+def _latency_edges(values: Array, count: int) -> Array:
+    """Bins that grow by a constant factor, from the least to the greatest latency."""
+    low, high = max(1, int(values.min())), max(2, int(values.max()))
+    if high < 2 * low:
+        low, high = max(1, low // 2), 2 * high
+    edges = np.geomspace(low, high, count + 1)
+    edges[0], edges[-1] = min(low, int(values.min())), high
+    return edges
+
+
+def _block_sizes(cycles: Table, latencies: Array, operations: dict[str, Array]) -> dict[str, dict[int, dict[str, int]]]:
+    """Percentiles by operation and size, of the sizes that occur most often."""
+    sizes = np.ma.filled(np.ma.asarray(cycles["bytes"]), 0)
+    found: dict[str, dict[int, dict[str, int]]] = {}
+    for name, chosen in operations.items():
+        each, count = np.unique(sizes[chosen & (sizes > 0)], return_counts=True)
+        frequent = sorted(each[np.argsort(-count, kind="stable")][:BLOCK_SIZES].tolist())
+        for size in frequent:
+            of_size = latencies[chosen & (sizes == size)]
+            known = {key: int(value or 0) for key, value in percentiles(of_size).items()}
+            found.setdefault(name, {})[size] = known | {"count": len(of_size)}
+    return found

@@ -1,0 +1,102 @@
+"""Connections beside each other: how far each stream got, and what each had outstanding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iscsitrace.analysis.curves.decimation import Detail, LineMaker, chunks
+from iscsitrace.analysis.curves.marks import Array, Line
+from iscsitrace.analysis.curves.view import View
+from iscsitrace.errors import InputInvalid
+from iscsitrace.schema import CATEGORIES
+from iscsitrace.table import Table
+
+STREAM_LIMIT = 8
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One connection: bytes passed since the start of the view, and outstanding data."""
+
+    connection: int
+    passed: Line
+    outstanding: Line
+    passed_bytes: int
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams of a view, the one that carried most first."""
+
+    view: View
+    streams: tuple[Stream, ...]
+    connection_count: int
+    is_decimated: bool
+
+
+def prepare(segments: Table, window: Table, view: View, detail: Detail | None = None) -> Streams:
+    """The streams of the view's direction; InputInvalid when none carried payload in it."""
+    detail = detail or Detail(limit=5000)
+    sizes = _payload_by_connection(segments, view)
+    ranked = sorted(view.connections, key=lambda number: -sizes[number][0])
+    shown = [number for number in ranked[:STREAM_LIMIT] if sizes[number][0]]
+    if not shown:
+        raise InputInvalid("nothing to draw: no payload passed the tap in that direction in the view")
+    edges = detail.edges(max(sizes[number][1] for number in shown), view.start_ns, view.end_ns)
+    passed = _passed(segments, view, shown, edges)
+    return Streams(
+        view=view,
+        streams=tuple(
+            Stream(number, passed[number], _outstanding(window, view, number, edges), sizes[number][0])
+            for number in shown
+        ),
+        connection_count=len(view.connections),
+        is_decimated=edges is not None,
+    )
+
+
+def _is_new(segments: Table, rows: slice, view: View) -> Array:
+    new = [CATEGORIES["segment_class"].index(word) for word in ("new", "reordered", "retransmission")]
+    found: Array = (segments.raw("to_target")[rows] == view.to_target) & np.isin(
+        segments.raw("segment_class")[rows], new
+    )
+    return found & (segments.raw("payload_bytes")[rows] > 0) & view.covers(segments.raw("time_ns")[rows])
+
+
+def _payload_by_connection(segments: Table, view: View) -> dict[int, tuple[int, int]]:
+    """Payload and packets of each connection in the view."""
+    found = dict.fromkeys(view.connections, (0, 0))
+    for rows in chunks(len(segments)):
+        is_wanted, connections = _is_new(segments, rows, view), segments.raw("connection")[rows]
+        for number, (payload, packets) in found.items():
+            lengths = segments.raw("payload_bytes")[rows][is_wanted & (connections == number)]
+            found[number] = payload + int(lengths.sum()), packets + len(lengths)
+    return found
+
+
+def _passed(segments: Table, view: View, shown: list[int], edges_ns: Array | None) -> dict[int, Line]:
+    """Per connection the furthest place reached in its stream, less the place at which it was when the view began."""
+    makers = {number: LineMaker(view.start_ns, view.end_ns, edges_ns) for number in shown}
+    reached: dict[int, tuple[int, int]] = {}
+    for rows in chunks(len(segments)):
+        is_wanted, connections = _is_new(segments, rows, view), segments.raw("connection")[rows]
+        for number, maker in makers.items():
+            chosen = is_wanted & (connections == number)
+            if not chosen.any():
+                continue
+            starts = segments.raw("stream_offset_bytes")[rows][chosen]
+            ends = starts + segments.raw("payload_bytes")[rows][chosen]
+            first, furthest = reached.get(number, (int(starts.min()), 0))
+            ends = np.maximum(np.maximum.accumulate(ends), furthest)
+            reached[number] = first, int(ends[-1])
+            maker.add(segments.raw("time_ns")[rows][chosen], ends - first)
+    return {number: maker.line() for number, maker in makers.items()}
+
+
+def _outstanding(window: Table, view: View, number: int, edges_ns: Array | None) -> Line:
+    chosen = (window.raw("connection") == number) & (window.raw("to_target") == view.to_target)
+    maker = LineMaker(view.start_ns, view.end_ns, edges_ns)
+    maker.add(window.raw("time_ns")[chosen], window.raw("owin_bytes")[chosen])
+    return maker.line()

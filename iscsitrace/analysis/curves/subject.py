@@ -1,0 +1,60 @@
+"""What a plot is about: the facts that stand below it, so that it can be read without the command that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from iscsitrace.analysis import tap
+from iscsitrace.analysis.curves.view import View
+from iscsitrace.coverage import Coverage
+from iscsitrace.table import Table
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Where the numbers of a plot come from."""
+
+    captures: tuple[str, ...]
+    """Names of the files, each with the folder that it lies in."""
+    origin_ns: int
+    """Absolute time of the zero of its time axis."""
+    connections: tuple[str, ...]
+    """``number: initiator - target`` of each connection shown."""
+    rtt_to_initiator_ns: int | None
+    rtt_to_target_ns: int | None
+    tap_position: str | None
+    explained_bytes_share: float | None
+    pdu_share: float | None
+
+
+def describe(captures: Sequence[str], connections: Table, coverage: Sequence[Coverage], view: View) -> Subject:
+    """The facts of a view; round trips are those of its first connection, and None of several captured elsewhere."""
+    rows = [row for row in connections.rows() if row["connection"] in view.connections]
+    parts = [part for part in coverage if part.connection in view.connections]
+    positions = {tap.position(row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]) for row in rows}
+    is_one = len(rows) == 1
+    return Subject(
+        captures=tuple("/".join(PurePath(name).parts[-2:]) for name in captures),
+        origin_ns=view.origin_ns,
+        connections=tuple(_connection(row) for row in rows),
+        rtt_to_initiator_ns=rows[0]["rtt_to_initiator_min_ns"] if is_one else None,
+        rtt_to_target_ns=rows[0]["rtt_to_target_min_ns"] if is_one else None,
+        tap_position=positions.pop() if len(positions) == 1 else None,
+        explained_bytes_share=_share(sum(p.explained_bytes for p in parts), sum(p.stream_bytes for p in parts)),
+        pdu_share=_share(sum(p.pdu_count for p in parts), sum(p.pdu_count + p.missing_pdu_count for p in parts)),
+    )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _connection(row: dict[str, object]) -> str:
+    ends = (f"{_host(str(row[f'{side}_address']))}:{row[f'{side}_port']}" for side in ("initiator", "target"))
+    return f"{row['connection']}: {' - '.join(ends)}"
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,150 @@
+"""What a sender had outstanding, and what bounded it: windows and losses.
+
+Times are those at the sender, as in the table ``window``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from iscsitrace.analysis.curves import tasks
+from iscsitrace.analysis.curves.decimation import Detail, LineMaker, chunks, extremes
+from iscsitrace.analysis.curves.marks import Array, Line, Spans
+from iscsitrace.analysis.curves.view import View
+from iscsitrace.errors import InputInvalid
+from iscsitrace.table import Table, null_value
+
+_NULL = null_value("int64")
+RECOVERY_LIMIT = 300
+"""Of more recoveries than this those that less than a pixel parts are joined."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The curves of one sender."""
+
+    view: View
+    change_count: int
+    """Rows of the table in the view."""
+    is_decimated: bool
+    owin: Line
+    pipe: Line
+    rwnd: Line
+    cwnd: tuple[Line, ...]
+    """The estimate, a line for each stretch in which it is valid."""
+    valid_share: float
+    """Share of the view's time in which it is."""
+    retransmissions: dict[str, Line] = field(default_factory=dict)
+    """By cause: when, and owin then."""
+    recoveries: Spans = field(default_factory=Spans)
+    tasks: tasks.Tasks = field(default_factory=tasks.Tasks)
+
+
+def prepare(
+    window: Table, retransmissions: Table, recoveries: Table, cycles: Table, view: View, detail: Detail | None = None
+) -> Window:
+    """The curves of the view's connection and direction; InputInvalid when none of its data was seen by then."""
+    detail = detail or Detail()
+    rows = _rows(window, view)
+    times = window.raw("time_ns")[rows]
+    # from the row that holds at the start of the view to the last one in it
+    first, last = np.searchsorted(times, [view.start_ns, view.end_ns + 1]).tolist()
+    if not last:
+        raise InputInvalid(
+            f"nothing to draw: connection {view.connection} has no outstanding data in the view, or before"
+        )
+    rows = slice(rows.start + max(0, first - 1), rows.start + last)
+    edges = detail.edges(last - first, view.start_ns, view.end_ns)
+    owin = _line(window, "owin_bytes", rows, view, edges)
+    cwnd, valid_ns = _estimates(window, rows, view, edges)
+    return Window(
+        view=view,
+        change_count=last - first,
+        is_decimated=edges is not None,
+        owin=owin,
+        pipe=_line(window, "pipe_bytes", rows, view, edges),
+        rwnd=_line(window, "rwnd_bytes", rows, view, edges),
+        cwnd=cwnd,
+        valid_share=valid_ns / (view.end_ns - view.start_ns),
+        retransmissions=_retransmissions(retransmissions, owin, view, edges),
+        recoveries=_recoveries(recoveries, view),
+        tasks=tasks.of_view(cycles, view),
+    )
+
+
+def _rows(table: Table, view: View) -> slice:
+    """The rows of the view's connection and direction, which stand together and in order of time."""
+    is_wanted = (table.raw("connection") == view.connection) & (table.raw("to_target") == view.to_target)
+    count = int(is_wanted.sum())
+    first = int(is_wanted.argmax()) if count else 0
+    return slice(first, first + count)
+
+
+def _line(window: Table, name: str, rows: slice, view: View, edges_ns: Array | None) -> Line:
+    maker = LineMaker(view.start_ns, view.end_ns, edges_ns)
+    times, values = window.raw("time_ns")[rows], window.raw(name)[rows]
+    for part in chunks(len(times)):
+        is_known = values[part] != _NULL
+        maker.add(times[part][is_known], values[part][is_known])
+    return maker.line()
+
+
+def _estimates(window: Table, rows: slice, view: View, edges_ns: Array | None) -> tuple[tuple[Line, ...], int]:
+    """A line for each run of rows in which the estimate is valid, held until the row that ends it; and their time."""
+    is_valid = window.raw("is_valid")[rows] & (window.raw("cwnd_estimate_bytes")[rows] != _NULL)
+    if not is_valid.any():
+        return (), 0
+    times, values = window.raw("time_ns")[rows], window.raw("cwnd_estimate_bytes")[rows]
+    change = np.flatnonzero(np.diff(is_valid, prepend=False, append=False))
+    starts, ends = change[::2], change[1::2]
+    until_ns = np.where(ends < len(times), times[np.minimum(ends, len(times) - 1)], view.end_ns)
+    since_ns = np.maximum(times[starts], view.start_ns)
+    valid_ns = int(np.maximum(until_ns - since_ns, 0).sum())
+    if edges_ns is None:
+        kept = np.flatnonzero(is_valid)
+    else:
+        places = np.flatnonzero(is_valid)
+        kept = places[extremes(times[places], values[places], edges_ns)]
+    run = np.searchsorted(starts, kept, side="right") - 1
+    lines = []
+    for chosen in np.split(kept, np.flatnonzero(np.diff(run)) + 1):
+        number = run[np.searchsorted(kept, chosen[0])]
+        held_ns = np.append(np.maximum(times[chosen], view.start_ns), until_ns[number])
+        lines.append(Line(held_ns, np.append(values[chosen], values[chosen[-1]])))
+    return tuple(lines), valid_ns
+
+
+def _retransmissions(retransmissions: Table, owin: Line, view: View, edges_ns: Array | None) -> dict[str, Line]:
+    times = retransmissions.raw("time_ns")
+    is_here = (
+        (retransmissions.raw("connection") == view.connection)
+        & (retransmissions.raw("to_target") == view.to_target)
+        & view.covers(times)
+    )
+    causes = retransmissions["cause"]
+    found = {}
+    for cause in retransmissions.words("cause"):
+        at = times[is_here & (causes == cause)]
+        if len(at):
+            place = np.maximum(np.searchsorted(owin.times_ns, at, side="right") - 1, 0)
+            maker = LineMaker(view.start_ns, view.end_ns, edges_ns)
+            maker.add(at, owin.values[place])
+            found[cause] = maker.points()
+    return found
+
+
+def _recoveries(recoveries: Table, view: View) -> Spans:
+    starts, ends = recoveries.raw("time_first_ns"), recoveries.raw("time_last_ns")
+    # a loss that was never repaired lasts to the end
+    ends = np.where(ends == _NULL, view.end_ns, ends)
+    is_here = (
+        (recoveries.raw("connection") == view.connection)
+        & (recoveries.raw("to_target") == view.to_target)
+        & (starts <= view.end_ns)
+        & (ends >= view.start_ns)
+    )
+    if is_here.sum() > RECOVERY_LIMIT:
+        return tasks.union(starts[is_here], ends[is_here], view)
+    return Spans(starts[is_here], ends[is_here])

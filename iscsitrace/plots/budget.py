@@ -1,0 +1,69 @@
+"""The time budget: stacked over time above, in total below."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from iscsitrace.analysis.curves.budget import BudgetCurves
+from iscsitrace.plots import style
+from iscsitrace.plots.budget_parts import LOOKS
+from iscsitrace.plots.scales import TimeAxis, duration
+
+_NAMED_SHARE = 0.06
+"""A part of this share has room for its percentage."""
+
+
+def draw(figure: Figure, budget: BudgetCurves) -> None:
+    """Both panels."""
+    count = len(budget.totals_ns)
+    over_time, totals = figure.subplots(2, 1, height_ratios=(5, 1 + 0.35 * count))
+    time = TimeAxis(budget.view)
+    edges = time.of(budget.edges_ns)
+    below = np.zeros(len(edges) - 1)
+    left = dict.fromkeys(budget.totals_ns, 0.0)
+    for number, (color, hatch, label) in enumerate(LOOKS.values()):
+        shares = budget.shares[number] * 100
+        sums = {scope: float(parts[number] / parts.sum() * 100) for scope, parts in budget.totals_ns.items()}
+        if not shares.any() and not any(sums.values()):
+            continue
+        over_time.stairs(
+            below + shares, edges, baseline=below, fill=True, color=color, hatch=hatch, edgecolor="white", linewidth=0,
+            label=label,
+        )  # fmt: skip
+        below = below + shares
+        for place, (scope, share) in enumerate(sums.items()):
+            totals.barh(
+                place, share, left=left[scope], height=0.75, color=color, hatch=hatch, edgecolor="white", linewidth=0.4
+            )
+            if share >= _NAMED_SHARE * 100:
+                totals.text(
+                    left[scope] + share / 2, place, f"{share:.0f} %", ha="center", va="center", fontsize=8,
+                    bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+                )  # fmt: skip
+            left[scope] += share
+    time.apply(over_time)
+    over_time.set_ylim(0, 100)
+    over_time.set_ylabel("% of time")
+    totals.set_xlim(0, 100)
+    totals.set_ylim(count - 0.4, -0.6)
+    names = [f"{scope}\n{duration(float(parts.sum()))}" for scope, parts in budget.totals_ns.items()]
+    totals.set_yticks(range(count), names)
+    totals.set_xlabel("% of the time from first command to last status")
+    totals.grid(visible=False, axis="y")
+    style.legend(over_time, over_time, columns=4)
+
+
+def notes(budget: BudgetCurves) -> list[str]:
+    """What the panels leave out."""
+    found = []
+    if len(budget.totals_ns) < budget.scope_count:
+        found.append(f"totals of {len(budget.totals_ns)} of {budget.scope_count} sessions and connections")
+    length_ns = (budget.edges_ns[-1] - budget.edges_ns[0]) / (len(budget.edges_ns) - 1)
+    found.append(f"each step is {duration(float(length_ns))}: shares within it are averaged")
+    return found
+
+
+def title(budget: BudgetCurves) -> str:
+    """What the panels show."""
+    return f"Time budget of {', '.join(list(budget.totals_ns)[:1])}: who owns the time"

@@ -1,0 +1,76 @@
+"""Title and footer: what a plot is about, where its numbers come from, and what it leaves out."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from matplotlib.figure import Figure
+
+from iscsitrace.analysis.curves.subject import Subject
+from iscsitrace.plots import style
+from iscsitrace.plots.scales import duration
+
+_SECOND_NS = 1_000_000_000
+_NAME_LIMIT = 60
+_LINE_LIMIT = 170
+_SHOWN = 3
+
+
+def write(figure: Figure, title: str, subject: Subject, notes: Iterable[str] = ()) -> None:
+    """Puts the title above the axes, and below them the notes and the facts of the subject."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
+    facts_and_notes = [f"Note: {note}" for note in notes] + list(facts(subject))
+    lines = [part for line in facts_and_notes for part in textwrap.wrap(line, _LINE_LIMIT)]
+    figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7.5, color=style.GREY, parse_math=False)
+
+
+def facts(subject: Subject) -> Iterable[str]:
+    """The lines on captures, connections, tap and coverage."""
+    yield f"{_some(subject.captures, 'captures')}; first packet {_date(subject.origin_ns)}"
+    parts = [f"connection {subject.connections[0]}"] if len(subject.connections) == 1 else []
+    if len(subject.connections) > 1:
+        parts = [f"connections {_some(subject.connections, 'connections')}"]
+    parts.append(_tap(subject))
+    coverage = _coverage(subject)
+    if coverage:
+        parts.append(coverage)
+    yield "; ".join(parts)
+
+
+def _some(names: tuple[str, ...], noun: str) -> str:
+    shown = [_printable(name) for name in names[:_SHOWN]]
+    more = f" and {len(names) - _SHOWN} more {noun}" if len(names) > _SHOWN else ""
+    return ", ".join(shown) + more
+
+
+def _printable(name: str) -> str:
+    safe = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)
+    return safe if len(safe) <= _NAME_LIMIT else f"...{safe[-_NAME_LIMIT:]}"
+
+
+def _tap(subject: Subject) -> str:
+    if subject.tap_position is None:
+        return "tap position unknown"
+    where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(
+        subject.tap_position, "tap between initiator and target"
+    )
+    if subject.rtt_to_initiator_ns is None or subject.rtt_to_target_ns is None:
+        return where
+    return (
+        f"{where} (least round trips: initiator {duration(subject.rtt_to_initiator_ns)}, "
+        f"target {duration(subject.rtt_to_target_ns)})"
+    )
+
+
+def _coverage(subject: Subject) -> str | None:
+    """Coverage, when something is missing; rounded down, so that 100 % would say that nothing is."""
+    shares = (("bytes", subject.explained_bytes_share), ("PDUs", subject.pdu_share))
+    missing = [f"{int(share * 1000) / 10} % of {noun}" for noun, share in shares if share is not None and share < 1]
+    return f"coverage {', '.join(missing)}" if missing else None
+
+
+def _date(time_ns: int) -> str:
+    seconds, rest = divmod(time_ns, _SECOND_NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"

@@ -1,0 +1,96 @@
+"""Nanoseconds and bytes on axes: one unit for a whole axis, said in its label."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.curves.view import View
+
+Array = NDArray[Any]
+
+_SECOND_NS = 1_000_000_000
+_TIME_UNITS = (("s", _SECOND_NS), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
+_BYTE_UNITS = (("GB", 10**9), ("MB", 10**6), ("KB", 10**3), ("bytes", 1))
+
+
+class TimeAxis:
+    """The time of a view: seconds after the first packet; of a short view the time after a round moment."""
+
+    def __init__(self, view: View) -> None:
+        length_ns = max(1, view.end_ns - view.start_ns)
+        if length_ns >= 2 * _SECOND_NS:
+            self.base_ns, self.unit, self._per_unit = view.origin_ns, "s", _SECOND_NS
+            self.label = "seconds after the first packet"
+        else:
+            # two digits before the point at most, so that ticks stay short
+            self.unit, self._per_unit = next(
+                ((unit, size) for unit, size in _TIME_UNITS[1:] if length_ns >= 2 * size), _TIME_UNITS[-1]
+            )
+            after_ns = (view.start_ns - view.origin_ns) // self._per_unit * self._per_unit
+            self.base_ns = view.origin_ns + after_ns
+            moment = f"{after_ns / _SECOND_NS:.9g} s" if after_ns else "the first packet"
+            self.label = f"{self.unit} after {moment}"
+        self._view = view
+
+    def of(self, times_ns: Array) -> Array:
+        """Times on this axis."""
+        return np.asarray(times_ns - self.base_ns, dtype=np.float64) / self._per_unit
+
+    def at(self, time_ns: int) -> float:
+        """One time on this axis."""
+        return (time_ns - self.base_ns) / self._per_unit
+
+    def apply(self, axes: Axes, *, has_label: bool = True) -> None:
+        """Sets limits and label."""
+        axes.set_xlim(self.at(self._view.start_ns), self.at(self._view.end_ns))
+        axes.set_xlabel(self.label if has_label else "")
+
+
+class ByteAxis:
+    """Bytes in the largest unit of 1000 that leaves numbers above one."""
+
+    def __init__(self, greatest: float) -> None:
+        self.unit, self._per_unit = next(((u, s) for u, s in _BYTE_UNITS if greatest >= s), _BYTE_UNITS[-1])
+
+    def of(self, amounts: Array) -> Array:
+        """Amounts on this axis."""
+        return np.asarray(amounts, dtype=np.float64) / self._per_unit
+
+    def at(self, amount: float) -> float:
+        """One amount on this axis."""
+        return amount / self._per_unit
+
+
+class DurationAxis:
+    """Durations in the unit that suits the greatest of them."""
+
+    def __init__(self, greatest_ns: float) -> None:
+        self.unit, self._per_unit = next(((u, s) for u, s in _TIME_UNITS if greatest_ns >= 2 * s), _TIME_UNITS[-1])
+
+    def of(self, durations_ns: Array) -> Array:
+        """Durations on this axis."""
+        return np.asarray(durations_ns, dtype=np.float64) / self._per_unit
+
+    def at(self, duration_ns: float) -> float:
+        """One duration on this axis."""
+        return duration_ns / self._per_unit
+
+
+def duration(length_ns: float) -> str:
+    """A duration with its unit, three digits."""
+    axis = DurationAxis(length_ns)
+    return f"{axis.at(length_ns):.3g} {axis.unit}"
+
+
+def size(amount: int | None) -> str:
+    """Bytes as people write block sizes: K, M of 1024 where they divide it."""
+    if amount is None:
+        return "?"
+    for unit, per_unit in (("M", 1 << 20), ("K", 1 << 10)):
+        if amount and amount % per_unit == 0:
+            return f"{amount // per_unit}{unit}"
+    return f"{amount}"

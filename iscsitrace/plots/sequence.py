@@ -1,0 +1,152 @@
+"""The time-sequence graph with tcptrace's key: segments, ACK line, window line, R, SACKs; and PDUs and tasks."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
+
+from iscsitrace.analysis.curves.marks import Bars, Line
+from iscsitrace.analysis.curves.sequence import Sequence
+from iscsitrace.plots import style, task_strip
+from iscsitrace.plots.scales import ByteAxis, TimeAxis
+
+_SEGMENTS = {
+    # class: colour, letter above, label
+    "new": (style.BLACK, None, "segment"),
+    "retransmission": (style.VERMILLION, "$R$", "retransmission (R)"),
+    "reordered": (style.SKY, "$O$", "out of order (O)"),
+    "probe": (style.GREY, "$P$", "keep-alive or window probe (P)"),
+}
+_PDUS = {
+    "command": (">", "SCSI Command"),
+    "data": ("s", "Data-In, Data-Out"),
+    "R2T": ("D", "R2T"),
+    "response": ("p", "SCSI Response"),
+    "other": ("x", "other PDU"),
+}
+_CAPPED = 200
+"""Up to so many segments each has a mark at either end, as in tcptrace."""
+_LETTERS = 100
+"""Of more bars than this not each has its letter."""
+_LETTER_LIFT_IN = 0.08
+
+
+def draw(figure: Figure, sequence: Sequence) -> None:
+    """The tasks above, the graph below, on one time axis."""
+    strip, axes = figure.subplots(2, 1, sharex=True, height_ratios=(1, 16))
+    time = TimeAxis(sequence.view)
+    values = [bars.highs for bars in sequence.segments.values()] + [sequence.acks.values]
+    places = ByteAxis(max((float(each.max()) for each in values if len(each)), default=0.0))
+    _draw_lines(axes, sequence, time, places)
+    for name, (color, letter, label) in _SEGMENTS.items():
+        _draw_bars(axes, sequence.segments.get(name, Bars()), time, places, color, label, letter)
+    _draw_bars(axes, sequence.sacks, time, places, style.PURPLE, "SACK (S)", "$S$", width=2.4)
+    _draw_bars(axes, sequence.duplicate_sacks, time, places, style.PURPLE, "D-SACK (D)", "$D$", width=2.4)
+    for kind, marks in sequence.pdus.items():
+        marker, label = _PDUS[kind]
+        axes.plot(
+            time.of(marks.times_ns), places.of(marks.values), linestyle="none", marker=marker, markersize=4.5,
+            color=style.BLUE, markerfacecolor="white", markeredgewidth=1.0, label=f"begins: {label}", zorder=4,
+        )  # fmt: skip
+    for note in sequence.notes:
+        is_late = note.time_ns > (sequence.view.start_ns + sequence.view.end_ns) // 2
+        axes.annotate(
+            note.text, (time.at(note.time_ns), places.at(note.value)), xytext=(-3 if is_late else 3, 5),
+            textcoords="offset points", ha="right" if is_late else "left", fontsize=7, annotation_clip=True,
+        )  # fmt: skip
+    time.apply(axes)
+    axes.set_ylabel(f"place in the stream to the {_receiver(sequence)}, {places.unit}")
+    _limit(axes, sequence, places)
+    task_strip.draw(strip, sequence.tasks, time)
+    style.legend(strip, axes, strip)
+
+
+def notes(sequence: Sequence) -> list[str]:
+    """What the graph leaves out."""
+    found = []
+    if sequence.is_decimated:
+        found.append(
+            f"{sequence.packet_count:,} packets, drawn by pixel column with all extremes kept; zoom for each one"
+        )
+    if sequence.pdu_count is None:
+        found.append("PDUs of so large a capture are marked only when zoomed in")
+    elif sequence.pdu_count and not sequence.pdus:
+        found.append(f"{sequence.pdu_count:,} PDUs are too many to mark; zoom in for them")
+    return found
+
+
+def title(sequence: Sequence) -> str:
+    """What the graph shows."""
+    return f"Time sequence, data to the {_receiver(sequence)}"
+
+
+def _receiver(sequence: Sequence) -> str:
+    return "target" if sequence.view.to_target else "initiator"
+
+
+def _draw_bars(
+    axes: Axes, bars: Bars, time: TimeAxis, places: ByteAxis, color: str, label: str, letter: str | None,
+    width: float = 1.2,
+) -> None:  # fmt: skip
+    if not len(bars):
+        return
+    x, low, high = time.of(bars.times_ns), places.of(bars.lows), places.of(bars.highs)
+    lines = [((at, start), (at, end)) for at, start, end in zip(x, low, high, strict=True)]
+    axes.add_collection(
+        LineCollection(lines, colors=color, linewidths=width, label=None if letter else label, zorder=3)
+    )
+    if letter:
+        # above the bar, so that they do not hide what they mark
+        inches = axes.figure.dpi_scale_trans
+        above = axes.transData + ScaledTranslation(0, _LETTER_LIFT_IN, inches)
+        axes.plot(
+            x, high, linestyle="none", marker=letter, markersize=6, color=color, markeredgewidth=0.4, label=label,
+            markevery=-(-len(bars) // _LETTERS), transform=above, zorder=5,
+        )  # fmt: skip
+    elif len(bars) <= _CAPPED:
+        axes.plot(x, high, linestyle="none", marker="_", markersize=4, color=color, markeredgewidth=0.8)
+        axes.plot(x, low, linestyle="none", marker="_", markersize=4, color=color, markeredgewidth=0.8)
+
+
+def _draw_lines(axes: Axes, sequence: Sequence, time: TimeAxis, places: ByteAxis) -> None:
+    steps = (
+        (sequence.window, style.ORANGE, "dashed", "window line: ACK + advertised window"),
+        (sequence.acks, style.GREEN, "solid", "ACK line"),
+    )
+    for line, color, dashes, label in steps:
+        if len(line):
+            x, y = time.of(line.times_ns), places.of(line.values)
+            axes.plot(x, y, drawstyle="steps-post", color=color, linestyle=dashes, label=label)
+    points = (
+        (sequence.duplicate_acks, style.GREEN, 3, "duplicate ACK"),
+        (sequence.zero_windows, style.VERMILLION, "$Z$", "zero window (Z)"),
+    )
+    for marks, color, marker, label in points:
+        _draw_points(axes, marks, time, places, color, marker, label)
+
+
+def _draw_points(
+    axes: Axes, marks: Line, time: TimeAxis, places: ByteAxis, color: str, marker: str | int, label: str
+) -> None:
+    if len(marks):
+        x, y = time.of(marks.times_ns), places.of(marks.values)
+        axes.plot(x, y, linestyle="none", marker=marker, markersize=5, color=color, label=label)
+
+
+def _limit(axes: Axes, sequence: Sequence, places: ByteAxis) -> None:
+    """Limits around segments and ACKs: the window line may lie far above them."""
+    lows = [bars.lows.min() for bars in sequence.segments.values() if len(bars)]
+    highs = [bars.highs.max() for bars in sequence.segments.values() if len(bars)]
+    if len(sequence.acks):
+        lows.append(sequence.acks.values.min())
+        highs.append(sequence.acks.values.max())
+    low, high = (places.at(float(each)) for each in (min(lows, default=0), max(highs, default=1)))
+    room = max((high - low) * 0.08, places.at(1000))
+    top = high + room
+    if len(sequence.window):
+        # the window is part of the picture as long as the segments keep a third of its height
+        reached = places.at(float(sequence.window.values.max()))
+        top = min(max(top, reached + room / 2), high + 2 * max(high - low, room))
+    axes.set_ylim(low - room, top)

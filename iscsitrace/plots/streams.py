@@ -1,0 +1,68 @@
+"""Connections beside each other: on the left how far each stream got, on the right what each had outstanding."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from iscsitrace.analysis.curves.streams import Streams
+from iscsitrace.plots import style
+from iscsitrace.plots.scales import ByteAxis, TimeAxis
+
+_LOOKS = (
+    (style.BLUE, "solid", "o"),
+    (style.ORANGE, "dashed", "s"),
+    (style.GREEN, "dashdot", "^"),
+    (style.VERMILLION, (0, (1, 1)), "v"),
+    (style.PURPLE, (0, (5, 1)), "D"),
+    (style.SKY, (0, (3, 1, 1, 1)), "P"),
+    (style.BLACK, (0, (1, 3)), "X"),
+    (style.GREY, (0, (8, 3)), "*"),
+)
+_MARKS = 9
+
+
+def draw(figure: Figure, streams: Streams) -> None:
+    """Both panels on one time."""
+    passed, outstanding = figure.subplots(1, 2)
+    time = TimeAxis(streams.view)
+    places = ByteAxis(max(float(each.passed.values.max()) for each in streams.streams))
+    amounts = ByteAxis(
+        max((float(s.outstanding.values.max()) for s in streams.streams if len(s.outstanding)), default=1.0)
+    )
+    for stream, (color, dashes, marker) in zip(streams.streams, _LOOKS, strict=False):
+        label = f"connection {stream.connection}"
+        for axes, line, axis in ((passed, stream.passed, places), (outstanding, stream.outstanding, amounts)):
+            if len(line):
+                axes.plot(
+                    time.of(line.times_ns), axis.of(line.values), drawstyle="steps-post", color=color, linestyle=dashes,
+                    marker=marker, markersize=4, markevery=max(1, len(line) // _MARKS), label=label,
+                )  # fmt: skip
+    passed.set_ylabel(f"bytes passed since the start of the view, {places.unit}")
+    outstanding.set_ylabel(f"outstanding data (owin), {amounts.unit}")
+    if not any(len(stream.outstanding) for stream in streams.streams):
+        style.say(outstanding, "no outstanding data known")
+    for axes in (passed, outstanding):
+        time.apply(axes)
+        axes.set_ylim(bottom=0)
+    style.legend(passed, passed, columns=4)
+
+
+def notes(streams: Streams) -> list[str]:
+    """What the panels leave out."""
+    found = []
+    if len(streams.streams) < streams.connection_count:
+        found.append(
+            f"{len(streams.streams)} of {streams.connection_count} connections are drawn: those that carried most"
+        )
+    if streams.is_decimated:
+        found.append("drawn by pixel column with all extremes kept")
+    if len(streams.streams) > 1:
+        least, most = streams.streams[-1].passed_bytes, streams.streams[0].passed_bytes
+        found.append(f"connection {streams.streams[0].connection} carried {most / least:.2f} times what "
+                     f"connection {streams.streams[-1].connection} did")  # fmt: skip
+    return found
+
+
+def title(streams: Streams) -> str:
+    """What the panels show."""
+    return f"Connections beside each other, data to the {'target' if streams.view.to_target else 'initiator'}"

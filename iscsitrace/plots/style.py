@@ -1,0 +1,119 @@
+"""How every plot looks: colours, marks, sizes; and how it is written, the same bytes for the same arrays.
+
+Colours are those of Okabe and Ito, which people with any kind of colour vision tell apart; what has a colour of its own
+also has a mark, a hatch or a line style of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, cast
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+BLACK, GREY, PALE = "#000000", "#7a7a7a", "#e9e9e9"
+ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
+BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
+
+WIDTH_IN, HEIGHT_IN = 11.0, 6.2
+_STYLE: dict[str, Any] = {
+    "figure.dpi": 110,
+    "savefig.dpi": 110,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 8,
+    "legend.frameon": True,
+    "legend.framealpha": 0.9,
+    "legend.edgecolor": "#cccccc",
+    "lines.linewidth": 1.1,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "hatch.linewidth": 0.6,
+    "axes.formatter.useoffset": False,
+    # names in a picture must not come from chance
+    "svg.hashsalt": "iscsitrace",
+    "pdf.fonttype": 42,
+    "path.simplify": True,
+}
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": "iscsitrace"},
+    "svg": {"Date": None, "Creator": "iscsitrace"},
+    "pdf": {"CreationDate": None, "Creator": "iscsitrace", "Producer": None},
+}
+
+OPERATION_MARKS = {"read": (BLUE, "o"), "write": (ORANGE, "s")}
+OTHER_MARK = (GREY, "^")
+
+
+@contextmanager
+def applied() -> Iterator[None]:
+    """Draws in this style, whatever a matplotlibrc says."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(cast(Any, _STYLE))
+        yield
+
+
+def new_figure(height_in: float = HEIGHT_IN) -> Figure:
+    """A figure that no window manages."""
+    return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+
+
+def write(figure: Figure, stream: IO[bytes], file_format: str) -> None:
+    """The picture as ``png``, ``svg`` or ``pdf``."""
+    with applied():
+        figure.savefig(stream, format=file_format, metadata=_METADATA[file_format])
+
+
+def operation_mark(operation: str) -> tuple[str, str]:
+    """Colour and marker of a SCSI operation."""
+    return OPERATION_MARKS.get(operation, OTHER_MARK)
+
+
+def legend(top: Axes, *sources: Axes, columns: int = 5, lift: float = 0.0) -> None:
+    """A legend above ``top``, where it covers no data, of all that has a label in ``sources``; a name stands once.
+
+    ``lift`` keeps it that share of the height away from ``top``.
+    """
+    found: dict[str, Any] = {}
+    for axes in sources or (top,):
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        made = top.legend(
+            list(found.values()),
+            list(found),
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0 + lift),
+            ncols=columns,
+            borderaxespad=0.3,
+            columnspacing=1.2,
+            handlelength=1.8,
+            frameon=False,
+        )
+        # thin lines are many in the picture and one in the legend
+        for handle in filter(None, made.legend_handles):
+            if isinstance(handle, Line2D | LineCollection):
+                handle.set_linewidth(max(1.6, float(np.max(handle.get_linewidth()))))
+
+
+def say(axes: Axes, text: str) -> None:
+    """A line within the axes, for what is missing there."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY, parse_math=False)

@@ -1,0 +1,101 @@
+"""Outstanding data of one sender and what bounded it: windows and losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from iscsitrace.analysis.curves.marks import Line
+from iscsitrace.analysis.curves.window import Window
+from iscsitrace.plots import style, task_strip
+from iscsitrace.plots.scales import ByteAxis, TimeAxis
+
+_CAUSES = {
+    "fast": ("v", "fast retransmit"),
+    "timeout": ("X", "timeout"),
+    "tail_probe": ("D", "tail loss probe"),
+    "unknown": ("d", "retransmission, cause not seen"),
+}
+
+
+def draw(figure: Figure, window: Window) -> None:
+    """The tasks above, the curves below, on one time axis."""
+    strip, axes = figure.subplots(2, 1, sharex=True, height_ratios=(1, 16))
+    time = TimeAxis(window.view)
+    greatest = max(
+        (float(line.values.max()) for line in (window.owin, window.pipe, *window.cwnd) if len(line)), default=1.0
+    )
+    amounts = ByteAxis(greatest)
+    for number, (start, end) in enumerate(zip(window.recoveries.starts_ns, window.recoveries.ends_ns, strict=True)):
+        label = "loss being repaired" if number == 0 else None
+        axes.axvspan(time.at(start), time.at(end), color=style.VERMILLION, alpha=0.13, linewidth=0, label=label)
+    _draw_line(
+        axes, window.rwnd, time, amounts, color=style.ORANGE, linestyle="dashed", label="advertised window (rwnd)"
+    )
+    for number, line in enumerate(window.cwnd):
+        label = "congestion window, estimated (only where valid)" if number == 0 else None
+        # a decimated line fills the space between its extremes: below the others, so that it does not hide them
+        look = {"linewidth": 1.0, "zorder": 1.5} if window.is_decimated else {"linewidth": 3.0, "zorder": 4}
+        _draw_line(axes, line, time, amounts, color=style.GREEN, alpha=0.8, label=label, **look)
+    _draw_line(axes, window.owin, time, amounts, color=style.BLUE, label="owin: sent and not acknowledged")
+    _draw_line(
+        axes,
+        window.pipe,
+        time,
+        amounts,
+        color=style.BLACK,
+        linestyle="dotted",
+        linewidth=0.8,
+        label="pipe: thought to be on the path",
+    )
+    for cause, marks in window.retransmissions.items():
+        marker, label = _CAUSES[cause]
+        axes.plot(
+            time.of(marks.times_ns), amounts.of(marks.values), linestyle="none", marker=marker,
+            markersize=3.5 if window.is_decimated else 6,
+            color=style.VERMILLION, markeredgecolor="white", markeredgewidth=0.5, label=label, zorder=5,
+        )  # fmt: skip
+    time.apply(axes)
+    axes.set_ylabel(f"outstanding data, {amounts.unit}")
+    axes.set_ylim(0, amounts.at(_top(window, greatest)))
+    task_strip.draw(strip, window.tasks, time)
+    style.legend(strip, axes, strip, columns=4)
+
+
+def notes(window: Window) -> list[str]:
+    """What the curves leave out."""
+    found = []
+    if window.is_decimated:
+        found.append(
+            f"{window.change_count:,} changes, drawn by pixel column with all extremes kept; zoom for each one"
+        )
+    if not window.cwnd:
+        found.append("the congestion window alone never held the sender back here, so there is no estimate of it")
+    else:
+        found.append(f"the congestion window could be estimated in {window.valid_share * 100:.0f} % of the time shown")
+    greatest = max(
+        (float(line.values.max()) for line in (window.owin, window.pipe, *window.cwnd) if len(line)), default=1.0
+    )
+    if len(window.rwnd) and window.rwnd.values.min() > _top(window, greatest):
+        least, most = (float(each) / 1000 for each in (window.rwnd.values.min(), window.rwnd.values.max()))
+        found.append(f"the advertised window lies above the picture: {least:,.0f} to {most:,.0f} KB")
+    return found
+
+
+def title(window: Window) -> str:
+    """What the curves show."""
+    sender = "initiator" if window.view.to_target else "target"
+    return f"Outstanding data of the {sender}, timed at the {sender}"
+
+
+def _top(window: Window, greatest: float) -> float:
+    """The height of the picture: the advertised window is part of it unless it would flatten the rest."""
+    rwnd = float(window.rwnd.values.max()) if len(window.rwnd) else 0.0
+    return 1.08 * (max(greatest, rwnd) if rwnd <= 3 * greatest else greatest)
+
+
+def _draw_line(axes: Axes, line: Line, time: TimeAxis, amounts: ByteAxis, **look: Any) -> None:
+    if len(line):
+        axes.plot(time.of(line.times_ns), amounts.of(line.values), drawstyle="steps-post", **look)

@@ -1,0 +1,25 @@
+"""Plots in a window of the desktop, by whichever toolkit matplotlib finds."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from iscsitrace.plots import style
+
+
+def open_figure() -> Figure | None:
+    """A figure that a window will show; None where no window can be opened."""
+    from matplotlib import pyplot
+    from matplotlib.backends.registry import BackendFilter, backend_registry
+
+    able = backend_registry.list_builtin(BackendFilter.INTERACTIVE)  # type: ignore[no-untyped-call]
+    if pyplot.get_backend().lower() not in able:
+        return None
+    return pyplot.figure(figsize=(style.WIDTH_IN, style.HEIGHT_IN), layout="constrained")
+
+
+def wait() -> None:
+    """Shows the windows until the person closes them."""
+    from matplotlib import pyplot
+
+    pyplot.show()

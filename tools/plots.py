@@ -1,0 +1,96 @@
+"""Keeps the images of docs/plots.md true: runs each command shown and keeps the image that it makes.
+
+``python -m tools.plots`` writes, with ``--check`` it only says which image is out of date, or which kind of plot has no
+command on the page (exit code 1). Images are reduced to a palette, which makes them small; they are compared by
+what they show, not by their bytes, which differ between versions of the libraries that write them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from PIL import Image
+
+from iscsitrace.cli.plot_kinds import KINDS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "plots.md"
+COLORS = 128
+MOST_BYTES = 100_000
+TOLERANCE = 4.0
+"""Greatest root mean square difference of two images that are taken for the same, of 255."""
+
+
+def commands() -> list[list[str]]:
+    """Every command of the page that draws, as words."""
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("iscsitrace plot ")]
+    return [shlex.split(line) for line in lines]
+
+
+def output(command: list[str]) -> Path:
+    """Where a command writes its image."""
+    return ROOT / command[command.index("-o") + 1]
+
+
+def draw(command: list[str], folder: Path) -> Image.Image:
+    """The image that a command makes now."""
+    path = folder / output(command).name
+    words = [str(path) if word == command[command.index("-o") + 1] else word for word in command]
+    result = subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    if result.returncode:
+        raise RuntimeError(f"{shlex.join(command)}: exit code {result.returncode}: {result.stderr}")
+    with Image.open(path) as image:
+        return image.convert("RGB").quantize(COLORS, dither=Image.Dither.NONE)
+
+
+def difference(one: Image.Image, other: Image.Image) -> float:
+    """Root mean square difference of two images; of other sizes, more than any."""
+    if one.size != other.size:
+        return 256.0
+    pixels = [np.asarray(image.convert("RGB"), dtype=np.float64) for image in (one, other)]
+    return float(np.sqrt(np.mean((pixels[0] - pixels[1]) ** 2)))
+
+
+def is_same(path: Path, image: Image.Image) -> bool:
+    """Whether a file shows an image."""
+    if not path.is_file():
+        return False
+    with Image.open(path) as kept:
+        return difference(kept, image) <= TOLERANCE
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the images, or only compares them; the exit code."""
+    stale = [f"docs/plots.md shows no {kind}" for kind in KINDS if kind not in [words[2] for words in commands()]]
+    with TemporaryDirectory() as folder:
+        for command in commands():
+            path = output(command)
+            try:
+                image = draw(command, Path(folder))
+            except RuntimeError as error:
+                stale.append(str(error))
+                continue
+            if is_same(path, image):
+                continue
+            name = path.relative_to(ROOT)
+            if "--check" in arguments:
+                stale.append(f"{name} is out of date: python -m tools.plots")
+                continue
+            path.parent.mkdir(exist_ok=True)
+            image.save(path, optimize=True)
+            print(f"{name} written, {path.stat().st_size} bytes")
+    print(*stale, sep="\n", end="\n" if stale else "")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
