@@ -78,11 +78,14 @@ def test_waits_of_tasks_that_move_no_blocks_are_not_the_queues() -> None:
 
 
 def test_a_pause_does_not_hide_what_is_wrong_with_the_work() -> None:
-    story = Story().tasks(5, ("propagation", 16 * MS)).pause(60 * SECOND).tasks(5, ("propagation", 16 * MS))
+    story = Story()
+    for _ in range(10):
+        story.task(("propagation", 16 * MS)).pause(MS)
+    story.pause(60 * SECOND).tasks(5, ("propagation", 16 * MS))
     found = story.found("queue_depth_low")
     assert found
-    assert (found.severity, found.share) == ("warning", pytest.approx(0.16 / 60.16))
-    assert story.opinion().active_ns == 160 * MS
+    assert (found.severity, found.share) == ("warning", pytest.approx(240 / 250))
+    assert story.opinion().jobs_ns == 250 * MS
 
 
 def test_the_turnaround_before_a_read_counts_and_that_before_an_inquiry_does_not() -> None:
@@ -386,9 +389,13 @@ def test_think_time_is_no_pause_of_the_job() -> None:
     found = story(8, 99 * MS).found("initiator_think_time")
     assert found
     assert found.share == pytest.approx(8 * 99 / (8 * 99 + 90))
-    assert names(story(8, 100 * MS)) == set()
     assert names(story(7, 99 * MS)) == set()
     assert names(story(40, 500_000)) == set()
+    # among many that are short, long ones are pauses between jobs
+    mixed = story(40, 500_000)
+    for _ in range(8):
+        mixed.pause(101 * MS).task(("transfer", 10 * MS))
+    assert names(mixed) == set()
 
 
 def test_a_slow_initiator() -> None:
@@ -564,7 +571,7 @@ def test_a_poor_capture() -> None:
 def test_a_poor_capture_gets_no_verdict_where_it_matters() -> None:
     story = Story().tasks(10, ("propagation", 16 * MS), ("unknown", 17 * MS))
     assert story.opinion().verdict == (
-        "Session 0: the capture is too poor to say what limits it: 52 % of the active time has no known owner."
+        "Session 0: the capture is too poor to say what limits it: 52 % of the time has no known owner."
     )
     story = Story().tasks(10, ("propagation", 17 * MS), ("unknown", 16 * MS))
     assert story.opinion().verdict.startswith("Session 0 waits 52 % of its time for the path")
@@ -611,20 +618,22 @@ def test_rounds_are_named_rather_than_the_queue() -> None:
     assert "asks 4 times for leave to send" in writes(10, 4, immediate=1).opinion().verdict
 
 
-def test_a_session_that_rests_and_works() -> None:
-    story = Story().tasks(8, ("propagation", 15 * MS), ("transfer", 5 * MS)).pause(10 * SECOND)
-    opinion = story.tasks(8, ("propagation", 15 * MS), ("transfer", 5 * MS)).opinion()
+def test_pauses_between_jobs_are_left_out_and_said() -> None:
+    story = Story()
+    for pause_ns in (5 * MS, 5 * MS, 10 * SECOND, 5 * MS, 5 * MS, 0):
+        story.tasks(2, ("propagation", 15 * MS), ("transfer", 5 * MS)).pause(pause_ns)
+    opinion = story.opinion()
     assert opinion.verdict == (
-        "Session 0 has nothing to do 97 % of its time. While it has something to do, it waits 75 % of its time for the "
-        "path (8.0 ms one way): one 128 KiB read at a time (queue depth 1) leaves the line idle."
+        "Session 0 waits 69 % of its time for the path (8.0 ms one way): one 128 KiB read at a time (queue depth 1) "
+        "leaves the line idle. Pauses between jobs, 10.0 s in all, are left out."
     )
-    assert opinion.limiter == "initiator_think"
+    assert opinion.limiter == "propagation"
 
 
 def test_a_line_that_is_full() -> None:
     story = Story().tasks(10, ("transfer", 95 * MS), ("propagation", 5 * MS)).add("senders", **SENDER)
     assert story.opinion().verdict == (
-        "Session 0 transfers data 95 % of its time: the line at 40.0 MB/s is what limits it most."
+        "Session 0 transfers data 95 % of its time: the line at 40.0 MB/s is what limits it."
     )
     story = Story().tasks(10, ("transfer", 60 * MS), ("propagation", 40 * MS))
     assert story.opinion().verdict.endswith(

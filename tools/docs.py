@@ -173,14 +173,14 @@ What `iscsitrace diagnose` says is made of three things.
 where the capture does not allow it: where what has no known owner is as much as the limiter, or where a round-trip
 time is missing.
 
-**Findings** are the known diseases below. Each has a severity (`info`: under a fifth of the active time; `warning`:
-more; `error`: something failed; `data_loss`: the capture lost it), its share of the time from first command to last
-status, a few frames that show it, with a display filter, and advice in the key names of open-iscsi (`node.`), LIO
-(`targetcli`), sysctl (`net.`) and Linux's block layer. Findings may claim the same time as others, for some time can
-be won in more than one way: a share is what a cure could win at most. The gain is null: no model predicts it yet.
+**Findings** are the known diseases below. Each has a severity (`info`: under a fifth of the time; `warning`: more;
+`error`: something failed; `data_loss`: the capture lost it), its share of the jobs' time, a few frames that show it,
+with a display filter, and advice in the key names of open-iscsi (`node.`), LIO (`targetcli`), sysctl (`net.`) and
+Linux's block layer. Findings may claim the same time as others, for some time can be won in more than one way: a share
+is what a cure could win at most. The gain is null: no model predicts it yet.
 
-Thresholds are on the **active time**: first command to last status without pauses of the job, so that a quiet minute
-before the work does not hide what is wrong with it.
+The **jobs' time**, of which all shares are, is that from first command to last status without the pauses between jobs:
+a quiet minute before the work does not hide what is wrong with it.
 """
 
 

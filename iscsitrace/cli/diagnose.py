@@ -34,9 +34,9 @@ _ANY = "any"
 def command(capture_input: CaptureInput, is_json: bool, fail_on: tuple[str, ...], is_verbose: bool) -> None:
     """What limits each session, in a sentence; where its time went; findings, with frames that show them, and advice.
 
-    Every nanosecond from first command to last status has one owner, and the limiter is the largest but transfer. The
-    active time leaves out pauses of 100 ms or more in which nothing was asked for. Findings may claim the same time
-    as others: each says what its cure could win at most.
+    Every nanosecond from first command to last status has one owner, and the limiter is the largest but transfer.
+    Shares are of that time without the pauses between jobs. Findings may claim the same time as others: each says
+    what its cure could win at most.
     """
     from iscsitrace.analysis.diagnosis.examination import NEEDED, examine
 
@@ -94,24 +94,25 @@ def _is_one_of_several(connections: list[dict[str, Any]], number: int) -> bool:
 
 
 def _show_budget(label: str, opinion: Opinion) -> None:
-    if not opinion.budget or opinion.idle_fraction is None:
+    if not opinion.budget or not opinion.jobs_ns:
         return
-    total_ns = sum(opinion.budget.values())
-    pause_ns = total_ns - opinion.active_ns
-    pauses = f", {units.seconds(pause_ns)} s of them pauses" if pause_ns else ""
-    show_heading(f"Time of {label}: {units.seconds(total_ns)} s from first command to last status{pauses}")
+    pause_ns = sum(opinion.budget.values()) - opinion.jobs_ns
+    show_heading(f"Time of {label}: {units.seconds(opinion.jobs_ns)} s from first command to last status")
+    if pause_ns:
+        show_line(f"without pauses between jobs: {units.seconds(pause_ns)} s more")
+    parts = opinion.budget | {"initiator_think": opinion.budget["initiator_think"] - pause_ns}
     show_table(
-        ("part", "ms", "% of time"),
+        ("part", "ms", "%"),
         [
-            (part, units.milliseconds(amount), units.percent(amount / total_ns if total_ns else 0.0))
-            for part, amount in opinion.budget.items()
+            (part, units.milliseconds(amount), units.percent(amount / opinion.jobs_ns))
+            for part, amount in parts.items()
             if amount
         ],
     )
 
 
 def _show_findings(label: str, opinion: Opinion) -> None:
-    show_heading(f"Findings of {label}, share of its time" if opinion.findings else f"No findings of {label}")
+    show_heading(f"Findings of {label}, share of that time" if opinion.findings else f"No findings of {label}")
     for finding in opinion.findings:
         share = "" if finding.share is None else f", {units.percent(finding.share)} %"
         show_line(f"{finding.name} ({finding.severity}{share}): {finding.text}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from iscsitrace.analysis.diagnosis import wording
 from iscsitrace.analysis.diagnosis.finding import Finding
-from iscsitrace.analysis.diagnosis.subject import Subject
+from iscsitrace.analysis.diagnosis.subject import WAITS, Subject
 from iscsitrace.analysis.diagnosis.thresholds import COVERAGE, UNKNOWN
 
 _GAPS = ("capture_gap", "sync_lost", "hole_abandoned", "header_assumed")
@@ -16,9 +16,9 @@ _DIRECTIONS = ("to_target", "to_initiator")
 def reasons(subject: Subject) -> list[str]:
     """What of the capture is too poor, the weightiest first; empty when it is good enough."""
     found = []
-    unknown = subject.of_active(subject.part_ns("unknown"))
+    unknown = subject.share(subject.part_ns("unknown"))
     if unknown >= UNKNOWN:
-        found.append(f"{wording.percent(unknown)} of the active time has no known owner")
+        found.append(f"{wording.percent(unknown)} of the time has no known owner")
     for part, whole, what in (("explained_bytes", "stream_bytes", "bytes"), ("pdu_count", None, "PDUs")):
         have = sum(row[f"{part}_{direction}"] for row in subject.connections for direction in _DIRECTIONS)
         lost = sum(row[f"missing_pdu_count_{direction}"] for row in subject.connections for direction in _DIRECTIONS)
@@ -29,7 +29,7 @@ def reasons(subject: Subject) -> list[str]:
         )
         if of and have / of < COVERAGE:
             found.append(f"only {wording.percent(have / of)} of the {what} are explained")
-    if subject.total_ns and subject.path_ns is None:
+    if subject.jobs_ns and subject.path_ns is None:
         found.append("the round-trip time to one side or both was never seen")
     return found
 
@@ -38,9 +38,8 @@ def forbids_verdict(subject: Subject) -> bool:
     """Whether what is unknown could be the limiter of the work: it is as much as any wait, or the path is unknown."""
     if subject.budget is None or not reasons(subject):
         return False
-    waits = {part: amount for part, amount in subject.budget.parts_ns.items() if part not in ("transfer", "unknown")}
-    waits["initiator_think"] -= subject.pause_ns
-    return subject.path_ns is None or 0 < subject.part_ns("unknown") >= max(waits.values())
+    most = max(subject.part_ns(part) for part in WAITS if part != "unknown")
+    return subject.path_ns is None or 0 < subject.part_ns("unknown") >= most
 
 
 def find(subject: Subject) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ def _seconds(time_ns: int) -> str:
     return f"{time_ns / 1e9:g} s"
 
 
-_WORTH = f"at least {_percent(at.WORTH_A_CHANGE)} of the active time"
+_WORTH = f"at least {_percent(at.WORTH_A_CHANGE)} of the jobs' time"
 
 _QUEUE = (
     "Keep more tasks outstanding: more threads or a higher I/O depth in the program; for buffered reads "
@@ -194,7 +194,7 @@ _ALL: Final = (
     Disease(
         "loss",
         "The network loses packets, and transfers stand still until they are sent again.",
-        f"`loss_recovery` takes at least {_percent(at.LOSS)} of the active time.",
+        f"`loss_recovery` takes at least {_percent(at.LOSS)} of the jobs' time.",
         "First and last frame of the longest repairs. The share is the time of repairs.",
         (
             "Find where: errors and drops of both interfaces (ethtool -S, ip -s link), switch ports, flow control, "
@@ -231,11 +231,9 @@ _ALL: Final = (
     ),
     Disease(
         "initiator_think_time",
-        f"The initiator asks for nothing although it is at work: pauses of under {_seconds(at.PAUSE_NS)} without any "
-        "task.",
-        f"`initiator_think` in such pauses takes {_WORTH}, over {at.MIN_TASKS} of them or more.",
-        "The commands after the three longest. The share is those pauses; longer ones are told apart as pauses of the "
-        "job.",
+        "The initiator asks for nothing although it is at work: time without any task, but for pauses between jobs.",
+        f"`initiator_think` of that kind takes {_WORTH}, {at.MIN_TASKS} times or more.",
+        "The commands after the three longest waits. The share is that time.",
         (
             "Ask ahead: asynchronous I/O (io_uring, libaio) or more threads in the program; for buffered reads "
             "/sys/block/DEVICE/queue/read_ahead_kb.",
@@ -306,7 +304,7 @@ _ALL: Final = (
         "capture_poor",
         "The capture does not tell enough: what it lost may be what matters.",
         f"Under {_percent(at.COVERAGE)} of the stream bytes or of the PDUs explained, or {_percent(at.UNKNOWN)} of the "
-        "active time or more without an owner, or no round-trip time to either side.",
+        "time or more without an owner, or no round-trip time to either side.",
         "The first frames of what is missing, where known. The share is the time without an owner.",
         (
             "`iscsitrace check` says what is missing and why.",

@@ -54,8 +54,8 @@ class Opinion:
     """Nanoseconds by part; None where no task has a status."""
     idle_fraction: float | None
     limiter: str | None
-    active_ns: int
-    """From first command to last status, without pauses in which nothing was to be done."""
+    jobs_ns: int
+    """From first command to last status, less the pauses between jobs: what shares are of."""
     system_call: system_calls.SystemCall | None
     findings: list[Finding]
     """Failures first, then by what they cost."""
@@ -68,7 +68,7 @@ class Opinion:
             "budget": self.budget,
             "idle_fraction": self.idle_fraction,
             "limiter": self.limiter,
-            "active_ns": self.active_ns,
+            "jobs_ns": self.jobs_ns,
             "system_call": call
             and {"bytes": call.bytes, "pieces": list(call.pieces), "count": call.count, "is_at_once": call.is_at_once},
             "findings": [finding.as_dict() for finding in self.findings],
@@ -142,7 +142,7 @@ def _opinion(subject: Subject, together: Sequence[Subject]) -> Opinion:
         {part: sums.parts_ns[part] for part in PARTS} if sums else None,
         sums.idle_fraction if sums else None,
         sums.limiter if sums else None,
-        subject.active_ns,
+        subject.jobs_ns,
         system_calls.infer(subject.transfers),
         found,
     )

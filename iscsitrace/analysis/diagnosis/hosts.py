@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from iscsitrace.analysis.budget import BETWEEN_JOBS_MIN_MEDIANS, BETWEEN_JOBS_MIN_NS
 from iscsitrace.analysis.diagnosis import wording
 from iscsitrace.analysis.diagnosis.finding import Finding
 from iscsitrace.analysis.diagnosis.subject import Subject, frames_in, known
-from iscsitrace.analysis.diagnosis.thresholds import MIN_TASKS, PAUSE_NS
+from iscsitrace.analysis.diagnosis.thresholds import MIN_TASKS
 
 
 def find(subject: Subject) -> Iterator[Finding]:
@@ -53,7 +54,9 @@ def _median_service(subject: Subject) -> str:
 
 def _think_time(subject: Subject) -> Iterator[Finding]:
     waits = subject.stretches("initiator_think")
-    waits = waits.where(waits.lengths < PAUSE_NS)
+    if not len(waits.lengths):
+        return
+    waits = waits.where(waits.lengths <= max(BETWEEN_JOBS_MIN_NS, BETWEEN_JOBS_MIN_MEDIANS * np.median(waits.lengths)))
     if len(waits.lengths) < MIN_TASKS or not subject.is_worth(waits.total_ns):
         return
     text = (

@@ -1,7 +1,7 @@
 """A session or a connection under examination: the rows of every table that are about it, and its time.
 
-Times of findings are measured against its *active time*: from first command to last status without the pauses in which
-nothing was to be done. It judges nothing.
+What findings cost is measured against the time of its jobs: from first command to last status, less the pauses between
+jobs (docs/method.md, section 4). It judges nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from iscsitrace.analysis import budget
 from iscsitrace.analysis.budget import PARTS, Budget
 from iscsitrace.analysis.diagnosis import workload
 from iscsitrace.analysis.diagnosis.finding import Finding, shown
-from iscsitrace.analysis.diagnosis.thresholds import PAUSE_NS, WARNING, WORTH_A_CHANGE
+from iscsitrace.analysis.diagnosis.thresholds import WARNING, WORTH_A_CHANGE
 from iscsitrace.analysis.diagnosis.workload import Workload
 from iscsitrace.table import Table
 
@@ -100,20 +100,9 @@ class Subject:
     # --- time
 
     @property
-    def total_ns(self) -> int:
-        """From first command to last status."""
-        return self.budget.total_ns if self.budget else 0
-
-    @cached_property
-    def pause_ns(self) -> int:
-        """Of this, pauses in which nothing was to be done."""
-        lengths = self.stretches("initiator_think").lengths
-        return int(lengths[lengths >= PAUSE_NS].sum())
-
-    @property
-    def active_ns(self) -> int:
-        """The rest."""
-        return self.total_ns - self.pause_ns
+    def jobs_ns(self) -> int:
+        """From first command to last status, less the pauses between jobs."""
+        return self.budget.jobs_ns if self.budget else 0
 
     def as_connection(self, number: int) -> Subject:
         """The same as its only connection, with all that is known already."""
@@ -122,16 +111,18 @@ class Subject:
         return twin
 
     def part_ns(self, part: str) -> int:
-        """What a part of the budget takes."""
-        return self.budget.parts_ns[part] if self.budget else 0
+        """What a part of the budget takes of that."""
+        if self.budget is None:
+            return 0
+        return self.budget.parts_ns[part] - (self.budget.between_jobs_ns if part == "initiator_think" else 0)
 
-    def of_active(self, amount_ns: float) -> float:
-        """Share of the active time."""
-        return amount_ns / self.active_ns if self.active_ns else 0.0
+    def share(self, amount_ns: float) -> float:
+        """Share of that."""
+        return amount_ns / self.jobs_ns if self.jobs_ns else 0.0
 
     def is_worth(self, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:
-        """Whether it takes so much of the active time that a remedy can be felt."""
-        return amount_ns > 0 and self.of_active(amount_ns) >= least
+        """Whether it takes so much of that that a remedy can be felt."""
+        return amount_ns > 0 and self.share(amount_ns) >= least
 
     def stretches(self, *parts: str) -> Stretches:
         """The stretches that these parts own, in order of time."""
@@ -245,9 +236,9 @@ class Subject:
         self, name: str, lost_ns: float | None, text: str, frames: Sequence[int | None], severity: str | None = None
     ) -> Finding:
         """A finding that costs so much; its severity follows from that, unless it is given."""
-        share = lost_ns / self.total_ns if lost_ns is not None and self.total_ns else None
+        share = None if lost_ns is None else self.share(lost_ns)
         if severity is None:
-            severity = "warning" if self.of_active(lost_ns or 0) >= WARNING else "info"
+            severity = "warning" if (share or 0) >= WARNING else "info"
         return Finding(name, severity, share, text, shown(frames))
 
 

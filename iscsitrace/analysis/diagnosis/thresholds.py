@@ -7,23 +7,18 @@ from typing import Final
 MILLISECOND_NS: Final = 1_000_000
 
 WORTH_A_CHANGE: Final = 0.05
-"""Share of the active time: what a remedy can win is at most what the disease costs, and under a twentieth two runs of
+"""Share of the jobs' time: what a remedy can win is at most what the disease costs, and under a twentieth two runs of
 the same job differ by as much."""
 
 WARNING: Final = 0.20
-"""Share of the active time from which a finding is a warning, no longer a note: a fifth is felt without measuring."""
+"""Share of the jobs' time from which a finding is a warning, no longer a note: a fifth is felt without measuring."""
 
 LOSS: Final = 0.01
-"""Share of the active time that repairs may take: a loss also makes the congestion window smaller for long after the
+"""Share of the jobs' time that repairs may take: a loss also makes the congestion window smaller for long after the
 repair, so it costs more than the repair itself shows."""
 
 MIN_TASKS: Final = 8
 """Tasks that have to show a habit, of block size, R2Ts or waits: fewer are a start, or chance."""
-
-PAUSE_NS: Final = 100 * MILLISECOND_NS
-"""Time without any task from which on nothing was to be done. A program that thinks between two tasks takes
-milliseconds; what takes a tenth of a second waits for a person, a timer or the next job, and is no part of the active
-time."""
 
 MOST: Final = 0.5
 """Share of the tasks that have to do something for it to be said of all."""
@@ -77,7 +72,7 @@ COVERAGE: Final = 0.98
 can be what matters (a lost PDU is a lost phase)."""
 
 UNKNOWN: Final = 0.05
-"""Share of the active time without an owner that is said; as WORTH_A_CHANGE."""
+"""Share of the jobs' time without an owner that is said; as WORTH_A_CHANGE."""
 
 SHOWN_FRAMES: Final = 12
 """Frames that a finding shows: three tasks with the four frames of each."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from iscsitrace.analysis.budget import PARTS
 from iscsitrace.analysis.diagnosis import capture, wording
 from iscsitrace.analysis.diagnosis.finding import Finding
-from iscsitrace.analysis.diagnosis.subject import Subject
+from iscsitrace.analysis.diagnosis.subject import WAITS, Subject
 from iscsitrace.analysis.diagnosis.thresholds import MIN_TASKS, WARNING
 from iscsitrace.analysis.diagnosis.transport import line_bytes_per_s
 
@@ -40,37 +39,32 @@ _CAUSES: Final = {
 def say(subject: Subject, findings: Sequence[Finding]) -> str:
     """The sentence; it says so where nothing can be said."""
     name = subject.label.capitalize()
-    if subject.budget is None or not subject.total_ns:
+    if subject.budget is None or not subject.jobs_ns:
         return f"{name} has no task with a status: there is no time to account for."
     if capture.forbids_verdict(subject):
         return f"{name}: the capture is too poor to say what limits it: {'; '.join(capture.reasons(subject))}."
     limiter = subject.budget.limiter
     if limiter is None or subject.budget.is_line_bound:
-        return _transfers(name, subject, findings) + _caveat(subject)
-    sentence = _waits(name, subject, limiter, subject.total_ns, findings)
-    if limiter == "initiator_think":
-        if 2 * subject.pause_ns > subject.part_ns(limiter):
-            share = wording.percent(subject.part_ns(limiter) / subject.total_ns)
-            sentence = f"{name} has nothing to do {share} of its time."
-        return sentence + _at_work(subject, findings)
-    return sentence + _caveat(subject)
+        sentence = _transfers(name, subject, findings)
+    else:
+        sentence = _waits(name, subject, limiter, findings)
+    return sentence + _pauses(subject) + _caveat(subject)
 
 
 def _transfers(name: str, subject: Subject, findings: Sequence[Finding]) -> str:
-    """No wait is as long as the transfer: the line limits, and then the largest wait, if there is one worth it."""
+    """The line limits more than all waits together; the largest of these is said, if it is worth it."""
     line = line_bytes_per_s(subject)
     pace = f" at {wording.rate(line)}" if line else ""
-    share = wording.percent(subject.part_ns("transfer") / subject.total_ns)
-    waits = {part: subject.part_ns(part) for part in PARTS if part != "transfer"}
-    most = max(waits, key=lambda part: waits[part])
-    sentence = f"{name} transfers data {share} of its time: the line{pace} is what limits it most."
-    if not subject.is_worth(waits[most], WARNING):
+    share = wording.percent(subject.share(subject.part_ns("transfer")))
+    most = max(WAITS, key=subject.part_ns)
+    sentence = f"{name} transfers data {share} of its time: the line{pace} is what limits it."
+    if not subject.is_worth(subject.part_ns(most), WARNING):
         return sentence
-    return f"{sentence} Beside that {_waits('it', subject, most, subject.total_ns, findings)}"
+    return f"{sentence} Beside that {_waits('it', subject, most, findings)}"
 
 
-def _waits(name: str, subject: Subject, part: str, of_ns: int, findings: Sequence[Finding]) -> str:
-    share = wording.percent(subject.part_ns(part) / of_ns)
+def _waits(name: str, subject: Subject, part: str, findings: Sequence[Finding]) -> str:
+    share = wording.percent(subject.share(subject.part_ns(part)))
     how_far = ""
     if part == "propagation" and subject.path_ns is not None:
         how_far = f" ({wording.time(subject.path_ns / 2)} one way)"
@@ -82,7 +76,7 @@ def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str | No
     """Why a part is large: the most special finding among those that weigh alike."""
     shares = {finding.name: finding.share or 0.0 for finding in findings if finding.name in _CAUSES[part]}
     most = max(shares.values(), default=0.0)
-    own = subject.part_ns(part) / subject.total_ns
+    own = subject.share(subject.part_ns(part))
     for finding in sorted(findings, key=lambda each: (*_CAUSES[part], each.name).index(each.name)):
         # half of the weightiest, and a third of the part
         if shares.get(finding.name, 0.0) >= max(most / 2, own / 3, 1e-9):
@@ -95,16 +89,9 @@ def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str | No
     return None
 
 
-def _at_work(subject: Subject, findings: Sequence[Finding]) -> str:
-    """What limits it while it has something to do."""
-    work_ns = subject.total_ns - subject.part_ns("initiator_think")
-    waits = {part: subject.part_ns(part) for part in PARTS if part != "initiator_think"}
-    most = max(waits, key=lambda part: waits[part])
-    if not work_ns or not waits[most]:
-        return ""
-    if most == "transfer":
-        return f" While it has something to do, it transfers data {wording.percent(waits[most] / work_ns)} of the time."
-    return f" While it has something to do, {_waits('it', subject, most, work_ns, findings)}"
+def _pauses(subject: Subject) -> str:
+    between_ns = subject.budget.between_jobs_ns if subject.budget else 0
+    return f" Pauses between jobs, {wording.time(between_ns)} in all, are left out." if between_ns else ""
 
 
 def _caveat(subject: Subject) -> str:
