@@ -75,27 +75,16 @@ _ALL: Final = (
         ),
     ),
     Disease(
-        "status_waits_for_ack",
-        "The target holds the SCSI Response of a read back until the data before it is acknowledged: Nagle's "
-        "algorithm, made worse by delayed ACKs. The study of reads over distance calls it the third and fourth delay.",
-        f"`ack_wait` of reads whose status comes apart takes {_WORTH}, over {at.MIN_TASKS} reads or more.",
-        "The last data, the ACK's effect and the status of the three longest. The share is that waiting.",
+        "held_for_ack",
+        "The status of a read, or the end of other data, is held back until what was sent before it is acknowledged: "
+        "Nagle's algorithm, made worse by delayed ACKs. For a read over distance that is a third and a fourth delay.",
+        f"`ack_wait` takes {_WORTH}, over {at.MIN_TASKS} tasks or more.",
+        "Last data and status of the three reads that waited longest, or the frames that ended the longest waits. The "
+        "share is that waiting.",
         (
-            "Let the status ride in the last Data-In (S bit): an option or a newer release of the target; LIO and tgt "
-            "do.",
-            "Switch Nagle's algorithm off at the target (TCP_NODELAY).",
-            "At the initiator, quick ACKs: `ip route change ... quickack 1` for the target's network.",
-        ),
-    ),
-    Disease(
-        "data_waits_for_ack",
-        "A command, or the end of data, is held back until what was sent before it is acknowledged (Nagle's "
-        "algorithm).",
-        f"`ack_wait` of all other tasks takes {_WORTH}, over {at.MIN_TASKS} tasks or more.",
-        "The frames that ended the three longest waits. The share is that waiting.",
-        (
-            "Switch Nagle's algorithm off at the sender of the data (TCP_NODELAY; open-iscsi, LIO and libiscsi set "
-            "it).",
+            "Let the status ride in the last Data-In (S bit), as LIO and tgt do: an option or a newer release of the "
+            "target.",
+            "Switch Nagle's algorithm off at the sender (TCP_NODELAY).",
             "At the receiver, quick ACKs: `ip route change ... quickack 1` for the sender's network.",
         ),
     ),

@@ -27,7 +27,7 @@ _CAUSES: Final = {
     "target_service": ("r2t_late", "slow_target"),
     "initiator_think": ("initiator_think_time",),
     "initiator_service": ("slow_initiator",),
-    "ack_wait": ("status_waits_for_ack", "data_waits_for_ack"),
+    "ack_wait": ("held_for_ack",),
     "receive_window": ("receive_window_small", "receiver_stalled"),
     "congestion_window": ("restart_after_idle", "congestion_window_small"),
     "loss_recovery": ("loss",),
