@@ -307,7 +307,14 @@ def test_what_waits_for_an_ack(apart: bool, text: str) -> None:
 
 # --- TCP
 
-SENDER = {"to_target": False, "rwnd_max_bytes": 65_536, "window_full_ns": 500 * MS, "line_bytes_per_s": 40_000_000}
+SENDER = {
+    "to_target": False,
+    "rwnd_min_bytes": 65_536,
+    "rwnd_max_bytes": 65_536,
+    "window_full_ns": 500 * MS,
+    "segment_bytes": 1_448,
+    "line_bytes_per_s": 40_000_000,
+}
 
 
 def held(part: str, share: float = 0.3) -> Story:
@@ -321,15 +328,27 @@ def test_a_receive_window_smaller_than_the_path() -> None:
     assert found.share == pytest.approx(0.3)
     assert "the initiator's receive window" in found.text
     assert "64 KiB at most, where the path holds 625 KiB (40.0 MB/s for 16.0 ms)" in found.text
-    assert held("receive_window").add("senders", **SENDER | {"to_target": True}).found("receive_window_small")
     assert names(held("receive_window", 0.04).add("senders", **SENDER)) == set()
 
 
-def test_a_closed_window_is_another_disease() -> None:
-    closed = SENDER | {"zero_window_ns": 250 * MS}
-    assert names(held("receive_window").add("senders", **closed)) == {"receiver_stalled"}
-    closed = SENDER | {"zero_window_ns": 249 * MS}
-    assert names(held("receive_window").add("senders", **closed)) == {"receive_window_small"}
+def test_a_window_that_closes_is_another_disease() -> None:
+    assert names(held("receive_window").add("senders", **SENDER | {"rwnd_min_bytes": 1_447})) == {"receiver_stalled"}
+    assert names(held("receive_window").add("senders", **SENDER | {"rwnd_min_bytes": 1_448})) == {
+        "receive_window_small"
+    }
+    # without the scale nobody knows how large it was
+    unscaled = SENDER | {"rwnd_min_bytes": 501, "is_window_scale_inferred": True}
+    found = held("receive_window").add("senders", **unscaled).found("receive_window_small")
+    assert found
+    assert "its scale was not captured, it may be larger" in found.text
+
+
+def test_the_window_is_that_of_the_data_that_waited() -> None:
+    other = SENDER | {"to_target": True, "rwnd_min_bytes": 0, "rwnd_max_bytes": 1_000, "window_full_ns": SECOND}
+    assert names(held("receive_window").add("senders", **other).add("senders", **SENDER)) == {"receive_window_small"}
+    transfer, wait = near(0.3)
+    story = Story().tasks(10, transfer, ("receive_window", wait), operation="write")
+    assert names(story.add("senders", **other).add("senders", **SENDER)) == {"receiver_stalled"}
 
 
 def test_a_congestion_window_that_is_small_or_made_small_by_pauses() -> None:

@@ -135,7 +135,7 @@ _ALL: Final = (
         "receive_window_small",
         "The sender has data, but the receiver's TCP window is full: it is smaller than what the path holds (line rate "
         "times round trip).",
-        f"`receive_window` takes {_WORTH}, and the window was not mostly zero.",
+        f"`receive_window` takes {_WORTH}, and the window never shrank below a segment (or its scale is not known).",
         "The first packets after the three longest waits. The share is that waiting.",
         (
             "On the receiver (of reads: the initiator): net.core.rmem_max, and the third value of net.ipv4.tcp_rmem, "
@@ -147,8 +147,8 @@ _ALL: Final = (
     ),
     Disease(
         "receiver_stalled",
-        "The receiver's TCP window is closed (zero): its program does not take the data from the socket.",
-        f"`receive_window` takes {_WORTH}, and for most of that time the advertised window was zero.",
+        "The receiver's TCP window closes: its program takes the data late from the socket.",
+        f"`receive_window` takes {_WORTH}, and the advertised window shrank below a full segment.",
         "The first packets after the three longest waits. The share is that waiting.",
         (
             "Look at the receiver: CPU (softirq, iscsi_q or kworker threads at 100 %), memory, a slow disk behind it.",

@@ -52,10 +52,8 @@ def find(subject: Subject) -> Iterator[Finding]:
 
 def _of_data(subject: Subject, stretches: Stretches) -> Stretches:
     """Waits for reads and writes; a wait without a task is for the next one to be asked for."""
-    order = np.argsort(subject.cycles.raw("command_first_ns"), kind="stable")
-    times = subject.cycles.raw("command_first_ns")[order]
-    following = order[np.searchsorted(times, stretches.ends).clip(max=len(times) - 1)]
-    cycle = np.where(stretches.cycle < 0, subject.cycles.raw("cycle")[following], stretches.cycle)
+    following = subject.cycles.raw("cycle")[subject.next_rows(stretches)]
+    cycle = np.where(stretches.cycle < 0, following, stretches.cycle)
     waits = replace(stretches, cycle=cycle)
     return waits.where(subject.is_of(waits, subject.is_transfer))
 

@@ -63,7 +63,8 @@ def _think_time(subject: Subject) -> Iterator[Finding]:
         f"the initiator asked for nothing {len(waits.lengths)} times, half of them for over "
         f"{wording.time(float(np.median(waits.lengths)))}, while it was at work"
     )
-    yield subject.finding("initiator_think_time", waits.total_ns, text, subject.evidence(waits))
+    commands = frames_in(subject.cycles, subject.next_rows(waits.longest()), "command_frame")
+    yield subject.finding("initiator_think_time", waits.total_ns, text, commands)
 
 
 def _initiator(subject: Subject) -> Iterator[Finding]:

@@ -205,9 +205,15 @@ class Subject:
         return frames_in(self.cycles, rows, *_FRAMES)
 
     def evidence(self, stretches: Stretches) -> list[int | None]:
-        """The frames that ended the longest waits; where no frame is known, those of the tasks that waited longest."""
-        ended = stretches.where(stretches.frame >= 0).longest()
-        return ended.frame.tolist() or self.frames_of(self.longest_rows(stretches))
+        """The frames that ended the longest waits; where none is known, those of the tasks that waited longest."""
+        frames = stretches.longest().frame
+        return frames[frames >= 0].tolist() or self.frames_of(self.longest_rows(stretches))
+
+    def next_rows(self, stretches: Stretches) -> Array:
+        """Places of the tasks that began when each stretch ended, or next."""
+        times = self.cycles.raw("command_first_ns")
+        order = np.argsort(times, kind="stable")
+        return np.asarray(order[np.searchsorted(times[order], stretches.ends).clip(max=len(times) - 1)])
 
     def longest_rows(self, stretches: Stretches, count: int = 3) -> list[int]:
         """Places of the tasks that waited longest, the longest first."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from iscsitrace.analysis.diagnosis import wording
 from iscsitrace.analysis.diagnosis.finding import Finding
-from iscsitrace.analysis.diagnosis.subject import Subject, frames_in, known
-from iscsitrace.analysis.diagnosis.thresholds import LOSS, MOST, RESTARTS
+from iscsitrace.analysis.diagnosis.subject import Stretches, Subject, frames_in, known
+from iscsitrace.analysis.diagnosis.thresholds import LOSS, RESTARTS
 
 
 def line_bytes_per_s(subject: Subject) -> int | None:
@@ -58,23 +58,33 @@ def _capacity(subject: Subject, row: dict[str, Any]) -> str:
     return f", where the path holds {wording.about(held)} ({wording.rate(line)} for {wording.time(path_ns)})"
 
 
+def _held(subject: Subject, waits: Stretches, weight: str) -> dict[str, Any] | None:
+    """The sender that waited: in the direction of the tasks that it held up, the one with most of that column."""
+    by_cycle = subject.waits_by_cycle(waits)
+    to_target = 2 * int(by_cycle[subject.cycles.raw("is_write")].sum()) > int(by_cycle.sum())
+    rows = [row for row in _senders(subject) if row["to_target"] == to_target]
+    return max(rows, key=lambda row: row[weight], default=None)
+
+
 def _receive_window(subject: Subject) -> Iterator[Finding]:
     waits = subject.stretches("receive_window")
     if not subject.is_worth(waits.total_ns):
         return
-    row = max(_senders(subject), key=lambda each: each["window_full_ns"], default=None)
+    row = _held(subject, waits, "window_full_ns")
     if row is None:
         return
-    if row["zero_window_ns"] >= MOST * row["window_full_ns"] > 0:
+    receiver = _receiver(row)
+    size = f"it is {wording.about(row['rwnd_max_bytes'] or 0)} at most"
+    if row["is_window_scale_inferred"]:
+        name = "receive_window_small"
+        text = f"the {receiver}'s receive window was full, if {size}: its scale was not captured, it may be larger"
+    elif (row["rwnd_min_bytes"] or 0) < (row["segment_bytes"] or 1):
         name = "receiver_stalled"
-        closed = wording.time(row["zero_window_ns"])
-        text = f"the {_receiver(row)} closed its window for {closed}: it does not take its data"
+        text = f"the {receiver} let its receive window shrink to {row['rwnd_min_bytes']} bytes: it takes its data late"
     else:
         name = "receive_window_small"
-        text = (
-            f"the {_receiver(row)}'s receive window was full for {wording.time(row['window_full_ns'])}; it is "
-            f"{wording.about(row['rwnd_max_bytes'] or 0)} at most{_capacity(subject, row)}"
-        )
+        full = wording.time(row["window_full_ns"])
+        text = f"the {receiver}'s receive window was full for {full}; {size}{_capacity(subject, row)}"
     yield subject.finding(name, waits.total_ns, text, subject.evidence(waits))
 
 
@@ -82,21 +92,17 @@ def _congestion_window(subject: Subject) -> Iterator[Finding]:
     waits = subject.stretches("congestion_window")
     if not subject.is_worth(waits.total_ns):
         return
-    restarts = max(_senders(subject), key=lambda row: row["restart_after_idle_count"], default=None)
-    if restarts and restarts["restart_after_idle_count"] >= RESTARTS:
+    row = _held(subject, waits, "restart_after_idle_count")
+    if row is None:
+        return
+    if row["restart_after_idle_count"] >= RESTARTS:
         name = "restart_after_idle"
-        text = (
-            f"TCP at the {_sender(restarts)} began anew with a small congestion window "
-            f"{restarts['restart_after_idle_count']} times after a pause"
-        )
+        times = row["restart_after_idle_count"]
+        text = f"TCP at the {_sender(row)} began anew with a small congestion window {times} times after a pause"
     else:
         name = "congestion_window_small"
-        row = _busiest(subject)
-        cause = ""
-        if row:
-            losses = sum(each["recovery_count"] for each in _senders(subject))
-            cause = f" at the {_sender(row)}, after {wording.count(losses, 'loss', 'losses')}{_capacity(subject, row)}"
-        text = f"data waited for TCP's congestion window{cause}"
+        losses = wording.count(row["recovery_count"], "loss", "losses")
+        text = f"data waited for TCP's congestion window at the {_sender(row)}, after {losses}{_capacity(subject, row)}"
     yield subject.finding(name, waits.total_ns, text, subject.evidence(waits))
 
 
