@@ -1,25 +1,30 @@
-"""Writes docs/cli.md and docs/tables.md from what they document: the commands, schema/ and the core's counters.
+"""Writes the generated pages of docs/ from what they document: commands, schema/, the core's counters, diseases.
 
 ``python -m tools.docs`` writes, ``python -m tools.docs --check`` only says which file is out of date (exit code 1).
-Nothing in these two files is written by hand.
+Nothing in cli.md, tables.md and diagnosis.md is written by hand.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import click
 
+from iscsitrace.analysis.diagnosis.diseases import DISEASES
 from iscsitrace.cli import COMMANDS, main
 from iscsitrace.schema import CATEGORIES, DERIVED_CYCLE_COLUMNS, ON_REQUEST, SCHEMA_VERSION, TABLES, Column
 
 ROOT = Path(__file__).resolve().parents[1]
 _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
+_THRESHOLDS_SOURCE = ROOT / "iscsitrace" / "analysis" / "diagnosis" / "thresholds.py"
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
 
@@ -158,6 +163,58 @@ def tables_page() -> str:
     return "\n".join([*lines, ""])
 
 
+_DIAGNOSIS = """
+What `iscsitrace diagnose` says is made of three things.
+
+**The budget.** Every nanosecond of a session or connection, from its first command to its last status, has one owner
+([method.md](method.md), section 4). The **limiter** is the largest part but `transfer`; the idle fraction is all but
+`transfer`.
+
+**The verdict** is one sentence: the limiter, its share of that time, and the finding that explains it. None is given
+where the capture does not allow it: where what has no known owner is as much as the limiter, or where a round-trip
+time is missing.
+
+**Findings** are the known diseases below. Each has a severity (`info`: under a fifth of the time; `warning`: more;
+`error`: something failed; `data_loss`: the capture lost it), its share of the jobs' time, a few frames that show it,
+with a display filter, and advice in the key names of open-iscsi (`node.`), LIO (`targetcli`), sysctl (`net.`) and
+Linux's block layer. Findings may claim the same time as others, for some time can be won in more than one way: a share
+is what a cure could win at most. The gain is null: no model predicts it yet.
+
+The **jobs' time**, of which all shares are, is that from first command to last status without the pauses between jobs:
+a quiet minute before the work does not hide what is wrong with it.
+"""
+
+
+def diagnosis_page() -> str:
+    """docs/diagnosis.md."""
+    lines = ["# Diagnosis", "", _generated("`iscsitrace/analysis/diagnosis/`"), *_DIAGNOSIS.splitlines(), ""]
+    lines += ["## Findings", ""]
+    for disease in DISEASES.values():
+        lines += [f"### {disease.name}", "", disease.meaning, ""]
+        lines += [f"- **Found when**: {disease.threshold}", f"- **Shows**: {disease.evidence}", "- **Advice**:"]
+        lines += [f"  - {step}" for step in disease.advice]
+        lines.append("")
+    lines += ["## Thresholds", "", "| threshold | value | what it is, and why |", "|---|---|---|"]
+    lines += [f"| `{name}` | {value} | {_cell(reason)} |" for name, value, reason in thresholds()]
+    return "\n".join([*lines, ""])
+
+
+def thresholds() -> Iterator[tuple[str, str, str]]:
+    """Every threshold with its value and reason, from the source, for Python keeps no text beside a constant."""
+    body = ast.parse(_THRESHOLDS_SOURCE.read_text()).body
+    for constant, text in pairwise(body):
+        if isinstance(constant, ast.AnnAssign) and isinstance(constant.target, ast.Name):
+            name = constant.target.id
+            if not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)):
+                continue
+            value = getattr(import_module("iscsitrace.analysis.diagnosis.thresholds"), name)
+            yield name, _spelled(name, value), " ".join(str(text.value.value).split())
+
+
+def _spelled(name: str, value: float) -> str:
+    return f"{value / 1_000_000:g} ms" if name.endswith("_NS") else f"{value:g}" if value < 1 else f"{value:_}"
+
+
 def _columns(columns: tuple[Column, ...]) -> list[str]:
     lines = ["| column | type | unit | null | meaning | source |", "|---|---|---|---|---|---|"]
     for column in columns:
@@ -176,7 +233,7 @@ def _generated(source: str) -> str:
     return f"Generated from {source} by `python -m tools.docs`; do not edit."
 
 
-PAGES = {"docs/cli.md": cli_page, "docs/tables.md": tables_page}
+PAGES = {"docs/cli.md": cli_page, "docs/tables.md": tables_page, "docs/diagnosis.md": diagnosis_page}
 
 
 def run(is_check: bool) -> int:

@@ -19,7 +19,7 @@ import click
 from iscsitrace.errors import IscsitraceError
 
 GROUPS = {
-    "Read captures": ("summary", "cycles", "plot", "export", "check", "inspect"),
+    "Read captures": ("summary", "diagnose", "cycles", "plot", "export", "check", "inspect"),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
@@ -27,6 +27,7 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 _SHORT_HELP = {
     "summary": "Sessions, keys, volumes, latencies, health.",
+    "diagnose": "What limits each session, with evidence and advice.",
     "cycles": "One line per SCSI task.",
     "plot": "A picture: sequence, window, cycles, latency ...",
     "export": "Tables to CSV or Parquet files.",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli import units
+from iscsitrace.cli import capture_content, units
+from iscsitrace.cli.capture_content import show_inputs
 from iscsitrace.cli.capture_health import show_coverage, show_health
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
@@ -33,7 +34,7 @@ def command(capture_input: CaptureInput, is_json: bool, is_verbose: bool) -> Non
     if is_json:
         show_json(envelope(trace) | describe(trace))
     else:
-        _show_inputs(trace.inputs)
+        show_inputs(trace.inputs)
         _show(describe(trace), is_verbose)
 
 
@@ -41,11 +42,7 @@ def describe(trace: Trace) -> dict[str, Any]:
     """What ``--json`` prints after the envelope, and the text is made from."""
     from iscsitrace.analysis import health, operations, volumes
 
-    return {
-        "packet_count": trace.packet_count,
-        "tcp_packet_count": trace.tcp_packet_count,
-        "sessions": list(trace.sessions.rows()),
-        "connections": list(trace.connections.rows()),
+    return capture_content.describe(trace) | {
         "parameters": list(trace.parameters.rows()),
         "volumes": [asdict(volume) for volume in volumes.measure(trace.cycles)],
         "queue_depth": volumes.queue_depths(trace.cycles),
@@ -54,17 +51,6 @@ def describe(trace: Trace) -> dict[str, Any]:
         "coverage": [part.as_dict() for part in trace.coverage],
         "counters": health.by_name(trace.counters),
     }
-
-
-def _show_inputs(inputs: list[dict[str, Any]]) -> None:
-    for source in inputs:
-        first, last = source.get("time_first_ns"), source.get("time_last_ns")
-        span = units.seconds(last - first) if first is not None and last is not None else "-"
-        cut = ", its end is missing" if source.get("is_cut_short") else ""
-        show_line(
-            f"{source.get('name')}: {source.get('format')}, {source.get('packet_count')} packets, "
-            f"{span} s from {units.date(first)}{cut}"
-        )
 
 
 def _show(document: dict[str, Any], is_verbose: bool) -> None:

@@ -106,13 +106,6 @@ impl Dynamics {
         Delays { to_sender_ns, round_trip_ns: there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns) }
     }
 
-    /// What the paths tell the sender of a direction.
-    fn delays(&self, direction: usize) -> Delays {
-        let (there, back) = (&self.paths[direction], &self.paths[1 - direction]);
-        let to_sender_ns = back.rtt_min_ns().unwrap_or(0);
-        Delays { to_sender_ns, round_trip_ns: there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns) }
-    }
-
     /// The end of the connection in this capture: its rows go to the tables, with iSCSI's directions.
     pub fn finish(mut self: Box<Self>, is_client_initiator: bool, tables: &mut Tables) -> Timeline {
         for direction in [0, 1] {

@@ -1,0 +1,1 @@
+"""What limits a session, and which known diseases it has: findings with evidence and advice, from tables."""

@@ -1,0 +1,363 @@
+"""A session or a connection under examination: the rows of every table that are about it, and its time.
+
+What findings cost is measured against the time of its jobs: from first command to last status, less the pauses between
+jobs (docs/method.md, section 4). It judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis import budget
+from iscsitrace.analysis.budget import PARTS, Budget
+from iscsitrace.analysis.diagnosis import workload
+from iscsitrace.analysis.diagnosis.finding import Finding, shown
+from iscsitrace.analysis.diagnosis.thresholds import WARNING, WORTH_A_CHANGE
+from iscsitrace.analysis.diagnosis.workload import Workload
+from iscsitrace.table import Table
+
+Array = NDArray[Any]
+Source = Callable[[str], Table]
+"""Gives the table of a name, as ``Trace.table`` does."""
+
+NEEDED: Final = ("budget", "pdus", "recoveries", "senders")
+"""Tables filled on request that a source has to have."""
+TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
+WAITS: Final = tuple(part for part in PARTS if part != "transfer")
+
+_FRAMES = ("command_frame", "data_first_frame", "data_last_frame", "status_frame")
+
+
+def known(table: Table, name: str) -> Array:
+    """True where a column is not null."""
+    mask = table.mask(name)
+    return np.ones(len(table), dtype=bool) if mask is None else ~mask
+
+
+def frames_in(table: Table, rows: Sequence[int] | Array, *names: str) -> list[int | None]:
+    """The frames in these columns of these rows, row by row."""
+    picked = table.select(np.asarray(rows, dtype=np.intp))
+    return [row[name] for row in picked.rows(names) for name in names]
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Stretches of the budget with one owner, or some: when, how long, and the task that was waited for."""
+
+    starts: Array
+    ends: Array
+    cycle: Array
+    """Number of the cycle; -1 where there is none."""
+    frame: Array
+    """The frame that ended it; -1 where there is none."""
+
+    @cached_property
+    def lengths(self) -> Array:
+        """Nanoseconds of each."""
+        return self.ends - self.starts
+
+    @property
+    def total_ns(self) -> int:
+        """Nanoseconds of all."""
+        return int(self.lengths.sum())
+
+    def where(self, which: Array) -> Stretches:
+        """Those that a boolean mask or places pick."""
+        return Stretches(self.starts[which], self.ends[which], self.cycle[which], self.frame[which])
+
+    def longest(self, count: int = 3) -> Stretches:
+        """The longest, the longest first."""
+        return self.where(np.argsort(-self.lengths, kind="stable")[:count])
+
+
+class Subject:
+    """One session, or one connection."""
+
+    def __init__(
+        self,
+        label: str,
+        connections: Sequence[dict[str, Any]],
+        tables: dict[str, Table],
+        sums: Budget | None,
+        *,
+        is_session: bool,
+    ) -> None:
+        """``connections`` are its rows of the table, ``tables`` its rows of all others (TABLES)."""
+        self.label = label
+        self.connections = connections
+        self.tables = tables
+        self.budget = sums
+        self.is_session = is_session
+
+    # --- time
+
+    @property
+    def jobs_ns(self) -> int:
+        """From first command to last status, less the pauses between jobs."""
+        return self.budget.jobs_ns if self.budget else 0
+
+    def as_connection(self, number: int) -> Subject:
+        """The same as its only connection, with all that is known already."""
+        twin = copy(self)
+        twin.label, twin.is_session = f"connection {number}", False
+        return twin
+
+    def part_ns(self, part: str) -> int:
+        """What a part of the budget takes of that."""
+        if self.budget is None:
+            return 0
+        return self.budget.parts_ns[part] - (self.budget.between_jobs_ns if part == "initiator_think" else 0)
+
+    def share(self, amount_ns: float) -> float:
+        """Share of that."""
+        return amount_ns / self.jobs_ns if self.jobs_ns else 0.0
+
+    def is_worth(self, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:
+        """Whether it takes so much of that that a remedy can be felt."""
+        return amount_ns > 0 and self.share(amount_ns) >= least
+
+    def stretches(self, *parts: str) -> Stretches:
+        """The stretches that these parts own, in order of time."""
+        table = self.tables["budget"]
+        picked = table.select(np.isin(table.raw("part"), [PARTS.index(part) for part in parts]))
+
+        def numbers(name: str) -> Array:
+            return np.where(known(picked, name), picked.raw(name), 0).astype(np.int64) - ~known(picked, name)
+
+        return Stretches(picked.raw("time_first_ns"), picked.raw("time_last_ns"), numbers("cycle"), numbers("frame"))
+
+    def claimed_ns(self, starts: Array, ends: Array, *parts: str) -> int:
+        """How much of these parts' time lies within the intervals [start, end), which may overlap."""
+        owned = self.stretches(*parts)
+        is_real = ends > starts
+        order = np.argsort(starts[is_real], kind="stable")
+        first, last = starts[is_real][order], ends[is_real][order]
+        if not len(first) or not len(owned.starts):
+            return 0
+        # intervals without what earlier ones cover
+        reached = np.concatenate([first[:1], np.maximum.accumulate(last)[:-1]])
+        first = np.maximum(first, reached)
+        last = np.maximum(last, first)
+        covered = np.concatenate([[0], np.cumsum(last - first)])
+
+        def until(moment: Array) -> Array:
+            """Covered time before a moment."""
+            place = np.searchsorted(first, moment, side="right")
+            # the interval that began last may reach beyond the moment
+            beyond = np.where(place > 0, last[place - 1] - moment, 0)
+            return np.asarray(covered[place] - np.maximum(beyond, 0))
+
+        return int((until(owned.ends) - until(owned.starts)).sum())
+
+    # --- tasks
+
+    @property
+    def cycles(self) -> Table:
+        """All tasks."""
+        return self.tables["cycles"]
+
+    @cached_property
+    def is_transfer(self) -> Array:
+        """Which tasks read or wrote data: what a session is for. Inquiries and their like are not."""
+        cycles = self.cycles
+        words = cycles.words("operation")
+        codes = [words.index(word) for word in ("read", "write") if word in words]
+        return np.asarray(np.isin(cycles.raw("operation"), codes) & (cycles.raw("data_bytes") > 0))
+
+    @cached_property
+    def transfers(self) -> Table:
+        """Of these, the ones that were captured whole."""
+        return self.cycles.select(self.is_transfer & self.cycles.raw("is_complete"))
+
+    @cached_property
+    def workload(self) -> Workload | None:
+        """What the session asks for; None where nothing was read or written."""
+        return workload.of(self.transfers)
+
+    def rows_of(self, cycle: Array) -> Array:
+        """Places in ``cycles`` of cycle numbers that are there."""
+        return np.searchsorted(self.cycles.raw("cycle"), cycle)
+
+    def is_of(self, stretches: Stretches, which: Array) -> Array:
+        """Which stretches belong to tasks that a mask over ``cycles`` picks."""
+        has_cycle = stretches.cycle >= 0
+        found = np.zeros(len(has_cycle), dtype=bool)
+        found[has_cycle] = which[self.rows_of(stretches.cycle[has_cycle])]
+        return found
+
+    def waits_by_cycle(self, stretches: Stretches) -> Array:
+        """Nanoseconds of the stretches by task, over ``cycles``."""
+        has_cycle = stretches.cycle >= 0
+        rows = self.rows_of(stretches.cycle[has_cycle])
+        sums = np.bincount(rows, weights=stretches.lengths[has_cycle], minlength=len(self.cycles))
+        return sums.astype(np.int64)
+
+    def frames_of(self, rows: Sequence[int] | Array) -> list[int | None]:
+        """The frames of these tasks: command, first and last data, status."""
+        return frames_in(self.cycles, rows, *_FRAMES)
+
+    def evidence(self, stretches: Stretches) -> list[int | None]:
+        """The frames that ended the longest waits; where none is known, those of the tasks that waited longest."""
+        frames = stretches.longest().frame
+        return frames[frames >= 0].tolist() or self.frames_of(self.longest_rows(stretches))
+
+    def next_rows(self, stretches: Stretches) -> Array:
+        """Places of the tasks that began when each stretch ended, or next."""
+        times = self.cycles.raw("command_first_ns")
+        order = np.argsort(times, kind="stable")
+        return np.asarray(order[np.searchsorted(times[order], stretches.ends).clip(max=len(times) - 1)])
+
+    def longest_rows(self, stretches: Stretches, count: int = 3) -> list[int]:
+        """Places of the tasks that waited longest, the longest first."""
+        sums = self.waits_by_cycle(stretches)
+        order = np.argsort(-sums, kind="stable")[:count]
+        found: list[int] = order[sums[order] > 0].tolist()
+        return found
+
+    # --- path
+
+    def rtt_ns(self, side: str) -> int | None:
+        """Least round trip, tap to that side and back (``target`` or ``initiator``), of its busiest connection."""
+        found = [(row["bytes"], row[f"rtt_to_{side}_min_ns"]) for row in self.connections]
+        known_ones = [each for each in found if each[1] is not None]
+        return max(known_ones)[1] if known_ones else None
+
+    @cached_property
+    def path_ns(self) -> int | None:
+        """Least round trip of the whole path; None when a side is unknown."""
+        sides = (self.rtt_ns("target"), self.rtt_ns("initiator"))
+        return None if None in sides else sum(side for side in sides if side is not None)
+
+    # --- findings
+
+    def finding(
+        self, name: str, lost_ns: float | None, text: str, frames: Sequence[int | None], severity: str | None = None
+    ) -> Finding:
+        """A finding that costs so much; its severity follows from that, unless it is given."""
+        share = None if lost_ns is None else self.share(lost_ns)
+        if severity is None:
+            severity = "warning" if (share or 0) >= WARNING else "info"
+        return Finding(name, severity, share, text, shown(frames))
+
+
+_CONNECTION_COLUMNS = (
+    *("connection", "session", "is_iscsi", "rtt_to_target_min_ns", "rtt_to_initiator_min_ns"),
+    *(
+        f"{name}_{direction}"
+        for name in ("stream_bytes", "explained_bytes", "gap_bytes", "pdu_count", "missing_pdu_count", "packets")
+        for direction in ("to_target", "to_initiator")
+    ),
+    *("frame_first", "frame_last", "time_first_ns", "time_last_ns"),
+)
+
+
+def subjects_of(source: Source) -> tuple[dict[int, Subject], dict[int, Subject]]:
+    """Every session and every iSCSI connection of a trace, by number."""
+    rows = [row for row in source("connections").rows(_CONNECTION_COLUMNS) if row["is_iscsi"]]
+    for row in rows:
+        row["bytes"] = row["stream_bytes_to_target"] + row["stream_bytes_to_initiator"]
+    sessions = _sessions(source, rows)
+    members = Counter(row["session"] for row in rows)
+    lonely = {row["connection"]: row["session"] for row in rows if members[row["session"]] == 1}
+    connections = {
+        number: sessions[session].as_connection(number) for number, session in lonely.items() if session in sessions
+    }
+    others = [row for row in rows if row["connection"] not in connections]
+    if others:
+        split = _split_all(source, _connection_keys(source))
+        sums = budget.of_connections(source("budget"))
+        connections |= {
+            row["connection"]: _subject(source, "connection", row["connection"], [row], split, sums) for row in others
+        }
+    return sessions, dict(sorted(connections.items()))
+
+
+def _sessions(source: Source, rows: list[dict[str, Any]]) -> dict[int, Subject]:
+    session_of = np.full(max((row["connection"] for row in rows), default=-1) + 2, -1, dtype=np.int64)
+    for row in rows:
+        session_of[row["connection"]] = -1 if row["session"] is None else row["session"]
+    split, sums = _split_all(source, _session_keys(source, session_of)), budget.of_sessions(source("budget"))
+    own: dict[int, list[dict[str, Any]]] = {number: [] for number in source("sessions").raw("session").tolist()}
+    for row in rows:
+        own.setdefault(row["session"], []).append(row)
+    return {
+        number: _subject(source, "session", number, members, split, sums)
+        for number, members in own.items()
+        if number is not None
+    }
+
+
+def _subject(
+    source: Source,
+    kind: str,
+    number: int,
+    rows: list[dict[str, Any]],
+    split: dict[str, dict[int, Table]],
+    sums: dict[int, Budget],
+) -> Subject:
+    tables = {name: split[name].get(number) or source(name).select(slice(0, 0)) for name in TABLES}
+    return Subject(f"{kind} {number}", rows, tables, sums.get(number), is_session=kind == "session")
+
+
+def _split_all(source: Source, keys: Callable[[str], Array]) -> dict[str, dict[int, Table]]:
+    return {name: dict(_split(source(name), keys(name))) for name in TABLES}
+
+
+def _split(table: Table, keys: Array) -> Iterator[tuple[int, Table]]:
+    """The rows of each key that is not negative, in the order of the table."""
+    if not len(keys):
+        return
+    if (keys == keys[0]).all():
+        # no copy of the one session that most captures have
+        if keys[0] >= 0:
+            yield int(keys[0]), table
+        return
+    # numbers of 16 bits are sorted by counting
+    order = np.argsort(keys.astype(np.int16) if keys.max() < 1 << 15 else keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] - 1))
+    for rows in np.split(order, starts[1:]):
+        if keys[rows[0]] >= 0:
+            yield int(keys[rows[0]]), table.select(rows)
+
+
+def _connection_keys(source: Source) -> Callable[[str], Array]:
+    def keys(name: str) -> Array:
+        if name == "rounds":
+            return _numbers(source("cycles"), "connection")[source("rounds").raw("cycle")]
+        return _numbers(source(name), "connection")
+
+    return keys
+
+
+def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
+    of_connection = _connection_keys(source)
+
+    def keys(name: str) -> Array:
+        if name == "budget":
+            return _session_of_stretches(source(name))
+        if name == "cycles":
+            return _numbers(source(name), "session")
+        # connections that are not iSCSI, or none, have the last place, which says -1
+        connection = of_connection(name)
+        return session_of[np.where((connection >= 0) & (connection < len(session_of)), connection, -1)]
+
+    return keys
+
+
+def _session_of_stretches(stretches: Table) -> Array:
+    """Whose own time a stretch is: that of its session, where it has several connections, or of its only connection."""
+    session, is_own = _numbers(stretches, "session"), ~known(stretches, "connection")
+    return np.where(is_own | ~np.isin(session, np.unique(session[is_own])), session, -1)
+
+
+def _numbers(table: Table, name: str) -> Array:
+    """A column of numbers as int64, -1 for null."""
+    return np.where(known(table, name), table.raw(name), 0).astype(np.int64) - ~known(table, name)

@@ -1,0 +1,122 @@
+"""``iscsitrace diagnose``: what limits each session, what shows it, and what to change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iscsitrace.analysis.diagnosis.diseases import NAMES
+from iscsitrace.cli import capture_content, units
+from iscsitrace.cli.capture_health import show_health
+from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
+
+if TYPE_CHECKING:
+    from iscsitrace.analysis.diagnosis.examination import Diagnosis, Opinion
+    from iscsitrace.trace import Trace
+
+EXIT_FINDING = 1
+_ANY = "any"
+
+
+@click.command(epilog="Example:  iscsitrace diagnose --fail-on loss --fail-on digest_errors capture.pcapng")
+@takes_captures
+@as_json
+@click.option(
+    "--fail-on",
+    multiple=True,
+    type=click.Choice((*NAMES, _ANY)),
+    metavar="FINDING",
+    help="Exit with 1 when that is found (any: anything, docs/diagnosis.md has the names); repeatable.",
+)
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show every connection, too, not only sessions.")
+def command(capture_input: CaptureInput, is_json: bool, fail_on: tuple[str, ...], is_verbose: bool) -> None:
+    """What limits each session, in a sentence; where its time went; findings, with frames that show them, and advice.
+
+    Every nanosecond from first command to last status has one owner, and the limiter is the largest but transfer.
+    Shares are of that time without the pauses between jobs. Findings may claim the same time as others: each says
+    what its cure could win at most.
+    """
+    from iscsitrace.analysis.diagnosis.examination import NEEDED, examine
+
+    trace = capture_input.read(NEEDED)
+    diagnosis = examine(trace.table)
+    failed = sorted(diagnosis.found if _ANY in fail_on else diagnosis.found & set(fail_on))
+    if is_json:
+        show_json(envelope(trace) | describe(trace, diagnosis) | {"fail_on": list(fail_on), "failed": failed})
+    else:
+        capture_content.show_inputs(trace.inputs)
+        _show(trace, diagnosis, is_verbose)
+    if failed:
+        raise click.exceptions.Exit(EXIT_FINDING)
+
+
+def describe(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
+    """What ``--json`` prints after the envelope."""
+    from iscsitrace.analysis import health
+
+    document = capture_content.describe(trace)
+    for kind, opinions in (("session", diagnosis.sessions), ("connection", diagnosis.connections)):
+        document[f"{kind}s"] = [
+            row | (opinions[row[kind]].as_dict() if row[kind] in opinions else {}) for row in document[f"{kind}s"]
+        ]
+    return document | {"budget": diagnosis.budget, "counters": health.by_name(trace.counters)}
+
+
+def _show(trace: Trace, diagnosis: Diagnosis, is_verbose: bool) -> None:
+    from iscsitrace.analysis import health
+
+    connections = list(trace.connections.rows(("connection", "session", "is_iscsi")))
+    shown = [("session", opinion) for opinion in diagnosis.sessions.values()]
+    shown += [
+        ("connection", opinion)
+        for number, opinion in diagnosis.connections.items()
+        if is_verbose or _is_one_of_several(connections, number)
+    ]
+    if not shown:
+        show_line("no iSCSI session was found")
+    click.echo()
+    for _, opinion in shown:
+        show_line(opinion.verdict)
+    for kind, opinion in shown:
+        _show_budget(f"{kind} {opinion.number}", opinion)
+        _show_findings(f"{kind} {opinion.number}", opinion)
+    losses = health.reaching(health.by_name(trace.counters), "data_loss")
+    if losses:
+        show_health(losses)
+
+
+def _is_one_of_several(connections: list[dict[str, Any]], number: int) -> bool:
+    """Whether a connection says more than its session does."""
+    session = next(row["session"] for row in connections if row["connection"] == number)
+    return session is None or sum(row["session"] == session for row in connections) > 1
+
+
+def _show_budget(label: str, opinion: Opinion) -> None:
+    if not opinion.budget or not opinion.jobs_ns:
+        return
+    pause_ns = sum(opinion.budget.values()) - opinion.jobs_ns
+    show_heading(f"Time of {label}: {units.seconds(opinion.jobs_ns)} s from first command to last status")
+    if pause_ns:
+        show_line(f"without pauses between jobs: {units.seconds(pause_ns)} s more")
+    parts = opinion.budget | {"initiator_think": opinion.budget["initiator_think"] - pause_ns}
+    show_table(
+        ("part", "ms", "%"),
+        [
+            (part, units.milliseconds(amount), units.percent(amount / opinion.jobs_ns))
+            for part, amount in parts.items()
+            if amount
+        ],
+    )
+
+
+def _show_findings(label: str, opinion: Opinion) -> None:
+    show_heading(f"Findings of {label}, share of that time" if opinion.findings else f"No findings of {label}")
+    for finding in opinion.findings:
+        share = "" if finding.share is None else f", {units.percent(finding.share)} %"
+        show_line(f"{finding.name} ({finding.severity}{share}): {finding.text}")
+        for advice in finding.advice:
+            show_line(f"    - {advice}")
+        if finding.display_filter:
+            show_line(f"    {finding.display_filter}")
