@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.budget import link, losses, owners, packets, runs, spans
-from bench.budget.cases import CASES, EQUAL_POINTS, largest, line_ns
+from bench.budget.cases import CASES, EQUAL_POINTS, limiters, line_ns
 
 _LAST = 30
 _SETS = st.lists(st.tuples(st.integers(0, _LAST), st.integers(0, _LAST)), max_size=6)
@@ -35,9 +35,11 @@ def test_sets_of_times_against_counting_instants(first: list[tuple[int, int]], s
 
 
 def test_parts_less_than_five_points_apart_are_equally_large() -> None:
-    assert largest({"transfer": 40.0, "propagation": 36.0, "ack_wait": 24.0}) == ("transfer", "propagation")
-    assert largest({"transfer": 40.0, "propagation": 40.0 - EQUAL_POINTS, "ack_wait": 25.0}) == ("transfer",)
-    assert largest({}) == ()
+    assert limiters({"transfer": 40.0, "propagation": 29.0, "ack_wait": 31.0}) == ("ack_wait", "propagation")
+    assert limiters({"transfer": 40.0, "propagation": 35.0, "ack_wait": 35.0 - EQUAL_POINTS}) == ("propagation",)
+    assert limiters({"transfer": 48.0, "propagation": 42.0, "ack_wait": 10.0}) == ("transfer", "propagation")
+    assert limiters({"transfer": 53.0, "propagation": 47.0}) == ("transfer",)
+    assert limiters({}) == ()
 
 
 def test_a_block_takes_what_its_bits_take() -> None:
@@ -55,7 +57,7 @@ def test_arithmetic_and_logs_name_the_same_limiter(tmp_path: Path, name: str) ->
         assert sum(parts.values()) == last - first
         # queued tasks with a held status have no arithmetic
         if made.case.limiters:
-            assert set(made.case.limiters) & set(largest(parts))
+            assert set(made.case.limiters) & set(limiters(parts))
 
 
 @pytest.mark.parametrize("name", LOSSY[::4], ids=str)

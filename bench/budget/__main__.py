@@ -11,7 +11,6 @@ import os
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 from bench.budget import recorded, runs
@@ -71,7 +70,7 @@ def _show(outcome: Outcome) -> None:
         f"{100 * outcome.idle:.2f}",
         f"{outcome.error_points:+.2f}{'' if abs(outcome.error_points) <= outcome.allowed_points else '!'}",
         " = ".join(outcome.right),
-        outcome.named + ("" if outcome.is_right else " !"),
+        outcome.named + ("" if outcome.is_right else " !") + ("" if outcome.is_limiter_right else " *"),
         f"{100 * outcome.true_parts.get(outcome.named, 0):.1f}",
         f"{100 * outcome.parts.get(outcome.named, 0):.1f}",
     )
@@ -81,14 +80,16 @@ def _show(outcome: Outcome) -> None:
         print(f"    arithmetic has {' = '.join(expected)}")
 
 
-def _show_confusion(found: Iterable[Outcome]) -> None:
+def _show_confusion(found: list[Outcome]) -> None:
     counted = Counter((outcome.named if outcome.is_right else outcome.right[0], outcome.named) for outcome in found)
     names = sorted({name for pair in counted for name in pair})
     print(f"\n{'right, and named':22}" + "".join(f"{name:>20}" for name in names))
     for right in names:
         print(f"{right:22}" + "".join(f"{counted[right, named] or '':>20}" for named in names))
     wrong = sum(count for (right, named), count in counted.items() if right != named)
-    print(f"{sum(counted.values())} at both taps, {wrong} named wrongly")
+    print(f"{sum(counted.values())} at both taps, {wrong} named wrongly (!)")
+    below = sum(not outcome.is_limiter_right for outcome in found)
+    print(f"largest part but for the line's: {below} wrong (*)")
 
 
 def _show_errors(found: list[Outcome]) -> None:

@@ -7,12 +7,13 @@ no time: the line takes ``L`` for a block, a way takes ``d``. Losses have no ari
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
 from typing import Any
 
+LINE = "transfer"
 MS_NS = 1_000_000
 RATE_BPS, FAST_RATE_BPS = 320_000_000, 1_000_000_000
 SEGMENT_BYTES, HEADERS_BYTES, BASIC_HEADER_BYTES = 1448, 66, 48
@@ -62,8 +63,8 @@ class Case:
 
     @cached_property
     def limiters(self) -> tuple[str, ...]:
-        """The largest part, and those as large; ``transfer`` when the line has more to do than anything else."""
-        return largest(self.parts_ns)
+        """By arithmetic, see `limiters`."""
+        return limiters(self.parts_ns)
 
     def settings(self, seed: int = 1, *, is_logging_packets: bool = True) -> dict[str, Any]:
         """As either world takes them."""
@@ -117,14 +118,23 @@ class Case:
         return min(4.0, max(0.6, 30 * period_ns / 1e9, 0.1 * self.delay_ms))
 
 
-def largest(parts_ns: dict[str, float]) -> tuple[str, ...]:
-    """The largest part, and those less than EQUAL_POINTS smaller, in percent of all."""
+def largest(parts_ns: Mapping[str, float]) -> tuple[str, ...]:
+    """The largest part but for the line's, and those less than EQUAL_POINTS of all the time smaller."""
+    equal = EQUAL_POINTS / 100 * sum(parts_ns.values())
+    others = {part: part_ns for part, part_ns in parts_ns.items() if part != LINE}
+    most = max(others.values(), default=0)
+    ordered = sorted(others, key=lambda part: -others[part])
+    return tuple(part for part in ordered if most > 0 and most - others[part] < equal)
+
+
+def limiters(parts_ns: Mapping[str, float]) -> tuple[str, ...]:
+    """What may be named: the line, when it takes more than half of the time, else the largest part."""
     total = sum(parts_ns.values())
     if not total:
         return ()
-    most = max(parts_ns.values())
-    ordered = sorted(parts_ns, key=lambda part: -parts_ns[part])
-    return tuple(part for part in ordered if most - parts_ns[part] < EQUAL_POINTS / 100 * total)
+    half, equal = 0.5 * total, EQUAL_POINTS / 100 * total
+    line = (LINE,) if parts_ns.get(LINE, 0) > half - equal / 2 else ()
+    return line + (largest(parts_ns) if parts_ns.get(LINE, 0) <= half + equal / 2 else ())
 
 
 def line_ns(payload_bytes: int, rate_bps: int = RATE_BPS) -> float:

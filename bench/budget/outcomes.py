@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 import iscsitrace
 from bench.budget import link, owners
-from bench.budget.cases import Case, largest
+from bench.budget.cases import EQUAL_POINTS, LINE, Case, largest, limiters
 from bench.budget.runs import Made
 from iscsitrace.analysis import budget
-
-LINE = "transfer"
-"""What is named when the line has more to do than anything else has."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +24,14 @@ class Outcome:
     """With the ACKs that the line carried."""
     true_parts: dict[str, float]
     right: tuple[str, ...]
-    """The limiter, and those as large."""
+    """What may be named."""
+    largest: tuple[str, ...]
+    """The largest part but for the line's, and those as large."""
     idle: float
     parts: dict[str, float]
     named: str
+    """The line, or the limiter."""
+    limiter: str | None
 
     @property
     def error_points(self) -> float:
@@ -41,6 +42,11 @@ class Outcome:
     def is_right(self) -> bool:
         """Whether the limiter is one of the right ones."""
         return self.named in self.right
+
+    @property
+    def is_limiter_right(self) -> bool:
+        """Whether the largest part but for the line's is; of less than EQUAL_POINTS it does not matter which."""
+        return self.limiter in self.largest or 100 * (1 - self.true_idle) > 100 - EQUAL_POINTS
 
     @property
     def allowed_points(self) -> float:
@@ -62,10 +68,12 @@ def outcomes_of(made: Made) -> Iterator[Outcome]:
             idle.of_payload,
             idle.of_line,
             _shares(true_ns),
+            limiters(true_ns),
             largest(true_ns),
-            found.idle_fraction,
+            1.0 if found.idle_fraction is None else found.idle_fraction,
             _shares(found.parts_ns),
-            found.limiter or LINE,
+            LINE if found.is_line_bound else str(found.limiter),
+            found.limiter,
         )
 
 
