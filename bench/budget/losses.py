@@ -1,0 +1,155 @@
+"""Packets that were sent again: what iscsitrace, tshark and tcptrace find of them at a tap, beside the sender's own.
+
+Beside its sender every packet passes in the order of sending, so one that begins below the highest byte sent so far is
+a retransmission: nothing has to be guessed. At the far tap the same packets are looked for, as far as they came
+through. Their number has to be the one that the sender counted.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import iscsitrace
+from bench.budget.packets import Packet, resent
+
+TAPS = ("initiator", "target")
+_ANSWER_NS = 1_000_000
+"""A host that answers a packet does so within this time; what comes later, a timer has sent."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a tool says of one direction at one tap."""
+
+    found: int
+    missed: int
+    false: int
+
+    def __add__(self, other: Found) -> Found:
+        return Found(self.found + other.found, self.missed + other.missed, self.false + other.false)
+
+
+NOTHING = Found(0, 0, 0)
+
+
+def of_frames(said: Iterable[int], true: Iterable[int]) -> Found:
+    """Frames that a tool holds for retransmissions beside those that are."""
+    said, true = set(said), set(true)
+    return Found(len(said & true), len(true - said), len(said - true))
+
+
+def true_frames(packets: Mapping[str, list[Packet]], tap: str) -> dict[int, str]:
+    """Frames at a tap that were sent again, and why."""
+    found = {}
+    for near in TAPS:
+        causes = {packet.key: cause for packet, cause in reasons(packets[near], to_target=near == "initiator").items()}
+        for packet in packets[tap]:
+            if packet.to_target is (near == "initiator") and packet.key in causes:
+                found[packet.frame] = causes[packet.key]
+    return found
+
+
+def reasons(near: list[Packet], *, to_target: bool) -> dict[Packet, str]:
+    """Retransmissions of a direction beside their sender, and whether an ACK or a timer had them sent."""
+    mine = {packet for packet in resent(near) if packet.to_target is to_target}
+    found, heard_ns, highest, driven = {}, 0, 0, ""
+    for packet in near:
+        if packet.to_target is not to_target:
+            heard_ns = packet.time_ns
+            continue
+        if packet in mine:
+            if packet.time_ns - heard_ns <= _ANSWER_NS:
+                driven = "ack"
+            elif packet.end >= highest:
+                driven = "timer, last bytes"
+            else:
+                driven = "timer"
+            found[packet] = driven
+        highest = max(highest, packet.end)
+    return found
+
+
+def by_iscsitrace(capture: Path) -> dict[int, tuple[str, bool]]:
+    """Its frames, their causes, and whether they were needless."""
+    table = iscsitrace.read(str(capture), tables=("retransmissions",)).retransmissions
+    return {row["frame"]: (row["cause"], row["is_spurious"]) for row in table.rows()}
+
+
+def by_tshark(packets: Iterable[Packet], *, is_out_of_order_counted: bool = False) -> list[int]:
+    """Its frames: retransmissions, fast and spurious ones; what it calls out of order, if that is to count."""
+    return [
+        packet.frame
+        for packet in packets
+        if packet.is_retransmission or (is_out_of_order_counted and packet.is_out_of_order)
+    ]
+
+
+def by_tcptrace(capture: Path) -> int:
+    """How many packets of data it says were sent again, in both directions."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder, "capture.pcap")
+        subprocess.run(["editcap", "-F", "pcap", str(capture), str(plain)], check=True, capture_output=True, timeout=60)
+        said = subprocess.run(
+            ["tcptrace", "-l", "-n", str(plain)], check=True, capture_output=True, text=True, timeout=60
+        ).stdout
+    return sum(
+        int(count)
+        for pair in re.findall(r"rexmt data pkts:\s+(\d+)\s+rexmt data pkts:\s+(\d+)", said)
+        for count in pair
+    )
+
+
+@dataclass
+class Losses:
+    """Of several runs: what each tool found at the near and the far tap, and the causes beside ours."""
+
+    tools: dict[tuple[str, str], Found]
+    counts: Counter[tuple[str, str]]
+    causes: dict[str, Counter[str]]
+
+    @classmethod
+    def none(cls) -> Losses:
+        """Of no run."""
+        return cls({}, Counter(), defaultdict(Counter))
+
+    def add(self, files: Mapping[str, Path], packets: Mapping[str, list[Packet]]) -> dict[str, dict[str, Found]]:
+        """One more run; what was found in it, by tap and tool."""
+        of_run: dict[str, dict[str, Found]] = {}
+        for tap in TAPS:
+            true, said = true_frames(packets, tap), by_iscsitrace(files[tap])
+            of_run[tap] = {
+                "iscsitrace": of_frames(said, true),
+                "tshark": of_frames(by_tshark(packets[tap]), true),
+                "tshark with out-of-order": of_frames(by_tshark(packets[tap], is_out_of_order_counted=True), true),
+            }
+            for tool, found in of_run[tap].items():
+                self.tools[tap, tool] = self.tools.get((tap, tool), NOTHING) + found
+            self.counts[tap, "true"] += len(true)
+            self.counts[tap, "tcptrace"] += by_tcptrace(files[tap])
+            for frame, cause in true.items():
+                self.causes[cause][said[frame][0] if frame in said else "missed"] += 1
+            for frame in said:
+                if frame not in true:
+                    self.causes["none: not sent again"][said[frame][0]] += 1
+        return of_run
+
+    def show(self) -> None:
+        """All of it as tables."""
+        if not self.counts:
+            return
+        print("\nretransmissions of all lossy runs, by frame")
+        print(f"{'tap':12}{'tool':28}{'found':>8}{'missed':>8}{'false':>8}")
+        for (tap, tool), found in sorted(self.tools.items()):
+            print(f"{tap:12}{tool:28}{found.found:8}{found.missed:8}{found.false:8}")
+        for tap in TAPS:
+            print(f"{tap:12}tcptrace counts {self.counts[tap, 'tcptrace']} of {self.counts[tap, 'true']}")
+        causes = sorted({cause for counted in self.causes.values() for cause in counted})
+        print(f"\n{'sent again by, and called':30}" + "".join(f"{cause:>14}" for cause in causes))
+        for driven, counted in sorted(self.causes.items()):
+            print(f"{driven:30}" + "".join(f"{counted[cause] or '':>14}" for cause in causes))

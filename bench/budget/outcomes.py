@@ -1,0 +1,82 @@
+"""What the analysis says of a run at either tap, beside what the logs say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import iscsitrace
+from bench.budget import link, owners
+from bench.budget.cases import EQUAL_POINTS, LINE, Case, largest, limiters
+from bench.budget.runs import Made
+from iscsitrace.analysis import budget
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run at one tap. Shares are of the time from first command to last status."""
+
+    case: Case
+    world: str
+    tap: str
+    true_idle: float
+    true_idle_of_line: float
+    """With the ACKs that the line carried."""
+    true_parts: dict[str, float]
+    right: tuple[str, ...]
+    """What may be named."""
+    largest: tuple[str, ...]
+    """The largest part but for the line's, and those as large."""
+    idle: float
+    parts: dict[str, float]
+    named: str
+    """The line, or the limiter."""
+    limiter: str | None
+
+    @property
+    def error_points(self) -> float:
+        """Of the idle fraction."""
+        return 100 * (self.idle - self.true_idle)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the limiter is one of the right ones."""
+        return self.named in self.right
+
+    @property
+    def is_limiter_right(self) -> bool:
+        """Whether the largest part but for the line's is; of less than EQUAL_POINTS it does not matter which."""
+        return self.limiter in self.largest or 100 * (1 - self.true_idle) > 100 - EQUAL_POINTS
+
+    @property
+    def allowed_points(self) -> float:
+        """What the idle fraction may be wrong: 1 point from 1 ms on, else 3."""
+        return 1.0 if self.case.delay_ms >= 1 else 3.0
+
+
+def outcomes_of(made: Made) -> Iterator[Outcome]:
+    """What the analysis says of a run, at either tap."""
+    run = owners.Run(made.case, made.truth, owners.read(made.files), made.packets)
+    for tap, file in made.files.items():
+        idle = link.idle(made.truth, tap, run.taps.span(tap))
+        true_ns = run.parts(tap)
+        (found,) = budget.of_connections(iscsitrace.read(str(file), tables=("budget",)).budget).values()
+        yield Outcome(
+            made.case,
+            made.world,
+            tap,
+            idle.of_payload,
+            idle.of_line,
+            _shares(true_ns),
+            limiters(true_ns),
+            largest(true_ns),
+            1.0 if found.idle_fraction is None else found.idle_fraction,
+            _shares(found.parts_ns),
+            LINE if found.is_line_bound else str(found.limiter),
+            found.limiter,
+        )
+
+
+def _shares(parts_ns: Mapping[str, float]) -> dict[str, float]:
+    total = sum(parts_ns.values())
+    return {part: part_ns / total for part, part_ns in parts_ns.items()} if total else {}

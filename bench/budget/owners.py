@@ -1,0 +1,190 @@
+"""Whose each nanosecond was, by what the link and the hosts logged: the truth beside which a budget is held.
+
+It starts from the line: when it carried payload. Of the rest it asks, in this order: was a lost byte on its way to be
+repaired, was no task outstanding, did the sender have bytes to send (and which window was full), was something held
+back, was a granted burst in the initiator's or a task in the target's hands? What is left is the path's. The instants
+of tasks and the outstanding data are those of the captures beside both hosts, which the tests hold against the
+simulation to the nanosecond; no analysis of theirs is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import iscsitrace
+from bench.budget import link
+from bench.budget.cases import MS_NS, SEGMENT_BYTES, Case
+from bench.budget.packets import Packet, repairs
+from bench.budget.spans import Spans, complement, intersection, owners, union
+
+_NULL = np.iinfo(np.int64).min
+_NEVER = np.iinfo(np.int64).max
+_FAR = {"initiator": "target", "target": "initiator"}
+_DIRECTION = {"initiator": "to_target", "target": "to_initiator"}
+
+Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Taps:
+    """What both captures of a run have of its tasks, bursts and packets, by tap."""
+
+    cycles: dict[str, Columns]
+    rounds: dict[str, Columns]
+    segments: dict[str, Columns]
+
+    def span(self, tap: str) -> tuple[int, int]:
+        """From the first command to the last status."""
+        cycles = self.cycles[tap]
+        return int(cycles["command_first_ns"].min()), int(cycles["status_ns"].max())
+
+
+def read(captures: Mapping[str, Any]) -> Taps:
+    """Both captures of a run, by tap."""
+    found: dict[str, dict[str, Columns]] = {"cycles": {}, "rounds": {}, "segments": {}}
+    names = {
+        "cycles": ("command_first_ns", "command_last_ns", "data_first_ns", "data_last_ns", "status_ns"),
+        "rounds": ("cycle", "r2t_ns", "data_first_ns", "data_last_ns"),
+        "segments": (
+            "to_target",
+            "time_ns",
+            "stream_offset_bytes",
+            "payload_bytes",
+            "ack_offset_bytes",
+            "window_bytes",
+        ),
+    }
+    for tap, capture in captures.items():
+        trace = iscsitrace.read(str(capture), tables=("segments",))
+        for table, columns in names.items():
+            found[table][tap] = {name: trace.table(table).raw(name) for name in columns}
+        found["cycles"][tap]["is_block"] = np.isin(trace.cycles["operation"], ("read", "write"))
+    return Taps(**found)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what was set, what its truth and its captures say."""
+
+    case: Case
+    truth: Mapping[str, Any]
+    taps: Taps
+    packets: Mapping[str, list[Packet]] | None = None
+    """Of both taps, where some were lost."""
+
+    @property
+    def sender(self) -> str:
+        """Who sends the data."""
+        return "target" if self.case.operation == "read" else "initiator"
+
+    def shift_ns(self, near: str, tap: str) -> int:
+        """How much later a tap sees what passes the one near its host."""
+        settings = self.truth["settings"]["world"]["paths"][0][_DIRECTION[near]]
+        return 0 if near == tap else int(settings["delay_ns"])
+
+    def parts(self, tap: str) -> dict[str, int]:
+        """The parts of the time at a tap, in nanoseconds."""
+        span = self.taps.span(tap)
+        at_initiator, at_target = self.taps.cycles["initiator"], self.taps.cycles["target"]
+        later = self.shift_ns(self.sender, tap)
+        claims: dict[str, Spans] = {
+            "transfer": union(*(link.payload_times(self.truth, direction, tap) for direction in link.NEAR))
+        }
+        if self.packets:
+            claims["loss_recovery"] = self._repairs(tap)
+        claims["initiator_think"] = complement(
+            _spans(at_initiator["command_first_ns"], at_initiator["status_ns"]), span
+        )
+        backlog, (by_receiver, by_congestion) = self._backlog(), self._full()
+        claims["receive_window"] = intersection(backlog, by_receiver) + later
+        claims["congestion_window"] = intersection(backlog, by_congestion) + later
+        if self.case.status == "apart_held":
+            held = _spans(at_target["data_last_ns"], at_target["status_ns"])
+            claims["ack_wait"] = union(backlog, held) + later
+        claims["initiator_service"] = _spans(*(self.taps.rounds["initiator"][n] for n in ("r2t_ns", "data_first_ns")))
+        claims["target_service"] = self._service(at_target)
+        return owners(span, claims, "propagation")
+
+    def _repairs(self, tap: str) -> Spans:
+        """Losses of either direction until their repair."""
+        assert self.packets
+        found = []
+        for near, far in _FAR.items():
+            times = repairs(self.packets[near], self.packets[far], to_target=near == "initiator")
+            found.append(np.asarray(times, np.int64).reshape(-1, 2) + self.shift_ns(near, tap))
+        return union(*found)
+
+    def _backlog(self) -> Spans:
+        """When the sender of the data has some that was asked for and did not pass the tap beside it yet."""
+        cycles = self.taps.cycles[self.sender]
+        if self.case.operation == "read":
+            return _spans(self._answered_ns(), cycles["data_last_ns"])
+        if self.case.burst_bytes:
+            return _spans(*(self.taps.rounds["initiator"][name] for name in ("data_first_ns", "data_last_ns")))
+        return _spans(cycles["command_first_ns"], _data_last_ns(cycles))
+
+    def _answered_ns(self) -> NDArray[np.int64]:
+        """When the target has the data of each read: after the service time that is set, and what its host takes."""
+        cycles, set_ns = self.taps.cycles["target"], self.case.service_ns
+        is_read = cycles["is_block"] & (cycles["data_first_ns"] != _NULL)
+        waits_ns = (cycles["data_first_ns"] - cycles["command_last_ns"])[is_read]
+        # of queued reads most wait for those before them; the quickest shows what the host takes
+        host_ns = int(np.percentile(waits_ns, 95 if self.case.queue_depth == 1 else 5)) - set_ns
+        answered = cycles["command_last_ns"] + set_ns + min(max(host_ns, 0), MS_NS)
+        return np.where(cycles["is_block"], answered, _NULL)
+
+    def _full(self) -> tuple[Spans, Spans]:
+        """When the advertised window, and when the congestion window had no room for another segment."""
+        segments = self.taps.segments[self.sender]
+        is_own = segments["to_target"] == (self.sender == "initiator")
+        times, acknowledged = segments["time_ns"], segments["ack_offset_bytes"]
+        sent = np.where(is_own, segments["stream_offset_bytes"] + segments["payload_bytes"], 0)
+        sent = np.maximum.accumulate(sent)
+        edge = np.maximum.accumulate(np.where(is_own, 0, acknowledged + segments["window_bytes"]))
+        owin = sent - np.maximum.accumulate(np.where(is_own, 0, acknowledged))
+        end = (self.truth["target_ends"][0] if self.sender == "target" else self.truth["initiator_ends"])[0]
+        places = np.searchsorted(np.asarray(end["windows"]["time_ns"], np.int64), times, side="right") - 1
+        cwnd = np.asarray(end["windows"]["cwnd"], np.int64)[np.maximum(places, 0)] * SEGMENT_BYTES
+        is_closed = edge - sent < SEGMENT_BYTES
+        # what is lost is outstanding and not under way: without room for it the sender waits for its congestion window
+        is_full = (owin > cwnd - SEGMENT_BYTES) | ((owin > 0) & bool(self.packets))
+        lasts = np.column_stack([times, np.append(times[1:], _NEVER)])
+        return union(lasts[is_closed]), union(lasts[is_full & ~is_closed])
+
+    def _service(self, cycles: Columns) -> Spans:
+        """From the last that the target waited for to its answer: an R2T, data, or the status."""
+        command_last, data_first = cycles["command_last_ns"], cycles["data_first_ns"]
+        is_write = cycles["is_block"] & (self.case.operation == "write")
+        # what is no write is answered by data, or by the status at once
+        answered = np.where(data_first == _NULL, cycles["status_ns"], data_first)
+        if self.case.operation == "read":
+            answered = np.where(cycles["is_block"], np.minimum(answered, self._answered_ns()), answered)
+        last = _data_last_ns(cycles)
+        return union(
+            _spans(command_last[~is_write], answered[~is_write]),
+            _spans(last[is_write], cycles["status_ns"][is_write]),
+            self._asked_for(),
+        )
+
+    def _asked_for(self) -> Spans:
+        """From a command, or the end of the burst before, to the R2T that the target answers with."""
+        rounds, command_last = self.taps.rounds["target"], self.taps.cycles["target"]["command_last_ns"]
+        order = np.lexsort([rounds["r2t_ns"], rounds["cycle"]])
+        cycle, asked, ended = (rounds[name][order] for name in ("cycle", "r2t_ns", "data_last_ns"))
+        is_first = np.append(True, cycle[1:] != cycle[:-1])[: len(cycle)]
+        return _spans(np.where(is_first, command_last[cycle], np.append(_NULL, ended)[: len(ended)]), asked)
+
+
+def _spans(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Spans:
+    is_known = (starts != _NULL) & (ends != _NULL)
+    return union(np.column_stack([starts, ends])[is_known])
+
+
+def _data_last_ns(cycles: Columns) -> NDArray[np.int64]:
+    """The end of the last data byte, which may have come with the command."""
+    return np.where(cycles["data_last_ns"] == _NULL, cycles["command_last_ns"], cycles["data_last_ns"])

@@ -1,0 +1,122 @@
+"""Packets of a run as tshark shows them at either tap, and which of them were lost between the taps.
+
+It knows nothing of what iscsitrace reads. A packet is the same at both taps by IP identification, sequence number,
+length and timestamp; the lost ones have to be as many as the link's log has.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_FIELDS = (
+    *("frame.time_epoch", "frame.number", "tcp.stream", "tcp.dstport", "ip.id", "tcp.seq_raw", "tcp.len"),
+    *("tcp.options.timestamp.tsval", "tcp.flags.syn", "tcp.flags.fin"),
+    *("tcp.analysis.retransmission", "tcp.analysis.fast_retransmission", "tcp.analysis.spurious_retransmission"),
+    *("tcp.analysis.rto", "tcp.analysis.out_of_order"),
+)
+_RETRANSMISSIONS = slice(10, 13)
+_WRAP = 1 << 32
+
+
+@dataclass(frozen=True)
+class Packet:
+    """One TCP packet at a tap."""
+
+    time_ns: int
+    frame: int
+    to_target: bool
+    sequence: int
+    """Since the first one of its direction."""
+    payload_bytes: int
+    key: tuple[str, ...]
+    """The same at both taps."""
+    is_retransmission: bool
+    """As tshark has it."""
+    is_out_of_order: bool
+    """As tshark has it."""
+
+    @property
+    def end(self) -> int:
+        """One past its last byte."""
+        return self.sequence + self.payload_bytes
+
+
+def packets(capture: Path, target_port: int) -> list[Packet]:
+    """The packets of the connection to a target's port, in order; there has to be one connection only."""
+    fields = [word for name in _FIELDS for word in ("-e", name)]
+    command = ["tshark", "-n", "-r", str(capture), "-Y", f"tcp.port == {target_port}", "-T", "fields", *fields]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+    first: dict[bool, int] = {}
+    found = []
+    for line in said.splitlines():
+        words = line.split("\t")
+        to_target = words[3] == str(target_port)
+        sequence = int(words[5])
+        base = first.setdefault(to_target, sequence)
+        found.append(
+            Packet(
+                int(words[0].replace(".", "")),
+                int(words[1]),
+                to_target,
+                (sequence - base) % _WRAP,
+                int(words[6]),
+                (words[3], words[4], words[5], words[6], words[7]),
+                any(words[_RETRANSMISSIONS]),
+                bool(words[14]),
+            )
+        )
+    return found
+
+
+def resent(sent: Iterable[Packet]) -> list[Packet]:
+    """Packets with payload that brought bytes again past the tap of their own sender: its retransmissions."""
+    highest: dict[bool, int] = {}
+    found = []
+    for packet in sent:
+        if packet.payload_bytes and packet.sequence < highest.get(packet.to_target, 0):
+            found.append(packet)
+        highest[packet.to_target] = max(highest.get(packet.to_target, 0), packet.end)
+    return found
+
+
+def lost(near: Iterable[Packet], far: Iterable[Packet], *, to_target: bool) -> list[Packet]:
+    """Packets of a direction that passed the tap near their sender, and never the far one."""
+    arrived = Counter(packet.key for packet in far if packet.to_target is to_target)
+    found = []
+    for packet in near:
+        if packet.to_target is not to_target:
+            continue
+        if arrived[packet.key]:
+            arrived[packet.key] -= 1
+        else:
+            found.append(packet)
+    return found
+
+
+def repairs(near: list[Packet], far: list[Packet], *, to_target: bool) -> list[tuple[int, int]]:
+    """From the loss of each packet with payload to when its bytes left again in a packet that arrived, near the sender.
+
+    A loss that was never repaired ends with the capture.
+    """
+    missing = lost(near, far, to_target=to_target)
+    gone = {packet.frame for packet in missing}
+    sent = [packet for packet in near if packet.to_target is to_target and packet.payload_bytes]
+    found = []
+    for packet in missing:
+        if not packet.payload_bytes:
+            continue
+        cursor = packet.sequence
+        until_ns = near[-1].time_ns
+        for copy in sent:
+            if copy.frame <= packet.frame or copy.frame in gone or not copy.sequence <= cursor < copy.end:
+                continue
+            cursor = copy.end
+            if cursor >= packet.end:
+                until_ns = copy.time_ns
+                break
+        found.append((packet.time_ns, until_ns))
+    return found

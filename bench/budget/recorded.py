@@ -1,0 +1,141 @@
+"""Recordings of two Linux kernels: what iscsitrace says beside what the kernels and the network know.
+
+The kernel of a sender counts the time for which the receive window kept it (``rwnd_limited`` of TCP_INFO), and what it
+sent again and why. One-way delays were measured packet by packet where both ends were captured; elsewhere netem was
+told them, and what a ping took beyond them is the emulation's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import iscsitrace
+from iscsitrace.analysis import budget
+
+_MS_NS = 1e6
+_SIDES = ("initiator", "target")
+_COUNTERS = {
+    "TcpRetransSegs": "all",
+    "TcpExtTCPFastRetrans": "fast",
+    "TcpExtTCPTimeouts": "timeout",
+    "TcpExtTCPLossProbes": "tail probe",
+}
+_COLUMNS = {
+    "fast": "fast_retransmit_count",
+    "timeout": "timeout_count",
+    "tail probe": "tail_probe_count",
+}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One run: its truth and its captures."""
+
+    name: str
+    truth: dict[str, Any]
+    captures: tuple[Path, ...]
+
+
+def recordings(folder: Path) -> Iterator[Recording]:
+    """Every run in a folder of which the kernels' own counts are known."""
+    for file in sorted(folder.glob("*.json")):
+        truth = json.loads(file.read_text())
+        names = [each["file"] for each in truth.get("files", ()) if ".pcap" in each["file"]]
+        if "sender_time_ms" in truth:
+            yield Recording(file.stem, truth, tuple(folder / name for name in names if (folder / name).exists()))
+
+
+def window_limited_ms(truth: dict[str, Any], initiator_port: int) -> dict[str, tuple[float, float]]:
+    """For how long the receive window kept each side's kernel, and how long it had something to send."""
+    found = {}
+    for name, times in truth["sender_time_ms"].items():
+        side, _, pair = name.partition(" ")
+        if f":{initiator_port}" in pair:
+            found[side] = (float(times["rwnd_limited"]), float(times["busy"]))
+    return found
+
+
+def one_way_ms(truth: dict[str, Any]) -> tuple[float, str] | None:
+    """The mean of both ways, and by what it is known; None with several targets."""
+    measured = truth.get("measured_one_way_delay_ms") or {}
+    ways = [value["min"] for name, value in measured.items() if "_to_" in name]
+    if len(ways) == 2:
+        return sum(ways) / 2, "packets"
+    set_ms = truth["network"]["one_way_delay_ms"]
+    if not all(isinstance(each, int | float) for each in set_ms.values()):
+        return None
+    ping = truth["network"].get("ping_rtt_ms_under_this_configuration")
+    return (ping["min"] / 2, "ping") if ping else (sum(set_ms.values()) / 2, "netem")
+
+
+def show(folder: Path) -> None:
+    """Three tables: windows, delays, retransmissions."""
+    rows = [row for recording in recordings(folder) for row in _rows(recording)]
+    print(
+        "\nrecordings: receive window in ms; the kernel's time counts data that is still passing, the budget's is idle"
+    )
+    print(f"{'capture':66}{'conn':>5}{'kernel':>8}{'of busy':>9}{'full':>8}{'budget':>8}{'limiter':>20}{'idle %':>8}")
+    for row in rows:
+        kernel, busy = row["kernel"]
+        print(
+            f"{row['name']:66}{row['connection']:5}{kernel:8.0f}{busy:9.0f}{row['full']:8.0f}{row['receive_window']:8.0f}"
+            f"{row['limiter']:>20}{row['idle']:8.1f}"
+        )
+    print(f"\n{'one-way delay in ms':66}{'conn':>5}{'true':>9}{'by':>9}{'found':>9}{'error':>9}")
+    for row in rows:
+        if row["one_way"]:
+            true_ms, source = row["one_way"]
+            error = row["delay"] - true_ms
+            print(f"{row['name']:66}{row['connection']:5}{true_ms:9.3f}{source:>9}{row['delay']:9.3f}{error:+9.3f}")
+    print(
+        f"\n{'sent again, by kernel and capture':66}{'side':>10}"
+        + "".join(f"{name:>18}" for name in _COUNTERS.values())
+    )
+    for recording in recordings(folder):
+        _show_counts(recording)
+
+
+def _rows(recording: Recording) -> Iterator[dict[str, Any]]:
+    for capture in recording.captures:
+        trace = iscsitrace.read(str(capture), tables=("budget", "senders"))
+        budgets = budget.of_connections(trace.budget)
+        ports = {row["connection"]: row["initiator_port"] for row in trace.connections.rows()}
+        senders: dict[int, list[dict[str, Any]]] = {}
+        for row in trace.senders.rows():
+            senders.setdefault(row["connection"], []).append(row)
+        for connection, ends in senders.items():
+            found, kernel = budgets.get(connection), window_limited_ms(recording.truth, ports[connection])
+            side = max(kernel, key=lambda side: kernel[side][0], default=None)
+            rtts = [end["rtt_min_ns"] for end in ends]
+            yield {
+                "name": capture.name,
+                "connection": connection,
+                "kernel": kernel[side] if side else (float("nan"), float("nan")),
+                "full": max(end["window_full_ns"] for end in ends) / _MS_NS,
+                "receive_window": found.parts_ns["receive_window"] / _MS_NS if found else float("nan"),
+                "limiter": (found.limiter or "transfer") if found else "-",
+                "idle": 100 * found.idle_fraction if found else float("nan"),
+                "one_way": one_way_ms(recording.truth),
+                "delay": sum(rtts) / 2 / _MS_NS if all(rtt is not None for rtt in rtts) else float("nan"),
+            }
+
+
+def _show_counts(recording: Recording) -> None:
+    counted = recording.truth.get("tcp_counters_delta") or {}
+    if not any(name in side for side in counted.values() for name in _COUNTERS):
+        return
+    for capture in recording.captures:
+        trace = iscsitrace.read(str(capture), tables=("senders", "retransmissions"))
+        for side in _SIDES:
+            to_target = side == "initiator"
+            ends = [row for row in trace.senders.rows() if row["to_target"] is to_target]
+            ours = {name: sum(end[column] for end in ends) for name, column in _COLUMNS.items()}
+            ours["all"] = sum(row["to_target"] is to_target for row in trace.retransmissions.rows())
+            cells = [
+                f"{counted.get(side, {}).get(name, 0)} / {ours[ours_name]}" for name, ours_name in _COUNTERS.items()
+            ]
+            print(f"{capture.name:66}{side:>10}" + "".join(f"{cell:>18}" for cell in cells))

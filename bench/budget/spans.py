@@ -1,0 +1,63 @@
+"""Sets of times as sorted, disjoint intervals [from, to), and whose time is whose when several claim it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Spans = NDArray[np.int64]
+"""Two columns; a row is one interval."""
+
+
+def union(*parts: Iterable[Any] | Spans) -> Spans:
+    """What any of them covers; intervals that end before they begin cover nothing."""
+    rows = [np.asarray(part if isinstance(part, np.ndarray) else list(part), np.int64).reshape(-1, 2) for part in parts]
+    intervals = np.concatenate(rows) if rows else np.empty((0, 2), np.int64)
+    intervals = intervals[intervals[:, 1] > intervals[:, 0]]
+    if not len(intervals):
+        return intervals
+    intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(intervals[:, 1])
+    is_first = np.concatenate([[True], intervals[1:, 0] > reached[:-1]])
+    starts = np.flatnonzero(is_first)
+    return np.column_stack([intervals[starts, 0], np.maximum.reduceat(intervals[:, 1], starts)])
+
+
+def owners(span: tuple[int, int], claims: Mapping[str, Spans], rest: str) -> dict[str, int]:
+    """Time of each within the span: where several claim it, the first has it; what nobody claims is the rest's."""
+    cuts = np.concatenate([np.asarray(span, np.int64), *(claim.ravel() for claim in claims.values())])
+    cuts = np.unique(np.clip(cuts, *span))
+    taken = np.zeros(len(cuts) - 1, bool)
+    found = {}
+    for name, claim in claims.items():
+        mine = covers(claim, cuts[:-1]) & ~taken
+        found[name] = int(np.diff(cuts)[mine].sum())
+        taken |= mine
+    found[rest] = int(np.diff(cuts)[~taken].sum())
+    return found
+
+
+def intersection(first: Spans, second: Spans) -> Spans:
+    """What both cover."""
+    cuts = np.unique(np.concatenate([first.ravel(), second.ravel()]))
+    pieces = np.column_stack([cuts[:-1], cuts[1:]])
+    return union(pieces[covers(first, cuts[:-1]) & covers(second, cuts[:-1])])
+
+
+def covers(intervals: Spans, times_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of each time whether it lies in one of the intervals."""
+    if not len(intervals):
+        return np.zeros(len(times_ns), bool)
+    place = np.searchsorted(intervals[:, 0], times_ns, side="right") - 1
+    return (place >= 0) & (times_ns < intervals[np.maximum(place, 0), 1])
+
+
+def complement(intervals: Spans, span: tuple[int, int]) -> Spans:
+    """What of the span none of them covers."""
+    first, last = span
+    inside = np.clip(intervals, first, last)
+    bounds = np.concatenate([[first], inside.ravel(), [last]]).reshape(-1, 2)
+    return union(bounds)

@@ -1,0 +1,77 @@
+"""The truth beside which budgets are held: its arithmetic has to agree with what link and hosts logged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.budget import link, losses, owners, packets, runs, spans
+from bench.budget.cases import CASES, EQUAL_POINTS, limiters, line_ns
+
+_LAST = 30
+_SETS = st.lists(st.tuples(st.integers(0, _LAST), st.integers(0, _LAST)), max_size=6)
+LOSSY = [name for name in CASES if name.startswith("loss")]
+
+
+def _instants(pairs: list[tuple[int, int]]) -> set[int]:
+    return {instant for first, last in pairs for instant in range(first, last)}
+
+
+@given(_SETS, _SETS)
+def test_sets_of_times_against_counting_instants(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> None:
+    one, other = spans.union(first), spans.union(second)
+    both = spans.union(first, second)
+    assert _instants(both.tolist()) == _instants(first) | _instants(second)
+    assert all(left[1] < right[0] for left, right in zip(both.tolist(), both.tolist()[1:], strict=False))
+    assert _instants(spans.intersection(one, other).tolist()) == _instants(first) & _instants(second)
+    assert _instants(spans.complement(one, (5, 20)).tolist()) == set(range(5, 20)) - _instants(first)
+    found = spans.owners((5, 20), {"one": one, "other": other}, "rest")
+    inside = set(range(5, 20))
+    mine, its = _instants(first) & inside, _instants(second) & inside
+    assert found == {"one": len(mine), "other": len(its - mine), "rest": len(inside - mine - its)}
+
+
+def test_parts_less_than_five_points_apart_are_equally_large() -> None:
+    assert limiters({"transfer": 40.0, "propagation": 29.0, "ack_wait": 31.0}) == ("ack_wait", "propagation")
+    assert limiters({"transfer": 40.0, "propagation": 35.0, "ack_wait": 35.0 - EQUAL_POINTS}) == ("propagation",)
+    assert limiters({"transfer": 48.0, "propagation": 42.0, "ack_wait": 10.0}) == ("transfer", "propagation")
+    assert limiters({"transfer": 53.0, "propagation": 47.0}) == ("transfer",)
+    assert limiters({}) == ()
+
+
+def test_a_block_takes_what_its_bits_take() -> None:
+    # 46 segments of at most 1448 bytes, 66 bytes of headers each, at 25 ns a byte
+    assert line_ns(65_536) == (65_536 + 48 + 46 * 66) * 25
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in LOSSY], ids=str)
+def test_arithmetic_and_logs_name_the_same_limiter(tmp_path: Path, name: str) -> None:
+    made = runs.make(CASES[name], "simulated", tmp_path)
+    run = owners.Run(made.case, made.truth, owners.read(made.files))
+    for tap in runs.TAPS:
+        parts = run.parts(tap)
+        first, last = run.taps.span(tap)
+        assert sum(parts.values()) == last - first
+        # queued tasks with a held status have no arithmetic
+        if made.case.limiters:
+            assert set(made.case.limiters) & set(limiters(parts))
+
+
+@pytest.mark.parametrize("name", LOSSY[::4], ids=str)
+def test_what_was_lost_and_sent_again_is_what_link_and_hosts_counted(tmp_path: Path, name: str) -> None:
+    made = runs.make(CASES[name], "simulated", tmp_path)
+    assert made.packets
+    for direction, near in link.NEAR.items():
+        far = "target" if near == "initiator" else "initiator"
+        to_target = direction == "to_target"
+        lost = packets.lost(made.packets[near], made.packets[far], to_target=to_target)
+        missing = link.lost_count(made.truth, direction) + link.unfinished_count(made.truth, direction)
+        assert len(lost) == missing
+        (end,) = made.truth["initiator_ends"] if to_target else made.truth["target_ends"][0]
+        again = losses.reasons(made.packets[near], to_target=to_target)
+        assert len(again) == end["retransmitted_segment_count"]
+    parts = owners.Run(made.case, made.truth, owners.read(made.files), made.packets).parts("initiator")
+    assert parts["loss_recovery"] > 0
