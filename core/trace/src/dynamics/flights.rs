@@ -19,6 +19,8 @@ const ANSWER_WITHIN_RTT_PART: i64 = 8;
 /// A pause of this length within a PDU that no ACK ended was ended by a retransmission timer, which Linux never sets to
 /// less than 200 ms; the packet sent again may be the first that the tap sees.
 const TIMER_MIN_NS: i64 = 190_000_000;
+/// Where a loss was seen before, two round trips will do, and this: Linux' tail loss probe (RFC 8985, section 7.2).
+const PROBE_MIN_NS: i64 = 8_000_000;
 /// Holes that are watched until they are filled.
 const HOLES_MAX: usize = 64;
 /// The ACKs must be slower than the data by this factor before the line is taken to lie beyond the tap.
@@ -76,6 +78,7 @@ pub struct Flights {
     arrived: Scoreboard,
     delivered: i64,
     has_request_since_ack: bool,
+    has_loss: bool,
     highest: i64,
     holes: VecDeque<Hole>,
 }
@@ -95,6 +98,7 @@ impl Flights {
             arrived: Scoreboard::default(),
             delivered: 0,
             has_request_since_ack: true,
+            has_loss: false,
             highest: 0,
             holes: VecDeque::new(),
         }
@@ -108,6 +112,7 @@ impl Flights {
         self.seen.note(seen.time_ns, seen.length, !has_request);
         self.note_hole(seen);
         let is_again = seen.class == SegmentClass::Retransmission;
+        self.has_loss |= is_again || sender.is_in_recovery;
         let gap_ns = self.previous.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
         match (self.runs.last_mut(), gap_ns) {
             (Some(run), Some(gap_ns)) if !is_pause(gap_ns, seen.length, self.seen.ns_per_byte()) => {
@@ -167,14 +172,18 @@ impl Flights {
         let held = if row.is_in_recovery || is_again {
             Some(part::LOSS_RECOVERY)
         } else if previous.is_within_pdu {
+            // since it could have gone on
+            let late_ns = ack.map_or(row.pause_ns, |ack| seen.time_ns.saturating_sub(ack.answer_ns));
+            let probe_ns = PROBE_MIN_NS.max(rtt_ns.saturating_mul(2));
             if is_window_full {
                 Some(part::RECEIVE_WINDOW)
-            } else if before.owin > 0 && is_small && is_all_acknowledged {
+            } else if late_ns >= TIMER_MIN_NS || (self.has_loss && late_ns >= probe_ns) {
+                Some(part::LOSS_RECOVERY)
+            } else if is_answer && before.owin > 0 && is_small && is_all_acknowledged {
                 Some(part::ACK_WAIT)
-            } else if ack.is_some_and(|ack| ack.is_advance) {
-                Some(part::CONGESTION_WINDOW)
             } else {
-                (row.pause_ns >= TIMER_MIN_NS).then_some(part::LOSS_RECOVERY)
+                let is_soon = late_ns <= within_ns.max(rtt_ns);
+                ack.filter(|ack| ack.is_advance && is_soon).map(|_| part::CONGESTION_WINDOW)
             }
         } else if row.release == release::ACKNOWLEDGMENT && before.owin > 0 {
             if is_window_full {
