@@ -5,17 +5,33 @@
 //! carried   [--------------]        [-----------]       each event took bytes x pace; a longer wait is a pause
 //! ```
 
-use super::pace::Pace;
+use super::pace::{Line, Pace};
 
-/// A wait no longer than this is no pause, whatever the pace: hosts hand packets over in bunches.
-const PAUSE_MIN_NS: f64 = 50_000.0;
+/// A wait is a pause when it is longer than the line explains by so many times the jitter of the hosts ...
+const PAUSE_MIN_JITTERS: f64 = 4.0;
+/// ... but at least by this,
+const PAUSE_LEAST_NS: f64 = 5_000.0;
+/// and by this for certain: hosts hand packets over in bunches, but do not wait for longer.
+const PAUSE_CERTAIN_NS: f64 = 50_000.0;
 /// A wait is a pause when it is longer than this many times what the line takes for the bytes at its end.
 const PAUSE_MIN_LINE_TIMES: f64 = 1.5;
 
 /// Whether a wait of `gap_ns` before `bytes` is a pause of a line of that pace.
 #[inline]
-pub fn is_pause(gap_ns: i64, bytes: u32, ns_per_byte: f64) -> bool {
-    gap_ns as f64 > PAUSE_MIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * ns_per_byte
+pub fn is_pause(gap_ns: i64, bytes: u32, line: Line) -> bool {
+    let bytes = f64::from(bytes);
+    let slack_ns = if line.ns_per_byte > 0.0 {
+        (PAUSE_MIN_JITTERS * bytes * line.jitter_ns_per_byte).clamp(PAUSE_LEAST_NS, PAUSE_CERTAIN_NS)
+    } else {
+        PAUSE_CERTAIN_NS
+    };
+    gap_ns as f64 > slack_ns + PAUSE_MIN_LINE_TIMES * bytes * line.ns_per_byte
+}
+
+/// Whether it is one beyond any jitter.
+#[inline]
+pub fn is_long_pause(gap_ns: i64, bytes: u32, line: Line) -> bool {
+    gap_ns as f64 > PAUSE_CERTAIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * line.ns_per_byte
 }
 
 /// Events without a pause between them.
@@ -47,7 +63,8 @@ impl Carried {
             if is_train {
                 self.pace.note(gap_ns, bytes);
             }
-            if !is_pause(gap_ns, bytes, self.pace.ns_per_byte()) {
+            // what turns out to be no pause is joined later
+            if !is_pause(gap_ns, bytes, self.pace.recent()) {
                 run.last_ns = run.last_ns.max(time_ns);
                 run.bytes += u64::from(bytes);
                 run.count += 1;
@@ -58,9 +75,14 @@ impl Carried {
         self.runs.push(run);
     }
 
-    /// Nanoseconds per byte in trains; 0 while unknown.
-    pub fn ns_per_byte(&self) -> f64 {
-        self.pace.ns_per_byte()
+    /// What is known of the line.
+    pub fn line(&self) -> Line {
+        self.pace.line()
+    }
+
+    /// What was known of it a short while ago.
+    pub fn recent_line(&self) -> Line {
+        self.pace.recent()
     }
 
     /// Bytes per second while the line was busy, by its longer runs; none when there are none.
@@ -76,23 +98,15 @@ impl Carried {
     }
 
     /// When the line was busy, so much earlier than the events, in order and disjoint.
-    pub fn intervals(&self, earlier_ns: i64, ns_per_byte: f64) -> Vec<(i64, i64)> {
+    pub fn intervals(&self, earlier_ns: i64, line: Line) -> Vec<(i64, i64)> {
         let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(self.runs.len());
         for run in &self.runs {
-            let line_ns = (f64::from(run.first_bytes) * ns_per_byte) as i64;
-            let (from_ns, to_ns) = (
-                run.first_ns.saturating_sub(line_ns.saturating_add(earlier_ns)),
-                run.last_ns.saturating_sub(earlier_ns),
-            );
+            let line_ns = (f64::from(run.first_bytes) * line.ns_per_byte) as i64;
+            let first_ns = run.first_ns.saturating_sub(earlier_ns);
+            let (from_ns, to_ns) = (first_ns.saturating_sub(line_ns), run.last_ns.saturating_sub(earlier_ns));
             match intervals.last_mut() {
                 // the pace may have been learned since: what looked like a pause may be none
-                Some((_, end_ns))
-                    if !is_pause(
-                        run.first_ns.saturating_sub(earlier_ns).saturating_sub(*end_ns),
-                        run.first_bytes,
-                        ns_per_byte,
-                    ) =>
-                {
+                Some((_, end_ns)) if !is_pause(first_ns.saturating_sub(*end_ns), run.first_bytes, line) => {
                     *end_ns = to_ns.max(*end_ns);
                 }
                 Some((_, end_ns)) => {
@@ -121,7 +135,7 @@ mod tests {
     fn each_block_is_carried_for_its_bytes_at_the_rate_of_the_line() {
         let mut carried = Carried::default();
         (0..50).for_each(|cycle| block(&mut carried, cycle * 10_000_000));
-        let intervals = carried.intervals(0, carried.ns_per_byte());
+        let intervals = carried.intervals(0, carried.line());
         let busy_ns: i64 = intervals.iter().map(|(from, to)| to - from).sum();
         let truth_ns = 50 * 20 * LINE_NS;
         assert_eq!(intervals.len(), 50);
@@ -135,14 +149,14 @@ mod tests {
         // 10 Mbit/s: 1.2 ms a packet
         let mut carried = Carried::default();
         (0..100).for_each(|packet| carried.note(packet * 1_200_000, 1448, packet > 0));
-        assert_eq!(carried.intervals(0, carried.ns_per_byte()).len(), 1);
+        assert_eq!(carried.intervals(0, carried.line()).len(), 1);
     }
 
     #[test]
     fn single_packets_after_requests_tell_no_line_and_carry_for_no_time() {
         let mut carried = Carried::default();
         (0..100).for_each(|packet| carried.note(packet * 300_000, 560, false));
-        let busy_ns: i64 = carried.intervals(0, carried.ns_per_byte()).iter().map(|(from, to)| to - from).sum();
+        let busy_ns: i64 = carried.intervals(0, carried.line()).iter().map(|(from, to)| to - from).sum();
         assert_eq!(busy_ns, 0);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::carried::{Carried, is_pause};
+use super::carried::{Carried, is_long_pause, is_pause};
 use super::observation::Observation;
 use super::scoreboard::Scoreboard;
 use super::sender::SenderState;
@@ -54,12 +54,11 @@ struct Hole {
     frame: u64,
 }
 
-/// A flight, and what held its sender before it.
+/// A flight.
 #[derive(Debug)]
 struct Run {
     row: Flight,
     first_bytes: u32,
-    held: Option<u8>,
 }
 
 /// The flights of one direction.
@@ -68,6 +67,8 @@ pub struct Flights {
     connection: u32,
     is_from_client: bool,
     runs: Vec<Run>,
+    held: Vec<Held>,
+    is_still_held: bool,
     unknown: Vec<Held>,
     previous: Option<Previous>,
     /// Whether payload of the other direction came since.
@@ -90,6 +91,8 @@ impl Flights {
             connection,
             is_from_client,
             runs: Vec::new(),
+            held: Vec::new(),
+            is_still_held: false,
             unknown: Vec::new(),
             previous: None,
             has_request: false,
@@ -114,19 +117,37 @@ impl Flights {
         let is_again = seen.class == SegmentClass::Retransmission;
         self.has_loss |= is_again || sender.is_in_recovery;
         let gap_ns = self.previous.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
-        match (self.runs.last_mut(), gap_ns) {
-            (Some(run), Some(gap_ns)) if !is_pause(gap_ns, seen.length, self.seen.ns_per_byte()) => {
-                extend(&mut run.row, seen, is_again);
+        let line = self.seen.recent_line();
+        let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, line));
+        let begun = is_pause.then(|| self.begin(seen, sender, has_request, segment_bytes, rtt_ns));
+        if let (Some((_, held)), Some(gap_ns)) = (&begun, gap_ns) {
+            self.hold(seen, gap_ns, *held);
+        }
+        match (self.runs.last_mut(), begun) {
+            (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, line)) => {
+                self.runs.push(Run { row, first_bytes: seen.length });
             }
-            _ => {
-                let run = self.begin(seen, sender, has_request, segment_bytes, rtt_ns);
-                self.runs.push(run);
-            }
+            (Some(run), _) => extend(&mut run.row, seen, is_again),
+            (None, _) => {}
         }
         self.previous = Some(Previous { time_ns: seen.time_ns, is_within_pdu: seen.is_within_pdu, sender });
     }
 
-    /// A packet after a pause, or the first.
+    /// A sender was held back for so long, or not by TCP. What goes on holding it is one stretch, for a busy line owns
+    /// its time whatever holds.
+    fn hold(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>) {
+        let (to_ns, frame) = (seen.time_ns, seen.frame);
+        match (self.held.last_mut(), part) {
+            (Some(held), Some(part)) if self.is_still_held && held.part == part => {
+                (held.to_ns, held.frame) = (to_ns, frame);
+            }
+            (_, Some(part)) => self.held.push(Held { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame }),
+            (_, None) => {}
+        }
+        self.is_still_held = part.is_some();
+    }
+
+    /// A packet after a pause, or the first: what was before it, and what held the sender.
     fn begin(
         &self,
         seen: &Observation,
@@ -134,7 +155,7 @@ impl Flights {
         has_request: bool,
         segment_bytes: i64,
         rtt_ns: i64,
-    ) -> Run {
+    ) -> (Flight, Option<u8>) {
         let is_again = seen.class == SegmentClass::Retransmission;
         let mut row = Flight {
             connection: self.connection,
@@ -147,7 +168,7 @@ impl Flights {
         };
         extend(&mut row, seen, is_again);
         let Some(previous) = self.previous else {
-            return Run { row, first_bytes: seen.length, held: None };
+            return (row, None);
         };
         let before = previous.sender;
         row.pause_ns = seen.time_ns.saturating_sub(previous.time_ns);
@@ -196,7 +217,7 @@ impl Flights {
         } else {
             None
         };
-        Run { row, first_bytes: seen.length, held }
+        (row, held)
     }
 
     /// A payload packet of the other direction.
@@ -259,10 +280,10 @@ impl Flights {
     /// The flights, told apart by the pace of the whole connection.
     pub fn rows(&self) -> impl Iterator<Item = Flight> + '_ {
         let mut runs = self.runs.iter().peekable();
-        let ns_per_byte = self.seen.ns_per_byte();
+        let line = self.seen.line();
         std::iter::from_fn(move || {
             let mut row = runs.next()?.row.clone();
-            while let Some(run) = runs.next_if(|run| !is_pause(run.row.pause_ns, run.first_bytes, ns_per_byte)) {
+            while let Some(run) = runs.next_if(|run| !is_long_pause(run.row.pause_ns, run.first_bytes, line)) {
                 row.frame_last = run.row.frame_last;
                 row.time_last_ns = row.time_last_ns.max(run.row.time_last_ns);
                 row.bytes += run.row.bytes;
@@ -273,30 +294,23 @@ impl Flights {
         })
     }
 
-    /// What held the sender back, and when.
-    pub fn held(&self) -> Vec<Held> {
-        let ns_per_byte = self.seen.ns_per_byte();
-        let pauses = self.runs.iter().filter_map(|run| {
-            let (from_ns, to_ns) =
-                (run.row.time_first_ns.saturating_sub(run.row.pause_ns.max(0)), run.row.time_first_ns);
-            let part = run.held.filter(|_| is_pause(run.row.pause_ns, run.first_bytes, ns_per_byte))?;
-            Some(Held { from_ns, to_ns, part, frame: run.row.frame_first })
-        });
-        pauses.chain(self.unknown.iter().copied()).collect()
+    /// What held the sender back, and when; and when nothing is known.
+    pub fn held(&self) -> impl Iterator<Item = Held> + '_ {
+        self.held.iter().chain(&self.unknown).copied()
     }
 
     /// Whether the narrowest line lies beyond the tap, so that the ACKs tell of it.
     fn is_line_beyond(&self) -> bool {
-        self.acknowledged.ns_per_byte() > BEYOND_TAP_FACTOR * self.seen.ns_per_byte()
+        self.acknowledged.line().ns_per_byte > BEYOND_TAP_FACTOR * self.seen.line().ns_per_byte
     }
 
     /// When the narrowest line was busy, as far as the tap tells: in order and disjoint. What lies beyond the tap is
     /// told by ACKs, which come a round trip later.
     pub fn carried(&self, rtt_to_receiver_ns: i64) -> Vec<(i64, i64)> {
         if self.is_line_beyond() {
-            self.acknowledged.intervals(rtt_to_receiver_ns, self.acknowledged.ns_per_byte())
+            self.acknowledged.intervals(rtt_to_receiver_ns, self.acknowledged.line())
         } else {
-            self.seen.intervals(0, self.seen.ns_per_byte())
+            self.seen.intervals(0, self.seen.line())
         }
     }
 
@@ -304,8 +318,10 @@ impl Flights {
     pub fn describe(&self, row: &mut SenderRow) {
         row.is_line_from_acks = self.is_line_beyond();
         let line = if row.is_line_from_acks { &self.acknowledged } else { &self.seen };
-        row.line_bytes_per_s =
-            Some(line).filter(|line| line.ns_per_byte() > 0.0).and_then(Carried::rate_bytes_per_s).unwrap_or(NULL_NS);
+        row.line_bytes_per_s = Some(line)
+            .filter(|line| line.line().ns_per_byte > 0.0)
+            .and_then(Carried::rate_bytes_per_s)
+            .unwrap_or(NULL_NS);
     }
 }
 
