@@ -36,6 +36,8 @@ pub struct Between {
     pub calm_ns: i64,
     /// Whether the next packet came later than the line alone would have it.
     pub is_pause: bool,
+    /// Whether that pause is long beside what delays between tap and sender may differ by.
+    pub is_long_pause: bool,
     /// Whether the next packet brings new data: what is sent again may have become due only now.
     pub is_new: bool,
 }
@@ -110,7 +112,7 @@ impl CongestionWindow {
         }
         self.shown = self.shown.max(estimate);
         let is_growing = estimate - self.peaks[2] > self.peaks[2] / GROWTH_PARTS;
-        if is_growing && between.calm_ns < 2 * self.answer_ns {
+        if is_growing && (between.calm_ns < 2 * self.answer_ns || !between.is_long_pause) {
             return None;
         }
         self.estimate = Some(estimate);

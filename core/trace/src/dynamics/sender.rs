@@ -38,6 +38,8 @@ const PAUSE_MAX_NS: i64 = 1_000_000;
 /// The usual spacing of a burst follows a sample by this part; so many spacings are a pause.
 const SPACING_SMOOTHING: i64 = 16;
 const SPACINGS: i64 = 3;
+/// Delays between tap and sender may differ by this part of their least.
+const LONG_PARTS: i64 = 4;
 /// Outstanding data within this part of the receiver's window, and two segments, may be held by it: what the sender knew
 /// of the window, and when, is not seen to the segment.
 const WINDOW_PARTS: i64 = 16;
@@ -373,6 +375,7 @@ impl Sender {
         let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
         let between = Between {
             answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns),
+            is_long_pause: since_ns >= delays.to_sender_ns / LONG_PARTS,
             is_pause: since_ns >= SPACINGS * self.spacing_ns,
             is_new: seen.class == SegmentClass::New,
             ..self.between
