@@ -74,12 +74,18 @@ pub struct CongestionWindow {
     /// Largest estimate since the window may last have been reduced: without a reason it does not get smaller.
     shown: i64,
     estimate: Option<i64>,
+    is_growing: bool,
 }
 
 impl CongestionWindow {
     /// The latest estimate, valid or not any more.
     pub fn latest(&self) -> Option<i64> {
         self.estimate
+    }
+
+    /// Whether the latest estimate is of a window that an ACK changes by much.
+    pub fn is_growing(&self) -> bool {
+        self.is_growing
     }
 
     /// The burst before was the last that the congestion window held, or none: the window is what `stop` shows.
@@ -112,6 +118,7 @@ impl CongestionWindow {
         }
         self.shown = self.shown.max(estimate);
         let is_growing = estimate - self.peaks[2] > self.peaks[2] / GROWTH_PARTS;
+        self.is_growing = is_growing;
         if is_growing && (between.calm_ns < 2 * self.answer_ns || !between.is_long_pause) {
             return None;
         }

@@ -382,8 +382,12 @@ impl Sender {
         };
         let estimate = self.cwnd.judge(self.stop, between, patience_ns, self.size.bytes());
         if let Some(estimate) = estimate {
-            // where a loss is repaired an ACK changes the window
-            let until = if self.stop.is_in_recovery { self.stop_row } else { self.windows.row_count() };
+            // where a loss is repaired, and in slow start, an ACK changes the window
+            let until = if self.stop.is_in_recovery || self.cwnd.is_growing() {
+                self.stop_row
+            } else {
+                self.windows.row_count()
+            };
             let rows = self.burst_row..until;
             for row in rows {
                 if let (Some(cwnd), Some(is_valid)) =
