@@ -83,6 +83,12 @@ impl CongestionWindow {
         self.estimate
     }
 
+    /// Whether the window was larger by half, or more, than two rounds before: slow start has it double in each.
+    pub fn is_slow_start(&self) -> bool {
+        let latest = self.peaks[0].max(self.peaks[1]);
+        !self.has_reduced && latest > 0 && latest >= self.peaks[2] + self.peaks[2] / 2
+    }
+
     /// Whether the latest estimate is of a window that an ACK changes by much.
     pub fn is_growing(&self) -> bool {
         self.is_growing

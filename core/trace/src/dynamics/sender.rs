@@ -115,6 +115,7 @@ pub struct Sender {
     stop_row: usize,
     sent_ns: Option<i64>,
     advanced_ns: i64,
+    recovered_ns: Option<i64>,
     is_probed: bool,
     timeout_point: i64,
     before_pause: Option<i64>,
@@ -156,6 +157,7 @@ impl Sender {
             stop_row: 0,
             sent_ns: None,
             advanced_ns: i64::MIN,
+            recovered_ns: None,
             is_probed: false,
             timeout_point: i64::MIN,
             before_pause: None,
@@ -296,6 +298,7 @@ impl Sender {
         if is_recovering && is_advance {
             if self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to) {
                 self.board.forget_losses();
+                self.recovered_ns = Some(answer_ns);
                 self.cwnd.reduce();
             }
         } else if is_advance {
@@ -425,6 +428,7 @@ impl Sender {
             sent: self.board.sent(),
             sacked_bytes: self.board.sacked_bytes(),
             recovery: self.recovery.cause(),
+            has_just_recovered: self.recovered_ns == Some(self.advanced_ns),
             timeout_point: self.timeout_point,
             quiet_ns: seen.time_ns.saturating_sub(heard_ns),
             round_trip_ns: delays.round_trip_ns,
@@ -435,6 +439,7 @@ impl Sender {
         let is_timeout = cause == Cause::Timeout && is_timer;
         let sign = self.sign(seen.frame, seen.time_ns);
         let mut where_to = self.recovery_rows(rows);
+        let sign_pipe = self.recovery.first_sign().map_or(sign.pipe, |first| first.pipe);
         let begins = self.recovery.retransmit(cause, is_timeout, sign, seen.length, &mut where_to);
         match cause {
             Cause::Timeout if is_timer => {
@@ -446,6 +451,9 @@ impl Sender {
                 self.board.lose_below(self.board.highest_sacked().max(seen.end()));
             }
             _ => {}
+        }
+        if begins && self.cwnd.is_slow_start() {
+            self.ssthresh_guess.get_or_insert(sign_pipe);
         }
         if begins || is_timeout {
             self.cwnd.lose();
