@@ -25,6 +25,9 @@ pub mod sender;
 pub mod window_scale;
 pub mod window_time;
 
+#[cfg(test)]
+mod tests;
+
 use crate::tables::{
     Flights as FlightRows, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Tables, Wanted, Windows,
 };
