@@ -213,7 +213,10 @@ impl Sender {
         }
         let is_within_pdu = if seen.end() > self.board.sent() { seen.is_within_pdu } else { self.stop.is_within_pdu };
         self.board.send(seen.end());
-        self.scale.note_outstanding(seen.end() - self.last_acknowledged, self.last_window, seen.length);
+        let shift = self.scale.inferred();
+        if self.scale.note_outstanding(seen.end() - self.last_acknowledged, self.last_window, seen.length) {
+            self.widen(shift);
+        }
         self.sent_ns = Some(seen.time_ns);
         self.settle(seen.frame, seen.time_ns - delays.to_sender_ns / 2, rows);
         let segment = self.size.bytes();
@@ -262,7 +265,7 @@ impl Sender {
     fn take(&mut self, ack: &Acknowledgment, answer_ns: i64, blocks: &[(i64, i64)], delays: Delays, rows: &mut Rows) {
         let before = self.state;
         let segment = self.size.bytes();
-        let window = self.scale.bytes(ack, false);
+        let window = self.scale.bytes(ack);
         let una_before = self.board.una();
         let is_advance = ack.acknowledged > una_before;
         let has_news = self.take_blocks(ack, blocks, rows);
@@ -478,6 +481,17 @@ impl Sender {
         Sign { frame, time_ns, pipe: self.state.pipe, sent: self.board.sent() }
     }
 
+    /// The shift of the window field is larger than it was thought to be: so were all windows.
+    #[cold]
+    fn widen(&mut self, shift_before: u8) {
+        let more = self.scale.inferred() - shift_before;
+        for window in self.windows.rwnd_bytes.iter_mut().filter(|window| **window != NULL_NS) {
+            *window <<= more;
+        }
+        self.state.rwnd = self.state.rwnd.map(|window| window << more);
+        self.times.begin_anew();
+    }
+
     /// Notes what a segment lacks to be a full one.
     #[inline]
     fn note_short(&mut self, seen: &Observation) {
@@ -541,8 +555,8 @@ impl Sender {
             to_target: self.is_from_client,
             has_super_segments: self.size.has_super_segments(),
             owin_max_bytes: self.owin_max,
-            rwnd_min_bytes: least.unwrap_or(NULL_NS),
-            rwnd_max_bytes: largest.unwrap_or(NULL_NS),
+            rwnd_min_bytes: least.map_or(NULL_NS, |window| window << self.scale.inferred()),
+            rwnd_max_bytes: largest.map_or(NULL_NS, |window| window << self.scale.inferred()),
             window_full_ns: self.times.full_ns,
             zero_window_ns: self.times.zero_ns,
             fast_retransmit_count: fast,
