@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import iscsitrace
-from iscsitrace.lab import simulation
+from iscsitrace.lab import real, simulation
 
 TABLES = ("window", "retransmissions", "senders", "recoveries")
 Numbers = npt.NDArray[np.int64]
@@ -93,17 +93,19 @@ def estimates(trace: iscsitrace.Trace, *, to_target: bool, connection: int = 0) 
     )
 
 
-def errors(found: Estimates, known: Known, *, from_ns: int = 0) -> Errors:
-    """What the estimates are worth, from some instant on."""
+def errors(found: Estimates, known: Known, *, is_sampled: bool = False) -> Errors:
+    """What the estimates are worth; a truth that is sampled now and then is compared at its samples alone."""
+    if is_sampled:
+        found = at_samples(found, known)
     truth = known.at(found.time_ns).astype(float)
-    lasting = np.where(found.time_ns >= from_ns, found.lasting_ns, 0)
+    lasting = np.ones_like(found.time_ns) if is_sampled else found.lasting_ns
     busy = found.owin_bytes > 0
     off = np.abs(found.estimate_bytes - truth) / truth
     owin_off = np.abs(found.owin_bytes - truth) / truth
     valid = found.is_valid
     # just before each change that the truth knows of
     place = np.searchsorted(found.time_ns, known.time_ns[1:], side="left") - 1
-    is_there = (place >= 0) & valid[np.maximum(place, 0)] & (known.time_ns[1:] >= from_ns)
+    is_there = (place >= 0) & valid[np.maximum(place, 0)]
     before = known.cwnd_bytes[:-1][is_there].astype(float)
     change_off = np.abs(found.estimate_bytes[place[is_there]] - before) / before
     once = np.ones(len(change_off), dtype=np.int64)
@@ -116,6 +118,13 @@ def errors(found: Estimates, known: Known, *, from_ns: int = 0) -> Errors:
         percentile(change_off, once, 50),
         percentile(change_off, once, 95),
     )
+
+
+def at_samples(found: Estimates, known: Known) -> Estimates:
+    """The rows in force at the instants of the truth."""
+    instants = known.time_ns[(known.time_ns >= found.time_ns[0]) & (known.time_ns <= found.time_ns[-1])]
+    place = np.searchsorted(found.time_ns, instants, side="right") - 1
+    return Estimates(instants, found.estimate_bytes[place], found.is_valid[place], found.owin_bytes[place])
 
 
 def of_truth(end: dict[str, Any]) -> Known:
@@ -146,6 +155,12 @@ def of_probe(file: Path, local_port: str, *, segment_bytes: int, offset_ns: int 
 def simulated(settings: dict[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, iscsitrace.Trace]]:
     """A simulated run: its truth, and what is read at either tap."""
     truth = simulation.run(settings, folder, lambda *_: False)
+    return truth, {tap: iscsitrace.read(folder / f"{tap}.pcapng", tables=TABLES) for tap in ("initiator", "target")}
+
+
+def real_run(settings: dict[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, iscsitrace.Trace]]:
+    """A run over the kernel's TCP: its truth, and what is read at either tap."""
+    truth = real.run(settings, folder, lambda _: False)
     return truth, {tap: iscsitrace.read(folder / f"{tap}.pcapng", tables=TABLES) for tap in ("initiator", "target")}
 
 
@@ -211,16 +226,16 @@ def sender_of(truth: dict[str, Any], operation: str) -> dict[str, Any]:
 
 def show_errors(name: str, tap: str, found: Errors, again: str) -> None:
     """A line of the table."""
-    print(
-        f"{name:44.44} {tap:9} {found.median:7.1%} {found.p95:7.1%} {found.by_change_median:7.1%} {found.by_change_p95:7.1%} "
-        f"{found.share_valid:6.0%}   "
-        f"{found.owin_median:7.1%} {found.owin_p95:7.1%}   {again}"
-    )
+    shares = (found.median, found.p95, found.by_change_median, found.by_change_p95, found.share_valid)
+    owin = (found.owin_median, found.owin_p95)
+    numbers = [f"{share:8.1%}" for share in (*shares, *owin)]
+    print(f"{name:44.44} {tap:9}{''.join(numbers)}  {again}")
 
 
 def show_head() -> None:
-    """The head of the table."""
-    print(f"{'sender of':44} {'tap':9} {'cwnd':>7} {'p95':>7} {'rows':>7} {'p95':>7} {'valid':>6}   {'owin':>7} {'p95':>7}   retransmissions")
+    """The head of the table: errors over time and at each change, the share of time, and those of naive owin."""
+    heads = [f"{head:>8}" for head in ("cwnd", "p95", "changes", "p95", "valid", "owin", "p95")]
+    print(f"{'sender of':44} {'tap':9}{''.join(heads)}  retransmissions: truth, and found")
 
 
 def causes(trace: iscsitrace.Trace, *, to_target: bool) -> str:
@@ -281,6 +296,26 @@ def run_recorded(folder: Path, only: str) -> None:
                 show_errors(f"{name} ({sender})", tap, found, f"{len(again)}: {causes(trace, to_target=to_target)}")
 
 
+RUNS: dict[str, dict[str, Any]] = {
+    name: case | {"total_bytes": 8 << 20} for name, case in CASES.items() if case["delay_ms"] > 1 or case["loss"] > 0
+}
+
+
+def run_real(only: str) -> None:
+    """The same over the kernel's TCP; needs root."""
+    show_head()
+    for name, case in RUNS.items():
+        if only not in name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            truth, traces = real_run(settings_of(**case), Path(folder))
+        end = sender_of(truth, case["operation"])
+        to_target = case["operation"] == "write"
+        for tap, trace in traces.items():
+            found = errors(estimates(trace, to_target=to_target), of_truth(end), is_sampled=True)
+            show_errors(name, tap, found, f"{end['retransmitted_segment_count']}: {causes(trace, to_target=to_target)}")
+
+
 def main() -> None:
     """The table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -290,7 +325,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.what == "simulated":
         run_simulated(arguments.only)
-    elif arguments.what == "recorded":
+    elif arguments.what == "run":
+        run_real(arguments.only)
+    else:
         run_recorded(arguments.folder, arguments.only)
 
 

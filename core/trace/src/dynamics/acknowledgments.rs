@@ -52,6 +52,8 @@ pub struct Acknowledgments {
     /// From an ACK at the tap to its answer at the tap.
     delay_ns: i64,
     echo: Option<u32>,
+    /// The timestamp of the last ACK that was taken.
+    taken: Option<u32>,
     last_packet_ns: i64,
     /// What the sender's last packet acknowledged: of segments beyond it the timestamp is not echoed.
     sender_acknowledged: i64,
@@ -126,6 +128,7 @@ impl Acknowledgments {
         let answer_ns = front.time_ns.saturating_add(self.delay_ns);
         let is_arrived = match (front.timestamps, self.echo) {
             (Some((value, _)), Some(echo)) if is_newer(echo, value) => true,
+            (Some((value, _)), Some(echo)) if value == echo && self.taken != Some(value) => true,
             (Some((value, _)), Some(echo)) if is_newer(value, echo) => {
                 answer_ns <= time_ns && front.offset > self.sender_acknowledged
             }
@@ -134,6 +137,7 @@ impl Acknowledgments {
         if !is_arrived {
             return None;
         }
+        self.taken = front.timestamps.map(|(value, _)| value);
         self.take_oldest().map(|(waiting, blocks)| (waiting, answer_ns.min(time_ns), blocks))
     }
 

@@ -36,6 +36,8 @@ pub struct Between {
     pub calm_ns: i64,
     /// Whether the next packet came later than the line alone would have it.
     pub is_pause: bool,
+    /// Whether that pause is long beside what delays between tap and sender may differ by.
+    pub is_long_pause: bool,
     /// Whether the next packet brings new data: what is sent again may have become due only now.
     pub is_new: bool,
 }
@@ -72,12 +74,24 @@ pub struct CongestionWindow {
     /// Largest estimate since the window may last have been reduced: without a reason it does not get smaller.
     shown: i64,
     estimate: Option<i64>,
+    is_growing: bool,
 }
 
 impl CongestionWindow {
     /// The latest estimate, valid or not any more.
     pub fn latest(&self) -> Option<i64> {
         self.estimate
+    }
+
+    /// Whether the window was larger by half, or more, than two rounds before: slow start has it double in each.
+    pub fn is_slow_start(&self) -> bool {
+        let latest = self.peaks[0].max(self.peaks[1]);
+        !self.has_reduced && latest > 0 && latest >= self.peaks[2] + self.peaks[2] / 2
+    }
+
+    /// Whether the latest estimate is of a window that an ACK changes by much.
+    pub fn is_growing(&self) -> bool {
+        self.is_growing
     }
 
     /// The burst before was the last that the congestion window held, or none: the window is what `stop` shows.
@@ -110,7 +124,8 @@ impl CongestionWindow {
         }
         self.shown = self.shown.max(estimate);
         let is_growing = estimate - self.peaks[2] > self.peaks[2] / GROWTH_PARTS;
-        if is_growing && between.calm_ns < 2 * self.answer_ns {
+        self.is_growing = is_growing;
+        if is_growing && (between.calm_ns < 2 * self.answer_ns || !between.is_long_pause) {
             return None;
         }
         self.estimate = Some(estimate);

@@ -31,6 +31,9 @@ pub mod timeline;
 pub mod window_scale;
 pub mod window_time;
 
+#[cfg(test)]
+mod tests;
+
 use crate::tables::{
     Flights as FlightRows, NULL_NS, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Tables, Wanted, Windows,
     budget_part,
@@ -41,6 +44,9 @@ use observation::Observation;
 use path::Path;
 use sender::{Delays, Sender};
 use timeline::{Held, Timeline};
+
+/// A tap from which the way to the sender and back is less than this part of the round trip stands beside it.
+const BESIDE_PARTS: i64 = 8;
 
 /// Rows of one connection, in order of time; `to_target` says "from the client" until they are handed over.
 #[derive(Debug, Default)]
@@ -103,7 +109,10 @@ impl Dynamics {
     fn delays(&self, direction: usize) -> Delays {
         let (there, back) = (&self.paths[direction], &self.paths[1 - direction]);
         let to_sender_ns = back.rtt_min_ns().unwrap_or(0);
-        Delays { to_sender_ns, round_trip_ns: there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns) }
+        let round_trip_ns = there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns);
+        // beside its host the tap measures how long the host takes to acknowledge, which is longer than it takes to send
+        let is_beside = to_sender_ns < round_trip_ns / BESIDE_PARTS;
+        Delays { to_sender_ns: if is_beside { 0 } else { to_sender_ns }, round_trip_ns }
     }
 
     /// The end of the connection in this capture: its rows go to the tables, with iSCSI's directions.

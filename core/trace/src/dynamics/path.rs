@@ -94,12 +94,11 @@ impl Path {
     #[inline]
     pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rows: &mut Rows) {
         let Some(acknowledged) = seen.acknowledged else { return };
-        let Some(before) = self.acknowledged else {
-            self.acknowledged = Some(acknowledged);
+        let before = self.acknowledged.unwrap_or_else(|| {
             self.shake_hands(seen, rows);
-            self.drop_covered(acknowledged);
-            return;
-        };
+            acknowledged
+        });
+        self.acknowledged = Some(before);
         let newly = acknowledged - before;
         if newly > 0 {
             self.acknowledged = Some(acknowledged);

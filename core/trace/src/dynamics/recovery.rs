@@ -43,6 +43,11 @@ impl Recovery {
         self.open.as_ref().map(|open| open.cause)
     }
 
+    /// The first sign of a loss that is not repaired yet.
+    pub fn first_sign(&self) -> Option<Sign> {
+        self.sign
+    }
+
     /// Something looks like a loss.
     pub fn note_sign(&mut self, sign: Sign) {
         if self.open.is_none() {

@@ -41,6 +41,8 @@ pub struct Circumstances {
     pub sacked_bytes: i64,
     /// Cause of the repair under way.
     pub recovery: Option<Cause>,
+    /// Whether the last ACK ended a repair: what it delivered may show that more was lost (RFC 8985, section 6.2).
+    pub has_just_recovered: bool,
     /// Bytes below were outstanding at the last timeout.
     pub timeout_point: i64,
     /// Time since the sender last sent, or heard of progress.
@@ -71,7 +73,7 @@ pub fn cause(offset: i64, end: i64, with: &Circumstances) -> (Cause, bool) {
     if with.recovery == Some(Cause::Timeout) && offset < with.timeout_point {
         return (Cause::Timeout, false);
     }
-    if with.recovery == Some(Cause::Fast) || with.sacked_bytes > 0 {
+    if with.recovery == Some(Cause::Fast) || with.sacked_bytes > 0 || with.has_just_recovered {
         return (Cause::Fast, false);
     }
     if offset < with.timeout_point {

@@ -38,6 +38,8 @@ const PAUSE_MAX_NS: i64 = 1_000_000;
 /// The usual spacing of a burst follows a sample by this part; so many spacings are a pause.
 const SPACING_SMOOTHING: i64 = 16;
 const SPACINGS: i64 = 3;
+/// Delays between tap and sender may differ by this part of their least.
+const LONG_PARTS: i64 = 4;
 /// Outstanding data within this part of the receiver's window, and two segments, may be held by it: what the sender knew
 /// of the window, and when, is not seen to the segment.
 const WINDOW_PARTS: i64 = 16;
@@ -113,6 +115,7 @@ pub struct Sender {
     stop_row: usize,
     sent_ns: Option<i64>,
     advanced_ns: i64,
+    recovered_ns: Option<i64>,
     is_probed: bool,
     timeout_point: i64,
     before_pause: Option<i64>,
@@ -154,6 +157,7 @@ impl Sender {
             stop_row: 0,
             sent_ns: None,
             advanced_ns: i64::MIN,
+            recovered_ns: None,
             is_probed: false,
             timeout_point: i64::MIN,
             before_pause: None,
@@ -209,7 +213,10 @@ impl Sender {
         }
         let is_within_pdu = if seen.end() > self.board.sent() { seen.is_within_pdu } else { self.stop.is_within_pdu };
         self.board.send(seen.end());
-        self.scale.note_outstanding(seen.end() - self.last_acknowledged, self.last_window, seen.length);
+        let shift = self.scale.inferred();
+        if self.scale.note_outstanding(seen.end() - self.last_acknowledged, self.last_window, seen.length) {
+            self.widen(shift);
+        }
         self.sent_ns = Some(seen.time_ns);
         self.settle(seen.frame, seen.time_ns - delays.to_sender_ns / 2, rows);
         let segment = self.size.bytes();
@@ -258,7 +265,7 @@ impl Sender {
     fn take(&mut self, ack: &Acknowledgment, answer_ns: i64, blocks: &[(i64, i64)], delays: Delays, rows: &mut Rows) {
         let before = self.state;
         let segment = self.size.bytes();
-        let window = self.scale.bytes(ack, false);
+        let window = self.scale.bytes(ack);
         let una_before = self.board.una();
         let is_advance = ack.acknowledged > una_before;
         let has_news = self.take_blocks(ack, blocks, rows);
@@ -294,6 +301,7 @@ impl Sender {
         if is_recovering && is_advance {
             if self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to) {
                 self.board.forget_losses();
+                self.recovered_ns = Some(answer_ns);
                 self.cwnd.reduce();
             }
         } else if is_advance {
@@ -373,14 +381,19 @@ impl Sender {
         let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
         let between = Between {
             answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns),
+            is_long_pause: since_ns >= delays.to_sender_ns / LONG_PARTS,
             is_pause: since_ns >= SPACINGS * self.spacing_ns,
             is_new: seen.class == SegmentClass::New,
             ..self.between
         };
         let estimate = self.cwnd.judge(self.stop, between, patience_ns, self.size.bytes());
         if let Some(estimate) = estimate {
-            // where a loss is repaired an ACK changes the window
-            let until = if self.stop.is_in_recovery { self.stop_row } else { self.windows.row_count() };
+            // where a loss is repaired, and in slow start, an ACK changes the window
+            let until = if self.stop.is_in_recovery || self.cwnd.is_growing() {
+                self.stop_row
+            } else {
+                self.windows.row_count()
+            };
             let rows = self.burst_row..until;
             for row in rows {
                 if let (Some(cwnd), Some(is_valid)) =
@@ -418,6 +431,7 @@ impl Sender {
             sent: self.board.sent(),
             sacked_bytes: self.board.sacked_bytes(),
             recovery: self.recovery.cause(),
+            has_just_recovered: self.recovered_ns == Some(self.advanced_ns),
             timeout_point: self.timeout_point,
             quiet_ns: seen.time_ns.saturating_sub(heard_ns),
             round_trip_ns: delays.round_trip_ns,
@@ -428,6 +442,7 @@ impl Sender {
         let is_timeout = cause == Cause::Timeout && is_timer;
         let sign = self.sign(seen.frame, seen.time_ns);
         let mut where_to = self.recovery_rows(rows);
+        let sign_pipe = self.recovery.first_sign().map_or(sign.pipe, |first| first.pipe);
         let begins = self.recovery.retransmit(cause, is_timeout, sign, seen.length, &mut where_to);
         match cause {
             Cause::Timeout if is_timer => {
@@ -439,6 +454,9 @@ impl Sender {
                 self.board.lose_below(self.board.highest_sacked().max(seen.end()));
             }
             _ => {}
+        }
+        if begins && self.cwnd.is_slow_start() {
+            self.ssthresh_guess.get_or_insert(sign_pipe);
         }
         if begins || is_timeout {
             self.cwnd.lose();
@@ -461,6 +479,17 @@ impl Sender {
 
     fn sign(&self, frame: u64, time_ns: i64) -> Sign {
         Sign { frame, time_ns, pipe: self.state.pipe, sent: self.board.sent() }
+    }
+
+    /// The shift of the window field is larger than it was thought to be: so were all windows.
+    #[cold]
+    fn widen(&mut self, shift_before: u8) {
+        let more = self.scale.inferred() - shift_before;
+        for window in self.windows.rwnd_bytes.iter_mut().filter(|window| **window != NULL_NS) {
+            *window <<= more;
+        }
+        self.state.rwnd = self.state.rwnd.map(|window| window << more);
+        self.times.begin_anew();
     }
 
     /// Notes what a segment lacks to be a full one.
@@ -526,8 +555,8 @@ impl Sender {
             to_target: self.is_from_client,
             has_super_segments: self.size.has_super_segments(),
             owin_max_bytes: self.owin_max,
-            rwnd_min_bytes: least.unwrap_or(NULL_NS),
-            rwnd_max_bytes: largest.unwrap_or(NULL_NS),
+            rwnd_min_bytes: least.map_or(NULL_NS, |window| window << self.scale.inferred()),
+            rwnd_max_bytes: largest.map_or(NULL_NS, |window| window << self.scale.inferred()),
             window_full_ns: self.times.full_ns,
             zero_window_ns: self.times.zero_ns,
             fast_retransmit_count: fast,

@@ -20,23 +20,31 @@ pub struct WindowScale {
 impl WindowScale {
     /// The window of a packet in bytes, as far as is known.
     #[inline]
-    pub fn bytes(&mut self, ack: &Acknowledgment, is_syn: bool) -> i64 {
-        if !is_syn && ack.window_scale.is_some() {
+    pub fn bytes(&mut self, ack: &Acknowledgment) -> i64 {
+        if ack.window_scale.is_some() {
             self.known = ack.window_scale;
         }
         self.has_window = true;
         i64::from(ack.window) << ack.window_scale.unwrap_or(self.inferred)
     }
 
-    /// A packet ends so far beyond what the latest ACK acknowledged, which advertised `window`.
+    /// A packet ends so far beyond what the latest ACK acknowledged, which advertised `window`; true when the shift has
+    /// to be larger than was thought.
     #[inline]
-    pub fn note_outstanding(&mut self, beyond: i64, window: u16, length: u32) {
+    pub fn note_outstanding(&mut self, beyond: i64, window: u16, length: u32) -> bool {
         if self.known.is_some() || !self.has_window || window == 0 || length <= PROBE_BYTES {
-            return;
+            return false;
         }
+        let before = self.inferred;
         while i64::from(window) << self.inferred < beyond && self.inferred < SHIFT_MAX {
             self.inferred += 1;
         }
+        self.inferred > before
+    }
+
+    /// The shift that is inferred; 0 when it is known.
+    pub fn inferred(&self) -> u8 {
+        if self.known.is_some() { 0 } else { self.inferred }
     }
 
     /// The shift, and whether it is inferred; none when nothing was advertised.

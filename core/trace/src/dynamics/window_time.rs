@@ -37,6 +37,12 @@ impl WindowTime {
         }
     }
 
+    /// What was counted so far was counted with a window that was taken for too small.
+    pub fn begin_anew(&mut self) {
+        self.full_ns = 0;
+        self.is_full = false;
+    }
+
     /// The least window after the handshake, and the largest.
     pub fn extremes(&self) -> (Option<i64>, Option<i64>) {
         (self.least, self.largest)
