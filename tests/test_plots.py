@@ -487,7 +487,7 @@ def test_latency_over_time_and_as_a_distribution() -> None:
     assert found.heat.sum() == 2
     assert heat.get_xlabel() == "ms after the first packet"
     assert [label.get_text() for label in block_sizes.get_xticklabels()] == ["4K", "64K"]
-    assert lines(block_sizes)["write max"][1] == [20 * MS]
+    assert found.block_sizes["write"][4096]["max"] == 20 * MS
     assert any("1 tasks without a status" in note for note in latency.notes(found))
 
 
@@ -544,6 +544,7 @@ def test_budget_stacks_to_all_of_the_time() -> None:
     widths = [patch.get_width() for container in totals.containers for patch in container]
     assert widths == pytest.approx([4 / 37 * 100, 8 / 37 * 100, 2 / 37 * 100, 23 / 37 * 100])
     assert [label.get_text() for label in totals.get_yticklabels()] == ["connection 1\n37 ms"]
+    assert budget.title(found) == "Time budget of connection 1: who owns the time"
     assert "62 %" in [text.get_text() for text in totals.texts]
 
 
