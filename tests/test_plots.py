@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -14,14 +15,15 @@ from matplotlib.figure import Figure
 
 from iscsitrace.analysis.curves import budget as budget_curves
 from iscsitrace.analysis.curves import cycles as cycle_curves
+from iscsitrace.analysis.curves import decimation, subject, view
 from iscsitrace.analysis.curves import ladder as ladder_curves
 from iscsitrace.analysis.curves import latency as latency_curves
 from iscsitrace.analysis.curves import sequence as sequence_curves
 from iscsitrace.analysis.curves import streams as stream_curves
-from iscsitrace.analysis.curves import subject, view
 from iscsitrace.analysis.curves import throughput as throughput_curves
 from iscsitrace.analysis.curves import window as window_curves
 from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.marks import Bars, Line, Spans
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.coverage import measure
 from iscsitrace.errors import InputInvalid
@@ -37,8 +39,10 @@ from iscsitrace.plots import (
     style,
     throughput,
     window,
+    xplot,
 )
 from iscsitrace.schema import CATEGORIES
+from tests import xplot_file
 from tests.tables_by_hand import MS, TRACE, table
 
 ACK, SYN, FIN = 16, 2, 1
@@ -363,6 +367,41 @@ def test_a_decimated_sequence_says_so() -> None:
     # both segments lie in the first of two columns
     assert (found.segments["new"].lows.tolist(), found.segments["new"].highs.tolist()) == ([0], [3000])
     assert any("11 packets" in note for note in sequence.notes(found))
+
+
+@pytest.mark.parametrize("detail", [None, Detail(limit=3, columns=40)])
+def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch, detail: Detail | None) -> None:
+    zoomed = View(0, 21 * MS, 35 * MS, (1,), to_target=False)
+    for make in (sequence_of, window_of):
+        whole = make(zoomed, detail)
+        monkeypatch.setattr(decimation, "CHUNK_ROWS", 1)
+        parts = make(zoomed, detail)
+        monkeypatch.undo()
+        for name in vars(whole):
+            np.testing.assert_equal(as_lists(getattr(whole, name)), as_lists(getattr(parts, name)), name)
+
+
+def as_lists(curves: Any) -> Any:
+    """Curves as plain values, to compare."""
+    if isinstance(curves, dict):
+        return {name: as_lists(each) for name, each in curves.items()}
+    if isinstance(curves, Line | Bars | Spans):
+        return {name: each.tolist() for name, each in vars(curves).items()}
+    if isinstance(curves, tuple):
+        return [as_lists(each) for each in curves]
+    return str(curves)
+
+
+def test_xplot_of_a_window() -> None:
+    found = xplot_file.parse("\n".join(xplot.of_window(window_of(), "a\ntitle")))
+    assert (found.types, found.names["title"]) == (("timeval", "double"), "a title")
+    assert found.of("line", "red")[:3] == [
+        (Decimal("0.010000"), 1000, Decimal("0.020000"), 1000),
+        (Decimal("0.020000"), 1000, Decimal("0.020000"), 3000),
+        (Decimal("0.020000"), 3000, Decimal("0.030000"), 3000),
+    ]
+    assert found.of("atext", "red", "R") == [(Decimal("0.035000"), 4000), (Decimal("0.045000"), 0)]
+    assert (Decimal("0.050000"), 2500, Decimal("0.200000"), 2500) in found.of("line", "green")
 
 
 def test_a_sequence_without_pdus_says_so() -> None:
