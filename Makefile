@@ -20,7 +20,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build demo test test-rust test-python lint check bench bench-traffic bench-link bench-worlds fuzz docs samples wheel clean
+.PHONY: help setup build demo test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds fuzz docs samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ check: lint ## lint, then test: what has to pass before a commit
 bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and cat (3 GB in build/bench)
 	$(BIN)/python -m bench.generate
 	$(BIN)/python -m bench.run
+
+bench-plots: build/build.stamp ## plot ten million packets, with time and memory (2 GB in build/bench)
+	$(BIN)/python -m bench.plots
 
 bench-traffic: build/build.stamp build/peers.stamp ## race our initiator against iscsi-perf, our target against tgt
 	$(BIN)/python -m bench.initiator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -14,14 +15,15 @@ from matplotlib.figure import Figure
 
 from iscsitrace.analysis.curves import budget as budget_curves
 from iscsitrace.analysis.curves import cycles as cycle_curves
+from iscsitrace.analysis.curves import decimation, subject, view
 from iscsitrace.analysis.curves import ladder as ladder_curves
 from iscsitrace.analysis.curves import latency as latency_curves
 from iscsitrace.analysis.curves import sequence as sequence_curves
 from iscsitrace.analysis.curves import streams as stream_curves
-from iscsitrace.analysis.curves import subject, view
 from iscsitrace.analysis.curves import throughput as throughput_curves
 from iscsitrace.analysis.curves import window as window_curves
 from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.marks import Bars, Line, Spans
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.coverage import measure
 from iscsitrace.errors import InputInvalid
@@ -37,8 +39,10 @@ from iscsitrace.plots import (
     style,
     throughput,
     window,
+    xplot,
 )
 from iscsitrace.schema import CATEGORIES
+from tests import xplot_file
 from tests.tables_by_hand import MS, TRACE, table
 
 ACK, SYN, FIN = 16, 2, 1
@@ -365,6 +369,41 @@ def test_a_decimated_sequence_says_so() -> None:
     assert any("11 packets" in note for note in sequence.notes(found))
 
 
+@pytest.mark.parametrize("detail", [None, Detail(limit=3, columns=40)])
+def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch, detail: Detail | None) -> None:
+    zoomed = View(0, 21 * MS, 35 * MS, (1,), to_target=False)
+    for make in (sequence_of, window_of):
+        whole = make(zoomed, detail)
+        monkeypatch.setattr(decimation, "CHUNK_ROWS", 1)
+        parts = make(zoomed, detail)
+        monkeypatch.undo()
+        for name in vars(whole):
+            np.testing.assert_equal(as_lists(getattr(whole, name)), as_lists(getattr(parts, name)), name)
+
+
+def as_lists(curves: Any) -> Any:
+    """Curves as plain values, to compare."""
+    if isinstance(curves, dict):
+        return {name: as_lists(each) for name, each in curves.items()}
+    if isinstance(curves, Line | Bars | Spans):
+        return {name: each.tolist() for name, each in vars(curves).items()}
+    if isinstance(curves, tuple):
+        return [as_lists(each) for each in curves]
+    return str(curves)
+
+
+def test_xplot_of_a_window() -> None:
+    found = xplot_file.parse("\n".join(xplot.of_window(window_of(), "a\ntitle")))
+    assert (found.types, found.names["title"]) == (("timeval", "double"), "a title")
+    assert found.of("line", "red")[:3] == [
+        (Decimal("0.010000"), 1000, Decimal("0.020000"), 1000),
+        (Decimal("0.020000"), 1000, Decimal("0.020000"), 3000),
+        (Decimal("0.020000"), 3000, Decimal("0.030000"), 3000),
+    ]
+    assert found.of("atext", "red", "R") == [(Decimal("0.035000"), 4000), (Decimal("0.045000"), 0)]
+    assert (Decimal("0.050000"), 2500, Decimal("0.200000"), 2500) in found.of("line", "green")
+
+
 def test_a_sequence_without_pdus_says_so() -> None:
     assert any("zoomed" in note for note in sequence.notes(sequence_of(has_pdus=False)))
 
@@ -487,7 +526,7 @@ def test_latency_over_time_and_as_a_distribution() -> None:
     assert found.heat.sum() == 2
     assert heat.get_xlabel() == "ms after the first packet"
     assert [label.get_text() for label in block_sizes.get_xticklabels()] == ["4K", "64K"]
-    assert lines(block_sizes)["write max"][1] == [20 * MS]
+    assert found.block_sizes["write"][4096]["max"] == 20 * MS
     assert any("1 tasks without a status" in note for note in latency.notes(found))
 
 
@@ -544,6 +583,7 @@ def test_budget_stacks_to_all_of_the_time() -> None:
     widths = [patch.get_width() for container in totals.containers for patch in container]
     assert widths == pytest.approx([4 / 37 * 100, 8 / 37 * 100, 2 / 37 * 100, 23 / 37 * 100])
     assert [label.get_text() for label in totals.get_yticklabels()] == ["connection 1\n37 ms"]
+    assert budget.title(found) == "Time budget of connection 1: who owns the time"
     assert "62 %" in [text.get_text() for text in totals.texts]
 
 

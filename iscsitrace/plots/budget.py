@@ -66,4 +66,4 @@ def notes(budget: BudgetCurves) -> list[str]:
 
 def title(budget: BudgetCurves) -> str:
     """What the panels show."""
-    return f"Time budget of {', '.join(list(budget.totals_ns)[:1])}: who owns the time"
+    return f"Time budget of {budget.added or next(iter(budget.totals_ns))}: who owns the time"

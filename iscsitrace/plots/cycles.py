@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.curves.cycles import Waterfall
 from iscsitrace.plots import style
@@ -26,20 +30,21 @@ def draw(figure: Figure, waterfall: Waterfall) -> None:
     when, where = figure.subplots(1, 2, sharey=True, width_ratios=(1, 2.4))
     places = np.arange(len(waterfall.cycles))
     time = TimeAxis(waterfall.view)
-    for operation in dict.fromkeys(waterfall.operations):
-        chosen = np.array([each == operation for each in waterfall.operations])
+    shown = [name if name in style.OPERATION_MARKS else "other task" for name in waterfall.operations]
+    for name in dict.fromkeys(shown):
+        chosen = np.array([each == name for each in shown])
         starts = time.of(waterfall.starts_ns[chosen])
         ends = time.of((waterfall.starts_ns + waterfall.latencies_ns)[chosen])
-        color, marker = style.operation_mark(operation)
+        color, marker = style.operation_mark(name)
         when.hlines(places[chosen], starts, ends, color=color, linewidth=2.5)
-        label = f"{operation} outstanding"
+        label = f"{name} outstanding"
         when.plot(starts, places[chosen], linestyle="none", marker=marker, markersize=3, color=color, label=label)
     time.apply(when)
     _draw_phases(where, waterfall, places)
     is_sparse = len(places) <= _LABEL_LIMIT
-    shown = places if is_sparse else places[:: -(-len(places) // _LABEL_LIMIT)]
-    names = [f"{waterfall.cycles[row]}  {waterfall.operations[row]} {_size(waterfall, row)}".rstrip() for row in shown]
-    when.set_yticks(shown, names, fontsize=7 if is_sparse else 6)
+    named = places if is_sparse else places[:: -(-len(places) // _LABEL_LIMIT)]
+    names = [f"{waterfall.cycles[row]}  {waterfall.operations[row]} {_size(waterfall, row)}".rstrip() for row in named]
+    when.set_yticks(named, names, fontsize=7 if is_sparse else 6)
     when.set_ylim(len(places) - 0.4, -0.6)
     style.legend(when, when, columns=1)
     style.legend(where, where, columns=3)
@@ -53,6 +58,9 @@ def notes(waterfall: Waterfall) -> list[str]:
         found.append(
             f"{waterfall.cycle_count:,} tasks: a row shows the slowest of {each} neighbours; zoom for each one"
         )
+    whole = np.sum(list(waterfall.phases.values()), axis=0)
+    if (whole > _longest_ns(waterfall)).any():
+        found.append("turnarounds that are longer than the picture are cut off")
     if not waterfall.has_status.all():
         found.append(
             f"{int((~waterfall.has_status).sum())} of the tasks shown have no status: their bars are what is known"
@@ -65,10 +73,16 @@ def title(waterfall: Waterfall) -> str:
     return "Where the time of each task went"
 
 
-def _draw_phases(axes, waterfall: Waterfall, places) -> None:  # type: ignore[no-untyped-def]
+def _longest_ns(waterfall: Waterfall) -> float:
+    """The length of the time axis: the longest task, and some of what follows it."""
+    whole = np.sum(list(waterfall.phases.values()), axis=0)
+    longest = float(np.max(whole - waterfall.phases["turnaround"]))
+    return min(float(np.max(whole)), 1.3 * longest) * 1.02 if longest else float(np.max(whole, initial=1.0))
+
+
+def _draw_phases(axes: Axes, waterfall: Waterfall, places: NDArray[Any]) -> None:
     reached = np.zeros(len(places), dtype=np.int64)
-    totals = sum(waterfall.phases.values())
-    amounts = DurationAxis(float(np.max(totals)))
+    amounts = DurationAxis(_longest_ns(waterfall))
     for name, (color, hatch, label) in _PHASES.items():
         lengths = waterfall.phases[name]
         if lengths.any():
@@ -84,7 +98,7 @@ def _draw_phases(axes, waterfall: Waterfall, places) -> None:  # type: ignore[no
             label="no status captured",
         )  # fmt: skip
     axes.set_xlabel(f"{amounts.unit} since the command")
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, amounts.at(_longest_ns(waterfall)))
     axes.tick_params(axis="y", left=False, labelleft=False)
 
 

@@ -13,7 +13,7 @@ from iscsitrace.plots import style
 from iscsitrace.plots.scales import duration
 
 _SECOND_NS = 1_000_000_000
-_NAME_LIMIT = 60
+_NAME_LIMIT = 100
 _LINE_LIMIT = 170
 _SHOWN = 3
 

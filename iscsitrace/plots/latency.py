@@ -18,13 +18,14 @@ from iscsitrace.plots.scales import TimeAxis, duration, size
 Look = tuple[str, str, Any]
 
 _HEAT = LinearSegmentedColormap.from_list("heat", ["#b5d8f0", style.SKY, style.BLUE, "#00263d"])
-_LOOKS: tuple[Look, ...] = (
-    (style.BLUE, "o", "solid"),
-    (style.ORANGE, "s", "dashed"),
+_LOOKS: dict[str, Look] = {"read": (style.BLUE, "o", "solid"), "write": (style.ORANGE, "s", "dashed")}
+_OTHER_LOOKS: tuple[Look, ...] = (
     (style.GREEN, "^", "dashdot"),
     (style.PURPLE, "D", "dotted"),
     (style.VERMILLION, "v", (0, (5, 1, 1, 1, 1, 1))),
     (style.GREY, "x", (0, (1, 3))),
+    (style.BLACK, "+", (0, (8, 2))),
+    (style.SKY, "*", (0, (3, 1))),
 )
 _LOG_COUNT = 20
 _PERCENTILES = {"p50": ("o", 6), "p95": ("^", 6), "p99": ("D", 5), "max": ("_", 10)}
@@ -34,7 +35,7 @@ def draw(figure: Figure, latency: Latency) -> None:
     """The four panels."""
     (over_time, distribution), (heat, block_sizes) = figure.subplots(2, 2)
     time = TimeAxis(latency.view)
-    looks = dict(zip(latency.over_time, _LOOKS, strict=False))
+    looks = _LOOKS | dict(zip([name for name in latency.over_time if name not in _LOOKS], _OTHER_LOOKS, strict=False))
     _draw_over_time(over_time, latency, time, looks)
     _draw_distribution(distribution, latency, looks)
     _draw_heat(figure, heat, latency, time)
@@ -74,7 +75,7 @@ def _draw_over_time(axes: Axes, latency: Latency, time: TimeAxis, looks: dict[st
     _scale(axes, "y")
     time.apply(axes)
     axes.set_ylabel("latency")
-    style.legend(axes)
+    style.legend(axes, columns=3)
 
 
 def _draw_distribution(axes: Axes, latency: Latency, looks: dict[str, Look]) -> None:
@@ -88,7 +89,7 @@ def _draw_distribution(axes: Axes, latency: Latency, looks: dict[str, Look]) -> 
     axes.set_xlabel("latency")
     axes.set_ylabel("% of tasks that took no longer")
     axes.set_ylim(0, 101)
-    style.legend(axes)
+    style.legend(axes, columns=3)
 
 
 def _draw_heat(figure: Figure, axes: Axes, latency: Latency, time: TimeAxis) -> None:
@@ -121,6 +122,7 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
         shift = 0.25 * (number - (len(names) - 1) / 2)
         places = np.array([sizes.index(each) for each in found]) + shift
         color = looks[name][0]
+        axes.plot([], [], color=color, label=name)
         axes.vlines(
             places,
             [each["p50"] for each in found.values()],
@@ -132,11 +134,13 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
             axes.plot(
                 places, [each[key] for each in found.values()], linestyle="none", marker=marker, markersize=mark_size,
                 color=color, markeredgecolor=color if marker == "_" else "white",
-                markeredgewidth=1.5 if marker == "_" else 0.5, label=f"{name} {key}",
+                markeredgewidth=1.5 if marker == "_" else 0.5,
             )  # fmt: skip
+    for key, (marker, mark_size) in _PERCENTILES.items():
+        axes.plot([], [], linestyle="none", marker=marker, markersize=mark_size, color=style.BLACK, label=key)
     _scale(axes, "y")
     axes.set_xticks(range(len(sizes)), [size(each) for each in sizes], rotation=30 if len(sizes) > 6 else 0)
     axes.set_xlim(-0.6, len(sizes) - 0.4)
     axes.set_xlabel("PDU block size, bytes (K, M of 1024)")
     axes.set_ylabel("latency")
-    style.legend(axes, columns=4)
+    style.legend(axes, columns=6)

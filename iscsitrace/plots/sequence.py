@@ -30,6 +30,7 @@ _CAPPED = 200
 """Up to so many segments each has a mark at either end, as in tcptrace."""
 _LETTERS = 100
 """Of more bars than this not each has its letter."""
+_SACK_LETTERS = 30
 _LETTER_LIFT_IN = 0.08
 
 
@@ -40,10 +41,14 @@ def draw(figure: Figure, sequence: Sequence) -> None:
     values = [bars.highs for bars in sequence.segments.values()] + [sequence.acks.values]
     places = ByteAxis(max((float(each.max()) for each in values if len(each)), default=0.0))
     _draw_lines(axes, sequence, time, places)
-    for name, (color, letter, label) in _SEGMENTS.items():
-        _draw_bars(axes, sequence.segments.get(name, Bars()), time, places, color, label, letter)
-    _draw_bars(axes, sequence.sacks, time, places, style.PURPLE, "SACK (S)", "$S$", width=2.4)
-    _draw_bars(axes, sequence.duplicate_sacks, time, places, style.PURPLE, "D-SACK (D)", "$D$", width=2.4)
+    for bars, label, letter in (
+        (sequence.sacks, "SACK (S)", "$S$"),
+        (sequence.duplicate_sacks, "D-SACK (D)", "$D$"),
+    ):
+        # behind the segments, which a tap beside the receiver sees at the same time
+        _draw_bars(axes, bars, time, places, style.PURPLE, label, letter, width=2.4, height=2, letters=_SACK_LETTERS)
+    for name, (color, letter_of_class, label) in _SEGMENTS.items():
+        _draw_bars(axes, sequence.segments.get(name, Bars()), time, places, color, label, letter_of_class)
     for kind, marks in sequence.pdus.items():
         marker, label = _PDUS[kind]
         axes.plot(
@@ -88,14 +93,14 @@ def _receiver(sequence: Sequence) -> str:
 
 def _draw_bars(
     axes: Axes, bars: Bars, time: TimeAxis, places: ByteAxis, color: str, label: str, letter: str | None,
-    width: float = 1.2,
+    width: float = 1.2, height: float = 3, letters: int = _LETTERS,
 ) -> None:  # fmt: skip
     if not len(bars):
         return
     x, low, high = time.of(bars.times_ns), places.of(bars.lows), places.of(bars.highs)
     lines = [((at, start), (at, end)) for at, start, end in zip(x, low, high, strict=True)]
     axes.add_collection(
-        LineCollection(lines, colors=color, linewidths=width, label=None if letter else label, zorder=3)
+        LineCollection(lines, colors=color, linewidths=width, label=None if letter else label, zorder=height)
     )
     if letter:
         # above the bar, so that they do not hide what they mark
@@ -103,7 +108,7 @@ def _draw_bars(
         above = axes.transData + ScaledTranslation(0, _LETTER_LIFT_IN, inches)
         axes.plot(
             x, high, linestyle="none", marker=letter, markersize=6, color=color, markeredgewidth=0.4, label=label,
-            markevery=-(-len(bars) // _LETTERS), transform=above, zorder=5,
+            markevery=-(-len(bars) // letters), transform=above, zorder=height + 2,
         )  # fmt: skip
     elif len(bars) <= _CAPPED:
         axes.plot(x, high, linestyle="none", marker="_", markersize=4, color=color, markeredgewidth=0.8)

@@ -27,6 +27,8 @@ class BudgetCurves:
     """Time of each part in the view, by scope: sessions, then connections."""
     scope_count: int
     """Scopes that there are, drawn or not."""
+    added: str
+    """Of what ``shares`` are; empty when there is but one scope."""
 
 
 def prepare(budget: Table, edges_ns: Array, view: View) -> BudgetCurves:
@@ -44,6 +46,7 @@ def prepare(budget: Table, edges_ns: Array, view: View) -> BudgetCurves:
         shares=np.divide(lasted, whole, out=np.zeros(lasted.shape), where=whole > 0),
         totals_ns=dict(list(measured.items())[:SCOPE_LIMIT]),
         scope_count=len(measured),
+        added="" if len(view.connections) == 1 else _added(_sessions(budget, view)),
     )
 
 
@@ -76,8 +79,16 @@ def _sessions(budget: Table, view: View) -> list[int]:
     return [int(number) for number in np.unique(budget.raw("session")[is_member])]
 
 
+def _added(sessions: list[int]) -> str:
+    return f"session {sessions[0]}" if len(sessions) == 1 else f"{len(sessions)} sessions, added up"
+
+
 def _scopes(budget: Table, view: View) -> dict[str, Table]:
+    """Sessions that have a time of their own, for they have several connections, and connections."""
     found = {}
     if len(view.connections) > 1:
-        found = {f"session {number}": rows_of(budget, session=number) for number in _sessions(budget, view)}
+        for number in _sessions(budget, view):
+            rows = rows_of(budget, session=number)
+            if np.ma.getmaskarray(np.ma.asarray(rows["connection"])).any():
+                found[f"session {number}"] = rows
     return found | {f"connection {number}": rows_of(budget, connection=number) for number in view.connections}

@@ -108,10 +108,12 @@ def _latency_edges(values: Array, count: int) -> Array:
 
 
 def _block_sizes(cycles: Table, latencies: Array, operations: dict[str, Array]) -> dict[str, dict[int, dict[str, int]]]:
-    """Percentiles by operation and size, of the sizes that occur most often."""
+    """Percentiles by operation and size, of the sizes that occur most often; of reads and writes, if there are any."""
     sizes = np.ma.filled(np.ma.asarray(cycles["bytes"]), 0)
     found: dict[str, dict[int, dict[str, int]]] = {}
-    for name, chosen in operations.items():
+    movers = [name for name in operations if name in ("read", "write")]
+    for name in movers or operations:
+        chosen = operations[name]
         each, count = np.unique(sizes[chosen & (sizes > 0)], return_counts=True)
         frequent = sorted(each[np.argsort(-count, kind="stable")][:BLOCK_SIZES].tolist())
         for size in frequent:

@@ -1,0 +1,79 @@
+"""Times `iscsitrace plot sequence` and `plot window` on a capture of ten million packets, with their peak memory.
+
+The capture is made like those of bench.generate, with small segments and three losses in every period, and kept in
+build/bench. A bench, not a test: the limits, 10 s and 1 GB, are printed beside what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path as FilePath
+
+from bench.generate import FOLDER, PAUSE_NS, write
+from bench.run import machine, run
+from tests.conversation import Capture, Conversation, Session
+from tests.pdu import Task
+from tests.transport import Path
+
+KINDS = ("sequence", "window")
+PACKETS = 10_000_000
+LIMIT_S, LIMIT_BYTES = 10.0, 1_000_000_000
+RECORD_BYTES = 16
+PATH = Path(
+    one_way_delay_ns=250_000,
+    delayed_ack_ns=1_000_000,
+    mss_bytes=200,
+    lost_after_tap=frozenset({(False, 1000), (False, 4003), (False, 4004)}),
+)
+
+
+def small_segments() -> Capture:
+    """Reads of 256 KiB to 1 MiB in segments of 200 bytes, some of which are lost."""
+    conversation = Conversation(PATH)
+    session = conversation.session(Session(tag_count=2**32)).login()
+    blocks, tasks = 0, []
+    for size in (262_144, 1_048_576, 524_288, 262_144, 524_288):
+        tasks.append(Task("read", blocks, size // 512))
+        blocks += size // 512
+    session.tasks(tasks).pause(PAUSE_NS).logout()
+    return conversation.run()
+
+
+def generate(folder: FilePath, packets: int) -> FilePath:
+    """The capture, made when it is not there yet; NAME.json tells what it holds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file, truth = folder / f"packets-{packets}.pcap", folder / f"packets-{packets}.json"
+    if not (file.exists() and truth.exists()):
+        capture = small_segments()
+        size = sum(len(packet.data) + RECORD_BYTES for packet in capture.packets)
+        # the login and the last period are in it once
+        content = write(file, capture, size * packets // len(capture.packets) + size)
+        truth.write_text(json.dumps(content) + "\n")
+        print(f"{file}: {content}")
+    return file
+
+
+def main() -> None:
+    """The whole bench."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=FilePath, default=FOLDER)
+    parser.add_argument("--packets", type=int, default=PACKETS)
+    arguments = parser.parse_args()
+    file = generate(arguments.folder, arguments.packets)
+    print(machine())
+    print(f"{'':12}{'seconds':>9}{'of':>6}{'peak MB':>9}{'of':>6}")
+    for kind in KINDS:
+        picture = arguments.folder / f"{kind}.png"
+        command = [sys.executable, "-m", "iscsitrace", "plot", kind, "--no-progress", "--force", "-o", str(picture)]
+        measured = run(kind, [*command, str(file)], 2)
+        if measured.seconds is None:
+            print(measured.name)
+            continue
+        peak = (measured.peak_bytes or 0) / 1e6
+        print(f"{kind:12}{measured.seconds:9.2f}{LIMIT_S:6.0f}{peak:9.0f}{LIMIT_BYTES / 1e6:6.0f}")
+
+
+if __name__ == "__main__":
+    main()
