@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -214,6 +214,11 @@ class Subject:
         times = self.cycles.raw("command_first_ns")
         order = np.argsort(times, kind="stable")
         return np.asarray(order[np.searchsorted(times[order], stretches.ends).clip(max=len(times) - 1)])
+
+    def with_next(self, stretches: Stretches) -> Stretches:
+        """The same; those without a task are waits for the next one to be asked for."""
+        following = self.cycles.raw("cycle")[self.next_rows(stretches)]
+        return replace(stretches, cycle=np.where(stretches.cycle < 0, following, stretches.cycle))
 
     def longest_rows(self, stretches: Stretches, count: int = 3) -> list[int]:
         """Places of the tasks that waited longest, the longest first."""

@@ -81,8 +81,8 @@ def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str | No
         # half of the weightiest, and a third of the part
         if shares.get(finding.name, 0.0) >= max(most / 2, own / 3, 1e-9):
             asked = subject.workload if finding.name == "queue_depth_low" else None
-            return f"{asked.phrase} leaves the line idle" if asked else finding.text
-    waits = subject.stretches(part)
+            return asked.phrase if asked else finding.text
+    waits = subject.with_next(subject.stretches(part))
     others = waits.where(subject.is_of(waits, ~subject.is_transfer))
     if 2 * others.total_ns > waits.total_ns:
         return f"mostly with {wording.count(int((~subject.is_transfer).sum()), 'task')} that neither read nor wrote"
