@@ -113,6 +113,8 @@ def _of_connection(subject: Subject, sessions: dict[int, Subject], opinions: dic
         return _opinion(subject, ())
     own = [finding for finding in opinions[session].findings if finding.name not in SESSION_ONLY]
     number = subject.connections[0]["connection"]
+    # the session's subject knows much by now
+    subject = sessions[session].as_connection(number)
     return replace(opinions[session], number=number, verdict=verdict.say(subject, own), findings=own)
 
 

@@ -28,7 +28,7 @@ Array = NDArray[Any]
 Source = Callable[[str], Table]
 """Gives the table of a name, as ``Trace.table`` does."""
 
-NEEDED: Final = ("budget", "pdus", "recoveries", "senders")
+NEEDED: Final = ("budget", "recoveries", "senders")
 """Tables filled on request that a source has to have."""
 TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 WAITS: Final = tuple(part for part in PARTS if part != "transfer")
