@@ -17,7 +17,8 @@ from iscsitrace.analysis.diagnosis import system_calls, wording
 from iscsitrace.analysis.diagnosis.diseases import DISEASES
 from iscsitrace.analysis.diagnosis.examination import NEEDED, examine
 from iscsitrace.analysis.diagnosis.finding import Finding, by_weight, shown
-from iscsitrace.analysis.diagnosis.subject import TABLES, Subject
+from iscsitrace.analysis.diagnosis.grouping import TABLES
+from iscsitrace.analysis.diagnosis.subject import Subject
 from iscsitrace.table import Table
 from tests.story import SECOND, Story
 from tests.tables_by_hand import MS, table
@@ -551,6 +552,26 @@ def test_uneven_connections() -> None:
     assert two_connections((20, 20 * MS), (20, 9 * MS)) == {"uneven_connections"}
     # one after the other is no use together
     assert two_connections((30, 10 * MS), (10, 10 * MS), apart_ns=SECOND) == set()
+
+
+def test_sessions_between_the_same_names_are_used_together() -> None:
+    def found(target_name: str) -> list[set[str]]:
+        story = Story()
+        names = {"initiator_name": "iqn.host", "target_name": "iqn.disk"}
+        story.rows["sessions"] = [{"session": 0} | names, {"session": 1} | names | {"target_name": target_name}]
+        story.rows["connections"].append(story.connection | {"connection": 4, "session": 1})
+        for session, length_ns in ((0, 10 * MS), (1, 30 * MS)):
+            for number in range(20):
+                at = story.now + number * length_ns
+                story.rows["cycles"].append(
+                    {"cycle": len(story.rows["cycles"]), "session": session, "connection": 3 + session}
+                    | {"operation": "read", "is_read": True, "bytes": 65_536, "data_bytes": 65_536, "is_complete": True}
+                    | {"command_first_ns": at, "status_ns": at + length_ns, "queue_depth": 1}
+                )
+        return [{each.name for each in opinion.findings} for opinion in examine(story.source()).sessions.values()]
+
+    assert found("iqn.disk") == [{"uneven_connections"}] * 2
+    assert found("iqn.other") == [set(), set()]
 
 
 # --- captures that do not tell

@@ -8,7 +8,8 @@ import numpy as np
 
 from iscsitrace.analysis.diagnosis import system_calls, wording
 from iscsitrace.analysis.diagnosis.finding import Finding
-from iscsitrace.analysis.diagnosis.subject import Stretches, Subject
+from iscsitrace.analysis.diagnosis.stretches import Stretches
+from iscsitrace.analysis.diagnosis.subject import Subject
 from iscsitrace.analysis.diagnosis.thresholds import LARGE_BLOCK_BYTES, MIN_TASKS, SEQUENTIAL
 from iscsitrace.analysis.diagnosis.transport import line_bytes_per_s
 from iscsitrace.analysis.diagnosis.workload import Workload
