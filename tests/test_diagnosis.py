@@ -674,8 +674,11 @@ def test_few_tasks_are_said_to_be_few() -> None:
 
 def test_a_session_without_tasks() -> None:
     opinion = Story().opinion()
-    assert opinion.verdict == "Session 0 has no task with a status: there is no time to account for."
+    assert opinion.verdict == "Session 0 carried no SCSI task: there is no time to account for."
     assert (opinion.budget, opinion.idle_fraction, opinion.limiter, opinion.findings) == (None, None, None, [])
+    story = Story()
+    story.rows["cycles"].append({"cycle": 0, "session": 0, "connection": 3})
+    assert story.opinion().verdict == "Session 0 has no task with a status: there is no time to account for."
 
 
 # --- the parts

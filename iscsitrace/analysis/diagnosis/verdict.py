@@ -40,7 +40,8 @@ def say(subject: Subject, findings: Sequence[Finding]) -> str:
     """The sentence; it says so where nothing can be said."""
     name = subject.label.capitalize()
     if subject.budget is None or not subject.jobs_ns:
-        return f"{name} has no task with a status: there is no time to account for."
+        what = "has no task with a status" if len(subject.cycles) else "carried no SCSI task"
+        return f"{name} {what}: there is no time to account for."
     if capture.forbids_verdict(subject):
         return f"{name}: the capture is too poor to say what limits it: {'; '.join(capture.reasons(subject))}."
     limiter = subject.budget.limiter
