@@ -7,7 +7,7 @@ from typing import Any
 
 from iscsitrace.analysis.diagnosis.examination import SESSION_ONLY, Opinion, examine
 from iscsitrace.analysis.diagnosis.finding import Finding
-from iscsitrace.analysis.diagnosis.subject import TABLES
+from iscsitrace.analysis.diagnosis.grouping import TABLES
 from iscsitrace.table import Table
 from tests.tables_by_hand import MS, table
 

@@ -87,7 +87,7 @@ def test_connections_are_shown_where_a_session_has_several(diagnose: Diagnose) -
     story.rows["connections"].append(story.connection | {"connection": 4})
     output = diagnose(story).stdout
     assert "Time of connection 3" in output
-    assert "Connection 4 has no task with a status: there is no time to account for." in output
+    assert "Connection 4 carried no SCSI task: there is no time to account for." in output
 
 
 def test_what_the_capture_lost_is_said(diagnose: Diagnose) -> None:

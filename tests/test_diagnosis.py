@@ -17,12 +17,11 @@ from iscsitrace.analysis.diagnosis import system_calls, wording
 from iscsitrace.analysis.diagnosis.diseases import DISEASES
 from iscsitrace.analysis.diagnosis.examination import NEEDED, examine
 from iscsitrace.analysis.diagnosis.finding import Finding, by_weight, shown
-from iscsitrace.analysis.diagnosis.subject import TABLES, Subject
+from iscsitrace.analysis.diagnosis.grouping import TABLES
+from iscsitrace.analysis.diagnosis.subject import Subject
 from iscsitrace.table import Table
 from tests.story import SECOND, Story
 from tests.tables_by_hand import MS, table
-
-SCSI_COMMAND, SCSI_RESPONSE = 0x01, 0x21
 
 
 def names(story: Story) -> set[str]:
@@ -490,37 +489,20 @@ def test_aborts_and_what_they_were_about() -> None:
         assert names(Story().task(("transfer", MS)).add("task_management", **abort | {"function": function})) == set()
 
 
-def commands_in_a_window(window: int, queue_depth: int, *, delay_ns: int = 0, first_cmd_sn: int = 0xFFFF_FFF0) -> Story:
-    """Forty commands, as many outstanding as the queue lets, each answered after 8 ms; MaxCmdSN leaves a window."""
-    story = Story(rtt_to_target_ns=8 * MS).tasks(10, ("transfer", 10 * MS), queue_depth=min(window, queue_depth))
-    start = story.rows["cycles"][0]["command_first_ns"]
-    pdus = [
-        {"to_target": False, "opcode": 0x23, "time_first_ns": start - MS, "frame_first": 1}
-        | {"max_cmd_sn": (first_cmd_sn + window - 1) % 2**32, "exp_cmd_sn": first_cmd_sn}
-    ]
+def commands_in_a_window(window: int, queue_depth: int, *, delay_ns: int = 0) -> Story:
+    """Forty commands, as many outstanding as both let, each answered after 8 ms; a status makes room for one more."""
+    story = Story(rtt_to_target_ns=8 * MS)
+    outstanding, first_cmd_sn, start = min(window, queue_depth), 0xFFFF_FFF0, story.now
     sent: list[int] = []
     for number in range(40):
-        outstanding = min(window, queue_depth)
         at = start + number * 1_000 if number < outstanding else sent[number - outstanding] + 8 * MS + 10_000 + delay_ns
         sent.append(at)
-        cmd_sn = (first_cmd_sn + number) % 2**32
-        pdus.append(
-            {
-                "to_target": True,
-                "opcode": SCSI_COMMAND,
-                "time_first_ns": at,
-                "frame_first": 100 + number,
-                "cmd_sn": cmd_sn,
-            }
+        story.rows["cycles"].append(
+            {"cycle": number, "session": 0, "connection": 3, "operation": "read", "queue_depth": outstanding}
+            | {"command_first_ns": at, "status_ns": at + 8 * MS}
+            | {"command_frame": 100 + number, "status_frame": 200 + number}
+            | {"cmd_sn": (first_cmd_sn + number) % 2**32, "max_cmd_sn": (first_cmd_sn + number + window) % 2**32}
         )
-        # a status makes room for one more
-        limit = (first_cmd_sn + number + window) % 2**32
-        pdus.append(
-            {"to_target": False, "opcode": SCSI_RESPONSE, "time_first_ns": at + 8 * MS, "frame_first": 200 + number}
-            | {"max_cmd_sn": limit, "has_status": True}
-        )
-    for pdu in sorted(pdus, key=lambda pdu: pdu["time_first_ns"]):
-        story.add("pdus", **pdu)
     return story
 
 
@@ -528,11 +510,11 @@ def test_a_command_window_that_is_closed() -> None:
     found = commands_in_a_window(8, 32).found("command_window_closed")
     assert found
     assert (found.severity, found.share) == ("warning", None)
-    # the first eight found room
+    # of the limit of the first eight, and of the eight that follow them, only the login spoke; one has CmdSN 2^32 - 1
     assert found.text == (
-        "32 of 40 commands came only when the target had made room (MaxCmdSN), with at most 8 outstanding"
+        "24 of 39 commands came only when the target had made room (MaxCmdSN), with at most 8 outstanding"
     )
-    assert {108, 200} <= set(found.frames)
+    assert {116, 208} <= set(found.frames)
     # one more than the queue needs
     assert commands_in_a_window(9, 8).found("command_window_closed") is None
     # room was made long before the initiator used it
@@ -570,6 +552,26 @@ def test_uneven_connections() -> None:
     assert two_connections((20, 20 * MS), (20, 9 * MS)) == {"uneven_connections"}
     # one after the other is no use together
     assert two_connections((30, 10 * MS), (10, 10 * MS), apart_ns=SECOND) == set()
+
+
+def test_sessions_between_the_same_names_are_used_together() -> None:
+    def found(target_name: str) -> list[set[str]]:
+        story = Story()
+        names = {"initiator_name": "iqn.host", "target_name": "iqn.disk"}
+        story.rows["sessions"] = [{"session": 0} | names, {"session": 1} | names | {"target_name": target_name}]
+        story.rows["connections"].append(story.connection | {"connection": 4, "session": 1})
+        for session, length_ns in ((0, 10 * MS), (1, 30 * MS)):
+            for number in range(20):
+                at = story.now + number * length_ns
+                story.rows["cycles"].append(
+                    {"cycle": len(story.rows["cycles"]), "session": session, "connection": 3 + session}
+                    | {"operation": "read", "is_read": True, "bytes": 65_536, "data_bytes": 65_536, "is_complete": True}
+                    | {"command_first_ns": at, "status_ns": at + length_ns, "queue_depth": 1}
+                )
+        return [{each.name for each in opinion.findings} for opinion in examine(story.source()).sessions.values()]
+
+    assert found("iqn.disk") == [{"uneven_connections"}] * 2
+    assert found("iqn.other") == [set(), set()]
 
 
 # --- captures that do not tell
@@ -672,8 +674,11 @@ def test_few_tasks_are_said_to_be_few() -> None:
 
 def test_a_session_without_tasks() -> None:
     opinion = Story().opinion()
-    assert opinion.verdict == "Session 0 has no task with a status: there is no time to account for."
+    assert opinion.verdict == "Session 0 carried no SCSI task: there is no time to account for."
     assert (opinion.budget, opinion.idle_fraction, opinion.limiter, opinion.findings) == (None, None, None, [])
+    story = Story()
+    story.rows["cycles"].append({"cycle": 0, "session": 0, "connection": 3})
+    assert story.opinion().verdict == "Session 0 has no task with a status: there is no time to account for."
 
 
 # --- the parts

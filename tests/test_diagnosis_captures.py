@@ -260,3 +260,26 @@ def test_frames_of_a_finding_are_those_of_the_task_that_waited(tmp_path: Path) -
     # the device takes 5 ms, the path 8 ms
     assert all(row["request_ns"] >= 13_000_000 for row in shown)
     assert all({row["data_first_frame"], row["status_frame"]} <= set(finding.frames) for row in shown)
+
+
+# --- system calls
+
+CALLS: dict[str, tuple[str, tuple[int, ...] | None]] = {
+    # 500 KiB in tasks of 127.5 KiB at most, as in the study of reads
+    "with a rest": (
+        "--system-call-size 500K --max-transfer 130560 --bytes 5000K",
+        (130_560, 130_560, 130_560, 120_320),
+    ),
+    "at once": ("--system-call-size 512K --max-transfer 128K --bytes 8M", (131_072,) * 4),
+    "whole": ("--block-size 128K --bytes 8M", None),
+    "two at a time": ("--system-call-size 512K --max-transfer 128K --bytes 8M --queue-depth 2", None),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_system_calls_are_inferred_where_they_show(tmp_path: Path, name: str) -> None:
+    options, pieces = CALLS[name]
+    assert simulate(tmp_path, f"read {options} {WAN}").exit_code == 0
+    call = diagnose(tmp_path / "initiator.pcapng").sessions[0].system_call
+    assert (call.pieces if call else None) == pieces
+    assert call is None or call.bytes == sum(pieces or ())

@@ -180,6 +180,11 @@ with a display filter, and advice in the key names of open-iscsi (`node.`), LIO 
 Linux's block layer. Findings may claim the same time as others, for some time can be won in more than one way: a share
 is what a cure could win at most. The gain is null: no model predicts it yet.
 
+Where the sizes or moments of tasks tell which **system call** they were cut from, block_size_small says so, and
+`--json` has it as `system_call` of the session: its size, its pieces, how often it was seen. Tasks of the largest size
+and a rest, again and again, are the pieces of one call; so are tasks in order that are sent at once and wait for each
+other.
+
 The **jobs' time**, of which all shares are, is that from first command to last status without the pauses between jobs:
 a quiet minute before the work does not hide what is wrong with it.
 """

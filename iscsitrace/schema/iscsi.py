@@ -147,6 +147,8 @@ CYCLES: Final = Table(
         column("connection", "uint32", "its connection"),
         column("lun", "uint64", "logical unit, decoded as tshark's scsi.lun", null=True),
         column("initiator_task_tag", "uint32", "Initiator Task Tag"),
+        column("cmd_sn", "uint32", "CmdSN of the command (2^32 - 1, which it can be, too, counts as null)", null=True, source="RFC 7143 section 4.2.2.1"),
+        column("max_cmd_sn", "uint32", "MaxCmdSN of the status: the last command that the target then had room for", null=True, source="RFC 7143 section 4.2.2.1"),
         column("operation", "category:operation", "SCSI operation without the CDB's length (read, write, inquiry ...)", source="SPC-4, SBC-3, SSC-4"),
         column("cdb_opcode", "uint8", "first byte of the CDB", null=True),
         column("is_read", "bool", "R bit", source="RFC 7143 section 11.3.1"),

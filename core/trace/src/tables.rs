@@ -177,8 +177,8 @@ table! {
     /// One SCSI task a row.
     Cycles CycleRow "cycles" {
         cycle: u32 = 0, session: u32 = NULL_U32, connection: u32 = 0, lun: u64 = NULL_U64,
-        initiator_task_tag: u32 = 0, operation: u8 = NULL_U8, cdb_opcode: u8 = NULL_U8, is_read: bool = false,
-        is_write: bool = false, lba: u64 = NULL_U64, block_count: u32 = NULL_U32, bytes: u32 = NULL_U32,
+        initiator_task_tag: u32 = 0, cmd_sn: u32 = NULL_U32, max_cmd_sn: u32 = NULL_U32, operation: u8 = NULL_U8,
+        cdb_opcode: u8 = NULL_U8, is_read: bool = false, is_write: bool = false, lba: u64 = NULL_U64, block_count: u32 = NULL_U32, bytes: u32 = NULL_U32,
         data_bytes: u32 = 0, command_first_ns: i64 = 0, command_last_ns: i64 = NULL_NS,
         r2t_first_ns: i64 = NULL_NS, data_first_ns: i64 = NULL_NS, data_last_ns: i64 = NULL_NS,
         data_acked_ns: i64 = NULL_NS, status_ns: i64 = NULL_NS, next_command_ns: i64 = NULL_NS, queue_depth: u32 = 0,

@@ -9,56 +9,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.diagnosis.finding import Finding
-from iscsitrace.analysis.diagnosis.subject import Subject
+from iscsitrace.analysis.diagnosis.subject import Subject, frames_in, known
 from iscsitrace.analysis.diagnosis.thresholds import COMMAND_WINDOW_TASKS, MIN_TASKS, PROMPT_NS
 
 Array = NDArray[Any]
 
-_SCSI_COMMAND = 0x01
-
 
 def find(subject: Subject) -> Iterator[Finding]:
     """command_window_closed: only of sessions, for all connections of one share CmdSN."""
-    if not subject.is_session:
+    cycles = subject.cycles
+    if not subject.is_session or len(cycles) < MIN_TASKS:
         return
-    pdus = subject.tables["pdus"]
-    no_number = pdus.mask("cmd_sn")
-    no_limit = pdus.mask("max_cmd_sn")
-    if not len(pdus) or no_number is None or no_limit is None:
+    commands = _in_order(cycles.raw("command_first_ns"), known(cycles, "cmd_sn"))
+    statuses = _in_order(cycles.raw("status_ns"), known(cycles, "max_cmd_sn") & known(cycles, "status_ns"))
+    if not len(commands) or not len(statuses):
         return
-    is_command = (pdus.raw("opcode") == _SCSI_COMMAND) & ~pdus.raw("is_immediate") & ~no_number & pdus.raw("to_target")
-    is_limit = ~no_limit & ~pdus.raw("to_target")
-    commands, limits = np.flatnonzero(is_command), np.flatnonzero(is_limit)
-    if len(commands) < MIN_TASKS or not len(limits):
-        return
-    times = pdus.raw("time_first_ns")
-    limits = limits[np.argsort(times[limits], kind="stable")]
-    commands = commands[np.argsort(times[commands], kind="stable")]
-    first = pdus.raw("cmd_sn")[commands[0]]
-    number = _after(pdus.raw("cmd_sn")[commands], first)
+    sent_at, answered_at = cycles.raw("command_first_ns")[commands], cycles.raw("status_ns")[statuses]
+    first = cycles.raw("cmd_sn")[commands[0]]
+    number = _after(cycles.raw("cmd_sn")[commands], first)
     asked = np.maximum.accumulate(number)
-    allowed = np.maximum.accumulate(_after(pdus.raw("max_cmd_sn")[limits], first))
+    allowed = np.maximum.accumulate(_after(cycles.raw("max_cmd_sn")[statuses], first))
     # what the initiator had sent and knew a moment before each command; at the tap it answers a round trip later
-    before = times[commands] - PROMPT_NS
-    sent = np.searchsorted(times[commands], before, side="right")
-    known = np.searchsorted(times[limits], before - (subject.rtt_ns("initiator") or 0), side="right")
-    waited = (sent > 0) & (known > 0) & (allowed[known - 1] <= asked[sent - 1]) & (allowed[known - 1] < number)
+    before = sent_at - PROMPT_NS
+    sent = np.searchsorted(sent_at, before, side="right")
+    read = np.searchsorted(answered_at, before - (subject.rtt_ns("initiator") or 0), side="right")
+    waited = (sent > 0) & (read > 0) & (allowed[read - 1] <= asked[sent - 1]) & (allowed[read - 1] < number)
     count = int(waited.sum())
     if count < max(MIN_TASKS, COMMAND_WINDOW_TASKS * len(commands)):
         return
-    opened_by = np.searchsorted(allowed, number).clip(max=len(limits) - 1)
     shown = np.flatnonzero(waited)[:3]
-    frames = pdus.raw("frame_first")
-    pairs = [int(frames[place]) for each in shown for place in (limits[opened_by[each]], commands[each])]
-    outstanding = int(subject.cycles.raw("queue_depth").max(initial=0))
+    opened_by = statuses[np.searchsorted(allowed, number[shown]).clip(max=len(statuses) - 1)]
+    outstanding = int(cycles.raw("queue_depth").max())
     yield subject.finding(
         "command_window_closed",
         None,
         f"{count} of {len(commands)} commands came only when the target had made room (MaxCmdSN), with at most "
         f"{outstanding} outstanding",
-        pairs,
+        [*frames_in(cycles, opened_by, "status_frame"), *frames_in(cycles, commands[shown], "command_frame")],
         "warning",
     )
+
+
+def _in_order(times: Array, which: Array) -> Array:
+    """Places of these rows in order of time."""
+    places = np.flatnonzero(which)
+    return np.asarray(places[np.argsort(times[places], kind="stable")])
 
 
 def _after(numbers: Array, first: int) -> Array:

@@ -244,7 +244,7 @@ _ALL: Final = (
         "The target takes no more commands (MaxCmdSN): the initiator has more to ask for and has to wait.",
         f"{_percent(at.COMMAND_WINDOW_TASKS)} of the commands or more, and {at.MIN_TASKS} at least, came after the "
         f"window had been closed until {at.PROMPT_NS / 1e6:g} ms before.",
-        "The PDUs that opened the window, and the commands that followed. It has no share: what is outstanding "
+        "The statuses that made room, and the commands that followed. It has no share: what is outstanding "
         "meanwhile may keep the line busy.",
         (
             "`targetcli /iscsi/IQN/tpg1 set attribute default_cmdsn_depth=128` on LIO (64 is its default; log in "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from iscsitrace.analysis.diagnosis import system_calls, wording
 from iscsitrace.analysis.diagnosis.finding import Finding
-from iscsitrace.analysis.diagnosis.subject import Stretches, Subject
+from iscsitrace.analysis.diagnosis.stretches import Stretches
+from iscsitrace.analysis.diagnosis.subject import Subject
 from iscsitrace.analysis.diagnosis.thresholds import LARGE_BLOCK_BYTES, MIN_TASKS, SEQUENTIAL
 from iscsitrace.analysis.diagnosis.transport import line_bytes_per_s
 from iscsitrace.analysis.diagnosis.workload import Workload
@@ -29,7 +29,7 @@ def find(subject: Subject) -> Iterator[Finding]:
     yield subject.finding(
         "queue_depth_low",
         waits.total_ns,
-        f"{asked.phrase} leaves the line idle over a path of {wording.time(path_ns)} there and back",
+        f"{asked.phrase} over a path of {wording.time(path_ns)} there and back",
         subject.frames_of(worst),
     )
     passing_ns = _passing_ns(subject, asked)
@@ -51,10 +51,8 @@ def find(subject: Subject) -> Iterator[Finding]:
 
 
 def _of_data(subject: Subject, stretches: Stretches) -> Stretches:
-    """Waits for reads and writes; a wait without a task is for the next one to be asked for."""
-    following = subject.cycles.raw("cycle")[subject.next_rows(stretches)]
-    cycle = np.where(stretches.cycle < 0, following, stretches.cycle)
-    waits = replace(stretches, cycle=cycle)
+    """Waits for reads and writes."""
+    waits = subject.with_next(stretches)
     return waits.where(subject.is_of(waits, subject.is_transfer))
 
 

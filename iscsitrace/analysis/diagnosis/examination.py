@@ -24,7 +24,8 @@ from iscsitrace.analysis.diagnosis import (
     writes,
 )
 from iscsitrace.analysis.diagnosis.finding import Finding, by_weight
-from iscsitrace.analysis.diagnosis.subject import NEEDED, Source, Subject, subjects_of
+from iscsitrace.analysis.diagnosis.grouping import NEEDED, Source, subjects_of
+from iscsitrace.analysis.diagnosis.subject import Subject
 
 __all__ = ["NEEDED", "Diagnosis", "Opinion", "examine"]
 
@@ -113,6 +114,8 @@ def _of_connection(subject: Subject, sessions: dict[int, Subject], opinions: dic
         return _opinion(subject, ())
     own = [finding for finding in opinions[session].findings if finding.name not in SESSION_ONLY]
     number = subject.connections[0]["connection"]
+    # the session's subject knows much by now
+    subject = sessions[session].as_connection(number)
     return replace(opinions[session], number=number, verdict=verdict.say(subject, own), findings=own)
 
 

@@ -6,31 +6,25 @@ jobs (docs/method.md, section 4). It judges nothing.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis import budget
 from iscsitrace.analysis.budget import PARTS, Budget
 from iscsitrace.analysis.diagnosis import workload
 from iscsitrace.analysis.diagnosis.finding import Finding, shown
+from iscsitrace.analysis.diagnosis.stretches import Stretches
 from iscsitrace.analysis.diagnosis.thresholds import WARNING, WORTH_A_CHANGE
 from iscsitrace.analysis.diagnosis.workload import Workload
 from iscsitrace.table import Table
 
 Array = NDArray[Any]
-Source = Callable[[str], Table]
-"""Gives the table of a name, as ``Trace.table`` does."""
 
-NEEDED: Final = ("budget", "pdus", "recoveries", "senders")
-"""Tables filled on request that a source has to have."""
-TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 WAITS: Final = tuple(part for part in PARTS if part != "transfer")
 
 _FRAMES = ("command_frame", "data_first_frame", "data_last_frame", "status_frame")
@@ -46,36 +40,6 @@ def frames_in(table: Table, rows: Sequence[int] | Array, *names: str) -> list[in
     """The frames in these columns of these rows, row by row."""
     picked = table.select(np.asarray(rows, dtype=np.intp))
     return [row[name] for row in picked.rows(names) for name in names]
-
-
-@dataclass(frozen=True)
-class Stretches:
-    """Stretches of the budget with one owner, or some: when, how long, and the task that was waited for."""
-
-    starts: Array
-    ends: Array
-    cycle: Array
-    """Number of the cycle; -1 where there is none."""
-    frame: Array
-    """The frame that ended it; -1 where there is none."""
-
-    @cached_property
-    def lengths(self) -> Array:
-        """Nanoseconds of each."""
-        return self.ends - self.starts
-
-    @property
-    def total_ns(self) -> int:
-        """Nanoseconds of all."""
-        return int(self.lengths.sum())
-
-    def where(self, which: Array) -> Stretches:
-        """Those that a boolean mask or places pick."""
-        return Stretches(self.starts[which], self.ends[which], self.cycle[which], self.frame[which])
-
-    def longest(self, count: int = 3) -> Stretches:
-        """The longest, the longest first."""
-        return self.where(np.argsort(-self.lengths, kind="stable")[:count])
 
 
 class Subject:
@@ -136,26 +100,7 @@ class Subject:
 
     def claimed_ns(self, starts: Array, ends: Array, *parts: str) -> int:
         """How much of these parts' time lies within the intervals [start, end), which may overlap."""
-        owned = self.stretches(*parts)
-        is_real = ends > starts
-        order = np.argsort(starts[is_real], kind="stable")
-        first, last = starts[is_real][order], ends[is_real][order]
-        if not len(first) or not len(owned.starts):
-            return 0
-        # intervals without what earlier ones cover
-        reached = np.concatenate([first[:1], np.maximum.accumulate(last)[:-1]])
-        first = np.maximum(first, reached)
-        last = np.maximum(last, first)
-        covered = np.concatenate([[0], np.cumsum(last - first)])
-
-        def until(moment: Array) -> Array:
-            """Covered time before a moment."""
-            place = np.searchsorted(first, moment, side="right")
-            # the interval that began last may reach beyond the moment
-            beyond = np.where(place > 0, last[place - 1] - moment, 0)
-            return np.asarray(covered[place] - np.maximum(beyond, 0))
-
-        return int((until(owned.ends) - until(owned.starts)).sum())
+        return self.stretches(*parts).within_ns(starts, ends)
 
     # --- tasks
 
@@ -215,6 +160,11 @@ class Subject:
         order = np.argsort(times, kind="stable")
         return np.asarray(order[np.searchsorted(times[order], stretches.ends).clip(max=len(times) - 1)])
 
+    def with_next(self, stretches: Stretches) -> Stretches:
+        """The same; those without a task are waits for the next one to be asked for."""
+        following = self.cycles.raw("cycle")[self.next_rows(stretches)]
+        return replace(stretches, cycle=np.where(stretches.cycle < 0, following, stretches.cycle))
+
     def longest_rows(self, stretches: Stretches, count: int = 3) -> list[int]:
         """Places of the tasks that waited longest, the longest first."""
         sums = self.waits_by_cycle(stretches)
@@ -246,118 +196,3 @@ class Subject:
         if severity is None:
             severity = "warning" if (share or 0) >= WARNING else "info"
         return Finding(name, severity, share, text, shown(frames))
-
-
-_CONNECTION_COLUMNS = (
-    *("connection", "session", "is_iscsi", "rtt_to_target_min_ns", "rtt_to_initiator_min_ns"),
-    *(
-        f"{name}_{direction}"
-        for name in ("stream_bytes", "explained_bytes", "gap_bytes", "pdu_count", "missing_pdu_count", "packets")
-        for direction in ("to_target", "to_initiator")
-    ),
-    *("frame_first", "frame_last", "time_first_ns", "time_last_ns"),
-)
-
-
-def subjects_of(source: Source) -> tuple[dict[int, Subject], dict[int, Subject]]:
-    """Every session and every iSCSI connection of a trace, by number."""
-    rows = [row for row in source("connections").rows(_CONNECTION_COLUMNS) if row["is_iscsi"]]
-    for row in rows:
-        row["bytes"] = row["stream_bytes_to_target"] + row["stream_bytes_to_initiator"]
-    sessions = _sessions(source, rows)
-    members = Counter(row["session"] for row in rows)
-    lonely = {row["connection"]: row["session"] for row in rows if members[row["session"]] == 1}
-    connections = {
-        number: sessions[session].as_connection(number) for number, session in lonely.items() if session in sessions
-    }
-    others = [row for row in rows if row["connection"] not in connections]
-    if others:
-        split = _split_all(source, _connection_keys(source))
-        sums = budget.of_connections(source("budget"))
-        connections |= {
-            row["connection"]: _subject(source, "connection", row["connection"], [row], split, sums) for row in others
-        }
-    return sessions, dict(sorted(connections.items()))
-
-
-def _sessions(source: Source, rows: list[dict[str, Any]]) -> dict[int, Subject]:
-    session_of = np.full(max((row["connection"] for row in rows), default=-1) + 2, -1, dtype=np.int64)
-    for row in rows:
-        session_of[row["connection"]] = -1 if row["session"] is None else row["session"]
-    split, sums = _split_all(source, _session_keys(source, session_of)), budget.of_sessions(source("budget"))
-    own: dict[int, list[dict[str, Any]]] = {number: [] for number in source("sessions").raw("session").tolist()}
-    for row in rows:
-        own.setdefault(row["session"], []).append(row)
-    return {
-        number: _subject(source, "session", number, members, split, sums)
-        for number, members in own.items()
-        if number is not None
-    }
-
-
-def _subject(
-    source: Source,
-    kind: str,
-    number: int,
-    rows: list[dict[str, Any]],
-    split: dict[str, dict[int, Table]],
-    sums: dict[int, Budget],
-) -> Subject:
-    tables = {name: split[name].get(number) or source(name).select(slice(0, 0)) for name in TABLES}
-    return Subject(f"{kind} {number}", rows, tables, sums.get(number), is_session=kind == "session")
-
-
-def _split_all(source: Source, keys: Callable[[str], Array]) -> dict[str, dict[int, Table]]:
-    return {name: dict(_split(source(name), keys(name))) for name in TABLES}
-
-
-def _split(table: Table, keys: Array) -> Iterator[tuple[int, Table]]:
-    """The rows of each key that is not negative, in the order of the table."""
-    if not len(keys):
-        return
-    if (keys == keys[0]).all():
-        # no copy of the one session that most captures have
-        if keys[0] >= 0:
-            yield int(keys[0]), table
-        return
-    # numbers of 16 bits are sorted by counting
-    order = np.argsort(keys.astype(np.int16) if keys.max() < 1 << 15 else keys, kind="stable")
-    starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] - 1))
-    for rows in np.split(order, starts[1:]):
-        if keys[rows[0]] >= 0:
-            yield int(keys[rows[0]]), table.select(rows)
-
-
-def _connection_keys(source: Source) -> Callable[[str], Array]:
-    def keys(name: str) -> Array:
-        if name == "rounds":
-            return _numbers(source("cycles"), "connection")[source("rounds").raw("cycle")]
-        return _numbers(source(name), "connection")
-
-    return keys
-
-
-def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
-    of_connection = _connection_keys(source)
-
-    def keys(name: str) -> Array:
-        if name == "budget":
-            return _session_of_stretches(source(name))
-        if name == "cycles":
-            return _numbers(source(name), "session")
-        # connections that are not iSCSI, or none, have the last place, which says -1
-        connection = of_connection(name)
-        return session_of[np.where((connection >= 0) & (connection < len(session_of)), connection, -1)]
-
-    return keys
-
-
-def _session_of_stretches(stretches: Table) -> Array:
-    """Whose own time a stretch is: that of its session, where it has several connections, or of its only connection."""
-    session, is_own = _numbers(stretches, "session"), ~known(stretches, "connection")
-    return np.where(is_own | ~np.isin(session, np.unique(session[is_own])), session, -1)
-
-
-def _numbers(table: Table, name: str) -> Array:
-    """A column of numbers as int64, -1 for null."""
-    return np.where(known(table, name), table.raw(name), 0).astype(np.int64) - ~known(table, name)

@@ -9,7 +9,8 @@ import numpy as np
 
 from iscsitrace.analysis.diagnosis import wording
 from iscsitrace.analysis.diagnosis.finding import Finding
-from iscsitrace.analysis.diagnosis.subject import Stretches, Subject, frames_in, known
+from iscsitrace.analysis.diagnosis.stretches import Stretches
+from iscsitrace.analysis.diagnosis.subject import Subject, frames_in, known
 from iscsitrace.analysis.diagnosis.thresholds import LOSS, RESTARTS
 
 

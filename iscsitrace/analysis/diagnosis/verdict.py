@@ -40,7 +40,8 @@ def say(subject: Subject, findings: Sequence[Finding]) -> str:
     """The sentence; it says so where nothing can be said."""
     name = subject.label.capitalize()
     if subject.budget is None or not subject.jobs_ns:
-        return f"{name} has no task with a status: there is no time to account for."
+        what = "has no task with a status" if len(subject.cycles) else "carried no SCSI task"
+        return f"{name} {what}: there is no time to account for."
     if capture.forbids_verdict(subject):
         return f"{name}: the capture is too poor to say what limits it: {'; '.join(capture.reasons(subject))}."
     limiter = subject.budget.limiter
@@ -81,8 +82,8 @@ def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str | No
         # half of the weightiest, and a third of the part
         if shares.get(finding.name, 0.0) >= max(most / 2, own / 3, 1e-9):
             asked = subject.workload if finding.name == "queue_depth_low" else None
-            return f"{asked.phrase} leaves the line idle" if asked else finding.text
-    waits = subject.stretches(part)
+            return asked.phrase if asked else finding.text
+    waits = subject.with_next(subject.stretches(part))
     others = waits.where(subject.is_of(waits, ~subject.is_transfer))
     if 2 * others.total_ns > waits.total_ns:
         return f"mostly with {wording.count(int((~subject.is_transfer).sum()), 'task')} that neither read nor wrote"

@@ -29,11 +29,12 @@ class Workload:
 
     @property
     def phrase(self) -> str:
-        """``one 128 KiB read at a time (queue depth 1)``."""
+        """``one 128 KiB read at a time (queue depth 1) leaves the line idle``."""
         size = wording.size(self.block_bytes)
         if self.queue_depth == 1:
-            return f"one {size} {self.word} at a time (queue depth 1)"
-        return f"{self.queue_depth} {self.word}s of {size} at a time (queue depth {self.queue_depth})"
+            return f"one {size} {self.word} at a time (queue depth 1) leaves the line idle"
+        depth = self.queue_depth
+        return f"{depth} {self.word}s of {size} at a time (queue depth {depth}) leave the line idle"
 
 
 def of(cycles: Table) -> Workload | None:

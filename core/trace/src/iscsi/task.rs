@@ -290,6 +290,7 @@ impl Task {
         let is_in_data = bhs.opcode() == Some(Opcode::DataIn);
         note_flags(pdu, row, cycles);
         set_some(&mut cycles.status[row], bhs.status());
+        set_some(&mut cycles.max_cmd_sn[row], bhs.max_cmd_sn().map(|number| number.0));
         set_some(&mut cycles.response[row], if is_in_data { Some(0) } else { bhs.response() });
         cycles.status_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
         cycles.status_frame[row] = pdu.last.map_or(NULL_U64, |last| last.frame);
@@ -446,6 +447,7 @@ pub fn open_row(
         ..CycleRow::default()
     };
     set_some(&mut row.lun, bhs.lun().map(lun::number));
+    set_some(&mut row.cmd_sn, bhs.cmd_sn().map(|number| number.0));
     set_some(&mut row.bytes, bhs.expected_data_transfer_length());
     set_some(&mut row.cdb_opcode, bhs.cdb().map(|cdb| cdb[0]));
     set_some(&mut row.operation, decoded.map(|decoded| decoded.operation as u8));

@@ -1,0 +1,64 @@
+"""Stretches of the time budget that some parts own, as arrays. It judges nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Stretches of the budget with one owner, or some: when, how long, and the task that was waited for."""
+
+    starts: Array
+    ends: Array
+    cycle: Array
+    """Number of the cycle; -1 where there is none."""
+    frame: Array
+    """The frame that ended it; -1 where there is none."""
+
+    @cached_property
+    def lengths(self) -> Array:
+        """Nanoseconds of each."""
+        return self.ends - self.starts
+
+    @property
+    def total_ns(self) -> int:
+        """Nanoseconds of all."""
+        return int(self.lengths.sum())
+
+    def where(self, which: Array) -> Stretches:
+        """Those that a boolean mask or places pick."""
+        return Stretches(self.starts[which], self.ends[which], self.cycle[which], self.frame[which])
+
+    def longest(self, count: int = 3) -> Stretches:
+        """The longest, the longest first."""
+        return self.where(np.argsort(-self.lengths, kind="stable")[:count])
+
+    def within_ns(self, starts: Array, ends: Array) -> int:
+        """How much of their time lies within the intervals [start, end), in any order, overlaps welcome."""
+        is_real = ends > starts
+        order = np.argsort(starts[is_real], kind="stable")
+        first, last = starts[is_real][order], ends[is_real][order]
+        if not len(first) or not len(self.starts):
+            return 0
+        # intervals without what earlier ones cover
+        reached = np.concatenate([first[:1], np.maximum.accumulate(last)[:-1]])
+        first = np.maximum(first, reached)
+        last = np.maximum(last, first)
+        covered = np.concatenate([[0], np.cumsum(last - first)])
+
+        def until(moment: Array) -> Array:
+            """Covered time before a moment."""
+            place = np.searchsorted(first, moment, side="right")
+            # the interval that began last may reach beyond the moment
+            beyond = np.where(place > 0, last[place - 1] - moment, 0)
+            return np.asarray(covered[place] - np.maximum(beyond, 0))
+
+        return int((until(self.ends) - until(self.starts)).sum())
