@@ -21,6 +21,8 @@ const ANSWER_WITHIN_RTT_PART: i64 = 8;
 const TIMER_MIN_NS: i64 = 190_000_000;
 /// Where a loss was seen before, two round trips will do, and this: Linux' tail loss probe (RFC 8985, section 7.2).
 const PROBE_MIN_NS: i64 = 8_000_000;
+/// Payload packets of the other direction that are on their way to the sender.
+const REQUESTS_MAX: usize = 1 << 12;
 /// Holes that are watched until they are filled.
 const HOLES_MAX: usize = 64;
 /// The ACKs must be slower than the data by this factor before the line is taken to lie beyond the tap.
@@ -71,8 +73,8 @@ pub struct Flights {
     is_still_held: bool,
     unknown: Vec<Held>,
     previous: Option<Previous>,
-    /// Whether payload of the other direction came since.
-    has_request: bool,
+    /// When payload of the other direction can have been answered first.
+    requests: VecDeque<i64>,
     seen: Carried,
     acknowledged: Carried,
     /// What the receiver told that it has.
@@ -95,7 +97,7 @@ impl Flights {
             is_still_held: false,
             unknown: Vec::new(),
             previous: None,
-            has_request: false,
+            requests: VecDeque::new(),
             seen: Carried::default(),
             acknowledged: Carried::default(),
             arrived: Scoreboard::default(),
@@ -111,7 +113,7 @@ impl Flights {
     /// the two ends.
     #[inline]
     pub fn packet(&mut self, seen: &Observation, sender: SenderState, segment_bytes: i64, rtt_ns: i64) {
-        let has_request = std::mem::take(&mut self.has_request) || self.previous.is_none();
+        let has_request = self.take_requests(seen.time_ns) || self.previous.is_none();
         self.seen.note(seen.time_ns, seen.length, !has_request);
         self.note_hole(seen);
         let is_again = seen.class == SegmentClass::Retransmission;
@@ -190,7 +192,10 @@ impl Flights {
         let is_small = i64::from(seen.length) < segment_bytes;
         let is_window_full = before.rwnd.is_some_and(|rwnd| rwnd - before.owin < segment_bytes);
         let is_all_acknowledged = ack.is_some_and(|ack| ack.is_advance && ack.owin == 0);
-        let held = if row.is_in_recovery || is_again {
+        let held = if is_again && is_window_full && !before.is_in_recovery {
+            // a probe of a full window, or of a receiver that takes its time
+            Some(part::RECEIVE_WINDOW)
+        } else if row.is_in_recovery || is_again {
             Some(part::LOSS_RECOVERY)
         } else if previous.is_within_pdu {
             // since it could have gone on
@@ -220,11 +225,24 @@ impl Flights {
         (row, held)
     }
 
-    /// A payload packet of the other direction.
+    /// A payload packet of the other direction, which the sender has `rtt_to_sender_ns` before its answer passes the tap.
     #[inline]
-    pub fn request(&mut self) {
-        self.has_request = true;
+    pub fn request(&mut self, time_ns: i64, rtt_to_sender_ns: i64) {
+        if self.requests.len() == REQUESTS_MAX {
+            self.requests.pop_front();
+        }
+        self.requests.push_back(time_ns.saturating_add(rtt_to_sender_ns));
         self.has_request_since_ack = true;
+    }
+
+    /// Whether a request can have been answered since the packet before.
+    #[inline]
+    fn take_requests(&mut self, time_ns: i64) -> bool {
+        let before = self.requests.len();
+        while self.requests.front().is_some_and(|&answer_ns| answer_ns <= time_ns) {
+            self.requests.pop_front();
+        }
+        self.requests.len() < before
     }
 
     /// A packet of the other direction: what it acknowledges came out of the line.
@@ -299,15 +317,17 @@ impl Flights {
         self.held.iter().chain(&self.unknown).copied()
     }
 
-    /// Whether the narrowest line lies beyond the tap, so that the ACKs tell of it.
-    fn is_line_beyond(&self) -> bool {
-        self.acknowledged.line().ns_per_byte > BEYOND_TAP_FACTOR * self.seen.line().ns_per_byte
+    /// Whether the narrowest line lies beyond the tap, so that the ACKs tell of it: they are slower than the data, and the
+    /// receiver is not next to the tap.
+    fn is_line_beyond(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> bool {
+        let is_receiver_near = rtt_to_receiver_ns.saturating_mul(2) < rtt_to_sender_ns;
+        !is_receiver_near && self.acknowledged.line().ns_per_byte > BEYOND_TAP_FACTOR * self.seen.line().ns_per_byte
     }
 
     /// When the narrowest line was busy, as far as the tap tells: in order and disjoint. What lies beyond the tap is
     /// told by ACKs, which come a round trip later.
-    pub fn carried(&self, rtt_to_receiver_ns: i64) -> Vec<(i64, i64)> {
-        if self.is_line_beyond() {
+    pub fn carried(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> Vec<(i64, i64)> {
+        if self.is_line_beyond(rtt_to_receiver_ns, rtt_to_sender_ns) {
             self.acknowledged.intervals(rtt_to_receiver_ns, self.acknowledged.line())
         } else {
             self.seen.intervals(0, self.seen.line())
@@ -315,8 +335,8 @@ impl Flights {
     }
 
     /// What it knows for the sender's row.
-    pub fn describe(&self, row: &mut SenderRow) {
-        row.is_line_from_acks = self.is_line_beyond();
+    pub fn describe(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64, row: &mut SenderRow) {
+        row.is_line_from_acks = self.is_line_beyond(rtt_to_receiver_ns, rtt_to_sender_ns);
         let line = if row.is_line_from_acks { &self.acknowledged } else { &self.seen };
         row.line_bytes_per_s = Some(line)
             .filter(|line| line.line().ns_per_byte > 0.0)

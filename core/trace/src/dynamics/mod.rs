@@ -35,13 +35,14 @@ pub mod window_time;
 mod tests;
 
 use crate::tables::{
-    Flights as FlightRows, NULL_NS, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Tables, Wanted, Windows,
-    budget_part,
+    Columns, Flights as FlightRows, NULL_NS, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Tables, Wanted,
+    Windows, budget_part,
 };
 
 use flights::Flights;
 use observation::Observation;
 use path::Path;
+use retransmission::Cause;
 use sender::{Delays, Sender};
 use timeline::{Held, Timeline};
 
@@ -66,6 +67,8 @@ pub struct Rows {
 #[derive(Debug)]
 pub struct Dynamics {
     connection: u32,
+    /// What the tables take.
+    wanted: Wanted,
     rows: Rows,
     /// By direction of the data: from the tap to its receiver and back.
     paths: [Path; 2],
@@ -78,7 +81,16 @@ impl Dynamics {
     pub fn new(connection: u32, wanted: Wanted) -> Self {
         Self {
             connection,
-            rows: Rows { wanted, ..Rows::default() },
+            wanted,
+            // a budget takes losses into account
+            rows: Rows {
+                wanted: Wanted {
+                    recoveries: wanted.recoveries || wanted.budget,
+                    retransmissions: wanted.retransmissions || wanted.budget,
+                    ..wanted
+                },
+                ..Rows::default()
+            },
             paths: [0, 1].map(|direction| Path::new(connection, direction == 0)),
             senders: [0, 1].map(|direction| Sender::new(connection, direction == 0)),
             flights: [0, 1].map(|direction| Flights::new(connection, direction == 0)),
@@ -100,7 +112,7 @@ impl Dynamics {
             let rtt_ns = delays.to_sender_ns.saturating_add(self.paths[own].rtt_min_ns().unwrap_or(0));
             let sender = &self.senders[own];
             self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns);
-            self.flights[opposite].request();
+            self.flights[opposite].request(seen.time_ns, self.delays(opposite).to_sender_ns);
         }
         self.flights[opposite].acknowledge(seen);
     }
@@ -126,15 +138,18 @@ impl Dynamics {
             let delays = self.delays(direction);
             let mut row = self.senders[direction].finish(delays, &mut self.rows);
             self.paths[direction].describe(&mut row);
-            self.flights[direction].describe(&mut row);
+            let [there_ns, back_ns] =
+                [direction, 1 - direction].map(|direction| self.paths[direction].rtt_min_ns().unwrap_or(0));
+            self.flights[direction].describe(there_ns, back_ns, &mut row);
             if self.rows.wanted.senders {
                 self.rows.senders.push(row);
             }
         }
+        let repairs = repairs(&self.rows);
         let rows = &mut self.rows;
         macro_rules! hand_over {
             ($($table:ident)*) => { $(
-                if !rows.wanted.$table {
+                if !self.wanted.$table {
                     rows.$table = Default::default();
                 }
                 if !is_client_initiator {
@@ -143,15 +158,6 @@ impl Dynamics {
                 tables.$table.append(&mut rows.$table);
             )* };
         }
-        let recoveries: Vec<Held> = rows
-            .recoveries
-            .time_first_ns
-            .iter()
-            .zip(&rows.recoveries.time_last_ns)
-            .zip(&rows.recoveries.frame_first)
-            .filter(|((_, to_ns), _)| **to_ns != NULL_NS)
-            .map(|((&from_ns, &to_ns), &frame)| Held { from_ns, to_ns, part: budget_part::LOSS_RECOVERY, frame })
-            .collect();
         hand_over!(sacks window round_trips retransmissions recoveries flights senders);
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
         let rtt_ns = |direction: usize| self.paths[direction].rtt_min_ns();
@@ -159,8 +165,35 @@ impl Dynamics {
             connection: self.connection,
             rtt_to_target_ns: rtt_ns(out),
             rtt_to_initiator_ns: rtt_ns(back),
-            carried: [out, back].map(|direction| self.flights[direction].carried(rtt_ns(direction).unwrap_or(0))),
-            held: [out, back].iter().flat_map(|&direction| self.flights[direction].held()).chain(recoveries).collect(),
+            carried: [out, back].map(|direction| {
+                let [there_ns, back_ns] = [direction, 1 - direction].map(|direction| rtt_ns(direction).unwrap_or(0));
+                self.flights[direction].carried(there_ns, back_ns)
+            }),
+            held: [out, back].iter().flat_map(|&direction| self.flights[direction].held()).chain(repairs).collect(),
         }
     }
+}
+
+/// When losses were repaired. A tail probe that was not needed (RFC 8985, section 7.4) repaired none.
+fn repairs(rows: &Rows) -> Vec<Held> {
+    let (recoveries, again) = (&rows.recoveries, &rows.retransmissions);
+    let is_needless = |row: usize| {
+        let (from_ns, to_ns) = (recoveries.time_first_ns[row], recoveries.time_last_ns[row]);
+        // rows are in order of time
+        let first = again.time_ns.partition_point(|&time_ns| time_ns < from_ns);
+        recoveries.cause[row] == Cause::TailProbe as u8
+            && (first..again.row_count())
+                .take_while(|&probe| again.time_ns[probe] <= to_ns)
+                .filter(|&probe| again.to_target[probe] == recoveries.to_target[row])
+                .all(|probe| again.is_spurious[probe])
+    };
+    (0..recoveries.row_count())
+        .filter(|&row| recoveries.time_last_ns[row] != NULL_NS && !is_needless(row))
+        .map(|row| Held {
+            from_ns: recoveries.time_first_ns[row],
+            to_ns: recoveries.time_last_ns[row],
+            part: budget_part::LOSS_RECOVERY,
+            frame: recoveries.frame_first[row],
+        })
+        .collect()
 }

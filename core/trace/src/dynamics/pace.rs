@@ -15,6 +15,8 @@ const BUCKET_COUNT: usize = ((OCTAVE_MAX - OCTAVE_MIN) * BUCKETS_PER_OCTAVE) as 
 const QUANTILE: f64 = 0.25;
 /// The share that passes no slower than the jitter of the hosts makes it.
 const JITTER_QUANTILE: f64 = 0.05;
+/// No event weighs more than these bytes, two segments: an ACK that waited for a timer covers many.
+const WEIGHT_MAX_BYTES: u32 = 2 * 1460;
 /// Bytes in trains before a pace is told: fewer may all have waited for something.
 const BYTES_MIN: u64 = 32 << 10;
 /// Gaps between two looks at all buckets.
@@ -53,8 +55,9 @@ impl Pace {
         let octave = (gap_ns as f64 / f64::from(bytes)).log2().max(OCTAVE_MIN);
         let bucket = ((octave - OCTAVE_MIN) * BUCKETS_PER_OCTAVE) as usize;
         if let Some(sum) = self.buckets.get_mut(bucket) {
-            *sum += u64::from(bytes);
-            self.bytes += u64::from(bytes);
+            let weight = u64::from(bytes.min(WEIGHT_MAX_BYTES));
+            *sum += weight;
+            self.bytes += weight;
         }
         self.noted += 1;
         if self.noted.is_multiple_of(LOOK_EVERY) {
