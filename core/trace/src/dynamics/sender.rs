@@ -31,7 +31,7 @@ const PATIENCE_MIN_NS: i64 = 1_000_000;
 /// A window that is smaller after a pause by this share was begun anew.
 const RESTART_NUMERATOR: i64 = 3;
 const RESTART_DENOMINATOR: i64 = 4;
-/// Duplicate ACKs, or segments selectively acknowledged, that show a loss (RFC 5681, section 3.2; RFC 6675, section 2).
+/// Duplicate ACKs, or segments selectively acknowledged, that show a loss (RFC 5681, section 3.2; RFC 6675, section 4).
 const DUPLICATES: i64 = 3;
 /// Packets of one burst follow each other within this time.
 const PAUSE_MAX_NS: i64 = 1_000_000;
