@@ -218,7 +218,7 @@ impl Sender {
             self.widen(shift);
         }
         self.sent_ns = Some(seen.time_ns);
-        self.settle(seen.frame, seen.time_ns - delays.to_sender_ns / 2, rows);
+        self.settle(seen.frame, seen.time_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         let segment = self.size.bytes();
         let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
         self.stop = Stop {
@@ -320,7 +320,7 @@ impl Sender {
         let has_opened_window =
             !room(before.owin, before.rwnd) && room(self.board.owin(), Some(window)) && before.rwnd.is_some();
         self.state.rwnd = Some(window);
-        self.settle(ack.frame, answer_ns - delays.to_sender_ns / 2, rows);
+        self.settle(ack.frame, answer_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         self.state.last_ack = Some(LastAck { answer_ns, is_advance, has_opened_window, owin: self.state.owin });
     }
 
@@ -380,7 +380,7 @@ impl Sender {
         }
         let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
         let between = Between {
-            answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns),
+            answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns).max(0),
             is_long_pause: since_ns >= delays.to_sender_ns / LONG_PARTS,
             is_pause: since_ns >= SPACINGS * self.spacing_ns,
             is_new: seen.class == SegmentClass::New,
