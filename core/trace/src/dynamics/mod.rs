@@ -14,6 +14,7 @@
 //! packet ended within a PDU. Memory grows with the rows that are asked for, and with what is outstanding.
 
 pub mod acknowledgments;
+pub mod burst;
 mod carried;
 pub mod congestion_window;
 pub mod flights;
@@ -27,6 +28,8 @@ pub mod retransmission;
 pub mod scoreboard;
 pub mod segment_size;
 pub mod sender;
+pub mod sender_state;
+pub mod short_segments;
 pub mod timeline;
 pub mod window_scale;
 pub mod window_time;
@@ -42,7 +45,8 @@ use crate::tables::{
 use flights::Flights;
 use observation::Observation;
 use path::Path;
-use sender::{Delays, Sender};
+use sender::Sender;
+use sender_state::Delays;
 use timeline::{Held, Timeline};
 
 /// No round trip is longer; a capture whose clock jumped may say otherwise.

@@ -344,7 +344,7 @@ fn full_and_closed_windows_last_until_they_open() {
 fn nothing_is_remembered_that_nobody_asked_for() {
     let mut rows = Rows::default();
     let mut sender = super::sender::Sender::new(0, true);
-    sender.finish(super::sender::Delays::default(), &mut rows);
+    sender.finish(super::sender_state::Delays::default(), &mut rows);
     assert!(rows.window.time_ns.is_empty());
 }
 
