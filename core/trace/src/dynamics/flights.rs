@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use super::carried::{Carried, is_long_pause, is_pause};
 use super::observation::Observation;
 use super::scoreboard::Scoreboard;
-use super::sender::SenderState;
+use super::sender_state::SenderState;
 use super::timeline::Held;
 use crate::tables::{Flight, NULL_NS, SenderRow, budget_part as part};
 use crate::tcp::half::SegmentClass;

@@ -14,6 +14,7 @@
 //! packet ended within a PDU. Memory grows with the rows that are asked for, and with what is outstanding.
 
 pub mod acknowledgments;
+pub mod burst;
 mod carried;
 pub mod congestion_window;
 pub mod flights;
@@ -27,6 +28,8 @@ pub mod retransmission;
 pub mod scoreboard;
 pub mod segment_size;
 pub mod sender;
+pub mod sender_state;
+pub mod short_segments;
 pub mod timeline;
 pub mod window_scale;
 pub mod window_time;
@@ -43,9 +46,12 @@ use flights::Flights;
 use observation::Observation;
 use path::Path;
 use retransmission::Cause;
-use sender::{Delays, Sender};
+use sender::Sender;
+use sender_state::Delays;
 use timeline::{Held, Timeline};
 
+/// No round trip is longer; a capture whose clock jumped may say otherwise.
+const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
 /// A tap from which the way to the sender and back is less than this part of the round trip stands beside it.
 const BESIDE_PARTS: i64 = 8;
 
@@ -121,7 +127,7 @@ impl Dynamics {
     fn delays(&self, direction: usize) -> Delays {
         let (there, back) = (&self.paths[direction], &self.paths[1 - direction]);
         let to_sender_ns = back.rtt_min_ns().unwrap_or(0);
-        let round_trip_ns = there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns);
+        let round_trip_ns = there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns).min(ROUND_TRIP_MAX_NS);
         // beside its host the tap measures how long the host takes to acknowledge, which is longer than it takes to send
         let is_beside = to_sender_ns < round_trip_ns / BESIDE_PARTS;
         Delays { to_sender_ns: if is_beside { 0 } else { to_sender_ns }, round_trip_ns }

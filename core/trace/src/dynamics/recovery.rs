@@ -95,7 +95,7 @@ impl Recovery {
             self.sign = None;
         }
         let Some(open) = self.open.take_if(|open| una >= open.point) else { return false };
-        self.time_ns += time_ns.saturating_sub(open.time_first_ns).max(0);
+        self.time_ns = self.time_ns.saturating_add(time_ns.saturating_sub(open.time_first_ns).max(0));
         if let Some(row) = open.row {
             let table = &mut *rows.table;
             if let (Some(last_ns), Some(frame_last), Some(after)) =

@@ -11,7 +11,7 @@ const FULL_MIN_BYTES: u32 = 536;
 const FULL_MAX_BYTES: u32 = 9_216;
 /// What is assumed while nothing is known.
 const ASSUMED_BYTES: i64 = 1_460;
-/// Bytes of every segment that timestamps take (RFC 7323, appendix A).
+/// Bytes of every segment that timestamps take (RFC 7323, section 3.2).
 const TIMESTAMPS_BYTES: u32 = 12;
 
 /// The segment size of one direction.
@@ -50,18 +50,23 @@ impl SegmentSize {
         if self.is_announced_seen {
             return;
         }
-        self.count(length);
-        self.bytes = self.common();
+        if self.count(length).is_power_of_two() {
+            self.bytes = self.common();
+        }
     }
 
-    fn count(&mut self, length: u32) {
+    /// How often a length came, this time included; something is learnt whenever that doubles.
+    fn count(&mut self, length: u32) -> u32 {
         if let Some(known) = self.lengths.iter_mut().find(|known| known.0 == length) {
             known.1 = known.1.saturating_add(1);
-        } else if self.lengths.len() < LENGTHS_MAX {
+            return known.1;
+        }
+        if self.lengths.len() < LENGTHS_MAX {
             self.lengths.push((length, 1));
         } else if let Some(rarest) = self.lengths.iter_mut().min_by_key(|known| known.1) {
             *rarest = (length, rarest.1.saturating_add(1));
         }
+        1
     }
 
     /// Of the lengths and what divides two of them, that which divides most packets, the longest of such; but the longest

@@ -5,6 +5,8 @@
 //! segment_size        a full segment                        retransmission      why bytes were sent again
 //! window_scale        the shift of the window field         recovery            a loss and its repair
 //! window_time         how long the window was full          congestion_window   what the sending shows of cwnd
+//! short_segments      what segments lack to be full         burst               packets sent without hearing anything
+//! originals           who brought a byte first              sender_state        what others see of it
 //! ```
 //!
 //! On the time axis of the data at the tap, an ACK counts when its answer could pass the tap first. Instants at the
@@ -12,13 +14,16 @@
 
 use super::Rows;
 use super::acknowledgments::{Acknowledgment, Acknowledgments};
-use super::congestion_window::{Between, CongestionWindow, Stop};
+use super::burst::Burst;
+use super::congestion_window::{CongestionWindow, Stop};
 use super::observation::Observation;
 use super::originals::Originals;
 use super::recovery::{self, Recovery, Sign};
 use super::retransmission::{self, Cause, Circumstances, Remembered};
 use super::scoreboard::Scoreboard;
 use super::segment_size::SegmentSize;
+use super::sender_state::{Delays, LastAck, SenderState};
+use super::short_segments::ShortSegments;
 use super::window_scale::WindowScale;
 use super::window_time::WindowTime;
 use crate::tables::{Columns, NULL_NS, Sack, SenderRow, Window, Windows};
@@ -31,60 +36,14 @@ const PATIENCE_MIN_NS: i64 = 1_000_000;
 /// A window that is smaller after a pause by this share was begun anew.
 const RESTART_NUMERATOR: i64 = 3;
 const RESTART_DENOMINATOR: i64 = 4;
-/// Duplicate ACKs, or segments selectively acknowledged, that show a loss (RFC 5681, section 3.2; RFC 6675, section 2).
+/// Duplicate ACKs, or segments selectively acknowledged, that show a loss (RFC 5681, section 3.2; RFC 6675, section 4).
 const DUPLICATES: i64 = 3;
-/// Packets of one burst follow each other within this time.
-const PAUSE_MAX_NS: i64 = 1_000_000;
-/// The usual spacing of a burst follows a sample by this part; so many spacings are a pause.
-const SPACING_SMOOTHING: i64 = 16;
-const SPACINGS: i64 = 3;
-/// Delays between tap and sender may differ by this part of their least.
-const LONG_PARTS: i64 = 4;
 /// Outstanding data within this part of the receiver's window, and two segments, may be held by it: what the sender knew
 /// of the window, and when, is not seen to the segment.
 const WINDOW_PARTS: i64 = 16;
-/// Segments that are not full and not acknowledged, of which the place is kept.
-const SHORT_MAX: usize = 4096;
-
-/// The sender after its last packet that passed the tap.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SenderState {
-    /// Highest byte sent less last byte acknowledged, as the sender knew it.
-    pub owin: i64,
-    /// Of these, what is still thought to be under way (RFC 6675, section 4).
-    pub pipe: i64,
-    /// The advertised window, as the sender knew it.
-    pub rwnd: Option<i64>,
-    /// Whether a loss is being repaired.
-    pub is_in_recovery: bool,
-    /// The last ACK that the sender had when it sent the packet.
-    pub last_ack: Option<LastAck>,
-}
-
-/// An ACK that let a sender go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LastAck {
-    /// When its answer could pass the tap first: its capture time, and the round trip from the tap to the sender.
-    pub answer_ns: i64,
-    /// Whether it acknowledged new data.
-    pub is_advance: bool,
-    /// Whether it opened a window that had been too small for a full segment.
-    pub has_opened_window: bool,
-    /// What was outstanding after it.
-    pub owin: i64,
-}
-
-/// What the paths tell a sender.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Delays {
-    /// Least round trip from the tap to the sender.
-    pub to_sender_ns: i64,
-    /// Smoothed round trip of the whole path; 0 while nothing is known.
-    pub round_trip_ns: i64,
-}
 
 /// The sender of one direction.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sender {
     connection: u32,
     is_from_client: bool,
@@ -100,26 +59,23 @@ pub struct Sender {
     recovery: Recovery,
     cwnd: CongestionWindow,
     windows: Windows,
-    /// Missing to full segments: end of the short segment, and how much.
-    short: std::collections::VecDeque<(i64, i64)>,
-    short_bytes: i64,
+    short: ShortSegments,
+    burst: Burst,
     last_window: u16,
     last_acknowledged: i64,
-    stop: Stop,
-    between: Between,
-    first_ack_ns: i64,
-    /// Usual time between packets of a burst.
-    spacing_ns: i64,
-    last_ack_ns: i64,
+    /// Rows of `windows` where the burst began, and after its last packet.
     burst_row: usize,
     stop_row: usize,
-    sent_ns: Option<i64>,
+    /// When it last heard of progress, and when that ended a repair.
     advanced_ns: i64,
     recovered_ns: Option<i64>,
     is_probed: bool,
+    /// What was below was outstanding at the last timeout.
     timeout_point: i64,
-    before_pause: Option<i64>,
+    /// Largest pipe since the last long pause, and before it, until the window after it is known.
     peak: i64,
+    before_pause: Option<i64>,
+    /// Retransmissions by cause.
     counts: [u32; 4],
     restart_count: u32,
     owin_max: i64,
@@ -129,44 +85,7 @@ pub struct Sender {
 impl Sender {
     /// A sender of which nothing is known.
     pub fn new(connection: u32, is_from_client: bool) -> Self {
-        Self {
-            connection,
-            is_from_client,
-            is_begun: false,
-            state: SenderState::default(),
-            acks: Acknowledgments::default(),
-            board: Scoreboard::default(),
-            size: SegmentSize::default(),
-            scale: WindowScale::default(),
-            times: WindowTime::default(),
-            originals: Originals::default(),
-            remembered: Remembered::default(),
-            recovery: Recovery::default(),
-            cwnd: CongestionWindow::default(),
-            windows: Windows::default(),
-            short: std::collections::VecDeque::new(),
-            short_bytes: 0,
-            last_window: 0,
-            last_acknowledged: 0,
-            stop: Stop::default(),
-            between: Between::default(),
-            first_ack_ns: 0,
-            spacing_ns: 0,
-            last_ack_ns: 0,
-            burst_row: 0,
-            stop_row: 0,
-            sent_ns: None,
-            advanced_ns: i64::MIN,
-            recovered_ns: None,
-            is_probed: false,
-            timeout_point: i64::MIN,
-            before_pause: None,
-            peak: 0,
-            counts: [0; 4],
-            restart_count: 0,
-            owin_max: 0,
-            ssthresh_guess: None,
-        }
+        Self { connection, is_from_client, advanced_ns: i64::MIN, timeout_point: i64::MIN, ..Self::default() }
     }
 
     /// After its last packet.
@@ -197,32 +116,33 @@ impl Sender {
             self.take(&ack, answer_ns, &blocks, delays, rows);
         }
         self.begin(seen.offset);
+        let last_ns = self.burst.last_ns();
         self.judge_burst(seen, delays);
-        self.note_pause(seen, delays);
+        self.note_pause(seen, last_ns, delays);
         if rows.wanted.retransmissions && seen.class != SegmentClass::Retransmission {
             self.originals.push(seen.offset, seen.end(), seen.frame, seen.time_ns, self.board.una());
         }
         if seen.class == SegmentClass::Retransmission {
-            self.retransmit(seen, delays, rows);
+            self.retransmit(seen, last_ns, delays, rows);
         } else {
             if seen.offset > self.board.sent() {
                 let sign = self.sign(seen.frame, seen.time_ns);
                 self.recovery.note_sign(Sign { sent: seen.end(), ..sign });
             }
-            self.note_short(seen);
+            self.short.push(seen.end(), seen.length, self.size.bytes());
         }
-        let is_within_pdu = if seen.end() > self.board.sent() { seen.is_within_pdu } else { self.stop.is_within_pdu };
+        let is_within_pdu =
+            if seen.end() > self.board.sent() { seen.is_within_pdu } else { self.burst.stop.is_within_pdu };
         self.board.send(seen.end());
         let shift = self.scale.inferred();
         if self.scale.note_outstanding(seen.end() - self.last_acknowledged, self.last_window, seen.length) {
             self.widen(shift);
         }
-        self.sent_ns = Some(seen.time_ns);
-        self.settle(seen.frame, seen.time_ns - delays.to_sender_ns / 2, rows);
+        self.settle(seen.frame, seen.time_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         let segment = self.size.bytes();
         let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
-        self.stop = Stop {
-            pipe: self.full_pipe(),
+        self.burst.stop = Stop {
+            pipe: self.state.pipe + self.short.missing_bytes(),
             is_within_pdu,
             is_in_recovery: self.state.is_in_recovery,
             is_window_limited: room.is_some_and(|(room, window)| room < 2 * segment + window / WINDOW_PARTS),
@@ -231,7 +151,7 @@ impl Sender {
             self.cwnd.fill_window();
         }
         self.stop_row = self.windows.row_count();
-        self.peak = self.peak.max(self.stop.pipe);
+        self.peak = self.peak.max(self.burst.stop.pipe);
     }
 
     /// A packet to it passed the tap.
@@ -278,7 +198,7 @@ impl Sender {
             );
             self.advanced_ns = answer_ns;
             self.is_probed = false;
-            self.drop_short();
+            self.short.acknowledge(self.board.una());
             self.cwnd.acknowledge(ack.acknowledged, self.board.sent(), segment);
         } else if ack.length == 0
             && ack.acknowledged == una_before
@@ -308,19 +228,16 @@ impl Sender {
             self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to);
         }
         if is_advance || has_news || before.rwnd != Some(window) {
-            if !self.between.has_ack {
-                self.between.has_ack = true;
-                self.first_ack_ns = answer_ns;
-                self.between.calm_ns = answer_ns.saturating_sub(self.last_ack_ns);
-            }
-            self.last_ack_ns = answer_ns;
+            self.burst.acknowledge(answer_ns);
         }
-        self.between.has_request |= ack.length > 0;
+        if ack.length > 0 {
+            self.burst.request();
+        }
         let room = |owin: i64, window: Option<i64>| window.is_none_or(|window| window - owin >= segment);
         let has_opened_window =
             !room(before.owin, before.rwnd) && room(self.board.owin(), Some(window)) && before.rwnd.is_some();
         self.state.rwnd = Some(window);
-        self.settle(ack.frame, answer_ns - delays.to_sender_ns / 2, rows);
+        self.settle(ack.frame, answer_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         self.state.last_ack = Some(LastAck { answer_ns, is_advance, has_opened_window, owin: self.state.owin });
     }
 
@@ -371,25 +288,12 @@ impl Sender {
     /// A packet begins a burst: the one before it can be judged.
     #[inline]
     fn judge_burst(&mut self, seen: &Observation, delays: Delays) {
-        let since_ns = seen.time_ns.saturating_sub(self.sent_ns.unwrap_or(seen.time_ns)).max(0);
-        if !self.between.has_ack && !self.between.has_request {
-            if since_ns < PAUSE_MAX_NS {
-                self.spacing_ns += (since_ns - self.spacing_ns) / SPACING_SMOOTHING;
-            }
-            return;
-        }
+        let Some(between) = self.burst.begin(seen, delays) else { return };
         let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
-        let between = Between {
-            answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns),
-            is_long_pause: since_ns >= delays.to_sender_ns / LONG_PARTS,
-            is_pause: since_ns >= SPACINGS * self.spacing_ns,
-            is_new: seen.class == SegmentClass::New,
-            ..self.between
-        };
-        let estimate = self.cwnd.judge(self.stop, between, patience_ns, self.size.bytes());
+        let estimate = self.cwnd.judge(self.burst.stop, between, patience_ns, self.size.bytes());
         if let Some(estimate) = estimate {
             // where a loss is repaired, and in slow start, an ACK changes the window
-            let until = if self.stop.is_in_recovery || self.cwnd.is_growing() {
+            let until = if self.burst.stop.is_in_recovery || self.cwnd.is_growing() {
                 self.stop_row
             } else {
                 self.windows.row_count()
@@ -409,14 +313,13 @@ impl Sender {
             }
         }
         self.burst_row = self.windows.row_count();
-        self.between = Between::default();
     }
 
     /// After a pause a sender may begin anew with a small window (RFC 5681, section 4.1).
     #[inline]
-    fn note_pause(&mut self, seen: &Observation, delays: Delays) {
-        let Some(sent_ns) = self.sent_ns else { return };
-        let pause_ns = seen.time_ns.saturating_sub(sent_ns);
+    fn note_pause(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays) {
+        let Some(last_ns) = last_ns else { return };
+        let pause_ns = seen.time_ns.saturating_sub(last_ns);
         if pause_ns >= IDLE_MIN_NS.max(2 * delays.round_trip_ns) && self.board.owin() == 0 {
             self.before_pause = Some(self.peak);
             self.peak = 0;
@@ -424,8 +327,8 @@ impl Sender {
         }
     }
 
-    fn retransmit(&mut self, seen: &Observation, delays: Delays, rows: &mut Rows) {
-        let heard_ns = self.advanced_ns.max(self.sent_ns.unwrap_or(i64::MIN));
+    fn retransmit(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays, rows: &mut Rows) {
+        let heard_ns = self.advanced_ns.max(last_ns.unwrap_or(i64::MIN));
         let circumstances = Circumstances {
             una: self.board.una(),
             sent: self.board.sent(),
@@ -490,31 +393,6 @@ impl Sender {
         }
         self.state.rwnd = self.state.rwnd.map(|window| window << more);
         self.times.begin_anew();
-    }
-
-    /// Notes what a segment lacks to be a full one.
-    #[inline]
-    fn note_short(&mut self, seen: &Observation) {
-        let segment = self.size.bytes();
-        let over = i64::from(seen.length) % segment;
-        if over > 0 && self.short.len() < SHORT_MAX {
-            self.short.push_back((seen.end(), segment - over));
-            self.short_bytes += segment - over;
-        }
-    }
-
-    fn drop_short(&mut self) {
-        while let Some(&(end, missing)) = self.short.front()
-            && end <= self.board.una()
-        {
-            self.short_bytes -= missing;
-            self.short.pop_front();
-        }
-    }
-
-    /// The pipe, if every segment were a full one: windows are counted in segments.
-    fn full_pipe(&self) -> i64 {
-        self.state.pipe + self.short_bytes
     }
 
     /// After a change: the state, the time that the window was full, and a row.

@@ -20,8 +20,8 @@ impl WindowTime {
     pub fn set(&mut self, time_ns: i64, owin: i64, window: Option<i64>, segment: i64) {
         if self.is_full || self.is_zero {
             let elapsed_ns = self.since_ns.map_or(0, |since_ns| time_ns.saturating_sub(since_ns).max(0));
-            self.full_ns += if self.is_full { elapsed_ns } else { 0 };
-            self.zero_ns += if self.is_zero { elapsed_ns } else { 0 };
+            self.full_ns = self.full_ns.saturating_add(if self.is_full { elapsed_ns } else { 0 });
+            self.zero_ns = self.zero_ns.saturating_add(if self.is_zero { elapsed_ns } else { 0 });
         }
         self.since_ns = Some(time_ns);
         self.is_full = window.is_some_and(|window| window - owin < segment);

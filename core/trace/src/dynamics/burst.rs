@@ -1,0 +1,71 @@
+//! Packets that a sender sends without hearing anything between them, and what happened before the next such burst.
+
+use super::congestion_window::{Between, Stop};
+use super::observation::Observation;
+use super::sender_state::Delays;
+use crate::tcp::half::SegmentClass;
+
+/// Packets of one burst follow each other within this time.
+const SPACING_MAX_NS: i64 = 1_000_000;
+/// The usual spacing of a burst follows a sample by this part; so many spacings are a pause.
+const SPACING_SMOOTHING: i64 = 16;
+const SPACINGS: i64 = 3;
+/// Delays between tap and sender may differ by this part of their least.
+const LONG_PARTS: i64 = 4;
+
+/// The burst under way, or the last one.
+#[derive(Debug, Default)]
+pub struct Burst {
+    /// How it ended, or stands.
+    pub stop: Stop,
+    between: Between,
+    first_ack_ns: i64,
+    last_ack_ns: i64,
+    last_ns: Option<i64>,
+    /// Usual time between packets of a burst.
+    spacing_ns: i64,
+}
+
+impl Burst {
+    /// When its last packet passed the tap.
+    pub fn last_ns(&self) -> Option<i64> {
+        self.last_ns
+    }
+
+    /// An ACK reached the sender that may let it go on.
+    #[inline]
+    pub fn acknowledge(&mut self, answer_ns: i64) {
+        if !self.between.has_ack {
+            self.between.has_ack = true;
+            self.first_ack_ns = answer_ns;
+            self.between.calm_ns = answer_ns.saturating_sub(self.last_ack_ns);
+        }
+        self.last_ack_ns = answer_ns;
+    }
+
+    /// A packet reached the sender that may ask for something.
+    #[inline]
+    pub fn request(&mut self) {
+        self.between.has_request = true;
+    }
+
+    /// A packet is sent; where it begins a burst, what happened since the one before, which `stop` still tells of.
+    #[inline]
+    pub fn begin(&mut self, seen: &Observation, delays: Delays) -> Option<Between> {
+        let since_ns = seen.time_ns.saturating_sub(self.last_ns.unwrap_or(seen.time_ns)).max(0);
+        self.last_ns = Some(seen.time_ns);
+        if !self.between.has_ack && !self.between.has_request {
+            if since_ns < SPACING_MAX_NS {
+                self.spacing_ns += (since_ns - self.spacing_ns) / SPACING_SMOOTHING;
+            }
+            return None;
+        }
+        Some(Between {
+            answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns).max(0),
+            is_long_pause: since_ns >= delays.to_sender_ns / LONG_PARTS,
+            is_pause: since_ns >= SPACINGS * self.spacing_ns,
+            is_new: seen.class == SegmentClass::New,
+            ..std::mem::take(&mut self.between)
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! What outstanding segments lack to be full ones: windows are counted in segments (RFC 5681, section 2).
+
+use std::collections::VecDeque;
+
+/// Segments that are not full and not acknowledged, of which the place is kept.
+const SEGMENTS_MAX: usize = 4096;
+
+/// The short segments of one sender.
+#[derive(Debug, Default)]
+pub struct ShortSegments {
+    /// Where each ends, and what it lacks.
+    segments: VecDeque<(i64, i64)>,
+    missing_bytes: i64,
+}
+
+impl ShortSegments {
+    /// A packet was sent that ends here.
+    #[inline]
+    pub fn push(&mut self, end: i64, length: u32, segment: i64) {
+        let over = i64::from(length) % segment;
+        if over > 0 && self.segments.len() < SEGMENTS_MAX {
+            self.segments.push_back((end, segment - over));
+            self.missing_bytes += segment - over;
+        }
+    }
+
+    /// Everything below `una` arrived.
+    #[inline]
+    pub fn acknowledge(&mut self, una: i64) {
+        while let Some(&(end, missing)) = self.segments.front()
+            && end <= una
+        {
+            self.missing_bytes -= missing;
+            self.segments.pop_front();
+        }
+    }
+
+    /// What they lack together.
+    #[inline]
+    pub fn missing_bytes(&self) -> i64 {
+        self.missing_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_segments_stand_for_a_pdu_of_4144_bytes() {
+        let mut short = ShortSegments::default();
+        for (end, length) in [(1448, 1448), (2896, 1448), (4144, 1248)] {
+            short.push(end, length, 1448);
+        }
+        assert_eq!(4144 + short.missing_bytes(), 3 * 1448);
+        short.acknowledge(4144);
+        assert_eq!(short.missing_bytes(), 0);
+    }
+}
