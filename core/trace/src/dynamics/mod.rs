@@ -129,7 +129,8 @@ impl Dynamics {
         let to_sender_ns = back.rtt_min_ns().unwrap_or(0);
         let round_trip_ns = there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns).min(ROUND_TRIP_MAX_NS);
         // beside its host the tap measures how long the host takes to acknowledge, which is longer than it takes to send
-        let is_beside = to_sender_ns < round_trip_ns / BESIDE_PARTS;
+        let least_ns = there.rtt_min_ns().unwrap_or(0).saturating_add(to_sender_ns);
+        let is_beside = to_sender_ns < least_ns / BESIDE_PARTS;
         Delays { to_sender_ns: if is_beside { 0 } else { to_sender_ns }, round_trip_ns }
     }
 
