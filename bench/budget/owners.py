@@ -87,6 +87,14 @@ class Run:
         settings = self.truth["settings"]["world"]["paths"][0][_DIRECTION[near]]
         return 0 if near == tap else int(settings["delay_ns"])
 
+    def hidden_ns(self, tap: str) -> int:
+        """How long the line was idle for losses that a tap cannot know of: nothing sent behind them passed it."""
+        if not self.packets:
+            return 0
+        line = union(*(link.payload_times(self.truth, direction, tap) for direction in link.NEAR))
+        claims = {"transfer": line, "hidden": self._repairs(tap, is_hidden_only=True)}
+        return owners(self.taps.span(tap), claims, "rest")["hidden"]
+
     def parts(self, tap: str) -> dict[str, int]:
         """The parts of the time at a tap, in nanoseconds."""
         span = self.taps.span(tap)
@@ -110,12 +118,15 @@ class Run:
         claims["target_service"] = self._service(at_target)
         return owners(span, claims, "propagation")
 
-    def _repairs(self, tap: str) -> Spans:
-        """Losses of either direction until their repair."""
+    def _repairs(self, tap: str, *, is_hidden_only: bool = False) -> Spans:
+        """Losses of either direction until their repair; or only those that nobody beside that tap can know of."""
         assert self.packets
         found = []
         for near, far in _FAR.items():
-            times = repairs(self.packets[near], self.packets[far], to_target=near == "initiator")
+            if is_hidden_only and near == tap:
+                continue
+            repaired = repairs(self.packets[near], self.packets[far], to_target=near == "initiator")
+            times = [(each.first_ns, each.last_ns) for each in repaired if each.is_hidden or not is_hidden_only]
             found.append(np.asarray(times, np.int64).reshape(-1, 2) + self.shift_ns(near, tap))
         return union(*found)
 
