@@ -47,7 +47,8 @@ def test_of_simulated_runs(tmp_path: Path, name: str) -> None:
     assert [each for outcome in outcomes_of(made) for each in _wrong(outcome)] == []
 
 
-@pytest.mark.parametrize("name", LOSSY, ids=str)
+# the bench has them all: looking for each lost packet takes tshark its time
+@pytest.mark.parametrize("name", LOSSY[::5], ids=str)
 def test_of_simulated_runs_with_losses(tmp_path: Path, name: str) -> None:
     made = runs.make(CASES[name], "simulated", tmp_path)
     assert made.packets
