@@ -27,6 +27,7 @@ def test_sets_of_times_against_counting_instants(first: list[tuple[int, int]], s
     assert _instants(both.tolist()) == _instants(first) | _instants(second)
     assert all(left[1] < right[0] for left, right in zip(both.tolist(), both.tolist()[1:], strict=False))
     assert _instants(spans.intersection(one, other).tolist()) == _instants(first) & _instants(second)
+    assert _instants(spans.subtraction(one, other).tolist()) == _instants(first) - _instants(second)
     assert _instants(spans.complement(one, (5, 20)).tolist()) == set(range(5, 20)) - _instants(first)
     found = spans.owners((5, 20), {"one": one, "other": other}, "rest")
     inside = set(range(5, 20))

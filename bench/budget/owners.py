@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 import iscsitrace
 from bench.budget import link
-from bench.budget.cases import MS_NS, SEGMENT_BYTES, Case
-from bench.budget.packets import Packet, repairs
-from bench.budget.spans import Spans, complement, intersection, owners, union
+from bench.budget.cases import LARGE_WINDOW_BYTES, MS_NS, SEGMENT_BYTES, Case
+from bench.budget.packets import Packet, repairs, timer_waits
+from bench.budget.spans import Spans, complement, intersection, owners, subtraction, union
 
 _NULL = np.iinfo(np.int64).min
 _NEVER = np.iinfo(np.int64).max
@@ -111,6 +111,9 @@ class Run:
         backlog, (by_receiver, by_congestion) = self._backlog(), self._full()
         claims["receive_window"] = intersection(backlog, by_receiver) + later
         claims["congestion_window"] = intersection(backlog, by_congestion) + later
+        if self.case.window_bytes < LARGE_WINDOW_BYTES:
+            # a kernel waits for half of the window rather than fill what is left (RFC 9293 section 3.8.6.2.1)
+            claims["receive_window"] = subtraction(backlog, by_congestion) + later
         if self.case.status == "apart_held":
             held = _spans(at_target["data_last_ns"], at_target["status_ns"])
             claims["ack_wait"] = union(backlog, held) + later
@@ -127,6 +130,8 @@ class Run:
                 continue
             repaired = repairs(self.packets[near], self.packets[far], to_target=near == "initiator")
             times = [(each.first_ns, each.last_ns) for each in repaired if each.is_hidden or not is_hidden_only]
+            if not is_hidden_only:
+                times += timer_waits(self.packets[near], to_target=near == "initiator")
             found.append(np.asarray(times, np.int64).reshape(-1, 2) + self.shift_ns(near, tap))
         return union(*found)
 

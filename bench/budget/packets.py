@@ -10,6 +10,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 _FIELDS = (
@@ -20,6 +21,8 @@ _FIELDS = (
 )
 _RETRANSMISSIONS = slice(10, 13)
 _WRAP = 1 << 32
+ANSWER_NS = 1_000_000
+"""A host that answers a packet does so within this time; what comes later, a timer has sent."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,19 @@ def lost(near: Iterable[Packet], far: Iterable[Packet], *, to_target: bool) -> l
         else:
             found.append(packet)
     return found
+
+
+def timer_waits(near: list[Packet], *, to_target: bool) -> list[tuple[int, int]]:
+    """Waits beside a sender that a timer ended: from the last packet before to one with bytes that it sent again.
+
+    What had arrived is sent again when its ACK was lost.
+    """
+    again = {packet.frame for packet in resent(near) if packet.to_target is to_target}
+    return [
+        (before.time_ns, packet.time_ns)
+        for before, packet in pairwise(near)
+        if packet.frame in again and packet.time_ns - before.time_ns > ANSWER_NS
+    ]
 
 
 @dataclass(frozen=True)
