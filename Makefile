@@ -20,7 +20,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build demo test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds fuzz docs samples wheel clean
+.PHONY: help setup build demo test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget fuzz docs samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench-link: build/build.stamp build/peers.stamp ## measure the link emulator: de
 bench-worlds: build/build.stamp build/peers.stamp ## hold the simulated world against the kernel's TCP and iperf3 (root)
 	$(BIN)/python -m bench.worlds
 	$(BIN)/python -m bench.throughput
+
+bench-budget: build/build.stamp build/peers.stamp ## hold idle fraction and limiter against the truth of 136 settings (root)
+	$(BIN)/python -m bench.budget
 
 fuzz: build/setup.stamp ## feed damaged input to every reader for FUZZ_SECONDS
 	tools/fuzz $(FUZZ_SECONDS)

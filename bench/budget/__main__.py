@@ -19,7 +19,7 @@ from bench.budget.losses import Losses
 from bench.budget.outcomes import Outcome, outcomes_of
 from bench.run import machine
 
-_HEADINGS = "{:42}{:>10}{:>8}{:>8}{:>8}{:>8}  {:36}{:20}{:>7}{:>7}"
+_HEADINGS = "{:42}{:>10}{:>8}{:>8}{:>8}{:>8}  {:57}{:21}{:>7}{:>7}"
 
 
 def main() -> None:

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import iscsitrace
-from bench.budget.packets import Packet, resent
+from bench.budget.packets import ANSWER_NS, Packet, resent
 
 TAPS = ("initiator", "target")
-_ANSWER_NS = 1_000_000
-"""A host that answers a packet does so within this time; what comes later, a timer has sent."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def reasons(near: list[Packet], *, to_target: bool) -> dict[Packet, str]:
             heard_ns = packet.time_ns
             continue
         if packet in mine:
-            if packet.time_ns - heard_ns <= _ANSWER_NS:
+            if packet.time_ns - heard_ns <= ANSWER_NS:
                 driven = "ack"
             elif packet.end >= highest:
                 driven = "timer, last bytes"

@@ -60,6 +60,7 @@ def outcomes_of(made: Made) -> Iterator[Outcome]:
     for tap, file in made.files.items():
         idle = link.idle(made.truth, tap, run.taps.span(tap))
         true_ns = run.parts(tap)
+        seen_ns = _as_seen(true_ns, run.hidden_ns(tap), tap)
         (found,) = budget.of_connections(iscsitrace.read(str(file), tables=("budget",)).budget).values()
         yield Outcome(
             made.case,
@@ -68,13 +69,23 @@ def outcomes_of(made: Made) -> Iterator[Outcome]:
             idle.of_payload,
             idle.of_line,
             _shares(true_ns),
-            limiters(true_ns),
-            largest(true_ns),
+            tuple(dict.fromkeys(limiters(true_ns) + limiters(seen_ns))),
+            tuple(dict.fromkeys(largest(true_ns) + largest(seen_ns))),
             1.0 if found.idle_fraction is None else found.idle_fraction,
             _shares(found.parts_ns),
             LINE if found.is_line_bound else str(found.limiter),
             found.limiter,
         )
+
+
+def _as_seen(true_ns: Mapping[str, int], hidden_ns: int, tap: str) -> dict[str, int]:
+    """The parts when losses that a tap cannot know of count as what they look like: a side that takes its time."""
+    wait = "target_service" if tap == "initiator" else "initiator_think"
+    known_ns = dict(true_ns)
+    moved_ns = min(hidden_ns, known_ns.get("loss_recovery", 0))
+    known_ns["loss_recovery"] = known_ns.get("loss_recovery", 0) - moved_ns
+    known_ns[wait] += moved_ns
+    return known_ns
 
 
 def _shares(parts_ns: Mapping[str, float]) -> dict[str, float]:

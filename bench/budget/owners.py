@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 import iscsitrace
 from bench.budget import link
-from bench.budget.cases import MS_NS, SEGMENT_BYTES, Case
-from bench.budget.packets import Packet, repairs
-from bench.budget.spans import Spans, complement, intersection, owners, union
+from bench.budget.cases import LARGE_WINDOW_BYTES, MS_NS, SEGMENT_BYTES, Case
+from bench.budget.packets import Packet, repairs, timer_waits
+from bench.budget.spans import Spans, complement, intersection, owners, subtraction, union
 
 _NULL = np.iinfo(np.int64).min
 _NEVER = np.iinfo(np.int64).max
@@ -87,6 +87,14 @@ class Run:
         settings = self.truth["settings"]["world"]["paths"][0][_DIRECTION[near]]
         return 0 if near == tap else int(settings["delay_ns"])
 
+    def hidden_ns(self, tap: str) -> int:
+        """How long the line was idle for losses that a tap cannot know of: nothing sent behind them passed it."""
+        if not self.packets:
+            return 0
+        line = union(*(link.payload_times(self.truth, direction, tap) for direction in link.NEAR))
+        claims = {"transfer": line, "hidden": self._repairs(tap, is_hidden_only=True)}
+        return owners(self.taps.span(tap), claims, "rest")["hidden"]
+
     def parts(self, tap: str) -> dict[str, int]:
         """The parts of the time at a tap, in nanoseconds."""
         span = self.taps.span(tap)
@@ -103,6 +111,9 @@ class Run:
         backlog, (by_receiver, by_congestion) = self._backlog(), self._full()
         claims["receive_window"] = intersection(backlog, by_receiver) + later
         claims["congestion_window"] = intersection(backlog, by_congestion) + later
+        if self.case.window_bytes < LARGE_WINDOW_BYTES:
+            # a kernel waits for half of the window rather than fill what is left (RFC 9293 section 3.8.6.2.1)
+            claims["receive_window"] = subtraction(backlog, by_congestion) + later
         if self.case.status == "apart_held":
             held = _spans(at_target["data_last_ns"], at_target["status_ns"])
             claims["ack_wait"] = union(backlog, held) + later
@@ -110,12 +121,17 @@ class Run:
         claims["target_service"] = self._service(at_target)
         return owners(span, claims, "propagation")
 
-    def _repairs(self, tap: str) -> Spans:
-        """Losses of either direction until their repair."""
+    def _repairs(self, tap: str, *, is_hidden_only: bool = False) -> Spans:
+        """Losses of either direction until their repair; or only those that nobody beside that tap can know of."""
         assert self.packets
         found = []
         for near, far in _FAR.items():
-            times = repairs(self.packets[near], self.packets[far], to_target=near == "initiator")
+            if is_hidden_only and near == tap:
+                continue
+            repaired = repairs(self.packets[near], self.packets[far], to_target=near == "initiator")
+            times = [(each.first_ns, each.last_ns) for each in repaired if each.is_hidden or not is_hidden_only]
+            if not is_hidden_only:
+                times += timer_waits(self.packets[near], to_target=near == "initiator")
             found.append(np.asarray(times, np.int64).reshape(-1, 2) + self.shift_ns(near, tap))
         return union(*found)
 

@@ -10,6 +10,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 _FIELDS = (
@@ -20,6 +21,8 @@ _FIELDS = (
 )
 _RETRANSMISSIONS = slice(10, 13)
 _WRAP = 1 << 32
+ANSWER_NS = 1_000_000
+"""A host that answers a packet does so within this time; what comes later, a timer has sent."""
 
 
 @dataclass(frozen=True)
@@ -97,26 +100,50 @@ def lost(near: Iterable[Packet], far: Iterable[Packet], *, to_target: bool) -> l
     return found
 
 
-def repairs(near: list[Packet], far: list[Packet], *, to_target: bool) -> list[tuple[int, int]]:
-    """From the loss of each packet with payload to when its bytes left again in a packet that arrived, near the sender.
+def timer_waits(near: list[Packet], *, to_target: bool) -> list[tuple[int, int]]:
+    """Waits beside a sender that a timer ended: from the last packet before to one with bytes that it sent again.
 
-    A loss that was never repaired ends with the capture.
+    What had arrived is sent again when its ACK was lost.
     """
+    again = {packet.frame for packet in resent(near) if packet.to_target is to_target}
+    return [
+        (before.time_ns, packet.time_ns)
+        for before, packet in pairwise(near)
+        if packet.frame in again and packet.time_ns - before.time_ns > ANSWER_NS
+    ]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A loss of payload, and how long it took until its bytes left again in a packet that arrived; near the sender."""
+
+    first_ns: int
+    last_ns: int
+    """The end of the capture for a loss that was never repaired."""
+    is_hidden: bool
+    """Nothing that was sent behind it arrived meanwhile, so that the far side could not know of it."""
+
+
+def repairs(near: list[Packet], far: list[Packet], *, to_target: bool) -> list[Repair]:
+    """Of each lost packet with payload in a direction."""
     missing = lost(near, far, to_target=to_target)
     gone = {packet.frame for packet in missing}
     sent = [packet for packet in near if packet.to_target is to_target and packet.payload_bytes]
+    arrived = [packet for packet in sent if packet.frame not in gone]
     found = []
     for packet in missing:
         if not packet.payload_bytes:
             continue
-        cursor = packet.sequence
-        until_ns = near[-1].time_ns
-        for copy in sent:
-            if copy.frame <= packet.frame or copy.frame in gone or not copy.sequence <= cursor < copy.end:
+        cursor, last_ns, is_hidden = packet.sequence, near[-1].time_ns, True
+        for copy in arrived:
+            if copy.frame <= packet.frame:
                 continue
-            cursor = copy.end
+            if copy.sequence <= cursor < copy.end:
+                cursor = copy.end
+            else:
+                is_hidden = False
             if cursor >= packet.end:
-                until_ns = copy.time_ns
+                last_ns = copy.time_ns
                 break
-        found.append((packet.time_ns, until_ns))
+        found.append(Repair(packet.time_ns, last_ns, is_hidden))
     return found

@@ -47,6 +47,13 @@ def intersection(first: Spans, second: Spans) -> Spans:
     return union(pieces[covers(first, cuts[:-1]) & covers(second, cuts[:-1])])
 
 
+def subtraction(first: Spans, second: Spans) -> Spans:
+    """What the first covers and the second does not."""
+    if not len(first):
+        return first
+    return intersection(first, complement(second, (int(first[0, 0]), int(first[-1, 1]))))
+
+
 def covers(intervals: Spans, times_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Of each time whether it lies in one of the intervals."""
     if not len(intervals):
