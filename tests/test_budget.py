@@ -58,6 +58,8 @@ def test_a_pause_between_jobs_does_not_limit_but_a_steady_think_time_does() -> N
     work = [("propagation", 5 * MS), ("initiator_think", 1 * MS)]
     job = budgets.of_connections(budget_table(stretches([*work * 20, ("initiator_think", 3_000 * MS), *work * 20])))[0]
     assert (job.limiter, job.between_jobs_ns) == ("propagation", 3_000 * MS)
+    queued = stretches([*[("transfer", MS), ("propagation", MS)] * 20, ("initiator_think", 900 * MS), ("transfer", MS)])
+    assert budgets.of_connections(budget_table(queued))[0].between_jobs_ns == 900 * MS
     steady = budgets.of_connections(
         budget_table(stretches([("propagation", 5 * MS), ("initiator_think", 300 * MS)] * 9))
     )
