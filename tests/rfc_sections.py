@@ -60,6 +60,7 @@ SECTIONS: dict[int, dict[str, str]] = {
         "10": "Test Vectors",
     },
     5681: {
+        "2": "Definitions",
         "3": "Congestion Control Algorithms",
         "3.1": "Slow Start and Congestion Avoidance",
         "3.2": "Fast Retransmit/Fast Recovery",
