@@ -11,6 +11,8 @@ import argparse
 import csv
 import gzip
 import json
+import shutil
+import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,23 +220,40 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+def in_flight(file: Path, sender_port: int, known: Known) -> float:
+    """The median error, over time, of what tshark has in flight of one sender; NaN without tshark."""
+    if shutil.which("tshark") is None:
+        return float("nan")
+    fields = ["-e", "frame.time_epoch", "-e", "tcp.analysis.bytes_in_flight"]
+    chosen = f"tcp.srcport == {sender_port} && tcp.analysis.bytes_in_flight"
+    command = ["tshark", "-r", str(file), "-Y", chosen, "-T", "fields", *fields]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
+    pairs = [line.split("\t") for line in lines if line]
+    if not pairs:
+        return float("nan")
+    time_ns = np.asarray([int(time.replace(".", "")) for time, _ in pairs])
+    truth = known.at(time_ns).astype(float)
+    off = np.abs(np.asarray([int(count) for _, count in pairs]) - truth) / truth
+    return percentile(off, np.diff(time_ns, append=time_ns[-1:]), 50)
+
+
 def sender_of(truth: dict[str, Any], operation: str) -> dict[str, Any]:
     """The end that sends the data."""
     end: dict[str, Any] = truth["initiator_ends"][0] if operation == "write" else truth["target_ends"][0][0]
     return end
 
 
-def show_errors(name: str, tap: str, found: Errors, again: str) -> None:
+def show_errors(name: str, tap: str, found: Errors, flying: float, again: str) -> None:
     """A line of the table."""
     shares = (found.median, found.p95, found.by_change_median, found.by_change_p95, found.share_valid)
-    owin = (found.owin_median, found.owin_p95)
+    owin = (found.owin_median, found.owin_p95, flying)
     numbers = [f"{share:8.1%}" for share in (*shares, *owin)]
     print(f"{name:44.44} {tap:9}{''.join(numbers)}  {again}")
 
 
 def show_head() -> None:
     """The head of the table: errors over time and at each change, the share of time, and those of naive owin."""
-    heads = [f"{head:>8}" for head in ("cwnd", "p95", "changes", "p95", "valid", "owin", "p95")]
+    heads = [f"{head:>8}" for head in ("cwnd", "p95", "changes", "p95", "valid", "owin", "p95", "tshark")]
     print(f"{'sender of':44} {'tap':9}{''.join(heads)}  retransmissions: truth, and found")
 
 
@@ -247,19 +266,28 @@ def causes(trace: iscsitrace.Trace, *, to_target: bool) -> str:
     return ", ".join(f"{words.count(word)} {word}" for word in sorted(set(words))) or "none"
 
 
+def show_run(name: str, case: dict[str, Any], *, is_real: bool) -> None:
+    """The lines of one run in either world, at both taps."""
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = Path(name_of_folder)
+        truth, traces = (real_run if is_real else simulated)(settings_of(**case), folder)
+        end = sender_of(truth, case["operation"])
+        known = of_truth(end)
+        to_target = case["operation"] == "write"
+        for tap, trace in traces.items():
+            found = errors(estimates(trace, to_target=to_target), known, is_sampled=is_real)
+            port = int(trace.connections["initiator_port" if to_target else "target_port"][0])
+            flying = in_flight(folder / f"{tap}.pcapng", port, known)
+            again = f"{end['retransmitted_segment_count']}: {causes(trace, to_target=to_target)}"
+            show_errors(name, tap, found, flying, again)
+
+
 def run_simulated(only: str) -> None:
     """All simulated cases."""
     show_head()
     for name, case in CASES.items():
-        if only not in name:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            truth, traces = simulated(settings_of(**case), Path(folder))
-        end = sender_of(truth, case["operation"])
-        to_target = case["operation"] == "write"
-        for tap, trace in traces.items():
-            found = errors(estimates(trace, to_target=to_target), of_truth(end))
-            show_errors(name, tap, found, f"{end['retransmitted_segment_count']}: {causes(trace, to_target=to_target)}")
+        if only in name:
+            show_run(name, case, is_real=False)
 
 
 def run_recorded(folder: Path, only: str) -> None:
@@ -293,7 +321,9 @@ def run_recorded(folder: Path, only: str) -> None:
                 if len(known.time_ns) < 10:
                     continue
                 found = errors(rows, known)
-                show_errors(f"{name} ({sender})", tap, found, f"{len(again)}: {causes(trace, to_target=to_target)}")
+                flying = in_flight(file, ports[sender], known)
+                sent = f"{len(again)}: {causes(trace, to_target=to_target)}"
+                show_errors(f"{name} ({sender})", tap, found, flying, sent)
 
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -305,15 +335,8 @@ def run_real(only: str) -> None:
     """The same over the kernel's TCP; needs root."""
     show_head()
     for name, case in RUNS.items():
-        if only not in name:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            truth, traces = real_run(settings_of(**case), Path(folder))
-        end = sender_of(truth, case["operation"])
-        to_target = case["operation"] == "write"
-        for tap, trace in traces.items():
-            found = errors(estimates(trace, to_target=to_target), of_truth(end), is_sampled=True)
-            show_errors(name, tap, found, f"{end['retransmitted_segment_count']}: {causes(trace, to_target=to_target)}")
+        if only in name:
+            show_run(name, case, is_real=True)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-//! What outstanding segments lack to be full ones: windows are counted in segments (RFC 5681, section 2).
+//! What outstanding segments lack to be full ones: windows are counted in segments (RFC 5681, section 3.1).
 
 use std::collections::VecDeque;
 
