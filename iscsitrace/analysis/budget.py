@@ -24,8 +24,8 @@ BETWEEN_JOBS_MIN_NS = 100_000_000
 BETWEEN_JOBS_MIN_MEDIANS = 10
 """So is one of up to this many medians of its connection: a steady think time is no pause."""
 
-STEADY_SHARE = 0.1
-"""A think time is steady only where it is at least this share of the stretches of the connection."""
+STEADY_COUNT_MIN = 3
+"""Fewer stretches are no steady think time."""
 
 
 @dataclass(frozen=True)
@@ -136,16 +136,15 @@ def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> dict[int, B
     return {
         int(number): Budget(
             dict(zip(PARTS, (int(ns) for ns in row), strict=True)),
-            _between_jobs_ns(length_ns[is_think & (place == index)], int(np.count_nonzero(place == index))),
+            _between_jobs_ns(length_ns[is_think & (place == index)]),
         )
         for index, (number, row) in enumerate(zip(numbers, sums, strict=True))
     }
 
 
-def _between_jobs_ns(think_ns: NDArray[Any], stretch_count: int) -> int:
-    """Of the stretches without a task, among so many of all parts, the sum of those that were pauses between jobs."""
-    is_steady = len(think_ns) > STEADY_SHARE * stretch_count
-    median_ns = float(np.median(think_ns)) if is_steady else 0.0
+def _between_jobs_ns(think_ns: NDArray[Any]) -> int:
+    """Of the stretches without a task, the sum of those that were pauses between jobs."""
+    median_ns = float(np.median(think_ns)) if len(think_ns) >= STEADY_COUNT_MIN else 0.0
     least_ns = max(BETWEEN_JOBS_MIN_NS, BETWEEN_JOBS_MIN_MEDIANS * median_ns)
     return int(think_ns[think_ns > least_ns].sum())
 
