@@ -190,7 +190,8 @@ impl Flights {
             _ => release::OWN_TIME,
         };
         let is_small = i64::from(seen.length) < segment_bytes;
-        let is_window_full = before.rwnd.is_some_and(|rwnd| rwnd - before.owin < segment_bytes);
+        let is_window_full =
+            !before.is_rwnd_inferred && before.rwnd.is_some_and(|rwnd| rwnd - before.owin < segment_bytes);
         let is_all_acknowledged = ack.is_some_and(|ack| ack.is_advance && ack.owin == 0);
         let held = if is_again && is_window_full && !before.is_in_recovery {
             // a probe of a full window, or of a receiver that takes its time

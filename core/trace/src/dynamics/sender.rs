@@ -237,6 +237,7 @@ impl Sender {
         let has_opened_window =
             !room(before.owin, before.rwnd) && room(self.board.owin(), Some(window)) && before.rwnd.is_some();
         self.state.rwnd = Some(window);
+        self.state.is_rwnd_inferred = self.scale.is_inferred();
         self.settle(ack.frame, answer_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         self.state.last_ack = Some(LastAck { answer_ns, is_advance, has_opened_window, owin: self.state.owin });
     }

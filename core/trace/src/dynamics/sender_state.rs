@@ -9,6 +9,8 @@ pub struct SenderState {
     pub pipe: i64,
     /// The advertised window, as the sender knew it.
     pub rwnd: Option<i64>,
+    /// Whether its scale was not captured, so that it may be larger.
+    pub is_rwnd_inferred: bool,
     /// Whether a loss is being repaired.
     pub is_in_recovery: bool,
     /// The last ACK that the sender had when it sent the packet.

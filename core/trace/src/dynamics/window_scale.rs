@@ -42,6 +42,11 @@ impl WindowScale {
         self.inferred > before
     }
 
+    /// Whether the shift is not known.
+    pub fn is_inferred(&self) -> bool {
+        self.known.is_none()
+    }
+
     /// The shift that is inferred; 0 when it is known.
     pub fn inferred(&self) -> u8 {
         if self.known.is_some() { 0 } else { self.inferred }
