@@ -165,7 +165,9 @@ class Run:
         owin = sent - np.maximum.accumulate(np.where(is_own, 0, acknowledged))
         end = (self.truth["target_ends"][0] if self.sender == "target" else self.truth["initiator_ends"])[0]
         places = np.searchsorted(np.asarray(end["windows"]["time_ns"], np.int64), times, side="right") - 1
-        cwnd = np.asarray(end["windows"]["cwnd"], np.int64)[np.maximum(places, 0)] * SEGMENT_BYTES
+        # a kernel may be looked at before it has a window
+        windows = [each or self.case.initial_window for each in end["windows"]["cwnd"]]
+        cwnd = np.asarray(windows, np.int64)[np.maximum(places, 0)] * SEGMENT_BYTES
         is_closed = edge - sent < SEGMENT_BYTES
         # what is lost is outstanding and not under way: without room for it the sender waits for its congestion window
         is_full = (owin > cwnd - SEGMENT_BYTES) | ((owin > 0) & bool(self.packets))

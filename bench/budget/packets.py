@@ -35,6 +35,8 @@ class Packet:
     sequence: int
     """Since the first one of its direction."""
     payload_bytes: int
+    is_control: bool
+    """SYN or FIN."""
     key: tuple[str, ...]
     """The same at both taps."""
     is_retransmission: bool
@@ -67,6 +69,7 @@ def packets(capture: Path, target_port: int) -> list[Packet]:
                 to_target,
                 (sequence - base) % _WRAP,
                 int(words[6]),
+                not {words[8], words[9]} <= {"0", "False"},
                 (words[3], words[4], words[5], words[6], words[7]),
                 any(words[_RETRANSMISSIONS]),
                 bool(words[14]),
