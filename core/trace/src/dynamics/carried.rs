@@ -34,6 +34,11 @@ pub fn is_long_pause(gap_ns: i64, bytes: u32, line: Line) -> bool {
     gap_ns as f64 > PAUSE_CERTAIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * line.ns_per_byte
 }
 
+/// Within a run no gap is longer than this many times what the line takes for the bytes at its end.
+const SPLIT_LINE_TIMES: f64 = 1.25;
+/// Pauses no longer than this are none.
+const JOIN_NS: i64 = 5_000;
+
 /// Events without a pause between them.
 #[derive(Debug, Clone, Copy)]
 struct Run {
@@ -55,16 +60,16 @@ pub struct Carried {
 }
 
 impl Carried {
-    /// `bytes` came out at `time_ns`; `is_train` when nothing but the line can have kept them from coming sooner.
+    /// `bytes` came out at `time_ns`; they took `line_ns`, where nothing but the line can have kept them from coming sooner.
     #[inline]
-    pub fn note(&mut self, time_ns: i64, bytes: u32, is_train: bool) {
+    pub fn note(&mut self, time_ns: i64, bytes: u32, line_ns: Option<i64>) {
+        match line_ns {
+            Some(line_ns) => self.pace.note(line_ns, bytes),
+            None => self.pace.end_window(),
+        }
         if let Some(run) = self.runs.last_mut() {
             let gap_ns = time_ns.saturating_sub(run.last_ns);
-            if is_train {
-                self.pace.note(gap_ns, bytes);
-            }
-            // what turns out to be no pause is joined later
-            if !is_pause(gap_ns, bytes, self.pace.recent()) {
+            if gap_ns as f64 <= SPLIT_LINE_TIMES * f64::from(bytes) * self.pace.recent().ns_per_byte {
                 run.last_ns = run.last_ns.max(time_ns);
                 run.bytes += u64::from(bytes);
                 run.count += 1;
@@ -98,24 +103,24 @@ impl Carried {
     }
 
     /// When the line was busy, so much earlier than the events, in order and disjoint.
+    ///
+    /// From the end backwards: what came out in less time than its bytes take was carried before, while a host had yet
+    /// to look.
     pub fn intervals(&self, earlier_ns: i64, line: Line) -> Vec<(i64, i64)> {
         let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(self.runs.len());
-        for run in &self.runs {
-            let line_ns = (f64::from(run.first_bytes) * line.ns_per_byte) as i64;
-            let first_ns = run.first_ns.saturating_sub(earlier_ns);
-            let (from_ns, to_ns) = (first_ns.saturating_sub(line_ns), run.last_ns.saturating_sub(earlier_ns));
+        for run in self.runs.iter().rev() {
+            let took_ns =
+                run.last_ns.saturating_sub(run.first_ns) as f64 + f64::from(run.first_bytes) * line.ns_per_byte;
+            let least_ns = run.bytes as f64 * line.ns_per_byte;
+            let limit_ns = intervals.last().map_or(i64::MAX, |&(from_ns, _)| from_ns);
+            let to_ns = run.last_ns.saturating_sub(earlier_ns).min(limit_ns);
+            let from_ns = to_ns.saturating_sub(took_ns.max(least_ns) as i64);
             match intervals.last_mut() {
-                // the pace may have been learned since: what looked like a pause may be none
-                Some((_, end_ns)) if !is_pause(first_ns.saturating_sub(*end_ns), run.first_bytes, line) => {
-                    *end_ns = to_ns.max(*end_ns);
-                }
-                Some((_, end_ns)) => {
-                    let end_ns = *end_ns;
-                    intervals.push((from_ns.max(end_ns), to_ns.max(end_ns)));
-                }
-                None => intervals.push((from_ns, to_ns)),
+                Some(next) if next.0.saturating_sub(to_ns) <= JOIN_NS => next.0 = from_ns,
+                _ => intervals.push((from_ns, to_ns)),
             }
         }
+        intervals.reverse();
         intervals
     }
 }
@@ -128,7 +133,7 @@ mod tests {
     const LINE_NS: i64 = 36_200;
 
     fn block(carried: &mut Carried, start_ns: i64) {
-        (0..20).for_each(|packet| carried.note(start_ns + packet * LINE_NS, 1448, packet > 0));
+        (0..20).for_each(|packet| carried.note(start_ns + packet * LINE_NS, 1448, (packet > 0).then_some(LINE_NS)));
     }
 
     #[test]
@@ -148,14 +153,14 @@ mod tests {
     fn a_slow_line_has_no_pauses_between_its_packets() {
         // 10 Mbit/s: 1.2 ms a packet
         let mut carried = Carried::default();
-        (0..100).for_each(|packet| carried.note(packet * 1_200_000, 1448, packet > 0));
+        (0..100).for_each(|packet| carried.note(packet * 1_200_000, 1448, (packet > 0).then_some(1_200_000)));
         assert_eq!(carried.intervals(0, carried.line()).len(), 1);
     }
 
     #[test]
     fn single_packets_after_requests_tell_no_line_and_carry_for_no_time() {
         let mut carried = Carried::default();
-        (0..100).for_each(|packet| carried.note(packet * 300_000, 560, false));
+        (0..100).for_each(|packet| carried.note(packet * 300_000, 560, None));
         let busy_ns: i64 = carried.intervals(0, carried.line()).iter().map(|(from, to)| to - from).sum();
         assert_eq!(busy_ns, 0);
     }

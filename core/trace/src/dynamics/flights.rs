@@ -23,6 +23,10 @@ const TIMER_MIN_NS: i64 = 190_000_000;
 const PROBE_MIN_NS: i64 = 8_000_000;
 /// Payload packets of the other direction that are on their way to the sender.
 const REQUESTS_MAX: usize = 1 << 12;
+/// Packets whose times are kept until they are acknowledged.
+const OUTSTANDING_MAX: usize = 16_384;
+/// Segments of one ACK from which on it tells the pace of the line, though the line was idle before them.
+const BURST_SEGMENTS_MIN: i64 = 4;
 /// Holes that are watched until they are filled.
 const HOLES_MAX: usize = 64;
 /// The ACKs must be slower than the data by this factor before the line is taken to lie beyond the tap.
@@ -42,6 +46,10 @@ mod release {
 struct Previous {
     time_ns: i64,
     is_within_pdu: bool,
+    left_of_pdu: u32,
+    /// What its sender knew to be acknowledged, and the end of the last segment that was not full.
+    acknowledged: i64,
+    small_end: i64,
     sender: SenderState,
 }
 
@@ -80,7 +88,14 @@ pub struct Flights {
     /// What the receiver told that it has.
     arrived: Scoreboard,
     delivered: i64,
-    has_request_since_ack: bool,
+    /// End of the last segment that was not full.
+    small_end: i64,
+    /// Whether the last ACK told of something beyond a hole.
+    has_holes: bool,
+    /// When the last ACK that told of something new passed.
+    delivered_ns: Option<i64>,
+    /// Ends and times of packets that are not acknowledged, in order.
+    outstanding: VecDeque<(i64, i64)>,
     has_loss: bool,
     highest: i64,
     holes: VecDeque<Hole>,
@@ -102,7 +117,10 @@ impl Flights {
             acknowledged: Carried::default(),
             arrived: Scoreboard::default(),
             delivered: 0,
-            has_request_since_ack: true,
+            small_end: 0,
+            has_holes: false,
+            delivered_ns: None,
+            outstanding: VecDeque::new(),
             has_loss: false,
             highest: 0,
             holes: VecDeque::new(),
@@ -114,7 +132,17 @@ impl Flights {
     #[inline]
     pub fn packet(&mut self, seen: &Observation, sender: SenderState, segment_bytes: i64, rtt_ns: i64) {
         let has_request = self.take_requests(seen.time_ns) || self.previous.is_none();
-        self.seen.note(seen.time_ns, seen.length, !has_request);
+        // what its sender may have had only now tells nothing of the line
+        let is_full = i64::from(seen.length) >= segment_bytes;
+        let train = self.previous.filter(|previous| !has_request && (is_full || previous.is_within_pdu));
+        let line_ns = train.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
+        self.seen.note(seen.time_ns, seen.length, line_ns);
+        if seen.end() > self.highest && self.outstanding.len() < OUTSTANDING_MAX {
+            self.outstanding.push_back((seen.end(), seen.time_ns));
+        }
+        if !is_full {
+            self.small_end = self.small_end.max(seen.end());
+        }
         self.note_hole(seen);
         let is_again = seen.class == SegmentClass::Retransmission;
         self.has_loss |= is_again || sender.is_in_recovery;
@@ -132,7 +160,14 @@ impl Flights {
             (Some(run), _) => extend(&mut run.row, seen, is_again),
             (None, _) => {}
         }
-        self.previous = Some(Previous { time_ns: seen.time_ns, is_within_pdu: seen.is_within_pdu, sender });
+        self.previous = Some(Previous {
+            time_ns: seen.time_ns,
+            is_within_pdu: seen.is_within_pdu,
+            left_of_pdu: seen.left_of_pdu,
+            acknowledged: self.highest.saturating_sub(sender.owin),
+            small_end: self.small_end,
+            sender,
+        });
     }
 
     /// A sender was held back for so long, or not by TCP. What goes on holding it is one stretch, for a busy line owns
@@ -193,6 +228,10 @@ impl Flights {
         let is_window_full =
             !before.is_rwnd_inferred && before.rwnd.is_some_and(|rwnd| rwnd - before.owin < segment_bytes);
         let is_all_acknowledged = ack.is_some_and(|ack| ack.is_advance && ack.owin == 0);
+        // less than a segment is left, and the one before that was not full has just been acknowledged
+        let known = self.highest.max(seen.end()).saturating_sub(sender.owin);
+        let is_nagle = (1..segment_bytes).contains(&previous.left_of_pdu.into())
+            && (previous.acknowledged.saturating_add(1)..=known).contains(&previous.small_end);
         let held = if is_again && is_window_full && !before.is_in_recovery {
             // a probe of a full window, or of a receiver that takes its time
             Some(part::RECEIVE_WINDOW)
@@ -206,7 +245,7 @@ impl Flights {
                 Some(part::RECEIVE_WINDOW)
             } else if late_ns >= TIMER_MIN_NS || (self.has_loss && late_ns >= probe_ns) {
                 Some(part::LOSS_RECOVERY)
-            } else if is_answer && before.owin > 0 && is_small && is_all_acknowledged {
+            } else if is_answer && before.owin > 0 && (is_nagle || is_small && is_all_acknowledged) {
                 Some(part::ACK_WAIT)
             } else {
                 let is_soon = late_ns <= within_ns.max(rtt_ns);
@@ -233,7 +272,6 @@ impl Flights {
             self.requests.pop_front();
         }
         self.requests.push_back(time_ns.saturating_add(rtt_to_sender_ns));
-        self.has_request_since_ack = true;
     }
 
     /// Whether a request can have been answered since the packet before.
@@ -248,7 +286,7 @@ impl Flights {
 
     /// A packet of the other direction: what it acknowledges came out of the line.
     #[inline]
-    pub fn acknowledge(&mut self, seen: &Observation) {
+    pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rtt_to_receiver_ns: i64) {
         let Some(acknowledged) = seen.acknowledged else { return };
         self.arrived.acknowledge(acknowledged);
         for &(left, right) in seen.sacks().iter().filter(|(left, _)| *left >= acknowledged) {
@@ -257,8 +295,21 @@ impl Flights {
         let delivered = self.arrived.una() + self.arrived.sacked_bytes();
         if self.delivered > 0 && delivered > self.delivered {
             let bytes = u32::try_from(delivered - self.delivered).unwrap_or(u32::MAX);
-            self.acknowledged.note(seen.time_ns, bytes, !self.has_request_since_ack);
-            self.has_request_since_ack = false;
+            while self.outstanding.front().is_some_and(|&(end, _)| end <= self.delivered) {
+                self.outstanding.pop_front();
+            }
+            // the line could begin with them when they reached it, and when it was done with what was before
+            let sent_ns = self.outstanding.front().map(|&(_, time_ns)| time_ns.saturating_add(rtt_to_receiver_ns));
+            let is_busy = sent_ns.zip(self.delivered_ns).is_some_and(|(sent_ns, before_ns)| sent_ns <= before_ns);
+            let begun_ns = sent_ns.map(|sent_ns| sent_ns.max(self.delivered_ns.unwrap_or(sent_ns)));
+            // with holes it is not known which bytes those are
+            let is_whole = delivered == acknowledged && !self.has_holes;
+            let enough_bytes = if is_busy { segment_bytes } else { BURST_SEGMENTS_MIN * segment_bytes };
+            let is_train = is_whole && i64::from(bytes) >= enough_bytes;
+            let line_ns = begun_ns.filter(|_| is_train).map(|begun_ns| seen.time_ns.saturating_sub(begun_ns));
+            self.acknowledged.note(seen.time_ns, bytes, line_ns);
+            self.has_holes = delivered != acknowledged;
+            self.delivered_ns = Some(seen.time_ns);
         }
         self.delivered = self.delivered.max(delivered);
         while self.holes.front().is_some_and(|hole| hole.right <= acknowledged) {

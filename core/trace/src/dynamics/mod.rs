@@ -120,7 +120,8 @@ impl Dynamics {
             self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns);
             self.flights[opposite].request(seen.time_ns, self.delays(opposite).to_sender_ns);
         }
-        self.flights[opposite].acknowledge(seen);
+        let rtt_to_receiver_ns = self.paths[opposite].rtt_min_ns().unwrap_or(0);
+        self.flights[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), rtt_to_receiver_ns);
     }
 
     /// What the paths tell the sender of a direction.

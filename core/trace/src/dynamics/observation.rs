@@ -26,6 +26,8 @@ pub struct Observation {
     pub length: u32,
     /// Whether its last byte is within a PDU, so that its sender has more to send; false where that is not known.
     pub is_within_pdu: bool,
+    /// Bytes that the PDU still has to bring then; 0 where that is not known.
+    pub left_of_pdu: u32,
     /// What it acknowledges of the opposite stream; none without ACK.
     pub acknowledged: Option<i64>,
     /// The window field as it stands in the header.

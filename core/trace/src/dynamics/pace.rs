@@ -15,10 +15,22 @@ const BUCKET_COUNT: usize = ((OCTAVE_MAX - OCTAVE_MIN) * BUCKETS_PER_OCTAVE) as 
 const QUANTILE: f64 = 0.25;
 /// The share that passes no slower than the jitter of the hosts makes it.
 const JITTER_QUANTILE: f64 = 0.05;
-/// No event weighs more than these bytes, two segments: an ACK that waited for a timer covers many.
-const WEIGHT_MAX_BYTES: u32 = 2 * 1460;
 /// Bytes in trains before a pace is told: fewer may all have waited for something.
 const BYTES_MIN: u64 = 32 << 10;
+/// The share of the bytes in windows that pass at the pace or faster.
+const WINDOW_QUANTILE: f64 = 0.4;
+/// Bytes of a window: hosts hand over fewer at once.
+const WINDOW_BYTES: u64 = 24_000;
+/// Windows before they tell a pace.
+const WINDOWS_MIN: u64 = 8;
+/// Both agree when they differ by no more than this share.
+const AGREEMENT: f64 = 0.05;
+/// A wait that ends a window: this,
+const PAUSE_MIN_NS: f64 = 50_000.0;
+/// and so many times what the line takes for the bytes at its end.
+const PAUSE_MIN_LINE_TIMES: f64 = 4.0;
+/// Buckets on either side of a quantile's that are averaged.
+const NEAR_BUCKETS: usize = 2;
 /// Gaps between two looks at all buckets.
 const LOOK_EVERY: u32 = 64;
 
@@ -31,38 +43,44 @@ pub struct Line {
     pub jitter_ns_per_byte: f64,
 }
 
-/// A histogram of gap / bytes.
-#[derive(Debug)]
+/// The pace by single gaps, and by windows of many: a host that hands over packets in bunches makes some gaps shorter
+/// than the line does, and others longer.
+#[derive(Debug, Default)]
 pub struct Pace {
-    buckets: Box<[u64; BUCKET_COUNT]>,
-    bytes: u64,
+    gaps: Histogram,
+    windows: Histogram,
+    window_ns: i64,
+    window_bytes: u64,
     noted: u32,
     recent: Line,
 }
 
-impl Default for Pace {
-    fn default() -> Self {
-        Self { buckets: Box::new([0; BUCKET_COUNT]), bytes: 0, noted: 0, recent: Line::default() }
-    }
-}
-
 impl Pace {
-    /// `bytes` passed so long after what passed before them.
+    /// `bytes` took so long, or came so long after what was before them.
     pub fn note(&mut self, gap_ns: i64, bytes: u32) {
         if bytes == 0 || gap_ns < 0 {
             return;
         }
-        let octave = (gap_ns as f64 / f64::from(bytes)).log2().max(OCTAVE_MIN);
-        let bucket = ((octave - OCTAVE_MIN) * BUCKETS_PER_OCTAVE) as usize;
-        if let Some(sum) = self.buckets.get_mut(bucket) {
-            let weight = u64::from(bytes.min(WEIGHT_MAX_BYTES));
-            *sum += weight;
-            self.bytes += weight;
-        }
+        self.gaps.add(gap_ns, bytes.into());
         self.noted += 1;
         if self.noted.is_multiple_of(LOOK_EVERY) {
             self.recent = self.line();
         }
+        if gap_ns as f64 > PAUSE_MIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * self.recent.ns_per_byte {
+            // a pause is no bunch
+            return self.end_window();
+        }
+        self.window_ns = self.window_ns.saturating_add(gap_ns);
+        self.window_bytes += u64::from(bytes);
+        if self.window_bytes >= WINDOW_BYTES {
+            self.windows.add(self.window_ns, self.window_bytes);
+            self.end_window();
+        }
+    }
+
+    /// The train is at its end.
+    pub fn end_window(&mut self) {
+        (self.window_ns, self.window_bytes) = (0, 0);
     }
 
     /// What was known a short while ago.
@@ -72,25 +90,61 @@ impl Pace {
 
     /// What is known now.
     pub fn line(&self) -> Line {
-        if self.bytes < BYTES_MIN {
+        if self.gaps.bytes < BYTES_MIN {
             return Line::default();
         }
-        let ns_per_byte = self.quantile(QUANTILE);
-        Line { ns_per_byte, jitter_ns_per_byte: ns_per_byte - self.quantile(JITTER_QUANTILE) }
+        let mut ns_per_byte = self.gaps.quantile(QUANTILE);
+        if self.windows.bytes >= WINDOWS_MIN * WINDOW_BYTES {
+            // bunches make single gaps too short, pauses make windows too long
+            let of_windows = self.windows.quantile(WINDOW_QUANTILE);
+            if of_windows > ns_per_byte * (1.0 + AGREEMENT) {
+                ns_per_byte = of_windows;
+            }
+        }
+        Line { ns_per_byte, jitter_ns_per_byte: (ns_per_byte - self.gaps.quantile(JITTER_QUANTILE)).max(0.0) }
+    }
+}
+
+/// A histogram of gap / bytes, weighted by bytes.
+#[derive(Debug)]
+struct Histogram {
+    buckets: Box<[u64; BUCKET_COUNT]>,
+    /// The gaps of each bucket.
+    gaps_ns: Box<[u64; BUCKET_COUNT]>,
+    bytes: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: Box::new([0; BUCKET_COUNT]), gaps_ns: Box::new([0; BUCKET_COUNT]), bytes: 0 }
+    }
+}
+
+impl Histogram {
+    fn add(&mut self, gap_ns: i64, bytes: u64) {
+        let octave = (gap_ns as f64 / bytes as f64).log2().max(OCTAVE_MIN);
+        let bucket = ((octave - OCTAVE_MIN) * BUCKETS_PER_OCTAVE) as usize;
+        if let (Some(sum), Some(gaps_ns)) = (self.buckets.get_mut(bucket), self.gaps_ns.get_mut(bucket)) {
+            *sum += bytes;
+            *gaps_ns = gaps_ns.saturating_add(gap_ns as u64);
+            self.bytes += bytes;
+        }
     }
 
-    fn quantile(&self, quantile: f64) -> f64 {
-        let wanted = (self.bytes as f64 * quantile) as u64;
+    fn quantile(&self, share: f64) -> f64 {
+        let wanted = (self.bytes as f64 * share) as u64;
         let mut seen = 0;
         for (bucket, &bytes) in self.buckets.iter().enumerate() {
             seen += bytes;
             if seen > wanted {
                 // the lowest bucket holds all that is too fast to tell
-                return if bucket == 0 {
-                    0.0
-                } else {
-                    ((bucket as f64 + 0.5) / BUCKETS_PER_OCTAVE + OCTAVE_MIN).exp2()
-                };
+                if bucket == 0 {
+                    return 0.0;
+                }
+                // the mean of what is next to it: finer than a bucket
+                let (from, to) = (bucket.saturating_sub(NEAR_BUCKETS).max(1), bucket + NEAR_BUCKETS + 1);
+                let sum = |sums: &[u64]| sums.iter().take(to).skip(from).map(|&sum| sum as f64).sum::<f64>();
+                return sum(self.gaps_ns.as_slice()) / sum(self.buckets.as_slice());
             }
         }
         0.0

@@ -47,6 +47,7 @@ impl Conversation {
     fn packet(&mut self, time_ns: i64, direction: usize, offset: i64, length: u32, acks: Option<i64>) -> Observation {
         self.frame += 1;
         Observation {
+            left_of_pdu: 0,
             frame: self.frame,
             time_ns,
             direction,
@@ -364,6 +365,7 @@ fn any_observation() -> impl Strategy<Value = Observation> {
         |(time_ns, direction, (offset, length, class, acknowledged, is_within_pdu), rest, flags)| {
             let (timestamps, sacks, sack_count, window, window_scale) = rest;
             Observation {
+                left_of_pdu: 0,
                 frame: 0,
                 time_ns,
                 direction,

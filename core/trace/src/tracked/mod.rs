@@ -169,6 +169,13 @@ impl Tracked {
                 (true, true) => Some(self.halves[direction].window_scale.unwrap_or(0)),
                 _ => None,
             },
+            left_of_pdu: match &self.content {
+                Content::Iscsi(iscsi) => {
+                    let end = offset + i64::from(segment.payload_length);
+                    iscsi.framers[iscsi.direction(direction)].left_of_pdu(end).try_into().unwrap_or(u32::MAX)
+                }
+                _ => 0,
+            },
             segment_max: match (self.halves[direction].mss_bytes, opposite.mss_bytes) {
                 (Some(own), Some(others)) => Some(own.min(others)),
                 (own, others) => own.or(others),

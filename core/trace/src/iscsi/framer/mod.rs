@@ -203,6 +203,12 @@ impl Framer {
             && (self.pdu.end == 0 || self.pdu.position < self.pdu.end)
     }
 
+    /// Bytes of the PDU under way that come after `offset`, where the walk is; 0 where that is not known.
+    #[inline]
+    pub fn left_of_pdu(&self, offset: i64) -> u64 {
+        if self.is_within_pdu(offset) { self.pdu.end.saturating_sub(self.pdu.position) } else { 0 }
+    }
+
     /// Starts to fetch the next header out of a payload that is about to come as a chunk.
     #[inline]
     pub fn prefetch(&self, payload: &[u8]) {
