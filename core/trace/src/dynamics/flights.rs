@@ -1,6 +1,6 @@
 //! One direction at the tap: runs of payload packets, the pauses between them and what ended each, the pace of the line.
 //!
-//! It keeps a row for each run of packets, nothing per packet.
+//! It keeps a row for each run of packets, and of packets only the times of those that are outstanding.
 
 use std::collections::VecDeque;
 
