@@ -10,10 +10,11 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
@@ -239,6 +240,9 @@ def show_frames(
             raise ToolMissing(f"tshark failed under PyShark: {' '.join(str(error).split())}") from error
         finally:
             capture.close()
+            # PyShark leaves its loop to be told of every child that ends, though nobody runs it: its pipe would fill
+            with suppress(ValueError):
+                capture.eventloop.remove_signal_handler(signal.SIGCHLD)
             if previous is None:
                 os.environ.pop("WIRESHARK_CONFIG_DIR", None)
             else:

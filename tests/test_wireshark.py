@@ -5,6 +5,7 @@ A missing tshark or PyShark is a failure here, never a reason to skip.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -270,6 +271,9 @@ def test_pyshark_shows_the_fields_of_a_frame(tmp_path: Path, plain: Capture) -> 
     assert number == row["frame_last"]
     tags = [value for fields in pdus for name, value in fields if name == "iscsi.initiatortasktag"]
     assert any(f"{row['initiator_task_tag']:#010x}" in tag for tag in tags)
+    # nobody is told any more of children that end
+    assert signal.set_wakeup_fd(-1) == -1
+    assert signal.getsignal(signal.SIGCHLD) in {signal.SIG_DFL, None}
 
 
 def inspected(file: Path, *arguments: str) -> list[tuple[int, bool, dict[str, str]]]:
