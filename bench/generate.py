@@ -35,9 +35,9 @@ RECORD_BYTES = 16
 Bytes = NDArray[np.uint8]
 
 
-def sequential_reads() -> Capture:
+def sequential_reads(path: Path = PATH) -> Capture:
     """One after another, 256 KiB to 1 MiB, in Data-In PDUs of 256 KiB."""
-    conversation = Conversation(PATH)
+    conversation = Conversation(path)
     session = conversation.session(Session(tag_count=2**32)).login()
     blocks, tasks = 0, []
     for size in (262_144, 1_048_576, 524_288, 262_144, 524_288):

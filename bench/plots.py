@@ -11,10 +11,9 @@ import json
 import sys
 from pathlib import Path as FilePath
 
-from bench.generate import FOLDER, PAUSE_NS, write
+from bench.generate import FOLDER, sequential_reads, write
 from bench.run import machine, run
-from tests.conversation import Capture, Conversation, Session
-from tests.pdu import Task
+from tests.conversation import Capture
 from tests.transport import Path
 
 KINDS = ("sequence", "window")
@@ -31,14 +30,7 @@ PATH = Path(
 
 def small_segments() -> Capture:
     """Reads of 256 KiB to 1 MiB in segments of 200 bytes, some of which are lost."""
-    conversation = Conversation(PATH)
-    session = conversation.session(Session(tag_count=2**32)).login()
-    blocks, tasks = 0, []
-    for size in (262_144, 1_048_576, 524_288, 262_144, 524_288):
-        tasks.append(Task("read", blocks, size // 512))
-        blocks += size // 512
-    session.tasks(tasks).pause(PAUSE_NS).logout()
-    return conversation.run()
+    return sequential_reads(PATH)
 
 
 def generate(folder: FilePath, packets: int) -> FilePath:
