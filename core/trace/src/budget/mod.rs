@@ -17,7 +17,7 @@ mod tests;
 mod waiting;
 
 use crate::dynamics::timeline::Timeline;
-use crate::tables::{NULL_U32, Tables};
+use crate::tables::{Budget, NULL_U32, Tables};
 
 use scope::Scope;
 
@@ -48,9 +48,11 @@ pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
         scope.cycles.push(cycle);
     }
     let rounds = scope::rounds_by_cycle(&tables.rounds);
-    let mut rows = Vec::new();
+    let mut budget = Budget::default();
     for scope in &connections {
-        scope.budget(cycles, &tables.rounds, &rounds, ends_ns, |row| rows.push(row));
+        scope.budget(cycles, &tables.rounds, &rounds, ends_ns, |row| {
+            budget.push(row);
+        });
     }
     for members in sessions.into_iter().filter(|members| members.len() > 1) {
         let mut whole = Scope::new(members.iter().filter_map(|&place| timelines.get(place)).collect());
@@ -60,10 +62,8 @@ pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
         }
         whole.budget(cycles, &tables.rounds, &rounds, ends_ns, |mut row| {
             row.connection = NULL_U32;
-            rows.push(row);
+            budget.push(row);
         });
     }
-    for row in rows {
-        tables.budget.push(row);
-    }
+    tables.budget = budget;
 }

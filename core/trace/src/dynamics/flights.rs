@@ -45,8 +45,7 @@ mod release {
 #[derive(Debug, Clone, Copy)]
 struct Previous {
     time_ns: i64,
-    is_within_pdu: bool,
-    left_of_pdu: u32,
+    left_of_pdu: Option<u32>,
     /// What its sender knew to be acknowledged, and the end of the last segment that was not full.
     acknowledged: i64,
     small_end: i64,
@@ -134,7 +133,7 @@ impl Flights {
         let has_request = self.take_requests(seen.time_ns) || self.previous.is_none();
         // what its sender may have had only now tells nothing of the line
         let is_full = i64::from(seen.length) >= segment_bytes;
-        let train = self.previous.filter(|previous| !has_request && (is_full || previous.is_within_pdu));
+        let train = self.previous.filter(|previous| !has_request && (is_full || previous.left_of_pdu.is_some()));
         let line_ns = train.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
         self.seen.note(seen.time_ns, seen.length, line_ns);
         if seen.end() > self.highest && self.outstanding.len() < OUTSTANDING_MAX {
@@ -162,7 +161,6 @@ impl Flights {
         }
         self.previous = Some(Previous {
             time_ns: seen.time_ns,
-            is_within_pdu: seen.is_within_pdu,
             left_of_pdu: seen.left_of_pdu,
             acknowledged: self.highest.saturating_sub(sender.owin),
             small_end: self.small_end,
@@ -211,13 +209,13 @@ impl Flights {
         row.pause_ns = seen.time_ns.saturating_sub(previous.time_ns);
         row.owin_before_bytes = before.owin;
         row.rwnd_before_bytes = before.rwnd.unwrap_or(NULL_NS);
-        row.is_within_pdu = previous.is_within_pdu;
+        row.is_within_pdu = previous.left_of_pdu.is_some();
         row.is_in_recovery |= before.is_in_recovery;
         let within_ns = ANSWER_WITHIN_NS.max(rtt_ns / ANSWER_WITHIN_RTT_PART);
         let ack = sender.last_ack.filter(|ack| ack.answer_ns > previous.time_ns.saturating_sub(within_ns));
         let is_answer = ack.is_some_and(|ack| seen.time_ns.saturating_sub(ack.answer_ns).saturating_abs() <= within_ns);
         // an ACK that came with a request says less than the request
-        let is_asked = has_request && !previous.is_within_pdu;
+        let is_asked = has_request && !row.is_within_pdu;
         row.release = match ack {
             Some(ack) if is_answer && ack.has_opened_window && !ack.is_advance => release::WINDOW_UPDATE,
             Some(ack) if is_answer && ack.is_advance && !is_asked => release::ACKNOWLEDGMENT,
@@ -230,14 +228,14 @@ impl Flights {
         let is_all_acknowledged = ack.is_some_and(|ack| ack.is_advance && ack.owin == 0);
         // less than a segment is left, and the one before that was not full has just been acknowledged
         let known = self.highest.max(seen.end()).saturating_sub(sender.owin);
-        let is_nagle = (1..segment_bytes).contains(&previous.left_of_pdu.into())
+        let is_nagle = previous.left_of_pdu.is_some_and(|left| (1..segment_bytes).contains(&left.into()))
             && (previous.acknowledged.saturating_add(1)..=known).contains(&previous.small_end);
         let held = if is_again && is_window_full && !before.is_in_recovery {
             // a probe of a full window, or of a receiver that takes its time
             Some(part::RECEIVE_WINDOW)
         } else if row.is_in_recovery || is_again {
             Some(part::LOSS_RECOVERY)
-        } else if previous.is_within_pdu {
+        } else if row.is_within_pdu {
             // since it could have gone on
             let late_ns = ack.map_or(row.pause_ns, |ack| seen.time_ns.saturating_sub(ack.answer_ns));
             let probe_ns = PROBE_MIN_NS.max(rtt_ns.saturating_mul(2));

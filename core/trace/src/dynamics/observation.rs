@@ -24,10 +24,9 @@ pub struct Observation {
     pub offset: i64,
     /// Payload on the wire.
     pub length: u32,
-    /// Whether its last byte is within a PDU, so that its sender has more to send; false where that is not known.
-    pub is_within_pdu: bool,
-    /// Bytes that the PDU still has to bring then; 0 where that is not known.
-    pub left_of_pdu: u32,
+    /// Bytes that its last PDU still has to bring, so that its sender has more to send; 0 where it is not known how many,
+    /// none between PDUs and where that is not known.
+    pub left_of_pdu: Option<u32>,
     /// What it acknowledges of the opposite stream; none without ACK.
     pub acknowledged: Option<i64>,
     /// The window field as it stands in the header.
@@ -47,6 +46,11 @@ pub struct Observation {
 }
 
 impl Observation {
+    /// Whether its last byte is within a PDU.
+    pub fn is_within_pdu(&self) -> bool {
+        self.left_of_pdu.is_some()
+    }
+
     /// One past its last byte.
     pub fn end(&self) -> i64 {
         self.offset + i64::from(self.length)

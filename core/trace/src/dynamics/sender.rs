@@ -132,7 +132,7 @@ impl Sender {
             self.short.push(seen.end(), seen.length, self.size.bytes());
         }
         let is_within_pdu =
-            if seen.end() > self.board.sent() { seen.is_within_pdu } else { self.burst.stop.is_within_pdu };
+            if seen.end() > self.board.sent() { seen.is_within_pdu() } else { self.burst.stop.is_within_pdu };
         self.board.send(seen.end());
         let shift = self.scale.inferred();
         if self.scale.note_outstanding(seen.end() - self.last_acknowledged, self.last_window, seen.length) {

@@ -47,7 +47,6 @@ impl Conversation {
     fn packet(&mut self, time_ns: i64, direction: usize, offset: i64, length: u32, acks: Option<i64>) -> Observation {
         self.frame += 1;
         Observation {
-            left_of_pdu: 0,
             frame: self.frame,
             time_ns,
             direction,
@@ -55,7 +54,7 @@ impl Conversation {
             class: if length > 0 { SegmentClass::New } else { SegmentClass::Empty },
             offset,
             length,
-            is_within_pdu: false,
+            left_of_pdu: None,
             acknowledged: acks,
             window: self.window,
             window_scale: self.scale,
@@ -255,7 +254,7 @@ fn after_a_stop(window: u16, is_within_pdu: bool, between: impl Fn(&mut Conversa
     talk.data(100 * MS, 11);
     let seen = talk.packet(100 * MS, 0, talk.highest, SEGMENT as u32, Some(0));
     talk.highest += SEGMENT;
-    talk.see(Observation { is_within_pdu, ..seen });
+    talk.see(Observation { left_of_pdu: is_within_pdu.then_some(0), ..seen });
     between(&mut talk);
     talk.ack(120 * MS, 2, &[]);
     talk.data(120 * MS, 4);
@@ -365,7 +364,6 @@ fn any_observation() -> impl Strategy<Value = Observation> {
         |(time_ns, direction, (offset, length, class, acknowledged, is_within_pdu), rest, flags)| {
             let (timestamps, sacks, sack_count, window, window_scale) = rest;
             Observation {
-                left_of_pdu: 0,
                 frame: 0,
                 time_ns,
                 direction,
@@ -373,7 +371,7 @@ fn any_observation() -> impl Strategy<Value = Observation> {
                 class: if length > 0 { class } else { SegmentClass::Empty },
                 offset,
                 length,
-                is_within_pdu,
+                left_of_pdu: is_within_pdu.then_some(0),
                 acknowledged,
                 window,
                 window_scale,

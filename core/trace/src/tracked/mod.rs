@@ -156,12 +156,6 @@ impl Tracked {
             class,
             offset,
             length: segment.payload_length,
-            is_within_pdu: match &self.content {
-                Content::Iscsi(iscsi) => {
-                    iscsi.framers[iscsi.direction(direction)].is_within_pdu(offset + i64::from(segment.payload_length))
-                }
-                _ => false,
-            },
             acknowledged,
             window: segment.window,
             window_scale: match (self.halves[direction].has_syn, opposite.has_syn) {
@@ -172,9 +166,10 @@ impl Tracked {
             left_of_pdu: match &self.content {
                 Content::Iscsi(iscsi) => {
                     let end = offset + i64::from(segment.payload_length);
-                    iscsi.framers[iscsi.direction(direction)].left_of_pdu(end).try_into().unwrap_or(u32::MAX)
+                    let left = iscsi.framers[iscsi.direction(direction)].left_of_pdu(end);
+                    left.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
                 }
-                _ => 0,
+                _ => None,
             },
             segment_max: match (self.halves[direction].mss_bytes, opposite.mss_bytes) {
                 (Some(own), Some(others)) => Some(own.min(others)),

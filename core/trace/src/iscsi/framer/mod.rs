@@ -195,18 +195,15 @@ impl Framer {
         self.state == State::Searching && self.offset > self.lost_at
     }
 
-    /// Whether the bytes up to `offset` end within a PDU, as far as is known.
-    pub fn is_within_pdu(&self, offset: i64) -> bool {
-        self.state == State::Walking
+    /// Bytes that the PDU under way still has to bring after `offset`, where the walk is; 0 while its header does not tell.
+    /// None between PDUs, and where it is not known.
+    #[inline]
+    pub fn left_of_pdu(&self, offset: i64) -> Option<u64> {
+        let is_within = self.state == State::Walking
             && self.offset == offset
             && self.pdu.position > 0
-            && (self.pdu.end == 0 || self.pdu.position < self.pdu.end)
-    }
-
-    /// Bytes of the PDU under way that come after `offset`, where the walk is; 0 where that is not known.
-    #[inline]
-    pub fn left_of_pdu(&self, offset: i64) -> u64 {
-        if self.is_within_pdu(offset) { self.pdu.end.saturating_sub(self.pdu.position) } else { 0 }
+            && (self.pdu.end == 0 || self.pdu.position < self.pdu.end);
+        is_within.then(|| self.pdu.end.saturating_sub(self.pdu.position))
     }
 
     /// Starts to fetch the next header out of a payload that is about to come as a chunk.
