@@ -21,8 +21,10 @@ const BYTES_MIN: u64 = 32 << 10;
 const WINDOW_QUANTILE: f64 = 0.4;
 /// Bytes of a window: hosts hand over fewer at once.
 const WINDOW_BYTES: u64 = 24_000;
-/// Windows before they tell a pace.
+/// Windows before they tell a pace,
 const WINDOWS_MIN: u64 = 8;
+/// and the share of all bytes that must be in them: where pauses cut most windows short, those that are left hold one.
+const WINDOWS_SHARE_MIN: f64 = 0.25;
 /// Both agree when they differ by no more than this share.
 const AGREEMENT: f64 = 0.05;
 /// A wait that ends a window: this,
@@ -94,7 +96,8 @@ impl Pace {
             return Line::default();
         }
         let mut ns_per_byte = self.gaps.quantile(QUANTILE);
-        if self.windows.bytes >= WINDOWS_MIN * WINDOW_BYTES {
+        let least_bytes = WINDOWS_SHARE_MIN * self.gaps.bytes as f64;
+        if self.windows.bytes >= WINDOWS_MIN * WINDOW_BYTES && self.windows.bytes as f64 >= least_bytes {
             // bunches make single gaps too short, pauses make windows too long
             let of_windows = self.windows.quantile(WINDOW_QUANTILE);
             if of_windows > ns_per_byte * (1.0 + AGREEMENT) {
@@ -166,6 +169,18 @@ mod tests {
         let line = pace.line();
         assert!((line.ns_per_byte - 25.0).abs() < 25.0 * 0.05, "{line:?}");
         assert_eq!(line.jitter_ns_per_byte, 0.0);
+    }
+
+    #[test]
+    fn a_few_windows_across_pauses_do_not_outweigh_the_trains() {
+        let mut pace = Pace::default();
+        for train in 0..400 {
+            // trains shorter than a window; the pause after one in ten is too short to be told from the line
+            pace.note(if train % 10 == 9 { 150_000 } else { 1_600_000 }, 1448);
+            (0..10).for_each(|_| pace.note(36_200, 1448));
+        }
+        let line = pace.line();
+        assert!((line.ns_per_byte - 25.0).abs() < 25.0 * 0.05, "{line:?}");
     }
 
     #[test]
