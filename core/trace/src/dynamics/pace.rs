@@ -21,10 +21,12 @@ const BYTES_MIN: u64 = 32 << 10;
 const WINDOW_QUANTILE: f64 = 0.4;
 /// Bytes of a window: hosts hand over fewer at once.
 const WINDOW_BYTES: u64 = 24_000;
-/// Windows before they tell a pace,
+/// Windows before they tell a pace.
 const WINDOWS_MIN: u64 = 8;
-/// and the share of all bytes that must be in them: where pauses cut most windows short, those that are left hold one.
+/// Windows with less than this share of all bytes are what pauses left over, and may hold one,
 const WINDOWS_SHARE_MIN: f64 = 0.25;
+/// unless the single gaps do not agree with each other: this quantile of theirs with the lower one.
+const GAPS_QUANTILE: f64 = 0.4;
 /// Both agree when they differ by no more than this share.
 const AGREEMENT: f64 = 0.05;
 /// A wait that ends a window: this,
@@ -95,16 +97,18 @@ impl Pace {
         if self.gaps.bytes < BYTES_MIN {
             return Line::default();
         }
-        let mut ns_per_byte = self.gaps.quantile(QUANTILE);
-        let least_bytes = WINDOWS_SHARE_MIN * self.gaps.bytes as f64;
-        if self.windows.bytes >= WINDOWS_MIN * WINDOW_BYTES && self.windows.bytes as f64 >= least_bytes {
-            // bunches make single gaps too short, pauses make windows too long
-            let of_windows = self.windows.quantile(WINDOW_QUANTILE);
-            if of_windows > ns_per_byte * (1.0 + AGREEMENT) {
-                ns_per_byte = of_windows;
-            }
-        }
+        let of_gaps = self.gaps.quantile(QUANTILE);
+        let of_windows = if self.are_windows_telling(of_gaps) { self.windows.quantile(WINDOW_QUANTILE) } else { 0.0 };
+        // bunches make single gaps too short, pauses make windows too long
+        let ns_per_byte = if of_windows > of_gaps * (1.0 + AGREEMENT) { of_windows } else { of_gaps };
         Line { ns_per_byte, jitter_ns_per_byte: (ns_per_byte - self.gaps.quantile(JITTER_QUANTILE)).max(0.0) }
+    }
+
+    /// Whether windows can tell more than single gaps.
+    fn are_windows_telling(&self, of_gaps: f64) -> bool {
+        let are_few = (self.windows.bytes as f64) < WINDOWS_SHARE_MIN * self.gaps.bytes as f64;
+        let do_gaps_agree = self.gaps.quantile(GAPS_QUANTILE) <= of_gaps * (1.0 + AGREEMENT);
+        self.windows.bytes >= WINDOWS_MIN * WINDOW_BYTES && !(are_few && do_gaps_agree)
     }
 }
 
