@@ -103,7 +103,9 @@ impl Acknowledgments {
         {
             let is_going_on = seen.time_ns.saturating_sub(self.last_packet_ns) < PAUSE_NS;
             self.delay_ns = least_ns;
+            // beside the sender nothing can queue; what takes longer is a sender that waits for more room
             if is_going_on
+                && least_ns > 0
                 && let Some(first) =
                     self.waiting.iter().find(|waiting| waiting.timestamps.is_some_and(|(value, _)| value == echo))
             {

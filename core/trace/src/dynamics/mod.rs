@@ -111,7 +111,6 @@ impl Dynamics {
         // what the tap sees of an ACK the sender of the data has half a round trip later, and answers another half later
         let delays = self.delays(opposite);
         self.senders[opposite].acknowledge(seen, delays, &mut self.rows);
-        self.senders[own].note_acknowledged(seen);
         if seen.length > 0 {
             let delays = self.delays(own);
             self.senders[own].transmit(seen, delays, &mut self.rows);
@@ -120,6 +119,8 @@ impl Dynamics {
             self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns);
             self.flights[opposite].request(seen.time_ns, self.delays(opposite).to_sender_ns);
         }
+        // only now: what it answers arrived while the sender had acknowledged less
+        self.senders[own].note_acknowledged(seen);
         let rtt_to_receiver_ns = self.paths[opposite].rtt_min_ns().unwrap_or(0);
         self.flights[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), rtt_to_receiver_ns);
     }
