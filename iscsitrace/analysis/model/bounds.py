@@ -8,7 +8,7 @@ from math import inf, sqrt
 from typing import Final
 
 from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.model.transfer import Sender
+from iscsitrace.analysis.model.transfer import way_of
 
 MATHIS_CONSTANT: Final = sqrt(3 / 2)
 """Of a window that grows by a segment in a round trip, and is halved by a loss, whoever acknowledges what: Linux counts
@@ -36,7 +36,7 @@ def loss_window_bytes(setting: Setting) -> float:
     return segments * setting.segment_bytes
 
 
-def window_bytes_per_s(sender: Sender, window_bytes: float = inf) -> float:
-    """A window, or the sender's own if that is less, per round trip."""
-    usable = sender.usable_bytes(window_bytes)
-    return usable / sender.round_ns * 1e9 if usable < inf and sender.round_ns else inf
+def window_bytes_per_s(setting: Setting, window_bytes: float = inf) -> float:
+    """What a connection carries of its stream with a window, or with its own if that is less, per round trip."""
+    way = way_of(setting, window_bytes)
+    return way.window_bytes / way.acknowledged_ns * 1e9 if way.window_bytes < inf and way.acknowledged_ns else inf

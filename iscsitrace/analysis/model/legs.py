@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from math import ceil
 
-from iscsitrace.analysis.model.block import flow_of, line_ns, without_stalls
 from iscsitrace.analysis.model.bursts import first_burst_bytes, solicited_bytes
-from iscsitrace.analysis.model.line import ends_ns
 from iscsitrace.analysis.model.setting import Leg, Setting
-from iscsitrace.analysis.model.transfer import Sender
+from iscsitrace.analysis.model.transfer import alone_ns, line_ns, open_way
 
 
 def legs(setting: Setting) -> tuple[Leg, ...]:
@@ -54,5 +52,5 @@ def rounds_paid(setting: Setting) -> float:
         return len(bursts)
     if not setting.delay_ns:
         return ceil(len(bursts) / outstanding)
-    flow = without_stalls(flow_of(setting, Sender.of(setting)))
-    return (ends_ns((flow,))[0] - line_ns(flow)) / (2 * setting.delay_ns)
+    waited_ns = alone_ns(setting, open_way(setting)) - line_ns(setting)
+    return waited_ns / (2 * setting.delay_ns) - 1

@@ -16,13 +16,15 @@ from typing import Any
 
 from iscsitrace.analysis.model.bounds import LEAST_SEGMENTS, loss_window_bytes, window_bytes_per_s
 from iscsitrace.analysis.model.bursts import first_burst_bytes, solicited_bytes
-from iscsitrace.analysis.model.cycle import Cycle, cycle_of
+from iscsitrace.analysis.model.cycle import Cycle, bytes_per_s, cycle_of
 from iscsitrace.analysis.model.points import Fit
 from iscsitrace.analysis.model.setting import CONGESTION_CONTROLS, OPERATIONS, Prediction, Setting, Solicitation
-from iscsitrace.analysis.model.transfer import Sender, stream_bytes
+from iscsitrace.analysis.model.transfer import stream_bytes
 from iscsitrace.errors import InputInvalid
 
 _KEYS = frozenset(field.name for field in fields(Solicitation))
+_REACHED = 1.005
+"""A bound that is so near decides."""
 _POSITIVE = ("block_bytes", "queue_depth", "connections", "segment_bytes")
 _KEY_NUMBERS = ("first_burst_bytes", "max_burst_bytes", "max_outstanding_r2t", "max_recv_data_segment_bytes")
 _NOT_NEGATIVE = ("delay_ns", "service_ns", "ack_delay_ns")
@@ -38,16 +40,15 @@ def predict(setting: Setting, *, k_factor: float = 1.0) -> Prediction:
     cycle = cycle_of(setting, k_factor)
     copies = max(1, len(setting.target_delays_ns))
     outstanding = setting.queue_depth * setting.connections
-    bounds = _bounds(setting, cycle, copies)
-    bound = min(bounds, key=lambda name: bounds[name])
-    throughput = bounds[bound]
+    bounds = _bounds(setting, cycle, copies, k_factor)
+    throughput = min(bounds.values())
     if throughput == inf:
         raise InputInvalid("a cycle without delay, service time and rate takes no time; one of them has to be given")
     return Prediction(
         setting=setting,
         period_ns=outstanding * setting.block_bytes / throughput * 1e9,
         throughput_bytes_per_s=throughput,
-        bound=_name(bound, setting, cycle, copies),
+        bound=_name(bounds, throughput, setting, cycle),
         legs=cycle.legs,
         transfer_ns=cycle.transfer_ns,
         stall_ns=cycle.stall_ns,
@@ -101,23 +102,23 @@ def changed(setting: Setting, values: Mapping[str, Any]) -> Setting:
     return replace(setting, **others)
 
 
-def _bounds(setting: Setting, cycle: Cycle, copies: int) -> dict[str, float]:
+def _bounds(setting: Setting, cycle: Cycle, copies: int, k_factor: float) -> dict[str, float]:
     """What each bound alone would allow, in bytes/s of blocks."""
-    outstanding = setting.queue_depth * setting.connections * setting.block_bytes
     farthest = replace(setting, delay_ns=max((setting.delay_ns, *setting.target_delays_ns)))
-    sender = Sender.of(farthest)
     payload = setting.block_bytes / stream_bytes(setting.block_bytes, setting.data_pdu_bytes)
-    period_ns = cycle.period_ns(setting)
+    connections = setting.connections * payload
     return {
-        "cycle": outstanding / period_ns * 1e9 if period_ns else inf,
         "line": setting.c_bytes_per_s * payload / copies if setting.c_bytes_per_s else inf,
-        "window": setting.connections * payload * window_bytes_per_s(sender),
-        "loss": setting.connections * payload * window_bytes_per_s(sender, loss_window_bytes(farthest)),
+        "window": connections * window_bytes_per_s(farthest),
+        "loss": connections * window_bytes_per_s(replace(farthest, window_bytes=None), loss_window_bytes(farthest)),
+        "cycle": bytes_per_s(setting, cycle, k_factor),
     }
 
 
-def _name(bound: str, setting: Setting, cycle: Cycle, copies: int) -> str:
-    """The bound as one of BOUNDS: of a cycle what most of it is."""
+def _name(bounds: Mapping[str, float], throughput: float, setting: Setting, cycle: Cycle) -> str:
+    """The bound as one of BOUNDS: the first that is reached; of a cycle what most of it is."""
+    copies = len(setting.target_delays_ns)
+    bound = next(name for name, value in bounds.items() if value <= throughput * _REACHED)
     if bound == "line":
         return "shared_line" if copies > 1 or setting.connections > 1 else "line"
     if bound == "cycle":
