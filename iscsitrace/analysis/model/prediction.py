@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from itertools import product
 from math import hypot, inf, sqrt
-from typing import Any
+from typing import Any, Protocol
 
 from iscsitrace.analysis.model.bounds import LEAST_SEGMENTS, loss_window_bytes, window_bytes_per_s
 from iscsitrace.analysis.model.bursts import first_burst_bytes, solicited_bytes
 from iscsitrace.analysis.model.cycle import Cycle, bytes_per_s, cycle_of
-from iscsitrace.analysis.model.points import Fit
+from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import CONGESTION_CONTROLS, OPERATIONS, Prediction, Setting, Solicitation
 from iscsitrace.analysis.model.transfer import stream_bytes
 from iscsitrace.errors import InputInvalid
@@ -57,24 +57,38 @@ def predict(setting: Setting, *, k_factor: float = 1.0) -> Prediction:
     )
 
 
-def predict_with(setting: Setting, fit: Fit) -> tuple[Prediction, float, float]:
+class Fitting(Protocol):
+    """What is asked of a fit."""
+
+    @property
+    def k(self) -> Estimate: ...  # noqa: D102 -- as in Fit
+    @property
+    def d_ns(self) -> Estimate: ...  # noqa: D102
+    @property
+    def s_ns(self) -> Estimate: ...  # noqa: D102
+    @property
+    def c_bytes_per_s(self) -> Estimate | None: ...  # noqa: D102
+    @property
+    def k_of_legs(self) -> float: ...  # noqa: D102
+    @property
+    def residuals(self) -> tuple[float, ...]: ...  # noqa: D102
+
+
+def predict_with(setting: Setting, fit: Fitting) -> tuple[Prediction, float, float]:
     """The prediction with the fit's k, and the least and the greatest throughput, in bytes/s, at 95 % confidence.
 
     Doubts are those of the parameters that the setting still has from the fit; what was set to another value is taken
     as exact. Each is moved to either end of its interval with the others in place; the changes are added as squares,
     with twice the root mean square of the fit's residuals for what the formula does not know.
     """
-    legs_of_fit = sum(leg.delays for leg in fit.legs)
-    factor = fit.k.value / legs_of_fit if legs_of_fit > 0 else 1.0
+    factor = fit.k.value / fit.k_of_legs if fit.k_of_legs > 0 else 1.0
     found = predict(setting, k_factor=factor)
     throughput = found.throughput_bytes_per_s
-    others = [
-        predict(setting, k_factor=factor * end / fit.k.value)
-        for end in (fit.k.low, fit.k.high)
-        if fit.k.value > 0 and end > 0
-    ]
+    others = []
+    if fit.k_of_legs > 0:
+        others += [predict(setting, k_factor=max(0.0, end) / fit.k_of_legs) for end in (fit.k.low, fit.k.high)]
     for name, estimate in (("delay_ns", fit.d_ns), ("service_ns", fit.s_ns), ("c_bytes_per_s", fit.c_bytes_per_s)):
-        if getattr(setting, name) == estimate.value:
+        if estimate is not None and getattr(setting, name) == estimate.value:
             ends = [end for end in (estimate.low, estimate.high) if end > 0 or name != "c_bytes_per_s"]
             others += [predict(changed(setting, {name: max(0.0, end)}), k_factor=factor) for end in ends]
     changes = [other.throughput_bytes_per_s - throughput for other in others]
