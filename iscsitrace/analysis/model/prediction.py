@@ -139,7 +139,8 @@ def _name(bounds: Mapping[str, float], throughput: float, setting: Setting, cycl
         half_ns = cycle.period_ns(setting) / 2
         if cycle.loss_stall_ns > half_ns:
             return "loss"
-        if cycle.stall_ns - cycle.loss_stall_ns > half_ns:
+        held_ns = setting.ack_delay_ns if setting.is_status_held else 0.0
+        if cycle.stall_ns - cycle.loss_stall_ns - held_ns > half_ns:
             return "window"
         if copies > 1:
             return "slowest_target"
