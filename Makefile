@@ -75,7 +75,7 @@ bench-worlds: build/build.stamp build/peers.stamp ## hold the simulated world ag
 bench-budget: build/build.stamp build/peers.stamp ## hold idle fraction and limiter against the truth of 136 settings (root)
 	$(BIN)/python -m bench.budget
 
-bench-model: build/build.stamp ## hold the model against 237 simulated settings
+bench-model: build/build.stamp ## hold the model against 261 simulated settings
 	$(BIN)/python -m bench.model
 
 fuzz: build/setup.stamp ## feed damaged input to every reader for FUZZ_SECONDS
