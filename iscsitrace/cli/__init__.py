@@ -19,7 +19,7 @@ import click
 from iscsitrace.errors import IscsitraceError
 
 GROUPS = {
-    "Read captures": ("summary", "diagnose", "cycles", "plot", "export", "check", "inspect"),
+    "Read captures": ("summary", "diagnose", "cycles", "plot", "model", "export", "check", "inspect"),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
@@ -30,6 +30,7 @@ _SHORT_HELP = {
     "diagnose": "What limits each session, with evidence and advice.",
     "cycles": "One line per SCSI task.",
     "plot": "A picture: sequence, window, cycles, latency ...",
+    "model": "What the period of a cycle is made of, and what if.",
     "export": "Tables to CSV or Parquet files.",
     "check": "Coverage, capture health, and comparisons.",
     "inspect": "Wireshark's fields beside ours.",

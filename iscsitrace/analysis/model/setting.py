@@ -36,7 +36,9 @@ class Setting:
     delay_ns: float
     """One way, without queues."""
     c_bytes_per_s: float | None = None
-    """Payload that TCP can carry; None: any amount."""
+    """Bytes that TCP can carry: of blocks, or of its stream where ``data_pdu_bytes`` is given; None: any amount."""
+    data_pdu_bytes: int | None = None
+    """Most data of one data PDU: its header of 48 bytes is counted with it; None: headers are left out."""
     service_ns: float = 0.0
     """What neither path nor line explains of a cycle: the target's service, and what initiator and hosts take."""
     queue_depth: int = 1
@@ -44,6 +46,9 @@ class Setting:
     """Each with ``queue_depth`` commands outstanding."""
     is_status_held: bool = False
     """Whether a read's status waits for the ACK of its data (Nagle): two more delays."""
+    ack_delay_ns: float = 0.0
+    """What the ACK of a block's last data waits (delayed ACK): a held status waits so much longer. 40 ms in Linux where
+    the segments of a block are odd in number, else 0."""
     solicitation: Solicitation = field(default_factory=Solicitation)
     """Of writes."""
     window_bytes: int | None = None

@@ -1,0 +1,116 @@
+"""Lines of the model over one parameter, with what was measured beside them where something was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.model.what_if import PARAMETERS, Answer
+
+Array = NDArray[np.float64]
+
+_UNITS = {"ns": 1e6, "bps": 1e6, "share": 0.01}
+_UNIT_NAMES = {"ns": "ms", "bps": "Mbit/s", "share": "%", "bytes": "bytes (K, M of 1024)"}
+_WIDE = 8
+"""Values further apart than so many times are shown in equal steps of their logarithm."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The parameter that is varied along the picture."""
+
+    label: str
+    positions: Array
+    """One for each value, rising where they are numbers."""
+    ticks: tuple[str, ...]
+    """What the values are called."""
+    is_logarithmic: bool = False
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Throughput over the axis, in bytes/s; nan where nothing is known."""
+
+    label: str
+    model: Array
+    low: Array | None = None
+    high: Array | None = None
+    """95 % confidence, where a fit says so."""
+    measured: Array | None = None
+    is_in_range: NDArray[np.bool_] | None = None
+    """Whether the formulas were made for it; None: all are."""
+
+
+@dataclass(frozen=True)
+class ModelCurves:
+    """One picture."""
+
+    axis: Axis
+    curves: tuple[Curve, ...]
+    constants: tuple[str, ...] = field(default=())
+    """What is the same along all lines."""
+
+
+def axis_of(name: str, values: Sequence[Any]) -> Axis:
+    """The axis of a parameter of PARAMETERS; words and mirrors stand in equal steps."""
+    kind, label = PARAMETERS[name].kind, PARAMETERS[name].label
+    ticks = tuple(text_of(name, value, has_unit=False) for value in values)
+    if kind in {"word", "truth", "ways"}:
+        return Axis(label, np.arange(len(values), dtype=np.float64), ticks)
+    positions = np.array(values, dtype=np.float64) / _UNITS.get(kind, 1.0)
+    least, most = float(positions.min()), float(positions.max())
+    unit = _UNIT_NAMES.get(kind)
+    return Axis(f"{label}, {unit}" if unit else label, positions, ticks, least > 0 and most / least > _WIDE)
+
+
+def text_of(name: str, value: Any, *, has_unit: bool = True) -> str:
+    """A value of a parameter as people write it."""
+    kind = PARAMETERS[name].kind
+    if kind == "ways":
+        return " + ".join(f"{each / 1e6:g}" for each in value) + (" ms" if has_unit else "")
+    if kind == "truth":
+        return "yes" if value else "no"
+    if kind == "bytes":
+        unit, per_unit = next(((u, p) for u, p in (("M", 1 << 20), ("K", 1 << 10)) if value % p == 0), ("", 1))
+        return f"{value // per_unit}{unit}"
+    if kind in _UNITS:
+        return f"{value / _UNITS[kind]:g}" + (f" {_UNIT_NAMES[kind]}" if has_unit else "")
+    return str(value)
+
+
+def of_answers(answers: Sequence[Answer], lists: Mapping[str, Sequence[Any]]) -> ModelCurves:
+    """Throughput over the first parameter with several values; a line for each combination of the others."""
+    along = next((name for name, values in lists.items() if len(values) > 1), next(iter(lists)))
+    order = sorted(range(len(lists[along])), key=lambda place: _sortable(lists[along][place]))
+    varied = [name for name, values in lists.items() if len(values) > 1 and name != along]
+    grouped: dict[tuple[Any, ...], list[Answer]] = {}
+    for answer in answers:
+        grouped.setdefault(tuple(answer.values[name] for name in varied), []).append(answer)
+    curves = []
+    for key, found in grouped.items():
+        ordered = [found[place] for place in order]
+        names = zip(varied, key, strict=True)
+        label = ", ".join(f"{PARAMETERS[name].label} {text_of(name, value)}" for name, value in names)
+        has_bands = all(answer.low_bytes_per_s is not None for answer in ordered)
+        curves.append(
+            Curve(
+                label or "model",
+                np.array([answer.prediction.throughput_bytes_per_s for answer in ordered]),
+                np.array([answer.low_bytes_per_s for answer in ordered], dtype=np.float64) if has_bands else None,
+                np.array([answer.high_bytes_per_s for answer in ordered], dtype=np.float64) if has_bands else None,
+                is_in_range=np.array([answer.prediction.is_in_range for answer in ordered]),
+            )
+        )
+    constants = tuple(
+        f"{PARAMETERS[name].label} {text_of(name, values[0])}" for name, values in lists.items() if len(values) == 1
+    )
+    return ModelCurves(axis_of(along, [lists[along][place] for place in order]), tuple(curves), constants)
+
+
+def _sortable(value: Any) -> Any:
+    """Numbers rise along an axis; words and mirrors stay in the order in which they were named."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0

@@ -1,0 +1,127 @@
+"""The cycle of one task: legs, time on the line, and stalls; of a mirrored write that of the slowest target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from iscsitrace.analysis.model.bounds import loss_window_bytes
+from iscsitrace.analysis.model.legs import legs
+from iscsitrace.analysis.model.pipeline import Pipeline, Way
+from iscsitrace.analysis.model.setting import Leg, Setting
+from iscsitrace.analysis.model.transfer import alone_ns, block_of, byte_ns, line_ns, open_way, way_of
+
+_ROUNDS_LEAST, _ROUNDS_MOST, _BURSTS_MOST = 6, 24, 20_000
+"""Cycles of each task that are followed; the first third of them does not count."""
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One task with no others beside it."""
+
+    legs: tuple[Leg, ...]
+    ways_ns: float
+    transfer_ns: float
+    stall_ns: float
+    loss_stall_ns: float
+    """What of the stalls losses make."""
+
+    def period_ns(self, setting: Setting) -> float:
+        """Command to next command."""
+        return self.ways_ns + setting.service_ns + self.transfer_ns + self.stall_ns
+
+
+def cycle_of(setting: Setting, k_factor: float = 1.0) -> Cycle:
+    """That of a setting; ``k_factor``: how many times the delays of its legs it really pays."""
+    cycle = _mirrored(setting, k_factor) if setting.target_delays_ns else _alone(setting, k_factor)
+    return _riding(setting, cycle) if setting.is_status_held and setting.queue_depth > 1 else cycle
+
+
+def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
+    """What all tasks of a setting get done, each beginning again when it is done."""
+    outstanding = setting.queue_depth * setting.connections
+    if outstanding == 1 or setting.is_status_held:
+        period_ns = cycle.period_ns(setting)
+        return outstanding * setting.block_bytes / period_ns * 1e9 if period_ns else inf
+    ways = _ways(replace(setting, start_window_bytes=None), k_factor)
+    targets = range(len(ways) // setting.connections)
+    tasks = [
+        [target * setting.connections + connection for target in targets]
+        for _ in range(setting.queue_depth)
+        for connection in range(setting.connections)
+    ]
+    block = block_of(setting)
+    bursts = outstanding * len(targets) * (1 + len(block.solicited_bytes))
+    rounds = min(_ROUNDS_MOST, max(_ROUNDS_LEAST, _BURSTS_MOST // bursts))
+    done_ns = Pipeline(block, ways, tasks, byte_ns(setting), setting.service_ns).run(rounds * outstanding)
+    first = rounds // 3 * outstanding - 1
+    elapsed_ns = done_ns[-1] - done_ns[first]
+    return (len(done_ns) - 1 - first) * setting.block_bytes / elapsed_ns * 1e9 if elapsed_ns else inf
+
+
+def _alone(setting: Setting, k_factor: float) -> Cycle:
+    way = way_of(setting, loss_window_bytes(setting), k_factor)
+    open_ns = alone_ns(setting, open_way(setting, k_factor))
+    stall_ns, loss_stall_ns = alone_ns(setting, way) - open_ns, 0.0
+    if setting.loss:
+        repairs_ns = _repairs_ns(setting, way)
+        loss_stall_ns = stall_ns - (alone_ns(setting, way_of(setting, k_factor=k_factor)) - open_ns) + repairs_ns
+        stall_ns += repairs_ns
+    if setting.is_status_held:
+        stall_ns += setting.ack_delay_ns
+    paid = tuple(replace(leg, delays=leg.delays * k_factor) for leg in legs(setting))
+    ways_ns = sum(leg.delays for leg in paid) * setting.delay_ns
+    return Cycle(paid, ways_ns, line_ns(setting), stall_ns, loss_stall_ns)
+
+
+def _mirrored(setting: Setting, k_factor: float) -> Cycle:
+    """That of the farthest target; what its data waits for other copies on the line is transfer."""
+    farthest = replace(setting, delay_ns=max(setting.target_delays_ns), target_delays_ns=())
+    alone = _alone(farthest, k_factor)
+    both_ns = alone_ns(setting, *_ways(replace(setting, connections=1), k_factor))
+    ways_ns = alone.ways_ns + alone.transfer_ns + alone.stall_ns
+    return replace(alone, transfer_ns=alone.transfer_ns + max(0.0, both_ns - ways_ns))
+
+
+def _ways(setting: Setting, k_factor: float = 1.0) -> list[Way]:
+    """The connections of a setting: of a mirror those to each target, target by target."""
+    delays_ns = setting.target_delays_ns or (setting.delay_ns,)
+    each = [replace(setting, delay_ns=delay_ns) for delay_ns in delays_ns]
+    return [way_of(one, loss_window_bytes(one), k_factor) for one in each for _ in range(setting.connections)]
+
+
+def _riding(setting: Setting, cycle: Cycle) -> Cycle:
+    """A cycle whose held status goes along with the data of another task, where that comes before the ACK.
+
+    Tasks follow each other evenly, so a status waits for the next data as long as the line is free: period / depth -
+    transfer. With this wait, period = (what else it takes, but for the transfer) * depth / (depth - 1).
+    """
+    command, *_, status = cycle.legs
+    way_ns = command.delays * setting.delay_ns
+    held_ns = 2 * way_ns + setting.ack_delay_ns
+    rest_ns = cycle.period_ns(setting) - held_ns
+    riding_ns = (rest_ns - cycle.transfer_ns) * setting.queue_depth / (setting.queue_depth - 1) - rest_ns
+    wait_ns = min(held_ns, max(0.0, riding_ns))
+    ways_ns = min(wait_ns, 2 * way_ns)
+    wait = Leg(
+        "status_wait",
+        ways_ns / setting.delay_ns if setting.delay_ns else 0.0,
+        "the status waits for data of another task to go along with, or for the ACK of its own",
+    )
+    return replace(
+        cycle,
+        legs=(command, wait, status),
+        ways_ns=2 * way_ns + ways_ns,
+        stall_ns=cycle.stall_ns - setting.ack_delay_ns + wait_ns - ways_ns,
+    )
+
+
+def _repairs_ns(setting: Setting, way: Way) -> float:
+    """What losses in the last window of each burst cost on average: a round trip, if there is one. Earlier ones are
+    repaired while new data goes on.
+    """
+    block, repairs_ns = block_of(setting), 0.0
+    for size in (block.first_bytes, *block.solicited_bytes):
+        segments = min(way.window_bytes, size) / setting.segment_bytes
+        repairs_ns += 2 * setting.delay_ns * (1 - float((1 - setting.loss) ** segments))
+    return repairs_ns

@@ -1,0 +1,56 @@
+"""The legs of a cycle: which one-way delays it pays one after the other, and who waits for what."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from iscsitrace.analysis.model.bursts import first_burst_bytes, solicited_bytes
+from iscsitrace.analysis.model.setting import Leg, Setting
+from iscsitrace.analysis.model.transfer import alone_ns, line_ns, open_way
+
+
+def legs(setting: Setting) -> tuple[Leg, ...]:
+    """Of one task, whatever others are outstanding: a read pays 2, or 4 when its status is held; a write 2, and 2 for
+    each round of R2Ts that no other hides.
+    """
+    return _read(setting) if setting.operation == "read" else _write(setting)
+
+
+def _read(setting: Setting) -> tuple[Leg, ...]:
+    command = Leg("command", 1, "the target waits for the command")
+    if not setting.is_status_held:
+        return command, Leg("data", 1, "the initiator waits for the data, and for the status with them")
+    return (
+        command,
+        Leg("data", 1, "the initiator waits for the data"),
+        Leg("ack", 1, "the status waits for the ACK of the data (Nagle)"),
+        Leg("status", 1, "the initiator waits for the status"),
+    )
+
+
+def _write(setting: Setting) -> tuple[Leg, ...]:
+    unasked = " and what goes with it" if first_burst_bytes(setting) else ""
+    command = Leg("command", 1, f"the target waits for the command{unasked}")
+    status = Leg("status", 1, "the initiator waits for the status")
+    rounds = rounds_paid(setting)
+    if not rounds:
+        return command, status
+    return (
+        command,
+        Leg("r2t", rounds, "the initiator waits for R2Ts"),
+        Leg("data", rounds, "the target waits for the data that it asked for"),
+        status,
+    )
+
+
+def rounds_paid(setting: Setting) -> float:
+    """Round trips that a write pays for its R2Ts: their number, or less when several are outstanding; what the line is
+    busy with the bursts of others is no wait, so this need not be whole.
+    """
+    bursts, outstanding = solicited_bytes(setting), setting.solicitation.max_outstanding_r2t
+    if outstanding == 1 or not bursts:
+        return len(bursts)
+    if not setting.delay_ns:
+        return ceil(len(bursts) / outstanding)
+    waited_ns = alone_ns(setting, open_way(setting)) - line_ns(setting)
+    return waited_ns / (2 * setting.delay_ns) - 1

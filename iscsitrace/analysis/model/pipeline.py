@@ -1,0 +1,188 @@
+"""Blocks on their way: when the bursts of tasks leave a line that they share, and when the tasks are done.
+
+```text
+  line     |first|      |b1|      |b2|             MaxOutstandingR2T=1: a round trip between any two
+  line     |first|      |b1|b2|   |b3|b4|          2: the second goes while the first is on its way
+  line     |===    |===    |==                     a window, then nothing until the ACK of its first bytes is back
+```
+
+What is ready first goes first; on one connection nothing overtakes, so a command waits for the bursts before it. Time
+is computed from piece to piece, not from packet to packet: a line has one rate, and windows follow from what was sent.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+_GAP_NS: Final = 1e-3
+"""What is closer is one piece: arithmetic is not exact."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a task sends, in bytes of the stream."""
+
+    first_bytes: float
+    """With the command; of a read all its data."""
+    solicited_bytes: Sequence[float] = ()
+    """Each for one R2T."""
+    outstanding: int = 1
+    """MaxOutstandingR2T."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A connection: its path and its windows."""
+
+    round_trip_ns: float
+    """From the end of a burst to what answers it."""
+    acknowledged_ns: float = 0.0
+    """From a byte to what its ACK lets go."""
+    window_bytes: float = inf
+    start_bytes: float = inf
+    """Window of slow start, which grows by what is acknowledged until it is ``window_bytes``."""
+
+    def needed(self, position: float) -> tuple[float, float]:
+        """Which byte has to be acknowledged before that at a position goes; and for how many bytes from there on each
+        needs the next, or, in slow start, half of it.
+        """
+        grown = 2 * self.window_bytes - self.start_bytes
+        if position >= grown or self.start_bytes == inf:
+            return position - self.window_bytes, inf
+        return (position - self.start_bytes) / 2, grown - position
+
+
+@dataclass
+class _Burst:
+    """Bytes of a task that wait for their turn."""
+
+    task: int
+    place: int
+    """0 is the first, then one for each R2T."""
+    left_bytes: float
+    ready_ns: float
+
+
+class _Connection:
+    """One connection: what waits, and what was sent when."""
+
+    def __init__(self, way: Way, byte_ns: float) -> None:
+        self.way = way
+        self.queue: deque[_Burst] = deque()
+        self._byte_ns = byte_ns
+        self._position = 0.0
+        # first byte, end, and when the first one went; what went without a gap is one
+        self._sent: deque[list[float]] = deque()
+
+    def allowed(self) -> tuple[float, float]:
+        """When the next byte may go, as far as the window goes; and how many without a pause."""
+        needed, most = self.way.needed(self._position)
+        per_byte = 1.0 if most == inf else 2.0
+        if needed < 0:
+            return 0.0, min(most, -needed * per_byte)
+        while self._sent[0][1] <= needed:
+            self._sent.popleft()
+        first, end, time_ns = self._sent[0]
+        acknowledged_ns = time_ns + (needed - first) * self._byte_ns + self.way.acknowledged_ns
+        return acknowledged_ns, max(1.0, min(most, (end - needed) * per_byte))
+
+    def send(self, count: float, start_ns: float) -> None:
+        """Bytes go."""
+        end = self._position + count
+        if self._sent and start_ns - self._end_ns() < _GAP_NS:
+            self._sent[-1][1] = end
+        elif count:
+            self._sent.append([self._position, end, start_ns])
+        self._position = end
+
+    def _end_ns(self) -> float:
+        first, end, time_ns = self._sent[-1]
+        return time_ns + (end - first) * self._byte_ns
+
+
+class Pipeline:
+    """A line, the connections over it, and tasks that are done again and again."""
+
+    def __init__(
+        self, block: Block, ways: Sequence[Way], tasks: Sequence[Sequence[int]], byte_ns: float, service_ns: float = 0.0
+    ) -> None:
+        """``tasks``: over which of the ways each sends its block; over several it is done when all have it."""
+        self._block = block
+        self._tasks = tasks
+        self._byte_ns = byte_ns
+        self._service_ns = service_ns
+        self._connections = [_Connection(way, byte_ns) for way in ways]
+        self._free_ns = 0.0
+        self._events: list[tuple[float, int, int, _Burst | None]] = []
+        self._order = 0
+        self._bursts_left = [0] * len(tasks)
+        self._done_ns = [0.0] * len(tasks)
+
+    def run(self, count: int) -> list[float]:
+        """When each of so many tasks was done, in order; all that there are begin at 0."""
+        for task in range(len(self._tasks)):
+            self._begin(task, 0.0)
+        done: list[float] = []
+        while len(done) < count:
+            time_ns, _, number, burst = heapq.heappop(self._events)
+            connection = self._connections[number]
+            if burst:
+                connection.queue.append(burst)
+                if len(connection.queue) == 1:
+                    self._try(number, time_ns)
+                continue
+            ended = self._send(connection, time_ns)
+            if connection.queue:
+                self._try(number, connection.queue[0].ready_ns)
+            if ended:
+                self._go_on(number, ended, done)
+        return sorted(done)
+
+    def _begin(self, task: int, time_ns: float) -> None:
+        ways = self._tasks[task]
+        self._bursts_left[task] = len(ways) * (1 + len(self._block.solicited_bytes))
+        self._done_ns[task] = 0.0
+        for number in ways:
+            self._put(number, _Burst(task, 0, self._block.first_bytes, time_ns))
+
+    def _put(self, number: int, burst: _Burst) -> None:
+        heapq.heappush(self._events, (burst.ready_ns, self._order, number, burst))
+        self._order += 1
+
+    def _try(self, number: int, ready_ns: float) -> None:
+        """The next bytes of a connection go as soon as its window lets them."""
+        allowed_ns, _ = self._connections[number].allowed()
+        heapq.heappush(self._events, (max(ready_ns, allowed_ns), self._order, number, None))
+        self._order += 1
+
+    def _send(self, connection: _Connection, time_ns: float) -> _Burst | None:
+        """Puts bytes on the line; the burst that has ended with them."""
+        burst = connection.queue[0]
+        _, most = connection.allowed()
+        count, start_ns = min(burst.left_bytes, most), max(time_ns, self._free_ns)
+        connection.send(count, start_ns)
+        self._free_ns = start_ns + count * self._byte_ns
+        burst.left_bytes -= count
+        if burst.left_bytes:
+            return None
+        return connection.queue.popleft()
+
+    def _go_on(self, number: int, burst: _Burst, done: list[float]) -> None:
+        """What follows when a burst has left the line: R2Ts, or the status and the next task."""
+        block, task = self._block, burst.task
+        answer_ns = self._free_ns + self._connections[number].way.round_trip_ns
+        asked = range(1, block.outstanding + 1) if burst.place == 0 else (burst.place + block.outstanding,)
+        for place in asked:
+            if place <= len(block.solicited_bytes):
+                self._put(number, _Burst(task, place, block.solicited_bytes[place - 1], answer_ns))
+        self._bursts_left[task] -= 1
+        self._done_ns[task] = max(self._done_ns[task], answer_ns)
+        if not self._bursts_left[task]:
+            done_ns = self._done_ns[task] + self._service_ns
+            done.append(done_ns)
+            self._begin(task, done_ns)

@@ -1,0 +1,187 @@
+"""What the model says of a setting: ``predict``; the same with the doubts of a fit: ``predict_with``; and many settings
+at once: ``grid``.
+
+```text
+period = k * d + s + B / C + stalls       throughput = queue depth * connections * B / period, or a bound that is less
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from itertools import product
+from math import hypot, inf, sqrt
+from typing import Any, Protocol
+
+from iscsitrace.analysis.model.bounds import LEAST_SEGMENTS, loss_window_bytes, window_bytes_per_s
+from iscsitrace.analysis.model.bursts import first_burst_bytes, solicited_bytes
+from iscsitrace.analysis.model.cycle import Cycle, bytes_per_s, cycle_of
+from iscsitrace.analysis.model.estimate import Estimate
+from iscsitrace.analysis.model.setting import CONGESTION_CONTROLS, OPERATIONS, Prediction, Setting, Solicitation
+from iscsitrace.analysis.model.transfer import stream_bytes
+from iscsitrace.errors import InputInvalid
+
+_KEYS = frozenset(field.name for field in fields(Solicitation))
+_REACHED = 1.005
+"""A bound that is so near decides."""
+_POSITIVE = ("block_bytes", "queue_depth", "connections", "segment_bytes")
+_KEY_NUMBERS = ("first_burst_bytes", "max_burst_bytes", "max_outstanding_r2t", "max_recv_data_segment_bytes")
+_NOT_NEGATIVE = ("delay_ns", "service_ns", "ack_delay_ns")
+_POSITIVE_OR_NONE = ("c_bytes_per_s", "data_pdu_bytes", "window_bytes", "start_window_bytes")
+
+
+def predict(setting: Setting, *, k_factor: float = 1.0) -> Prediction:
+    """Period, throughput and what bounds it; ``k_factor``: how many times the delays of its legs a cycle really pays.
+
+    InputInvalid for a setting that makes no sense.
+    """
+    _check(setting)
+    cycle = cycle_of(setting, k_factor)
+    copies = max(1, len(setting.target_delays_ns))
+    outstanding = setting.queue_depth * setting.connections
+    bounds = _bounds(setting, cycle, copies, k_factor)
+    throughput = min(bounds.values())
+    if throughput == inf:
+        raise InputInvalid("a cycle without delay, service time and rate takes no time; one of them has to be given")
+    return Prediction(
+        setting=setting,
+        period_ns=outstanding * setting.block_bytes / throughput * 1e9,
+        throughput_bytes_per_s=throughput,
+        bound=_name(bounds, throughput, setting, cycle),
+        legs=cycle.legs,
+        transfer_ns=cycle.transfer_ns,
+        stall_ns=cycle.stall_ns,
+        idle_fraction=max(0.0, 1 - throughput / bounds["line"]) if setting.c_bytes_per_s else 1.0,
+        is_in_range=_is_in_range(setting),
+    )
+
+
+class Fitting(Protocol):
+    """What is asked of a fit."""
+
+    @property
+    def k(self) -> Estimate: ...  # noqa: D102 -- as in Fit
+    @property
+    def d_ns(self) -> Estimate: ...  # noqa: D102
+    @property
+    def s_ns(self) -> Estimate: ...  # noqa: D102
+    @property
+    def c_bytes_per_s(self) -> Estimate | None: ...  # noqa: D102
+    @property
+    def k_of_legs(self) -> float: ...  # noqa: D102
+    @property
+    def residuals(self) -> tuple[float, ...]: ...  # noqa: D102
+
+
+def predict_with(setting: Setting, fit: Fitting) -> tuple[Prediction, float, float]:
+    """The prediction with the fit's k, and the least and the greatest throughput, in bytes/s, at 95 % confidence.
+
+    Doubts are those of the parameters that the setting still has from the fit; what was set to another value is taken
+    as exact. Each is moved to either end of its interval with the others in place; the changes are added as squares,
+    with twice the root mean square of the fit's residuals for what the formula does not know.
+    """
+    factor = fit.k.value / fit.k_of_legs if fit.k_of_legs > 0 else 1.0
+    found = predict(setting, k_factor=factor)
+    throughput = found.throughput_bytes_per_s
+    others = []
+    if fit.k_of_legs > 0:
+        others += [predict(setting, k_factor=max(0.0, end) / fit.k_of_legs) for end in (fit.k.low, fit.k.high)]
+    for name, estimate in (("delay_ns", fit.d_ns), ("service_ns", fit.s_ns), ("c_bytes_per_s", fit.c_bytes_per_s)):
+        if estimate is not None and getattr(setting, name) == estimate.value:
+            ends = [end for end in (estimate.low, estimate.high) if end > 0 or name != "c_bytes_per_s"]
+            others += [predict(changed(setting, {name: max(0.0, end)}), k_factor=factor) for end in ends]
+    changes = [other.throughput_bytes_per_s - throughput for other in others]
+    scatter = 2 * throughput * sqrt(sum(each**2 for each in fit.residuals) / max(1, len(fit.residuals)))
+    below = hypot(scatter, *(change for change in changes if change < 0))
+    above = hypot(scatter, *(change for change in changes if change > 0))
+    return found, max(0.0, throughput - below), throughput + above
+
+
+def grid(setting: Setting, **lists: Iterable[Any]) -> tuple[Setting, ...]:
+    """A setting with every combination of the values of each list, the last list varying fastest; names are those of
+    Setting and of its Solicitation.
+    """
+    return tuple(
+        changed(setting, dict(zip(lists, values, strict=True))) for values in product(*map(tuple, lists.values()))
+    )
+
+
+def changed(setting: Setting, values: Mapping[str, Any]) -> Setting:
+    """A setting with other values; names are those of Setting and of its Solicitation."""
+    keys = {name: value for name, value in values.items() if name in _KEYS}
+    others = {name: value for name, value in values.items() if name not in _KEYS}
+    if keys:
+        others["solicitation"] = replace(others.get("solicitation", setting.solicitation), **keys)
+    return replace(setting, **others)
+
+
+def _bounds(setting: Setting, cycle: Cycle, copies: int, k_factor: float) -> dict[str, float]:
+    """What each bound alone would allow, in bytes/s of blocks."""
+    farthest = replace(setting, delay_ns=max((setting.delay_ns, *setting.target_delays_ns)))
+    payload = setting.block_bytes / stream_bytes(setting.block_bytes, setting.data_pdu_bytes)
+    connections = setting.connections * payload
+    return {
+        "line": setting.c_bytes_per_s * payload / copies if setting.c_bytes_per_s else inf,
+        "window": connections * window_bytes_per_s(farthest),
+        "loss": connections * window_bytes_per_s(replace(farthest, window_bytes=None), loss_window_bytes(farthest)),
+        "cycle": bytes_per_s(setting, cycle, k_factor),
+    }
+
+
+def _name(bounds: Mapping[str, float], throughput: float, setting: Setting, cycle: Cycle) -> str:
+    """The bound as one of BOUNDS: the first that is reached; of a cycle what most of it is."""
+    copies = len(setting.target_delays_ns)
+    bound = next(name for name, value in bounds.items() if value <= throughput * _REACHED)
+    if bound == "line":
+        return "shared_line" if copies > 1 or setting.connections > 1 else "line"
+    if bound == "cycle":
+        half_ns = cycle.period_ns(setting) / 2
+        if cycle.loss_stall_ns > half_ns:
+            return "loss"
+        held_ns = setting.ack_delay_ns if setting.is_status_held else 0.0
+        if cycle.stall_ns - cycle.loss_stall_ns - held_ns > half_ns:
+            return "window"
+        if copies > 1:
+            return "slowest_target"
+    return bound
+
+
+def _is_in_range(setting: Setting) -> bool:
+    """Without losses always; with them where the window that they leave, and what is asked for, hold segments enough
+    for a loss to be repaired without a timeout.
+    """
+    if not setting.loss:
+        return True
+    sizes: tuple[int, ...] = (setting.block_bytes,)
+    if setting.operation == "write":
+        sizes = (first_burst_bytes(setting), *solicited_bytes(setting))
+    most = min(loss_window_bytes(setting), setting.window_bytes or inf, max(sizes) * setting.queue_depth)
+    return most >= LEAST_SEGMENTS * setting.segment_bytes
+
+
+def _check(setting: Setting) -> None:
+    """InputInvalid, with one line on what does not make sense."""
+    words = {"operation": OPERATIONS, "congestion_control": CONGESTION_CONTROLS}
+    for name, known in words.items():
+        if getattr(setting, name) not in known:
+            raise InputInvalid(f"{name} is {getattr(setting, name)!r}; there are {', '.join(known)}")
+    for name in _POSITIVE:
+        if not 0 < getattr(setting, name) < inf:
+            raise InputInvalid(f"{name} is {getattr(setting, name)}; it has to be more than 0")
+    for name in _POSITIVE_OR_NONE:
+        value = getattr(setting, name)
+        if value is not None and not 0 < value < inf:
+            raise InputInvalid(f"{name} is {value}; it has to be more than 0")
+    for name in _KEY_NUMBERS:
+        if getattr(setting.solicitation, name) < 1:
+            raise InputInvalid(f"{name} is {getattr(setting.solicitation, name)}; it has to be at least 1")
+    for name in _NOT_NEGATIVE:
+        if not 0 <= getattr(setting, name) < inf:
+            raise InputInvalid(f"{name} is {getattr(setting, name)}; it has to be 0 or more")
+    if not 0 <= setting.loss < 1:
+        raise InputInvalid(f"loss is {setting.loss}; it has to be from 0 to less than 1")
+    if setting.target_delays_ns and (
+        setting.operation != "write" or not all(0 <= d < inf for d in setting.target_delays_ns)
+    ):
+        raise InputInvalid("target_delays_ns are those of a mirrored write, each 0 or more")

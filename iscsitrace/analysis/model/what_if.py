@@ -1,0 +1,103 @@
+"""What if: settings that differ in some parameters, what the model says of each, and what that gains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Final
+
+from iscsitrace.analysis.model.prediction import Fitting, changed, predict, predict_with
+from iscsitrace.analysis.model.setting import Prediction, Setting
+from iscsitrace.analysis.model.transfer import rate_of_line
+
+LINE_RATE: Final = "rate_bps"
+SOCKET_RATE: Final = "socket_bps"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One that can be varied."""
+
+    label: str
+    kind: str
+    """``bytes``, ``ns``, ``bps``, ``count``, ``share``, ``truth`` or ``word``; ``ways`` for the delays of a mirror."""
+
+
+PARAMETERS: Final = {
+    "operation": Parameter("operation", "word"),
+    "block_bytes": Parameter("PDU block size", "bytes"),
+    "delay_ns": Parameter("one-way delay", "ns"),
+    "target_delays_ns": Parameter("one-way delays of the mirror", "ways"),
+    LINE_RATE: Parameter("line rate", "bps"),
+    SOCKET_RATE: Parameter("socket rate", "bps"),
+    "queue_depth": Parameter("queue depth", "count"),
+    "connections": Parameter("connections", "count"),
+    "window_bytes": Parameter("window", "bytes"),
+    "start_window_bytes": Parameter("window at the start of a block", "bytes"),
+    "service_ns": Parameter("service time", "ns"),
+    "is_status_held": Parameter("status held", "truth"),
+    "ack_delay_ns": Parameter("delay of the last ACK", "ns"),
+    "is_initial_r2t": Parameter("InitialR2T", "truth"),
+    "is_immediate_data": Parameter("ImmediateData", "truth"),
+    "first_burst_bytes": Parameter("FirstBurstLength", "bytes"),
+    "max_burst_bytes": Parameter("MaxBurstLength", "bytes"),
+    "max_outstanding_r2t": Parameter("MaxOutstandingR2T", "count"),
+    "max_recv_data_segment_bytes": Parameter("MaxRecvDataSegmentLength", "bytes"),
+    "loss": Parameter("loss", "share"),
+    "congestion_control": Parameter("congestion control", "word"),
+    "segment_bytes": Parameter("segment", "bytes"),
+}
+"""Names are those of Setting and Solicitation; the two rates become C."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model says of one setting."""
+
+    values: Mapping[str, Any]
+    """Of the parameters that were named, by name."""
+    prediction: Prediction
+    low_bytes_per_s: float | None
+    """Least throughput at 95 % confidence; None without a fit."""
+    high_bytes_per_s: float | None
+    gain: float | None
+    """Throughput over that of the fit's own setting, less 1; None without a fit."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: names as in ``model predict --json``."""
+        return {
+            "values": dict(self.values),
+            **self.prediction.as_dict(),
+            "throughput_low_bytes_per_s": self.low_bytes_per_s,
+            "throughput_high_bytes_per_s": self.high_bytes_per_s,
+            "gain": self.gain,
+        }
+
+
+def ask(base: Setting, lists: Mapping[str, Sequence[Any]], fit: Fitting | None = None) -> list[Answer]:
+    """What the model says of every combination of values, the last list varying fastest; names are PARAMETERS'."""
+    now = predict_with(base, fit)[0].throughput_bytes_per_s if fit else None
+    answers = []
+    for combination in product(*lists.values()):
+        values = dict(zip(lists, combination, strict=True))
+        setting = with_values(base, values)
+        if fit is None:
+            answers.append(Answer(values, predict(setting), None, None, None))
+            continue
+        prediction, low, high = predict_with(setting, fit)
+        gain = prediction.throughput_bytes_per_s / now - 1 if now else None
+        answers.append(Answer(values, prediction, low, high, gain))
+    return answers
+
+
+def with_values(base: Setting, values: Mapping[str, Any]) -> Setting:
+    """A setting with other values; a rate becomes C, and the headers of data PDUs count with it."""
+    setting = changed(base, {name: value for name, value in values.items() if name not in (LINE_RATE, SOCKET_RATE)})
+    if LINE_RATE in values:
+        c = rate_of_line(values[LINE_RATE], setting.segment_bytes)
+    elif SOCKET_RATE in values:
+        c = values[SOCKET_RATE] / 8
+    else:
+        return setting
+    return replace(setting, c_bytes_per_s=c, data_pdu_bytes=setting.solicitation.max_recv_data_segment_bytes)

@@ -1,0 +1,114 @@
+"""The model over one parameter: a line for each setting, a band for its doubts, marks for what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from iscsitrace.analysis.curves.model import Axis, Curve, ModelCurves
+from iscsitrace.plots import style
+from iscsitrace.plots.scales import ByteAxis
+
+_LOOKS: tuple[tuple[str, str, Any], ...] = (
+    (style.BLUE, "o", "solid"),
+    (style.ORANGE, "s", "dashed"),
+    (style.GREEN, "^", "dashdot"),
+    (style.PURPLE, "D", "dotted"),
+    (style.VERMILLION, "v", (0, (5, 1, 1, 1, 1, 1))),
+    (style.BLACK, "P", (0, (8, 2))),
+    (style.SKY, "X", (0, (3, 1))),
+    (style.GREY, "*", (0, (1, 3))),
+)
+_CROWDED = 12
+
+
+def draw(figure: Figure, model: ModelCurves) -> None:
+    """Throughput; below it, where something was measured, by how much that is off the model."""
+    if any(curve.measured is not None for curve in model.curves):
+        rates, residuals = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+        _draw_residuals(residuals, model)
+        rates.tick_params(labelbottom=False)
+        _apply(model.axis, residuals)
+    else:
+        rates = figure.subplots()
+        _apply(model.axis, rates)
+    drawn = [each for curve in model.curves for each in (curve.model, curve.high, curve.measured) if each is not None]
+    amounts = ByteAxis(max((float(np.nanmax(each)) for each in drawn), default=0.0))
+    for number, curve in enumerate(model.curves):
+        _draw_curve(rates, model.axis, curve, amounts, number)
+    rates.set_ylabel(f"throughput, {amounts.unit}/s")
+    rates.set_ylim(bottom=0)
+    style.legend(rates, columns=4)
+
+
+def title(model: ModelCurves) -> str:
+    """What the picture shows."""
+    return f"Throughput by the model over {model.axis.label.split(',')[0]}"
+
+
+def notes(model: ModelCurves) -> list[str]:
+    """What has to be said with it."""
+    found = ["; ".join(model.constants)] if model.constants else []
+    if any(curve.low is not None for curve in model.curves):
+        found.append("bands: 95 % confidence, from the intervals and residuals of the fit")
+    if any(curve.is_in_range is not None and not curve.is_in_range.all() for curve in model.curves):
+        found.append("crossed points: so few segments between losses that timeouts decide; the formulas leave them out")
+    return found
+
+
+def write_notes(figure: Figure, model: ModelCurves, more: Iterable[str] = ()) -> None:
+    """Puts the title above the axes, and the notes below them."""
+    figure.suptitle(title(model), x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
+    lines = [*notes(model), *more]
+    figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7.5, color=style.GREY, parse_math=False)
+
+
+def _look(number: int) -> tuple[str, str, Any]:
+    return _LOOKS[number % len(_LOOKS)]
+
+
+def _draw_curve(axes: Axes, axis: Axis, curve: Curve, amounts: ByteAxis, number: int) -> None:
+    color, marker, dashes = _look(number)
+    if curve.low is not None and curve.high is not None:
+        axes.fill_between(
+            axis.positions, amounts.of(curve.low), amounts.of(curve.high), color=color, alpha=0.18, linewidth=0
+        )
+    is_measured = curve.measured is not None
+    axes.plot(
+        axis.positions, amounts.of(curve.model), color=color, linestyle=dashes, marker="" if is_measured else marker,
+        markersize=4.5, label=f"{curve.label}, model" if is_measured else curve.label,
+    )  # fmt: skip
+    if curve.measured is not None:
+        axes.plot(
+            axis.positions, amounts.of(curve.measured), color=color, linestyle="none", marker=marker, markersize=5,
+            label=f"{curve.label}, measured",
+        )  # fmt: skip
+    if curve.is_in_range is not None and not curve.is_in_range.all():
+        is_out = ~curve.is_in_range
+        axes.plot(
+            axis.positions[is_out], amounts.of(curve.model[is_out]), color=style.VERMILLION, linestyle="none",
+            marker="x", markersize=9, label="out of the formulas' range",
+        )  # fmt: skip
+
+
+def _draw_residuals(axes: Axes, model: ModelCurves) -> None:
+    axes.axhline(0, color=style.GREY, linewidth=0.8)
+    for number, curve in enumerate(model.curves):
+        if curve.measured is not None:
+            color, marker, _ = _look(number)
+            off = 100 * (curve.measured / curve.model - 1)
+            axes.plot(model.axis.positions, off, color=color, linestyle="none", marker=marker, markersize=5)
+    axes.set_ylabel("measured less\nmodel, %")
+
+
+def _apply(axis: Axis, axes: Axes) -> None:
+    if axis.is_logarithmic:
+        axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(axis.positions, list(axis.ticks), rotation=30 if len(axis.ticks) > _CROWDED else 0)
+    axes.set_xlabel(axis.label)
