@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iscsitrace.analysis.model.bounds import loss_window_segments
@@ -183,7 +183,7 @@ def test_what_losses_leave_bounds_a_throughput_and_says_when_it_knows_too_little
 SETTINGS = st.builds(
     Setting,
     operation=st.sampled_from(("read", "write")),
-    block_bytes=st.integers(512, 2 * MIB),
+    block_bytes=st.integers(512, MIB // 2),
     delay_ns=st.floats(0, 50 * MS),
     c_bytes_per_s=st.floats(1e5, 1e9),
     service_ns=st.floats(0, 20 * MS),
@@ -200,6 +200,7 @@ SETTINGS = st.builds(
 )
 
 
+@settings(max_examples=60, deadline=None)
 @given(SETTINGS, st.floats(1, 4))
 def test_one_task_gains_by_less_of_anything_and_its_parts_add_up(setting: Setting, factor: float) -> None:
     found = predict(setting)
@@ -218,6 +219,7 @@ def test_one_task_gains_by_less_of_anything_and_its_parts_add_up(setting: Settin
         assert predict(changed(setting, better)).throughput_bytes_per_s >= found.throughput_bytes_per_s * (1 - 1e-6)
 
 
+@settings(max_examples=60, deadline=None)
 @given(SETTINGS, st.integers(2, 6))
 def test_more_tasks_carry_no_less_and_no_more_than_the_line(setting: Setting, depth: int) -> None:
     found, more = predict(setting), predict(replace(setting, queue_depth=depth))

@@ -11,7 +11,7 @@ from iscsitrace.analysis.model.pipeline import Pipeline, Way
 from iscsitrace.analysis.model.setting import Leg, Setting
 from iscsitrace.analysis.model.transfer import alone_ns, block_of, byte_ns, line_ns, open_way, way_of
 
-_ROUNDS_LEAST, _ROUNDS_MOST, _BURSTS_MOST = 6, 24, 20_000
+_ROUNDS_LEAST, _ROUNDS_MOST, _BURSTS_MOST = 6, 24, 4_000
 """Cycles of each task that are followed; the first third of them does not count."""
 
 
@@ -40,7 +40,7 @@ def cycle_of(setting: Setting, k_factor: float = 1.0) -> Cycle:
 def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
     """What all tasks of a setting get done, each beginning again when it is done."""
     outstanding = setting.queue_depth * setting.connections
-    if outstanding == 1 or setting.is_status_held:
+    if outstanding == 1 or setting.is_status_held or _is_simple(setting):
         period_ns = cycle.period_ns(setting)
         return outstanding * setting.block_bytes / period_ns * 1e9 if period_ns else inf
     ways = _ways(replace(setting, start_window_bytes=None), k_factor)
@@ -81,6 +81,15 @@ def _mirrored(setting: Setting, k_factor: float) -> Cycle:
     both_ns = alone_ns(setting, *_ways(replace(setting, connections=1), k_factor))
     ways_ns = alone.ways_ns + alone.transfer_ns + alone.stall_ns
     return replace(alone, transfer_ns=alone.transfer_ns + max(0.0, both_ns - ways_ns))
+
+
+def _is_simple(setting: Setting) -> bool:
+    """Whether tasks can meet on the line only: reads whose windows hold all that is asked for. Line and cycle then say
+    all.
+    """
+    way = way_of(setting, loss_window_bytes(setting))
+    asked_bytes = setting.queue_depth * block_of(setting).first_bytes
+    return setting.operation == "read" and asked_bytes <= way.window_bytes and not setting.start_window_bytes
 
 
 def _ways(setting: Setting, k_factor: float = 1.0) -> list[Way]:
