@@ -20,3 +20,14 @@ def union_length(starts: NDArray[Any], ends: NDArray[Any]) -> int:
     reached = np.concatenate([starts[:1], np.maximum.accumulate(ends)[:-1]])
     added = ends - np.maximum(starts, reached)
     return int(added[added > 0].sum())
+
+
+def covered_until(starts: NDArray[Any], ends: NDArray[Any], instants: NDArray[Any]) -> NDArray[Any]:
+    """How much of the intervals, which are disjoint and in order here, lies before each instant."""
+    if not len(starts):
+        return np.zeros(len(instants), dtype=np.int64)
+    whole = np.concatenate([[0], np.cumsum(ends - starts)])
+    begun = np.searchsorted(starts, instants, side="right")
+    # the last one that has begun may reach beyond
+    beyond = np.where(begun > 0, np.maximum(ends[begun - 1] - instants, 0), 0)
+    return np.asarray(whole[begun] - beyond)
