@@ -18,8 +18,9 @@ REASONS: Final = {
 }
 """Why a task does not count."""
 
-BOUNDS_OF_QUEUES: Final = ("cycle", "line", "window")
-"""What limits tasks that are outstanding together, as the budget has it: their own time, the line, or windows."""
+BOUNDS_OF_QUEUES: Final = ("cycle", "line", "window", "receiver")
+"""What limits tasks that are outstanding together, as the budget has it: their own time; the line; a window per round
+trip; a receiver that keeps its window shut for longer."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Seen:
     service_ns: Estimate | None
     """What neither path, line nor windows explain; None likewise."""
     transfer_ns: Estimate
-    """What the line is busy with one block."""
+    """What the line is busy with one block; where the receiver is the limit, what that takes for it."""
     stall_ns: float
     """Waits for windows in one cycle; at more than queue depth 1 they are in the bound."""
     legs: tuple[Leg, ...]
