@@ -192,9 +192,10 @@ def test_delays_that_hardly_differ_tell_nothing() -> None:
 def test_a_socket_gives_c_at_each_delay() -> None:
     carried = {1: 40e6, 8: 28e6, 16: 19.5e6}
     # the packets show the line's own pace
-    made = [replace(point(delay, c=c), seen=point(delay).seen) for delay, c in carried.items()]
+    made = [replace(point(delay, c=c, window_bytes=64 * KIB), seen=point(delay).seen) for delay, c in carried.items()]
     found = fit(made, list(carried.values()))
     assert found.c_bytes_per_s == Estimate(28e6, 19.5e6, 40e6, "given")
+    assert found.setting.window_bytes is None
     assert found.k.value == pytest.approx(4)
     assert max(map(abs, found.residuals)) < HEADERS
 
@@ -386,6 +387,17 @@ def test_lossy_and_slow_cycles_are_left_out(files: Files, tap: str) -> None:
 
 
 # --- the command
+
+
+def test_a_fit_is_what_a_prediction_begins_with(files: Files, tmp_path: Path) -> None:
+    document = tmp_path / "fit.json"
+    document.write_text(fit_of("--json", files("held 1 ms", "initiator"), files("held 4 ms", "initiator")).stdout)
+    asked = ["model", "predict", "--fit", str(document), "--one-way-delay", "8ms", "--json"]
+    result = CliRunner().invoke(main, asked, catch_exceptions=False)
+    assert result.exit_code == 0
+    (other,) = points(iscsitrace.read(files("held 8 ms", "initiator"), tables=NEEDED).table, "other")
+    foretold = json.loads(result.stdout)["predictions"][0]
+    assert foretold["throughput_bytes_per_s"] == pytest.approx(other.throughput_bytes_per_s, rel=0.03)
 
 
 def fit_of(*arguments: object) -> Result:

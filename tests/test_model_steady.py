@@ -179,6 +179,7 @@ def test_a_tap_beside_the_target_sees_the_queue_of_the_initiator() -> None:
     [
         (Story(), "no task read or wrote data"),
         (Story(rtt_to_target_ns=None).tasks(9, *READ), "no delay is known, for no round trip to the target was seen"),
+        (Story(rtt_to_target_ns=0).tasks(9, *READ), "no delay is known, for its round trips take no time"),
         (Story().tasks(2, *READ), "of 2 read tasks too few are steady (1 no_period)"),
         (Story().tasks(3, *READ, is_complete=False), "too few are steady (1 no_period, 2 incomplete)"),
     ],

@@ -214,8 +214,9 @@ class Parameters:
             self.undetermined.append(
                 "C: the receiver keeps its window shut for longer than size and delay explain; what it took is C"
             )
-        how_far = " and ".join(sorted({wording.time(each.point.delay_ns.value) for each in self.paid}))
-        sizes = " and ".join(sorted({wording.size(each.point.setting.block_bytes) for each in self.paid}))
+        delays = sorted(each.point.delay_ns.value for each in self.paid)
+        how_far = ", ".join(dict.fromkeys(wording.time(each) for each in delays))
+        sizes = ", ".join(wording.size(each) for each in sorted({each.point.setting.block_bytes for each in self.paid}))
         if self.k.source == "packets":
             self.undetermined.append(
                 f"k from s: delays do not differ enough for the scatter ({how_far}); k is counted in the packets"

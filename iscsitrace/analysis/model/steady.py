@@ -77,7 +77,7 @@ def survey(source: Source, name: str) -> Survey:
         if not (tasks.operation >= 0).any():
             missing.append(f"{label}: no task read or wrote data")
         elif path is None:
-            missing.append(f"{label}: no delay is known, for no round trip to the {session.unseen} was seen")
+            missing.append(f"{label}: no delay is known, for {session.why_no_path}")
         else:
             waits = Waits(budget.rows_of(source("budget"), session=number), path.round_trip_ns)
             own = list(_of_session(label, session, path, tasks, waits, missing))
