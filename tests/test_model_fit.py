@@ -386,6 +386,25 @@ def test_lossy_and_slow_cycles_are_left_out(files: Files, tap: str) -> None:
     assert found.points[0].period_ns == pytest.approx(8 * MS + line_ns(READ_BYTES), rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("link", "targets"),
+    [("--rate 320Mbit", ()), ("--rate 1Gbit --access-rate 320Mbit", (1.0, 10.0))],
+    ids=["a line each", "a shared line"],
+)
+def test_a_mirror_is_the_cycle_of_its_farthest_target(tmp_path: Path, link: str, targets: tuple[float, ...]) -> None:
+    asked = "simulate write --targets 2 --target-delay 1ms --target-delay 10ms --mirror --bytes 8M --block-size 512K "
+    made = CliRunner().invoke(main, [*asked.split(), *link.split(), "-o", str(tmp_path / "run")])
+    assert made.exit_code == 0, made.output
+    found = found_in(tmp_path / "run" / "initiator.pcapng")
+    assert len(found.points) == 1
+    assert found.points[0].name.endswith("of a mirror with 1 nearer target")
+    assert found.d_ns.value == pytest.approx(10 * MS, rel=0.01)
+    assert [round(delay / MS) for delay in found.setting.target_delays_ns] == list(targets)
+    # a round for what the first burst leaves
+    assert found.k.value == pytest.approx(4, rel=0.02)
+    assert found.s_ns.value == pytest.approx(0, abs=0.05 * MS)
+
+
 # --- the command
 
 

@@ -87,8 +87,9 @@ class Parameters:
 
     def _transfer_ns(self, place: int) -> float:
         point = self.paid[place].point
-        if self.sockets:
-            return point.setting.block_bytes / self.sockets[place] * 1e9
+        if self.sockets or point.setting.target_delays_ns:
+            # the copies of a mirror share the line
+            return self.paid[place].predict(1.0, 0.0, self._c_at(place)).transfer_ns
         return point.seen.transfer_ns.value
 
     def _stall_ns(self, place: int) -> float:
