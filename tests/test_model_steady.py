@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from iscsitrace.analysis.intervals import covered_until
@@ -179,6 +179,7 @@ def test_a_tap_beside_the_target_sees_the_queue_of_the_initiator() -> None:
     [
         (Story(), "no task read or wrote data"),
         (Story(rtt_to_target_ns=None).tasks(9, *READ), "no delay is known, for no round trip to the target was seen"),
+        (Story(rtt_to_target_ns=0).tasks(9, *READ), "no delay is known, for its round trips take no time"),
         (Story().tasks(2, *READ), "of 2 read tasks too few are steady (1 no_period)"),
         (Story().tasks(3, *READ, is_complete=False), "too few are steady (1 no_period, 2 incomplete)"),
     ],
@@ -227,6 +228,7 @@ def test_the_path_is_at_most_what_its_fastest_sample_took() -> None:
 _SETS = st.lists(st.integers(1, 9), max_size=12)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_SETS, st.lists(st.integers(-5, 80), min_size=1, max_size=9))
 def test_what_intervals_cover_against_counting_instants(lengths: list[int], instants: list[int]) -> None:
     edges = np.cumsum([0, *lengths])

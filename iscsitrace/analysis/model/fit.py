@@ -28,10 +28,14 @@ def fit(points: Sequence[Point], socket_bytes_per_s: float | Sequence[float] | N
         raise InputInvalid("nothing to fit: no cycle counts")
     if len({point.setting.operation for point in points}) > 1:
         raise InputInvalid("nothing to fit: reads and writes have no parameters in common")
+    sockets = _sockets(points, socket_bytes_per_s)
+    if sockets:
+        # what a plain transfer carries has its windows in it
+        points = [replace(point, setting=replace(point.setting, window_bytes=None)) for point in points]
     paid = [Paid.of(point) for point in points]
     # writes of other R2T rounds pay other delays; k is that of most cycles
     reference = max(paid, key=lambda each: each.point.cycle_count)
-    found = Parameters(paid, reference, _sockets(points, socket_bytes_per_s))
+    found = Parameters(paid, reference, sockets)
     k, s, c = found.k, found.s_ns, found.c_bytes_per_s
     models = [found.model_ns(place, s.value) for place in range(len(points))]
     middle = sorted(points, key=lambda point: point.delay_ns.value)[len(points) // 2]

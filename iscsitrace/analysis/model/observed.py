@@ -71,7 +71,7 @@ class Session:
 
     @cached_property
     def path(self) -> Path | None:
-        """None where a round trip was never seen."""
+        """None where a round trip was never seen, or takes no time."""
         least = [self.busiest[f"rtt_to_{side}_min_ns"] for side in _SIDES]
         if None in least or sum(least) <= 0:
             return None
@@ -83,9 +83,10 @@ class Session:
         return Path(sum(least) / 2, low / 2)
 
     @property
-    def unseen(self) -> str:
-        """The side whose round trip was never seen."""
-        return next((side for side in _SIDES if self.busiest[f"rtt_to_{side}_min_ns"] is None), "target")
+    def why_no_path(self) -> str:
+        """What is in the way of a delay."""
+        unseen = next((side for side in _SIDES if self.busiest[f"rtt_to_{side}_min_ns"] is None), None)
+        return f"no round trip to the {unseen} was seen" if unseen else "its round trips take no time"
 
     def setting(self, spans: Spans) -> Setting:
         """What the model has to know of these cycles, but for service, C and whether a status is held."""

@@ -1,4 +1,4 @@
-"""A point beside the delays that its cycles pay by what is known of them."""
+"""A point beside the delays that its cycles have to pay."""
 
 from __future__ import annotations
 

@@ -87,8 +87,9 @@ class Parameters:
 
     def _transfer_ns(self, place: int) -> float:
         point = self.paid[place].point
-        if self.sockets:
-            return point.setting.block_bytes / self.sockets[place] * 1e9
+        if self.sockets or point.setting.target_delays_ns:
+            # the copies of a mirror share the line
+            return self.paid[place].predict(1.0, 0.0, self._c_at(place)).transfer_ns
         return point.seen.transfer_ns.value
 
     def _stall_ns(self, place: int) -> float:
@@ -214,8 +215,9 @@ class Parameters:
             self.undetermined.append(
                 "C: the receiver keeps its window shut for longer than size and delay explain; what it took is C"
             )
-        how_far = " and ".join(sorted({wording.time(each.point.delay_ns.value) for each in self.paid}))
-        sizes = " and ".join(sorted({wording.size(each.point.setting.block_bytes) for each in self.paid}))
+        delays = sorted(each.point.delay_ns.value for each in self.paid)
+        how_far = ", ".join(dict.fromkeys(wording.time(each) for each in delays))
+        sizes = ", ".join(wording.size(each) for each in sorted({each.point.setting.block_bytes for each in self.paid}))
         if self.k.source == "packets":
             self.undetermined.append(
                 f"k from s: delays do not differ enough for the scatter ({how_far}); k is counted in the packets"

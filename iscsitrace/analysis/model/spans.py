@@ -90,13 +90,18 @@ class Tasks:
 
         A task whose status was never seen counts as done: it would else be outstanding for ever.
         """
-        mask = self.table.mask("status_ns")
-        is_known = np.ones(len(self), dtype=bool) if mask is None else ~mask
+        is_known = self._is_known("status_ns")
         # at the initiator: there a status is on its way when it passes the tap, and the next command has been
-        done = np.sort(self.table.raw("status_ns")[is_known]) + self._prompt_ns
-        ended = np.searchsorted(done, self.starts, side="right")
+        done = self.table.raw("status_ns") + self._prompt_ns
+        is_acked = is_known & self.table.raw("is_status_in_data") & self._is_known("data_acked_ns")
+        done[is_acked] = np.maximum(done, self.table.raw("data_acked_ns"))[is_acked]
+        ended = np.searchsorted(np.sort(done[is_known]), self.starts, side="right")
         begun = np.cumsum(is_known) - is_known
         return np.asarray(np.maximum(begun - ended, 0) + 1)
+
+    def _is_known(self, name: str) -> Array:
+        mask = self.table.mask(name)
+        return np.ones(len(self), dtype=bool) if mask is None else ~mask
 
     @cached_property
     def group(self) -> Array:

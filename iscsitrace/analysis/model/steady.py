@@ -18,6 +18,7 @@ from iscsitrace.analysis.diagnosis import wording
 from iscsitrace.analysis.model import robust
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.judgement import STALLS, Judgement
+from iscsitrace.analysis.model.mirror import Candidate, join
 from iscsitrace.analysis.model.observed import Path, Session, is_status_held
 from iscsitrace.analysis.model.points import Point, Seen
 from iscsitrace.analysis.model.setting import Setting
@@ -67,8 +68,8 @@ def points(source: Source, name: str) -> list[Point]:
 def survey(source: Source, name: str) -> Survey:
     """The same, and what is in the way of more."""
     rows = [row for row in source("connections").rows(_CONNECTION_COLUMNS) if row["is_iscsi"]]
-    found: list[Point] = []
-    missing = []
+    found: list[Candidate] = []
+    missing: list[str] = []
     for number in sorted({row["session"] for row in rows if row["session"] is not None}):
         label = f"{name}, session {number}"
         session = _session(source, number, [row for row in rows if row["session"] == number])
@@ -77,12 +78,11 @@ def survey(source: Source, name: str) -> Survey:
         if not (tasks.operation >= 0).any():
             missing.append(f"{label}: no task read or wrote data")
         elif path is None:
-            missing.append(f"{label}: no delay is known, for no round trip to the {session.unseen} was seen")
+            missing.append(f"{label}: no delay is known, for {session.why_no_path}")
         else:
             waits = Waits(budget.rows_of(source("budget"), session=number), path.round_trip_ns)
-            own = list(_of_session(label, session, path, tasks, waits, missing))
-            found += own
-    return Survey(tuple(found), tuple(missing) or (() if found else (f"{name}: no iSCSI session",)))
+            found += _of_session(label, session, path, tasks, waits, missing)
+    return Survey(tuple(join(found)), tuple(missing) or (() if found else (f"{name}: no iSCSI session",)))
 
 
 def _session(source: Source, number: int, connections: list[dict[str, Any]]) -> Session:
@@ -102,7 +102,7 @@ def _session(source: Source, number: int, connections: list[dict[str, Any]]) -> 
 
 def _of_session(
     label: str, session: Session, path: Path, tasks: Tasks, waits: Waits, missing: list[str]
-) -> Iterator[Point]:
+) -> Iterator[Candidate]:
     kinds = list(tasks.spans())
     for operation in dict.fromkeys(spans.operation for spans in kinds):
         moved = int(tasks.bytes[tasks.operation == (operation == "write")].sum())
@@ -123,7 +123,8 @@ def _of_session(
         others = task_count - sum(len(spans.first) * spans.tasks_in_each for spans in large)
         for spans, judgement in usable:
             left_out = judgement.left_out + Counter({"other_block": others} if spans is most and others else {})
-            yield _point(label, session, path, tasks, waits, judgement, left_out)
+            point = _point(label, session, path, tasks, waits, judgement, left_out)
+            yield Candidate(point, judgement.spans.starts)
 
 
 def _bytes(spans: Spans) -> int:
