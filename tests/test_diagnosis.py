@@ -742,8 +742,20 @@ def test_a_finding_as_json() -> None:
     found = Story().tasks(8, ("propagation", 16 * MS)).found("queue_depth_low")
     assert found
     document = json.loads(json.dumps(found.as_dict()))
-    assert list(document) == ["name", "severity", "share", "text", "frames", "display_filter", "advice", "gain"]
-    assert document["gain"] is None
+    assert list(document) == [
+        "name",
+        "severity",
+        "share",
+        "text",
+        "frames",
+        "display_filter",
+        "advice",
+        "gain",
+        "gains",
+    ]
+    assert document["gain"] == document["gains"][0]
+    # the path is all that a task waits for: eight at once carry eight times as much
+    assert (document["gain"]["change"], document["gain"]["throughput_factor"]) == ("queue depth 8", 8)
     assert document["advice"] == " ".join(DISEASES["queue_depth_low"].advice)
 
 

@@ -30,6 +30,8 @@ _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[
 
 _ARGUMENTS = {
     "CAPTURE...": "Captures to read as one, or `-` for standard input.",
+    "A": "The slow capture, or `-` for standard input.",
+    "B": "The fast one; which is which does not matter.",
     "URL...": "Logical units of targets; for `discover`, their portals.",
     "kind": "What to draw.",
     "mode": "What to do.",
@@ -178,7 +180,13 @@ time is missing.
 `error`: something failed; `data_loss`: the capture lost it), its share of the jobs' time, a few frames that show it,
 with a display filter, and advice in the key names of open-iscsi (`node.`), LIO (`targetcli`), sysctl (`net.`) and
 Linux's block layer. Findings may claim the same time as others, for some time can be won in more than one way: a share
-is what a cure could win at most. The gain is null: no model predicts it yet.
+is what a cure could win at most.
+
+**Gains** are what the model ([method.md](method.md), sections 6 and 8) says of an advice: how many times the throughput
+there would be with one thing changed. Each has a least and a most, shown where they lie far apart: what the packets
+leave open, such as whether a target serves tasks side by side or one after another. `--json` has them as `gains`, and
+the first of them as `gain`. There are none where the model is more than a quarter away from what was measured, where
+reads and writes are mixed, and for findings whose cure no model can know.
 
 Where the sizes or moments of tasks tell which **system call** they were cut from, block_size_small says so, and
 `--json` has it as `system_call` of the session: its size, its pieces, how often it was seen. Tasks of the largest size

@@ -1,4 +1,4 @@
-"""Keeps the output that README.md and docs/tutorial.md show true: runs each command shown and puts its output below it.
+"""Keeps the output that README.md and pages of docs/ show true: runs each command shown and puts its output below it.
 
 A block of ``console`` holds one command after ``$`` and its output. ``python -m tools.tutorial`` writes, with
 ``--check`` it only says which page is out of date (exit code 1). Blocks of ``sh`` and ``python`` are run by
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/tutorial.md")
+PAGES = ("README.md", "docs/tutorial.md", "docs/diff.md")
 _BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]*)\n.*?```\n", re.DOTALL)
 
 

@@ -136,13 +136,13 @@ def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> dict[int, B
     return {
         int(number): Budget(
             dict(zip(PARTS, (int(ns) for ns in row), strict=True)),
-            _between_jobs_ns(length_ns[is_think & (place == index)]),
+            between_jobs_ns(length_ns[is_think & (place == index)]),
         )
         for index, (number, row) in enumerate(zip(numbers, sums, strict=True))
     }
 
 
-def _between_jobs_ns(think_ns: NDArray[Any]) -> int:
+def between_jobs_ns(think_ns: NDArray[Any]) -> int:
     """Of the stretches without a task, the sum of those that were pauses between jobs."""
     median_ns = float(np.median(think_ns)) if len(think_ns) >= STEADY_COUNT_MIN else 0.0
     least_ns = max(BETWEEN_JOBS_MIN_NS, BETWEEN_JOBS_MIN_MEDIANS * median_ns)

@@ -19,7 +19,7 @@ import click
 from iscsitrace.errors import IscsitraceError
 
 GROUPS = {
-    "Read captures": ("summary", "diagnose", "cycles", "plot", "model", "export", "check", "inspect"),
+    "Read captures": ("summary", "diagnose", "diff", "cycles", "plot", "model", "export", "check", "inspect"),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
@@ -28,6 +28,7 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 _SHORT_HELP = {
     "summary": "Sessions, keys, volumes, latencies, health.",
     "diagnose": "What limits each session, with evidence and advice.",
+    "diff": "Two captures side by side, and what explains the gap.",
     "cycles": "One line per SCSI task.",
     "plot": "A picture: sequence, window, cycles, latency ...",
     "model": "What the period of a cycle is made of, and what if.",

@@ -14,10 +14,13 @@ from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, 
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.diagnosis.examination import Diagnosis, Opinion
+    from iscsitrace.analysis.diagnosis.finding import Finding, Gain
     from iscsitrace.trace import Trace
 
 EXIT_FINDING = 1
 _ANY = "any"
+_OPEN = 1.2
+"""Gains whose most is so many times their least are shown with both."""
 
 
 @click.command(epilog="Example:  iscsitrace diagnose --fail-on loss --fail-on digest_errors capture.pcapng")
@@ -116,7 +119,23 @@ def _show_findings(label: str, opinion: Opinion) -> None:
     for finding in opinion.findings:
         share = "" if finding.share is None else f", {units.percent(finding.share)} %"
         show_line(f"{finding.name} ({finding.severity}{share}): {finding.text}")
-        for advice in finding.advice:
-            show_line(f"    - {advice}")
+        for place, advice in enumerate(finding.advice):
+            show_line(f"    - {advice}{_gains(finding, place)}")
         if finding.display_filter:
             show_line(f"    {finding.display_filter}")
+
+
+def _gains(finding: Finding, place: int) -> str:
+    """What following an advice would win, in brackets behind it."""
+    said = [gain for gain in finding.gains if gain.advice == place]
+    if not said:
+        return ""
+    first, *others = (f"{_times(gain)}{{}} with {gain.change}" for gain in said)
+    more = "".join(f", {other.format('')}" for other in others)
+    return f" (by the model about {first.format(' times the throughput')}{more})"
+
+
+def _times(gain: Gain) -> str:
+    """``5.1``, or ``5.1 (2.2 to 7.8)`` where the packets leave much open."""
+    is_open = gain.high > _OPEN * gain.low
+    return f"{gain.throughput_factor:.1f}" + (f" ({gain.low:.1f} to {gain.high:.1f})" if is_open else "")

@@ -16,6 +16,7 @@ from iscsitrace.analysis.diagnosis import (
     command_window,
     distance,
     failures,
+    gains,
     hosts,
     parallel,
     system_calls,
@@ -136,7 +137,7 @@ def _used_together(source: Source, connections: dict[int, Subject]) -> dict[int,
 
 def _opinion(subject: Subject, together: Sequence[Subject]) -> Opinion:
     found = [finding for family in _FAMILIES for finding in family(subject)]
-    found = by_weight([*found, *parallel.find(subject, together)])
+    found = gains.with_gains(subject, by_weight([*found, *parallel.find(subject, together)]))
     sums = subject.budget
     number = int(subject.label.split()[1])
     return Opinion(

@@ -14,6 +14,31 @@ SEVERITIES: Final = ("info", "warning", "data_loss", "error")
 
 
 @dataclass(frozen=True)
+class Gain:
+    """What a change would do to the throughput, by the model."""
+
+    advice: int
+    """Place of the advice that says how, among those of the finding."""
+    change: str
+    """Such as ``queue depth 8``."""
+    throughput_factor: float
+    """Throughput after / before."""
+    low: float
+    high: float
+    """The least and the most that the packets leave open."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "change": self.change,
+            "throughput_factor": self.throughput_factor,
+            "low": self.low,
+            "high": self.high,
+            "advice": self.advice,
+        }
+
+
+@dataclass(frozen=True)
 class Finding:
     """One disease of one session or connection."""
 
@@ -25,6 +50,8 @@ class Finding:
     """What was seen, with its numbers, in a sentence."""
     frames: tuple[int, ...]
     """A few frames that show it at its clearest, ascending."""
+    gains: tuple[Gain, ...] = ()
+    """What following the advice would win, the first step first; empty where no model can say."""
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -37,7 +64,7 @@ class Finding:
         return f"frame.number in {{{', '.join(map(str, self.frames))}}}" if self.frames else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; ``gain`` is null until a model can say what a change would win."""
+        """For JSON; ``gain`` is the first of ``gains``, null where no model can say what a change would win."""
         return {
             "name": self.name,
             "severity": self.severity,
@@ -46,7 +73,8 @@ class Finding:
             "frames": list(self.frames),
             "display_filter": self.display_filter,
             "advice": " ".join(self.advice),
-            "gain": None,
+            "gain": self.gains[0].as_dict() if self.gains else None,
+            "gains": [gain.as_dict() for gain in self.gains],
         }
 
 

@@ -26,7 +26,15 @@ _CONNECTION_COLUMNS = (
     *("connection", "session", "is_iscsi", "rtt_to_target_min_ns", "rtt_to_initiator_min_ns"),
     *(
         f"{name}_{direction}"
-        for name in ("stream_bytes", "explained_bytes", "gap_bytes", "pdu_count", "missing_pdu_count", "packets")
+        for name in (
+            "stream_bytes",
+            "explained_bytes",
+            "gap_bytes",
+            "pdu_count",
+            "missing_pdu_count",
+            "packets",
+            "retransmitted_packets",
+        )
         for direction in ("to_target", "to_initiator")
     ),
     *("frame_first", "frame_last", "time_first_ns", "time_last_ns"),

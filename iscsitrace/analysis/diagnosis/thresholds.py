@@ -74,5 +74,9 @@ can be what matters (a lost PDU is a lost phase)."""
 UNKNOWN: Final = 0.05
 """Share of the jobs' time without an owner that is said; as WORTH_A_CHANGE."""
 
+MODEL: Final = 0.25
+"""How far the model may be from the throughput as measured for it to say what a change would win: beyond that
+something else decides."""
+
 SHOWN_FRAMES: Final = 12
 """Frames that a finding shows: three tasks with the four frames of each."""

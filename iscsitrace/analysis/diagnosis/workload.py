@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.diagnosis import wording
 from iscsitrace.table import Table
 
-_MOSTLY = 0.9
+MIXED = "block"
+"""The word for neither reads nor writes alone."""
+
+MOSTLY = 0.9
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def of(cycles: Table) -> Workload | None:
         return None
     sizes, moved = cycles.raw("bytes"), cycles.raw("data_bytes")
     is_read = float(np.average(cycles.raw("is_read"), weights=moved))
-    word = "read" if is_read >= _MOSTLY else "write" if is_read <= 1 - _MOSTLY else "block"
+    word = "read" if is_read >= MOSTLY else "write" if is_read <= 1 - MOSTLY else MIXED
     return Workload(word, _median(sizes, moved), _median(cycles.raw("queue_depth"), moved), len(cycles))
 
 

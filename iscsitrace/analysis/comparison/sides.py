@@ -1,0 +1,190 @@
+"""One side of a comparison: what is to be said of a session, in figures that can stand beside another's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from iscsitrace.analysis.budget import PARTS
+from iscsitrace.analysis.diagnosis import workload
+from iscsitrace.analysis.diagnosis.grouping import NEEDED, Source, subjects_of
+from iscsitrace.analysis.diagnosis.situation import Measured, measure
+from iscsitrace.analysis.diagnosis.subject import Subject
+from iscsitrace.analysis.diagnosis.transport import line_bytes_per_s
+from iscsitrace.analysis.distribution import counts, percentiles
+
+__all__ = ["NEEDED", "Side", "sides_of"]
+
+SIZES_SHOWN: Final = 4
+_MEGABYTE = 1e6
+
+
+@dataclass(frozen=True)
+class Key:
+    """A login key as it came about."""
+
+    initiator_value: str | None
+    target_value: str | None
+    in_force: str | None
+    """What either side declared, of a key that each declares for itself."""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Key:
+        """A row of ``parameters``."""
+        initiator, target = row["effective_initiator"], row["effective_target"]
+        sides = (("initiator", initiator), ("target", target))
+        in_force = initiator if initiator == target else ", ".join(f"{side} {value}" for side, value in sides if value)
+        return cls(row["initiator_value"], row["target_value"], in_force)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A session that moved data."""
+
+    session: int
+    initiator_name: str | None
+    target_name: str | None
+    operation: str
+    """``read``, ``write``, or ``block`` for both."""
+    measured: Measured | None
+    """None where the model cannot take it."""
+    task_count: int
+    """Of that operation; so are all figures below."""
+    bytes: int
+    throughput_bytes_per_s: float | None
+    block_sizes: Mapping[int, int]
+    """Tasks by PDU block size: the sizes that moved most."""
+    block_bytes: int
+    """Median, over bytes."""
+    queue_depth: int
+    """Median of the tasks outstanding, at the initiator where the path is known."""
+    connection_count: int
+    parts_ns: Mapping[str, int]
+    """The budget of the time in which these tasks went, less the pauses between jobs."""
+    jobs_ns: int
+    path_ns: int | None
+    line_bytes_per_s: int | None
+    window_bytes: int | None
+    """Largest receive window of the data's receiver."""
+    packet_count: int
+    retransmitted_packet_count: int
+    """In the direction of the data."""
+    loss_count: int
+    latency_ns: Mapping[str, int | None]
+    """Percentiles."""
+    keys: Mapping[str, Key]
+
+    @property
+    def retransmitted_share(self) -> float:
+        """Of the packets in the direction of the data."""
+        return self.retransmitted_packet_count / self.packet_count if self.packet_count else 0.0
+
+    def share(self, part: str) -> float:
+        """Of the jobs' time."""
+        return self.parts_ns[part] / self.jobs_ns if self.jobs_ns else 0.0
+
+    def ns_per_megabyte(self, part: str) -> float:
+        """Time that a megabyte (10 ** 6 bytes) cost."""
+        return self.parts_ns[part] * _MEGABYTE / self.bytes
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        situation = self.measured.situation if self.measured else None
+        return {
+            "session": self.session,
+            "initiator_name": self.initiator_name,
+            "target_name": self.target_name,
+            "operation": self.operation,
+            "task_count": self.task_count,
+            "bytes": self.bytes,
+            "throughput_bytes_per_s": self.throughput_bytes_per_s,
+            "model_throughput_bytes_per_s": situation.throughput() if situation else None,
+            "block_sizes": [{"bytes": size, "task_count": count} for size, count in self.block_sizes.items()],
+            "block_bytes": self.block_bytes,
+            "queue_depth": self.queue_depth,
+            "connection_count": self.connection_count,
+            "budget": {
+                part: {
+                    "ns": self.parts_ns[part],
+                    "share": self.share(part),
+                    "ns_per_megabyte": self.ns_per_megabyte(part),
+                }
+                for part in PARTS
+            },
+            "jobs_ns": self.jobs_ns,
+            "round_trip_ns": self.path_ns,
+            "one_way_delay_ns": None if self.path_ns is None else self.path_ns / 2,
+            "line_bytes_per_s": self.line_bytes_per_s,
+            "window_bytes": self.window_bytes,
+            "packet_count": self.packet_count,
+            "retransmitted_packet_count": self.retransmitted_packet_count,
+            "loss_count": self.loss_count,
+            "latency_ns": dict(self.latency_ns),
+        }
+
+
+def sides_of(source: Source) -> dict[int, Side]:
+    """Every session of a trace that moved data, by number; ``source`` as for `diagnosis.examination.examine`."""
+    names = {row["session"]: row for row in source("sessions").rows(("session", "initiator_name", "target_name"))}
+    sessions, _ = subjects_of(source)
+    return {
+        number: _side(number, subject, names[number])
+        for number, subject in sessions.items()
+        if subject.workload is not None and number in names
+    }
+
+
+def _side(number: int, subject: Subject, names: Mapping[str, Any]) -> Side:
+    measured, tasks = measure(subject), subject.transfers
+    jobs_ns, parts_ns = subject.jobs_ns, {part: subject.part_ns(part) for part in PARTS}
+    if measured:
+        # reads alone, or writes alone
+        tasks = tasks.select(tasks.raw(f"is_{measured.situation.setting.operation}"))
+        jobs_ns, parts_ns = measured.busy_ns, dict(measured.parts_ns)
+    asked = workload.of(tasks)
+    if asked is None:
+        raise AssertionError(f"{subject.label} moved nothing")
+    moved = int(tasks.raw("data_bytes").astype(np.int64).sum())
+    if measured:
+        throughput: float | None = measured.throughput_bytes_per_s
+    else:
+        throughput = moved * 1e9 / jobs_ns if jobs_ns else None
+    is_read = bool(2 * tasks.raw("data_bytes")[tasks.raw("is_read")].astype(np.int64).sum() > moved)
+    direction = "to_initiator" if is_read else "to_target"
+    senders = [row for row in subject.tables["senders"].rows() if row["to_target"] != is_read]
+    sizes = counts(tasks["bytes"])
+    weightiest = sorted(sizes, key=lambda size: -size * sizes[size])[:SIZES_SHOWN]
+    return Side(
+        session=number,
+        initiator_name=names["initiator_name"],
+        target_name=names["target_name"],
+        operation=asked.word,
+        measured=measured,
+        task_count=len(tasks),
+        bytes=moved,
+        throughput_bytes_per_s=throughput,
+        block_sizes={size: sizes[size] for size in weightiest},
+        block_bytes=asked.block_bytes,
+        queue_depth=measured.situation.setting.queue_depth if measured else asked.queue_depth,
+        connection_count=len(np.unique(tasks.raw("connection"))),
+        parts_ns=parts_ns,
+        jobs_ns=jobs_ns,
+        path_ns=subject.path_ns,
+        line_bytes_per_s=line_bytes_per_s(subject),
+        window_bytes=max((row["rwnd_max_bytes"] or 0 for row in senders), default=0) or None,
+        packet_count=sum(row[f"packets_{direction}"] for row in subject.connections),
+        retransmitted_packet_count=sum(row[f"retransmitted_packets_{direction}"] for row in subject.connections),
+        loss_count=sum(row["recovery_count"] for row in senders),
+        latency_ns=percentiles(tasks["latency_ns"]),
+        keys=_keys(subject),
+    )
+
+
+def _keys(subject: Subject) -> dict[str, Key]:
+    """The keys of its first connection."""
+    connection = min((row["connection"] for row in subject.connections), default=None)
+    rows = subject.tables["parameters"].rows()
+    return {row["key"]: Key.of(row) for row in rows if row["connection"] == connection}
