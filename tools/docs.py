@@ -31,6 +31,7 @@ _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[
 _ARGUMENTS = {
     "CAPTURE...": "Captures to read as one, or `-` for standard input.",
     "URL...": "Logical units of targets; for `discover`, their portals.",
+    "NAME": "An experiment, or `FILE.toml`.",
     "kind": "What to draw.",
     "mode": "What to do.",
     "operation": "What to do.",

@@ -1,4 +1,7 @@
-"""``iscsitrace lab``: the real world, in network namespaces of this machine; ``up`` to try, ``run`` for a workload."""
+"""``iscsitrace lab``: the real world, in network namespaces of this machine, and experiments in either world.
+
+``up`` to try, ``run`` for a workload, ``list`` and ``run NAME`` for experiments.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli import run_options, run_results, traffic_results
+from iscsitrace.cli import experiment, run_options, run_results, traffic_results
 from iscsitrace.cli.link_options import LINK
 from iscsitrace.cli.output import show_json, show_line, show_table
 from iscsitrace.cli.run_options import PATHS, SEED_LIMIT, world_settings
@@ -19,7 +22,7 @@ from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.target_options import TARGET
 from iscsitrace.cli.tcp_options import HOSTS
 from iscsitrace.cli.traffic_progress import Progress
-from iscsitrace.cli.workload_options import KEYS, WORKLOAD, lasting
+from iscsitrace.cli.workload_options import KEYS, MODES, WORKLOAD, lasting
 
 _WAIT_S = 0.1
 # what other programs can be told; the rest of the sections is ours alone
@@ -127,6 +130,9 @@ def run(
     Writes initiator.pcapng and target.pcapng (target-2.pcapng ... of further targets), as captured beside each host,
     and truth.json: settings, what the links carried and dropped, every SCSI task of our initiator, and TCP_INFO of both
     ends over time. Without --bytes and --seconds a workload lasts 5 s. The first Ctrl-C ends it in order.
+
+    The name of an experiment in place of read, write or mixed runs that: see `iscsitrace lab list`, and
+    `iscsitrace lab run NAME --help`.
     """
     from iscsitrace.lab import real
 
@@ -167,9 +173,29 @@ def _refuse(sections: tuple[Section[Any], ...], taken: set[str], program: str) -
                 raise click.UsageError(f"{each.opts[0]} cannot be told to {program}")
 
 
-@click.group(epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --bytes 16M -o DIR")
+class _Lab(click.Group):
+    """A group in which ``run`` takes an operation, or the name of an experiment in its place."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments mean."""
+        if args[0] == "run" and _is_experiment(args[1:]):
+            return "run", experiment.command, args[1:]
+        return super().resolve_command(ctx, args)
+
+
+def _is_experiment(words: list[str]) -> bool:
+    """Whether a run is one of an experiment: its first word is no operation and no option, or one of them is a file."""
+    first = words[0] if words else "-"
+    return (not first.startswith("-") and first not in MODES) or any(word.endswith(".toml") for word in words)
+
+
+@click.group(cls=_Lab, epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --bytes 16M -o DIR")
 def command() -> None:
     """The real world: network namespaces of this machine, and emulated links between them. Needs root.
+
+    And experiments: a workload over a grid of settings, beside the model; in the simulated world, or in this one.
 
     Nothing outside the namespaces is touched, and they are removed at the end, whatever the reason.
     """
@@ -177,3 +203,5 @@ def command() -> None:
 
 command.add_command(up)
 command.add_command(run)
+command.add_command(experiment.command, "run NAME")
+command.add_command(experiment.list_command, "list")

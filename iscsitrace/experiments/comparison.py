@@ -1,0 +1,110 @@
+"""Results beside each other: repeats as one row, published figures and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iscsitrace.experiments.definition import QUANTITIES, Definition, Published
+from iscsitrace.experiments.results import Beside, PointResult
+
+
+@dataclass(frozen=True)
+class Row:
+    """The repeats of a point as one."""
+
+    arm: str
+    grid: dict[str, str]
+    """Settings as they are written."""
+    values: dict[str, Any]
+    """All settings, as a run takes them."""
+    run_count: int
+    """That did not fail."""
+    failed_count: int
+    means: dict[str, float]
+    """Of each quantity that is known, in its unit."""
+    spreads: dict[str, float]
+    """Standard deviations over repeats; of one run there is none."""
+    model: dict[str, float]
+    """What the model says of throughput, period, idle_fraction and k."""
+    limiter: str | None
+    """The most frequent."""
+
+
+def quantity(point: PointResult, name: str) -> float | None:
+    """One of `definition.QUANTITIES`, in its unit; a model's error without its sign."""
+    found = {
+        "throughput": (point.steady_throughput_bytes_per_s, 1e-6),
+        "idle_fraction": (point.idle_fraction, 100),
+        "model_error": (None if point.model_error is None else abs(point.model_error), 100),
+        "period": (point.period_ns, 1e-6),
+        "k": (point.k, 1),
+    }
+    value, factor = found[name]
+    return None if value is None else value * factor
+
+
+def rows(points: Iterable[PointResult]) -> list[Row]:
+    """The repeats of each point as one row, in their order."""
+    groups: dict[tuple[str, ...], list[PointResult]] = {}
+    for point in points:
+        groups.setdefault((point.arm, *point.grid.values()), []).append(point)
+    return [_row(group) for group in groups.values()]
+
+
+def _row(group: Sequence[PointResult]) -> Row:
+    good = [point for point in group if point.error is None]
+    first = (good or list(group))[0]
+    found = {name: [value for point in good if (value := quantity(point, name)) is not None] for name in QUANTITIES}
+    limiters = [point.limiter for point in good if point.limiter]
+    model = first.model or {}
+    return Row(
+        arm=first.arm,
+        grid=first.grid,
+        values=first.values,
+        run_count=len(good),
+        failed_count=len(group) - len(good),
+        means={name: float(np.mean(values)) for name, values in found.items() if values},
+        spreads={name: float(np.std(values, ddof=1)) for name, values in found.items() if len(values) > 1},
+        model={
+            "throughput": model["throughput_bytes_per_s"] * 1e-6,
+            "period": model["period_ns"] * 1e-6,
+            "idle_fraction": model["idle_fraction"] * 100,
+            "k": model["k"],
+        }
+        if model
+        else {},
+        limiter=max(limiters, key=limiters.count) if limiters else None,
+    )
+
+
+def beside(definition: Definition, results: Sequence[PointResult]) -> list[Beside]:
+    """Every published figure with ours; ours is None where no point gave it."""
+    made = rows(results)
+    return [each for published in definition.published for each in _beside(published, made, definition)]
+
+
+def _beside(published: Published, made: Sequence[Row], definition: Definition) -> Iterable[Beside]:
+    for arm in published.arms or [arm.name for arm in definition.arms]:
+        for written, figure in published.values:
+            wanted = {name: each.value for name, each in published.where.items()} | {published.x: written.value}
+            row = next((row for row in made if row.arm == arm and _is_at(row.values, wanted)), None)
+            yield Beside(
+                quantity=published.quantity,
+                unit=QUANTITIES[published.quantity],
+                source=published.source or definition.source,
+                arm=arm,
+                where={name: each.text for name, each in published.where.items()},
+                x=published.x,
+                at=written.text,
+                published=figure,
+                ours=row.means.get(published.quantity) if row else None,
+                spread=row.spreads.get(published.quantity) if row else None,
+            )
+
+
+def _is_at(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(name in values and values[name] == value for name, value in wanted.items())
