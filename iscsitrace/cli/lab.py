@@ -16,13 +16,13 @@ import click
 from iscsitrace.cli import experiment, run_options, run_results, traffic_results
 from iscsitrace.cli.link_options import LINK
 from iscsitrace.cli.output import show_json, show_line, show_table
-from iscsitrace.cli.run_options import PATHS, SEED_LIMIT, world_settings
+from iscsitrace.cli.run_options import PATHS, RUN_MODES, SEED_LIMIT, world_settings
 from iscsitrace.cli.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.target_options import TARGET
 from iscsitrace.cli.tcp_options import HOSTS
 from iscsitrace.cli.traffic_progress import Progress
-from iscsitrace.cli.workload_options import KEYS, MODES, WORKLOAD, lasting
+from iscsitrace.cli.workload_options import KEYS, WORKLOAD, lasting
 
 _WAIT_S = 0.1
 # what other programs can be told; the rest of the sections is ours alone
@@ -93,7 +93,7 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **v
     from iscsitrace.lab import real, real_truth, truth_file
 
     if is_bypassed:
-        _refuse((LINK, PATHS), {"target_count"}, "a bypass")
+        run_options.refuse((LINK, PATHS), {"target_count"}, "a bypass")
         if log_path:
             raise click.UsageError("--log goes with links, not with --bypass")
     if log_path:
@@ -131,17 +131,19 @@ def run(
     and truth.json: settings, what the links carried and dropped, every SCSI task of our initiator, and TCP_INFO of both
     ends over time. Without --bytes and --seconds a workload lasts 5 s. The first Ctrl-C ends it in order.
 
-    The name of an experiment in place of read, write or mixed runs that: see `iscsitrace lab list`, and
+    socket-read and socket-write move bytes over bare TCP between the same hosts.
+
+    The name of an experiment in place of the operation runs that: see `iscsitrace lab list`, and
     `iscsitrace lab run NAME --help`.
     """
     from iscsitrace.lab import real
 
     if values["target_program"] != "iscsitrace":
-        _refuse((TARGET,), _TARGET_OPTIONS, values["target_program"])
+        run_options.refuse((TARGET,), _TARGET_OPTIONS, values["target_program"])
     if values["initiator_program"] != "iscsitrace":
-        _refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, values["initiator_program"])
+        run_options.refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, values["initiator_program"])
     if values["is_bypassed"]:
-        _refuse((LINK, PATHS), {"target_count"}, "a bypass")
+        run_options.refuse((LINK, PATHS), {"target_count"}, "a bypass")
     programs = PROGRAMS.take(values)
     settings = run_options.run_settings(operation, seed, values)
     settings["client"]["workload"] = lasting(settings["client"]["workload"])
@@ -163,16 +165,6 @@ def run(
         traffic_results.end(truth["results"])
 
 
-def _refuse(sections: tuple[Section[Any], ...], taken: set[str], program: str) -> None:
-    """A usage error for options that a program cannot be told."""
-    ctx = click.get_current_context()
-    for section in sections:
-        for each in section.options:
-            is_given = ctx.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE
-            if is_given and each.name not in taken:
-                raise click.UsageError(f"{each.opts[0]} cannot be told to {program}")
-
-
 class _Lab(click.Group):
     """A group in which ``run`` takes an operation, or the name of an experiment in its place."""
 
@@ -188,7 +180,7 @@ class _Lab(click.Group):
 def _is_experiment(words: list[str]) -> bool:
     """Whether a run is one of an experiment: its first word is no operation and no option, or one of them is a file."""
     first = words[0] if words else "-"
-    return (not first.startswith("-") and first not in MODES) or any(word.endswith(".toml") for word in words)
+    return (not first.startswith("-") and first not in RUN_MODES) or any(word.endswith(".toml") for word in words)
 
 
 @click.group(cls=_Lab, epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --bytes 16M -o DIR")
