@@ -1,15 +1,23 @@
-"""Results beside each other: repeats as one row, published figures and ours."""
+"""Results beside each other: repeats as one row, published figures and ours, a fit for every line over distance."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from iscsitrace.analysis.model import fit
+from iscsitrace.analysis.model.points import Point as SteadyPoint
+from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments.definition import QUANTITIES, Definition, Published
-from iscsitrace.experiments.results import Beside, PointResult
+from iscsitrace.experiments.points import Point
+from iscsitrace.experiments.results import ArmFit, Beside, PointResult
+
+DELAY: Final = "link.one-way-delay"
+_FITTED_LEAST: Final = 2
 
 
 @dataclass(frozen=True)
@@ -108,3 +116,25 @@ def _beside(published: Published, made: Sequence[Row], definition: Definition) -
 
 def _is_at(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return all(name in values and values[name] == value for name, value in wanted.items())
+
+
+def fits(points: Sequence[Point], results: Sequence[PointResult]) -> list[ArmFit]:
+    """The model, fitted to the points of each arm that differ in nothing but delay; where there is enough to fit."""
+    by_name = {result.name: result for result in results}
+    groups: dict[tuple[str, ...], tuple[dict[str, str], list[SteadyPoint]]] = {}
+    for point in points:
+        where = {name: each.text for name, each in point.grid.items() if name != DELAY}
+        _, found = groups.setdefault((point.arm, *where.values()), (where, []))
+        result = by_name.get(point.name)
+        # without a delay there are no delays to count
+        found += result.steady if result and point.values.get(DELAY) else ()
+    made = []
+    for (arm, *_), (where, found) in groups.items():
+        if len({each.setting.delay_ns for each in found}) < _FITTED_LEAST:
+            continue
+        try:
+            # as it is read back
+            made.append(ArmFit(arm, where, json.loads(json.dumps(fit.fit(found).as_dict()))))
+        except InputInvalid:
+            continue
+    return made

@@ -72,6 +72,7 @@ def _results(definition: Definition, points: Sequence[Point], found: Sequence[Po
         is_complete=len(found) == len(points),
         point_count=len(points),
         points=tuple(found),
+        fits=tuple(comparison.fits(points, found)),
         beside=tuple(comparison.beside(definition, found)),
         figures=tuple(figures.draw(definition, points, found, directory)),
     )

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 import iscsitrace
 from iscsitrace.analysis import budget
+from iscsitrace.analysis.model import fit, steady
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments.settings import call_bytes
 from iscsitrace.experiments.vocabulary import Value
 
 DELAY_LEAST_NS: Final = 50_000
 """Of less nobody can say how often a cycle pays it: hosts take as long."""
-_TABLES: Final = ("budget",)
+_TABLES: Final = tuple(dict.fromkeys((*steady.NEEDED, "budget")))
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,14 @@ def _captured(capture: Path, stretch: Stretch) -> dict[str, Any]:
             "limiter": whole.limiter if total_ns else None,
             "parts_ns": {part: ns / stretch.call_count for part, ns in parts.items()},
         }
-    row = next((row for row in trace.connections.rows() if row["is_iscsi"]), None)
-    round_trips: list[Any] = [row[f"rtt_to_{end}_min_ns"] for end in ("target", "initiator")] if row else [None]
-    if found and None not in round_trips and sum(round_trips) >= 2 * DELAY_LEAST_NS:
-        delay_ns = sum(round_trips) / 2
-        path_ns = found["parts_ns"]["propagation"] + found["parts_ns"]["ack_wait"]
-        found |= {"d_ns": delay_ns, "k": path_ns / delay_ns}
+    points = steady.points(trace.table, capture.parent.name)
+    if points:
+        fitted = fit.fit(points)
+        found |= {
+            "steady": tuple(points),
+            "k": fitted.k.value if fitted.d_ns.value >= DELAY_LEAST_NS else None,
+            "d_ns": fitted.d_ns.value,
+            "s_ns": fitted.s_ns.value,
+            "c_bytes_per_s": fitted.c_bytes_per_s and fitted.c_bytes_per_s.value,
+        }
     return found
