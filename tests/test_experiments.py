@@ -159,6 +159,7 @@ def test_the_read_study_is_whole() -> None:
     made = points.of_experiment(catalogue.load("read-study"), "simulated")
     delays = {point.place["link.one-way-delay"].text for point in made}
     assert delays == {"0ms", "1ms", "2ms", "4ms", "8ms", "16ms"}
+    assert {point.values["workload.operation"] for point in made if point.arm == "socket"} == {"socket_read"}
     sizes = {settings.call_bytes(point.values) for point in made if point.values["workload.operation"] == "read"}
     assert sizes == {500 << 10, 125 << 10, 1 << 20, 2 << 20, 4 << 20}
     assert {point.values.get("target.status") for point in made} >= {"apart_held", "in_data"}
@@ -173,7 +174,7 @@ def test_the_read_study_is_whole() -> None:
         (('rate = "351Mbit"', 'rat = "351Mbit"'), "link.rat: there is no such setting; there are rate, one-way-delay,"),
         (("[link]", "[links]"), "links: there is no such key; there are "),
         (("calls = 8", 'calls = "8"'), "workload.calls: '8' is not a whole number"),
-        (('operation = "read"', 'operation = "rread"'), "workload.operation: 'rread' is not one of read, write, mixed"),
+        (('operation = "read"', 'operation = "rread"'), "workload.operation: 'rread' is not one of read, write, mixed, socket-read"),
         (('["1ms", "2ms"]', '"1ms"'), "grid.link.one-way-delay: it has to be a list of values, one at least"),
         (('["1ms", "2ms"]', '["1ms", "1ms"]'), "grid.link.one-way-delay: a value is there twice"),
         (('["1ms", "2ms"]', '["1ms", "2"]'), "grid.link.one-way-delay[1]: '2' is not a time like \"8ms\""),

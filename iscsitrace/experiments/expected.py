@@ -25,6 +25,9 @@ _HEADERS_BYTES: Final = {False: 40, True: 60}
 _TIMESTAMPS_BYTES: Final = 12
 _MSS: Final = 1460
 _BITS: Final = 8
+_SOCKET: Final = "socket_"
+_ALWAYS: Final = 1_000_000
+"""Commands outstanding, so that there always is one."""
 _ACK_DELAY_NS: Final = 40e6
 """Of a delayed ACK, in both worlds."""
 _TRANSMIT_BYTES: Final = 256 << 10
@@ -66,12 +69,17 @@ def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
 def setting_of(values: dict[str, Value], parameters: dict[str, Any]) -> Setting | None:
     """The model's words for a point."""
     operation = str(values.get("workload.operation", "read"))
-    if operation not in {"read", "write"}:
+    if operation == "mixed":
         return None
+    is_socket = operation.startswith(_SOCKET)
+    operation = operation.removeprefix(_SOCKET)
     call, command = settings.call_bytes(values), _command_bytes(values)
     calls = _count(values, "workload.queue-depth")
     # the commands of a call go out together: of reads their data come as one block
     block, depth = (call, calls) if operation == "read" else (command, calls * -(-call // command))
+    if is_socket:
+        # never waits for a command: the line, a window or losses decide
+        block, depth = call, _ALWAYS
     toward = "to-initiator" if operation == "read" else "to-target"
     link = settings.link_of(values, toward)
     ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
@@ -91,7 +99,7 @@ def setting_of(values: dict[str, Value], parameters: dict[str, Any]) -> Setting 
         queue_depth=depth,
         connections=_count(values, "workload.connections") * _count(values, "workload.sessions"),
         data_pdu_bytes=data_pdu,
-        is_status_held=_is_apart(values) and (depth > 1 or _part_bytes(values) >= block),
+        is_status_held=_is_apart(values) and not is_socket and (depth > 1 or _part_bytes(values) >= block),
         ack_delay_ns=_ACK_DELAY_NS if settings.tcp_of(values, receiver).get("delayed_ack", True) else 0.0,
         solicitation=_solicitation(parameters),
         window_bytes=window,

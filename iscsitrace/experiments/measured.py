@@ -19,6 +19,8 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments.settings import call_bytes
 from iscsitrace.experiments.vocabulary import Value
 
+SOCKET: Final = "socket"
+"""The mode of a plain transfer: it has no cycles, and its second half is steady."""
 DELAY_LEAST_NS: Final = 50_000
 """Of less nobody can say how often a cycle pays it: hosts take as long."""
 _TABLES: Final = tuple(dict.fromkeys((*steady.NEEDED, "budget")))
@@ -43,6 +45,11 @@ class Stretch:
 def of_run(truth: dict[str, Any], capture: Path, values: dict[str, Value], warm_up_calls: int) -> dict[str, Any]:
     """The fields of a `PointResult` that a run decides; InputInvalid for a run that is too short to tell."""
     results = truth["results"]
+    if results["mode"] == SOCKET:
+        return {
+            "throughput_bytes_per_s": results["bytes"] * 1e9 / results["elapsed_ns"],
+            "steady_throughput_bytes_per_s": results["steady_bytes_per_s"],
+        }
     stretch = steady_stretch(truth, values, warm_up_calls)
     depth = int(str(values.get("workload.queue-depth", 1)))
     found: dict[str, Any] = {

@@ -131,7 +131,7 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
 
 def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:
     """The keys in force."""
-    return next((each["parameters"] for each in outcome["connections"] if each["parameters"]), None)
+    return next((found for each in outcome["connections"] if (found := each.get("parameters"))), None)
 
 
 def _earlier(point: Point, directory: Path, is_kept: bool) -> PointResult | None:

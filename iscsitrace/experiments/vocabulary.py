@@ -77,7 +77,9 @@ TIMES_LIST = Kind('a list of times like ["1ms", "20ms"]', _delays)
 WORDS = Kind("a list of words", _words)
 
 DIRECTIONS = ("to-target", "to-initiator")
-OPERATIONS = ("read", "write", "mixed")
+SOCKETS = ("socket-read", "socket-write")
+"""A plain transfer over TCP, without iSCSI: what the path can carry."""
+OPERATIONS = ("read", "write", "mixed", *SOCKETS)
 
 _LINK = {
     "rate": RATE,
