@@ -174,7 +174,7 @@ def test_the_read_study_is_whole() -> None:
         (('rate = "351Mbit"', 'rat = "351Mbit"'), "link.rat: there is no such setting; there are rate, one-way-delay,"),
         (("[link]", "[links]"), "links: there is no such key; there are "),
         (("calls = 8", 'calls = "8"'), "workload.calls: '8' is not a whole number"),
-        (('operation = "read"', 'operation = "rread"'), "workload.operation: 'rread' is not one of read, write, mixed, socket-read"),
+        (('operation = "read"', 'operation = "rread"'), "workload.operation: 'rread' is not one of read, write, mixed"),
         (('["1ms", "2ms"]', '"1ms"'), "grid.link.one-way-delay: it has to be a list of values, one at least"),
         (('["1ms", "2ms"]', '["1ms", "1ms"]'), "grid.link.one-way-delay: a value is there twice"),
         (('["1ms", "2ms"]', '["1ms", "2"]'), "grid.link.one-way-delay[1]: '2' is not a time like \"8ms\""),

@@ -90,14 +90,15 @@ def _row(group: Sequence[PointResult]) -> Row:
 
 
 def beside(definition: Definition, results: Sequence[PointResult]) -> list[Beside]:
-    """Every published figure with ours; ours is None where no point gave it."""
+    """Every published figure of an arm that was run, with ours; ours is None where no point gave it."""
     made = rows(results)
     return [each for published in definition.published for each in _beside(published, made, definition)]
 
 
 def _beside(published: Published, made: Sequence[Row], definition: Definition) -> Iterable[Beside]:
+    run = {row.arm for row in made}
     for arm in published.arms or [arm.name for arm in definition.arms]:
-        for written, figure in published.values:
+        for written, figure in published.values if arm in run else ():
             wanted = {name: each.value for name, each in published.where.items()} | {published.x: written.value}
             row = next((row for row in made if row.arm == arm and _is_at(row.values, wanted)), None)
             yield Beside(
