@@ -33,6 +33,7 @@ _ARGUMENTS = {
     "A": "The slow capture, or `-` for standard input.",
     "B": "The fast one; which is which does not matter.",
     "URL...": "Logical units of targets; for `discover`, their portals.",
+    "NAME": "An experiment, or `FILE.toml`.",
     "kind": "What to draw.",
     "mode": "What to do.",
     "operation": "What to do.",

@@ -1,4 +1,7 @@
-"""``iscsitrace lab``: the real world, in network namespaces of this machine; ``up`` to try, ``run`` for a workload."""
+"""``iscsitrace lab``: the real world, in network namespaces of this machine, and experiments in either world.
+
+``up`` to try, ``run`` for a workload, ``list`` and ``run NAME`` for experiments.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli import run_options, run_results, traffic_results
+from iscsitrace.cli import experiment, run_options, run_results, traffic_results
 from iscsitrace.cli.link_options import LINK
 from iscsitrace.cli.output import show_json, show_line, show_table
-from iscsitrace.cli.run_options import PATHS, SEED_LIMIT, world_settings
+from iscsitrace.cli.run_options import PATHS, RUN_MODES, SEED_LIMIT, world_settings
 from iscsitrace.cli.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.target_options import TARGET
@@ -90,7 +93,7 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **v
     from iscsitrace.lab import real, real_truth, truth_file
 
     if is_bypassed:
-        _refuse((LINK, PATHS), {"target_count"}, "a bypass")
+        run_options.refuse((LINK, PATHS), {"target_count"}, "a bypass")
         if log_path:
             raise click.UsageError("--log goes with links, not with --bypass")
     if log_path:
@@ -127,15 +130,20 @@ def run(
     Writes initiator.pcapng and target.pcapng (target-2.pcapng ... of further targets), as captured beside each host,
     and truth.json: settings, what the links carried and dropped, every SCSI task of our initiator, and TCP_INFO of both
     ends over time. Without --bytes and --seconds a workload lasts 5 s. The first Ctrl-C ends it in order.
+
+    socket-read and socket-write move bytes over bare TCP between the same hosts.
+
+    The name of an experiment in place of the operation runs that: see `iscsitrace lab list`, and
+    `iscsitrace lab run NAME --help`.
     """
     from iscsitrace.lab import real
 
     if values["target_program"] != "iscsitrace":
-        _refuse((TARGET,), _TARGET_OPTIONS, values["target_program"])
+        run_options.refuse((TARGET,), _TARGET_OPTIONS, values["target_program"])
     if values["initiator_program"] != "iscsitrace":
-        _refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, values["initiator_program"])
+        run_options.refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, values["initiator_program"])
     if values["is_bypassed"]:
-        _refuse((LINK, PATHS), {"target_count"}, "a bypass")
+        run_options.refuse((LINK, PATHS), {"target_count"}, "a bypass")
     programs = PROGRAMS.take(values)
     settings = run_options.run_settings(operation, seed, values)
     settings["client"]["workload"] = lasting(settings["client"]["workload"])
@@ -157,19 +165,29 @@ def run(
         traffic_results.end(truth["results"])
 
 
-def _refuse(sections: tuple[Section[Any], ...], taken: set[str], program: str) -> None:
-    """A usage error for options that a program cannot be told."""
-    ctx = click.get_current_context()
-    for section in sections:
-        for each in section.options:
-            is_given = ctx.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE
-            if is_given and each.name not in taken:
-                raise click.UsageError(f"{each.opts[0]} cannot be told to {program}")
+class _Lab(click.Group):
+    """A group in which ``run`` takes an operation, or the name of an experiment in its place."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments mean."""
+        if args[0] == "run" and _is_experiment(args[1:]):
+            return "run", experiment.command, args[1:]
+        return super().resolve_command(ctx, args)
 
 
-@click.group(epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --bytes 16M -o DIR")
+def _is_experiment(words: list[str]) -> bool:
+    """Whether a run is one of an experiment: its first word is no operation and no option, or one of them is a file."""
+    first = words[0] if words else "-"
+    return (not first.startswith("-") and first not in RUN_MODES) or any(word.endswith(".toml") for word in words)
+
+
+@click.group(cls=_Lab, epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --bytes 16M -o DIR")
 def command() -> None:
     """The real world: network namespaces of this machine, and emulated links between them. Needs root.
+
+    And experiments: a workload over a grid of settings, beside the model; in the simulated world, or in this one.
 
     Nothing outside the namespaces is touched, and they are removed at the end, whatever the reason.
     """
@@ -177,3 +195,5 @@ def command() -> None:
 
 command.add_command(up)
 command.add_command(run)
+command.add_command(experiment.command, "run NAME")
+command.add_command(experiment.list_command, "list")

@@ -16,10 +16,13 @@ from iscsitrace.cli.units import Duration, Rate, Size
 from iscsitrace.cli.workload_options import KEYS, MODES, WORKLOAD
 
 SEED_LIMIT = 1 << 32
+SOCKET_MODES = ("socket-read", "socket-write")
+"""A bulk transfer over bare TCP, to the initiator or to the targets."""
+RUN_MODES = (*MODES, *SOCKET_MODES)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OWN = (
-    click.argument("operation", type=click.Choice(MODES)),
+    click.argument("operation", type=click.Choice(RUN_MODES)),
     click.option(
         "-o",
         "directory",
@@ -75,10 +78,14 @@ PACKETS = (
 SECTIONS = (WORKLOAD, KEYS, LINK, PATHS, HOSTS, TARGET)
 """The sections of a run; the rest is of one world."""
 
+_SOCKET_OPTIONS = {"block_size", "total_bytes", "seconds", "connections"}
+
 
 def run_settings(operation: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
     """``client``, ``portals`` and ``world`` of a run; takes the values of `SECTIONS` out of ``values``."""
-    workload = WORKLOAD.take(values) | {"operation": operation, "seed": seed}
+    if operation in SOCKET_MODES:
+        refuse((WORKLOAD, KEYS, TARGET), _SOCKET_OPTIONS, "a bare socket")
+    workload = WORKLOAD.take(values) | {"operation": operation.replace("-", "_"), "seed": seed}
     offers, portal = KEYS.take(values), TARGET.take(values)
     if portal["status"] == "apart_held" and values["nagle"] is None:
         values["target_tcp"] = (("nagle", True), *values["target_tcp"])
@@ -92,6 +99,16 @@ def run_settings(operation: str, seed: int, values: dict[str, Any]) -> dict[str,
         "portals": portals,
         "world": world,
     }
+
+
+def refuse(sections: tuple[Section[Any], ...], taken: set[str], program: str) -> None:
+    """A usage error for options that a program cannot be told."""
+    ctx = click.get_current_context()
+    for section in sections:
+        for each in section.options:
+            is_given = ctx.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE
+            if is_given and each.name not in taken:
+                raise click.UsageError(f"{each.opts[0]} cannot be told to {program}")
 
 
 def world_settings(seed: int, values: dict[str, Any]) -> dict[str, Any]:

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli import units
 from iscsitrace.cli.sections import Section, option
-from iscsitrace.cli.units import Duration, Quantity, parse_quantity
+from iscsitrace.cli.units import Duration, Quantity
 from iscsitrace.cli.workload_options import Key
+from iscsitrace.quantities import SIZES, parse_quantity
 
 TARGET_NAME = "iqn.2025-01.org.iscsitrace:memory"
 
 _MEDIA = {"ram": "ram", "sparse": "sparse", "null": "null_zeros", "address": "null_address"}
-_LUN_SIZES = units.SIZES | {"T": 1 << 40, "TB": 10**12}
+_LUN_SIZES = SIZES | {"T": 1 << 40, "TB": 10**12}
 _FAULTS = (
     *("bad-header-digest", "bad-data-digest", "swallowed-pdu", "late-r2t", "busy", "task-set-full"),
     *("check-condition", "reject", "closed-connection", "delayed-status"),

@@ -43,6 +43,10 @@ def describe(results: dict[str, Any]) -> dict[str, Any]:
         "bytes": results["bytes"],
         "seconds": seconds,
         "throughput_bytes_per_s": results["bytes"] / seconds if seconds else None,
+    }
+    if results["mode"] == "socket":
+        return first | results
+    first |= {
         "iops": results["calls"] / seconds if seconds else None,
         "latency_ns": results["ping_ns"] if results["mode"] == "ping" else results["call_latency_ns"],
         "parameters": [
@@ -65,6 +69,9 @@ def show(results: dict[str, Any], *, has_parameters: bool = True) -> None:
     """The results as text; of a run that could not begin nothing but its errors, which :func:`end` shows."""
     if not has_begun(results):
         return
+    if results["mode"] == "socket":
+        _show_sockets(results)
+        return
     if results["mode"] == "discover":
         _show_discovered(results["discovered"])
     elif results["mode"] == "ping":
@@ -74,6 +81,21 @@ def show(results: dict[str, Any], *, has_parameters: bool = True) -> None:
         if has_parameters:
             _show_parameters(results["connections"])
     _show_troubles(results)
+
+
+def _show_sockets(results: dict[str, Any]) -> None:
+    seconds = results["elapsed_ns"] / _SECOND_NS
+    rate = units.megabytes(results["bytes"] / seconds if seconds else None)
+    steady = units.megabytes(results["steady_bytes_per_s"])
+    show_line(
+        f"{units.megabytes(results['bytes'])} MB in {seconds:.6f} s: {rate} MB/s; in the second half {steady} MB/s"
+    )
+    if len(results["connections"]) > 1:
+        rows = [
+            (one["connection"], one["target"] + 1, one["bytes"], units.megabytes(one["steady_bytes_per_s"]))
+            for one in results["connections"]
+        ]
+        show_table(("connection", "target", "bytes", "MB/s in the second half"), rows)
 
 
 def _show_discovered(found: list[dict[str, Any]]) -> None:
@@ -156,7 +178,7 @@ def end(results: dict[str, Any]) -> None:
         click.echo(f"iscsitrace: and {unnamed} more errors", err=True)
     if results["error_count"] and not has_begun(results):
         raise click.exceptions.Exit(EXIT_IMPOSSIBLE)
-    if results["error_count"] or results["verify_error_count"] or results["data_digest_error_count"]:
+    if any(results.get(name) for name in ("error_count", "verify_error_count", "data_digest_error_count")):
         raise click.exceptions.Exit(EXIT_DATA_LOSS)
 
 

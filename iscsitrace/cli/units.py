@@ -13,24 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-_TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-SIZES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-_RATES = {"bit": 1, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+from iscsitrace.quantities import RATES, SIZES, TIMES, parse_quantity, parse_share
+
 # group 1: the fraction with its mark, after seconds only (datetime keeps but six digits of it)
 _ISO_DATE = re.compile(
     r"\d{4}-?\d\d-?\d\d(?:[T ]\d\d(?::?\d\d(?::?\d\d([.,]\d{1,9})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def parse_quantity(text: str, units: dict[str, int]) -> int | None:
-    """A number and one of ``units`` to an integer; None when it is not that, or not a whole number of the least."""
-    match = _QUANTITY.fullmatch(text.strip())
-    if not match or match[2] not in units:
-        return None
-    amount = Decimal(match[1]) * units[match[2]]
-    return int(amount) if amount == int(amount) and amount < 1 << 63 else None
 
 
 # click.ParamType is generic from click 8.3 on, and not before
@@ -49,7 +38,7 @@ class Duration(Quantity):
         """The quantity; fails with a line that says how to write one."""
         if isinstance(value, int):
             return value
-        found = parse_quantity(value, _TIMES)
+        found = parse_quantity(value, TIMES)
         if found is None:
             self.fail(f"{value!r} is no time; write a number and ns, us, ms or s, like 10ms", param, ctx)
         return found
@@ -79,7 +68,7 @@ class Rate(Quantity):
         """The quantity; fails with a line that says how to write one."""
         if isinstance(value, int):
             return value
-        found = parse_quantity(value, _RATES)
+        found = parse_quantity(value, RATES)
         if not found:
             self.fail(f"{value!r} is no rate; write a number and bit, Kbit, Mbit or Gbit, like 320Mbit", param, ctx)
         return found
@@ -94,11 +83,10 @@ class Share(Quantity):
         """The share; fails with a line that says how to write one."""
         if isinstance(value, float):
             return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(%|/(\d+))?", value.strip(), re.ASCII)
-        divisor = Decimal(1 if not match or not match[2] else 100 if match[2] == "%" else match[3])
-        if not match or not divisor or (found := Decimal(match[1]) / divisor) > 1:
+        found = parse_share(value)
+        if found is None:
             self.fail(f"{value!r} is no share; write 0.1%, 0.001 or 1/65536", param, ctx)
-        return float(found)
+        return found
 
 
 @dataclass(frozen=True)
@@ -118,7 +106,7 @@ class When(Quantity):
         """The moment; fails with a line that says how to write one."""
         if isinstance(value, Moment):
             return value
-        relative = parse_quantity(value, _TIMES)
+        relative = parse_quantity(value, TIMES)
         if relative is not None:
             return Moment(relative, is_relative=True)
         try:
@@ -132,10 +120,10 @@ def _absolute_ns(text: str) -> int:
         fraction = match[1] or ""
         whole = datetime.fromisoformat(text.replace(fraction, ""))
         whole = whole.replace(tzinfo=UTC) if whole.tzinfo is None else whole
-        found = (whole - _EPOCH) // timedelta(seconds=1) * _TIMES["s"]
+        found = (whole - _EPOCH) // timedelta(seconds=1) * TIMES["s"]
         found += int(fraction[1:].ljust(9, "0"))
     elif re.fullmatch(r"\d+(\.\d{1,9})?", text, re.ASCII):
-        found = int(Decimal(text) * _TIMES["s"])
+        found = int(Decimal(text) * TIMES["s"])
     else:
         raise ValueError(text)
     if not -(1 << 63) <= found < 1 << 63:
@@ -145,12 +133,12 @@ def _absolute_ns(text: str) -> int:
 
 def milliseconds(time_ns: int | None) -> str:
     """A time as milliseconds with three decimals, without the unit (it stands in the heading); ``-`` for null."""
-    return "-" if time_ns is None else f"{time_ns / _TIMES['ms']:.3f}"
+    return "-" if time_ns is None else f"{time_ns / TIMES['ms']:.3f}"
 
 
 def seconds(time_ns: int | None) -> str:
     """A time as seconds with six decimals, without the unit; ``-`` for null."""
-    return "-" if time_ns is None else f"{time_ns / _TIMES['s']:.6f}"
+    return "-" if time_ns is None else f"{time_ns / TIMES['s']:.6f}"
 
 
 def size(amount: int | None) -> str:
@@ -177,5 +165,5 @@ def date(time_ns: int | None) -> str:
     """Absolute nanoseconds as ISO 8601 in UTC with all nine decimals; ``-`` for null."""
     if time_ns is None:
         return "-"
-    whole, part = divmod(time_ns, _TIMES["s"])
+    whole, part = divmod(time_ns, TIMES["s"])
     return f"{(_EPOCH + timedelta(seconds=whole)).strftime('%Y-%m-%dT%H:%M:%S')}.{part:09d}Z"

@@ -8,31 +8,12 @@ import click
 
 from iscsitrace.cli.sections import Section, option
 from iscsitrace.cli.units import Duration, Quantity, Share, Size
+from iscsitrace.lab.login_keys import LIST, LOGIN_KEYS, NUMBER, TRUTH
 
 MODES = ("read", "write", "mixed")
 _DEALING = ("turn-then-finished", "turn", "least-loaded")
 _SECOND_NS = 1_000_000_000
 
-_NUMBER, _TRUTH, _LIST = "a number", "Yes or No", "a list of values"
-_KEYS: dict[str, tuple[str, str]] = {
-    "HeaderDigest": ("header_digest", _LIST),
-    "DataDigest": ("data_digest", _LIST),
-    "MaxConnections": ("max_connections", _NUMBER),
-    "InitialR2T": ("initial_r2t", _TRUTH),
-    "ImmediateData": ("immediate_data", _TRUTH),
-    "MaxRecvDataSegmentLength": ("max_recv_data_segment_length", _NUMBER),
-    "MaxBurstLength": ("max_burst_length", _NUMBER),
-    "FirstBurstLength": ("first_burst_length", _NUMBER),
-    "DefaultTime2Wait": ("default_time2wait", _NUMBER),
-    "DefaultTime2Retain": ("default_time2retain", _NUMBER),
-    "MaxOutstandingR2T": ("max_outstanding_r2t", _NUMBER),
-    "DataPDUInOrder": ("data_pdu_in_order", _TRUTH),
-    "DataSequenceInOrder": ("data_sequence_in_order", _TRUTH),
-    "ErrorRecoveryLevel": ("error_recovery_level", _NUMBER),
-    "TaskReporting": ("task_reporting", _LIST),
-    "iSCSIProtocolLevel": ("iscsi_protocol_level", _NUMBER),
-}
-"""Every operational key of RFC 7143 section 13 in its spelling: its name in the settings, and what it takes."""
 _TRUTHS = {"yes": True, "no": False}
 
 
@@ -46,16 +27,16 @@ class Key(Quantity):
         if isinstance(value, tuple):
             return value
         name, is_pair, text = value.partition("=")
-        if name not in _KEYS:
-            self.fail(f"{name!r} is no key of a login; there are {', '.join(_KEYS)}", param, ctx)
-        setting, kind = _KEYS[name]
+        if name not in LOGIN_KEYS:
+            self.fail(f"{name!r} is no key of a login; there are {', '.join(LOGIN_KEYS)}", param, ctx)
+        setting, kind = LOGIN_KEYS[name]
         if not text and is_pair:
             return setting, None
-        if kind is _NUMBER and text.isascii() and text.isdigit():
+        if kind is NUMBER and text.isascii() and text.isdigit():
             return setting, int(text)
-        if kind is _TRUTH and text.lower() in _TRUTHS:
+        if kind is TRUTH and text.lower() in _TRUTHS:
             return setting, _TRUTHS[text.lower()]
-        if kind is _LIST and text:
+        if kind is LIST and text:
             return setting, text.split(",")
         return self.fail(f"{value!r}: {name} takes {kind}", param, ctx)
 

@@ -56,6 +56,8 @@ def require_possible(target_program: str, initiator_program: str, settings: Mapp
         raise InputInvalid(f"no target program {target_program!r}; there are {', '.join(TARGETS)}")
     if initiator_program not in INITIATORS:
         raise InputInvalid(f"no initiator program {initiator_program!r}; there are {', '.join(INITIATORS)}")
+    if is_bulk(settings) and not target_program == initiator_program == "iscsitrace":
+        raise InputInvalid("a transfer over bare sockets is between our own programs")
     if target_program != "iscsitrace":
         for portal in settings["portals"]:
             units = (portal.get("targets") or [{}])[0].get("logical_units") or [{}]
@@ -73,6 +75,11 @@ def require_possible(target_program: str, initiator_program: str, settings: Mapp
             raise InputInvalid("iscsi-perf takes whole seconds, and blocks that are multiples of 512 bytes")
 
 
+def is_bulk(settings: Mapping[str, Any]) -> bool:
+    """Whether bytes go over bare sockets, without iSCSI."""
+    return str(settings["client"].get("workload", {}).get("operation")).startswith("socket_")
+
+
 @contextmanager
 def target(
     program: str, place: Place, address: str, settings: Mapping[str, Any], number: int = 0
@@ -82,7 +89,8 @@ def target(
     """
     portal = settings["portals"][number]
     if program == "iscsitrace":
-        with _ours(place, address, portal, settings["world"].get("target_tcp", {})) as running:
+        tcp = settings["world"].get("target_tcp", {})
+        with _ours(place, address, portal, tcp, is_bulk=is_bulk(settings)) as running:
             yield running
         return
     device = (portal.get("targets") or [{}])[0]
@@ -97,7 +105,9 @@ def target(
 
 
 @contextmanager
-def _ours(place: Place, address: str, portal: Mapping[str, Any], tcp: Mapping[str, Any]) -> Iterator[RunningTarget]:
+def _ours(
+    place: Place, address: str, portal: Mapping[str, Any], tcp: Mapping[str, Any], *, is_bulk: bool
+) -> Iterator[RunningTarget]:
     first, *others = portal.get("targets") or [{}]
     device = {"target_name": peers.TARGET_NAME, **first}
     running = RunningTarget(address, peers.ISCSI_PORT, device["target_name"], 0)
@@ -105,6 +115,7 @@ def _ours(place: Place, address: str, portal: Mapping[str, Any], tcp: Mapping[st
         "portal": {**portal, "targets": [device, *others]},
         "sockets": _sockets(tcp),
         "listen": [running.portal],
+        "is_bulk": is_bulk,
     }
     is_ready, is_over, samples = threading.Event(), threading.Event(), TcpSamples()
 

@@ -35,7 +35,8 @@ def columns(records: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[
 
 def initiator_cycles(found: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The tasks of a run of our initiator, as the core gives it, in columns of a truth."""
-    targets = {one["session"]: one["target"] for one in found["results"]["connections"]}
+    # bulk transfers have neither tasks nor sessions
+    targets = {one["session"]: one["target"] for one in found["results"]["connections"] if "session" in one}
     records = [
         {
             **task,

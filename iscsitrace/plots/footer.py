@@ -20,10 +20,14 @@ _SHOWN = 3
 
 def write(figure: Figure, title: str, subject: Subject, notes: Iterable[str] = ()) -> None:
     """Puts the title above the axes, and below them the notes and the facts of the subject."""
+    write_lines(figure, title, [f"Note: {note}" for note in notes] + list(facts(subject)))
+
+
+def write_lines(figure: Figure, title: str, lines: Iterable[str]) -> None:
+    """Puts the title above the axes, and lines below them."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
-    facts_and_notes = [f"Note: {note}" for note in notes] + list(facts(subject))
-    lines = [part for line in facts_and_notes for part in textwrap.wrap(line, _LINE_LIMIT)]
-    figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7.5, color=style.GREY, parse_math=False)
+    parts = [part for line in lines for part in textwrap.wrap(line, _LINE_LIMIT)]
+    figure.supxlabel("\n".join(parts), x=0.01, ha="left", fontsize=7.5, color=style.GREY, parse_math=False)
 
 
 def facts(subject: Subject) -> Iterable[str]:

@@ -4,6 +4,7 @@
 //! protocol   iSCSI: initiator and target as state machines
 //! scsi       what a target does with a command: a disk in memory
 //! workload   what an initiator asks for, and when
+//! bulk       bytes over a bare socket, without iSCSI
 //! link       what becomes of packets on their way: rate, delay, queue, loss, order
 //! tcp        TCP as a state machine, for the simulated world
 //! world      who moves the bytes: virtual time, or sockets and TAP devices
@@ -16,6 +17,7 @@
 //! to the same calls.
 
 pub mod application;
+pub mod bulk;
 pub mod link;
 pub mod protocol;
 pub mod scsi;

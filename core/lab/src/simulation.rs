@@ -1,4 +1,5 @@
 //! A whole run in virtual time: the reference initiator, its targets and their links; captures, and the truth of them.
+//! Bulk transfers over bare sockets run in the same world.
 //!
 //! The truth is columns, so that it stays small and goes straight into arrays.
 
@@ -9,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::application::Application;
+use crate::bulk::results::BulkResults;
+use crate::bulk::{BulkInitiator, BulkTarget};
 use crate::link::LinkLog;
 use crate::protocol::target::{InvalidPortal, Portal, PortalSettings};
 use crate::truth::{Cycles, Tap, by_task};
@@ -16,7 +19,7 @@ use crate::workload::client::Client;
 use crate::workload::client::results::Results;
 use crate::workload::client::settings::{ClientSettings, InvalidClient, TargetSettings};
 use crate::world::simulated::{
-    self, EndLog, Progress, SimulatedSettings, SimulationError, TapPoint, Taps, target_address,
+    self, EndLog, Outcome, Progress, SimulatedSettings, SimulationError, TapPoint, Taps, target_address,
 };
 
 /// What is simulated. The initiator's targets, when it names none, are the first logical units of the portals.
@@ -107,9 +110,9 @@ impl From<EndLog> for End {
     }
 }
 
-/// What really happened.
+/// What really happened; `R` is what the initiator measured.
 #[derive(Debug, Serialize)]
-pub struct Truth {
+pub struct Truth<R = Results> {
     /// What was set.
     pub settings: Simulation,
     /// When it began, in nanoseconds since 1970.
@@ -117,7 +120,7 @@ pub struct Truth {
     /// When it ended.
     pub ended_ns: i64,
     /// What the initiator measured.
-    pub results: Results,
+    pub results: R,
     /// Every SCSI task, by the order of their commands.
     pub cycles: Cycles,
     /// The link that all paths share.
@@ -132,6 +135,32 @@ pub struct Truth {
     pub packet_counts: Vec<u64>,
 }
 
+/// What a world gave, and what passed its taps.
+struct Played {
+    outcome: Outcome,
+    packet_counts: Vec<u64>,
+    initiator_tap: Tap,
+    target_taps: Vec<Tap>,
+}
+
+impl Played {
+    fn truth<R>(self, settings: Simulation, results: R, cycles: Cycles) -> Truth<R> {
+        let Outcome { ended_ns, access, paths, initiator_ends, target_ends } = self.outcome;
+        Truth {
+            started_ns: settings.world.start_ns,
+            ended_ns,
+            results,
+            cycles,
+            access,
+            paths,
+            initiator_ends: initiator_ends.into_iter().map(End::from).collect(),
+            target_ends: target_ends.into_iter().map(|ends| ends.into_iter().map(End::from).collect()).collect(),
+            packet_counts: self.packet_counts,
+            settings,
+        }
+    }
+}
+
 /// Runs a simulation to its end.
 ///
 /// # Errors
@@ -142,36 +171,13 @@ pub fn run(
     captures: Captures<'_>,
     watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Truth, Failure> {
-    let (client, world) = (&mut simulation.client, &simulation.world);
+    let client = &mut simulation.client;
     (client.pdu_log, client.task_log) = (true, true);
-    if client.targets.is_empty() {
-        let units = simulation.portals.iter().enumerate().filter_map(|(number, portal)| {
-            let name = Some(portal.targets.first()?.target_name.clone());
-            Some(TargetSettings { address: target_address(world.is_ipv6, number), name, lun: 0 })
-        });
-        client.targets = units.collect();
-    }
-    let mut client = Client::new(client.clone())?;
+    simulation.name_targets();
+    let mut client = Client::new(simulation.client.clone())?;
     let mut portals =
         simulation.portals.iter().cloned().map(Portal::new).collect::<Result<Vec<Portal>, InvalidPortal>>()?;
-    let snaplen_bytes = world.snaplen_bytes;
-    let tap = |out, name: &str| TapPoint::new(out, name, snaplen_bytes).map_err(SimulationError::from);
-    let mut outs = captures.targets;
-    outs.resize_with(portals.len(), || None);
-    let targets = outs
-        .into_iter()
-        .enumerate()
-        .map(|(number, out)| tap(out, &format!("target {number}")))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut taps = Taps { initiator: tap(captures.initiator, "initiator")?, targets };
-    let mut applications: Vec<&mut dyn Application> =
-        portals.iter_mut().map(|portal| portal as &mut dyn Application).collect();
-    let outcome = simulated::run(world, &mut client, &mut applications, &mut taps, watch)?;
-    let packet_counts =
-        [&taps.initiator].into_iter().chain(&taps.targets).map(|tap| tap.packet_count).collect::<Vec<u64>>();
-    let finish = |tap: TapPoint<'_>| tap.finish().map_err(SimulationError::from);
-    let initiator_tap = finish(taps.initiator)?;
-    let target_taps = taps.targets.into_iter().map(finish).collect::<Result<Vec<Tap>, _>>()?;
+    let played = play(&simulation.world, &mut client, &mut portals, captures, watch)?;
     let results = client.results();
     let target_of = |connection: usize| {
         results
@@ -181,18 +187,68 @@ pub fn run(
             .map(|found| (found.session, found.target))
     };
     let (tasks, asked) = (by_task(&client.take_pdu_log()), client.take_task_log());
-    let cycles = Cycles::new(&tasks, &asked, &initiator_tap, &target_taps, target_of);
-    let started_ns = world.start_ns;
-    Ok(Truth {
-        started_ns,
-        ended_ns: outcome.ended_ns,
-        results,
-        cycles,
-        access: outcome.access,
-        paths: outcome.paths,
-        initiator_ends: outcome.initiator_ends.into_iter().map(End::from).collect(),
-        target_ends: outcome.target_ends.into_iter().map(|ends| ends.into_iter().map(End::from).collect()).collect(),
+    let cycles = Cycles::new(&tasks, &asked, &played.initiator_tap, &played.target_taps, target_of);
+    Ok(played.truth(simulation, results, cycles))
+}
+
+/// Runs a simulation of bulk transfers to its end: between the same hosts, one target for each portal, which it is not
+/// asked for.
+///
+/// # Errors
+/// As those of [`run`].
+pub fn run_bulk(
+    mut simulation: Simulation,
+    captures: Captures<'_>,
+    watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Truth<BulkResults>, Failure> {
+    simulation.name_targets();
+    let mut initiator = BulkInitiator::new(simulation.client.clone())?;
+    let mut targets: Vec<BulkTarget> = simulation.portals.iter().map(|_| BulkTarget::default()).collect();
+    let played = play(&simulation.world, &mut initiator, &mut targets, captures, watch)?;
+    Ok(played.truth(simulation, initiator.results(), Cycles::default()))
+}
+
+impl Simulation {
+    /// Gives the initiator its targets, when it names none.
+    fn name_targets(&mut self) {
+        if !self.client.targets.is_empty() {
+            return;
+        }
+        let units = self.portals.iter().enumerate().filter_map(|(number, portal)| {
+            let name = Some(portal.targets.first()?.target_name.clone());
+            Some(TargetSettings { address: target_address(self.world.is_ipv6, number), name, lun: 0 })
+        });
+        self.client.targets = units.collect();
+    }
+}
+
+/// Lets applications run in a world to their end.
+fn play<T: Application>(
+    world: &SimulatedSettings,
+    initiator: &mut dyn Application,
+    targets: &mut [T],
+    captures: Captures<'_>,
+    watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Played, Failure> {
+    let tap = |out, name: &str| TapPoint::new(out, name, world.snaplen_bytes).map_err(SimulationError::from);
+    let mut outs = captures.targets;
+    outs.resize_with(targets.len(), || None);
+    let target_taps = outs
+        .into_iter()
+        .enumerate()
+        .map(|(number, out)| tap(out, &format!("target {number}")))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut taps = Taps { initiator: tap(captures.initiator, "initiator")?, targets: target_taps };
+    let mut targets: Vec<&mut dyn Application> =
+        targets.iter_mut().map(|target| target as &mut dyn Application).collect();
+    let outcome = simulated::run(world, initiator, &mut targets, &mut taps, watch)?;
+    let packet_counts =
+        [&taps.initiator].into_iter().chain(&taps.targets).map(|tap| tap.packet_count).collect::<Vec<u64>>();
+    let finish = |tap: TapPoint<'_>| tap.finish().map_err(SimulationError::from);
+    Ok(Played {
+        outcome,
         packet_counts,
-        settings: simulation,
+        initiator_tap: finish(taps.initiator)?,
+        target_taps: taps.targets.into_iter().map(finish).collect::<Result<Vec<Tap>, _>>()?,
     })
 }

@@ -8,14 +8,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use iscsitrace_lab::application::Application;
+use iscsitrace_lab::bulk::{BulkInitiator, BulkTarget};
 use iscsitrace_lab::link::LinkSettings;
 use iscsitrace_lab::protocol::target::{ConnectionRecord, Portal, PortalCounters, PortalSettings};
 use iscsitrace_lab::simulation::{self, Captures, Failure, Simulation};
 use iscsitrace_lab::workload::client::Client;
-use iscsitrace_lab::workload::client::results::{Results, TaskRecord};
+use iscsitrace_lab::workload::client::results::{Progress, TaskRecord};
 use iscsitrace_lab::workload::client::settings::{ClientSettings, TargetSettings};
 use iscsitrace_lab::workload::url::Url;
-use iscsitrace_lab::world::simulated::SimulationError;
+use iscsitrace_lab::world::simulated::{self, SimulationError};
 use iscsitrace_lab::world::sockets::{Descriptors, SocketSettings, Sockets};
 use iscsitrace_lab::world::tap::{TapLink, TapSettings};
 use pyo3::create_exception;
@@ -91,12 +93,62 @@ impl Default for InitiatorRun {
 }
 
 #[derive(Serialize)]
-struct InitiatorOutcome {
-    results: Results,
+struct InitiatorOutcome<R> {
+    results: R,
     tasks: Vec<TaskRecord>,
 }
 
-/// Runs the reference initiator over sockets.
+/// What ends by itself, or when it is told to.
+trait Run: Application + Send {
+    fn progress(&self, now_ns: i64) -> Progress;
+    fn stop(&mut self, now_ns: i64);
+}
+
+impl Run for Client {
+    fn progress(&self, now_ns: i64) -> Progress {
+        Self::progress(self, now_ns)
+    }
+
+    fn stop(&mut self, now_ns: i64) {
+        Self::stop(self, now_ns);
+    }
+}
+
+impl Run for BulkInitiator {
+    fn progress(&self, now_ns: i64) -> Progress {
+        Self::progress(self, now_ns)
+    }
+
+    fn stop(&mut self, now_ns: i64) {
+        Self::stop(self, now_ns);
+    }
+}
+
+/// Lets an initiator run to its end, which comes `grace_ns` after it was told to stop at the latest.
+fn run_to_end<R: Run>(
+    py: Python<'_>,
+    initiator: &mut R,
+    sockets: SocketSettings,
+    grace_ns: i64,
+    period: Duration,
+    watcher: &mut Watcher,
+) -> PyResult<()> {
+    let mut sockets = Sockets::new(sockets).map_err(error)?;
+    let mut stopped_ns = None;
+    py.detach(|| {
+        sockets.run(initiator, period, &mut |initiator: &mut R, now_ns, descriptors| {
+            if watcher.wants_stop(&initiator.progress(now_ns), descriptors) && stopped_ns.is_none() {
+                initiator.stop(now_ns);
+                stopped_ns = Some(now_ns);
+            }
+            let is_late = stopped_ns.is_some_and(|stopped_ns| now_ns - stopped_ns > grace_ns);
+            if is_late || watcher.failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    })
+    .map_err(error)
+}
+
+/// Runs the reference initiator over sockets, or bulk transfers, whichever the operation is of.
 #[pyfunction]
 pub fn run_initiator(py: Python<'_>, settings_json: &str, period_ns: u64, watch: Py<PyAny>) -> PyResult<String> {
     let mut run: InitiatorRun = settings(settings_json)?;
@@ -105,21 +157,15 @@ pub fn run_initiator(py: Python<'_>, settings_json: &str, period_ns: u64, watch:
         url.apply(&mut run.client.login);
         run.client.targets.push(TargetSettings { address, name: url.target_name, lun: url.lun.unwrap_or(0) });
     }
-    let mut client = Client::new(run.client).map_err(error)?;
-    let mut sockets = Sockets::new(run.sockets).map_err(error)?;
     let mut watcher = Watcher { ask: watch, failure: None };
-    let mut stopped_ns = None;
-    py.detach(|| {
-        sockets.run(&mut client, Duration::from_nanos(period_ns), &mut |client: &mut Client, now_ns, descriptors| {
-            if watcher.wants_stop(&client.progress(now_ns), descriptors) && stopped_ns.is_none() {
-                client.stop(now_ns);
-                stopped_ns = Some(now_ns);
-            }
-            let is_late = stopped_ns.is_some_and(|stopped_ns| now_ns - stopped_ns > run.grace_ns);
-            if is_late || watcher.failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
-    })
-    .map_err(error)?;
+    let (sockets, grace_ns, period) = (run.sockets, run.grace_ns, Duration::from_nanos(period_ns));
+    if run.client.workload.operation.is_socket() {
+        let mut bulk = BulkInitiator::new(run.client).map_err(error)?;
+        run_to_end(py, &mut bulk, sockets, grace_ns, period, &mut watcher)?;
+        return watcher.finish(document(&InitiatorOutcome { results: bulk.results(), tasks: Vec::new() })?);
+    }
+    let mut client = Client::new(run.client).map_err(error)?;
+    run_to_end(py, &mut client, sockets, grace_ns, period, &mut watcher)?;
     let tasks = client.take_task_log();
     watcher.finish(document(&InitiatorOutcome { results: client.results(), tasks })?)
 }
@@ -132,6 +178,9 @@ struct TargetRun {
     #[serde(default)]
     sockets: SocketSettings,
     listen: Vec<SocketAddr>,
+    /// Bulk transfers in place of the portal.
+    #[serde(default)]
+    is_bulk: bool,
 }
 
 #[derive(Serialize)]
@@ -140,7 +189,7 @@ struct TargetProgress {
     connection_count: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct TargetOutcome<'a> {
     counters: PortalCounters,
     connections: &'a [ConnectionRecord],
@@ -169,10 +218,27 @@ pub fn run_target(
     if run.portal.addresses.is_empty() && !listening.iter().any(|address| address.ip().is_unspecified()) {
         run.portal.addresses.clone_from(&listening);
     }
-    let mut portal = Portal::new(run.portal).map_err(error)?;
     let listening: Vec<String> = listening.iter().map(ToString::to_string).collect();
-    ready.call1(py, (listening,))?;
     let mut watcher = Watcher { ask: watch, failure: None };
+    if run.is_bulk {
+        ready.call1(py, (listening,))?;
+        py.detach(|| {
+            let mut target = BulkTarget::default();
+            sockets.run(&mut target, Duration::from_nanos(period_ns), &mut |target: &mut BulkTarget, _, descriptors| {
+                let connection_count = target.connection_count();
+                let progress = TargetProgress { session_count: connection_count, connection_count };
+                if watcher.wants_stop(&progress, descriptors) {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })
+        })
+        .map_err(error)?;
+        return watcher.finish(document(&TargetOutcome::default())?);
+    }
+    let mut portal = Portal::new(run.portal).map_err(error)?;
+    ready.call1(py, (listening,))?;
     py.detach(|| {
         sockets.run(&mut portal, Duration::from_nanos(period_ns), &mut |portal: &mut Portal, _, descriptors| {
             let progress = TargetProgress {
@@ -230,7 +296,7 @@ pub fn run_link(
     watcher.finish(document(&log.map_err(error)?)?)
 }
 
-/// Runs a simulation; captures go to the files named, the initiator's first.
+/// Runs a simulation, of iSCSI or of bulk transfers; captures go to the files named, the initiator's first.
 #[pyfunction]
 pub fn simulate(
     py: Python<'_>,
@@ -253,13 +319,18 @@ pub fn simulate(
     let truth = py.detach(|| {
         let widen = |out: Option<Box<dyn Write + Send>>| out.map(|out| out as Box<dyn Write>);
         let captures = Captures { initiator: widen(outs.next().flatten()), targets: outs.map(widen).collect() };
-        simulation::run(simulation, captures, &mut |progress| {
+        let watch = &mut |progress: simulated::Progress| {
             let seen = (progress.elapsed_ns, progress.packet_count);
             if watcher.wants_stop(&seen, &Vec::new()) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
+        };
+        if simulation.client.workload.operation.is_socket() {
+            simulation::run_bulk(simulation, captures, watch).map(|truth| document(&truth))
+        } else {
+            simulation::run(simulation, captures, watch).map(|truth| document(&truth))
+        }
     });
     match truth {
-        Ok(truth) => watcher.finish(document(&truth)?),
+        Ok(truth) => watcher.finish(truth?),
         Err(Failure::World(SimulationError::Interrupted)) => {
             Err(watcher.failure.unwrap_or_else(|| error("interrupted")))
         }

@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::dealing::DealingRule;
 use super::pattern::Pattern;
 
-/// Which commands.
+/// Which commands; or none, but bytes over a bare socket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -17,6 +17,18 @@ pub enum Operation {
     Write,
     /// Both, by [`WorkloadSettings::read_share`].
     Mixed,
+    /// A bulk transfer to the initiator: [`crate::bulk`].
+    SocketRead,
+    /// A bulk transfer to the target.
+    SocketWrite,
+}
+
+impl Operation {
+    /// Whether it is a bulk transfer, without iSCSI.
+    #[must_use]
+    pub fn is_socket(self) -> bool {
+        matches!(self, Self::SocketRead | Self::SocketWrite)
+    }
 }
 
 /// Which addresses.
@@ -144,6 +156,9 @@ pub enum InvalidWorkload {
     /// Nothing says when it ends.
     #[error("neither total_bytes nor duration_ns says when the workload ends")]
     Endless,
+    /// The operation is one of another kind of run.
+    #[error("the operation has to be {0}")]
+    Operation(&'static str),
     /// Zeros cannot be told apart.
     #[error("verify needs the pattern as contents of what is written")]
     VerifyZeros,
@@ -186,6 +201,12 @@ impl WorkloadSettings {
             ("max_transfer_bytes", is_size(self.command_bytes(), 16 << 20), self.command_bytes().to_string(), COMMAND),
             ("system_call_bytes", is_size(self.call_bytes(), 1 << 30), self.call_bytes().to_string(), CALL),
             ("queue_depth", (1..=65_536).contains(&self.queue_depth), self.queue_depth.to_string(), "1 to 65536"),
+            (
+                "sessions",
+                !self.operation.is_socket() || self.sessions == 1,
+                self.sessions.to_string(),
+                "1 for a socket",
+            ),
             ("sessions", (1..=1024).contains(&self.sessions), self.sessions.to_string(), "1 to 1024"),
             ("connections", (1..=64).contains(&self.connections), self.connections.to_string(), "1 to 64"),
             ("read_share", (0.0..=1.0).contains(&self.read_share), self.read_share.to_string(), "0 to 1"),

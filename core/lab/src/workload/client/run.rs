@@ -224,8 +224,8 @@ impl Client {
         }
         let Some(call) = run.sequences.get_mut(lane.sequence).and_then(Sequence::next_call) else { return false };
         let is_read = match workload.operation {
-            Operation::Read => true,
-            Operation::Write => false,
+            Operation::Read | Operation::SocketRead => true,
+            Operation::Write | Operation::SocketWrite => false,
             Operation::Mixed => run.random.f64() < workload.read_share,
         };
         lane.busy_count += 1;

@@ -151,6 +151,9 @@ impl ClientSettings {
             self.login_to(target).validate()?;
         }
         if self.mode == Mode::Run {
+            if self.workload.operation.is_socket() {
+                return Err(InvalidWorkload::Operation("read, write or mixed").into());
+            }
             self.workload.validate()?;
         }
         Ok(())

@@ -1,0 +1,108 @@
+//! The blocks of a transfer: a sender's, and what its receiver measures. The first byte of a block tells whether it is the
+//! last, for a transfer that lasts a time has no length that both sides know.
+
+use super::message::{Report, Request};
+
+/// First byte of a block that others follow, and all other bytes: no opcode of iSCSI.
+const MORE: u8 = b'U';
+/// First byte of the last block: none, either.
+const LAST: u8 = b'W';
+
+impl Request {
+    /// Length of the block that follows so many bytes.
+    fn block_length(&self, before_bytes: u64) -> u64 {
+        u64::from(self.block_bytes).min(self.limit_bytes.saturating_sub(before_bytes))
+    }
+}
+
+/// What is still to be sent.
+#[derive(Debug)]
+pub struct Sending {
+    request: Request,
+    started_ns: i64,
+    /// Bytes handed out.
+    pub bytes: u64,
+    is_ended: bool,
+}
+
+impl Sending {
+    /// From now on.
+    pub fn new(request: Request, now_ns: i64) -> Self {
+        Self { request, started_ns: now_ns, bytes: 0, is_ended: false }
+    }
+
+    /// Makes the next block the last.
+    pub fn stop(&mut self) {
+        self.request.limit_ns = 0;
+    }
+
+    /// Appends the next block, if there is one.
+    pub fn poll_transmit(&mut self, now_ns: i64, out: &mut Vec<u8>) {
+        let length = self.request.block_length(self.bytes);
+        if self.is_ended || length == 0 {
+            return;
+        }
+        self.is_ended = now_ns.saturating_sub(self.started_ns) >= self.request.limit_ns;
+        out.push(if self.is_ended { LAST } else { MORE });
+        out.resize(out.len() + length as usize - 1, MORE);
+        self.bytes += length;
+    }
+}
+
+/// What has come.
+#[derive(Debug)]
+pub struct Receiving {
+    request: Request,
+    /// Bytes that came.
+    pub bytes: u64,
+    /// Bytes of the block at hand that are still to come.
+    block_left: u64,
+    is_last: bool,
+    first_ns: Option<i64>,
+    last_ns: i64,
+    /// The first arrival in the second half of what was asked for, and what had come by then, with it.
+    half: Option<(i64, u64)>,
+}
+
+impl Receiving {
+    /// Of a request, nothing yet.
+    pub fn new(request: Request) -> Self {
+        Self { request, bytes: 0, block_left: 0, is_last: false, first_ns: None, last_ns: 0, half: None }
+    }
+
+    /// Bytes that came; those after the end are nobody's.
+    pub fn receive(&mut self, now_ns: i64, mut bytes: &[u8]) {
+        while let Some(&first) = bytes.first().filter(|_| !self.is_over()) {
+            if self.block_left == 0 {
+                self.is_last = first == LAST;
+                self.block_left = self.request.block_length(self.bytes);
+            }
+            let taken = bytes.len().min(usize::try_from(self.block_left).unwrap_or(usize::MAX));
+            self.block_left -= taken as u64;
+            self.bytes += taken as u64;
+            bytes = &bytes[taken..];
+        }
+        let since_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
+        self.last_ns = now_ns;
+        if self.half.is_none() && (self.bytes >= self.request.limit_bytes / 2 || since_ns >= self.request.limit_ns / 2)
+        {
+            self.half = Some((now_ns, self.bytes));
+        }
+    }
+
+    /// Whether all is there.
+    pub fn is_over(&self) -> bool {
+        self.bytes >= self.request.limit_bytes || (self.is_last && self.block_left == 0)
+    }
+
+    /// What came so far, and how fast.
+    pub fn report(&self) -> Report {
+        let (half_ns, half_bytes) = self.half.unwrap_or((self.last_ns, self.bytes));
+        Report {
+            bytes: self.bytes,
+            elapsed_ns: self.first_ns.map_or(0, |first_ns| self.last_ns.saturating_sub(first_ns)),
+            steady_bytes: self.bytes - half_bytes,
+            steady_ns: self.last_ns.saturating_sub(half_ns),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What the initiator's end asks for, and what the target's reports of it; numbers are big-endian.
+
+/// How a request begins: no iSCSI PDU does.
+const MAGIC: &[u8; 16] = b"iscsitrace bulk1";
+/// Length of a request.
+pub const REQUEST_BYTES: usize = 40;
+/// Length of a report.
+pub const REPORT_BYTES: usize = 32;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Whether the initiator's end sends.
+    pub is_write: bool,
+    /// Bytes of a system call.
+    pub block_bytes: u32,
+    /// How much in all; the largest number is no limit.
+    pub limit_bytes: u64,
+    /// For how long blocks are begun, in nanoseconds; the largest number is no limit.
+    pub limit_ns: i64,
+}
+
+/// What came, and when.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Bytes that came.
+    pub bytes: u64,
+    /// From the first of them to the last, in nanoseconds.
+    pub elapsed_ns: i64,
+    /// Those of the steady part: what came after half of what was asked for.
+    pub steady_bytes: u64,
+    /// How long that took.
+    pub steady_ns: i64,
+}
+
+impl Request {
+    /// As bytes.
+    pub fn to_bytes(self) -> [u8; REQUEST_BYTES] {
+        let mut bytes = [0; REQUEST_BYTES];
+        bytes[..16].copy_from_slice(MAGIC);
+        bytes[16] = u8::from(self.is_write);
+        bytes[20..24].copy_from_slice(&self.block_bytes.to_be_bytes());
+        bytes[24..32].copy_from_slice(&self.limit_bytes.to_be_bytes());
+        bytes[32..].copy_from_slice(&self.limit_ns.to_be_bytes());
+        bytes
+    }
+
+    /// Of bytes; none when they are no request.
+    pub fn from_bytes(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
+        let block_bytes = u32::from_be_bytes(bytes[20..24].try_into().ok()?);
+        let request = Self {
+            is_write: bytes[16] == 1,
+            block_bytes,
+            limit_bytes: number(&bytes[24..32])?,
+            limit_ns: i64::try_from(number(&bytes[32..])?).ok()?,
+        };
+        (bytes.starts_with(MAGIC) && bytes[16] < 2 && block_bytes > 0).then_some(request)
+    }
+}
+
+impl Report {
+    /// As bytes.
+    pub fn to_bytes(self) -> [u8; REPORT_BYTES] {
+        let mut bytes = [0; REPORT_BYTES];
+        bytes[..8].copy_from_slice(&self.bytes.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.elapsed_ns.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.steady_bytes.to_be_bytes());
+        bytes[24..].copy_from_slice(&self.steady_ns.to_be_bytes());
+        bytes
+    }
+
+    /// Of bytes; none when a time is negative.
+    pub fn from_bytes(bytes: &[u8; REPORT_BYTES]) -> Option<Self> {
+        Some(Self {
+            bytes: number(&bytes[..8])?,
+            elapsed_ns: i64::try_from(number(&bytes[8..16])?).ok()?,
+            steady_bytes: number(&bytes[16..24])?,
+            steady_ns: i64::try_from(number(&bytes[24..])?).ok()?,
+        })
+    }
+
+    /// Throughput of the steady part; none when it took no time.
+    pub fn steady_bytes_per_s(&self) -> Option<f64> {
+        (self.steady_ns > 0).then(|| self.steady_bytes as f64 * 1e9 / self.steady_ns as f64)
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(bytes.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsitrace_wire::bhs::Bhs;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn messages_come_as_they_were_sent(
+            (is_write, block_bytes) in (any::<bool>(), 1u32..),
+            (limit_bytes, limit_ns, steady_bytes, steady_ns) in (any::<u64>(), 0i64.., any::<u64>(), 0i64..),
+        ) {
+            let request = Request { is_write, block_bytes, limit_bytes, limit_ns };
+            prop_assert_eq!(Request::from_bytes(&request.to_bytes()), Some(request));
+            let report = Report { bytes: limit_bytes, elapsed_ns: limit_ns, steady_bytes, steady_ns };
+            prop_assert_eq!(Report::from_bytes(&report.to_bytes()), Some(report));
+        }
+
+        #[test]
+        fn no_bytes_do_harm(request in any::<[u8; REQUEST_BYTES]>(), report in any::<[u8; REPORT_BYTES]>()) {
+            prop_assert_eq!(Request::from_bytes(&request), None);
+            let _ = Report::from_bytes(&report);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let request = Request { is_write: false, block_bytes: 1, limit_bytes: 1, limit_ns: 1 };
+        let good = request.to_bytes();
+        for (place, value) in [(0, b'I'), (16, 2), (23, 0), (32, 0x80)] {
+            let mut bytes = good;
+            bytes[place] = value;
+            assert_eq!(Request::from_bytes(&bytes), None, "{place}");
+        }
+        assert!(Bhs::new(&good).opcode().is_none(), "taken for an iSCSI PDU");
+    }
+}

@@ -1,0 +1,97 @@
+//! Bulk transfers in the simulated world: as fast as the line, or as the window lets them.
+
+use std::ops::ControlFlow;
+
+use iscsitrace_lab::bulk::results::BulkResults;
+use iscsitrace_lab::link::{DirectionSettings, LinkSettings};
+use iscsitrace_lab::protocol::target::PortalSettings;
+use iscsitrace_lab::simulation::{Captures, Simulation, Truth, run_bulk};
+use iscsitrace_lab::workload::settings::Operation;
+
+const OPERATIONS: [Operation; 2] = [Operation::SocketRead, Operation::SocketWrite];
+
+fn bulk(operation: Operation, rate_bps: u64, delay_ms: u64) -> Simulation {
+    let mut simulation = Simulation { portals: vec![PortalSettings::default()], ..Simulation::default() };
+    simulation.client.workload.operation = operation;
+    simulation.client.workload.duration_ns = Some(4_000_000_000);
+    let direction =
+        DirectionSettings { rate_bps: Some(rate_bps), delay_ns: delay_ms * 1_000_000, ..DirectionSettings::default() };
+    simulation.world.paths = vec![LinkSettings::symmetric(direction, 1)];
+    simulation
+}
+
+fn simulate(simulation: Simulation) -> Truth<BulkResults> {
+    let truth = run_bulk(simulation, Captures::default(), &mut |_| ControlFlow::Continue(())).expect("an end");
+    assert_eq!(truth.results.errors, Vec::<String>::new());
+    truth
+}
+
+fn steady(simulation: Simulation) -> f64 {
+    simulate(simulation).results.steady_bytes_per_s.expect("it takes a while")
+}
+
+#[test]
+fn with_open_windows_the_line_is_full() {
+    // of each frame of 1514 bytes 1448 are payload
+    let payload_bytes_per_s = 100e6 / 8.0 * 1448.0 / 1514.0;
+    for operation in OPERATIONS {
+        for delay_ms in [0, 10, 50] {
+            let mut simulation = bulk(operation, 100_000_000, delay_ms);
+            simulation.world.initiator_tcp.receive_buffer_bytes = 16 << 20;
+            simulation.world.target_tcp.receive_buffer_bytes = 16 << 20;
+            let found = steady(simulation);
+            assert!((found / payload_bytes_per_s - 1.0).abs() < 0.01, "{operation:?} {delay_ms} ms: {found}");
+        }
+    }
+}
+
+#[test]
+fn with_a_small_window_each_round_trip_carries_one() {
+    // whole segments, for less than one is not sent
+    let window_bytes = 40 * 1448;
+    for operation in OPERATIONS {
+        for delay_ms in [2, 5, 20] {
+            let mut simulation = bulk(operation, 1_000_000_000, delay_ms);
+            simulation.world.initiator_tcp.receive_buffer_bytes = window_bytes;
+            simulation.world.target_tcp.receive_buffer_bytes = window_bytes;
+            let expected = f64::from(window_bytes) * 1000.0 / (2 * delay_ms) as f64;
+            let found = steady(simulation);
+            assert!((found / expected - 1.0).abs() < 0.01, "{operation:?} {delay_ms} ms: {found} for {expected}");
+        }
+    }
+}
+
+#[test]
+fn it_moves_what_it_was_told_and_nothing_of_iscsi() {
+    for operation in OPERATIONS {
+        let mut simulation = bulk(operation, 100_000_000, 1);
+        simulation.client.workload.duration_ns = None;
+        simulation.client.workload.total_bytes = Some(3_000_001);
+        simulation.client.workload.connections = 2;
+        simulation.portals.push(PortalSettings::default());
+        simulation.world.paths.push(simulation.world.paths[0].clone());
+        let truth = simulate(simulation);
+        let each: Vec<_> = truth.results.connections.iter().map(|one| (one.target, one.bytes)).collect();
+        assert_eq!(each, [(0, 750_001), (0, 750_000), (1, 750_000), (1, 750_000)]);
+        assert_eq!(truth.results.bytes, 3_000_001);
+        assert_eq!(truth.cycles.bytes, Vec::<u64>::new());
+        // with requests and reports
+        let carried = |path: usize| {
+            let path = &truth.paths[path];
+            let log = if operation == Operation::SocketRead { &path.to_initiator } else { &path.to_target };
+            log.counters.delivered.bytes
+        };
+        assert!((750_000 * 2..1_700_000).contains(&carried(0)) && carried(1) > 750_000 * 2);
+    }
+}
+
+#[test]
+fn connections_share_the_line() {
+    for operation in OPERATIONS {
+        let mut simulation = bulk(operation, 100_000_000, 5);
+        simulation.client.workload.connections = 4;
+        let found = steady(simulation);
+        let payload_bytes_per_s = 100e6 / 8.0 * 1448.0 / 1514.0;
+        assert!((found / payload_bytes_per_s - 1.0).abs() < 0.03, "{operation:?}: {found}");
+    }
+}

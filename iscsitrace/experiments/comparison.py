@@ -1,0 +1,141 @@
+"""Results beside each other: repeats as one row, published figures and ours, a fit for every line over distance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from iscsitrace.analysis.model import fit
+from iscsitrace.analysis.model.points import Point as SteadyPoint
+from iscsitrace.errors import InputInvalid
+from iscsitrace.experiments.definition import QUANTITIES, Definition, Published
+from iscsitrace.experiments.points import Point
+from iscsitrace.experiments.results import ArmFit, Beside, PointResult
+
+DELAY: Final = "link.one-way-delay"
+_FITTED_LEAST: Final = 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """The repeats of a point as one."""
+
+    arm: str
+    grid: dict[str, str]
+    """Settings as they are written."""
+    values: dict[str, Any]
+    """All settings, as a run takes them."""
+    run_count: int
+    """That did not fail."""
+    failed_count: int
+    means: dict[str, float]
+    """Of each quantity that is known, in its unit."""
+    spreads: dict[str, float]
+    """Standard deviations over repeats; of one run there is none."""
+    model: dict[str, float]
+    """What the model says of throughput, period, idle_fraction and k."""
+    limiter: str | None
+    """The most frequent."""
+
+
+def quantity(point: PointResult, name: str) -> float | None:
+    """One of `definition.QUANTITIES`, in its unit; a model's error without its sign."""
+    found = {
+        "throughput": (point.steady_throughput_bytes_per_s, 1e-6),
+        "idle_fraction": (point.idle_fraction, 100),
+        "model_error": (None if point.model_error is None else abs(point.model_error), 100),
+        "period": (point.period_ns, 1e-6),
+        "k": (point.k, 1),
+    }
+    value, factor = found[name]
+    return None if value is None else value * factor
+
+
+def rows(points: Iterable[PointResult]) -> list[Row]:
+    """The repeats of each point as one row, in their order."""
+    groups: dict[tuple[str, ...], list[PointResult]] = {}
+    for point in points:
+        groups.setdefault((point.arm, *point.grid.values()), []).append(point)
+    return [_row(group) for group in groups.values()]
+
+
+def _row(group: Sequence[PointResult]) -> Row:
+    good = [point for point in group if point.error is None]
+    first = (good or list(group))[0]
+    found = {name: [value for point in good if (value := quantity(point, name)) is not None] for name in QUANTITIES}
+    limiters = [point.limiter for point in good if point.limiter]
+    model = first.model or {}
+    return Row(
+        arm=first.arm,
+        grid=first.grid,
+        values=first.values,
+        run_count=len(good),
+        failed_count=len(group) - len(good),
+        means={name: float(np.mean(values)) for name, values in found.items() if values},
+        spreads={name: float(np.std(values, ddof=1)) for name, values in found.items() if len(values) > 1},
+        model={
+            "throughput": model["throughput_bytes_per_s"] * 1e-6,
+            "period": model["period_ns"] * 1e-6,
+            "idle_fraction": model["idle_fraction"] * 100,
+            "k": model["k"],
+        }
+        if model
+        else {},
+        limiter=max(limiters, key=limiters.count) if limiters else None,
+    )
+
+
+def beside(definition: Definition, results: Sequence[PointResult]) -> list[Beside]:
+    """Every published figure of an arm that was run, with ours; ours is None where no point gave it."""
+    made = rows(results)
+    return [each for published in definition.published for each in _beside(published, made, definition)]
+
+
+def _beside(published: Published, made: Sequence[Row], definition: Definition) -> Iterable[Beside]:
+    run = {row.arm for row in made}
+    for arm in published.arms or [arm.name for arm in definition.arms]:
+        for written, figure in published.values if arm in run else ():
+            wanted = {name: each.value for name, each in published.where.items()} | {published.x: written.value}
+            row = next((row for row in made if row.arm == arm and _is_at(row.values, wanted)), None)
+            yield Beside(
+                quantity=published.quantity,
+                unit=QUANTITIES[published.quantity],
+                source=published.source or definition.source,
+                arm=arm,
+                where={name: each.text for name, each in published.where.items()},
+                x=published.x,
+                at=written.text,
+                published=figure,
+                ours=row.means.get(published.quantity) if row else None,
+                spread=row.spreads.get(published.quantity) if row else None,
+            )
+
+
+def _is_at(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(name in values and values[name] == value for name, value in wanted.items())
+
+
+def fits(points: Sequence[Point], results: Sequence[PointResult]) -> list[ArmFit]:
+    """The model, fitted to the points of each arm that differ in nothing but delay; where there is enough to fit."""
+    by_name = {result.name: result for result in results}
+    groups: dict[tuple[str, ...], tuple[dict[str, str], list[SteadyPoint]]] = {}
+    for point in points:
+        where = {name: each.text for name, each in point.grid.items() if name != DELAY}
+        _, found = groups.setdefault((point.arm, *where.values()), (where, []))
+        result = by_name.get(point.name)
+        # without a delay there are no delays to count
+        found += result.steady if result and point.values.get(DELAY) else ()
+    made = []
+    for (arm, *_), (where, found) in groups.items():
+        if len({each.setting.delay_ns for each in found}) < _FITTED_LEAST:
+            continue
+        try:
+            # as it is read back
+            made.append(ArmFit(arm, where, json.loads(json.dumps(fit.fit(found).as_dict()))))
+        except InputInvalid:
+            continue
+    return made

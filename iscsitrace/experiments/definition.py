@@ -1,0 +1,294 @@
+"""The definition of an experiment: a TOML file, read and checked. InputInvalid says in a line which key is wrong.
+
+docs/lab.md says what there is; `vocabulary` names the settings. It runs nothing.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.experiments.entries import Entry, joined
+from iscsitrace.experiments.vocabulary import SETTINGS, Kind, Value
+
+SECTIONS: Final = ("link", "tcp", "initiator", "target", "workload", "capture")
+"""The tables that hold settings."""
+QUANTITIES: Final = {
+    "throughput": "MB/s",
+    "idle_fraction": "%",
+    "model_error": "%",
+    "period": "ms",
+    "k": "delays",
+}
+"""What results can be plotted and compared, and its unit."""
+FIGURES: Final = ("lines", "packets")
+ARM: Final = "arm"
+"""What stands for the arm where a setting could stand."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A value of a setting: as it is written, which people read, and as a run takes it."""
+
+    text: str
+    value: Value
+
+
+Place = Mapping[str, Written]
+"""Settings by dotted name."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A variant of the experiment."""
+
+    name: str
+    settings: Place
+    grid: Mapping[str, tuple[Written, ...]]
+    """Of its own, in place of that of all."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture of the results."""
+
+    name: str
+    kind: str
+    """One of FIGURES: ``lines`` over a setting, or the ``packets`` of a few cycles at one point."""
+    title: str
+    where: Mapping[str, Written]
+    """Only points with these settings."""
+    arms: tuple[str, ...]
+    """Only these; all when empty."""
+    x: str = ""
+    """A setting."""
+    y: str = ""
+    """One of QUANTITIES."""
+    lines: str = ARM
+    """A line for each value of this setting, or each arm."""
+    cycles: int = 1
+    """How many cycles of a capture."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Figures that somebody else measured or printed."""
+
+    quantity: str
+    """One of QUANTITIES."""
+    source: str
+    where: Mapping[str, Written]
+    arms: tuple[str, ...]
+    x: str
+    values: tuple[tuple[Written, float], ...]
+    """Value of the setting ``x``, and the figure in the quantity's unit."""
+
+
+@dataclass(frozen=True)
+class RealWorld:
+    """Whether the kernel's TCP can carry it, and at what reduced scale."""
+
+    is_possible: bool
+    note: str
+    settings: Place
+    grid: Mapping[str, tuple[Written, ...]]
+    repeats: int | None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """An experiment."""
+
+    name: str
+    title: str
+    source: str
+    """The study that it repeats, or why it is there."""
+    about: str
+    settings: Place
+    grid: Mapping[str, tuple[Written, ...]]
+    arms: tuple[Arm, ...]
+    repeats: int
+    warm_up_calls: int
+    """System calls at the beginning that do not count: slow start."""
+    real: RealWorld
+    figures: tuple[Figure, ...]
+    published: tuple[Published, ...]
+
+
+def load(path: Path) -> Definition:
+    """Reads a definition; InputInvalid with one line when it is none."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputInvalid(f"cannot read {path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputInvalid(f"{path} is no TOML: {error}") from error
+    return _definition(path.stem, Entry(str(path), "", found))
+
+
+def _definition(name: str, top: Entry) -> Definition:
+    settings, grid = _settings(top), _grid(top.table("grid"))
+    arms = tuple(_arm(each) for each in top.tables("arms")) or (Arm("all", {}, {}),)
+    names = [arm.name for arm in arms]
+    for arm in names:
+        if names.count(arm) > 1:
+            raise top.error("arms", f"{arm!r} is there twice")
+    known = {*settings, *grid, *(key for arm in arms for key in (*arm.settings, *arm.grid))}
+    real = _real(top.table("real"))
+    definition = Definition(
+        name=name,
+        title=top.text("title"),
+        source=top.text("source"),
+        about=" ".join(top.text("about", "").split()),
+        settings=settings,
+        grid=grid,
+        arms=arms,
+        repeats=top.count("repeats", 1),
+        warm_up_calls=top.count("warm-up-calls", 0, least=0),
+        real=real,
+        figures=tuple(_figure(each, names, known) for each in top.tables("figures")),
+        published=tuple(_published(each, names, known) for each in top.tables("published")),
+    )
+    top.refuse_others()
+    return definition
+
+
+def _arm(entry: Entry) -> Arm:
+    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")))
+    entry.refuse_others()
+    return arm
+
+
+def _real(entry: Entry) -> RealWorld:
+    grid = _grid(entry.table("grid"))
+    repeats = entry.count("repeats", 0, least=0)
+    world = RealWorld(
+        entry.switch("is-possible", True), entry.text("note", ""), _settings(entry), grid, repeats or None
+    )
+    entry.refuse_others()
+    return world
+
+
+def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
+    kind = entry.word("kind", FIGURES)
+    is_lines = kind == "lines"
+    figure = Figure(
+        name=entry.text("name"),
+        kind=kind,
+        title=entry.text("title"),
+        where=_where(entry.table("where"), known),
+        arms=_arms(entry, arms),
+        x=_setting(entry, "x", known) if is_lines else "",
+        y=entry.word("y", QUANTITIES) if is_lines else "",
+        lines=_setting(entry, "lines", known, ARM) if is_lines else ARM,
+        cycles=1 if is_lines else entry.count("cycles", 1),
+    )
+    if not figure.name.replace("-", "").isalnum():
+        raise entry.error("name", "it names a file: write letters, digits and dashes")
+    entry.refuse_others()
+    return figure
+
+
+def _published(entry: Entry, arms: list[str], known: set[str]) -> Published:
+    x = _setting(entry, "x", known)
+    values = []
+    for number, pair in enumerate(entry.rows("values")):
+        if not (isinstance(pair, list) and len(pair) == 2 and _is_number(pair[1])):
+            raise entry.error(f"values[{number}]", 'write a value of x and the figure, like ["8ms", 84]')
+        values.append((_written(entry, f"values[{number}]", SETTINGS[x], pair[0]), float(pair[1])))
+    published = Published(
+        quantity=entry.word("quantity", QUANTITIES),
+        source=entry.text("source", ""),
+        where=_where(entry.table("where"), known),
+        arms=_arms(entry, arms),
+        x=x,
+        values=tuple(values),
+    )
+    entry.refuse_others()
+    return published
+
+
+def _arms(entry: Entry, names: list[str]) -> tuple[str, ...]:
+    wanted = entry.words("arms")
+    for name in wanted:
+        if name not in names:
+            raise entry.error("arms", f"no arm is called {name!r}; there are {', '.join(names)}")
+    return wanted
+
+
+def _setting(entry: Entry, key: str, known: set[str], default: str | None = None) -> str:
+    name = entry.text(key, default)
+    if name != default and name not in known:
+        raise entry.error(key, f"no setting {name!r} is set anywhere; there are {', '.join(sorted(known))}")
+    return name
+
+
+def _where(entry: Entry, known: set[str]) -> dict[str, Written]:
+    found = _flat(entry)
+    for name in found:
+        if name not in known:
+            raise entry.error(name, "no point has this setting")
+    return {name: _written(entry, name, SETTINGS[name], value) for name, value in found.items()}
+
+
+def _settings(entry: Entry) -> dict[str, Written]:
+    found: dict[str, Written] = {}
+    for section in SECTIONS:
+        table = entry.table(section)
+        for name, value in _flat(table, section).items():
+            found[name] = _written(entry, name, SETTINGS[name], value)
+    return found
+
+
+def _grid(entry: Entry) -> dict[str, tuple[Written, ...]]:
+    found = {}
+    for name, values in _flat(entry).items():
+        if not isinstance(values, list) or not values:
+            raise entry.error(name, "it has to be a list of values, one at least")
+        read = tuple(_written(entry, f"{name}[{number}]", SETTINGS[name], value) for number, value in enumerate(values))
+        if len({each.text for each in read}) < len(read):
+            raise entry.error(name, "a value is there twice")
+        found[name] = read
+    return found
+
+
+def _flat(entry: Entry, prefix: str = "") -> dict[str, Any]:
+    """Values by dotted name; InputInvalid for a name that is no setting."""
+    found: dict[str, Any] = {}
+    for name, value in entry.take_all().items():
+        dotted = joined(prefix, name)
+        if isinstance(value, dict):
+            inner = Entry(entry.file, entry.key(name), value)
+            found |= _flat(inner, dotted)
+        elif dotted in SETTINGS:
+            found[dotted] = value
+        else:
+            raise entry.error(name, _unknown(dotted))
+    return found
+
+
+def _unknown(name: str) -> str:
+    section = name.rpartition(".")[0]
+    known = [each.rpartition(".")[2] for each in SETTINGS if each.rpartition(".")[0] == section]
+    return f"there is no such setting; there are {', '.join(known or SECTIONS)}"
+
+
+def _written(entry: Entry, key: str, kind: Kind, written: Any) -> Written:
+    value = kind.read(written)
+    if value is None:
+        raise entry.error(key, f"{written!r} is not {kind.needed}")
+    return Written(_text(written), value)
+
+
+def _text(written: Any) -> str:
+    if isinstance(written, bool):
+        return "yes" if written else "no"
+    return ", ".join(map(_text, written)) if isinstance(written, list) else str(written)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,183 @@
+"""What the model says of a point, from its settings alone: nothing that was measured goes in.
+
+C is the rate of the line times payload / frame, d the delay of the link, s what services and hosts are set to take.
+
+A status that the target hands out apart waits (Nagle) for the ACK of the last small segment before it. That is the end
+of its data where these were handed to TCP at once: two more delays. Else the small end of the first part is sent, and
+holds back that of the second, which goes with the data of the third ...; the end of the last part, with the status,
+leaves when the first part is acknowledged: 2 d + first part / C after the first byte, or at once where the data take
+longer. Parts are the commands of a system call, and what our target hands over at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from iscsitrace.analysis.model.prediction import predict
+from iscsitrace.analysis.model.setting import Leg, Prediction, Setting, Solicitation
+from iscsitrace.experiments import settings
+from iscsitrace.experiments.vocabulary import Value
+
+_ETHERNET_BYTES: Final = 14
+_HEADERS_BYTES: Final = {False: 40, True: 60}
+"""Of IP and TCP, over IPv4 and IPv6."""
+_TIMESTAMPS_BYTES: Final = 12
+_MSS: Final = 1460
+_BITS: Final = 8
+_SOCKET: Final = "socket_"
+_ALWAYS: Final = 1_000_000
+"""Commands outstanding, so that there always is one."""
+_ACK_DELAY_NS: Final = 40e6
+"""Of a delayed ACK, in both worlds."""
+_TRANSMIT_BYTES: Final = 256 << 10
+"""What our target hands to TCP in one system call."""
+
+
+def of_point(values: dict[str, Value], parameters: dict[str, Any] | None) -> Prediction | None:
+    """The prediction for a run; None for what the model has no words for, such as reads and writes mixed.
+
+    ``parameters`` are the keys in force, as the results of a connection have them.
+    """
+    setting = setting_of(values, parameters or {})
+    if setting is None:
+        return None
+    prediction = predict(setting)
+    part = _part_bytes(values)
+    is_cut = setting.operation == "read" and setting.queue_depth == 1 and part < setting.block_bytes
+    return _cut(prediction, part) if is_cut and _is_apart(values) else prediction
+
+
+def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
+    """That of a block in several parts: its end waits for the ACK of the first."""
+    setting = prediction.setting
+    first_ns = prediction.transfer_ns * part_bytes / setting.block_bytes
+    wait_ns = max(0.0, 2 * setting.delay_ns + first_ns - prediction.transfer_ns - prediction.stall_ns)
+    period_ns = prediction.period_ns + wait_ns
+    share = prediction.period_ns / period_ns
+    delays = wait_ns / setting.delay_ns if setting.delay_ns else 0.0
+    leg = Leg("ack", delays, "the end of the block waits for the ACK of its first part (Nagle)")
+    return replace(
+        prediction,
+        period_ns=period_ns,
+        throughput_bytes_per_s=prediction.throughput_bytes_per_s * share,
+        idle_fraction=1 - (1 - prediction.idle_fraction) * share,
+        legs=(*prediction.legs, leg),
+    )
+
+
+def setting_of(values: dict[str, Value], parameters: dict[str, Any]) -> Setting | None:
+    """The model's words for a point."""
+    operation = str(values.get("workload.operation", "read"))
+    if operation == "mixed":
+        return None
+    is_socket = operation.startswith(_SOCKET)
+    operation = operation.removeprefix(_SOCKET)
+    call, command = settings.call_bytes(values), _command_bytes(values)
+    calls = _count(values, "workload.queue-depth")
+    # the commands of a call go out together: of reads their data come as one block
+    block, depth = (call, calls) if operation == "read" else (command, calls * -(-call // command))
+    if is_socket:
+        # never waits for a command: the line, a window or losses decide
+        block, depth = call, _ALWAYS
+    toward = "to-initiator" if operation == "read" else "to-target"
+    link = settings.link_of(values, toward)
+    ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
+    sender, receiver = ("target", "initiator") if operation == "read" else ("initiator", "target")
+    delays = values.get("link.target-delays")
+    service_ns = sum(
+        float(str(values.get(name, 0)))
+        for name in ("target.service-delay", "initiator.host-delay", "target.host-delay")
+    )
+    window, data_pdu = _window(values, sender, receiver), _data_pdu_bytes(operation, parameters)
+    return Setting(
+        operation=operation,
+        block_bytes=block,
+        delay_ns=sum(ways) / len(ways),
+        c_bytes_per_s=payload_rate(values, link),
+        service_ns=service_ns,
+        queue_depth=depth,
+        connections=_count(values, "workload.connections") * _count(values, "workload.sessions"),
+        data_pdu_bytes=data_pdu,
+        is_status_held=_is_apart(values) and not is_socket and (depth > 1 or _part_bytes(values) >= block),
+        ack_delay_ns=_ACK_DELAY_NS if settings.tcp_of(values, receiver).get("delayed_ack", True) else 0.0,
+        solicitation=_solicitation(parameters),
+        window_bytes=window,
+        segment_bytes=segment_bytes(values),
+        loss=float(link.get("loss_probability", 0.0)),
+        congestion_control=str(settings.tcp_of(values, sender).get("congestion_control", "cubic")),
+        target_delays_ns=tuple(map(float, delays)) if isinstance(delays, list) and _is_mirror(values) else (),
+    )
+
+
+def segment_bytes(values: dict[str, Value]) -> int:
+    """Payload of a full segment: the lesser of both hosts' largest, less timestamps when both have them."""
+    hosts = [settings.tcp_of(values, host) for host in ("initiator", "target")]
+    largest = min(int(host.get("mss", _MSS)) for host in hosts)
+    has_timestamps = all(host.get("timestamps", True) for host in hosts)
+    return largest - (_TIMESTAMPS_BYTES if has_timestamps else 0)
+
+
+def payload_rate(values: dict[str, Value], link: dict[str, Any]) -> float | None:
+    """Bytes a second that TCP can carry over a line; None without a rate."""
+    rate = link.get("rate_bps")
+    if rate is None:
+        return None
+    hosts = [settings.tcp_of(values, host) for host in ("initiator", "target")]
+    options = _TIMESTAMPS_BYTES if all(host.get("timestamps", True) for host in hosts) else 0
+    payload = segment_bytes(values)
+    headers = _ETHERNET_BYTES + _HEADERS_BYTES[bool(values.get("capture.is-ipv6"))] + options
+    frame = payload + headers + int(link.get("overhead_bytes", 0))
+    return float(rate) / _BITS * payload / frame
+
+
+def _solicitation(parameters: dict[str, Any]) -> Solicitation:
+    """The keys in force."""
+    if not parameters:
+        return Solicitation()
+    return Solicitation(
+        is_initial_r2t=bool(parameters["initial_r2t"]),
+        is_immediate_data=bool(parameters["immediate_data"]),
+        first_burst_bytes=int(parameters["first_burst_length"]),
+        max_burst_bytes=int(parameters["max_burst_length"]),
+        max_outstanding_r2t=int(parameters["max_outstanding_r2t"]),
+        max_recv_data_segment_bytes=int(parameters["target_max_recv_data_segment_length"]),
+    )
+
+
+def _data_pdu_bytes(operation: str, parameters: dict[str, Any]) -> int | None:
+    """Most data of one data PDU: what its receiver takes, and no more than a burst."""
+    receiver = "initiator" if operation == "read" else "target"
+    limits = [parameters.get(f"{receiver}_max_recv_data_segment_length"), parameters.get("max_burst_length")]
+    return min((int(each) for each in limits if each), default=None)
+
+
+def _window(values: dict[str, Value], sender: str, receiver: str) -> int | None:
+    limits = [
+        settings.tcp_of(values, sender).get("send_buffer_bytes"),
+        settings.tcp_of(values, receiver).get("receive_buffer_bytes"),
+    ]
+    return min((int(each) for each in limits if each is not None), default=None)
+
+
+def _is_apart(values: dict[str, Value]) -> bool:
+    """Whether Nagle's algorithm may hold a read's status back."""
+    return values.get("target.status") == "apart_held"
+
+
+def _part_bytes(values: dict[str, Value]) -> int:
+    """What the target hands to TCP at a time."""
+    return min(_command_bytes(values), _TRANSMIT_BYTES)
+
+
+def _command_bytes(values: dict[str, Value]) -> int:
+    most = values.get("workload.max-transfer") or values.get("workload.block-size")
+    return min(settings.call_bytes(values), int(str(most))) if most else settings.call_bytes(values)
+
+
+def _count(values: dict[str, Value], name: str) -> int:
+    return int(str(values.get(name, 1)))
+
+
+def _is_mirror(values: dict[str, Value]) -> bool:
+    return values.get("workload.layout") == "mirror"

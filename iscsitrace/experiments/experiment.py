@@ -1,0 +1,78 @@
+"""An experiment from its definition to its folder: points, results beside the model and what was published, figures."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from iscsitrace.errors import InputInvalid, OutputExists
+from iscsitrace.experiments import comparison, figures, results, runner
+from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.points import Point
+from iscsitrace.experiments.results import PointResult, Results
+from iscsitrace.experiments.runner import Watch
+from iscsitrace.lab.namespaces import require_root
+
+KEPT: Final = ("figures", "captures", "none")
+"""Which captures stay: those that figures are drawn from, all, none."""
+
+
+def prepare(definition: Definition, points: Sequence[Point], directory: Path, *, is_forced: bool) -> None:
+    """Makes the folder, or takes one in which the same experiment was begun; ``is_forced`` begins anew.
+
+    OutputExists for a folder with anything else in it; RootNeeded for the real world.
+    """
+    world = points[0].world
+    if world == "real":
+        require_root()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(directory.iterdir())
+    except OSError as error:
+        raise InputInvalid(f"cannot make {directory}: {error.strerror or error}") from error
+    folder = directory / runner.POINTS
+    if not (is_empty or folder.is_dir() or (directory / results.JSON).is_file()):
+        raise OutputExists(f"{directory} has other files in it; name a folder of its own")
+    if is_forced:
+        shutil.rmtree(folder, ignore_errors=True)
+        (directory / results.JSON).unlink(missing_ok=True)
+    elif (directory / results.JSON).is_file():
+        earlier = results.load(directory)
+        if (earlier.name, earlier.world) != (definition.name, world):
+            raise OutputExists(
+                f"{directory} has {earlier.name} in the {earlier.world} world; name another folder, or --force"
+            )
+
+
+def carry_out(
+    definition: Definition, points: Sequence[Point], directory: Path, watch: Watch, *, jobs: int, keep: str
+) -> Results:
+    """Runs what is left to run, and writes ``results.json``, ``results.csv`` and the figures; the results so far."""
+    drawn_from = figures.needed(definition, points)
+    kept: dict[str, Callable[[Point], bool]] = {
+        "figures": lambda point: point.name in drawn_from,
+        "captures": lambda _: True,
+        "none": lambda _: False,
+    }
+    found = runner.run(points, directory, watch, jobs=jobs, kept=kept[keep])
+    made = _results(definition, points, found, directory)
+    results.write(directory, made)
+    return made
+
+
+def _results(definition: Definition, points: Sequence[Point], found: Sequence[PointResult], directory: Path) -> Results:
+    return Results(
+        name=definition.name,
+        title=definition.title,
+        source=definition.source,
+        about=definition.about,
+        world=points[0].world,
+        is_complete=len(found) == len(points),
+        point_count=len(points),
+        points=tuple(found),
+        fits=tuple(comparison.fits(points, found)),
+        beside=tuple(comparison.beside(definition, found)),
+        figures=tuple(figures.draw(definition, points, found, directory)),
+    )

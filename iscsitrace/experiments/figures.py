@@ -1,0 +1,196 @@
+"""The pictures of an experiment, drawn from its results and from the captures that were kept for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import iscsitrace
+from iscsitrace.analysis.curves import ladder as ladder_curves
+from iscsitrace.analysis.curves import subject, view
+from iscsitrace.errors import InputInvalid
+from iscsitrace.experiments import comparison
+from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments.definition import ARM, QUANTITIES, Definition, Figure
+from iscsitrace.experiments.points import Point
+from iscsitrace.experiments.results import FigureFile, PointResult
+from iscsitrace.experiments.runner import POINTS
+from iscsitrace.plots import experiment, footer, ladder, style
+from iscsitrace.plots.experiment import Chart, Line
+
+FORMAT: Final = "svg"
+_Y_LABELS: Final = {
+    "throughput": "throughput after the warm-up",
+    "idle_fraction": "idle fraction",
+    "model_error": "error of the model",
+    "period": "time from call to call",
+    "k": "one-way delays of a cycle",
+}
+_LADDER_TABLES: Final = ("segments", "pdus", "budget")
+
+
+def needed(definition: Definition, points: Sequence[Point]) -> set[str]:
+    """Names of the points whose captures a figure is drawn from."""
+    return {point.name for figure in definition.figures if (point := _only(figure, points)) is not None}
+
+
+def draw(
+    definition: Definition, points: Sequence[Point], results: Sequence[PointResult], directory: Path
+) -> list[FigureFile]:
+    """Draws what there are results for; the files. InputInvalid when one cannot be written."""
+    rows = comparison.rows(results)
+    files = []
+    for figure in definition.figures:
+        path = directory / f"{figure.name}.{FORMAT}"
+        if figure.kind == "lines":
+            chart = chart_of(figure, definition, rows)
+            is_drawn = any(any(value is not None for value in line.measured) for line in chart.lines)
+            if is_drawn:
+                _write(path, chart)
+        else:
+            is_drawn = _draw_packets(path, figure, points, results, directory)
+        if is_drawn:
+            files.append(FigureFile(figure.name, figure.title, path.name))
+    return files
+
+
+def chart_of(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Chart:
+    """The arrays of a figure over a setting."""
+    wanted = {name: each.value for name, each in figure.where.items()}
+    shown = [
+        row
+        for row in rows
+        if (not figure.arms or row.arm in figure.arms)
+        and figure.x in row.values
+        and all(row.values.get(name) == value for name, value in wanted.items())
+    ]
+    texts = _texts(definition, figure.x)
+    places = sorted({row.values[figure.x] for row in shown}, key=_order)
+    # values lie evenly: they double, mostly
+    at = {_key(value): float(number) for number, value in enumerate(places)}
+    names = list(dict.fromkeys(_line_name(figure, definition, row) for row in shown))
+    published = _published(figure, definition)
+    return Chart(
+        title=figure.title,
+        x_label=_words(figure.x),
+        y_label=f"{_Y_LABELS[figure.y]}, {QUANTITIES[figure.y]}",
+        ticks=tuple((at[_key(value)], texts.get(_key(value), str(value))) for value in places),
+        lines=tuple(
+            _line(name, [row for row in shown if _line_name(figure, definition, row) == name], figure, at, published)
+            for name in names
+        ),
+        notes=(f"{definition.title}: {definition.source}",),
+    )
+
+
+def _line(
+    name: str, rows: Iterable[Row], figure: Figure, at: dict[str, float], published: dict[tuple[str, str], float]
+) -> Line:
+    ordered = sorted(rows, key=lambda row: at[_key(row.values[figure.x])])
+    return Line(
+        name=name,
+        places=tuple(at[_key(row.values[figure.x])] for row in ordered),
+        measured=tuple(row.means.get(figure.y) for row in ordered),
+        spreads=tuple(row.spreads.get(figure.y) for row in ordered),
+        model=tuple(row.model.get(figure.y) for row in ordered),
+        published=tuple(published.get((row.arm, _key(row.values[figure.x]))) for row in ordered),
+    )
+
+
+def _published(figure: Figure, definition: Definition) -> dict[tuple[str, str], float]:
+    """By arm and place along x, what was published of just this."""
+    found: dict[tuple[str, str], float] = {}
+    wanted = {name: each.value for name, each in figure.where.items()}
+    for published in definition.published:
+        where = {name: each.value for name, each in published.where.items()}
+        if published.quantity != figure.y or published.x != figure.x or where != wanted:
+            continue
+        for arm in published.arms or [arm.name for arm in definition.arms]:
+            found |= {(arm, _key(written.value)): value for written, value in published.values}
+    return found
+
+
+def _line_name(figure: Figure, definition: Definition, row: Row) -> str:
+    if figure.lines == ARM:
+        return row.arm
+    value = row.values.get(figure.lines)
+    return f"{_words(figure.lines)} {_texts(definition, figure.lines).get(_key(value), str(value))}"
+
+
+def _words(name: str) -> str:
+    """What a setting is called on a picture."""
+    return name.rpartition(".")[2].replace("-", " ")
+
+
+def _texts(definition: Definition, name: str) -> dict[str, str]:
+    """Values of a setting as they are written."""
+    written = [definition.settings.get(name), *(arm.settings.get(name) for arm in definition.arms)]
+    written += [
+        each for grid in (definition.grid, *(arm.grid for arm in definition.arms)) for each in grid.get(name, ())
+    ]
+    written += [*definition.real.grid.get(name, ()), definition.real.settings.get(name)]
+    return {_key(each.value): each.text for each in written if each is not None}
+
+
+def _key(value: Any) -> str:
+    return repr(value)
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+
+
+def _only(figure: Figure, points: Sequence[Point]) -> Point | None:
+    """The first point of a figure of packets."""
+    if figure.kind != "packets":
+        return None
+    arms = figure.arms
+    return next((point for point in points if (not arms or point.arm in arms) and point.is_at(figure.where)), None)
+
+
+def _draw_packets(
+    path: Path, figure: Figure, points: Sequence[Point], results: Sequence[PointResult], directory: Path
+) -> bool:
+    """Whether the point has a result, and packets were drawn: those of its last cycles but one, which are steady."""
+    point = _only(figure, points)
+    result = next((each for each in results if point and each.name == point.name), None)
+    if result is None or not result.captures:
+        return False
+    capture = directory / POINTS / result.name / result.captures[0]
+    trace = iscsitrace.read(capture, tables=_LADDER_TABLES)
+    reads = [row["cycle"] for row in trace.cycles.rows() if row["operation"] in {"read", "write"}]
+    if len(reads) <= figure.cycles:
+        return False
+    last = reads[-1]
+    zoom = view.Zoom(cycles=range(last - figure.cycles, last))
+    origin_ns = trace.inputs[0]["time_first_ns"]
+    seen = view.of_connection(trace.connections, trace.cycles, zoom, origin_ns)
+    found = ladder_curves.prepare(trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, seen)
+    about = subject.describe([str(capture)], trace.connections, trace.coverage, seen)
+    with style.applied():
+        drawn = style.new_figure()
+        ladder.draw(drawn, found)
+        footer.write(drawn, figure.title, about, ladder.notes(found))
+        _save(path, drawn)
+    return True
+
+
+def _write(path: Path, chart: Chart) -> None:
+    with style.applied():
+        drawn = style.new_figure()
+        experiment.draw(drawn, chart)
+        footer.write_lines(drawn, experiment.title(chart), experiment.notes(chart))
+        _save(path, drawn)
+
+
+def _save(path: Path, drawn: Any) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("wb") as stream:
+            style.write(drawn, stream, FORMAT)
+        partial.replace(path)
+    except OSError as error:
+        raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)

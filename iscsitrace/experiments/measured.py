@@ -1,0 +1,124 @@
+"""What a run gave at a point: from its truth how fast it was, from its capture why.
+
+Both count what came after the warm-up. Reads the initiator's capture; runs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+import iscsitrace
+from iscsitrace.analysis import budget
+from iscsitrace.analysis.model import fit, steady
+from iscsitrace.errors import InputInvalid
+from iscsitrace.experiments.settings import call_bytes
+from iscsitrace.experiments.vocabulary import Value
+
+SOCKET: Final = "socket"
+"""The mode of a plain transfer: it has no cycles, and its second half is steady."""
+DELAY_LEAST_NS: Final = 50_000
+"""Of less nobody can say how often a cycle pays it: hosts take as long."""
+_TABLES: Final = tuple(dict.fromkeys((*steady.NEEDED, "budget")))
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The part of a run that counts."""
+
+    start_ns: int
+    """When the last call of the warm-up ended."""
+    end_ns: int
+    call_count: int
+    byte_count: int
+
+    @property
+    def throughput_bytes_per_s(self) -> float:
+        """Of its calls."""
+        return self.byte_count * 1e9 / (self.end_ns - self.start_ns)
+
+
+def of_run(truth: dict[str, Any], capture: Path, values: dict[str, Value], warm_up_calls: int) -> dict[str, Any]:
+    """The fields of a `PointResult` that a run decides; InputInvalid for a run that is too short to tell."""
+    results = truth["results"]
+    if results["mode"] == SOCKET:
+        return {
+            "throughput_bytes_per_s": results["bytes"] * 1e9 / results["elapsed_ns"],
+            "steady_throughput_bytes_per_s": results["steady_bytes_per_s"],
+        }
+    stretch = steady_stretch(truth, values, warm_up_calls)
+    depth = int(str(values.get("workload.queue-depth", 1)))
+    found: dict[str, Any] = {
+        "throughput_bytes_per_s": results["bytes"] * 1e9 / results["elapsed_ns"],
+        "steady_throughput_bytes_per_s": stretch.throughput_bytes_per_s,
+        "period_ns": (stretch.end_ns - stretch.start_ns) / stretch.call_count * depth,
+        "call_count": stretch.call_count,
+    }
+    return found | _captured(capture, stretch)
+
+
+def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_calls: int) -> Stretch:
+    """From the end of the warm-up to the end of the last call; calls in their order."""
+    cycles = truth["cycles"]
+    ended = np.array(
+        [
+            (status_ns, size)
+            for operation, status_ns, size in zip(cycles["operation"], _ended_ns(cycles), cycles["bytes"], strict=True)
+            if operation is not None and status_ns is not None
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 2)
+    ended = ended[np.argsort(ended[:, 0], kind="stable")]
+    per_call = _commands_per_call(values)
+    calls = len(ended) // per_call
+    if calls <= warm_up_calls:
+        raise InputInvalid(f"{calls} system calls are too few: the warm-up alone takes {warm_up_calls}")
+    first = warm_up_calls * per_call
+    start_ns = int(ended[first - 1, 0]) if first else int(truth["results"]["started_ns"])
+    counted: NDArray[np.int64] = ended[first : calls * per_call]
+    return Stretch(start_ns, int(counted[-1, 0]), calls - warm_up_calls, int(counted[:, 1].sum()))
+
+
+def _ended_ns(cycles: dict[str, Any]) -> list[int | None]:
+    """When the status of each task was there: at the initiator's tap, or as the initiator saw it."""
+    ended: list[int | None] = (
+        cycles["initiator"]["status_ns"] if "initiator" in cycles else cycles["by_initiator"]["completed_ns"]
+    )
+    return ended
+
+
+def _commands_per_call(values: dict[str, Value]) -> int:
+    most = values.get("workload.max-transfer") or values.get("workload.block-size") or call_bytes(values)
+    return -(-call_bytes(values) // int(str(most)))
+
+
+def _captured(capture: Path, stretch: Stretch) -> dict[str, Any]:
+    trace = iscsitrace.read(capture, tables=_TABLES)
+    found: dict[str, Any] = {}
+    rows = budget.rows_of(trace.budget, session=0)
+    if len(rows):
+        span = np.array([[stretch.start_ns], [stretch.end_ns]], dtype=np.int64)
+        (parts_ns,) = budget.of_cycles(rows, *span)
+        total_ns = int(parts_ns.sum())
+        parts = dict(zip(budget.PARTS, (int(ns) for ns in parts_ns), strict=True))
+        whole = budget.Budget(parts)
+        found = {
+            "idle_fraction": whole.idle_fraction,
+            "limiter": whole.limiter if total_ns else None,
+            "parts_ns": {part: ns / stretch.call_count for part, ns in parts.items()},
+        }
+    points = steady.points(trace.table, capture.parent.name)
+    if points:
+        fitted = fit.fit(points)
+        found |= {
+            "steady": tuple(points),
+            "k": fitted.k.value if fitted.d_ns.value >= DELAY_LEAST_NS else None,
+            "d_ns": fitted.d_ns.value,
+            "s_ns": fitted.s_ns.value,
+            "c_bytes_per_s": fitted.c_bytes_per_s and fitted.c_bytes_per_s.value,
+        }
+    return found

@@ -1,0 +1,219 @@
+"""Runs the points of an experiment, keeps what is finished, and goes on where an earlier run stopped.
+
+In the simulated world several points at once, each in a process of its own; in the real world one after the other, for
+they share the machine. A point that fails says why, and the rest goes on. Draws nothing and prints nothing.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from iscsitrace.errors import InputInvalid, IscsitraceError
+from iscsitrace.experiments import expected, measured, results
+from iscsitrace.experiments.points import Point
+from iscsitrace.experiments.results import PointResult
+from iscsitrace.lab import real, run_files, simulation
+
+POINTS: Final = "points"
+RESULT: Final = "result.json"
+_CAPTURES: Final = tuple(run_files.capture_names(1))
+_LOOK_S: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an experiment is."""
+
+    done: int
+    """Points that are finished or failed, earlier runs included."""
+    count: int
+    failed: int
+    left_s: float | None
+    """By the pace so far; None before the first point."""
+    latest: PointResult | None = None
+    """What was just finished."""
+
+
+Watch = Callable[[Progress], bool]
+"""Told of the progress, and asked several times a second; True ends the run. What is under way is then lost."""
+
+
+class _Stopped(Exception):
+    """Somebody wants the end."""
+
+
+def run(
+    points: Sequence[Point], directory: Path, watch: Watch, *, jobs: int = 1, kept: Callable[[Point], bool]
+) -> list[PointResult]:
+    """The results of all points that were run, now or earlier, in their order.
+
+    ``kept`` says of which points the captures stay. A point whose result is there is not run again, unless it failed,
+    its settings have changed, or its captures are wanted and gone.
+    """
+    found: dict[str, PointResult] = {}
+    waiting = []
+    for point in points:
+        earlier = _earlier(point, directory, kept(point))
+        if earlier is None:
+            waiting.append(point)
+        else:
+            found[point.name] = earlier
+    counted = _Counted(len(points), len(found))
+    watch(counted.progress())
+    perform = _in_processes if jobs > 1 and len(waiting) > 1 else _one_by_one
+    with suppress(_Stopped):
+        for result in perform(waiting, directory, lambda: watch(counted.progress()), jobs, kept):
+            found[result.name] = result
+            counted.count(result)
+            watch(counted.progress(result))
+    return [found[point.name] for point in points if point.name in found]
+
+
+def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_kept: bool) -> PointResult:
+    """Runs one point and measures it; its folder is made anew. _Stopped when ``has_ended`` says so."""
+    folder = directory / POINTS / point.name
+    shutil.rmtree(folder, ignore_errors=True)
+    about = PointResult(
+        name=point.name,
+        arm=point.arm,
+        grid={name: each.text for name, each in point.grid.items()},
+        values=point.values,
+        repeat=point.repeat,
+        digest=point.digest,
+    )
+    try:
+        result = _measured(point, about, folder, has_ended)
+    except _Stopped:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    except (IscsitraceError, OSError, ValueError, ArithmeticError, LookupError) as error:
+        if has_ended():
+            shutil.rmtree(folder, ignore_errors=True)
+            raise _Stopped from error
+        line = " ".join(str(error).split())
+        result = replace(about, error=line if isinstance(error, IscsitraceError) else repr(error))
+    if not is_kept or result.error is not None:
+        for name in (*_CAPTURES, run_files.TRUTH):
+            (folder / name).unlink(missing_ok=True)
+    else:
+        result = replace(result, captures=tuple(name for name in _CAPTURES if (folder / name).exists()))
+    folder.mkdir(parents=True, exist_ok=True)
+    results.write_json(folder / RESULT, results.point_document(result))
+    return result
+
+
+def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
+    if point.world == "real":
+        truth = real.run(point.run_settings, folder, lambda _: has_ended())
+    else:
+        truth = simulation.run(point.run_settings, folder, lambda *_: has_ended())
+    if has_ended():
+        raise _Stopped
+    outcome = truth["results"]
+    if outcome["error_count"]:
+        raise InputInvalid(f"{outcome['error_count']} commands failed: {(outcome['errors'] or ['?'])[0]}")
+    dropped = truth.get("capture_dropped_counts", [0])[0]
+    if dropped:
+        raise InputInvalid(f"the capture lost {dropped} packets: the machine was too busy")
+    found = measured.of_run(truth, folder / _CAPTURES[0], point.values, point.warm_up_calls)
+    prediction = expected.of_point(point.values, _parameters(outcome))
+    return replace(about, **found, model=None if prediction is None else prediction.as_dict())
+
+
+def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:
+    """The keys in force."""
+    return next((found for each in outcome["connections"] if (found := each.get("parameters"))), None)
+
+
+def _earlier(point: Point, directory: Path, is_kept: bool) -> PointResult | None:
+    folder = directory / POINTS / point.name
+    result = results.read_point(folder / RESULT)
+    if result is None or result.error is not None or result.digest != point.digest:
+        return None
+    if is_kept and not (result.captures and all((folder / name).exists() for name in result.captures)):
+        return None
+    return result
+
+
+class _Counted:
+    """How much is done, and how long the rest will take."""
+
+    def __init__(self, count: int, done: int) -> None:
+        self._count, self._done, self._failed = count, done, 0
+        self._earlier = done
+        self._started = time.monotonic()
+
+    def count(self, result: PointResult) -> None:
+        """One more."""
+        self._done += 1
+        self._failed += result.error is not None
+
+    def progress(self, latest: PointResult | None = None) -> Progress:
+        """How far it is now."""
+        ours = self._done - self._earlier
+        pace_s = (time.monotonic() - self._started) / ours if ours else None
+        left_s = None if pace_s is None else pace_s * (self._count - self._done)
+        return Progress(self._done, self._count, self._failed, left_s, latest)
+
+
+_Kept = Callable[[Point], bool]
+
+
+def _one_by_one(
+    points: Sequence[Point], directory: Path, has_ended: Callable[[], bool], jobs: int, kept: _Kept
+) -> Iterator[PointResult]:
+    for point in points:
+        if has_ended():
+            raise _Stopped
+        yield perform(point, directory, has_ended, is_kept=kept(point))
+
+
+_is_over: Any = None
+"""In a process of a pool: the event that ends it."""
+
+
+def _begin(event: Any) -> None:
+    global _is_over  # noqa: PLW0603 -- a pool hands nothing else to its processes
+    _is_over = event
+    # the first process decides what a Ctrl-C means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _task(point: Point, directory: Path, is_kept: bool) -> PointResult | None:
+    try:
+        return perform(point, directory, _is_over.is_set, is_kept=is_kept)
+    except _Stopped:
+        return None
+
+
+def _in_processes(
+    points: Sequence[Point], directory: Path, has_ended: Callable[[], bool], jobs: int, kept: _Kept
+) -> Iterator[PointResult]:
+    # no fork: the core and NumPy have threads
+    context = multiprocessing.get_context("spawn")
+    event = context.Event()
+    with ProcessPoolExecutor(min(jobs, len(points)), context, initializer=_begin, initargs=(event,)) as pool:
+        try:
+            waiting: set[Future[PointResult | None]] = {
+                pool.submit(_task, point, directory, kept(point)) for point in points
+            }
+            while waiting:
+                done, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+                for future in done:
+                    result = future.result()
+                    if result is not None:
+                        yield result
+                if has_ended():
+                    raise _Stopped
+        finally:
+            event.set()
+            pool.shutdown(wait=True, cancel_futures=True)

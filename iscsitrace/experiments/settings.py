@@ -1,0 +1,141 @@
+"""The settings of a definition as those of a run, which both worlds take: ``client``, ``portals``, ``world``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from iscsitrace.experiments.vocabulary import DIRECTIONS, Value
+from iscsitrace.lab.login_keys import LOGIN_KEYS
+
+TARGET_NAME = "iqn.2025-01.org.iscsitrace:memory"
+_SECOND_NS = 1_000_000_000
+_LIMIT_NS = 3_600 * _SECOND_NS
+_NAMES = {
+    "link": {
+        "rate": "rate_bps",
+        "one-way-delay": "delay_ns",
+        "queue-packets": "queue_packets",
+        "queue-bytes": "queue_bytes",
+        "loss": "loss_probability",
+        "jitter": "jitter_ns",
+        "overhead": "overhead_bytes",
+    },
+    "tcp": {"window": "receive_buffer_bytes", "send-buffer": "send_buffer_bytes"},
+    "workload": {
+        "block-size": "block_size_bytes",
+        "system-call-size": "system_call_bytes",
+        "max-transfer": "max_transfer_bytes",
+        "bytes": "total_bytes",
+        "think-time": "think_time_ns",
+        "deal": "dealing",
+    },
+}
+"""What settings are called in a run; the others have their own name, with ``_`` for ``-``."""
+
+
+def call_bytes(values: Mapping[str, Value]) -> int:
+    """Bytes of a system call; without a size of its own that is a command."""
+    found = values.get("workload.system-call-size") or values.get("workload.block-size") or 65_536
+    return int(str(found))
+
+
+def of_run(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
+    """The settings of a run; ``values`` are those of `vocabulary.SETTINGS` by dotted name."""
+    workload = _named(values, "workload") | {"seed": seed}
+    calls, seconds = workload.pop("calls", None), workload.pop("seconds", None)
+    if calls is not None:
+        workload["total_bytes"] = calls * call_bytes(values)
+    if seconds is not None:
+        workload["duration_ns"] = round(seconds * _SECOND_NS)
+    world = _world(values, seed)
+    portals = [_portal(values, number, seed + number) for number in range(len(world["paths"]))]
+    login = {"offers": _keys(values, "initiator.keys")}
+    return {
+        "client": {"login": login, "isid_seed": seed, "challenge_seed": seed, "workload": workload},
+        "portals": portals,
+        "world": world,
+    }
+
+
+def tcp_of(values: Mapping[str, Value], host: str) -> dict[str, Any]:
+    """TCP of the ``initiator`` or the ``target``."""
+    # off, as ours over sockets; a status is held by Nagle's algorithm
+    is_held = host == "target" and values.get("target.status") == "apart_held"
+    return {"nagle": is_held} | _named(values, "tcp") | _named(values, f"{host}.tcp", "tcp")
+
+
+def link_of(values: Mapping[str, Value], direction: str) -> dict[str, Any]:
+    """One direction of the link, ``to-target`` or ``to-initiator``."""
+    return _named(values, "link") | _named(values, f"link.{direction}", "link")
+
+
+def _world(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
+    delays = values.get("link.target-delays")
+    counted = int(str(values.get("target.count", 1)))
+    own = [{"delay_ns": delay_ns} for delay_ns in delays] if isinstance(delays, list) else [{}] * counted
+    links = {direction.replace("-", "_"): link_of(values, direction) for direction in DIRECTIONS}
+    paths: list[dict[str, Any]] = [
+        {direction: link | more for direction, link in links.items()} | {"seed": seed + number}
+        for number, more in enumerate(own)
+    ]
+    rate = values.get("link.access-rate")
+    world: dict[str, Any] = {
+        "initiator_tcp": tcp_of(values, "initiator"),
+        "target_tcp": tcp_of(values, "target"),
+        "access": {direction: {"rate_bps": rate} for direction in links} if rate else None,
+        "paths": paths,
+        "seed": seed,
+        "limit_ns": _LIMIT_NS,
+    }
+    for name, setting in (
+        ("initiator.host-delay", "initiator_host_delay_ns"),
+        ("target.host-delay", "target_host_delay_ns"),
+        ("capture.snaplen", "snaplen_bytes"),
+        ("capture.is-ipv6", "is_ipv6"),
+    ):
+        if name in values:
+            world[setting] = values[name]
+    return world
+
+
+def _portal(values: Mapping[str, Value], number: int, seed: int) -> dict[str, Any]:
+    name = TARGET_NAME if number == 0 else f"{TARGET_NAME}-{number + 1}"
+    portal: dict[str, Any] = {"targets": [{"target_name": name}], "seed": seed}
+    keys = {"header_digest": ["None", "CRC32C"], "data_digest": ["None", "CRC32C"], "max_connections": 64}
+    portal["keys"] = keys | _keys(values, "target.keys")
+    if "target.status" in values:
+        portal["status"] = values["target.status"]
+    if "target.command-window" in values:
+        portal["command_window_count"] = values["target.command-window"]
+    if values.get("target.is-serial"):
+        portal["service_order"] = "one_at_a_time"
+    if "target.service-delay" in values:
+        delay = {"distribution": "fixed", "delay_ns": values["target.service-delay"]}
+        portal |= {"read_delay": delay, "write_delay": delay}
+    return portal
+
+
+def _keys(values: Mapping[str, Value], section: str) -> dict[str, Any]:
+    return {LOGIN_KEYS[name][0]: value for name, value in _section(values, section).items()}
+
+
+def _named(values: Mapping[str, Value], section: str, names: str = "") -> dict[str, Any]:
+    """The settings of a section, as a run calls them."""
+    known = _NAMES.get(names or section, {})
+    own = {"link": ("access-rate", "target-delays")}.get(section, ())
+    return {
+        known.get(name, name.replace("-", "_")): value
+        for name, value in _section(values, section).items()
+        if name not in own
+    }
+
+
+def _section(values: Mapping[str, Value], section: str) -> dict[str, Any]:
+    """Names and values right below a section."""
+    prefix = f"{section}."
+    return {
+        name.removeprefix(prefix): value
+        for name, value in values.items()
+        if name.startswith(prefix) and "." not in name.removeprefix(prefix)
+    }

@@ -1,0 +1,118 @@
+"""A quantity of an experiment over one of its settings: what was measured, what the model says, what was published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from iscsitrace.plots import style
+
+_LOOKS = (
+    (style.BLUE, "o"),
+    (style.VERMILLION, "s"),
+    (style.GREEN, "^"),
+    (style.PURPLE, "D"),
+    (style.ORANGE, "v"),
+    (style.SKY, "P"),
+    (style.BLACK, "X"),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: places along x, and what belongs there; None where it is unknown."""
+
+    name: str
+    places: tuple[float, ...]
+    measured: tuple[float | None, ...]
+    spreads: tuple[float | None, ...]
+    """Standard deviations over repeats."""
+    model: tuple[float | None, ...]
+    published: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure of an experiment."""
+
+    title: str
+    x_label: str
+    y_label: str
+    ticks: tuple[tuple[float, str], ...]
+    """Places along x, and what stands there."""
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...] = ()
+
+
+def draw(figure: Figure, chart: Chart) -> None:
+    """Marks for what was measured, lines for the model, stars for what was published."""
+    axes = figure.subplots()
+    for line, (color, mark) in zip(chart.lines, _cycled(len(chart.lines)), strict=True):
+        _draw_line(axes, line, color, mark)
+    axes.set_xticks([place for place, _ in chart.ticks], [text for _, text in chart.ticks])
+    axes.set_xlabel(chart.x_label)
+    axes.set_ylabel(chart.y_label)
+    axes.set_ylim(bottom=0)
+    _explain(axes, chart)
+
+
+def title(chart: Chart) -> str:
+    """What the figure shows."""
+    return chart.title
+
+
+def notes(chart: Chart) -> list[str]:
+    """What stands below it."""
+    return list(chart.notes)
+
+
+def _cycled(count: int) -> list[tuple[str, str]]:
+    return [_LOOKS[number % len(_LOOKS)] for number in range(count)]
+
+
+def _draw_line(axes: Axes, line: Line, color: str, mark: str) -> None:
+    known = [
+        (place, value, spread or 0.0)
+        for place, value, spread in zip(line.places, line.measured, line.spreads, strict=True)
+        if value is not None
+    ]
+    if known:
+        places, values, spreads = zip(*known, strict=True)
+        axes.errorbar(
+            places, values, yerr=spreads if any(spreads) else None, fmt=mark, color=color, markersize=6, capsize=3,
+            label=line.name,
+        )  # fmt: skip
+    for found, look in (
+        (line.model, {"linestyle": "-", "linewidth": 1.2}),
+        (line.published, {"linestyle": "none", "marker": "*", "markersize": 12, "markerfacecolor": "none"}),
+    ):
+        pairs = [(place, value) for place, value in zip(line.places, found, strict=True) if value is not None]
+        if pairs:
+            axes.plot(*zip(*pairs, strict=True), color=color, **look)  # type: ignore[arg-type]
+
+
+def _explain(axes: Axes, chart: Chart) -> None:
+    """A legend: each line's mark, and what lines and stars are."""
+    handles, labels = axes.get_legend_handles_labels()
+    for is_there, look, text in (
+        (_has(chart, "model"), {"linestyle": "-"}, "model"),
+        (
+            _has(chart, "published"),
+            {"linestyle": "none", "marker": "*", "markersize": 11, "markerfacecolor": "none"},
+            "published",
+        ),
+    ):
+        if is_there:
+            handles.append(Line2D([], [], color=style.GREY, **look))
+            labels.append(text)
+    if handles:
+        axes.legend(
+            handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=9, frameon=False, borderaxespad=0.3
+        )
+
+
+def _has(chart: Chart, name: str) -> bool:
+    return any(value is not None for line in chart.lines for value in getattr(line, name))

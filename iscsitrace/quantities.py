@@ -1,0 +1,34 @@
+"""Quantities as people write them (``10ms``, ``64K``, ``320Mbit``, ``0.1%``) to numbers; never back to text.
+
+Arithmetic is decimal and exact: nanoseconds, bytes and bits a second are integers.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+SIZES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+RATES = {"bit": 1, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)(%|/(\d+))?", re.ASCII)
+
+
+def parse_quantity(text: str, units: dict[str, int]) -> int | None:
+    """A number and one of ``units`` to an integer; None when it is not that, or not a whole number of the least."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if not match or match[2] not in units:
+        return None
+    amount = Decimal(match[1]) * units[match[2]]
+    return int(amount) if amount == int(amount) and amount < 1 << 63 else None
+
+
+def parse_share(text: str) -> float | None:
+    """``0.1%``, ``0.001`` or ``1/65536`` to a number from 0 to 1; None when it is not that."""
+    match = _SHARE.fullmatch(text.strip())
+    divisor = Decimal(1 if not match or not match[2] else 100 if match[2] == "%" else match[3])
+    if not match or not divisor:
+        return None
+    found = Decimal(match[1]) / divisor
+    return float(found) if found <= 1 else None
