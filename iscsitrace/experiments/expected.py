@@ -26,8 +26,8 @@ _TIMESTAMPS_BYTES: Final = 12
 _MSS: Final = 1460
 _BITS: Final = 8
 _SOCKET: Final = "socket_"
-_ALWAYS: Final = 1_000_000
-"""Commands outstanding, so that there always is one."""
+_SOCKET_BLOCK_BYTES, _SOCKET_DEPTH = 1 << 20, 64
+"""Blocks as which the model takes a socket's bytes, and how many of them at once: more than path and window hold."""
 _ACK_DELAY_NS: Final = 40e6
 """Of a delayed ACK, in both worlds."""
 _TRANSMIT_BYTES: Final = 256 << 10
@@ -74,12 +74,15 @@ def setting_of(values: dict[str, Value], parameters: dict[str, Any]) -> Setting 
     is_socket = operation.startswith(_SOCKET)
     operation = operation.removeprefix(_SOCKET)
     call, command = settings.call_bytes(values), _command_bytes(values)
-    calls = _count(values, "workload.queue-depth")
+    calls, commands = _count(values, "workload.queue-depth"), -(-call // command)
     # the commands of a call go out together: of reads their data come as one block
-    block, depth = (call, calls) if operation == "read" else (command, calls * -(-call // command))
+    block, depth = (call, calls) if operation == "read" else (command, calls * commands)
+    if "target.command-window" in values:
+        depth = min(depth, _count(values, "target.command-window"))
+    is_cut = operation == "write" and calls == 1 < commands and not is_socket
     if is_socket:
         # never waits for a command: the line, a window or losses decide
-        block, depth = call, _ALWAYS
+        block, depth = _SOCKET_BLOCK_BYTES, _SOCKET_DEPTH
     toward = "to-initiator" if operation == "read" else "to-target"
     link = settings.link_of(values, toward)
     ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
@@ -91,12 +94,15 @@ def setting_of(values: dict[str, Value], parameters: dict[str, Any]) -> Setting 
     )
     window, data_pdu = _window(values, sender, receiver), _data_pdu_bytes(operation, parameters)
     return Setting(
-        operation=operation,
+        # bytes over a socket go as those of a read do: nobody asks for them
+        operation="read" if is_socket else operation,
         block_bytes=block,
         delay_ns=sum(ways) / len(ways),
         c_bytes_per_s=payload_rate(values, link),
         service_ns=service_ns,
         queue_depth=depth,
+        # of one call after the other: of several the commands of one go beside those of the next
+        call_bytes=call if is_cut else None,
         connections=_count(values, "workload.connections") * _count(values, "workload.sessions"),
         data_pdu_bytes=data_pdu,
         is_status_held=_is_apart(values) and not is_socket and (depth > 1 or _part_bytes(values) >= block),
@@ -153,11 +159,16 @@ def _data_pdu_bytes(operation: str, parameters: dict[str, Any]) -> int | None:
 
 
 def _window(values: dict[str, Value], sender: str, receiver: str) -> int | None:
+    """The least of the receive window and what a send buffer lets go on: who waits for room in it writes again when a
+    third is free, as in Linux, so each round trip carries two thirds, each with the segment that made room enough.
+    """
+    room = settings.tcp_of(values, sender).get("send_buffer_bytes")
+    window = settings.tcp_of(values, receiver).get("receive_buffer_bytes")
     limits = [
-        settings.tcp_of(values, sender).get("send_buffer_bytes"),
-        settings.tcp_of(values, receiver).get("receive_buffer_bytes"),
+        None if room is None else int(room) * 2 // 3 + 2 * segment_bytes(values),
+        None if window is None else int(window),
     ]
-    return min((int(each) for each in limits if each is not None), default=None)
+    return min((each for each in limits if each is not None), default=None)
 
 
 def _is_apart(values: dict[str, Value]) -> bool:

@@ -51,6 +51,10 @@ def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
         for connection in range(setting.connections)
     ]
     block = block_of(setting)
+    if setting.call_bytes:
+        count = max(1, setting.call_bytes // setting.block_bytes)
+        call_ns = Pipeline(block, ways, tasks, byte_ns(setting), setting.service_ns).call(count)
+        return count * setting.block_bytes / call_ns * 1e9 if call_ns else inf
     bursts = outstanding * len(targets) * (1 + len(block.solicited_bytes))
     rounds = min(_ROUNDS_MOST, max(_ROUNDS_LEAST, _BURSTS_MOST // bursts))
     done_ns = Pipeline(block, ways, tasks, byte_ns(setting), setting.service_ns).run(rounds * outstanding)

@@ -122,6 +122,12 @@ class Pipeline:
         self._order = 0
         self._bursts_left = [0] * len(tasks)
         self._done_ns = [0.0] * len(tasks)
+        self._to_begin = inf
+
+    def call(self, count: int) -> float:
+        """How long it takes until so many tasks are done, and no more are begun."""
+        self._to_begin = count
+        return self.run(count)[-1]
 
     def run(self, count: int) -> list[float]:
         """When each of so many tasks was done, in order; all that there are begin at 0."""
@@ -144,6 +150,9 @@ class Pipeline:
         return sorted(done)
 
     def _begin(self, task: int, time_ns: float) -> None:
+        if not self._to_begin:
+            return
+        self._to_begin -= 1
         ways = self._tasks[task]
         self._bursts_left[task] = len(ways) * (1 + len(self._block.solicited_bytes))
         self._done_ns[task] = 0.0

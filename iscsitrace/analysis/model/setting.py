@@ -42,6 +42,9 @@ class Setting:
     service_ns: float = 0.0
     """What neither path nor line explains of a cycle: the target's service, and what initiator and hosts take."""
     queue_depth: int = 1
+    call_bytes: int | None = None
+    """Of a system call that is cut into blocks: no more than ``queue_depth`` of them are outstanding, and the next call
+    begins when the last of them is done. None: a block begins when another is done."""
     connections: int = 1
     """Each with ``queue_depth`` commands outstanding."""
     is_status_held: bool = False
