@@ -50,6 +50,9 @@ class Browser:
             "--hide-scrollbars",
         ]
         command += ["--no-first-run", "--disable-extensions", "--remote-debugging-pipe", f"--user-data-dir={profile}"]
+        # no calls of its own, and pixels by the processor at once, not by a graphics library that plays a card
+        command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+        command += ["--disable-gpu-rasterization", "--disable-software-rasterizer"]
         self._process = subprocess.Popen(
             [sys.executable, "-c", _LAUNCHER, str(read_end), str(write_end), *command, "about:blank"],
             pass_fds=(read_end, write_end),

@@ -7,9 +7,9 @@ settings are the truth.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path as FilePath
 
 import pytest
@@ -20,7 +20,7 @@ from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline
-from iscsitrace.report import captures, page, ticket
+from iscsitrace.report import captures, figures, page, ticket
 from iscsitrace.report.document import Chapter, Document, Grid, Picture, Section
 from tests.capture_file import write_pcapng
 from tests.conversation import Conversation, Session
@@ -168,7 +168,7 @@ def test_every_section_has_a_heading_in_order_and_can_be_reached(parsed: Page) -
     assert len(identities) == len(set(identities))
     links = [each.attributes["href"] for each in parsed.all("a")]
     assert {link.removeprefix("#") for link in links} <= set(identities)
-    wanted = {"#findings", "#plots", "#slow", "#traffic", "#parameters", "#connections", "#health", "#making"}
+    wanted = {"#findings", "#plots", "#model", "#slow", "#traffic", "#parameters", "#connections", "#health", "#making"}
     assert wanted <= set(links)
 
 
@@ -194,6 +194,29 @@ def test_plots_are_there_with_words_for_those_who_cannot_see_them(document: Docu
     canvases = [each for each in parsed.all("div", role="group") if "canvas" in each.attributes.get("class", "")]
     assert all(each.attributes["aria-label"] and each.attributes["tabindex"] == "0" for each in canvases)
     assert all(picture.how_to_read for picture in document.pictures)
+
+
+def test_the_model_says_what_changes_would_win(document: Document, parsed: Page) -> None:
+    assert document.model is not None
+    parameters = {row[0]: row for row in document.model.parameters.rows}
+    # the status of these reads rides in the last Data-In: out and back
+    assert float(parameters["k"][2]) == pytest.approx(2, abs=0.05)
+    assert float(parameters["d"][2]) == pytest.approx(8, abs=0.05)
+    assert document.model.what_if is not None
+    what_if = {row[0]: row for row in document.model.what_if.rows}
+    # eight tasks of 16.5 ms share the time of one, for their data takes half a millisecond each
+    assert float(what_if["queue depth 8"][4]) == pytest.approx(8, abs=0.3)
+    assert float(what_if["half the distance"][4]) == pytest.approx(16.5 / 8.5, abs=0.1)
+    assert (
+        "queue depth 8" in next(each for each in parsed.all("table") if "What a change would win" in each.words).words
+    )
+
+
+def test_without_steady_tasks_there_is_no_model_and_it_says_why(sessions: FilePath) -> None:
+    trace = iscsitrace.read(sessions, tables=captures.needed(is_large=False, has_pictures=False))
+    document = captures.describe(trace, session=7, has_pictures=False)
+    assert document.model is None
+    assert document.model_missing.startswith("The model says nothing of session 7: ")
 
 
 # --- what it may not do
@@ -278,9 +301,15 @@ def test_a_capture_without_iscsi_says_so(tmp_path: FilePath) -> None:
 # --- the same every time
 
 
-def test_the_same_input_gives_the_same_bytes(wan: FilePath, html: str) -> None:
+def test_the_same_input_gives_the_same_bytes(
+    wan: FilePath, document: Document, html: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # two of the plots are enough to show it
+    wanted = figures.wanted
+    monkeypatch.setattr(figures, "wanted", lambda *arguments: islice(wanted(*arguments), 2))
     again = captures.describe(iscsitrace.read(wan, tables=captures.needed(is_large=False)))
-    assert page.render(again, "1.2.3") == html
+    assert again.pictures == document.pictures[:2]
+    assert page.render(replace(again, pictures=document.pictures, style_sheet=document.style_sheet), "1.2.3") == html
 
 
 # --- pieces

@@ -43,6 +43,12 @@ CONTRAST = """
   return poor;
 })()
 """
+RESET = """
+document.querySelectorAll("[data-zoom=home]").forEach((button) => button.click());
+document.querySelector("[role=tab]").click();
+document.activeElement.blur();
+scrollTo(0, 0);
+"""
 SVG = "document.querySelector('figure.plot:not([hidden]) svg')"
 BOX = f"{SVG}.getAttribute('viewBox')"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -66,27 +72,29 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> FilePath:
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def opened(file: FilePath, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The report in a browser."""
     program = find()
     if program is None:
         if os.environ.get("CI"):
             pytest.fail("Chromium is missing: tools/setup peers installs it")
         pytest.skip("Chromium is missing: tools/setup peers installs it")
     with Browser(program, tmp_path_factory.mktemp("profile")) as browser:
+        browser.resize(1600)
+        browser.prefer("light")
+        browser.open(file)
         yield browser
 
 
 @pytest.fixture
-def browser(chromium: Browser, file: FilePath) -> Iterator[Browser]:
-    """The report, freshly opened at 1600 px; afterwards nobody has complained, and nothing was loaded."""
-    chromium.resize(1600)
-    chromium.prefer("light")
-    chromium.complaints.clear()
-    chromium.requests.clear()
-    chromium.open(file)
-    yield chromium
-    assert chromium.complaints == []
-    assert {each for each in chromium.requests if not each.startswith("data:")} == {file.as_uri()}
+def browser(opened: Browser, file: FilePath) -> Iterator[Browser]:
+    """The report as it was when it was opened; afterwards nobody has complained, and nothing was loaded."""
+    opened.resize(1600)
+    opened.prefer("light")
+    opened.evaluate(RESET)
+    yield opened
+    assert opened.complaints == []
+    assert {each for each in opened.requests if not each.startswith("data:")} == {file.as_uri()}
 
 
 def middle(browser: Browser) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import numpy as np
 from iscsitrace.analysis.diagnosis.examination import NEEDED, Diagnosis, Opinion, examine
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline
-from iscsitrace.report import cells, chapters, figures, sections
+from iscsitrace.report import cells, chapters, figures, modelled, sections
 from iscsitrace.report.document import Document, Grid
 from iscsitrace.trace import Trace
 
@@ -23,7 +23,7 @@ LISTED: Final = 24
 
 def needed(is_large: bool, has_pictures: bool = True) -> tuple[str, ...]:
     """The tables that a trace has to be read with."""
-    return tuple(dict.fromkeys((*NEEDED, *(figures.needed(is_large) if has_pictures else ()))))
+    return tuple(dict.fromkeys((*NEEDED, *modelled.NEEDED, *(figures.needed(is_large) if has_pictures else ()))))
 
 
 def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = True) -> Document:
@@ -37,6 +37,7 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
     rest = [diagnosis.sessions[number] for number in order if number != lead]
     looks = inline.Looks()
     pictures, missing = figures.draw(trace, lead, looks) if lead is not None and has_pictures else ((), ())
+    model, model_missing = (None, "") if lead is None else modelled.of_session(trace, lead)
     return Document(
         title=_title(trace),
         subtitle=_subtitle(trace),
@@ -46,6 +47,8 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
         pictures=pictures,
         pictures_left_out=missing,
         sections=sections.of_trace(trace, lead),
+        model=model,
+        model_missing=model_missing,
         style_sheet=looks.sheet,
     )
 

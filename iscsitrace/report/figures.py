@@ -50,7 +50,7 @@ def draw(trace: Trace, session: int, looks: inline.Looks) -> tuple[tuple[Picture
     origin_ns = min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
     pictures: list[Picture] = []
     missing = []
-    for name, kind, zoom in _wanted(trace, session):
+    for name, kind, zoom in wanted(trace, session):
         if not set(KINDS[kind].tables) <= set(trace.options["tables"]):
             missing.append(f"{name}: the input is too large for it; `iscsitrace plot {kind}` draws part of it")
             continue
@@ -67,7 +67,7 @@ def draw(trace: Trace, session: int, looks: inline.Looks) -> tuple[tuple[Picture
     return tuple(pictures), tuple(missing)
 
 
-def _wanted(trace: Trace, session: int) -> Iterator[tuple[str, str, Zoom]]:
+def wanted(trace: Trace, session: int) -> Iterator[tuple[str, str, Zoom]]:
     """Name, kind and zoom of each picture, the most telling first."""
     whole = Zoom(session=session)
     cycles = pick(trace.cycles, session=session)
