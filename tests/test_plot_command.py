@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from iscsitrace.cli.plot_kinds import KINDS
+from iscsitrace.drawings import KINDS
 from tests import xplot_file
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from iscsitrace.cli.plot_kinds import KINDS
+from iscsitrace.drawings import KINDS
 from tools import plots
 
 IMAGES = re.findall(r"!\[[^\]]+\]\((images/[a-z]+\.png)\)", plots.PAGE.read_text())

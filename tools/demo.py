@@ -1,13 +1,15 @@
-"""``make demo``: simulates iSCSI over a WAN and analyses its capture, then every shipped sample.
+"""``make demo``: simulates iSCSI over a WAN and analyses its capture, then every shipped sample; ends with a report.
 
 Prints what is known of each beside what was found. It shows; to compare with the truth is for tests.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from iscsitrace.lab import simulation
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "samples"
 _SHOWN = "sequential-read-4ms"
+_REPORTED = ROOT / "build" / "demo"
+_REPORTED_RUN = "simulate read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M --no-progress"
 
 
 _WAN: dict[str, Any] = {
@@ -105,6 +109,20 @@ def _keys(truth: dict[str, Any], trace: iscsitrace.Trace) -> list[tuple[object, 
     ]
 
 
+def show_report() -> None:
+    """Simulates reads one at a time over a WAN, says what limits them, and writes the report on them."""
+    show_heading("What limits reads of 128 KiB, one at a time, over 8 ms each way (iscsitrace diagnose)")
+    run, page = _REPORTED / "wan", _REPORTED / "wan.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    capture = str(run / "initiator.pcapng")
+    with redirect_stdout(io.StringIO()):
+        iscsitrace_command([*_REPORTED_RUN.split(), "--force", "-o", str(run)], standalone_mode=False)
+    iscsitrace_command(["diagnose", capture], standalone_mode=False)
+    show_heading("The report on it (iscsitrace report)")
+    iscsitrace_command(["report", "--force", "-o", str(page), capture], standalone_mode=False)
+    show_line(f"open {page.relative_to(ROOT)} in a browser: it needs no network")
+
+
 def samples() -> list[Path]:
     """The captures of all samples, by name."""
     return sorted(SAMPLES.glob("*/capture.*"))
@@ -160,6 +178,13 @@ def main() -> int:
         [line(capture) for capture in found],
     )
     show_line("MB found includes what the kernel reads when it meets a disk. Each sample's README says what to see.")
+    show_next()
+    show_report()
+    return 0
+
+
+def show_next() -> None:
+    """Commands to go on with."""
     (shown,) = (SAMPLES / _SHOWN).glob("capture.*")
     name = shown.relative_to(ROOT)
     show_heading("Next")
@@ -170,7 +195,6 @@ def main() -> int:
         "check samples/capture-drops/capture.pcap.gz",
     ):
         show_line(f"  .venv/bin/iscsitrace {command}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
-from iscsitrace.cli.plot_kinds import KINDS
+from iscsitrace.drawings import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "plots.md"

@@ -19,7 +19,7 @@ import click
 from iscsitrace.errors import IscsitraceError
 
 GROUPS = {
-    "Read captures": ("summary", "diagnose", "diff", "cycles", "plot", "model", "export", "check", "inspect"),
+    "Read captures": ("summary", "diagnose", "diff", "cycles", "plot", "model", "report", "export", "check", "inspect"),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
@@ -32,6 +32,7 @@ _SHORT_HELP = {
     "cycles": "One line per SCSI task.",
     "plot": "A picture: sequence, window, cycles, latency ...",
     "model": "What the period of a cycle is made of, and what if.",
+    "report": "One HTML file: what limits a session, why, what helps.",
     "export": "Tables to CSV or Parquet files.",
     "check": "Coverage, capture health, and comparisons.",
     "inspect": "Wireshark's fields beside ours.",

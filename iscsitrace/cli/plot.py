@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from iscsitrace.cli import output_file
 from iscsitrace.cli.options import CaptureInput, takes_captures
-from iscsitrace.cli.plot_kinds import KINDS, Drawing
 from iscsitrace.cli.units import Moment, Quantity
-from iscsitrace.errors import InputInvalid, OutputExists, ToolMissing
+from iscsitrace.drawings import KINDS, Drawing
+from iscsitrace.errors import InputInvalid, ToolMissing
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.curves.subject import Subject
@@ -126,15 +126,7 @@ def _check_output(path: Path, kind: str, is_forced: bool) -> None:
         raise click.UsageError(f"xplot draws {able}, not {kind}")
     if ending not in (*_PICTURES, _XPLOT):
         raise click.UsageError(f"{path} does not say what to write: end it with .png, .svg, .pdf or .xpl")
-    try:
-        if path.exists() and not path.is_file():
-            raise InputInvalid(f"{path} exists and is no file; nothing was written")
-        if path.exists() and not is_forced:
-            raise OutputExists(f"{path} exists; nothing was written (--force overwrites)")
-        with TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
+    output_file.check(path, is_forced=is_forced)
 
 
 def _read(kind: str, capture_input: CaptureInput, cycles: range | None) -> Trace:
@@ -157,19 +149,11 @@ def _absolute(moment: Moment | None, origin_ns: int) -> int | None:
 
 
 def _write(path: Path, drawing: Drawing, about: Subject) -> None:
-    # written aside and renamed, so that an interruption leaves no half of a picture
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        try:
-            if path.suffix == f".{_XPLOT}":
-                _write_xplot(partial, drawing, about)
-            else:
-                _write_picture(partial, path.suffix.removeprefix("."), drawing, about)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
+    with output_file.written_aside(path) as partial:
+        if path.suffix == f".{_XPLOT}":
+            _write_xplot(partial, drawing, about)
+        else:
+            _write_picture(partial, path.suffix.removeprefix("."), drawing, about)
 
 
 def _write_picture(path: Path, ending: str, drawing: Drawing, about: Subject) -> None:

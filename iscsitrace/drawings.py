@@ -1,4 +1,4 @@
-"""The kinds of plots: which tables each reads, and how its arrays are prepared and drawn."""
+"""The kinds of plots: which tables each reads, and how its arrays are prepared and drawn. It writes no file."""
 
 from __future__ import annotations
 

@@ -1,0 +1,194 @@
+"""A figure as SVG that lives in a page: text stays text, colours follow the page, and every id is the picture's own.
+
+The page gets one style sheet for all its pictures (``Looks``), and for each where its axes are, so that a place of the
+picture can be read in the axes' units. A picture of too many marks becomes a bitmap within an SVG of the same size.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from xml.etree import ElementTree  # matplotlib's own output is parsed, nobody else's
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
+
+from iscsitrace.plots import style
+
+SIZE_LIMIT: Final = 400_000
+"""Characters of SVG; what needs more becomes a bitmap."""
+FOLLOWING: Final = {
+    # colour of the style: the page's name for it, its value in a dark page
+    style.BLACK: ("ink", "#e6edf3"),
+    "#ffffff": ("paper", "#161b22"),
+    "#dddddd": ("grid", "#30363d"),
+    "#efefef": ("shade", "#262c34"),
+    style.PALE: ("pale", "#3a424c"),
+    style.GREY: ("grey", "#9aa4ae"),
+    style.BLUE: ("blue", "#3f9fdc"),
+}
+"""Colours that would not stand out from a dark page, or be too bright on it."""
+_GROUND: Final = "#fefefe"
+_BITMAP_DPI: Final = 120
+_POINTS_PER_INCH: Final = 72
+_NUMBER: Final = re.compile(r"-?\d+\.\d{3,}")
+_REFERENCE: Final = re.compile(r"url\(#([^)]+)\)")
+_XLINK: Final = "{http://www.w3.org/1999/xlink}href"
+_FONT: Final = re.compile(r"(font:.*?)'DejaVu Sans'[^;]*")
+_NUMERIC_ATTRIBUTES: Final = ("d", "x", "y", "width", "height", "points", "transform", "x1", "x2", "y1", "y2")
+
+
+@dataclass(frozen=True)
+class Inline:
+    """A picture for a page."""
+
+    svg: str
+    axes: list[dict[str, Any]]
+    """Of each axes with plain numbers: its box in the picture (x y width height), limits and labels."""
+    is_bitmap: bool
+
+
+class Looks:
+    """The styles of all pictures of a page, each with the name of a class."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def name(self, declarations: str) -> str:
+        """The class of these declarations."""
+        return self._names.setdefault(declarations, f"k{len(self._names)}")
+
+    @property
+    def sheet(self) -> str:
+        """The rules, in the order in which they were first needed."""
+        return "\n".join(f".{name}{{{declarations}}}" for declarations, name in self._names.items())
+
+
+def draw(figure: Figure, prefix: str, looks: Looks) -> Inline:
+    """The picture; ``prefix`` is what its ids begin with."""
+    for axes in figure.axes:
+        if axes.images or any(each.get_rasterized() for each in axes.collections):
+            # the colours of a bitmap follow nobody: it keeps its light ground
+            axes.set_facecolor(_GROUND)
+    stream = io.BytesIO()
+    with style.applied(), mpl.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    root = ElementTree.fromstring(stream.getvalue().decode())  # noqa: S314 -- written by matplotlib three lines above
+    width, height = (float(inches) * _POINTS_PER_INCH for inches in figure.get_size_inches())
+    places = [place for axes in figure.axes if (place := _place(axes, width, height))]
+    if len(stream.getvalue()) > 8 * SIZE_LIMIT:
+        return Inline(_bitmap(figure, width, height), places, is_bitmap=True)
+    _adopt(root, prefix, looks)
+    _merge(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    if len(text) > SIZE_LIMIT:
+        return Inline(_bitmap(figure, width, height), places, is_bitmap=True)
+    return Inline(text, places, is_bitmap=False)
+
+
+def _bitmap(figure: Figure, width: float, height: float) -> str:
+    stream = io.BytesIO()
+    with style.applied():
+        figure.savefig(stream, format="png", dpi=_BITMAP_DPI, metadata={"Software": None})
+    data = base64.b64encode(stream.getvalue()).decode()
+    box = f"0 0 {width:g} {height:g}"
+    return (
+        f'<svg viewBox="{box}"><image href="data:image/png;base64,{data}" width="{width:g}" height="{height:g}"/></svg>'
+    )
+
+
+def _adopt(root: ElementTree.Element, prefix: str, looks: Looks) -> None:
+    """Makes it part of a page: no names of XML, no ids but those that are referred to, styles by class."""
+    names: dict[str, str] = {}
+
+    def own(name: str) -> str:
+        return names.setdefault(name, f"{prefix}{len(names)}")
+
+    box = root.get("viewBox", "")
+    root.attrib.clear()
+    root.set("viewBox", box)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag.rpartition("}")[2] in ("metadata", "style"):
+                parent.remove(child)
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        element.tail = None
+        if element.text is not None and not element.text.strip():
+            element.text = None
+        element.attrib.update({name: _shortened(name, value, own) for name, value in element.attrib.items()})
+        if _XLINK in element.attrib:
+            element.set("href", element.attrib.pop(_XLINK))
+        if "style" in element.attrib:
+            element.set("class", looks.name(_following(element.attrib.pop("style"))))
+    for element in root.iter():
+        name = element.attrib.pop("id", None)
+        if name in names:
+            element.set("id", names[name])
+
+
+def _shortened(name: str, value: str, own: Callable[[str], str]) -> str:
+    """The value of an attribute: numbers to the hundredth of a point, ids by their own names."""
+    if name in _NUMERIC_ATTRIBUTES:
+        return " ".join(_NUMBER.sub(lambda found: f"{float(found[0]):.2f}", value).split())
+    if name == _XLINK and value.startswith("#"):
+        return f"#{own(value[1:])}"
+    return _REFERENCE.sub(lambda found: f"url(#{own(found[1])})", value)
+
+
+def _following(declarations: str) -> str:
+    """Declarations with the page's colours and a font that is there."""
+    for color, (name, _) in FOLLOWING.items():
+        declarations = re.sub(re.escape(color), f"var(--plot-{name}, {color})", declarations, flags=re.IGNORECASE)
+    declarations = _FONT.sub(r"\1'DejaVu Sans',Verdana,sans-serif", declarations)
+    return ";".join(part.strip() for part in declarations.split(";") if part.strip())
+
+
+def _merge(root: ElementTree.Element) -> None:
+    """Lines that follow each other and look alike become one path; a group with nothing in it goes."""
+    for parent in list(root.iter()):
+        last: ElementTree.Element | None = None
+        for child in list(parent):
+            if child.tag == "g" and not child.attrib and len(child) == 1:
+                # a group of one, of which nothing is said, is that one
+                place = list(parent).index(child)
+                parent[place] = each = child[0]
+            else:
+                each = child
+            is_line = each.tag == "path" and "id" not in each.attrib and not each.get("d", "").endswith("z")
+            if is_line and last is not None and _look(last) == _look(each):
+                last.set("d", f"{last.get('d')} {each.get('d')}")
+                parent.remove(each)
+            else:
+                last = each if is_line else None
+
+
+def _look(path: ElementTree.Element) -> dict[str, str]:
+    return {name: value for name, value in path.attrib.items() if name != "d"}
+
+
+def _place(axes: Axes, width: float, height: float) -> dict[str, Any] | None:
+    """Where an axes is and what its edges mean; None where nothing of it can be read as a number."""
+    box = axes.get_position()
+    place: dict[str, Any] = {
+        "box": [
+            round(each, 2) for each in (box.x0 * width, (1 - box.y1) * height, box.width * width, box.height * height)
+        ]
+    }
+    for name, axis, limits, siblings in (
+        ("x", axes.xaxis, axes.get_xlim(), axes.get_shared_x_axes()),
+        ("y", axes.yaxis, axes.get_ylim(), axes.get_shared_y_axes()),
+    ):
+        label = axis.get_label_text() or next(
+            (text for each in siblings.get_siblings(axes) if (text := getattr(each, f"{name}axis").get_label_text())),
+            "",
+        )
+        if label and axis.get_scale() == "linear" and isinstance(axis.get_major_formatter(), ScalarFormatter):
+            place[name] = {"limits": [float(f"{each:.9g}") for each in limits], "label": label}
+    return place if "x" in place or "y" in place else None

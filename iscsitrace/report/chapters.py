@@ -1,0 +1,171 @@
+"""Opinions as chapters: the verdict, the figures beside it, where the time went, and what to change."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from iscsitrace.analysis import tap
+from iscsitrace.analysis.diagnosis import wording, workload
+from iscsitrace.analysis.diagnosis.examination import Opinion
+from iscsitrace.analysis.diagnosis.finding import Finding
+from iscsitrace.analysis.distribution import percentiles
+from iscsitrace.analysis.volumes import measure
+from iscsitrace.plots.budget_parts import LOOKS
+from iscsitrace.report import cells
+from iscsitrace.report.document import Chapter, Fact, Grid, Part, Remedy, Step
+from iscsitrace.table import Table
+from iscsitrace.trace import Trace
+
+_MEANINGS: Final = {
+    "transfer": "data passes the tap",
+    "propagation": "the path's delay",
+    "target_service": "the target works, or takes its time",
+    "initiator_think": "the initiator asks for nothing",
+    "initiator_service": "granted data is not sent yet",
+    "ack_wait": "held back until an ACK comes",
+    "receive_window": "the receiver's window is full",
+    "congestion_window": "the congestion window is full",
+    "loss_recovery": "lost packets are sent again",
+    "unknown": "the capture does not say",
+}
+
+
+def of_session(trace: Trace, opinion: Opinion) -> Chapter:
+    """The chapter on a session."""
+    cycles = trace.cycles
+    number = np.ma.filled(np.ma.asarray(cycles["session"]).astype(np.int64), -1)
+    rows = [row for row in trace.connections.rows() if row["session"] == opinion.number]
+    session = next(row for row in trace.sessions.rows() if row["session"] == opinion.number)
+    names = f"{cells.text(session['initiator_name'])} to {cells.text(session['target_name'])}"
+    if session["initiator_name"] is None and session["target_name"] is None:
+        names = "names unknown: the login was not captured"
+    return _chapter(trace, f"session {opinion.number}", names, rows, cycles.select(number == opinion.number), opinion)
+
+
+def _chapter(
+    trace: Trace, label: str, names: str, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion
+) -> Chapter:
+    ends = [f"{cells.endpoint(row, 'initiator')} to {cells.endpoint(row, 'target')}" for row in connections[:2]]
+    more = f" and {len(connections) - len(ends)} more" if len(connections) > len(ends) else ""
+    pause_ns = sum((opinion.budget or {}).values()) - opinion.jobs_ns if opinion.budget else 0
+    parts = _parts(opinion, pause_ns)
+    return Chapter(
+        label=label,
+        peers=f"{names} ({', '.join(ends)}{more})" if ends else names,
+        verdict=opinion.verdict,
+        facts=tuple(_facts(trace, connections, cycles, opinion)),
+        parts=parts,
+        remedies=tuple(_remedy(finding) for finding in opinion.findings),
+        budget=_budget(label, parts),
+    )
+
+
+def _parts(opinion: Opinion, pause_ns: int) -> tuple[Part, ...]:
+    if not opinion.budget or not opinion.jobs_ns:
+        return ()
+    amounts = opinion.budget | {"initiator_think": opinion.budget["initiator_think"] - pause_ns}
+    is_line_bound = 2 * amounts["transfer"] > opinion.jobs_ns
+    limiter = "transfer" if is_line_bound else opinion.limiter
+    return tuple(
+        Part(
+            name=part.replace("_", " "),
+            meaning=_MEANINGS[part],
+            share=amount / opinion.jobs_ns,
+            time=cells.milliseconds(amount),
+            color=LOOKS[part][0],
+            is_limiter=part == limiter,
+        )
+        for part, amount in amounts.items()
+        if amount
+    )
+
+
+def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
+    if not parts:
+        return None
+    rows = tuple((part.name, part.meaning, part.time, cells.percent(part.share)) for part in parts)
+    return Grid(f"Time of {label}, first command to last status", ("part", "what happens then", "ms", "share"), rows)
+
+
+def _remedy(finding: Finding) -> Remedy:
+    # a finding of which a model can say what its advice would win has these beside it, each with the advice's place
+    gains = {gain.get("advice", 0): _gain(gain) for gain in reversed(finding.as_dict().get("gains", ()))}
+    return Remedy(
+        name=finding.name,
+        severity=finding.severity.replace("_", " "),
+        share="" if finding.share is None else cells.percent(finding.share),
+        text=finding.text,
+        steps=tuple(Step(advice, gains.get(place, "")) for place, advice in enumerate(finding.advice)),
+        display_filter=finding.display_filter or "",
+    )
+
+
+def _gain(gain: dict[str, Any]) -> str:
+    times = cells.factor(gain["low"], gain["throughput_factor"], gain["high"])
+    return f"{gain['change']}: about {times} the throughput, by the model"
+
+
+def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion) -> list[Fact]:
+    found = []
+    volume = measure(cycles)[-1]
+    moved = {"read": volume.read_bytes_per_s, "written": volume.write_bytes_per_s}
+    rates = [f"{cells.rate(amount)} {word}" for word, amount in moved.items() if amount]
+    if rates:
+        line = _line(trace, connections)
+        found.append(
+            Fact("Throughput", ", ".join(rates), f"the line: {cells.rate(line)}" if line else "of the active time")
+        )
+    if opinion.idle_fraction is not None and opinion.jobs_ns:
+        transfer_ns = (opinion.budget or {}).get("transfer", 0)
+        found.append(Fact("Idle", cells.percent(1 - transfer_ns / opinion.jobs_ns), "no data on the line"))
+    found += _path(connections)
+    operations = cycles.words_by_code("operation")
+    codes = [place for place, word in enumerate(operations) if word in ("read", "write")]
+    transfers = cycles.select(
+        np.isin(cycles.raw("operation"), codes) & (cycles.raw("data_bytes") > 0) & cycles.raw("is_complete")
+    )
+    asked = workload.of(transfers)
+    if asked is not None:
+        depth = f"queue depth {asked.queue_depth}"
+        tasks = wording.count(asked.task_count, "task")
+        found.append(Fact("Asks for", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {tasks}"))
+        latency = percentiles(transfers["latency_ns"])
+        if latency["p50"] is not None:
+            rest = f"p95 {cells.time(latency['p95'])}, p99 {cells.time(latency['p99'])}"
+            found.append(Fact("Latency", f"{cells.time(latency['p50'])} p50", rest))
+    again = sum(row[f"retransmitted_packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
+    if again:
+        packets = sum(row[f"packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
+        found.append(Fact("Sent again", wording.count(again, "packet"), f"{wording.percent(again / packets)} of all"))
+    return found
+
+
+def _path(connections: list[dict[str, Any]]) -> list[Fact]:
+    """The delay of the busiest connection's path."""
+    known = [
+        row
+        for row in connections
+        if row["rtt_to_target_min_ns"] is not None and row["rtt_to_initiator_min_ns"] is not None
+    ]
+    if not known:
+        return []
+    row = max(known, key=lambda each: int(each["stream_bytes_to_target"] + each["stream_bytes_to_initiator"]))
+    sides = row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]
+    where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(
+        tap.position(*sides) or "", "tap in between"
+    )
+    return [Fact("One-way delay", cells.time(sum(sides) / 2), where)]
+
+
+def _line(trace: Trace, connections: list[dict[str, Any]]) -> int | None:
+    """The pace of the line in the direction that carried most."""
+    carried = {
+        (row["connection"], way == "to_target"): int(row[f"stream_bytes_{way}"])
+        for row in connections
+        for way in ("to_target", "to_initiator")
+    }
+    rows = [row for row in trace.senders.rows() if (row["connection"], row["to_target"]) in carried]
+    row = max(rows, key=lambda each: carried[each["connection"], each["to_target"]], default=None)
+    return None if row is None else row["line_bytes_per_s"]

@@ -1,0 +1,188 @@
+"""What a report says, as plain data: no tables of a trace, no figures, no markup.
+
+Every text in it may hold what a capture made up, and is shown as text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from iscsitrace.report import cells
+
+FIRST_REMEDIES: Final = 3
+"""What stands beside the verdict; the rest comes after it."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: every cell a text."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    """What the table leaves out, or how to read it."""
+
+    @property
+    def is_number(self) -> tuple[bool, ...]:
+        """Which columns hold nothing but numbers (or nothing): these are aligned to the right."""
+        return tuple(
+            all(_is_number(row[place]) for row in self.rows) and bool(self.rows) for place in range(len(self.columns))
+        )
+
+
+def _is_number(cell: str) -> bool:
+    digits = cell.removesuffix("%").strip().lstrip("-+").replace(",", "").replace(".", "", 1)
+    return cell == "-" or digits.isdecimal()
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A figure that belongs to the first look."""
+
+    name: str
+    value: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of the budget bar."""
+
+    name: str
+    meaning: str
+    share: float
+    time: str
+    color: str
+    is_limiter: bool = False
+
+    @property
+    def percent(self) -> str:
+        """The share as text."""
+        return cells.percent(self.share)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to change."""
+
+    advice: str
+    gain: str = ""
+    """What it would win, by the model; empty where no model can say."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A finding with what to do about it."""
+
+    name: str
+    severity: str
+    share: str
+    text: str
+    steps: tuple[Step, ...]
+    display_filter: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name as words: ``Queue depth low``."""
+        return self.name.replace("_", " ").replace("r2t", "R2T").capitalize().replace("r2t", "R2T")
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One session or connection: its verdict, its time and its findings."""
+
+    label: str
+    peers: str
+    """Who talked to whom."""
+    verdict: str
+    facts: tuple[Fact, ...]
+    parts: tuple[Part, ...]
+    remedies: tuple[Remedy, ...]
+    budget: Grid | None = None
+
+    @property
+    def headline(self) -> str:
+        """The verdict's first sentence."""
+        first, stop, _ = self.verdict.partition(". ")
+        return f"{first}." if stop else first
+
+    @property
+    def caveats(self) -> str:
+        """What the verdict says after that: pauses that are left out, and how few tasks there are."""
+        return self.verdict.partition(". ")[2]
+
+    @property
+    def first_remedies(self) -> tuple[Remedy, ...]:
+        """The findings that failed, or cost most."""
+        return self.remedies[:FIRST_REMEDIES]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A plot within the page."""
+
+    name: str
+    """Short, for its tab."""
+    title: str
+    how_to_read: str
+    notes: tuple[str, ...]
+    svg: str
+    axes: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Model:
+    """The fit, and what follows from it."""
+
+    sentence: str
+    parameters: Grid
+    legs: Grid | None
+    residuals: Grid | None
+    what_if: Grid | None
+    undetermined: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """Tables under one heading, after a sentence."""
+
+    identity: str
+    """For links within the page."""
+    title: str
+    lines: tuple[str, ...] = ()
+    grids: tuple[Grid, ...] = ()
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole report, in its order."""
+
+    title: str
+    subtitle: str
+    lead: Chapter | None
+    """What the report is about first of all; None where there is no session."""
+    others: Grid | None
+    """The other sessions and connections, a line each."""
+    chapters: tuple[Chapter, ...] = ()
+    """Those of them that are shown in full, too."""
+    pictures: tuple[Picture, ...] = ()
+    pictures_left_out: tuple[str, ...] = ()
+    """Why others are not there."""
+    sections: tuple[Section, ...] = ()
+    """Everything that follows the plots."""
+    model: Model | None = None
+    model_missing: str = ""
+    """Why there is no model, where there is none."""
+    style_sheet: str = field(default="", repr=False)
+    """The looks of the pictures."""
+
+    @property
+    def contents(self) -> tuple[tuple[str, str], ...]:
+        """What stands below the verdict, in order: where it is, and its title."""
+        found = [("others", "Other sessions")] if self.others else []
+        found += [("findings", "Findings")] if self.lead else []
+        found += [("plots", "Plots")] if self.pictures else []
+        found += [("model", "Model")] if self.model or self.model_missing else []
+        return (*found, *((section.identity, section.title) for section in self.sections))

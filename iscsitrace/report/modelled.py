@@ -1,0 +1,176 @@
+"""The model in a report: what the session's steady tasks show of k, d, s and C, and what changes would win by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from iscsitrace.analysis.diagnosis import wording
+from iscsitrace.analysis.model.estimate import Estimate
+from iscsitrace.analysis.model.fit import fit
+from iscsitrace.analysis.model.points import REASONS, Fit, Point
+from iscsitrace.analysis.model.prediction import changed, predict_with
+from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.model.steady import NEEDED, survey
+from iscsitrace.errors import InputInvalid
+from iscsitrace.report import cells
+from iscsitrace.report.document import Grid, Model
+from iscsitrace.trace import Trace
+
+__all__ = ["NEEDED", "of_session"]
+
+DEPTHS: Final = (8, 32)
+BLOCKS: Final = (256 << 10, 1 << 20, 4 << 20)
+MAX_BURST: Final = 16_776_192
+_WORTH: Final = 0.01
+"""A change that moves the throughput by less says nothing."""
+_SOURCES: Final = {
+    "fit": "differences between points",
+    "packets": "the packets of the cycles",
+    "given": "given",
+    "assumed": "assumed",
+}
+
+
+def of_session(trace: Trace, session: int) -> tuple[Model | None, str]:
+    """The model of a session's steady tasks; else None, and why there is none."""
+    found = survey(trace.table, "")
+    own = [point for point in found.points if point.name.startswith(f", session {session},")]
+    if not own:
+        reasons = [line for line in found.missing if line.startswith(f", session {session}:")]
+        why = "; ".join(line.partition(": ")[2] for line in reasons) or "no task is steady"
+        return None, f"The model says nothing of session {session}: {cells.text(why)}."
+    moved = {word: _moved(own, word) for word in ("read", "write")}
+    points = [point for point in own if point.setting.operation == max(moved, key=lambda word: moved[word])]
+    try:
+        return _model(fit(points)), ""
+    except InputInvalid as error:
+        return None, f"The model says nothing of session {session}: {cells.text(error)}."
+
+
+def _moved(points: list[Point], operation: str) -> int:
+    return sum(each.cycle_count * each.setting.block_bytes for each in points if each.setting.operation == operation)
+
+
+def _model(found: Fit) -> Model:
+    left_out = sum(found.cycles_left_out.values())
+    why = "; ".join(f"{count} {REASONS[reason]}" for reason, count in found.cycles_left_out.items() if count)
+    return Model(
+        sentence=_sentence(found),
+        parameters=Grid(
+            "Parameters, with 95 % confidence intervals",
+            ("parameter", "meaning", "value", "from", "to", "unit", "known by"),
+            tuple(_parameters(found)),
+        ),
+        legs=Grid(
+            "What k is made of, as the packets show it",
+            ("between", "one-way delays", "meaning"),
+            tuple((leg.name, f"{leg.delays:.2f}", leg.meaning) for leg in found.legs),
+        ),
+        residuals=Grid(
+            "Measured against the model",
+            ("tasks", "one way ms", "MB/s", "period ms", "by the model", "off by"),
+            tuple(
+                (
+                    _point(point),
+                    cells.milliseconds(point.delay_ns.value),
+                    cells.megabytes(point.throughput_bytes_per_s),
+                    cells.milliseconds(point.period_ns),
+                    cells.milliseconds(model_ns),
+                    f"{100 * residual:+.1f} %",
+                )
+                for point, model_ns, residual in zip(found.points, found.models_ns, found.residuals, strict=True)
+            ),
+            (f"From {found.cycles_used:,} tasks; {left_out:,} left out: {why}.",) if left_out else (),
+        ),
+        what_if=_what_if(found),
+        undetermined=found.undetermined,
+    )
+
+
+def _sentence(found: Fit) -> str:
+    setting = found.setting
+    terms = [f"{found.k.value:.2f} delays of {cells.time(found.d_ns.value)}"]
+    if found.s_ns.value > 0:
+        terms.append(f"{cells.time(found.s_ns.value)} for service")
+    if found.c_bytes_per_s:
+        passing_ns = setting.block_bytes / found.c_bytes_per_s.value * 1e9
+        terms.append(f"{cells.time(passing_ns)} for {cells.size(setting.block_bytes)} on the line")
+    return f"One {setting.operation} takes k·d + s + B/C = {' + '.join(terms)}."
+
+
+def _parameters(found: Fit) -> Iterator[tuple[str, ...]]:
+    def row(name: str, meaning: str, estimate: Estimate, unit: float, digits: int, word: str) -> tuple[str, ...]:
+        ends = [f"{each / unit:,.{digits}f}" for each in (estimate.value, estimate.low, estimate.high)]
+        return (name, meaning, *ends, word, _SOURCES[estimate.source])
+
+    yield row("k", "one-way delays that a cycle pays", found.k, 1, 2, "")
+    yield row("d", "one-way delay", found.d_ns, 1e6, 3, "ms")
+    yield row("s", "service: target, hosts", found.s_ns, 1e6, 3, "ms")
+    if found.c_bytes_per_s:
+        yield row("C", "what TCP carries", found.c_bytes_per_s, 1e6, 1, "MB/s")
+
+
+def _point(point: Point) -> str:
+    setting = point.setting
+    depth = setting.queue_depth * setting.connections
+    return f"{point.cycle_count:,} {setting.operation}s of {cells.size(setting.block_bytes)}, queue depth {depth}"
+
+
+def _what_if(found: Fit) -> Grid | None:
+    """Predicted throughputs of the setting with one thing changed; None where the model does not take the setting."""
+    try:
+        now, low, high = predict_with(found.setting, found)
+    except InputInvalid:
+        return None
+    before = now.throughput_bytes_per_s
+    rows = [("as captured", *_predicted(before, low, high), "1.0", _bound(now.bound))]
+    for name, values in _changes(found.setting):
+        try:
+            prediction, low, high = predict_with(changed(found.setting, values), found)
+        except InputInvalid:
+            continue
+        after = prediction.throughput_bytes_per_s
+        if abs(after / before - 1) >= _WORTH and prediction.is_in_range:
+            rows.append((name, *_predicted(after, low, high), f"{after / before:.1f}", _bound(prediction.bound)))
+    if len(rows) == 1:
+        return None
+    columns = ("what if", "MB/s", "from", "to", "times as much", "then limited by")
+    return Grid("What a change would win, all else as it is", columns, tuple(rows))
+
+
+def _predicted(value: float, low: float, high: float) -> tuple[str, str, str]:
+    return cells.megabytes(value), cells.megabytes(low), cells.megabytes(high)
+
+
+def _bound(word: str) -> str:
+    return {"cycle": "the cycle's own time", "line": "the line", "window": "a window", "loss": "losses"}.get(
+        word, word.replace("_", " ")
+    )
+
+
+def _changes(setting: Setting) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One thing at a time, in words and as settings."""
+    for depth in DEPTHS:
+        if depth > setting.queue_depth:
+            yield f"queue depth {depth}", {"queue_depth": depth}
+    for block in BLOCKS:
+        if block > setting.block_bytes:
+            yield f"blocks of {wording.size(block)}", {"block_bytes": block}
+    if setting.is_status_held:
+        yield "status with the last data", {"is_status_held": False, "ack_delay_ns": 0.0}
+    if setting.operation == "write":
+        yield "InitialR2T=No", {"is_initial_r2t": False}
+        yield (
+            "InitialR2T=No, bursts as long as the block",
+            {"is_initial_r2t": False, "first_burst_bytes": MAX_BURST, "max_burst_bytes": MAX_BURST},
+        )
+    if setting.window_bytes is not None:
+        yield "windows four times as large", {"window_bytes": 4 * setting.window_bytes}
+    if setting.loss:
+        yield "no losses", {"loss": 0.0}
+    if setting.service_ns:
+        yield "service in half the time", {"service_ns": setting.service_ns / 2}
+    yield "half the distance", {"delay_ns": setting.delay_ns / 2}
+    if setting.c_bytes_per_s:
+        yield "a line twice as fast", {"c_bytes_per_s": 2 * setting.c_bytes_per_s}

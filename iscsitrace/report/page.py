@@ -1,0 +1,69 @@
+"""A document as one HTML file: everything within it, nothing loaded, no text of a capture taken for markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from iscsitrace.plots.inline import FOLLOWING
+from iscsitrace.report.document import Document
+
+_TEMPLATES: Final = "templates"
+
+
+def render(document: Document, version: str) -> str:
+    """The file."""
+    environment = Environment(
+        loader=PackageLoader("iscsitrace.report", _TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = lambda value: f"{value:.4f}".rstrip("0").rstrip(".")
+    environment.filters["attribute_json"] = _json
+    environment.filters["prose"] = prose
+    script = _read("report.js")
+    # the browser runs this script and no other, and loads nothing, even if a text were taken for markup
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    return environment.get_template("report.html").render(
+        document=document,
+        version=version,
+        policy=policy,
+        script=Markup(script),  # noqa: S704 -- the package's own file
+        style=Markup("\n".join(_style(document))),  # noqa: S704 -- likewise, and classes that plots made
+        inline=Markup,  # of pictures, which plots made
+    )
+
+
+def _style(document: Document) -> Iterable[str]:
+    yield _read("report.css")
+    names = "".join(f"--plot-{name}:{color};" for color, (name, _) in FOLLOWING.items())
+    dark = "".join(f"--plot-{name}:{color};" for name, color in FOLLOWING.values())
+    yield f":root{{{names}}}"
+    yield f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    yield document.style_sheet
+
+
+def _read(name: str) -> str:
+    return files("iscsitrace.report").joinpath(_TEMPLATES, name).read_text(encoding="utf-8")
+
+
+def prose(text: str) -> Markup:
+    """A sentence whose words between backticks are code."""
+    pieces = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces)
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)

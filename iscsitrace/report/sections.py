@@ -1,0 +1,267 @@
+"""What follows the plots: slow tasks, traffic, connections, keys, health, and how the report was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from iscsitrace.analysis import health, operations
+from iscsitrace.analysis.selection import display_filter, pick
+from iscsitrace.report import cells
+from iscsitrace.report.document import Grid, Section
+from iscsitrace.trace import Trace
+
+SLOW_TASKS: Final = 12
+ROWS: Final = 24
+"""Rows of any other table; the rest is counted."""
+KEYS: Final = 60
+"""Keys of a login, of which there are three dozen."""
+_FLAGS: Final = {
+    "is_status_in_data": "status in data",
+    "is_aborted": "aborted",
+    "has_capture_gap": "capture gap",
+    "has_retransmission": "retransmission",
+}
+
+
+def of_trace(trace: Trace, session: int | None) -> tuple[Section, ...]:
+    """Every section; those on one session are on ``session``."""
+    found = []
+    if session is not None:
+        found += [_slow_tasks(trace, session), _traffic(trace, session)]
+    return (*found, _parameters(trace, session), _connections(trace, session), _health(trace), _making(trace))
+
+
+def limited(caption: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], limit: int = ROWS) -> Grid:
+    """A table of the first rows, with a note on how many more there are."""
+    every = tuple(rows)
+    notes = (f"{len(every) - limit:,} more rows are not shown.",) if len(every) > limit else ()
+    return Grid(caption, columns, every[:limit], notes)
+
+
+def _slow_tasks(trace: Trace, session: int) -> Section:
+    cycles = pick(trace.cycles, session=session)
+    known = cycles.select(~np.ma.getmaskarray(cycles["latency_ns"]))
+    rows = list(pick(known, top=SLOW_TASKS).rows())
+    times = trace.connections.raw("time_first_ns")
+    origin_ns = int(times.min()) if len(times) else 0
+    columns = (
+        *("task", "time s", "operation", "LBA", "block", "latency ms", "request", "grant", "transfer", "service"),
+        *("status wait", "queue depth", "R2Ts", "frames", "flags"),
+    )
+    lines = ["The tasks that took longest, from command to status; phases in ms."]
+    if len(cycles) > len(known):
+        lines.append(f"{len(cycles) - len(known):,} tasks have no status in the capture, and so no rank.")
+    return Section(
+        "slow",
+        "Slowest tasks",
+        tuple(lines),
+        (
+            Grid(f"Slowest {len(rows)} of {len(known):,} tasks", columns, tuple(_task(row, origin_ns) for row in rows)),
+            Grid(
+                "Display filters for Wireshark",
+                ("task", "display filter"),
+                tuple((str(row["cycle"]), display_filter(row)) for row in rows),
+            ),
+        ),
+    )
+
+
+def _task(row: dict[str, Any], origin_ns: int) -> tuple[str, ...]:
+    phases = ("latency_ns", "request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
+    flags = [word for name, word in _FLAGS.items() if row[name]]
+    if not row["is_complete"]:
+        flags.append("incomplete")
+    last = row["status_frame"]
+    return (
+        str(row["cycle"]),
+        cells.seconds(row["command_first_ns"] - origin_ns),
+        cells.text(row["operation"]),
+        cells.text(row["lba"]),
+        cells.size(row["bytes"]),
+        *(cells.milliseconds(row[name]) for name in phases),
+        cells.text(row["queue_depth"]),
+        cells.text(row["r2t_count"]),
+        f"{row['command_frame']} to {last}" if last is not None else str(row["command_frame"]),
+        ", ".join(flags) or cells.NOTHING,
+    )
+
+
+def _traffic(trace: Trace, session: int) -> Section:
+    cycles = pick(trace.cycles, session=session)
+    names = ("p50", "p95", "p99", "max")
+    latencies = [
+        (
+            row["operation"],
+            cells.count(row["cycle_count"]),
+            *(cells.milliseconds(row["latency_ns"][name]) for name in names),
+            *(
+                cells.milliseconds(row[f"{phase}_ns"]["p50"])
+                for phase in ("request", "grant", "transfer", "service", "status_wait")
+            ),
+        )
+        for row in operations.latencies(cycles)
+    ]
+    sizes = sorted(operations.block_sizes(cycles), key=lambda row: (-row["cycle_count"], row["bytes"]))
+    columns = (
+        "operation",
+        "tasks",
+        *names,
+        "request p50",
+        "grant p50",
+        "transfer p50",
+        "service p50",
+        "status wait p50",
+    )
+    return Section(
+        "traffic",
+        "What was asked for",
+        (f"Tasks of session {session}. Percentiles are latencies that occurred, in ms, from command to status.",),
+        (
+            limited("Latency by operation, ms", columns, latencies),
+            limited(
+                "PDU block sizes (Expected Data Transfer Length)",
+                ("operation", "block size", "tasks"),
+                [(row["operation"], cells.size(row["bytes"]), cells.count(row["cycle_count"])) for row in sizes],
+                12,
+            ),
+        ),
+    )
+
+
+def _parameters(trace: Trace, session: int | None) -> Section:
+    found: dict[tuple[str, ...], list[int]] = {}
+    for row in trace.parameters.rows():
+        if row["session"] == session and row["source"] != "offered":
+            values = [row["key"], _in_force(row), row["initiator_value"], row["target_value"], row["source"]]
+            found.setdefault(tuple(cells.text(value) for value in values), []).append(row["connection"])
+    rows = [(*values, _numbers(connections)) for values, connections in found.items()]
+    grid = limited(
+        "Keys in force", ("key", "in force", "initiator sent", "target sent", "came about", "tcp.stream"), rows, KEYS
+    )
+    lines = () if rows else ("No login was captured: no key is known.",)
+    return Section("parameters", "Parameters", lines, (grid,) if rows else ())
+
+
+def _numbers(connections: list[int]) -> str:
+    shown = " ".join(str(number) for number in connections[:8])
+    return f"{shown} and {len(connections) - 8} more" if len(connections) > 8 else shown
+
+
+def _in_force(row: dict[str, Any]) -> str:
+    initiator, target = row["effective_initiator"], row["effective_target"]
+    if initiator == target:
+        return initiator or cells.NOTHING
+    sides = (("initiator", initiator), ("target", target))
+    return ", ".join(f"{side} {value}" for side, value in sides if value is not None)
+
+
+def _connections(trace: Trace, session: int | None) -> Section:
+    # those of the session that the report is about stand first
+    rows = sorted(trace.connections.rows(), key=lambda row: (row["session"] != session, row["connection"]))
+    columns = (
+        *("tcp.stream", "session", "initiator", "target", "header digest", "data digest", "rtt to target ms"),
+        *("rtt to initiator ms", "MB to target", "MB to initiator", "sent again to target", "sent again to initiator"),
+    )
+    found = [
+        (
+            str(row["connection"]),
+            cells.text(row["session"]),
+            cells.endpoint(row, "initiator"),
+            cells.endpoint(row, "target"),
+            cells.text(row["header_digest"]),
+            cells.text(row["data_digest"]),
+            cells.milliseconds(row["rtt_to_target_min_ns"]),
+            cells.milliseconds(row["rtt_to_initiator_min_ns"]),
+            cells.megabytes(row["captured_bytes_to_target"]),
+            cells.megabytes(row["captured_bytes_to_initiator"]),
+            cells.count(row["retransmitted_packets_to_target"]),
+            cells.count(row["retransmitted_packets_to_initiator"]),
+        )
+        for row in rows
+        if row["is_iscsi"]
+    ]
+    others = sum(not row["is_iscsi"] for row in rows)
+    lines = (f"{others:,} TCP connections are not iSCSI.",) if others else ()
+    return Section(
+        "connections", "Connections", lines, (limited("Least round trips seen, from the tap", columns, found),)
+    )
+
+
+def _health(trace: Trace) -> Section:
+    coverage = [
+        (
+            "all" if part.connection is None else str(part.connection),
+            (part.direction or "both").replace("_", " "),
+            cells.count(part.stream_bytes),
+            cells.percent(part.explained_bytes_share),
+            cells.percent(part.captured_bytes_share),
+            cells.count(part.missing_pdu_count),
+            cells.percent(part.pdu_share),
+        )
+        # the total stands first: of many connections not every line is shown
+        for part in (trace.coverage[-1], *trace.coverage[:-1])
+    ]
+    entries = [
+        (
+            entry["severity"].replace("_", " "),
+            entry["name"],
+            cells.count(entry["count"]),
+            cells.text(entry["first_frame"]),
+            entry["meaning"],
+            entry["advice"],
+        )
+        for entry in health.by_name(trace.counters)
+    ]
+    losses = health.reaching(health.by_name(trace.counters), "data_loss")
+    names = ", ".join(entry["name"] for entry in losses)
+    line = f"The capture lost something: {names}." if losses else "Nothing is missing that would blur these numbers."
+    columns = ("tcp.stream", "direction", "stream bytes", "explained", "captured", "missing PDUs", "PDUs found")
+    return Section(
+        "health",
+        "Capture health",
+        (line,),
+        (
+            limited("Coverage: share of what the analysis explains", columns, coverage),
+            Grid("Counters", ("severity", "counter", "count", "first frame", "meaning", "advice"), tuple(entries)),
+        ),
+    )
+
+
+def _making(trace: Trace) -> Section:
+    made = trace.provenance
+    inputs = [
+        (
+            cells.text(source["name"]),
+            cells.text(source["format"]),
+            cells.count(source["packet_count"]),
+            cells.seconds(_span_ns(source)),
+            cells.date(source["time_first_ns"]),
+            cells.text(source.get("is_cut_short", False)),
+        )
+        for source in made["input"]
+    ]
+    options = [
+        f"{name}: {cells.text(value)}"
+        for name, value in made["options"].items()
+        if value not in (None, False) and name != "tables"
+    ]
+    return Section(
+        "making",
+        "How this was made",
+        (
+            f"By iscsitrace {made['tool']['version']}, schema {made['schema']}, from {cells.count(trace.packet_count)} "
+            f"packets, of which {cells.count(trace.tcp_packet_count)} are TCP.",
+            f"Options: {'; '.join(options)}." if options else "Read whole, without filters.",
+            "The same input and options give the same bytes. Each number is defined in docs/method.md, each finding "
+            "in docs/diagnosis.md, of the project.",
+        ),
+        (limited("Input", ("capture", "format", "packets", "seconds", "first packet", "cut short"), inputs),),
+    )
+
+
+def _span_ns(source: dict[str, Any]) -> int | None:
+    first, last = source["time_first_ns"], source["time_last_ns"]
+    return None if first is None or last is None else last - first
