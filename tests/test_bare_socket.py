@@ -45,7 +45,7 @@ def holds(folder: Path) -> None:
         assert not connection["is_iscsi"]
         sent = [connection["stream_bytes_to_target"], connection["stream_bytes_to_initiator"]]
         # the request, and of a write the report
-        assert sent == ([truth["results"]["bytes"] + 40, 32] if to_target else [40, truth["results"]["bytes"]])
+        assert sent == ([truth["results"]["bytes"] + 40, 40] if to_target else [40, truth["results"]["bytes"]])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -77,8 +77,8 @@ def test_the_document_has_what_was_measured(tmp_path: Path) -> None:
     assert [each["target"] for each in document["connections"]] == [0, 0, 0, 1, 1, 1]
     assert sum(each["bytes"] for each in document["connections"]) == document["bytes"]
     assert document["throughput_bytes_per_s"] == document["bytes"] / document["seconds"]
-    # two paths, each with a rate of its own
-    assert document["steady_bytes_per_s"] == pytest.approx(2 * PAYLOAD_BYTES_PER_S, rel=0.03)
+    # two paths, each with a rate of its own; not all connections begin their second half together
+    assert 0.9 * 2 * PAYLOAD_BYTES_PER_S < document["steady_bytes_per_s"] <= 2 * PAYLOAD_BYTES_PER_S
     shown = run("simulate", "socket-read", *LINK, *options[:-1], "-o", tmp_path, "--force").stdout
     assert shown.count("\n         ") >= 6
 
@@ -91,7 +91,6 @@ def test_the_document_has_what_was_measured(tmp_path: Path) -> None:
         ("--key", "InitialR2T=No"),
         ("--data-digest", "crc32c"),
         ("--service-delay", "1ms"),
-        ("--mirror",),
     ],
 )
 def test_what_a_socket_cannot_be_told_is_refused(tmp_path: Path, option: tuple[str, ...]) -> None:
@@ -123,5 +122,6 @@ def test_a_transfer_over_the_kernels_sockets(tmp_path: Path, mode: str) -> None:
     # a machine under load slows it down, and nothing makes it faster
     assert 0 < results["steady_bytes_per_s"] <= PAYLOAD_BYTES_PER_S * 1.05
     assert truth["target_ends"][0][0]["congestion_control"] == "cubic"
-    assert truth["paths"][0]["to_initiator"]["counters"]["delivered"]["count"] > 1000
+    direction = "to_target" if mode == "socket-write" else "to_initiator"
+    assert truth["paths"][0][direction]["counters"]["delivered"]["bytes"] > 4 << 20
     holds(tmp_path)

@@ -6,6 +6,7 @@ use iscsitrace_lab::bulk::results::BulkResults;
 use iscsitrace_lab::link::{DirectionSettings, LinkSettings};
 use iscsitrace_lab::protocol::target::PortalSettings;
 use iscsitrace_lab::simulation::{Captures, Simulation, Truth, run_bulk};
+use iscsitrace_lab::tcp::CongestionControl;
 use iscsitrace_lab::workload::settings::Operation;
 
 const OPERATIONS: [Operation; 2] = [Operation::SocketRead, Operation::SocketWrite];
@@ -14,9 +15,17 @@ fn bulk(operation: Operation, rate_bps: u64, delay_ms: u64) -> Simulation {
     let mut simulation = Simulation { portals: vec![PortalSettings::default()], ..Simulation::default() };
     simulation.client.workload.operation = operation;
     simulation.client.workload.duration_ns = Some(4_000_000_000);
-    let direction =
-        DirectionSettings { rate_bps: Some(rate_bps), delay_ns: delay_ms * 1_000_000, ..DirectionSettings::default() };
+    let direction = DirectionSettings {
+        rate_bps: Some(rate_bps),
+        // nothing is lost
+        queue_packets: None,
+        delay_ns: delay_ms * 1_000_000,
+        ..DirectionSettings::default()
+    };
     simulation.world.paths = vec![LinkSettings::symmetric(direction, 1)];
+    // as ours do over sockets
+    simulation.world.initiator_tcp.nagle = false;
+    simulation.world.target_tcp.nagle = false;
     simulation
 }
 
@@ -37,8 +46,11 @@ fn with_open_windows_the_line_is_full() {
     for operation in OPERATIONS {
         for delay_ms in [0, 10, 50] {
             let mut simulation = bulk(operation, 100_000_000, delay_ms);
-            simulation.world.initiator_tcp.receive_buffer_bytes = 16 << 20;
-            simulation.world.target_tcp.receive_buffer_bytes = 16 << 20;
+            for host in [&mut simulation.world.initiator_tcp, &mut simulation.world.target_tcp] {
+                host.receive_buffer_bytes = 16 << 20;
+                // without HyStart: slow start ends when the line is full
+                host.congestion_control = CongestionControl::Reno;
+            }
             let found = steady(simulation);
             assert!((found / payload_bytes_per_s - 1.0).abs() < 0.01, "{operation:?} {delay_ms} ms: {found}");
         }
@@ -47,13 +59,17 @@ fn with_open_windows_the_line_is_full() {
 
 #[test]
 fn with_a_small_window_each_round_trip_carries_one() {
-    // whole segments, for less than one is not sent
-    let window_bytes = 40 * 1448;
+    // a receiver offers whole segments as its MSS counts them, 41 * 1460 bytes; of those that are sent, less by the
+    // timestamps, it acknowledges every second, so an even number goes on
+    let (buffer_bytes, window_bytes) = (60_000, 40 * 1448);
     for operation in OPERATIONS {
         for delay_ms in [2, 5, 20] {
             let mut simulation = bulk(operation, 1_000_000_000, delay_ms);
-            simulation.world.initiator_tcp.receive_buffer_bytes = window_bytes;
-            simulation.world.target_tcp.receive_buffer_bytes = window_bytes;
+            for host in [&mut simulation.world.initiator_tcp, &mut simulation.world.target_tcp] {
+                host.receive_buffer_bytes = buffer_bytes;
+                // a scaled window is rounded
+                host.window_scaling = false;
+            }
             let expected = f64::from(window_bytes) * 1000.0 / (2 * delay_ms) as f64;
             let found = steady(simulation);
             assert!((found / expected - 1.0).abs() < 0.01, "{operation:?} {delay_ms} ms: {found} for {expected}");
@@ -92,6 +108,6 @@ fn connections_share_the_line() {
         simulation.client.workload.connections = 4;
         let found = steady(simulation);
         let payload_bytes_per_s = 100e6 / 8.0 * 1448.0 / 1514.0;
-        assert!((found / payload_bytes_per_s - 1.0).abs() < 0.03, "{operation:?}: {found}");
+        assert!((0.95..=1.0).contains(&(found / payload_bytes_per_s)), "{operation:?}: {found}");
     }
 }

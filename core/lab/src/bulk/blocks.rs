@@ -100,9 +100,10 @@ impl Receiving {
         let (half_ns, half_bytes) = self.half.unwrap_or((self.last_ns, self.bytes));
         Report {
             bytes: self.bytes,
-            elapsed_ns: self.first_ns.map_or(0, |first_ns| self.last_ns.saturating_sub(first_ns)),
+            first_ns: self.first_ns.unwrap_or(self.last_ns),
+            half_ns,
+            last_ns: self.last_ns,
             steady_bytes: self.bytes - half_bytes,
-            steady_ns: self.last_ns.saturating_sub(half_ns),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::blocks::{Receiving, Sending};
-use super::message::{REPORT_BYTES, Report, Request};
+use super::message::{REPORT_BYTES, Report, Request, steady_bytes_per_s};
 use super::results::{BulkConnection, BulkResults};
 use crate::application::{Application, Closed, ConnectionNumber, Dial};
 use crate::workload::client::results::{Progress, TargetResults};
@@ -36,7 +36,7 @@ struct Transfer {
     stage: Stage,
     started_ns: Option<i64>,
     ended_ns: i64,
-    report: Report,
+    report: Option<Report>,
 }
 
 /// The initiator's end. The connections of each target follow each other, and share the bytes evenly.
@@ -82,7 +82,7 @@ impl BulkInitiator {
             stage: Stage::Waiting,
             started_ns: None,
             ended_ns: 0,
-            report: Report::default(),
+            report: None,
         });
         Ok(Self { transfers: transfers.collect(), closing: VecDeque::new(), errors: Vec::new(), settings })
     }
@@ -123,9 +123,9 @@ impl BulkInitiator {
             .map(|(connection, transfer)| BulkConnection {
                 target: transfer.target,
                 connection,
-                bytes: transfer.report.bytes,
-                elapsed_ns: transfer.report.elapsed_ns,
-                steady_bytes_per_s: transfer.report.steady_bytes_per_s(),
+                bytes: transfer.report.map_or(0, |report| report.bytes),
+                elapsed_ns: transfer.report.map_or(0, |report| report.last_ns.saturating_sub(report.first_ns)),
+                steady_bytes_per_s: steady_bytes_per_s(transfer.report.iter()),
             })
             .collect();
         let targets = self.settings.targets.iter().map(|target| TargetResults {
@@ -140,8 +140,8 @@ impl BulkInitiator {
                 .zip(ended_ns)
                 .map_or(0, |(started_ns, ended_ns)| ended_ns.saturating_sub(started_ns).max(0)),
             started_ns,
-            bytes: connections.iter().map(|connection| connection.bytes).sum(),
-            steady_bytes_per_s: connections.iter().map(|connection| connection.steady_bytes_per_s).sum(),
+            bytes: connections.iter().map(|connection| connection.bytes).fold(0, u64::saturating_add),
+            steady_bytes_per_s: steady_bytes_per_s(self.transfers.iter().filter_map(|each| each.report.as_ref())),
             connections,
             targets: targets.collect(),
             error_count: self.errors.len() as u64,
@@ -153,7 +153,7 @@ impl BulkInitiator {
     fn leave(&mut self, now_ns: i64, number: ConnectionNumber) {
         let transfer = &mut self.transfers[number];
         if let Stage::Receives(receiving) = &transfer.stage {
-            transfer.report = receiving.report();
+            transfer.report = Some(receiving.report());
         }
         transfer.ended_ns = now_ns;
         transfer.stage = Stage::Over;
@@ -167,7 +167,7 @@ impl Transfer {
         match &self.stage {
             Stage::Receives(receiving) => receiving.bytes,
             Stage::Sends(sending, _) => sending.bytes,
-            _ => self.report.bytes,
+            _ => self.report.map_or(0, |report| report.bytes),
         }
     }
 }
@@ -203,7 +203,7 @@ impl Application for BulkInitiator {
                 told.extend_from_slice(&bytes[..bytes.len().min(REPORT_BYTES - told.len())]);
                 let report = <&[u8; REPORT_BYTES]>::try_from(told.as_slice()).ok();
                 if let Some(report) = report {
-                    transfer.report = Report::from_bytes(report).unwrap_or_default();
+                    transfer.report = Report::from_bytes(report);
                 }
                 report.is_some()
             }

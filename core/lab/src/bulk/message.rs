@@ -5,7 +5,7 @@ const MAGIC: &[u8; 16] = b"iscsitrace bulk1";
 /// Length of a request.
 pub const REQUEST_BYTES: usize = 40;
 /// Length of a report.
-pub const REPORT_BYTES: usize = 32;
+pub const REPORT_BYTES: usize = 40;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,17 +20,19 @@ pub struct Request {
     pub limit_ns: i64,
 }
 
-/// What came, and when.
+/// What came, and when; both ends have one clock, that of their world.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Report {
     /// Bytes that came.
     pub bytes: u64,
-    /// From the first of them to the last, in nanoseconds.
-    pub elapsed_ns: i64,
-    /// Those of the steady part: what came after half of what was asked for.
+    /// When the first of them came.
+    pub first_ns: i64,
+    /// When half of what was asked for was there, or half of the time was over.
+    pub half_ns: i64,
+    /// When the last of them came.
+    pub last_ns: i64,
+    /// Those that came after the half.
     pub steady_bytes: u64,
-    /// How long that took.
-    pub steady_ns: i64,
 }
 
 impl Request {
@@ -63,26 +65,34 @@ impl Report {
     pub fn to_bytes(self) -> [u8; REPORT_BYTES] {
         let mut bytes = [0; REPORT_BYTES];
         bytes[..8].copy_from_slice(&self.bytes.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.elapsed_ns.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.steady_bytes.to_be_bytes());
-        bytes[24..].copy_from_slice(&self.steady_ns.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.first_ns.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.half_ns.to_be_bytes());
+        bytes[24..32].copy_from_slice(&self.last_ns.to_be_bytes());
+        bytes[32..].copy_from_slice(&self.steady_bytes.to_be_bytes());
         bytes
     }
 
-    /// Of bytes; none when a time is negative.
+    /// Of bytes; none when a time is before 1970.
     pub fn from_bytes(bytes: &[u8; REPORT_BYTES]) -> Option<Self> {
+        let time_ns = |bytes| number(bytes).and_then(|time_ns| i64::try_from(time_ns).ok());
         Some(Self {
             bytes: number(&bytes[..8])?,
-            elapsed_ns: i64::try_from(number(&bytes[8..16])?).ok()?,
-            steady_bytes: number(&bytes[16..24])?,
-            steady_ns: i64::try_from(number(&bytes[24..])?).ok()?,
+            first_ns: time_ns(&bytes[8..16])?,
+            half_ns: time_ns(&bytes[16..24])?,
+            last_ns: time_ns(&bytes[24..32])?,
+            steady_bytes: number(&bytes[32..])?,
         })
     }
+}
 
-    /// Throughput of the steady part; none when it took no time.
-    pub fn steady_bytes_per_s(&self) -> Option<f64> {
-        (self.steady_ns > 0).then(|| self.steady_bytes as f64 * 1e9 / self.steady_ns as f64)
-    }
+/// Throughput of the steady part of transfers beside each other, between the first half and the last end: never more than
+/// there was. None when it took no time.
+pub fn steady_bytes_per_s<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> Option<f64> {
+    let half_ns = reports.clone().map(|report| report.half_ns).min()?;
+    let last_ns = reports.clone().map(|report| report.last_ns).max()?;
+    let bytes: u64 = reports.map(|report| report.steady_bytes).fold(0, u64::saturating_add);
+    let steady_ns = last_ns.saturating_sub(half_ns);
+    (steady_ns > 0).then(|| bytes as f64 * 1e9 / steady_ns as f64)
 }
 
 fn number(bytes: &[u8]) -> Option<u64> {
@@ -100,11 +110,12 @@ mod tests {
         #[test]
         fn messages_come_as_they_were_sent(
             (is_write, block_bytes) in (any::<bool>(), 1u32..),
-            (limit_bytes, limit_ns, steady_bytes, steady_ns) in (any::<u64>(), 0i64.., any::<u64>(), 0i64..),
+            (limit_bytes, limit_ns, steady_bytes) in (any::<u64>(), 0i64.., any::<u64>()),
+            (first_ns, half_ns, last_ns) in (0i64.., 0i64.., 0i64..),
         ) {
             let request = Request { is_write, block_bytes, limit_bytes, limit_ns };
             prop_assert_eq!(Request::from_bytes(&request.to_bytes()), Some(request));
-            let report = Report { bytes: limit_bytes, elapsed_ns: limit_ns, steady_bytes, steady_ns };
+            let report = Report { bytes: limit_bytes, first_ns, half_ns, last_ns, steady_bytes };
             prop_assert_eq!(Report::from_bytes(&report.to_bytes()), Some(report));
         }
 
@@ -113,6 +124,18 @@ mod tests {
             prop_assert_eq!(Request::from_bytes(&request), None);
             let _ = Report::from_bytes(&report);
         }
+    }
+
+    #[test]
+    fn transfers_beside_each_other_are_as_fast_as_they_were_together() {
+        let report = |half_ns, last_ns| Report { half_ns, last_ns, steady_bytes: 1_000, ..Report::default() };
+        let steady = |reports: &[Report]| steady_bytes_per_s(reports.iter());
+        assert_eq!(steady(&[report(1_000, 2_000)]), Some(1e9));
+        assert_eq!(steady(&[report(1_000, 2_000), report(1_000, 2_000)]), Some(2e9));
+        // one after the other
+        assert_eq!(steady(&[report(1_000, 2_000), report(2_000, 3_000)]), Some(1e9));
+        assert_eq!(steady(&[report(1_000, 1_000)]), None);
+        assert_eq!(steady(&[]), None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct BulkResults {
     pub started_ns: Option<i64>,
     /// Bytes that came.
     pub bytes: u64,
-    /// Throughput once it is steady: the sum over the connections.
+    /// Throughput once it is steady: of all connections, from the first half that was there to the end of the last.
     pub steady_bytes_per_s: Option<f64>,
     /// Connections.
     pub connections: Vec<BulkConnection>,

@@ -15,7 +15,8 @@ fn workload(operation: Operation) -> WorkloadSettings {
 }
 
 fn settings(targets: u16, workload: WorkloadSettings) -> ClientSettings {
-    let target = |index| TargetSettings { address: ([127, 0, 0, 1], 3260 + index).into(), name: None, lun: 0 };
+    let name = Some("iqn.2026-01.test:disk".to_owned());
+    let target = |index| TargetSettings { address: ([127, 0, 0, 1], 3260 + index).into(), name: name.clone(), lun: 0 };
     ClientSettings { targets: (0..targets).map(target).collect(), workload, ..ClientSettings::default() }
 }
 
