@@ -19,9 +19,9 @@ from click.testing import CliRunner, Result
 
 from iscsitrace.analysis import truth as truth_analysis
 from iscsitrace.cli import COMMANDS, GROUPS, main
-from iscsitrace.cli.workload_options import _KEYS
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import traffic, truth_file
+from iscsitrace.lab.login_keys import LOGIN_KEYS
 
 ROOT = Path(__file__).resolve().parents[1]
 URL = "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0"
@@ -122,11 +122,11 @@ def test_what_is_not_said(told: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_every_key_of_the_core_can_be_set(told: dict[str, Any]) -> None:
-    assert {name for name, _ in _KEYS.values()} == fields("Offers", "protocol/keys/offers.rs")
+    assert {name for name, _ in LOGIN_KEYS.values()} == fields("Offers", "protocol/keys/offers.rs")
     names = re.findall(
         r'^    \w+ = "(\w+)" "13', (ROOT / "core/lab/src/protocol/keys/key.rs").read_text(), re.MULTILINE
     )
-    assert set(_KEYS) == set(names)
+    assert set(LOGIN_KEYS) == set(names)
 
 
 def test_keys(told: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from iscsitrace.cli import main
 from tests.lab import needs_root
 
 SECTION = (Path(__file__).resolve().parents[1] / "docs/lab.md").read_text().split("\n## The truth\n")[1]
-NAMES, COLUMNS, LINK, PROCESS, END = (
+NAMES, COLUMNS, LINK, PROCESS, SOCKET, END = (
     [line for line in table.splitlines() if line.startswith("| `")] for table in SECTION.split("\n|---|")[1:]
 )
 KINDS = ("simulation", "run", "initiator", "target")
@@ -91,6 +91,13 @@ def test_a_truth_has_what_is_documented_and_nothing_else(truth: dict[str, Any]) 
         not_seen = {"own_address", "own_port"} if kind == "target" else set()
         explained = set(re.findall(r"`(\w+)`", row.split("|")[3]))
         assert explained - not_seen <= set(each) <= explained
+
+
+def test_results_over_a_bare_socket_have_what_is_documented(tmp_path: Path) -> None:
+    run("simulate", "socket-read", "--bytes", "100K", "--rate", "100Mbit", "-o", str(tmp_path))
+    results = json.loads((tmp_path / "truth.json").read_text())["results"]
+    assert set(results) - {"mode"} == documented(SOCKET)
+    assert set(results["connections"][0]) == within(SOCKET, "connections")
 
 
 def links_of(truth: dict[str, Any]) -> list[dict[str, Any]]:

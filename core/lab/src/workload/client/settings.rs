@@ -144,6 +144,9 @@ impl ClientSettings {
         if self.targets.is_empty() {
             return Err(InvalidClient::NoTarget);
         }
+        if self.mode == Mode::Run && self.workload.operation.is_socket() {
+            return Err(InvalidWorkload::Operation("read, write or mixed").into());
+        }
         for target in &self.targets {
             if target.lun >= 16_384 {
                 return Err(InvalidClient::Lun(target.lun));
@@ -151,9 +154,6 @@ impl ClientSettings {
             self.login_to(target).validate()?;
         }
         if self.mode == Mode::Run {
-            if self.workload.operation.is_socket() {
-                return Err(InvalidWorkload::Operation("read, write or mixed").into());
-            }
             self.workload.validate()?;
         }
         Ok(())
