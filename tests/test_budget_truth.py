@@ -14,11 +14,12 @@ import iscsitrace
 from bench.budget import runs
 from bench.budget.cases import CASES, MS_NS
 from bench.budget.outcomes import Outcome, outcomes_of
+from bench.budget.runs import Made
 from iscsitrace.analysis import budget
 from iscsitrace.analysis.budget import Budget
 from iscsitrace.lab import simulation
 from iscsitrace.trace import Trace
-from tests.lab import needs_root
+from tests.lab import Truth, judge_run, needs_root
 
 LOSSY = [name for name in CASES if name.startswith("loss")]
 LOSSLESS = [name for name in CASES if name not in LOSSY]
@@ -57,9 +58,15 @@ def test_of_simulated_runs_with_losses(tmp_path: Path, name: str) -> None:
 
 @needs_root
 @pytest.mark.parametrize("name", REAL, ids=str)
-def test_of_real_runs(tmp_path: Path, name: str) -> None:
-    made = runs.make(CASES[name], "real", tmp_path)
-    assert [each for outcome in outcomes_of(made) for each in _wrong(outcome)] == []
+def test_of_real_runs(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    def run() -> tuple[Truth, Made]:
+        made = runs.make(CASES[name], "real", tmp_path_factory.mktemp("run"))
+        return made.truth, made
+
+    def judge(_: Truth, made: Made) -> None:
+        assert [each for outcome in outcomes_of(made) for each in _wrong(outcome)] == []
+
+    judge_run(run, judge)
 
 
 # --- the parts add up, whatever was run

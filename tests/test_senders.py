@@ -23,7 +23,7 @@ from bench.dynamics import (
     simulated,
 )
 from iscsitrace.schema import TABLES as DECLARED
-from tests.lab import needs_root
+from tests.lab import Truth, judge_run, needs_root
 from tests.recordings import captures_folder
 
 MEDIAN_ERROR_MAX = 0.05
@@ -154,13 +154,19 @@ def test_a_recorded_run_with_losses(tap: str) -> None:
     ],
     ids=["reads with losses", "writes with losses", "reads"],
 )
-def test_runs_over_the_kernels_tcp(case: dict[str, Any], tmp_path: Path) -> None:
-    truth, traces = real_run(settings_of(**case, total_bytes=4 << 20), tmp_path)
-    end = sender_of(truth, case["operation"])
+def test_runs_over_the_kernels_tcp(case: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> None:
     to_target = case["operation"] == "write"
-    for tap, trace in traces.items():
-        found = errors(estimates(trace, to_target=to_target), of_truth(end), is_sampled=True)
-        check_estimate(found, 0.1)
-        again, place = len(sent_again(trace, to_target=to_target)), place_of(tap, case["operation"])
-        assert FOUND_SHARE_MIN[place] * end["retransmitted_segment_count"] - 1 <= again
-        assert again <= end["retransmitted_segment_count"]
+
+    def run() -> tuple[Truth, dict[str, iscsitrace.Trace]]:
+        return real_run(settings_of(**case, total_bytes=4 << 20), tmp_path_factory.mktemp("run"))
+
+    def judge(truth: Truth, traces: dict[str, iscsitrace.Trace]) -> None:
+        end = sender_of(truth, case["operation"])
+        for tap, trace in traces.items():
+            found = errors(estimates(trace, to_target=to_target), of_truth(end), is_sampled=True)
+            check_estimate(found, 0.1)
+            again, place = len(sent_again(trace, to_target=to_target)), place_of(tap, case["operation"])
+            assert FOUND_SHARE_MIN[place] * end["retransmitted_segment_count"] - 1 <= again
+            assert again <= end["retransmitted_segment_count"]
+
+    judge_run(run, judge)

@@ -23,7 +23,8 @@ from iscsitrace.lab import signals, traffic, truth_file
 from iscsitrace.lab.namespaces import Cable, Tap
 
 _READY = b"ready\n"
-_PRIORITY = 1
+# above hosts that have one themselves
+_PRIORITY = 2
 _END_LIMIT_S = 20
 
 

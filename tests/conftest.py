@@ -1,0 +1,31 @@
+"""What is special of tests that need root: without it they are skipped, in CI they fail; and they go first.
+
+They take real time, and are right only when the hosts of their networks get a processor when they need one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+from tests.lab import going_first
+
+_REASON = "only root makes network namespaces"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.geteuid() == 0 or os.environ.get("CI") == "true":
+        return
+    for item in items:
+        if item.get_closest_marker("needs_root"):
+            item.add_marker(pytest.mark.skip(reason=_REASON))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if item.get_closest_marker("needs_root") is None:
+        return (yield)
+    with going_first():
+        return (yield)
