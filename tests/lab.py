@@ -18,7 +18,7 @@ from iscsitrace.lab.namespaces import Cable
 needs_root = pytest.mark.needs_root
 """Of tests that make network namespaces and take real time; see conftest.py."""
 
-RUNS_MAX = 3
+RUNS_MAX = 5
 _PRIORITY = 1
 
 Truth = dict[str, Any]
