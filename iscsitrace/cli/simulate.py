@@ -68,8 +68,8 @@ def command(
     and truth.json: settings, what the links carried and dropped, and every SCSI task with its instants at both taps.
     The same options give the same bytes. Without --bytes and --seconds a workload moves 16 MiB.
 
-    socket-read and socket-write move bytes over bare TCP between the same hosts: --bytes, --seconds, --connections, and
-    --block-size bytes with each system call.
+    socket-read and socket-write move bytes over bare TCP between the same hosts. They take
+    --bytes, --seconds, --connections, and --block-size bytes with each system call.
     """
     from iscsitrace.lab import simulation
 
