@@ -109,6 +109,8 @@ def test_every_option_reaches_the_setting() -> None:
             "max_outstanding_r2t": 4,
             "max_recv_data_segment_bytes": 16_384,
         },
+        # what no option says
+        "call_bytes": None,
         "window_bytes": 1 << 20,
         "start_window_bytes": 14_480,
         "segment_bytes": 1_000,
