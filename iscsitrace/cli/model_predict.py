@@ -10,12 +10,12 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from iscsitrace.cli import units
+from iscsitrace.cli import output_file, units
 from iscsitrace.cli.options import as_json
 from iscsitrace.cli.output import show_heading, show_json, show_line, show_table
 from iscsitrace.cli.sections import Section, SectionedCommand, option
 from iscsitrace.cli.units import Duration, Quantity, Rate, Share, Size
-from iscsitrace.errors import InputInvalid, OutputExists
+from iscsitrace.errors import InputInvalid
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.model.fitted import Fitted
@@ -257,10 +257,7 @@ def _check_size(lists: dict[str, tuple[Any, ...]], *, has_chart: bool) -> None:
 def _check_output(path: Path, is_forced: bool) -> None:
     if path.suffix.removeprefix(".") not in _PICTURES:
         raise click.UsageError(f"{path} does not say what to write: end it with .png, .svg or .pdf")
-    if path.exists() and not path.is_file():
-        raise InputInvalid(f"{path} exists and is no file; nothing was written")
-    if path.exists() and not is_forced:
-        raise OutputExists(f"{path} exists; nothing was written (--force overwrites)")
+    output_file.check(path, is_forced=is_forced)
 
 
 def _write(path: Path, lists: dict[str, tuple[Any, ...]], answers: list[Answer]) -> None:
@@ -268,17 +265,8 @@ def _write(path: Path, lists: dict[str, tuple[Any, ...]], answers: list[Answer])
     from iscsitrace.plots import model, style
 
     curves = of_answers(answers, lists)
-    # written aside and renamed, so that an interruption leaves no half of a picture
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        try:
-            with style.applied(), partial.open("wb") as stream:
-                figure = style.new_figure()
-                model.draw(figure, curves)
-                model.write_notes(figure, curves)
-                style.write(figure, stream, path.suffix.removeprefix("."))
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
+    with output_file.written_aside(path) as partial, style.applied(), partial.open("wb") as stream:
+        figure = style.new_figure()
+        model.draw(figure, curves)
+        model.write_notes(figure, curves)
+        style.write(figure, stream, path.suffix.removeprefix("."))
