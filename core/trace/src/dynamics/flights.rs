@@ -23,6 +23,8 @@ const TIMER_MIN_NS: i64 = 190_000_000;
 const PROBE_MIN_NS: i64 = 8_000_000;
 /// Payload packets of the other direction that are on their way to the sender.
 const REQUESTS_MAX: usize = 1 << 12;
+/// ACKs that are remembered.
+const ACKNOWLEDGMENTS_MAX: usize = 1 << 10;
 /// Packets whose times are kept until they are acknowledged.
 const OUTSTANDING_MAX: usize = 16_384;
 /// Segments of one ACK from which on it tells the pace of the line, though the line was idle before them.
@@ -95,6 +97,8 @@ pub struct Flights {
     delivered_ns: Option<i64>,
     /// Ends and times of packets that are not acknowledged, in order.
     outstanding: VecDeque<(i64, i64)>,
+    /// Times of the latest ACKs at the tap, and up to where each acknowledges.
+    acknowledgments: VecDeque<(i64, i64)>,
     has_loss: bool,
     highest: i64,
     holes: VecDeque<Hole>,
@@ -120,6 +124,7 @@ impl Flights {
             has_holes: false,
             delivered_ns: None,
             outstanding: VecDeque::new(),
+            acknowledgments: VecDeque::new(),
             has_loss: false,
             highest: 0,
             holes: VecDeque::new(),
@@ -127,9 +132,16 @@ impl Flights {
     }
 
     /// A packet with payload of this direction; `sender` is its sender after it, `rtt_ns` the least round trip between
-    /// the two ends.
+    /// the two ends, `rtt_to_sender_ns` that part of it.
     #[inline]
-    pub fn packet(&mut self, seen: &Observation, sender: SenderState, segment_bytes: i64, rtt_ns: i64) {
+    pub fn packet(
+        &mut self,
+        seen: &Observation,
+        sender: SenderState,
+        segment_bytes: i64,
+        rtt_ns: i64,
+        rtt_to_sender_ns: i64,
+    ) {
         let has_request = self.take_requests(seen.time_ns) || self.previous.is_none();
         // what its sender may have had only now tells nothing of the line
         let is_full = i64::from(seen.length) >= segment_bytes;
@@ -148,7 +160,7 @@ impl Flights {
         let gap_ns = self.previous.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
         let line = self.seen.recent_line();
         let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, line));
-        let begun = is_pause.then(|| self.begin(seen, sender, has_request, segment_bytes, rtt_ns));
+        let begun = is_pause.then(|| self.begin(seen, sender, has_request, segment_bytes, rtt_ns, rtt_to_sender_ns));
         if let (Some((_, held)), Some(gap_ns)) = (&begun, gap_ns) {
             self.hold(seen, gap_ns, *held);
         }
@@ -190,6 +202,7 @@ impl Flights {
         has_request: bool,
         segment_bytes: i64,
         rtt_ns: i64,
+        rtt_to_sender_ns: i64,
     ) -> (Flight, Option<u8>) {
         let is_again = seen.class == SegmentClass::Retransmission;
         let mut row = Flight {
@@ -225,11 +238,17 @@ impl Flights {
         let is_small = i64::from(seen.length) < segment_bytes;
         let is_window_full =
             !before.is_rwnd_inferred && before.rwnd.is_some_and(|rwnd| rwnd - before.owin < segment_bytes);
-        let is_all_acknowledged = ack.is_some_and(|ack| ack.is_advance && ack.owin == 0);
-        // less than a segment is left, and the one before that was not full has just been acknowledged
+        // what it can have known, for the least round trip may be that of a packet that was answered late
         let known = self.highest.max(seen.end()).saturating_sub(sender.owin);
-        let is_nagle = previous.left_of_pdu.is_some_and(|left| (1..segment_bytes).contains(&left.into()))
-            && (previous.acknowledged.saturating_add(1)..=known).contains(&previous.small_end);
+        let known =
+            known.max(self.acknowledged_at(seen.time_ns.saturating_add(within_ns).saturating_sub(rtt_to_sender_ns)));
+        let is_all_acknowledged = ack.is_some_and(|ack| ack.is_advance) && known >= seen.offset;
+        // less than a segment is left while one before that was not full is under way (Nagle): it goes on when that has
+        // just been acknowledged, or with what the answer to a request adds
+        let left = previous.left_of_pdu.map(i64::from).filter(|left| (1..segment_bytes).contains(left));
+        let is_nagle = left.is_some() && previous.small_end > previous.acknowledged;
+        let is_released = is_nagle && previous.small_end <= known;
+        let is_filled = is_nagle && has_request && left.is_some_and(|left| i64::from(seen.length) > left);
         let held = if is_again && is_window_full && !before.is_in_recovery {
             // a probe of a full window, or of a receiver that takes its time
             Some(part::RECEIVE_WINDOW)
@@ -243,7 +262,7 @@ impl Flights {
                 Some(part::RECEIVE_WINDOW)
             } else if late_ns >= TIMER_MIN_NS || (self.has_loss && late_ns >= probe_ns) {
                 Some(part::LOSS_RECOVERY)
-            } else if is_answer && before.owin > 0 && (is_nagle || is_small && is_all_acknowledged) {
+            } else if before.owin > 0 && (is_filled || is_answer && (is_released || is_small && is_all_acknowledged)) {
                 Some(part::ACK_WAIT)
             } else {
                 let is_soon = late_ns <= within_ns.max(rtt_ns);
@@ -272,6 +291,12 @@ impl Flights {
         self.requests.push_back(time_ns.saturating_add(rtt_to_sender_ns));
     }
 
+    /// Up to where ACKs acknowledge that had passed the tap by then.
+    fn acknowledged_at(&self, time_ns: i64) -> i64 {
+        let count = self.acknowledgments.partition_point(|&(passed_ns, _)| passed_ns <= time_ns);
+        count.checked_sub(1).and_then(|last| self.acknowledgments.get(last)).map_or(i64::MIN, |&(_, until)| until)
+    }
+
     /// Whether a request can have been answered since the packet before.
     #[inline]
     fn take_requests(&mut self, time_ns: i64) -> bool {
@@ -286,6 +311,12 @@ impl Flights {
     #[inline]
     pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rtt_to_receiver_ns: i64) {
         let Some(acknowledged) = seen.acknowledged else { return };
+        if acknowledged > self.arrived.una() {
+            if self.acknowledgments.len() == ACKNOWLEDGMENTS_MAX {
+                self.acknowledgments.pop_front();
+            }
+            self.acknowledgments.push_back((seen.time_ns, acknowledged));
+        }
         self.arrived.acknowledge(acknowledged);
         for &(left, right) in seen.sacks().iter().filter(|(left, _)| *left >= acknowledged) {
             self.arrived.sack(left, right);

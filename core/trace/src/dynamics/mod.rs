@@ -116,7 +116,8 @@ impl Dynamics {
             self.senders[own].transmit(seen, delays, &mut self.rows);
             let rtt_ns = delays.to_sender_ns.saturating_add(self.paths[own].rtt_min_ns().unwrap_or(0));
             let sender = &self.senders[own];
-            self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns);
+            let to_sender_ns = delays.to_sender_ns;
+            self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns, to_sender_ns);
             self.flights[opposite].request(seen.time_ns, self.delays(opposite).to_sender_ns);
         }
         // only now: what it answers arrived while the sender had acknowledged less

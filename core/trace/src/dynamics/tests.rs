@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::observation::Observation;
 use super::{Dynamics, Rows};
-use crate::tables::{NULL_NS, NULL_U64, Tables, Wanted};
+use crate::tables::{NULL_NS, NULL_U64, Tables, Wanted, budget_part as part};
 use crate::tcp::half::SegmentClass;
 use iscsitrace_wire::frame::TcpFlags;
 
@@ -99,6 +99,19 @@ impl Conversation {
     fn request(&mut self, time_ns: i64, offset: i64, segment: i64) {
         let seen = self.packet(time_ns, 1, offset, 48, Some(segment * SEGMENT));
         self.see(seen);
+    }
+
+    /// New data of any length, of a PDU of which so much is left.
+    fn piece(&mut self, time_ns: i64, length: u32, left_of_pdu: Option<u32>, acknowledged: i64) {
+        let seen = self.packet(time_ns, 0, self.highest, length, Some(acknowledged));
+        self.highest += i64::from(length);
+        self.see(Observation { left_of_pdu, ..seen });
+    }
+
+    /// What held the client: from when, until when, by which part.
+    fn held(self) -> Vec<(i64, i64, u8)> {
+        let timeline = Box::new(self.dynamics).finish(true, &mut Tables::default());
+        timeline.held.iter().map(|held| (held.from_ns / MS, held.to_ns / MS, held.part)).collect()
     }
 
     fn finish(self) -> Tables {
@@ -311,6 +324,39 @@ fn far_from_the_sender_an_ack_counts_when_its_answer_can_be_there() {
     let owin: Vec<_> = rows.iter().map(|&row| tables.window.owin_bytes[row] / SEGMENT).collect();
     let times: Vec<_> = rows.iter().map(|&row| tables.window.time_ns[row] / MS).collect();
     assert_eq!((&owin[..], &times[..]), (&[0, 1, 2, 3, 1, 2][..], &[15, 15, 25, 54, 55, 55][..]));
+}
+
+#[test]
+fn a_small_segment_after_the_last_ack_waited_for_it_though_it_came_before_the_least_round_trip() {
+    let mut talk = Conversation::without_syn();
+    // the client is far from the tap, and its first answer was late
+    talk.request(0, 0, 0);
+    talk.piece(30 * MS, 1000, None, 48);
+    talk.piece(38 * MS, 1000, Some(1400), 48);
+    talk.ack(38 * MS, 2, &[]);
+    talk.piece(40 * MS, 1000, Some(400), 48);
+    talk.piece(40 * MS, 400, None, 48);
+    let ack = talk.packet(40 * MS, 1, 48, 0, Some(3400));
+    talk.see(ack);
+    talk.piece(68 * MS, 48, None, 48);
+    assert_eq!(talk.held().last(), Some(&(40, 68, part::ACK_WAIT)));
+}
+
+#[test]
+fn the_rest_of_a_pdu_that_goes_with_the_answer_to_a_request_waited_for_an_ack() {
+    let held_with = |small_bytes| {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, 1);
+        talk.piece(100 * MS, small_bytes, None, 0);
+        talk.piece(100 * MS, 1000, Some(400), 0);
+        talk.ack(117 * MS, 1, &[]);
+        talk.request(118 * MS, 0, 1);
+        talk.piece(118 * MS, 1000, None, 48);
+        talk.held()
+    };
+    assert_eq!(held_with(500), [(100, 118, part::ACK_WAIT)]);
+    // with nothing small under way Nagle's algorithm holds nothing
+    assert!(held_with(1000).iter().all(|held| held.2 != part::ACK_WAIT));
 }
 
 #[test]
