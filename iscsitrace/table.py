@@ -191,13 +191,22 @@ class Table:
 
     def select(self, which: Array | Sequence[int] | slice) -> Table:
         """A table of the rows that a boolean mask, integer indices or a slice picks, in that order."""
-        index: Any = which if isinstance(which, slice) else np.asarray(which)
-        if not isinstance(index, slice) and index.size == 0:
-            index = index.astype(np.intp)
+        index: Any = which
+        if not isinstance(which, slice):
+            index = np.asarray(which)
+            if index.dtype == bool and len(index) == len(self) and index.all():
+                return self
+            # as numbers of rows; what is no index raises here
+            index = np.arange(len(self))[index if index.size else index.astype(np.intp)]
+        whole = self
+        if self._selected is not None and not isinstance(self._selected[1], slice):
+            # what is picked of rows that were picked is picked of the whole: no column between is made
+            whole, of_whole = self._selected
+            index = of_whole[index]
         picked = object.__new__(Table)
-        picked.__dict__.update(self.__dict__, _raw={}, _masks={}, _shown={}, _selected=(self, index))
+        picked.__dict__.update(self.__dict__, _raw={}, _masks={}, _shown={}, _selected=(whole, index))
         # columns are picked when they are asked for: a table of fifty is mostly asked for five
-        picked._length = len(np.empty(len(self), dtype=bool)[index])
+        picked._length = len(range(len(whole))[index]) if isinstance(index, slice) else len(index)
         return picked
 
     def to_pandas(self) -> pandas.DataFrame:

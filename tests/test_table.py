@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,29 @@ def test_select_of_a_selection() -> None:
     assert len(picked) == 2
     with pytest.raises(KeyError, match="no column lumen"):
         picked["lumen"]
+
+
+@pytest.mark.parametrize("first", [[False, True, True, True, False, True], [1, 2, 3, 5], slice(1, 6)])
+@pytest.mark.parametrize("second", [[0, 3], slice(0, None, 3), np.array([-4, -1])])
+def test_a_pick_of_a_pick_is_one_of_the_whole(first: Any, second: Any) -> None:
+    rows = [{"cycle": number, "lun": None if number == 5 else number} for number in range(6)]
+    picked = table("cycles", *rows).select(first)
+    if isinstance(first, slice):
+        # the row that the others leave out
+        picked = picked.select([row for row in range(5) if row != 3])
+    again = picked.select(second)
+    assert again["cycle"].tolist() == [1, 5]
+    assert again["lun"].tolist() == [1, None]
+    assert again["latency_ns"].mask.tolist() == [True, True]
+    assert len(again) == 2
+
+
+@pytest.mark.parametrize("which", [[True, True], [3], [-4]])
+def test_select_what_is_not_there(which: list[Any]) -> None:
+    whole = table("cycles", {}, {}, {})
+    for rows in (whole, whole.select([2, 1, 0]), whole.select([True, True, True])):
+        with pytest.raises(IndexError):
+            rows.select(which)
 
 
 def test_select_nothing() -> None:

@@ -129,16 +129,21 @@ def _until(budget: Table, instants_ns: NDArray[Any]) -> NDArray[Any]:
 def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> dict[int, Budget]:
     number, part = budget.raw(name)[is_wanted].astype(np.int64), budget.raw("part")[is_wanted]
     length_ns = (budget.raw("time_last_ns") - budget.raw("time_first_ns"))[is_wanted]
-    numbers, place = np.unique(number, return_inverse=True)
-    sums = np.zeros((len(numbers), len(PARTS)), dtype=np.int64)
-    np.add.at(sums, (place, part), length_ns)
+    # numbers are small: they are counted, not sorted
+    numbers = np.flatnonzero(np.bincount(number))
+    place = np.zeros(numbers.max(initial=0) + 1, dtype=np.int64)
+    place[numbers] = np.arange(len(numbers))
+    sums = np.zeros(len(numbers) * len(PARTS), dtype=np.int64)
+    np.add.at(sums, place[number] * len(PARTS) + part, length_ns)
     is_think = part == PARTS.index("initiator_think")
+    think_ns, of = length_ns[is_think], number[is_think]
+    order = np.argsort(of, kind="stable")
+    starts = np.searchsorted(of[order], numbers[1:])
     return {
-        int(number): Budget(
-            dict(zip(PARTS, (int(ns) for ns in row), strict=True)),
-            between_jobs_ns(length_ns[is_think & (place == index)]),
+        int(number): Budget(dict(zip(PARTS, row.tolist(), strict=True)), between_jobs_ns(think_ns[rows]))
+        for number, row, rows in zip(
+            numbers, sums.reshape(-1, len(PARTS)), np.split(order, starts) if len(numbers) else [], strict=True
         )
-        for index, (number, row) in enumerate(zip(numbers, sums, strict=True))
     }
 
 

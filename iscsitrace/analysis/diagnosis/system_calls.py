@@ -54,8 +54,11 @@ def sequential_share(cycles: Table) -> float:
     if not len(cycles) or known is None:
         return 0.0
     lba = cycles.raw("lba").astype(np.int64)[~known]
-    ends = lba + cycles.raw("block_count").astype(np.int64)[~known]
-    return float(np.isin(lba, ends).mean()) if len(lba) else 0.0
+    # sorted arrays are searched in passing, several times as fast
+    ends = np.sort(lba + cycles.raw("block_count").astype(np.int64)[~known])
+    starts = np.sort(lba)
+    place = np.searchsorted(ends, starts).clip(max=len(ends) - 1)
+    return float((ends[place] == starts).mean()) if len(lba) else 0.0
 
 
 def infer(cycles: Table) -> SystemCall | None:

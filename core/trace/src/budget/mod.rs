@@ -60,6 +60,7 @@ pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
             whole.cycles.extend(&scope.cycles);
             whole.session = scope.session;
         }
+        whole.cycles.sort_unstable();
         whole.budget(cycles, &tables.rounds, &rounds, ends_ns, |mut row| {
             row.connection = NULL_U32;
             budget.push(row);

@@ -5,7 +5,7 @@ use super::waiting::Allowance;
 use crate::dynamics::timeline::Timeline;
 use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds};
 
-/// Something that changes who owns the time, in the order of what happens at one moment.
+/// Something that changes who owns the time, in the order of what happens at one moment. Tasks are places in the scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
     /// A command begins.
@@ -37,6 +37,7 @@ pub(super) struct Event {
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     pub(super) session: u32,
+    /// In order.
     pub(super) cycles: Vec<u32>,
     timelines: Vec<&'a Timeline>,
 }
@@ -65,20 +66,20 @@ impl<'a> Scope<'a> {
         let Some((start_ns, end_ns)) = self.span(cycles) else { return };
         let mut events = Vec::new();
         self.tasks(cycles, ends_ns, end_ns, &mut events);
-        self.bursts(rounds, rounds_by_cycle, &mut events);
+        self.bursts(cycles, rounds, rounds_by_cycle, &mut events);
         self.lines(&mut events);
-        // each kind is nearly in order already
+        // each kind is nearly in order already, so that little more than merging them is left
         events.sort_by_key(|event| (event.time_ns, event.change));
         let allowances: Vec<(u32, Allowance)> =
             self.timelines.iter().map(|timeline| (timeline.connection, Allowance::of(timeline))).collect();
-        let allowance = |cycle: u32| {
-            let connection = cycles.connection[cycle as usize];
+        let allowance = |place: u32| {
+            let connection = cycles.connection[self.cycles[place as usize] as usize];
             let found = allowances.iter().find(|(number, _)| *number == connection);
             found.map_or(Allowance::default(), |&(_, allowance)| allowance)
         };
         let connection = self.timelines.first().map_or(NULL_U32, |timeline| timeline.connection);
         let row = BudgetRow { session: self.session, connection, ..BudgetRow::default() };
-        let mut sweep = Sweep::new(start_ns, row);
+        let mut sweep = Sweep::new(start_ns, row, &self.cycles);
         for event in events {
             sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut emit);
             sweep.change(event.change, allowance);
@@ -96,50 +97,51 @@ impl<'a> Scope<'a> {
     }
 
     fn tasks(&self, cycles: &Cycles, ends_ns: &[i64], end_ns: i64, events: &mut Vec<Event>) {
-        for &cycle in &self.cycles {
-            let place = cycle as usize;
-            let start_ns = cycles.command_first_ns[place];
-            let ended_ns = match cycles.status_ns[place] {
-                NULL_NS => ends_ns.get(place).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(end_ns),
-                status_ns => status_ns,
-            };
-            if start_ns == NULL_NS || ended_ns < start_ns {
-                continue;
+        let ended_ns = |cycle: usize| match cycles.status_ns[cycle] {
+            NULL_NS => ends_ns.get(cycle).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(end_ns),
+            status_ns => status_ns,
+        };
+        let start_ns = |cycle: usize| cycles.command_first_ns[cycle];
+        let numbered = (0..).zip(self.cycles.iter().map(|&cycle| cycle as usize));
+        let known = numbered.filter(|&(_, cycle)| start_ns(cycle) != NULL_NS && ended_ns(cycle) >= start_ns(cycle));
+        let mut push = |time_ns, change, frame| events.push(Event { time_ns, change, frame });
+        for (place, cycle) in known.clone() {
+            push(start_ns(cycle), Change::Command(place), cycles.command_frame[cycle]);
+        }
+        for (place, cycle) in known.clone().filter(|&(_, cycle)| cycles.command_last_ns[cycle] > start_ns(cycle)) {
+            push(cycles.command_last_ns[cycle], Change::Asked(place), NULL_U64);
+        }
+        let is_unsolicited = |cycle: usize| cycles.is_write[cycle] && cycles.r2t_count[cycle] == 0;
+        for (place, cycle) in known.clone().filter(|&(_, cycle)| is_unsolicited(cycle)) {
+            if cycles.data_last_ns[cycle] > start_ns(cycle) {
+                push(cycles.data_last_ns[cycle], Change::Asked(place), cycles.data_last_frame[cycle]);
             }
-            let mut push = |time_ns, change, frame| events.push(Event { time_ns, change, frame });
-            push(start_ns, Change::Command(cycle), cycles.command_frame[place]);
-            let command_ns = cycles.command_last_ns[place];
-            if command_ns > start_ns {
-                push(command_ns, Change::Asked(cycle), NULL_U64);
-            }
-            let data_ns = cycles.data_last_ns[place];
-            if cycles.is_write[place] && cycles.r2t_count[place] == 0 && data_ns > start_ns {
-                push(data_ns, Change::Asked(cycle), cycles.data_last_frame[place]);
-            }
-            push(ended_ns, Change::Ended(cycle), cycles.status_frame[place]);
+        }
+        for (place, cycle) in known {
+            push(ended_ns(cycle), Change::Ended(place), cycles.status_frame[cycle]);
         }
     }
 
-    fn bursts(&self, rounds: &Rounds, rounds_by_cycle: &[u32], events: &mut Vec<Event>) {
-        if rounds_by_cycle.is_empty() {
-            return;
-        }
-        for &cycle in &self.cycles {
+    fn bursts(&self, cycles: &Cycles, rounds: &Rounds, rounds_by_cycle: &[u32], events: &mut Vec<Event>) {
+        let mut known = Vec::new();
+        let asking = (0..).zip(&self.cycles).filter(|&(_, &cycle)| cycles.r2t_count[cycle as usize] > 0);
+        for (place, &cycle) in asking {
             let from = rounds_by_cycle.partition_point(|&round| rounds.cycle[round as usize] < cycle);
             let own = rounds_by_cycle[from..].iter().map(|&round| round as usize);
-            for round in own.take_while(|&round| rounds.cycle[round] == cycle) {
-                let (granted_ns, answered_ns) = (rounds.r2t_ns[round], rounds.data_last_ns[round]);
-                let (r2t_frame, data_frame) = (rounds.r2t_frame[round], rounds.data_last_frame[round]);
-                if granted_ns == NULL_NS || answered_ns < granted_ns {
-                    continue;
-                }
-                if answered_ns == granted_ns {
-                    events.push(Event { time_ns: answered_ns, change: Change::Asked(cycle), frame: data_frame });
-                    continue;
-                }
-                events.push(Event { time_ns: granted_ns, change: Change::Granted(cycle), frame: r2t_frame });
-                events.push(Event { time_ns: answered_ns, change: Change::Answered(cycle), frame: data_frame });
-            }
+            let own = own.take_while(|&round| rounds.cycle[round] == cycle);
+            let is_known =
+                |&round: &usize| rounds.r2t_ns[round] != NULL_NS && rounds.data_last_ns[round] >= rounds.r2t_ns[round];
+            known.extend(own.filter(is_known).map(|round| (place, round)));
+        }
+        let is_at_once = |round: usize| rounds.data_last_ns[round] == rounds.r2t_ns[round];
+        for &(place, round) in known.iter().filter(|&&(_, round)| !is_at_once(round)) {
+            let (time_ns, frame) = (rounds.r2t_ns[round], rounds.r2t_frame[round]);
+            events.push(Event { time_ns, change: Change::Granted(place), frame });
+        }
+        for (place, round) in known {
+            let (time_ns, frame) = (rounds.data_last_ns[round], rounds.data_last_frame[round]);
+            let change = if is_at_once(round) { Change::Asked(place) } else { Change::Answered(place) };
+            events.push(Event { time_ns, change, frame });
         }
     }
 

@@ -21,7 +21,9 @@ const HELD_PARTS: [u8; 5] =
 
 /// The sweep of one scope.
 #[derive(Debug)]
-pub(super) struct Sweep {
+pub(super) struct Sweep<'a> {
+    /// The scope's, by place.
+    cycles: &'a [u32],
     now_ns: i64,
     /// Time for which the line was not busy.
     waited_ns: i64,
@@ -36,14 +38,15 @@ pub(super) struct Sweep {
     row: Option<BudgetRow>,
 }
 
-impl Sweep {
-    pub(super) fn new(start_ns: i64, blank: BudgetRow) -> Self {
+impl<'a> Sweep<'a> {
+    pub(super) fn new(start_ns: i64, blank: BudgetRow, cycles: &'a [u32]) -> Self {
         Self {
+            cycles,
             now_ns: start_ns,
             waited_ns: 0,
             busy_count: 0,
             held_counts: [0; HELD_PARTS.len()],
-            tasks: Tasks::default(),
+            tasks: Tasks::new(cycles.len()),
             think_deadline: Some(0),
             blank,
             row: None,
@@ -55,10 +58,11 @@ impl Sweep {
         while self.now_ns < until_ns {
             let (owner, left_ns) = self.owner();
             let length_ns = until_ns.saturating_sub(self.now_ns).min(left_ns);
-            let cycle = match owner {
+            let task = match owner {
                 part::TRANSFER if self.tasks.count() != 1 => None,
                 _ => self.tasks.oldest(),
             };
+            let cycle = task.and_then(|place| self.cycles.get(place as usize)).copied();
             let to_ns = self.now_ns + length_ns;
             let frame = if to_ns == until_ns { frame } else { NULL_U64 };
             self.stretch(to_ns, owner, cycle.unwrap_or(NULL_U32), frame, emit);
@@ -70,7 +74,7 @@ impl Sweep {
     }
 
     /// Who owns the moment, and for how long at most.
-    fn owner(&self) -> (u8, i64) {
+    fn owner(&mut self) -> (u8, i64) {
         if self.busy_count > 0 {
             return (part::TRANSFER, i64::MAX);
         }
@@ -118,14 +122,14 @@ impl Sweep {
     pub(super) fn change(&mut self, change: Change, allowance: impl Fn(u32) -> Allowance) {
         let waited_ns = self.waited_ns;
         match change {
-            Change::Command(cycle) => self.tasks.begin(cycle, waited_ns, allowance(cycle)),
-            Change::Asked(cycle) => self.tasks.ask(cycle, waited_ns, allowance(cycle)),
-            Change::Granted(cycle) => self.tasks.grant(cycle, waited_ns, allowance(cycle)),
-            Change::Answered(cycle) => self.tasks.answer(cycle, waited_ns, allowance(cycle)),
-            Change::Ended(cycle) => {
-                self.tasks.end(cycle);
+            Change::Command(place) => self.tasks.begin(place, waited_ns, allowance(place)),
+            Change::Asked(place) => self.tasks.ask(place, waited_ns, allowance(place)),
+            Change::Granted(place) => self.tasks.grant(place, waited_ns, allowance(place)),
+            Change::Answered(place) => self.tasks.answer(place, waited_ns, allowance(place)),
+            Change::Ended(place) => {
+                self.tasks.end(place);
                 self.think_deadline =
-                    allowance(cycle).to_initiator_ns.map(|allowed_ns| waited_ns.saturating_add(allowed_ns));
+                    allowance(place).to_initiator_ns.map(|allowed_ns| waited_ns.saturating_add(allowed_ns));
             }
             Change::Busy(true) => self.busy_count += 1,
             Change::Busy(false) => self.busy_count = self.busy_count.saturating_sub(1),

@@ -3,9 +3,8 @@
 //! Deadlines are in waited time, which stands still while the line is busy: what is queued before the line has not begun
 //! its way.
 
-use std::collections::BTreeSet;
-
-use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use crate::dynamics::timeline::Timeline;
 
@@ -28,10 +27,11 @@ impl Allowance {
 type Deadline = i64;
 
 /// One task.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Task {
-    open_rounds: u32,
+    is_outstanding: bool,
     is_granted: bool,
+    open_rounds: u32,
     deadline: Deadline,
 }
 
@@ -50,77 +50,101 @@ pub(super) enum Waiting {
     Untold,
 }
 
-/// The tasks outstanding.
-#[derive(Debug, Default)]
+/// Deadlines of tasks, the first on top. One that does not hold any more stays until it comes there.
+type Waits = BinaryHeap<Reverse<(Deadline, u32)>>;
+
+/// The tasks of a scope, by their places in it, which are in the order of the commands.
+#[derive(Debug)]
 pub(super) struct Tasks {
-    tasks: FxHashMap<u32, Task>,
-    /// By deadline.
-    on_target: BTreeSet<(Deadline, u32)>,
-    on_initiator: BTreeSet<(Deadline, u32)>,
+    tasks: Vec<Task>,
+    on_target: Waits,
+    on_initiator: Waits,
     untold_count: usize,
-    /// By number, which is the order of the commands.
-    outstanding: BTreeSet<u32>,
+    /// Places of those outstanding, the first on top; those that ended stay until they come there.
+    outstanding: BinaryHeap<Reverse<u32>>,
+    outstanding_count: usize,
 }
 
 /// The deadline of a path that was never measured.
 const UNTOLD: Deadline = i64::MAX;
 
 impl Tasks {
+    /// So many tasks, none of which began.
+    pub(super) fn new(count: usize) -> Self {
+        Self {
+            tasks: vec![Task::default(); count],
+            on_target: Waits::new(),
+            on_initiator: Waits::new(),
+            untold_count: 0,
+            outstanding: BinaryHeap::new(),
+            outstanding_count: 0,
+        }
+    }
+
     /// Tasks outstanding.
     pub(super) fn count(&self) -> usize {
-        self.outstanding.len()
+        self.outstanding_count
     }
 
     /// The oldest task.
-    pub(super) fn oldest(&self) -> Option<u32> {
-        self.outstanding.first().copied()
+    pub(super) fn oldest(&mut self) -> Option<u32> {
+        while let Some(&Reverse(place)) = self.outstanding.peek() {
+            if self.task(place).is_some() {
+                return Some(place);
+            }
+            self.outstanding.pop();
+        }
+        None
     }
 
     /// A command begins.
-    pub(super) fn begin(&mut self, cycle: u32, waited_ns: i64, allowance: Allowance) {
-        let deadline = deadline(waited_ns, allowance.to_target_ns);
-        self.outstanding.insert(cycle);
-        self.tasks.insert(cycle, Task { open_rounds: 0, is_granted: false, deadline });
-        self.wait(cycle, deadline, false);
+    pub(super) fn begin(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+        if let Some(task) = self.tasks.get_mut(place as usize) {
+            *task = Task { is_outstanding: true, ..Task::default() };
+            self.outstanding.push(Reverse(place));
+            self.outstanding_count += 1;
+            self.wait(place, false, deadline(waited_ns, allowance.to_target_ns));
+        }
     }
 
     /// The initiator has sent all that the task needs for now.
-    pub(super) fn ask(&mut self, cycle: u32, waited_ns: i64, allowance: Allowance) {
-        if self.tasks.get(&cycle).is_some_and(|task| !task.is_granted) {
-            self.turn(cycle, false, deadline(waited_ns, allowance.to_target_ns));
+    pub(super) fn ask(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+        if self.task(place).is_some_and(|task| !task.is_granted) {
+            self.turn(place, false, deadline(waited_ns, allowance.to_target_ns));
         }
     }
 
     /// An R2T came.
-    pub(super) fn grant(&mut self, cycle: u32, waited_ns: i64, allowance: Allowance) {
-        let Some(task) = self.tasks.get_mut(&cycle) else { return };
+    pub(super) fn grant(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+        let Some(task) = self.task(place) else { return };
         task.open_rounds += 1;
         if task.open_rounds == 1 {
-            self.turn(cycle, true, deadline(waited_ns, allowance.to_initiator_ns));
+            self.turn(place, true, deadline(waited_ns, allowance.to_initiator_ns));
         }
     }
 
     /// The burst of an R2T was sent.
-    pub(super) fn answer(&mut self, cycle: u32, waited_ns: i64, allowance: Allowance) {
-        let Some(task) = self.tasks.get_mut(&cycle) else { return };
+    pub(super) fn answer(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+        let Some(task) = self.task(place) else { return };
         task.open_rounds = task.open_rounds.saturating_sub(1);
         if task.open_rounds == 0 {
-            self.turn(cycle, false, deadline(waited_ns, allowance.to_target_ns));
+            self.turn(place, false, deadline(waited_ns, allowance.to_target_ns));
         }
     }
 
     /// A task ended.
-    pub(super) fn end(&mut self, cycle: u32) {
-        self.outstanding.remove(&cycle);
-        if let Some(task) = self.tasks.remove(&cycle) {
-            self.forget(cycle, task);
-        }
+    pub(super) fn end(&mut self, place: u32) {
+        let Some(task) = self.task(place) else { return };
+        task.is_outstanding = false;
+        let is_untold = task.deadline == UNTOLD;
+        self.untold_count -= usize::from(is_untold);
+        self.outstanding_count -= 1;
     }
 
     /// Who is waited for, after so much waiting.
-    pub(super) fn waiting(&self, waited_ns: i64) -> Waiting {
-        let first = |waits: &BTreeSet<(Deadline, u32)>| waits.first().map(|&(deadline, _)| deadline);
-        let (target, initiator) = (first(&self.on_target), first(&self.on_initiator));
+    pub(super) fn waiting(&mut self, waited_ns: i64) -> Waiting {
+        let target = first(&mut self.on_target, &self.tasks, false);
+        let initiator = first(&mut self.on_initiator, &self.tasks, true);
         if initiator.is_some_and(|deadline| deadline <= waited_ns) {
             Waiting::Initiator
         } else if target.is_some_and(|deadline| deadline <= waited_ns) {
@@ -136,28 +160,116 @@ impl Tasks {
         }
     }
 
-    fn turn(&mut self, cycle: u32, is_granted: bool, deadline: Deadline) {
-        let Some(task) = self.tasks.get_mut(&cycle) else { return };
-        let before = *task;
-        task.is_granted = is_granted;
-        task.deadline = deadline;
-        self.forget(cycle, before);
-        self.wait(cycle, deadline, is_granted);
+    /// One that is outstanding.
+    fn task(&mut self, place: u32) -> Option<&mut Task> {
+        self.tasks.get_mut(place as usize).filter(|task| task.is_outstanding)
     }
 
-    fn wait(&mut self, cycle: u32, deadline: Deadline, is_granted: bool) {
+    /// From now on the other side is waited for, or the same anew.
+    fn turn(&mut self, place: u32, is_granted: bool, deadline: Deadline) {
+        let Some(task) = self.task(place) else { return };
+        let was_untold = task.deadline == UNTOLD;
+        self.untold_count -= usize::from(was_untold);
+        self.wait(place, is_granted, deadline);
+    }
+
+    fn wait(&mut self, place: u32, is_granted: bool, deadline: Deadline) {
+        let Some(task) = self.task(place) else { return };
+        (task.is_granted, task.deadline) = (is_granted, deadline);
         self.untold_count += usize::from(deadline == UNTOLD);
         let waits = if is_granted { &mut self.on_initiator } else { &mut self.on_target };
-        waits.insert((deadline, cycle));
+        waits.push(Reverse((deadline, place)));
     }
+}
 
-    fn forget(&mut self, cycle: u32, task: Task) {
-        self.untold_count -= usize::from(task.deadline == UNTOLD);
-        let waits = if task.is_granted { &mut self.on_initiator } else { &mut self.on_target };
-        waits.remove(&(task.deadline, cycle));
+/// The first deadline that still holds.
+fn first(waits: &mut Waits, tasks: &[Task], is_granted: bool) -> Option<Deadline> {
+    while let Some(&Reverse((deadline, place))) = waits.peek() {
+        let holds = |task: &&Task| task.is_outstanding && task.is_granted == is_granted && task.deadline == deadline;
+        if tasks.get(place as usize).filter(holds).is_some() {
+            return Some(deadline);
+        }
+        waits.pop();
     }
+    None
 }
 
 fn deadline(waited_ns: i64, allowed_ns: Option<i64>) -> Deadline {
     allowed_ns.map_or(UNTOLD, |allowed_ns| waited_ns.saturating_add(allowed_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TASKS: usize = 6;
+    const ALLOWANCE: Allowance = Allowance { to_target_ns: Some(20), to_initiator_ns: Some(5) };
+
+    /// A task as one looks at all of them: until when, whether an R2T is unanswered, and how many are.
+    type Naive = Option<(i64, bool, u32)>;
+
+    fn naive_waiting(tasks: &[Naive], waited_ns: i64) -> Waiting {
+        let first = |is_granted| tasks.iter().flatten().filter(|task| task.1 == is_granted).map(|task| task.0).min();
+        match (first(false), first(true)) {
+            (_, Some(deadline)) if deadline <= waited_ns => Waiting::Initiator,
+            (Some(deadline), _) if deadline <= waited_ns => Waiting::Target,
+            (target, initiator) => target.into_iter().chain(initiator).min().map_or(Waiting::Nobody, Waiting::Path),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_deadline_is_the_least_of_all_that_hold(
+            steps in prop::collection::vec((0..5_u8, 0..TASKS, 0..12_i64), 1..120),
+        ) {
+            let mut tasks = Tasks::new(TASKS);
+            let mut naive: [Naive; TASKS] = [None; TASKS];
+            let mut waited_ns = 0;
+            for (step, place, later_ns) in steps {
+                waited_ns += later_ns;
+                let known = &mut naive[place];
+                let number = place as u32;
+                match (step, &mut *known) {
+                    (0, None) => {
+                        tasks.begin(number, waited_ns, ALLOWANCE);
+                        *known = Some((waited_ns + 20, false, 0));
+                    }
+                    (1, _) => {
+                        tasks.ask(number, waited_ns, ALLOWANCE);
+                        if let Some((deadline, false, _)) = known {
+                            *deadline = waited_ns + 20;
+                        }
+                    }
+                    (2, _) => {
+                        tasks.grant(number, waited_ns, ALLOWANCE);
+                        if let Some((deadline, is_granted, rounds)) = known {
+                            *rounds += 1;
+                            if *rounds == 1 {
+                                (*deadline, *is_granted) = (waited_ns + 5, true);
+                            }
+                        }
+                    }
+                    (3, _) => {
+                        tasks.answer(number, waited_ns, ALLOWANCE);
+                        if let Some((deadline, is_granted, rounds)) = known {
+                            *rounds = rounds.saturating_sub(1);
+                            if *rounds == 0 {
+                                (*deadline, *is_granted) = (waited_ns + 20, false);
+                            }
+                        }
+                    }
+                    (4, _) => {
+                        tasks.end(number);
+                        *known = None;
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(tasks.waiting(waited_ns), naive_waiting(&naive, waited_ns));
+                prop_assert_eq!(tasks.count(), naive.iter().flatten().count());
+                prop_assert_eq!(tasks.oldest(), naive.iter().position(Option::is_some).map(|place| place as u32));
+            }
+        }
+    }
 }
