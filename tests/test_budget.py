@@ -64,6 +64,10 @@ def test_a_pause_between_jobs_does_not_limit_but_a_steady_think_time_does() -> N
         budget_table(stretches([("propagation", 5 * MS), ("initiator_think", 300 * MS)] * 9))
     )
     assert (steady[0].limiter, steady[0].between_jobs_ns) == ("initiator_think", 0)
+    # nor after as many commands that came at once
+    set_up = [("propagation", 5 * MS), ("initiator_think", MS // 10)]
+    mixed = stretches([*set_up * 4, *[("propagation", 5 * MS), ("initiator_think", 1_500 * MS)] * 3])
+    assert budgets.of_connections(budget_table(mixed))[0].between_jobs_ns == 0
 
 
 def test_a_session_has_its_own_time_when_it_has_several_connections() -> None:

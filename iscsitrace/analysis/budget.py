@@ -21,8 +21,8 @@ PARTS = CATEGORIES["budget_part"]
 BETWEEN_JOBS_MIN_NS = 100_000_000
 """A stretch of initiator_think up to this length is part of a job: an application waits so long for its own reasons."""
 
-BETWEEN_JOBS_MIN_MEDIANS = 10
-"""So is one of up to this many medians of its connection: a steady think time is no pause."""
+BETWEEN_JOBS_MIN_QUARTILES = 10
+"""So is one of up to this many upper quartiles of its connection's stretches: a steady think time is no pause."""
 
 STEADY_COUNT_MIN = 3
 """Fewer stretches are no steady think time."""
@@ -149,9 +149,13 @@ def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> dict[int, B
 
 def between_jobs_ns(think_ns: NDArray[Any]) -> int:
     """Of the stretches without a task, the sum of those that were pauses between jobs."""
-    median_ns = float(np.median(think_ns)) if len(think_ns) >= STEADY_COUNT_MIN else 0.0
-    least_ns = max(BETWEEN_JOBS_MIN_NS, BETWEEN_JOBS_MIN_MEDIANS * median_ns)
-    return int(think_ns[think_ns > least_ns].sum())
+    return int(think_ns[think_ns > longest_think_ns(think_ns)].sum())
+
+
+def longest_think_ns(think_ns: NDArray[Any]) -> float:
+    """The longest that a stretch without a task can be and still belong to a job, given all stretches."""
+    steady_ns = float(np.percentile(think_ns, 75, method="lower")) if len(think_ns) >= STEADY_COUNT_MIN else 0.0
+    return max(BETWEEN_JOBS_MIN_NS, BETWEEN_JOBS_MIN_QUARTILES * steady_ns)
 
 
 def _is_session_time(budget: Table) -> NDArray[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from iscsitrace.analysis.budget import BETWEEN_JOBS_MIN_MEDIANS, BETWEEN_JOBS_MIN_NS
+from iscsitrace.analysis.budget import longest_think_ns
 from iscsitrace.analysis.diagnosis import wording
 from iscsitrace.analysis.diagnosis.finding import Finding
 from iscsitrace.analysis.diagnosis.subject import Subject, frames_in, known
@@ -56,7 +56,7 @@ def _think_time(subject: Subject) -> Iterator[Finding]:
     waits = subject.stretches("initiator_think")
     if not len(waits.lengths):
         return
-    waits = waits.where(waits.lengths <= max(BETWEEN_JOBS_MIN_NS, BETWEEN_JOBS_MIN_MEDIANS * np.median(waits.lengths)))
+    waits = waits.where(waits.lengths <= longest_think_ns(waits.lengths))
     if len(waits.lengths) < MIN_TASKS or not subject.is_worth(waits.total_ns):
         return
     text = (

@@ -51,9 +51,7 @@ class Judgement:
         is_incomplete = self._any(~whole) | (self.parts["unknown"] > UNKNOWN_MAX * self.lengths)
         is_lossy = (self._any(of_tasks.raw("has_retransmission")) | (self.parts["loss_recovery"] > 0)) & ~is_incomplete
         think = self.parts["initiator_think"]
-        steady_ns = float(np.median(think)) if len(think) >= budget.STEADY_COUNT_MIN else 0.0
-        least_ns = max(budget.BETWEEN_JOBS_MIN_NS, budget.BETWEEN_JOBS_MIN_MEDIANS * steady_ns)
-        has_pause = (think > least_ns) & ~is_incomplete & ~is_lossy
+        has_pause = (think > budget.longest_think_ns(think)) & ~is_incomplete & ~is_lossy
         fine = ~(is_incomplete | is_lossy | has_pause)
         growing = self._growing(fine, is_lossy, has_pause)
         for reason, which in (
