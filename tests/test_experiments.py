@@ -603,6 +603,50 @@ def test_results_are_shown_as_tables(small: tuple[Path, Results, Watched], capsy
     assert f"{(point.steady_throughput_bytes_per_s or 0) / 1e6:.3f}" in row
 
 
+def test_a_folder_becomes_a_page(small: tuple[Path, Results, Watched], tmp_path: Path) -> None:
+    folder, found, _ = small
+    page = tmp_path / "study.html"
+    shown = invoke("report", folder, "-o", page)
+    assert shown.exit_code == 0
+    text = page.read_text()
+    # the verdict is the largest error of the model, which results.json has, too
+    worst = max(abs(each.model_error) for each in found.points if each.model_error is not None)
+    assert f"the worst is {100 * worst:.1f} % off" in text
+    assert f"the worst is {100 * worst:.1f} % off" in shown.output
+    assert text.count("<figure") == len(found.figures)
+    for point in found.points:
+        assert point.error is None or point.error.partition(";")[0] in text
+    assert f"{ALL_DONE} of" not in text
+    ticket = invoke("report", folder, "--format", "md", "-o", "-").output
+    assert "## What it showed" in ticket
+    assert "**Beside what was published**" in ticket
+
+
+def test_a_folder_without_its_definition_is_refused_in_a_line(
+    small: tuple[Path, Results, Watched], tmp_path: Path
+) -> None:
+    folder, _, _ = small
+    (tmp_path / "results.json").write_text((folder / "results.json").read_text())
+    shown = invoke("report", tmp_path, "-o", tmp_path / "page.html")
+    assert (shown.exit_code, shown.stderr.count("\n")) == (2, 1)
+    assert "cannot read" in shown.stderr
+    assert invoke("report", folder, tmp_path / "other.pcap").exit_code == 2
+    assert invoke("report", folder, "--session", "1").exit_code == 2
+    assert "cannot read" in invoke("report", tmp_path / "..", "-o", tmp_path / "page.html").stderr
+
+
+def test_the_real_world_decides_windows_and_hosts_time(tmp_path: Path) -> None:
+    found = written(tmp_path, PLAIN)
+    (values,) = [point.values for point in points.of_experiment(found, "simulated")][:1]
+    plain, slow = (expected.of_point(values, None, expected.Surroundings(service_ns=each)) for each in (0.0, 2e6))
+    assert plain is not None
+    assert slow is not None
+    assert slow.period_ns - plain.period_ns == pytest.approx(2e6)
+    narrow = expected.setting_of(values, {}, expected.Surroundings(window_bytes=77_000))
+    assert narrow is not None
+    assert narrow.window_bytes == 77_000
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -14,7 +14,6 @@ from iscsitrace.cli.traffic_progress import Progress
 
 if TYPE_CHECKING:
     from iscsitrace.experiments import runner
-    from iscsitrace.experiments.comparison import Row
     from iscsitrace.experiments.results import Results
 
 _WORLDS = ("simulated", "real")
@@ -159,75 +158,16 @@ def _minutes(seconds: float) -> str:
 
 def show(found: Results, directory: Path) -> None:
     """The results as tables."""
-    from iscsitrace.experiments import comparison
+    from iscsitrace.experiments import tables
 
     show_line(f"{found.title}, {found.world} world; after {found.source}")
-    show_line("throughput and period after the warm-up; error: throughput of the model / measured, less 1")
-    rows = comparison.rows(found.points)
-    grid = list(dict.fromkeys(name for row in rows for name in row.grid))
-    show_heading("Measured and model")
-    headings = (
-        "arm",
-        *(name.rpartition(".")[2] for name in grid),
-        "MB/s",
-        "model",
-        "error %",
-        "idle %",
-        "model idle %",
-    )
-    show_table((*headings, "k", "limiter", "runs"), [_cells(row, grid) for row in rows])
-    if found.beside:
-        show_heading("Beside what was published")
-        show_table(("what", "arm", "at", "published", "ours", "unit", "source"), [
-            (each.quantity, each.arm, each.at, f"{each.published:g}", _number(each.ours, 1), each.unit, each.source)
-            for each in found.beside
-        ])  # fmt: skip
-    if found.fits:
-        show_heading("The model fitted over the delays of each arm")
-        show_table(
-            ("arm", "of", "k", "s ms", "C MB/s", "largest residual %"),
-            [_fit(each.arm, each.where, each.fit) for each in found.fits],
-        )
-    if found.failed:
-        show_heading("Failed")
-        show_table(("point", "why"), [(point.name, point.error) for point in found.failed])
+    for grid in tables.of(found):
+        show_heading(grid.caption)
+        show_table(grid.columns, grid.rows)
+        for note in grid.notes:
+            show_line(note)
     show_heading("Files")
     names = ["results.json", "results.csv", *(figure.file for figure in found.figures)]
     titles = {figure.file: figure.title for figure in found.figures}
     show_table(("file", "shows"), [(directory / name, titles.get(name, "every point")) for name in names])
-
-
-def _cells(row: Row, grid: list[str]) -> list[object]:
-    measured, model = row.means, row.model
-    throughput, predicted = measured.get("throughput"), model.get("throughput")
-    error = 100 * (predicted / throughput - 1) if throughput and predicted else None
-    return [
-        row.arm,
-        *(row.grid.get(name) for name in grid),
-        _number(throughput, 3),
-        _number(predicted, 3),
-        _number(error, 1),
-        _number(measured.get("idle_fraction"), 1),
-        _number(model.get("idle_fraction"), 1),
-        _number(measured.get("k"), 2),
-        row.limiter,
-        f"{row.run_count}/{row.run_count + row.failed_count}" if row.failed_count else row.run_count,
-    ]
-
-
-def _fit(arm: str, where: dict[str, str], fit: dict[str, object]) -> list[object]:
-    def of(name: str, factor: float, digits: int) -> str:
-        found = fit[name]
-        if not isinstance(found, dict):
-            return "-"
-        value, low, high = (float(found[end]) * factor for end in ("value", "low", "high"))
-        return f"{value:.{digits}f} ({low:.{digits}f} .. {high:.{digits}f})"
-
-    residuals = fit["residuals"]
-    largest = max((abs(each["residual"]) for each in residuals), default=0.0) if isinstance(residuals, list) else 0.0
-    named = ", ".join(f"{name.rpartition('.')[2]} {text}" for name, text in where.items()) or None
-    return [arm, named, of("k", 1, 2), of("s_ns", 1e-6, 3), of("c_bytes_per_s", 1e-6, 2), _number(100 * largest, 1)]
-
-
-def _number(value: float | None, digits: int) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
+    show_line(f"iscsitrace report {directory} makes one page of it")

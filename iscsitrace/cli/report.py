@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from iscsitrace.cli import output_file
 from iscsitrace.cli.options import CaptureInput, takes_captures
+
+if TYPE_CHECKING:
+    from iscsitrace.report.document import Document
 
 _LARGE_BYTES = 200_000_000
 """Of larger inputs the PDUs are not read: the plots that show single ones are left out."""
@@ -49,17 +53,14 @@ def command(
     and how it was made.
 
     The HTML needs no network and no other file: it opens from disk, prints, and can be sent. The same input gives the
-    same bytes.
+    same bytes. In the place of captures it takes the folder of an experiment (`lab run NAME -o DIR`).
     """
     path = None if output == _STANDARD_OUTPUT else Path(output or _default_name(capture_input, file_format))
     if path is not None:
         output_file.check(path, is_forced=is_forced)
     from iscsitrace import __version__
-    from iscsitrace.report import captures
 
-    has_pictures = file_format == "html" and not no_plots
-    trace = capture_input.read(captures.needed(_size(capture_input) > _LARGE_BYTES, has_pictures))
-    document = captures.describe(trace, session=session, has_pictures=has_pictures)
+    document = _document(capture_input, session, has_pictures=file_format == "html" and not no_plots)
     if file_format == "html":
         from iscsitrace.report.page import render
     else:
@@ -70,7 +71,21 @@ def command(
         return
     with output_file.written_aside(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-    click.echo(f"{path}: {document.lead.verdict if document.lead else 'no iSCSI session was found'}")
+    click.echo(f"{path}: {document.headline}")
+
+
+def _document(capture_input: CaptureInput, session: int | None, *, has_pictures: bool) -> Document:
+    """Of the folder of an experiment, or of captures."""
+    from iscsitrace.experiments import report
+    from iscsitrace.report import captures
+
+    folders = [Path(name) for name in capture_input.sources if Path(name).is_dir()]
+    if not folders:
+        trace = capture_input.read(captures.needed(_size(capture_input) > _LARGE_BYTES, has_pictures))
+        return captures.describe(trace, session=session, has_pictures=has_pictures)
+    if len(capture_input.sources) > 1 or session is not None:
+        raise click.UsageError("the folder of an experiment stands alone, and has no sessions")
+    return report.describe(folders[0], has_pictures=has_pictures)
 
 
 def _default_name(capture_input: CaptureInput, file_format: str) -> str:

@@ -104,6 +104,8 @@ class Definition:
     """An experiment."""
 
     name: str
+    text: str
+    """The file, as it was read."""
     title: str
     source: str
     """The study that it repeats, or why it is there."""
@@ -122,15 +124,16 @@ class Definition:
 def load(path: Path) -> Definition:
     """Reads a definition; InputInvalid with one line when it is none."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = tomllib.loads(text)
     except OSError as error:
         raise InputInvalid(f"cannot read {path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputInvalid(f"{path} is no TOML: {error}") from error
-    return _definition(path.stem, Entry(str(path), "", found))
+    return _definition(path.stem, text, Entry(str(path), "", found))
 
 
-def _definition(name: str, top: Entry) -> Definition:
+def _definition(name: str, text: str, top: Entry) -> Definition:
     settings, grid = _settings(top), _grid(top.table("grid"))
     arms = tuple(_arm(each) for each in top.tables("arms")) or (Arm("all", {}, {}),)
     names = [arm.name for arm in arms]
@@ -141,6 +144,7 @@ def _definition(name: str, top: Entry) -> Definition:
     real = _real(top.table("real"))
     definition = Definition(
         name=name,
+        text=text,
         title=top.text("title"),
         source=top.text("source"),
         about=" ".join(top.text("about", "").split()),

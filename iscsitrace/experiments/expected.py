@@ -1,6 +1,7 @@
-"""What the model says of a point, from its settings alone: nothing that was measured goes in.
+"""What the model says of a point, from its settings: of what was measured nothing goes in but what no setting decides.
 
-C is the rate of the line times payload / frame, d the delay of the link, s what services and hosts are set to take.
+C is the rate of the line times payload / frame, d the delay of the link, s what services and hosts are set to take. In
+the real world the hosts take time of their own, and the kernel advertises what window its packets let a buffer hold.
 
 A status that the target hands out apart waits (Nagle) for the ACK of the last small segment before it. That is the end
 of its data where these were handed to TCP at once: two more delays. Else the small end of the first part is sent, and
@@ -11,7 +12,7 @@ longer. Parts are the commands of a system call, and what our target hands over 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from iscsitrace.analysis.model.prediction import predict
@@ -34,12 +35,27 @@ _TRANSMIT_BYTES: Final = 256 << 10
 """What our target hands to TCP in one system call."""
 
 
-def of_point(values: dict[str, Value], parameters: dict[str, Any] | None) -> Prediction | None:
+@dataclass(frozen=True)
+class Surroundings:
+    """What machine and kernel decide."""
+
+    service_ns: float = 0.0
+    """What the hosts take, beside what they are set to."""
+    window_bytes: int | None = None
+    """The largest window that the receiver of the data advertised; None where it is what it is set to."""
+
+
+SIMULATED: Final = Surroundings()
+
+
+def of_point(
+    values: dict[str, Value], parameters: dict[str, Any] | None, surroundings: Surroundings = SIMULATED
+) -> Prediction | None:
     """The prediction for a run; None for what the model has no words for, such as reads and writes mixed.
 
     ``parameters`` are the keys in force, as the results of a connection have them.
     """
-    setting = setting_of(values, parameters or {})
+    setting = setting_of(values, parameters or {}, surroundings)
     if setting is None:
         return None
     prediction = predict(setting)
@@ -66,7 +82,9 @@ def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
     )
 
 
-def setting_of(values: dict[str, Value], parameters: dict[str, Any]) -> Setting | None:
+def setting_of(
+    values: dict[str, Value], parameters: dict[str, Any], surroundings: Surroundings = SIMULATED
+) -> Setting | None:
     """The model's words for a point."""
     operation = str(values.get("workload.operation", "read"))
     if operation == "mixed":
@@ -88,11 +106,11 @@ def setting_of(values: dict[str, Value], parameters: dict[str, Any]) -> Setting 
     ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
     sender, receiver = ("target", "initiator") if operation == "read" else ("initiator", "target")
     delays = values.get("link.target-delays")
-    service_ns = sum(
+    service_ns = surroundings.service_ns + sum(
         float(str(values.get(name, 0)))
         for name in ("target.service-delay", "initiator.host-delay", "target.host-delay")
     )
-    window, data_pdu = _window(values, sender, receiver), _data_pdu_bytes(operation, parameters)
+    window, data_pdu = _window(values, sender, receiver, surroundings), _data_pdu_bytes(operation, parameters)
     return Setting(
         # bytes over a socket go as those of a read do: nobody asks for them
         operation="read" if is_socket else operation,
@@ -158,12 +176,12 @@ def _data_pdu_bytes(operation: str, parameters: dict[str, Any]) -> int | None:
     return min((int(each) for each in limits if each), default=None)
 
 
-def _window(values: dict[str, Value], sender: str, receiver: str) -> int | None:
+def _window(values: dict[str, Value], sender: str, receiver: str, surroundings: Surroundings) -> int | None:
     """The least of the receive window and what a send buffer lets go on: who waits for room in it writes again when a
     third is free, as in Linux, so each round trip carries two thirds, each with the segment that made room enough.
     """
     room = settings.tcp_of(values, sender).get("send_buffer_bytes")
-    window = settings.tcp_of(values, receiver).get("receive_buffer_bytes")
+    window = surroundings.window_bytes or settings.tcp_of(values, receiver).get("receive_buffer_bytes")
     limits = [
         None if room is None else int(room) * 2 // 3 + 2 * segment_bytes(values),
         None if window is None else int(window),

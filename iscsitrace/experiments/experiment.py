@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.experiments import comparison, figures, results, runner
+from iscsitrace.experiments import catalogue, comparison, figures, results, runner
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import PointResult, Results
@@ -20,7 +20,8 @@ KEPT: Final = ("figures", "captures", "none")
 
 
 def prepare(definition: Definition, points: Sequence[Point], directory: Path, *, is_forced: bool) -> None:
-    """Makes the folder, or takes one in which the same experiment was begun; ``is_forced`` begins anew.
+    """Makes the folder, or takes one in which the same experiment was begun; ``is_forced`` begins anew. The definition
+    is kept in it, so that the folder says all by itself.
 
     OutputExists for a folder with anything else in it; RootNeeded for the real world.
     """
@@ -44,6 +45,7 @@ def prepare(definition: Definition, points: Sequence[Point], directory: Path, *,
             raise OutputExists(
                 f"{directory} has {earlier.name} in the {earlier.world} world; name another folder, or --force"
             )
+    results.write_text(directory / f"{definition.name}{catalogue.ENDING}", definition.text)
 
 
 def carry_out(

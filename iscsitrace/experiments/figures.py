@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,11 @@ _Y_LABELS: Final = {
     "k": "one-way delays of a cycle",
 }
 _LADDER_TABLES: Final = ("segments", "pdus", "budget")
+_READ_LINES: Final = "Marks were measured, lines are the model's, stars were published."
+_READ_PACKETS: Final = (
+    "Time runs downwards; packets cross from one host to the other. Shaded spans are idle at the tap, the column on "
+    "the right says on what they were spent."
+)
 
 
 def needed(definition: Definition, points: Sequence[Point]) -> set[str]:
@@ -35,24 +41,56 @@ def needed(definition: Definition, points: Sequence[Point]) -> set[str]:
     return {point.name for figure in definition.figures if (point := _only(figure, points)) is not None}
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A figure of which there is something to show."""
+
+    name: str
+    title: str
+    how_to_read: str
+    draw: Callable[[Any], None]
+    """Onto an empty figure of matplotlib's."""
+    lines: tuple[str, ...]
+    """What stands below it."""
+
+
+def pictures(
+    definition: Definition, points: Sequence[Point], results: Sequence[PointResult], directory: Path
+) -> Iterator[Picture]:
+    """The figures that there are results for, ready to be drawn."""
+    rows = comparison.rows(results)
+    for figure in definition.figures:
+        if figure.kind == "packets":
+            found = _packets(figure, points, results, directory)
+        else:
+            found = _lines(figure, definition, rows)
+        if found is not None:
+            yield found
+
+
 def draw(
     definition: Definition, points: Sequence[Point], results: Sequence[PointResult], directory: Path
 ) -> list[FigureFile]:
     """Draws what there are results for; the files. InputInvalid when one cannot be written."""
-    rows = comparison.rows(results)
     files = []
-    for figure in definition.figures:
-        path = directory / f"{figure.name}.{FORMAT}"
-        if figure.kind == "lines":
-            chart = chart_of(figure, definition, rows)
-            is_drawn = any(any(value is not None for value in line.measured) for line in chart.lines)
-            if is_drawn:
-                _write(path, chart)
-        else:
-            is_drawn = _draw_packets(path, figure, points, results, directory)
-        if is_drawn:
-            files.append(FigureFile(figure.name, figure.title, path.name))
+    for picture in pictures(definition, points, results, directory):
+        path = directory / f"{picture.name}.{FORMAT}"
+        with style.applied():
+            drawn = style.new_figure()
+            picture.draw(drawn)
+            footer.write_lines(drawn, picture.title, picture.lines)
+            _save(path, drawn)
+        files.append(FigureFile(picture.name, picture.title, path.name))
     return files
+
+
+def _lines(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Picture | None:
+    chart = chart_of(figure, definition, rows)
+    if not any(value is not None for line in chart.lines for value in line.measured):
+        return None
+    return Picture(
+        figure.name, chart.title, _READ_LINES, lambda drawn: experiment.draw(drawn, chart), tuple(chart.notes)
+    )
 
 
 def chart_of(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Chart:
@@ -149,39 +187,32 @@ def _only(figure: Figure, points: Sequence[Point]) -> Point | None:
     return next((point for point in points if (not arms or point.arm in arms) and point.is_at(figure.where)), None)
 
 
-def _draw_packets(
-    path: Path, figure: Figure, points: Sequence[Point], results: Sequence[PointResult], directory: Path
-) -> bool:
-    """Whether the point has a result, and packets were drawn: those of its last cycles but one, which are steady."""
+def _packets(
+    figure: Figure, points: Sequence[Point], results: Sequence[PointResult], directory: Path
+) -> Picture | None:
+    """Of the figure's point those of its last cycles but one, which are steady; None without its capture."""
     point = _only(figure, points)
     result = next((each for each in results if point and each.name == point.name), None)
     if result is None or not result.captures:
-        return False
+        return None
     capture = directory / POINTS / result.name / result.captures[0]
     trace = iscsitrace.read(capture, tables=_LADDER_TABLES)
     reads = [row["cycle"] for row in trace.cycles.rows() if row["operation"] in {"read", "write"}]
     if len(reads) <= figure.cycles:
-        return False
+        return None
     last = reads[-1]
     zoom = view.Zoom(cycles=range(last - figure.cycles, last))
     origin_ns = trace.inputs[0]["time_first_ns"]
     seen = view.of_connection(trace.connections, trace.cycles, zoom, origin_ns)
     found = ladder_curves.prepare(trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, seen)
     about = subject.describe([str(capture)], trace.connections, trace.coverage, seen)
-    with style.applied():
-        drawn = style.new_figure()
-        ladder.draw(drawn, found)
-        footer.write(drawn, figure.title, about, ladder.notes(found))
-        _save(path, drawn)
-    return True
-
-
-def _write(path: Path, chart: Chart) -> None:
-    with style.applied():
-        drawn = style.new_figure()
-        experiment.draw(drawn, chart)
-        footer.write_lines(drawn, experiment.title(chart), experiment.notes(chart))
-        _save(path, drawn)
+    return Picture(
+        figure.name,
+        figure.title,
+        _READ_PACKETS,
+        lambda drawn: ladder.draw(drawn, found),
+        (*(f"Note: {note}" for note in ladder.notes(found)), *footer.facts(about)),
+    )
 
 
 def _save(path: Path, drawn: Any) -> None:

@@ -125,8 +125,17 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
     if dropped:
         raise InputInvalid(f"the capture lost {dropped} packets: the machine was too busy")
     found = measured.of_run(truth, folder / _CAPTURES[0], point.values, point.warm_up_calls)
-    prediction = expected.of_point(point.values, _parameters(outcome))
+    surroundings = _surroundings(truth, point, found) if point.world == "real" else expected.SIMULATED
+    prediction = expected.of_point(point.values, _parameters(outcome), surroundings)
     return replace(about, **found, model=None if prediction is None else prediction.as_dict())
+
+
+def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) -> expected.Surroundings:
+    """The hosts' time by the capture, and the window by what the kernel of the sender knew of it."""
+    is_read = str(point.values.get("workload.operation", "read")).endswith("read")
+    ends = [end for ends in truth["target_ends"] for end in ends] if is_read else truth["initiator_ends"]
+    windows = [window for end in ends for window in end["windows"]["snd_wnd_bytes"] or () if window is not None]
+    return expected.Surroundings(found.get("s_ns") or 0.0, max(windows, default=None))
 
 
 def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:

@@ -59,16 +59,6 @@ def draw(figure: Figure, chart: Chart) -> None:
     _explain(axes, chart)
 
 
-def title(chart: Chart) -> str:
-    """What the figure shows."""
-    return chart.title
-
-
-def notes(chart: Chart) -> list[str]:
-    """What stands below it."""
-    return list(chart.notes)
-
-
 def _cycled(count: int) -> list[tuple[str, str]]:
     return [_LOOKS[number % len(_LOOKS)] for number in range(count)]
 

@@ -156,13 +156,22 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What an experiment showed, before all else."""
+
+    verdict: str
+    caveats: str
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True)
 class Document:
     """A whole report, in its order."""
 
     title: str
     subtitle: str
     lead: Chapter | None
-    """What the report is about first of all; None where there is no session."""
+    """What the report is about first of all; None where there is no session, and of an experiment."""
     others: Grid | None
     """The other sessions and connections, a line each."""
     chapters: tuple[Chapter, ...] = ()
@@ -175,8 +184,17 @@ class Document:
     model: Model | None = None
     model_missing: str = ""
     """Why there is no model, where there is none."""
+    outcome: Outcome | None = None
+    """Of an experiment, in the place of the session."""
     style_sheet: str = field(default="", repr=False)
     """The looks of the pictures."""
+
+    @property
+    def headline(self) -> str:
+        """Its verdict in a sentence."""
+        if self.outcome:
+            return self.outcome.verdict
+        return self.lead.verdict if self.lead else "no iSCSI session was found"
 
     @property
     def contents(self) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,126 @@
+"""The report on an experiment: what it showed, its figures, and its tables, from its folder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+import iscsitrace
+from iscsitrace.experiments import catalogue, comparison, figures, results, tables
+from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.points import of_experiment
+from iscsitrace.experiments.results import Results
+from iscsitrace.plots import inline, style
+from iscsitrace.report.document import Document, Fact, Outcome, Picture, Section
+
+_SHOWN_LIMITERS: Final = 3
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it has the results of an experiment."""
+    return (path / results.JSON).is_file()
+
+
+def describe(directory: Path, *, has_pictures: bool = True) -> Document:
+    """The document; InputInvalid when the folder has no results, or not the definition that they are of."""
+    found = results.load(directory)
+    definition = catalogue.load(str(directory / f"{found.name}{catalogue.ENDING}"))
+    looks = inline.Looks()
+    pictures = tuple(_pictures(definition, found, directory, looks)) if has_pictures else ()
+    return Document(
+        title=found.title,
+        subtitle=f"{found.name}, {found.world} world; after {found.source}",
+        lead=None,
+        others=None,
+        pictures=pictures,
+        sections=(
+            Section("results", "Results", (), tuple(tables.of(found))),
+            Section("making", "How this was made", tuple(_making(definition, found))),
+        ),
+        outcome=_outcome(definition, found),
+        style_sheet=looks.sheet,
+    )
+
+
+def _pictures(definition: Definition, found: Results, directory: Path, looks: inline.Looks) -> Iterator[Picture]:
+    points = of_experiment(definition, found.world)
+    for number, picture in enumerate(figures.pictures(definition, points, found.points, directory)):
+        with style.applied():
+            figure = style.new_figure()
+            picture.draw(figure)
+        drawn = inline.draw(figure, f"figure{number}-", looks)
+        name = picture.name.replace("-", " ").capitalize()
+        yield Picture(name, picture.title, picture.how_to_read, picture.lines, drawn.svg, drawn.axes)
+
+
+def _outcome(definition: Definition, found: Results) -> Outcome:
+    rows = comparison.rows(found.points)
+    errors = [(abs(error), row) for row in rows if (error := _model_error(row)) is not None]
+    return Outcome(_verdict(errors), definition.about, tuple(_facts(found, rows, errors)))
+
+
+def _model_error(row: Row) -> float | None:
+    measured, model = row.means.get("throughput"), row.model.get("throughput")
+    return model / measured - 1 if measured and model else None
+
+
+def _verdict(errors: list[tuple[float, Row]]) -> str:
+    if not errors:
+        return "No point can be held against the model."
+    worst, row = max(errors, key=lambda each: each[0])
+    half, most = np.percentile([error for error, _ in errors], (50, 90))
+    return (
+        f"The model against {len(errors)} measured throughputs: half are within {_percent(half)}, nine in ten within "
+        f"{_percent(most)}; the worst is {_percent(worst)} off ({_place(row)})."
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _place(row: Row) -> str:
+    return ", ".join((row.arm, *(f"{name.rpartition('.')[2]} {text}" for name, text in row.grid.items())))
+
+
+def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> Iterator[Fact]:
+    failed = f"{len(found.failed)} failed" if found.failed else "none failed"
+    run = f"{len(found.points)} of {found.point_count}"
+    yield Fact("points", run if not found.is_complete else str(found.point_count), failed)
+    rates = [row.means["throughput"] for row in rows if "throughput" in row.means]
+    if rates:
+        yield Fact("throughput", f"{min(rates):.1f} to {max(rates):.1f} MB/s", "after the warm-up")
+    if errors:
+        yield Fact(
+            "error of the model", _percent(float(np.mean([error for error, _ in errors]))), "mean of absolute errors"
+        )
+    idle = [row.means["idle_fraction"] for row in rows if "idle_fraction" in row.means]
+    if idle:
+        yield Fact("idle fraction", f"{min(idle):.0f} to {max(idle):.0f} %", "of the line")
+    limiters = [row.limiter for row in rows if row.limiter]
+    if limiters:
+        named = sorted(set(limiters), key=lambda name: (-limiters.count(name), name))[:_SHOWN_LIMITERS]
+        yield Fact("limited by", ", ".join(f"{name} {limiters.count(name)}" for name in named), "places of the grid")
+    ratios = [each.ours / each.published for each in found.beside if each.ours is not None and each.published]
+    if ratios:
+        yield Fact("beside the published", f"{np.median(ratios):.2f} times", f"median of {len(ratios)} figures")
+
+
+def _making(definition: Definition, found: Results) -> Iterator[str]:
+    yield (
+        f"By iscsitrace {iscsitrace.__version__}: `iscsitrace lab run {definition.name} --world {found.world}`; the "
+        f"definition is in the folder, {definition.name}{catalogue.ENDING}."
+    )
+    if found.world == "real":
+        note = definition.real.note
+        yield f"Over the kernel's TCP in network namespaces{': ' if note else ''}{note}."
+    else:
+        yield "In virtual time: the same definition gives the same captures, to the byte."
+    yield (
+        "Throughputs are the initiator's own count after the warm-up; idle fraction, k and limiter are read from the "
+        "capture at the initiator. Each number is defined in docs/method.md of the project."
+    )

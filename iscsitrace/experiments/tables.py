@@ -1,0 +1,95 @@
+"""Results as tables of text: a row a place of the grid, published figures beside ours, fits, and what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from iscsitrace.experiments import comparison
+from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments.results import Results
+from iscsitrace.report.cells import NOTHING
+from iscsitrace.report.document import Grid
+
+
+def of(found: Results) -> list[Grid]:
+    """Every table that has a row."""
+    return [grid for grid in (_measured(found), _beside(found), _fits(found), _failed(found)) if grid.rows]
+
+
+def _measured(found: Results) -> Grid:
+    rows = comparison.rows(found.points)
+    grid = list(dict.fromkeys(name for row in rows for name in row.grid))
+    names = [name.rpartition(".")[2] for name in grid]
+    return Grid(
+        "Measured and model",
+        ("arm", *names, "MB/s", "model", "error %", "idle %", "model idle %", "k", "limiter", "runs"),
+        tuple(_row(row, grid) for row in rows),
+        ("Throughput after the warm-up; error: throughput of the model / measured, less 1.",),
+    )
+
+
+def _row(row: Row, grid: Sequence[str]) -> tuple[str, ...]:
+    measured, model = row.means, row.model
+    throughput, predicted = measured.get("throughput"), model.get("throughput")
+    error = 100 * (predicted / throughput - 1) if throughput and predicted else None
+    return (
+        row.arm,
+        *(row.grid.get(name, NOTHING) for name in grid),
+        _number(throughput, 3),
+        _number(predicted, 3),
+        _number(error, 1),
+        _number(measured.get("idle_fraction"), 1),
+        _number(model.get("idle_fraction"), 1),
+        _number(measured.get("k"), 2),
+        row.limiter or NOTHING,
+        f"{row.run_count}/{row.run_count + row.failed_count}" if row.failed_count else str(row.run_count),
+    )
+
+
+def _beside(found: Results) -> Grid:
+    return Grid(
+        "Beside what was published",
+        ("what", "arm", "at", "published", "ours", "unit", "source"),
+        tuple(
+            (each.quantity, each.arm, each.at, f"{each.published:g}", _number(each.ours, 1), each.unit, each.source)
+            for each in found.beside
+        ),
+    )
+
+
+def _fits(found: Results) -> Grid:
+    return Grid(
+        "The model fitted over the delays of each arm",
+        ("arm", "of", "k", "s ms", "C MB/s", "largest residual %"),
+        tuple(_fit(each.arm, each.where, each.fit) for each in found.fits),
+        ("Values with their 95 % confidence intervals.",),
+    )
+
+
+def _fit(arm: str, where: dict[str, str], fit: dict[str, Any]) -> tuple[str, ...]:
+    def estimate(name: str, factor: float, digits: int) -> str:
+        found = fit[name]
+        if not isinstance(found, dict):
+            return NOTHING
+        value, low, high = (float(found[end]) * factor for end in ("value", "low", "high"))
+        return f"{value:.{digits}f} ({low:.{digits}f} .. {high:.{digits}f})"
+
+    largest = max((abs(each["residual"]) for each in fit["residuals"]), default=0.0)
+    named = ", ".join(f"{name.rpartition('.')[2]} {text}" for name, text in where.items()) or NOTHING
+    return (
+        arm,
+        named,
+        estimate("k", 1, 2),
+        estimate("s_ns", 1e-6, 3),
+        estimate("c_bytes_per_s", 1e-6, 2),
+        _number(100 * largest, 1),
+    )
+
+
+def _failed(found: Results) -> Grid:
+    return Grid("Failed", ("point", "why"), tuple((point.name, point.error or "") for point in found.failed))
+
+
+def _number(value: float | None, digits: int) -> str:
+    return NOTHING if value is None else f"{value:.{digits}f}"
