@@ -37,8 +37,10 @@ test: test-rust test-python ## run every test
 test-rust: build/setup.stamp
 	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python
 
+# on all processors, but for what takes real time: that has them to itself
 test-python: build/build.stamp build/peers.stamp
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED)
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=auto --dist=worksteal
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_root
 
 lint: build/build.stamp ## format, lint, types, import contracts, docs in sync; changes nothing
 	$(CARGO) fmt --manifest-path core/Cargo.toml --all --check
