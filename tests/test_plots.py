@@ -34,6 +34,7 @@ from iscsitrace.plots import (
     footer,
     ladder,
     latency,
+    scales,
     sequence,
     streams,
     style,
@@ -713,3 +714,19 @@ def test_tasks_are_shown_from_the_first_command_to_the_last_status(connections: 
 def test_the_trace_by_hand_can_be_drawn() -> None:
     found = view.of_tasks(table("connections", *TRACE["connections"]), table("cycles", *TRACE["cycles"]), Zoom(), 0)
     assert found.connections == (1,)
+
+
+@pytest.mark.parametrize(
+    ("length_ns", "text"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1_000, "1 µs"),
+        (1_500_000, "1.5 ms"),
+        (999_400_000, "999 ms"),
+        (999_600_000, "1 s"),
+    ],
+)
+def test_a_duration_has_three_digits_and_no_exponent(length_ns: int, text: str) -> None:
+    assert scales.duration(length_ns) == text
+    assert scales.duration(1_234 * 10**9) == "1,230 s"

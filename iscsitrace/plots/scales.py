@@ -82,8 +82,10 @@ class DurationAxis:
 
 def duration(length_ns: float) -> str:
     """A duration with its unit, three digits."""
-    axis = DurationAxis(length_ns)
-    return f"{axis.at(length_ns):.3g} {axis.unit}"
+    rounded_ns = float(f"{length_ns:.3g}")
+    unit, per_unit = next(((unit, size) for unit, size in _TIME_UNITS if rounded_ns >= size), _TIME_UNITS[-1])
+    amount = rounded_ns / per_unit
+    return f"{amount:,.0f} {unit}" if amount >= 1000 else f"{amount:.3g} {unit}"
 
 
 def size(amount: int | None) -> str:
