@@ -26,6 +26,7 @@ QUANTITIES: Final = {
 }
 """What results can be plotted and compared, and its unit."""
 FIGURES: Final = ("lines", "packets")
+_LIMITS: Final = 2
 ARM: Final = "arm"
 """What stands for the arm where a setting could stand."""
 
@@ -89,6 +90,39 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Spot:
+    """A place of the grid."""
+
+    arm: str
+    where: Mapping[str, Written]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A number that a claim rests on, and between which limits it has to be."""
+
+    quantity: str
+    """One of QUANTITIES."""
+    of: Spot
+    over: Spot | None
+    """What it is divided by; else it is a number of its own."""
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a study says."""
+
+    name: str
+    text: str
+    note: str
+    """Why it may come out another way, or cannot be tested."""
+    checks: tuple[Check, ...]
+    """All have to hold; none where it cannot be tested."""
+
+
+@dataclass(frozen=True)
 class RealWorld:
     """Whether the kernel's TCP can carry it, and at what reduced scale."""
 
@@ -119,6 +153,7 @@ class Definition:
     real: RealWorld
     figures: tuple[Figure, ...]
     published: tuple[Published, ...]
+    claims: tuple[Claim, ...]
 
 
 def load(path: Path) -> Definition:
@@ -156,6 +191,7 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
         real=real,
         figures=tuple(_figure(each, names, known) for each in top.tables("figures")),
         published=tuple(_published(each, names, known) for each in top.tables("published")),
+        claims=tuple(_claim(each, names, known) for each in top.tables("claims")),
     )
     top.refuse_others()
     return definition
@@ -214,6 +250,39 @@ def _published(entry: Entry, arms: list[str], known: set[str]) -> Published:
     )
     entry.refuse_others()
     return published
+
+
+def _claim(entry: Entry, arms: list[str], known: set[str]) -> Claim:
+    common = _where(entry.table("where"), known)
+    claim = Claim(
+        name=entry.text("name"),
+        text=entry.text("text"),
+        note=entry.text("note", ""),
+        checks=tuple(_check(each, common, arms, known) for each in entry.tables("checks")),
+    )
+    entry.refuse_others()
+    return claim
+
+
+def _check(entry: Entry, common: Place, arms: list[str], known: set[str]) -> Check:
+    limits = entry.rows("between")
+    if len(limits) != _LIMITS or not all(map(_is_number, limits)) or limits[0] > limits[1]:
+        raise entry.error("between", "write the least and the greatest number, like [1.8, 2.2]")
+    of, over = entry.table("of"), entry.table("over")
+    check = Check(
+        quantity=entry.word("quantity", QUANTITIES),
+        of=_spot(of, common, arms, known),
+        over=_spot(over, common, arms, known) if over.has_keys else None,
+        low=float(limits[0]),
+        high=float(limits[1]),
+    )
+    entry.refuse_others()
+    return check
+
+
+def _spot(entry: Entry, common: Place, arms: list[str], known: set[str]) -> Spot:
+    arm = entry.word("arm", arms)
+    return Spot(arm, {**common, **_where(entry, known)})
 
 
 def _arms(entry: Entry, names: list[str]) -> tuple[str, ...]:

@@ -22,6 +22,11 @@ class Entry:
         self._values = dict(values)
         self._known: list[str] = []
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether anything is in it that nobody took."""
+        return bool(self._values)
+
     def key(self, name: str) -> str:
         """The key of a name in this table, from the top of the file."""
         return joined(self._place, name)

@@ -105,7 +105,7 @@ def setting_of(
     link = settings.link_of(values, toward)
     ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
     sender, receiver = ("target", "initiator") if operation == "read" else ("initiator", "target")
-    delays = values.get("link.target-delays")
+    delay_ns = sum(ways) / len(ways)
     service_ns = surroundings.service_ns + sum(
         float(str(values.get(name, 0)))
         for name in ("target.service-delay", "initiator.host-delay", "target.host-delay")
@@ -115,7 +115,7 @@ def setting_of(
         # bytes over a socket go as those of a read do: nobody asks for them
         operation="read" if is_socket else operation,
         block_bytes=block,
-        delay_ns=sum(ways) / len(ways),
+        delay_ns=delay_ns,
         c_bytes_per_s=payload_rate(values, link),
         service_ns=service_ns,
         queue_depth=depth,
@@ -130,7 +130,7 @@ def setting_of(
         segment_bytes=segment_bytes(values),
         loss=float(link.get("loss_probability", 0.0)),
         congestion_control=str(settings.tcp_of(values, sender).get("congestion_control", "cubic")),
-        target_delays_ns=tuple(map(float, delays)) if isinstance(delays, list) and _is_mirror(values) else (),
+        target_delays_ns=_mirror_delays_ns(values, delay_ns),
     )
 
 
@@ -208,5 +208,8 @@ def _count(values: dict[str, Value], name: str) -> int:
     return int(str(values.get(name, 1)))
 
 
-def _is_mirror(values: dict[str, Value]) -> bool:
-    return values.get("workload.layout") == "mirror"
+def _mirror_delays_ns(values: dict[str, Value], delay_ns: float) -> tuple[float, ...]:
+    """The delay to each target that has a copy; none where there is one copy."""
+    if settings.copy_count(values) == 1:
+        return ()
+    return tuple(delay_ns if each is None else float(str(each)) for each in settings.target_delays(values))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.experiments import catalogue, comparison, figures, results, runner
+from iscsitrace.experiments import catalogue, claims, comparison, figures, results, runner
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import PointResult, Results
@@ -77,4 +77,5 @@ def _results(definition: Definition, points: Sequence[Point], found: Sequence[Po
         fits=tuple(comparison.fits(points, found)),
         beside=tuple(comparison.beside(definition, found)),
         figures=tuple(figures.draw(definition, points, found, directory)),
+        claims=tuple(claims.judge(definition.claims, comparison.rows(found))),
     )

@@ -16,7 +16,7 @@ import iscsitrace
 from iscsitrace.analysis import budget
 from iscsitrace.analysis.model import fit, steady
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments.settings import call_bytes
+from iscsitrace.experiments.settings import call_bytes, copy_count
 from iscsitrace.experiments.vocabulary import Value
 
 SOCKET: Final = "socket"
@@ -73,14 +73,15 @@ def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_call
         dtype=np.int64,
     ).reshape(-1, 2)
     ended = ended[np.argsort(ended[:, 0], kind="stable")]
-    per_call = _commands_per_call(values)
+    copies = copy_count(values)
+    per_call = _commands_per_call(values) * copies
     calls = len(ended) // per_call
     if calls <= warm_up_calls:
         raise InputInvalid(f"{calls} system calls are too few: the warm-up alone takes {warm_up_calls}")
     first = warm_up_calls * per_call
     start_ns = int(ended[first - 1, 0]) if first else int(truth["results"]["started_ns"])
     counted: NDArray[np.int64] = ended[first : calls * per_call]
-    return Stretch(start_ns, int(counted[-1, 0]), calls - warm_up_calls, int(counted[:, 1].sum()))
+    return Stretch(start_ns, int(counted[-1, 0]), calls - warm_up_calls, int(counted[:, 1].sum()) // copies)
 
 
 def _ended_ns(cycles: dict[str, Any]) -> list[int | None]:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 import iscsitrace
-from iscsitrace.experiments import catalogue, comparison, figures, results, tables
+from iscsitrace.experiments import catalogue, claims, comparison, figures, results, tables
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.points import of_experiment
@@ -60,7 +60,17 @@ def _pictures(definition: Definition, found: Results, directory: Path, looks: in
 def _outcome(definition: Definition, found: Results) -> Outcome:
     rows = comparison.rows(found.points)
     errors = [(abs(error), row) for row in rows if (error := _model_error(row)) is not None]
-    return Outcome(_verdict(errors), definition.about, tuple(_facts(found, rows, errors)))
+    verdict = _claimed(found) if found.claims else _verdict(errors)
+    caveats = f"{_verdict(errors)} {definition.about}" if found.claims else definition.about
+    return Outcome(verdict, caveats, tuple(_facts(found, rows, errors)))
+
+
+def _claimed(found: Results) -> str:
+    """How many claims hold, and which do not."""
+    others = [each for each in found.claims if each.verdict != claims.REPRODUCED]
+    rest = ", ".join(f"{each.name} ({each.verdict})" for each in others)
+    reproduced = f"{len(found.claims) - len(others)} of {len(found.claims)} claims of the study are reproduced"
+    return f"{reproduced}{f'; not so: {rest}' if rest else ''}."
 
 
 def _model_error(row: Row) -> float | None:

@@ -118,6 +118,35 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class JudgedCheck:
+    """A number that a claim rests on."""
+
+    quantity: str
+    unit: str
+    of: str
+    """Where it was measured, in words."""
+    over: str
+    """Where what it is divided by was; empty for a number of its own."""
+    value: float | None
+    low: float
+    high: float
+    is_met: bool
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim of the study, held against what was measured."""
+
+    name: str
+    text: str
+    verdict: str
+    """``reproduced``, ``partly``, ``not reproduced``, ``not run``, ``not testable here``."""
+    why: str
+    """Of what was not reproduced, or not tested."""
+    checks: tuple[JudgedCheck, ...]
+
+
+@dataclass(frozen=True)
 class FigureFile:
     """A picture in the folder of the experiment."""
 
@@ -143,6 +172,7 @@ class Results:
     fits: tuple[ArmFit, ...] = ()
     beside: tuple[Beside, ...] = ()
     figures: tuple[FigureFile, ...] = ()
+    claims: tuple[JudgedClaim, ...] = ()
 
     @property
     def failed(self) -> tuple[PointResult, ...]:

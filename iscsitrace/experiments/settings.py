@@ -40,6 +40,17 @@ def call_bytes(values: Mapping[str, Value]) -> int:
     return int(str(found))
 
 
+def target_delays(values: Mapping[str, Value]) -> list[Value | None]:
+    """The one-way delay to each target; None for that of the link."""
+    delays = values.get("link.target-delays")
+    return list(delays) if isinstance(delays, list) else [None] * int(str(values.get("target.count", 1)))
+
+
+def copy_count(values: Mapping[str, Value]) -> int:
+    """To how many targets each block goes."""
+    return len(target_delays(values)) if values.get("workload.layout") == "mirror" else 1
+
+
 def of_run(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
     """The settings of a run; ``values`` are those of `vocabulary.SETTINGS` by dotted name."""
     workload = _named(values, "workload") | {"seed": seed}
@@ -71,19 +82,21 @@ def link_of(values: Mapping[str, Value], direction: str) -> dict[str, Any]:
 
 
 def _world(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
-    delays = values.get("link.target-delays")
-    counted = int(str(values.get("target.count", 1)))
-    own = [{"delay_ns": delay_ns} for delay_ns in delays] if isinstance(delays, list) else [{}] * counted
+    own = [{} if delay_ns is None else {"delay_ns": delay_ns} for delay_ns in target_delays(values)]
     links = {direction.replace("-", "_"): link_of(values, direction) for direction in DIRECTIONS}
     paths: list[dict[str, Any]] = [
         {direction: link | more for direction, link in links.items()} | {"seed": seed + number}
         for number, more in enumerate(own)
     ]
-    rate = values.get("link.access-rate")
+    access = {
+        name: values[key]
+        for name, key in (("rate_bps", "link.access-rate"), ("queue_packets", "link.access-queue-packets"))
+        if key in values
+    }
     world: dict[str, Any] = {
         "initiator_tcp": tcp_of(values, "initiator"),
         "target_tcp": tcp_of(values, "target"),
-        "access": {direction: {"rate_bps": rate} for direction in links} if rate else None,
+        "access": dict.fromkeys(links, access) if access else None,
         "paths": paths,
         "seed": seed,
         "limit_ns": _LIMIT_NS,
@@ -123,7 +136,7 @@ def _keys(values: Mapping[str, Value], section: str) -> dict[str, Any]:
 def _named(values: Mapping[str, Value], section: str, names: str = "") -> dict[str, Any]:
     """The settings of a section, as a run calls them."""
     known = _NAMES.get(names or section, {})
-    own = {"link": ("access-rate", "target-delays")}.get(section, ())
+    own = {"link": ("access-rate", "access-queue-packets", "target-delays")}.get(section, ())
     return {
         known.get(name, name.replace("-", "_")): value
         for name, value in _section(values, section).items()

@@ -7,14 +7,32 @@ from typing import Any
 
 from iscsitrace.experiments import comparison
 from iscsitrace.experiments.comparison import Row
-from iscsitrace.experiments.results import Results
+from iscsitrace.experiments.results import JudgedCheck, Results
 from iscsitrace.report.cells import NOTHING
 from iscsitrace.report.document import Grid
 
 
 def of(found: Results) -> list[Grid]:
     """Every table that has a row."""
-    return [grid for grid in (_measured(found), _beside(found), _fits(found), _failed(found)) if grid.rows]
+    every = (_claims(found), _measured(found), _beside(found), _fits(found), _failed(found))
+    return [grid for grid in every if grid.rows]
+
+
+def _claims(found: Results) -> Grid:
+    return Grid(
+        "Claims of the study",
+        ("claim", "says", "here", "measured (expected)", "why"),
+        tuple(
+            (each.name, each.text, each.verdict, "; ".join(map(_check, each.checks)) or NOTHING, each.why or NOTHING)
+            for each in found.claims
+        ),
+    )
+
+
+def _check(check: JudgedCheck) -> str:
+    unit = "" if check.over else f" {check.unit}"
+    where = f"{check.of} / {check.over}" if check.over else check.of
+    return f"{_number(check.value, 2)}{unit} ({check.low:g} to {check.high:g}): {where}"
 
 
 def _measured(found: Results) -> Grid:

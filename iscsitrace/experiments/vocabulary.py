@@ -142,6 +142,7 @@ SETTINGS: dict[str, Kind] = {
     **_under("link", _LINK),
     **{name: kind for way in DIRECTIONS for name, kind in _under(f"link.{way}", _LINK).items()},
     "link.access-rate": RATE,
+    "link.access-queue-packets": COUNT,
     "link.target-delays": TIMES_LIST,
     **_under("tcp", _TCP),
     **_under("initiator.tcp", _TCP),

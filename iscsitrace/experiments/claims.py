@@ -1,0 +1,65 @@
+"""What a study claims, held against what was measured: numbers, or ratios of numbers, at named places of the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments.definition import QUANTITIES, Check, Claim, Spot
+from iscsitrace.experiments.results import JudgedCheck, JudgedClaim
+
+REPRODUCED: Final = "reproduced"
+NOT_REPRODUCED: Final = "not reproduced"
+PARTLY: Final = "partly"
+NOT_RUN: Final = "not run"
+NOT_TESTABLE: Final = "not testable here"
+
+
+def judge(claims: Sequence[Claim], rows: Sequence[Row]) -> Iterator[JudgedClaim]:
+    """Each claim with its checks; one that nothing can be held against is not testable here."""
+    for claim in claims:
+        checks = tuple(_checked(check, rows) for check in claim.checks)
+        verdict = _verdict(checks)
+        is_explained = verdict not in {REPRODUCED, NOT_RUN}
+        yield JudgedClaim(claim.name, claim.text, verdict, claim.note if is_explained else "", checks)
+
+
+def _verdict(checks: Sequence[JudgedCheck]) -> str:
+    if not checks:
+        return NOT_TESTABLE
+    if any(check.value is None for check in checks):
+        return NOT_RUN
+    met = sum(check.is_met for check in checks)
+    return REPRODUCED if met == len(checks) else PARTLY if met else NOT_REPRODUCED
+
+
+def _checked(check: Check, rows: Sequence[Row]) -> JudgedCheck:
+    value = _at(check.of, check.quantity, rows)
+    if check.over is not None:
+        below = _at(check.over, check.quantity, rows)
+        value = value / below if value is not None and below else None
+    return JudgedCheck(
+        quantity=check.quantity,
+        unit="times" if check.over else QUANTITIES[check.quantity],
+        of=_text(check.of),
+        over=_text(check.over) if check.over else "",
+        value=value,
+        low=check.low,
+        high=check.high,
+        is_met=value is not None and check.low <= value <= check.high,
+    )
+
+
+def _at(spot: Spot, quantity: str, rows: Sequence[Row]) -> float | None:
+    """The mean at the first place with these settings; None where there is none, or nothing is known."""
+    for row in rows:
+        settings = spot.where.items()
+        if row.arm == spot.arm and all(row.values.get(name) == each.value for name, each in settings):
+            return row.means.get(quantity)
+    return None
+
+
+def _text(spot: Spot) -> str:
+    settings = (f"{name.rpartition('.')[2]} {each.text}" for name, each in spot.where.items())
+    return ", ".join((spot.arm, *settings))
