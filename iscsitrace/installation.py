@@ -28,6 +28,8 @@ SOURCES = Path(__file__).parent / "wireshark_files"
 PROFILE = "iscsitrace"
 RECORD = "iscsitrace-installed.json"
 EXTCAP = "iscsitrace_extcap"
+_WIRESHARKS_OWN = "recent"
+"""The file of a profile that Wireshark writes anew whenever it is quit: as it is then, nobody has changed it."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def install(folders: Folders, *, is_forced: bool = False) -> list[Result]:
         else:
             _write(item, fresh)
             done.append(Result(item.path, "written" if state in ("missing", "not installed") else "updated"))
-        if done[-1].state != "kept":
+        if done[-1].state in ("written", "updated") or (done[-1].state == "current" and not _is_wiresharks(item.path)):
             fresh.digests[str(item.path)] = _digest(item.content)
     for path in sorted(set(record.digests) - {str(item.path) for item in wanted}):
         done.append(_take_out(Path(path), fresh, is_forced=is_forced))
@@ -153,11 +155,15 @@ def _state(item: Item, record: Record) -> str:
     content = _content(item.path)
     if content is None:
         return "not installed" if written is None else "missing"
-    if content == item.content:
+    if content == item.content or _is_wiresharks(item.path):
         return "current"
     if written is None:
         return "foreign"
     return "outdated" if _digest(content) == written else "changed"
+
+
+def _is_wiresharks(path: Path) -> bool:
+    return path.name == _WIRESHARKS_OWN and path.parent.name == PROFILE
 
 
 def _content(path: Path) -> bytes | None:
@@ -201,7 +207,7 @@ def _take_out(path: Path, record: Record, *, is_forced: bool) -> Result:
     content = _content(path)
     if content is None:
         state = "missing"
-    elif is_forced or _digest(content) == record.digests[str(path)]:
+    elif is_forced or _is_wiresharks(path) or _digest(content) == record.digests[str(path)]:
         try:
             path.unlink()
         except OSError as error:

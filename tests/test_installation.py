@@ -111,6 +111,17 @@ def test_a_changed_file_stays_unless_forced(folders: Folders) -> None:
     assert states(installation.uninstall(folders, is_forced=True))["preferences"] == "removed"
 
 
+def test_what_wireshark_writes_whenever_it_is_quit_is_nobodys_change(folders: Folders, tmp_path: Path) -> None:
+    installation.install(folders)
+    recent = folders.profiles / "iscsitrace" / "recent"
+    recent.write_text("other widths")
+    assert set(states(installation.status(folders)).values()) == {"current"}
+    installation.install(folders)
+    assert recent.read_text() == "other widths"
+    assert set(states(installation.uninstall(folders)).values()) == {"removed"}
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_older_version_is_brought_up_to_date(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     now = installation.items(folders)
     older = [installation.Item(item.path, b"as it was", item.is_executable) for item in now]
@@ -121,11 +132,13 @@ def test_an_older_version_is_brought_up_to_date(folders: Folders, monkeypatch: p
     (folders.extcap / installation.EXTCAP).unlink()
     found = states(installation.status(folders))
     assert found.pop("once.lua") == "obsolete"
+    assert found.pop("recent") == "current"
     assert found.pop("iscsitrace_extcap") == "missing"
     assert set(found.values()) == {"outdated"}
     done = states(installation.install(folders))
     assert done.pop("once.lua") == "removed"
     assert done.pop("iscsitrace_extcap") == "written"
+    assert done.pop("recent") == "current"
     assert set(done.values()) == {"updated"}
     assert {result.path: result.state for result in installation.status(folders)} == {
         item.path: "current" for item in now
@@ -261,11 +274,11 @@ def test_lines_for_a_person(home: Path, monkeypatch: pytest.MonkeyPatch) -> None
     run("install")
     profile = home / ".config/wireshark/profiles/iscsitrace"
     (profile / "preferences").write_text("mine")
-    (profile / "recent").write_text("Wireshark's")
+    (profile / "decode_as_entries").write_text("Wireshark's")
     assert "kept: changed since it was installed" in run("install").output
     left = run("uninstall").output
     assert "kept: changed since it was installed" in left
-    assert "recent in it is not from iscsitrace" in left
+    assert "decode_as_entries in it is not from iscsitrace" in left
     theirs = personal_folders.find().extcap / installation.EXTCAP
     theirs.parent.mkdir(parents=True, exist_ok=True)
     theirs.write_text("theirs")

@@ -32,9 +32,10 @@ _NUMBER = "[0-9]+([.][0-9]+)?"
 _TIME = f"{_NUMBER}(ns|us|ms|s)"
 _CHUNK_BYTES = 1 << 20
 _SAID_MAX = 1 << 16
+_PORTALS_SHOWN = 2
 _WAIT_MS = 50
 _STOP_S = 5
-_AS_ASKED = (-signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes of a child told to end
+_LOSS = 1  # iscsitrace's exit code
 
 # call, type, group, what it is called, explanation, more of extcap's grammar
 _CAPTURE_ARGUMENTS = (
@@ -156,17 +157,23 @@ def _told_interfaces() -> list[tuple[str, str]]:
     try:
         done = subprocess.run([*program(), "interfaces", "--json"], capture_output=True, timeout=30, check=True)
         told = json.loads(done.stdout)["interfaces"]
+        # where iSCSI connections are comes first
+        told.sort(key=lambda each: not each.get("portals"))
         return [(each["name"], _described(each)) for each in told]
     except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError, Refusal):
         return []
 
 
 def _described(told: dict[str, Any]) -> str:
-    text = told["name"]
+    text = str(told["name"])
     if told.get("description"):
         text += f": {told['description']}"
-    portals = told.get("iscsi_connections") or told.get("portals")
-    return _plain(f"{text} (iSCSI)" if portals else text)
+    portals = [f"{portal['address']}:{portal['port']}" for portal in told.get("portals") or ()]
+    if portals:
+        text += f", iSCSI at {', '.join(portals[:_PORTALS_SHOWN])}"
+    if told.get("can_capture") is False:
+        text += " (no permission)"
+    return _plain(text)
 
 
 def _system_interfaces() -> list[tuple[str, str]]:
@@ -267,7 +274,8 @@ def capture_command(options: dict[str, str]) -> list[str]:
         raise Refusal(f"no interface is chosen; tshark and dumpcap take -o extcap.{CAPTURE}.interface:NAME")
     filters = [options[each] for each in ("--filter", "--extcap-capture-filter") if options.get(each)]
     expression = " and ".join(f"({each})" for each in filters) if len(filters) > 1 else "".join(filters)
-    command = [*program(), "capture", "-i", name, "-w", "-"]
+    # quiet: what then stands on standard error went wrong
+    command = [*program(), "capture", "-q", "-i", name, "-w", "-"]
     command += ["-f", expression] if expression else []
     command += ["--learn"] if "--learn" in options else []
     command += ["-s", options["--snaplen"]] if options.get("--snaplen") not in (None, "", "0") else []
@@ -409,10 +417,12 @@ class Run:
     def _judged(self, said: bytes) -> int:
         """0, or a refusal with the child's last words when something went wrong."""
         code = self._wait()
-        if code == 0 or (self._is_over and code in _AS_ASKED):
-            return 0
         lines = said.decode(errors="replace").strip().splitlines()
-        raise Refusal(lines[-1].removeprefix("iscsitrace: ") if lines else f"ended with exit code {code}")
+        last = lines[-1] if lines else f"ended with exit code {code}"
+        # told to end, or with nobody to write to any more, it may end as it likes; but what was lost is told
+        if code == 0 or (self._is_over and not (code == _LOSS and "dropped" in last)):
+            return 0
+        raise Refusal(last.removeprefix("iscsitrace: ").removeprefix("Error: "))
 
 
 def _write(sink: IO[bytes], chunk: bytes) -> None:
