@@ -16,7 +16,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.trace import Trace
 
 SUFFIX = ".iscsitrace"
-TABLES = ("budget", "window", "retransmissions")
+TABLES = ("segments", "budget", "window", "retransmissions")
 """What a trace has to be read with."""
 
 _FORMAT = "iscsitrace-sidecar"

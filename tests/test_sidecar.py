@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import subprocess
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,28 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Runs(tmp_path_factory.mktemp("runs"))(LOSSY)
 
 
-def facts_by_hand(budget: Table, window: Table, retransmissions: Table) -> Facts:
+def owners_by_hand(segments: Table, budget: Table) -> dict[int, str]:
+    """Whose most of the time since the packet before was; the part named first when several had as much."""
+    before: dict[int, int] = {}
+    found = {}
+    for packet in sorted(segments.rows(), key=lambda row: row["frame"]):
+        connection, until_ns = packet["connection"], packet["time_ns"]
+        from_ns = before.get(connection, until_ns)
+        before[connection] = until_ns
+        shares = dict.fromkeys(CATEGORIES["budget_part"], 0)
+        for row in budget.rows():
+            if row["connection"] == connection:
+                overlap = min(row["time_last_ns"], until_ns) - max(row["time_first_ns"], from_ns)
+                shares[row["part"]] += max(0, overlap)
+        owner = max(shares, key=shares.__getitem__)
+        if shares[owner] > 0:
+            found[packet["frame"]] = owner
+    return found
+
+
+def facts_by_hand(segments: Table, budget: Table, window: Table, retransmissions: Table) -> Facts:
     """The same by a loop over rows, as the sidecar's columns are described."""
-    owners: dict[int, list[tuple[int, str]]] = {}
-    for row in budget.rows():
-        if row["connection"] is not None and row["frame"] is not None:
-            length = row["time_last_ns"] - row["time_first_ns"]
-            owners.setdefault(row["frame"], []).append((length, row["part"]))
+    owners = owners_by_hand(segments, budget)
     windows: dict[int, int] = {}
     for row in window.rows():
         if row["is_valid"] and row["cwnd_estimate_bytes"] is not None:
@@ -44,11 +60,7 @@ def facts_by_hand(budget: Table, window: Table, retransmissions: Table) -> Facts
     causes = {row["frame"]: row["cause"] for row in retransmissions.rows()}
     found: Facts = {}
     for frame in sorted({*owners, *windows, *causes}):
-        owner = None
-        for length, part in owners.get(frame, ()):
-            if owner is None or length >= owner[0]:
-                owner = (length, part)
-        found[frame] = (owner[1] if owner else None, windows.get(frame), causes.get(frame))
+        found[frame] = (owners.get(frame), windows.get(frame), causes.get(frame))
     return found
 
 
@@ -64,14 +76,25 @@ def test_facts_are_those_of_a_loop_over_rows(seed: int) -> None:
     def drawn(count: int, **columns: Any) -> list[dict[str, Any]]:
         return [{name: draw() for name, draw in columns.items()} for _ in range(chance.randrange(count))]
 
-    budget = drawn(
-        30,
-        connection=lambda: chance.choice([0, 1, None]),
-        frame=lambda: chance.choice([*frames, None]),
-        time_first_ns=lambda: 0,
-        time_last_ns=lambda: chance.randrange(1, 4),
-        part=lambda: chance.choice(CATEGORIES["budget_part"]),
-    )
+    # packets of two connections in order of time, and stretches that follow each other
+    clock = accumulate(chance.randrange(4) for _ in frames)
+    packets = [
+        {"connection": chance.choice([0, 1]), "frame": frame, "time_ns": time}
+        for frame, time in zip(frames, clock, strict=True)
+    ]
+    chance.shuffle(packets)
+    budget = []
+    for connection in (0, 1, None):
+        ends = sorted(chance.sample(range(20), chance.randrange(8)))
+        budget += [
+            {
+                "connection": connection,
+                "time_first_ns": first,
+                "time_last_ns": last,
+                "part": chance.choice(CATEGORIES["budget_part"]),
+            }
+            for first, last in pairwise(ends)
+        ]
     window = drawn(
         30,
         frame=lambda: chance.choice(frames),
@@ -83,12 +106,17 @@ def test_facts_are_those_of_a_loop_over_rows(seed: int) -> None:
         {"frame": frame, "cause": chance.choice(CATEGORIES["retransmission_cause"])}
         for frame in chance.sample(frames, chance.randrange(6))
     ]
-    made = (table("budget", *budget), table("window", *window), table("retransmissions", *again))
+    made = (
+        table("segments", *packets),
+        table("budget", *budget),
+        table("window", *window),
+        table("retransmissions", *again),
+    )
     assert facts_of(facts(*made)) == facts_by_hand(*made)
 
 
 def test_no_facts_are_no_rows() -> None:
-    assert len(facts(table("budget"), table("window"), table("retransmissions"))) == 0
+    assert len(facts(*(table(name) for name in sidecar.TABLES))) == 0
 
 
 def export(*arguments: object) -> Result:
@@ -127,7 +155,7 @@ def test_the_first_line_names_the_capture_as_tshark_sees_it(lossy: Run, written:
 
 def test_the_lines_are_what_the_tables_say(lossy: Run, written: list[list[str]]) -> None:
     trace = iscsitrace.read(lossy.capture(), tables=sidecar.TABLES)
-    expected = facts_by_hand(trace.budget, trace.window, trace.retransmissions)
+    expected = facts_by_hand(trace.segments, trace.budget, trace.window, trace.retransmissions)
     assert [int(line[0]) for line in written[2:]] == sorted(expected)
     lines = {int(line[0]): tuple(line[1:]) for line in written[2:]}
     for frame, known in expected.items():

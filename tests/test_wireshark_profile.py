@@ -136,6 +136,11 @@ def test_rows_have_the_colours_of_the_legend(configuration: Path, lossy: Run) ->
     assert {0x01, 0x03, 0x05, 0x21, 0x23, 0x25, 0x31} <= seen
 
 
+def test_the_legend_has_every_colour() -> None:
+    legend = (ROOT / "docs" / "plugins.md").read_text().split("| colour | rows |\n|---|---|\n")[1].split("\n\n")[0]
+    assert len(legend.splitlines()) == len({(background, text) for _, background, text in rules().values()})
+
+
 def linear(colour: Colour) -> Colour:
     """sRGB to linear light (IEC 61966-2-1)."""
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour)

@@ -1,6 +1,7 @@
 """What the tables know of single frames and no dissector can tell: the sidecar's rows.
 
-Pure functions over the tables ``budget``, ``window`` and ``retransmissions`` of one capture; no loop over rows.
+Pure functions over the tables ``segments``, ``budget``, ``window`` and ``retransmissions`` of one capture; no loop over
+rows.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis import budget as time_budget
 from iscsitrace.schema import CATEGORIES
 from iscsitrace.schema.sidecar import SIDECAR
 from iscsitrace.table import NO_WORD, Table, null_value
 
 Array = NDArray[Any]
 
+_CHUNK_FRAMES = 1 << 18
+"""So many frames at a time have ten parts of time each in memory."""
 
-def facts(budget: Table, window: Table, retransmissions: Table) -> Table:
+
+def facts(segments: Table, budget: Table, window: Table, retransmissions: Table) -> Table:
     """One row per frame of which one of them knows something, in ascending order; columns of schema.sidecar."""
     known = {
-        "budget_owner": _budget_owners(budget),
+        "budget_owner": _budget_owners(segments, budget),
         "cwnd_estimate_bytes": _cwnd_estimates(window),
         "loss_class": _loss_classes(retransmissions),
     }
@@ -35,11 +40,30 @@ def facts(budget: Table, window: Table, retransmissions: Table) -> Table:
     return Table(SIDECAR, columns, words=CATEGORIES)
 
 
-def _budget_owners(budget: Table) -> tuple[Array, Array]:
-    """Of the stretches that a frame ends the longest; a session's own time repeats that of its connections."""
-    is_told = ~(_is_null(budget, "connection") | _is_null(budget, "frame"))
-    length_ns = (budget.raw("time_last_ns") - budget.raw("time_first_ns"))[is_told]
-    return _greatest_by_frame(budget.raw("frame")[is_told], length_ns, budget.raw("part")[is_told])
+def _budget_owners(segments: Table, budget: Table) -> tuple[Array, Array]:
+    """Which part had most of the time since the packet before, of the same connection and either direction.
+
+    A stretch of the budget rarely ends with a packet: the line is busy from before the packet that comes out of it. So
+    the time between packets is asked for its owners, not the stretches for their frames.
+    """
+    frames, owners = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint8)]
+    of_connection = segments.raw("connection")
+    for connection in np.unique(of_connection):
+        stretches = time_budget.rows_of(budget, connection=int(connection))
+        if not len(stretches):
+            continue
+        own = np.flatnonzero(of_connection == connection)
+        own = own[np.argsort(segments.raw("frame")[own], kind="stable")]
+        own_frames, times_ns = segments.raw("frame")[own], segments.raw("time_ns")[own]
+        for start in range(0, len(own) - 1, _CHUNK_FRAMES):
+            instants_ns = times_ns[start : start + _CHUNK_FRAMES + 1]
+            shares_ns = time_budget.of_cycles(stretches, instants_ns[:-1], instants_ns[1:])
+            is_owned = shares_ns.max(axis=1) > 0
+            frames.append(own_frames[start + 1 : start + len(instants_ns)][is_owned])
+            owners.append(shares_ns.argmax(axis=1).astype(np.uint8)[is_owned])
+    found = np.concatenate(frames)
+    order = np.argsort(found, kind="stable")
+    return found[order], np.concatenate(owners)[order]
 
 
 def _cwnd_estimates(window: Table) -> tuple[Array, Array]:
