@@ -133,6 +133,13 @@ def leftovers(folders: Folders) -> list[str]:
     return sorted(file.name for file in profile.iterdir() if str(file) not in record.digests)
 
 
+def second_copies(folders: Folders) -> list[Path]:
+    """Plugins of ours in the folder of older versions, which Wireshark reads as well: it refuses to load one twice."""
+    older = folders.configuration / "plugins"
+    copies = [older / file.name for file in sorted(SOURCES.glob("*.lua"))]
+    return [copy for copy in copies if older != folders.lua_plugins and copy.exists()]
+
+
 def status(folders: Folders) -> list[Result]:
     """Every file of this version, and those that an older one left.
 

@@ -145,6 +145,20 @@ def test_an_older_version_is_brought_up_to_date(folders: Folders, monkeypatch: p
     }
 
 
+def test_a_second_copy_is_told(folders: Folders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sources = tmp_path / "sources"
+    (sources / "profile").mkdir(parents=True)
+    (sources / "one.lua").write_text("-- a plugin")
+    monkeypatch.setattr(installation, "SOURCES", sources)
+    installation.install(folders)
+    assert (folders.lua_plugins / "one.lua").read_text() == "-- a plugin"
+    assert installation.second_copies(folders) == []
+    older = folders.configuration / "plugins" / "one.lua"
+    older.parent.mkdir()
+    older.write_text("-- of an older version")
+    assert installation.second_copies(folders) == [older]
+
+
 def test_a_record_that_is_none_is_named(folders: Folders) -> None:
     installation.install(folders)
     (folders.configuration / installation.RECORD).write_text('{"files": 3}')
@@ -272,8 +286,13 @@ def test_lines_for_a_person(home: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "not installed: iscsitrace wireshark install" in run("status").output
     assert run("uninstall").output == "nothing is installed\n"
     run("install")
+    assert f"installed, of this version, {iscsitrace.__version__}\n" in run("status").output
     profile = home / ".config/wireshark/profiles/iscsitrace"
+    (profile / "colorfilters").unlink()
+    assert "not up to date" in run("status").output
+    run("install")
     (profile / "preferences").write_text("mine")
+    assert "changed files stay as they are" in run("status").output
     (profile / "decode_as_entries").write_text("Wireshark's")
     assert "kept: changed since it was installed" in run("install").output
     left = run("uninstall").output

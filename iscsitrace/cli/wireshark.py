@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from iscsitrace.installation import Result
     from iscsitrace.personal_folders import Folders
 
-_GOOD = ("current",)
-
 
 @click.group(epilog="Example:  iscsitrace wireshark install")
 def command() -> None:
@@ -46,6 +44,7 @@ def install(force: bool, is_json: bool) -> None:
     _show_results(results)
     if any(result.state == "kept" for result in results):
         show_line("kept: changed since it was installed; --force overwrites it")
+    _show_second_copies(folders)
     if "wireshark" in found:
         show_line("restart Wireshark, then choose the profile iscsitrace (Edit, Configuration Profiles)")
     elif found:
@@ -64,7 +63,7 @@ def status(is_json: bool) -> None:
     results = installation.status(folders)
     installed = installation.installed_version(folders)
     found = list(personal_folders.programs())
-    is_current = all(result.state in _GOOD for result in results)
+    is_current = all(result.state in ("current", "changed") for result in results)
     if is_json:
         programs = [{"name": each.name, "path": each.path, "version": each.version} for each in found]
         show_json(
@@ -80,12 +79,17 @@ def status(is_json: bool) -> None:
     show_heading("files")
     _show_results(results)
     show_heading("verdict")
+    _show_second_copies(folders)
     if installed is None:
         show_line("not installed: iscsitrace wireshark install")
-    elif is_current:
-        show_line(f"installed, and those of this version, {__version__}")
+    elif not is_current:
+        show_line(
+            f"installed by version {installed}, and not up to date with {__version__}: iscsitrace wireshark install"
+        )
+    elif any(result.state == "changed" for result in results):
+        show_line(f"installed, of this version, {__version__}; changed files stay as they are")
     else:
-        show_line(f"installed by version {installed}; this is {__version__}: iscsitrace wireshark install")
+        show_line(f"installed, of this version, {__version__}")
 
 
 @command.command(epilog="Example:  iscsitrace wireshark uninstall")
@@ -114,6 +118,13 @@ def uninstall(force: bool, is_json: bool) -> None:
 
 def _show_results(results: list[Result]) -> None:
     show_table(("state", "file"), [(result.state, result.path) for result in results])
+
+
+def _show_second_copies(folders: Folders) -> None:
+    from iscsitrace import installation
+
+    for copy in installation.second_copies(folders):
+        show_line(f"{copy} is a second copy, which Wireshark would load, too: remove it")
 
 
 def _document(folders: Folders, results: list[Result]) -> dict[str, Any]:

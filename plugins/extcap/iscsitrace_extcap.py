@@ -42,10 +42,10 @@ _CAPTURE_ARGUMENTS = (
     ("--interface", "selector", "Capture", "Interface", "Where to capture", "{required=true}{reload=true}{placeholder=Look again}"),
     ("--filter", "string", "Capture", "Capture filter", "libpcap's language; without one TCP ports 3260 and 860", ""),
     ("--learn", "boolflag", "Capture", "Learn portals", "Look at all TCP for a moment, find iSCSI on any port, and capture that", "{default=false}"),
-    ("--snaplen", "unsigned", "Capture", "Snapshot length", "Bytes of a packet that are kept; 0: all", "{default=0}"),
-    ("--trigger", "string", "Trigger", "Keep only around", "What a cycle must be, like latency>50ms; without it all is kept", "{placeholder=latency>50ms}"),
-    ("--before", "string", "Trigger", "Time before", "Kept before such a cycle, like 2s", "{placeholder=2s}{validation=^(" + _TIME + ")?$}"),
-    ("--after", "string", "Trigger", "Time after", "Kept after such a cycle, like 1s", "{placeholder=1s}{validation=^(" + _TIME + ")?$}"),
+    ("--snaplen", "unsigned", "Capture", "Snapshot length", "Bytes of a packet that are kept, 68 at least; 0: all", "{default=0}"),
+    ("--trigger", "string", "Trigger", "Keep only around", "What a task must be, like latency>50ms or status!=good; without it all is kept", "{placeholder=latency>50ms}"),
+    ("--before", "string", "Trigger", "Time before", "Kept before such a task, like 2s", "{placeholder=2s}{validation=^(" + _TIME + ")?$}"),
+    ("--after", "string", "Trigger", "Time after", "Kept after such a task, like 1s", "{placeholder=1s}{validation=^(" + _TIME + ")?$}"),
 )  # fmt: skip
 _SIMULATION_ARGUMENTS = (
     ("--operation", "selector", "Workload", "Operation", "What the initiator asks for", ""),
@@ -271,7 +271,7 @@ def capture_command(options: dict[str, str]) -> list[str]:
     """``iscsitrace capture``, its pcapng on standard output."""
     name = options.get("--interface")
     if not name:
-        raise Refusal(f"no interface is chosen; tshark and dumpcap take -o extcap.{CAPTURE}.interface:NAME")
+        raise Refusal(f"no interface is chosen: its dialog has them, tshark takes -o extcap.{CAPTURE}.interface:NAME")
     filters = [options[each] for each in ("--filter", "--extcap-capture-filter") if options.get(each)]
     expression = " and ".join(f"({each})" for each in filters) if len(filters) > 1 else "".join(filters)
     # quiet: what then stands on standard error went wrong
