@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -363,10 +362,8 @@ def test_tshark_captures_from_the_simulated_wan(
     given = [part for name, value in settings.items() for part in ("-o", f"extcap.iscsitrace_wan.{name}:{value}")]
     file = tmp_path / "seen.pcapng"
     command = ["tshark", "-q", "-i", "iscsitrace-wan", *given, "-c", "100", "-w", str(file)]
-    began = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - began < 30
     run = Runs(tmp_path_factory.mktemp("runs"))(
         "write --block-size 64K --one-way-delay 2ms --rate 320Mbit --bytes 1M --congestion-control cubic --loss 0%"
     )
