@@ -7,7 +7,7 @@
 -- not show is left out, not guessed. All is computed when a frame is seen for the first time, in the order of frames,
 -- and kept by frame number, so that one pass and two show the same. For Wireshark 3.6 to 4.4, Lua 5.2 to 5.4.
 
-local byte, floor, format = string.byte, math.floor, string.format
+local byte, floor, format, unpack_header = string.byte, math.floor, string.format, Struct.unpack
 
 set_plugin_info({
     version = "1",
@@ -203,22 +203,6 @@ local function ahead(number, of)
     return distance < SERIAL / 2 and distance or distance - SERIAL
 end
 
--- The 32-bit number at an offset of a header.
-local function number_at(header, offset)
-    local first, second, third, fourth = byte(header, offset + 1, offset + 4)
-    return ((first * 256 + second) * 256 + third) * 256 + fourth
-end
-
-local function data_segment_length(header)
-    local high, middle, low = byte(header, 6, 8)
-    return (high * 256 + middle) * 256 + low
-end
-
--- Bytes of a PDU without its digests.
-local function pdu_length(header)
-    return 48 + byte(header, 5) * 4 + floor((data_segment_length(header) + 3) / 4) * 4
-end
-
 -- Nanoseconds as Wireshark's relative time.
 local function relative_time(time_ns)
     local is_negative = time_ns < 0
@@ -246,7 +230,7 @@ local LOGIN_TEXT_MAX = 65536
 local connections, sessions, identities
 -- by frame: one fact as a number, or several as a list; what else is to be said of a frame
 local facts, remarks
--- by cycle; false is not known
+-- by cycle; operation, block size and frame from its command on, all else from its status on
 local cycle_count, column
 -- commands that sequence numbers say were not shown, over all sessions
 local missing_commands
@@ -275,7 +259,7 @@ end
 reset()
 iscsitrace.init = reset
 
--- What was when a frame with payload passed: its time, and the outstanding data of either side after it.
+-- What was when a frame passed that brought a part of a PDU: its time, and the outstanding data of either side.
 local function remember(frame, time_ns, out, back)
     if moment_count >= FRAMES_REMEMBERED then
         moments_before, moments, moment_count = moments, { time = {}, out = {}, back = {} }, 0
@@ -482,22 +466,38 @@ end
 
 ------------------------------------------------------------------------------------------------------ the PDU at hand
 
--- The PDU at hand: where it lies, which packets brought it, and the frame that shows it. One table for all, for speed.
+-- The PDU at hand: its header, where it lies, which packets brought it, and the frame that shows it. One table for all,
+-- for speed; words of the header are named by their offset.
 local pdu = {}
 
+-- Opcode, flags, bytes 2 and 3, TotalAHSLength, DataSegmentLength, bytes 8 to 15, task tag, the words from 20 on.
+local HEADER = ">BBBBBI3c8I4I4I4I4I4I4I4I4"
+
+-- Reads the header of a PDU from its 48 bytes.
+local function read_header(bytes)
+    local ahs_words, _
+    pdu.bytes = bytes
+    pdu.first, pdu.flags, pdu.second, pdu.third, ahs_words, pdu.length, pdu.lun, pdu.tag, pdu.word20, pdu.word24, _, _,
+        pdu.word36, pdu.word40, pdu.word44 = unpack_header(HEADER, bytes)
+    pdu.opcode = pdu.first % 64
+    pdu.data_start = 48 + ahs_words * 4
+    -- without digests
+    pdu.total = pdu.data_start + floor((pdu.length + 3) / 4) * 4
+end
+
 -- Up to `count` bytes of its data, as far as they were captured; of a PDU without header digest.
-local function data_of(header, count)
-    local start = pdu.offset + 48 + byte(header, 5) * 4
-    count = math.min(count, data_segment_length(header), pdu.source:len() - start)
+local function data_of(count)
+    local start = pdu.offset + pdu.data_start
+    count = math.min(count, pdu.length, pdu.source:len() - start)
     return count > 0 and pdu.source:raw(start, count) or nil
 end
 
 ---------------------------------------------------------------------------------------------------------------- tasks
 
 -- The header of a SCSI Command was seen: `frame` brought its first byte.
-local function open_task(connection, header, frame, first_ns)
+local function open_task(connection, frame, first_ns, outstanding)
     local session = session_of(connection)
-    local tag = number_at(header, 16)
+    local tag = pdu.tag
     local earlier = connection.tasks[tag]
     if earlier then
         leave(earlier, first_ns)
@@ -505,29 +505,21 @@ local function open_task(connection, header, frame, first_ns)
         cycle_count = cycle_count + 1
         return nil
     end
-    local flags = byte(header, 2)
-    local immediate = data_segment_length(header)
-    local lun = header:sub(9, 16)
+    local is_read = floor(pdu.flags / 64) % 2 == 1
+    local lun = pdu.lun
+    -- of the device itself: EVPD clear (SPC-4, section 6.6)
+    local is_inquiry = byte(pdu.bytes, 33) == INQUIRY and byte(pdu.bytes, 34) % 2 == 0
     local task = {
         connection = connection, session = session, tag = tag, cycle = cycle_count, lun = lun,
-        is_read = floor(flags / 64) % 2 == 1, is_write = floor(flags / 32) % 2 == 1,
-        expected = number_at(header, 20), immediate = immediate, data_bytes = immediate,
-        operation = operation_of(header, session.device_types[lun]),
-        is_inquiry = byte(header, 33) == INQUIRY and byte(header, 34) % 2 == 0,
-        first_ns = first_ns, first_frame = frame,
-        data_pdus = 0, data_bytes_max = 0, r2ts = 0,
-        next_data = 0, next_unsolicited = 0, next_r2t = 0, missing_data = 0, is_missing_some = false,
+        is_read = is_read, is_write = floor(pdu.flags / 32) % 2 == 1,
+        expected = pdu.word20, immediate = pdu.length, data_bytes = pdu.length,
+        operation = operation_of(pdu.bytes, session.device_types[lun]), is_inquiry = is_inquiry,
+        first_ns = first_ns, outstanding = outstanding, depth = 0, place = 0,
+        data_pdus = 0, data_bytes_max = 0, r2ts = 0, next_data = 0, missing_data = 0, is_missing_some = false,
     }
     cycle_count = cycle_count + 1
-    local place = cycle_count
-    for _, name in ipairs(COLUMNS) do
-        column[name][place] = false
-    end
-    column.session[place], column.stream[place] = session.number, connection.stream
-    column.operation[place], column.block_size[place] = task.operation, task.expected
-    column.command_frame[place], column.first_ns[place] = frame, first_ns
-    column.is_write[place] = task.is_write and not task.is_read
-    column.owin[place] = recall(task.is_read and "back" or "out", frame) or false
+    column.operation[cycle_count], column.block_size[cycle_count] = task.operation, task.expected
+    column.command_frame[cycle_count] = frame
     connection.tasks[tag] = task
     connection.task_count = connection.task_count + 1
     enter(session, task)
@@ -547,14 +539,14 @@ local function advance(task, number, expected)
 end
 
 -- What the header of every data PDU says; the first must begin at `first_offset` of the buffer.
-local function note_data(task, header, first_offset)
-    local length = data_segment_length(header)
+local function note_data(task, first_offset)
+    local length = pdu.length
     if length == 0 then
         return
     end
     if task.data_pdus == 0 then
-        local is_first_by_number = task.session.is_data_in_any_order and number_at(header, 36) == 0
-        if is_first_by_number or number_at(header, 40) == first_offset then
+        local is_first_by_number = task.session.is_data_in_any_order and pdu.word36 == 0
+        if is_first_by_number or pdu.word40 == first_offset then
             task.data_first_ns, task.data_first_frame = pdu.first_ns, pdu.first_frame
         else
             task.is_missing_some = true
@@ -574,12 +566,11 @@ local function note_data(task, header, first_offset)
 end
 
 -- Whether the status speaks of data after the last that was shown.
-local function lacks_last_data(task, header)
-    local flags, response, status = byte(header, 2, 4)
-    if response ~= 0 or status ~= 0 then
+local function lacks_last_data(task)
+    if pdu.second ~= 0 or pdu.third ~= 0 then
         return false
     end
-    local underflow = floor(flags / 2) % 2 == 1 and number_at(header, 44) or 0
+    local underflow = floor(pdu.flags / 2) % 2 == 1 and pdu.word44 or 0
     local lacking = task.expected - underflow - task.data_bytes
     if lacking <= 0 then
         return false
@@ -588,7 +579,7 @@ local function lacks_last_data(task, header)
     local is_lacking = DATA_BLOCKS[task.operation] and math.ceil(lacking / size) > task.missing_data
     if task.is_read and not task.is_write then
         -- ExpDataSN counts the Data-In PDUs (RFC 7143, section 11.4.8); targets that leave it 0 are told by the bytes
-        local counted = number_at(header, 36)
+        local counted = pdu.word36
         return counted ~= 0 and ahead(counted, task.next_data) > 0 or is_lacking
     end
     return task.is_write and not task.is_read and is_lacking
@@ -636,8 +627,8 @@ local function note_phases(task, status_ns, is_status_in_data)
 end
 
 -- The status, in a SCSI Response or in the last Data-In: closes the task.
-local function note_status(task, header, is_in_data)
-    if not is_in_data and lacks_last_data(task, header) then
+local function note_status(task, is_in_data)
+    if not is_in_data and lacks_last_data(task) then
         task.data_last_ns, task.is_missing_some = nil, true
     end
     if task.is_last_unknown then
@@ -652,9 +643,11 @@ local function note_status(task, header, is_in_data)
         column.idle_time[place] = task.first_ns - previous.status_ns
     end
     task.status_ns = status_ns
-    column.status_ns[place] = status_ns or false
-    column.first_data_frame[place] = task.data_first_frame or false
-    column.status_frame[place] = pdu.frame
+    column.session[place], column.stream[place] = task.session.number, task.connection.stream
+    column.first_ns[place], column.status_ns[place] = task.first_ns, status_ns
+    column.first_data_frame[place], column.status_frame[place] = task.data_first_frame, pdu.frame
+    column.is_write[place] = task.is_write and not task.is_read
+    column.owin[place] = task.outstanding
     column.data_bytes[place] = task.data_bytes
     column.queue_depth[place] = not task.is_depth_unknown and task.depth
     note_fact(pdu.frame, task, phase, true)
@@ -666,14 +659,14 @@ end
 local take = {}
 
 -- SCSI Command
-take[0x01] = function(connection, half, header)
+take[0x01] = function(connection, half)
     local begun = half.begun
     half.begun = nil
     local task
-    if begun and begun.tag == number_at(header, 16) then
+    if begun and begun.tag == pdu.tag then
         task = begun
     elseif pdu.first_ns then
-        task = open_task(connection, header, pdu.first_frame, pdu.first_ns)
+        task = open_task(connection, pdu.first_frame, pdu.first_ns, half.outstanding)
     else
         cycle_count = cycle_count + 1
     end
@@ -684,46 +677,46 @@ take[0x01] = function(connection, half, header)
 end
 
 -- SCSI Data-Out
-take[0x05] = function(connection, _, header)
-    local task = connection.tasks[number_at(header, 16)]
+take[0x05] = function(connection)
+    local task = connection.tasks[pdu.tag]
     if task then
-        if number_at(header, 20) == RESERVED_TAG then
+        if pdu.word20 == RESERVED_TAG then
             local passed
-            task.next_unsolicited, passed = advance(task, number_at(header, 36), task.next_unsolicited)
+            task.next_unsolicited, passed = advance(task, pdu.word36, task.next_unsolicited or 0)
             task.missing_data = task.missing_data + passed
         end
-        note_data(task, header, task.immediate)
+        note_data(task, task.immediate)
         note_fact(pdu.frame, task, TRANSFER, false)
     end
 end
 
 -- SCSI Data-In
-take[0x25] = function(connection, _, header)
-    local task = connection.tasks[number_at(header, 16)]
+take[0x25] = function(connection)
+    local task = connection.tasks[pdu.tag]
     if not task then
         return
     end
     local passed
-    task.next_data, passed = advance(task, number_at(header, 36), task.next_data)
+    task.next_data, passed = advance(task, pdu.word36, task.next_data)
     task.missing_data = task.missing_data + passed
-    note_data(task, header, 0)
-    if task.is_inquiry and number_at(header, 40) == 0 and connection.header_digest == 0 then
-        local data = data_of(header, 1)
+    note_data(task, 0)
+    if task.is_inquiry and pdu.word40 == 0 and connection.header_digest == 0 then
+        local data = data_of(1)
         task.session.device_types[task.lun] = data and byte(data) % 32
     end
-    if byte(header, 2) % 2 == 1 then
-        note_status(task, header, true)
+    if pdu.flags % 2 == 1 then
+        note_status(task, true)
     else
         note_fact(pdu.frame, task, TRANSFER, false)
     end
 end
 
 -- Ready To Transfer
-take[0x31] = function(connection, _, header)
-    local task = connection.tasks[number_at(header, 16)]
+take[0x31] = function(connection)
+    local task = connection.tasks[pdu.tag]
     if task then
-        local number = number_at(header, 36)
-        task.next_r2t = advance(task, number, task.next_r2t)
+        local number = pdu.word36
+        task.next_r2t = advance(task, number, task.next_r2t or 0)
         local is_first = task.r2ts == 0 and number == 0
         if is_first then
             task.r2t_first_ns = pdu.last_ns
@@ -734,33 +727,33 @@ take[0x31] = function(connection, _, header)
 end
 
 -- SCSI Response
-take[0x21] = function(connection, _, header)
-    local task = connection.tasks[number_at(header, 16)]
+take[0x21] = function(connection)
+    local task = connection.tasks[pdu.tag]
     if task then
-        note_status(task, header, false)
+        note_status(task, false)
     end
 end
 
 -- Task Management Function Request
-take[0x02] = function(connection, _, header)
+take[0x02] = function(connection)
     if connection.request_count < REQUESTS_MAX then
-        local tag = number_at(header, 16)
+        local tag = pdu.tag
         connection.request_count = connection.request_count + (connection.requests[tag] and 0 or 1)
         connection.requests[tag] =
-            { what = byte(header, 2) % 128, tag = number_at(header, 20), lun = header:sub(9, 16) }
+            { what = pdu.flags % 128, tag = pdu.word20, lun = pdu.lun }
     end
 end
 
 -- Task Management Function Response: the tasks that it ends (RFC 7143, section 11.5.1)
-take[0x22] = function(connection, _, header)
-    local tag = number_at(header, 16)
+take[0x22] = function(connection)
+    local tag = pdu.tag
     local request = connection.requests[tag]
     if not request then
         return
     end
     connection.requests[tag] = nil
     connection.request_count = connection.request_count - 1
-    if byte(header, 3) ~= 0 then
+    if pdu.second ~= 0 then
         return
     end
     local what, ended = request.what, {}
@@ -782,17 +775,16 @@ local function key_value(text, key)
 end
 
 -- Login Request: the first whole text opens or joins a session
-take[0x03] = function(connection, _, header)
-    local text = (connection.requested or "") .. (data_of(header, LOGIN_TEXT_MAX) or "")
+take[0x03] = function(connection)
+    local text = (connection.requested or "") .. (data_of(LOGIN_TEXT_MAX) or "")
     connection.requested = #text <= LOGIN_TEXT_MAX and text or ""
-    local flags = byte(header, 2)
-    if connection.session or floor(flags / 64) % 2 == 1 then
+    if connection.session or floor(pdu.flags / 64) % 2 == 1 then
         return
     end
     local names = { key_value(text, "InitiatorName"), key_value(text, "TargetName") }
-    local identity = table.concat({ names[1], header:sub(9, 14), names[2] }, "\0")
+    local identity = table.concat({ names[1], pdu.lun:sub(1, 6), names[2] }, "\0")
     local known = identities[identity]
-    local high, low = byte(header, 15, 16)
+    local high, low = byte(pdu.lun, 7, 8)
     local handle = high * 256 + low
     if handle ~= 0 and known and known.handle == handle then
         known.connection_count = known.connection_count + 1
@@ -804,13 +796,13 @@ take[0x03] = function(connection, _, header)
 end
 
 -- Login Response
-take[0x23] = function(connection, _, header)
-    local text = (connection.answered or "") .. (data_of(header, LOGIN_TEXT_MAX) or "")
+take[0x23] = function(connection)
+    local text = (connection.answered or "") .. (data_of(LOGIN_TEXT_MAX) or "")
     connection.answered = #text <= LOGIN_TEXT_MAX and text or ""
-    local flags = byte(header, 2)
-    local is_full_feature = flags >= 128 and flags % 4 == 3 and byte(header, 37) == 0
+    -- T, NSG 3 and Status-Class 0 (RFC 7143, section 11.13)
+    local is_full_feature = pdu.flags >= 128 and pdu.flags % 4 == 3 and pdu.word36 < 16777216
     if is_full_feature and connection.session then
-        local high, low = byte(header, 15, 16)
+        local high, low = byte(pdu.lun, 7, 8)
         connection.session.handle = high * 256 + low
         local offered = key_value(connection.requested or "", "DataSequenceInOrder")
         local answered = key_value(connection.answered, "DataSequenceInOrder")
@@ -828,20 +820,20 @@ local LOGIN_REQUEST = 0x03
 local HAS_STATUS_NUMBER = {
     [0x21] = true, [0x22] = true, [0x23] = true, [0x24] = true, [0x26] = true, [0x32] = true, [0x3f] = true,
 }
-local NOP_IN, DATA_IN = 0x20, 0x25
+local SCSI_COMMAND, NOP_IN, DATA_IN = 0x01, 0x20, 0x25
 
-local function note_numbers(connection, opcode, header, frame)
-    if HAS_STATUS_NUMBER[opcode] or (opcode == DATA_IN and byte(header, 2) % 2 == 1)
-        or (opcode == NOP_IN and number_at(header, 16) ~= RESERVED_TAG) then
-        take_status_number(connection, number_at(header, 24))
+local function note_numbers(connection, opcode, frame)
+    if HAS_STATUS_NUMBER[opcode] or (opcode == DATA_IN and pdu.flags % 2 == 1)
+        or (opcode == NOP_IN and pdu.tag ~= RESERVED_TAG) then
+        take_status_number(connection, pdu.word24)
         return
     end
     if HAS_COMMAND_NUMBER[opcode] then
-        if floor(byte(header, 1) / 64) % 2 == 0 then
-            take_command_number(session_of(connection), number_at(header, 24), frame)
+        if pdu.first < 64 then
+            take_command_number(session_of(connection), pdu.word24, frame)
         end
     elseif opcode == LOGIN_REQUEST and connection.session and not connection.session.next_command then
-        connection.session.next_command = number_at(header, 24)
+        connection.session.next_command = pdu.word24
     end
 end
 
@@ -928,27 +920,37 @@ local function is_same_start(one, other)
     return one:raw(0, length) == other:raw(0, length)
 end
 
-local REPEATS_REMEMBERED = 256
+local ISLANDS_MAX = 256
 
--- Whether a PDU that begins at this sequence number was shown before: Wireshark may show one again with a copy.
-local function is_repeated(half, sequence, opcode)
-    local key = sequence * 64 + opcode
-    if half.begins[key] then
+-- Whether a PDU was shown before, by its place in the sequence of bytes: Wireshark may show one again with a copy. What
+-- is behind a hole is remembered until the hole is filled.
+local function is_repeated(half, begin, stop)
+    local expected = half.next_begin
+    if begin == expected then
+        local island = half.islands[stop]
+        while island do
+            half.islands[stop], half.island_count = nil, half.island_count - 1
+            stop, island = island, half.islands[island]
+        end
+        half.next_begin = stop
+        return false
+    elseif not expected then
+        half.next_begin = stop
+        return false
+    elseif half.islands[begin] or ahead(begin, expected) < 0 then
         return true
     end
-    local place = half.begin_count % REPEATS_REMEMBERED
-    local oldest = half.begin_keys[place]
-    if oldest then
-        half.begins[oldest] = nil
+    if half.island_count >= ISLANDS_MAX then
+        half.islands, half.island_count, half.next_begin = {}, 0, stop
+    else
+        half.islands[begin], half.island_count = stop, half.island_count + 1
     end
-    half.begins[key], half.begin_keys[place] = true, key
-    half.begin_count = half.begin_count + 1
     return false
 end
 
 -- Bytes of digests in a PDU, as far as Wireshark knows of them.
-local function digest_length(connection, header)
-    return connection.header_digest + (data_segment_length(header) > 0 and connection.data_digest or 0)
+local function digest_length(connection)
+    return connection.header_digest + (pdu.length > 0 and connection.data_digest or 0)
 end
 
 -- Wireshark finds data digests by a preference only. Where the login agreed on them and it does not, nothing that it
@@ -959,14 +961,32 @@ local function distrust(connection, frame)
     remarks[frame] = "data digests are in use, and Wireshark does not reckon with them (preference of iSCSI)"
 end
 
+-- Bytes sent and not acknowledged: the highest sent less the last acknowledged.
+local function outstanding(sender, receiver)
+    if sender.highest and receiver.acknowledged then
+        return math.max(ahead(sender.highest, receiver.acknowledged), 0)
+    end
+    return nil
+end
+
+-- The same for the command in `pdu`: of the side that sends its data; of the initiator without.
+local function outstanding_of(connection, half)
+    local other = connection[half == connection[1] and 2 or 1]
+    if floor(pdu.flags / 64) % 2 == 1 then
+        return outstanding(other, half)
+    end
+    return outstanding(half, other)
+end
+
 -- Takes the PDUs that the frame shows; gives the buffer with its payload, where they end in it, and where it begins.
-local function note_pdus(connection, direction, frame, sequence_info, sequence, length)
+local function note_pdus(connection, direction, frame, time_ns, sequence_info, sequence, length)
     local infos = { iscsi_pdu() }
     local half = connection[direction]
     local frame_source, header_start = sequence_info.source, sequence_info.offset - 4
     local frame_length = frame_source:len()
     local payload = header_start + floor(byte(frame_source:raw(header_start + 12, 1)) / 16) * 4
     local explained = payload
+    local has_buffer = tcp_segment() ~= nil
     if iscsi_header_digest() then
         connection.header_digest = 4
     end
@@ -978,47 +998,55 @@ local function note_pdus(connection, direction, frame, sequence_info, sequence, 
         local source, offset = info.source, info.offset
         local captured = source and source:len() or 0
         if captured - offset >= 48 then
-            local header = source:raw(offset, 48)
-            local opcode = byte(header, 1) % 64
+            read_header(source:raw(offset, 48))
+            local opcode = pdu.opcode
             local is_from_initiator = opcode < 32
             if not connection.initiator then
                 connection.initiator = is_from_initiator and direction or 3 - direction
             end
-            local total = pdu_length(header) + digest_length(connection, header)
-            if connection.has_data_digest and connection.data_digest == 0 and data_segment_length(header) > 0
+            if connection.has_data_digest and connection.data_digest == 0 and pdu.length > 0
                 and not connection.is_distrusted then
                 distrust(connection, frame)
             end
+            local total = pdu.total + digest_length(connection)
             local stop = offset + total
-            local first, last, begin
-            if captured == frame_length and is_same_start(source, frame_source) then
-                first, begin = frame, sequence + offset - payload
-                last = stop <= payload + length and frame or nil
+            local begin
+            local is_own = offset >= payload and captured == frame_length
+                and not (has_buffer and not is_same_start(source, frame_source))
+            if is_own then
+                begin = sequence + offset - payload
+                pdu.first_frame, pdu.first_ns = frame, time_ns
+                pdu.last_ns = stop <= payload + length and time_ns or nil
                 explained = stop
             else
-                local own, own_length
-                first, last, own, own_length = place_in_buffer(half, frame, offset, stop, captured, sequence, length)
-                if stop > captured then
-                    last = nil
-                end
+                local first, last, own, own_length =
+                    place_in_buffer(half, frame, offset, stop, captured, sequence, length)
+                pdu.first_frame, pdu.first_ns = first, first and recall("time", first)
+                pdu.last_ns = last and stop <= captured and (last == frame and time_ns or recall("time", last)) or nil
                 explained = payload + (own_length or length)
                 -- a buffer that begins in this frame may begin anywhere in it
                 begin = own and own > 0 and sequence + offset - own or nil
+                if first and is_from_initiator then
+                    half.outstanding = recall(floor(pdu.flags / 64) % 2 == 1 and "back" or "out", first)
+                end
+            end
+            if not begin then
+                half.next_begin = nil
             end
             if is_from_initiator == (direction == connection.initiator) and not connection.is_distrusted
-                and not (begin and is_repeated(half, begin % SERIAL, opcode)) then
-                pdu.source, pdu.offset = source, offset
-                pdu.frame, pdu.now_ns = frame, recall("time", frame)
-                pdu.first_frame, pdu.first_ns = first, first and recall("time", first)
-                pdu.last_ns = last and recall("time", last)
+                and not (begin and is_repeated(half, begin % SERIAL, (begin + total) % SERIAL)) then
+                pdu.source, pdu.offset, pdu.frame, pdu.now_ns = source, offset, frame, time_ns
+                if is_own and opcode == SCSI_COMMAND then
+                    half.outstanding = outstanding_of(connection, half)
+                end
                 half.has_pdus = true
+                note_numbers(connection, opcode, frame)
                 local handler = take[opcode]
-                note_numbers(connection, opcode, header, frame)
                 if handler then
-                    handler(connection, half, header)
+                    handler(connection, half)
                 end
                 if opcode == LOGIN_REQUEST then
-                    note_numbers(connection, opcode, header, frame)
+                    note_numbers(connection, opcode, frame)
                 end
             end
         end
@@ -1029,24 +1057,22 @@ end
 
 -- A PDU of the initiator begins in this frame and ends in a later one, which alone will show it. A command counts from
 -- here on, as others may begin before it is complete.
-local function peek(connection, half, source, offset, frame)
+local function peek(connection, half, source, offset, frame, time_ns)
     local available = source:len() - offset
     if available < 48 or not half.has_pdus or not connection.session then
         return
     end
-    local header = source:raw(offset, 48)
-    local first, second, third, fourth = byte(header, 1, 4)
+    read_header(source:raw(offset, 48))
     local expected = connection.session.next_command
-    if (first == 0x01 or first == 0x41) and second % 32 < 8 and third == 0 and fourth == 0
-        and pdu_length(header) > available
-        and data_segment_length(header) <= number_at(header, 20)
-        and expected and math.abs(ahead(number_at(header, 24), expected)) < JUMP_MAX then
-        half.begun = open_task(connection, header, frame, recall("time", frame))
+    if pdu.opcode == SCSI_COMMAND and pdu.flags % 32 < 8 and pdu.second == 0 and pdu.third == 0
+        and pdu.total > available and pdu.length <= pdu.word20
+        and expected and math.abs(ahead(pdu.word24, expected)) < JUMP_MAX then
+        half.begun = open_task(connection, frame, time_ns, outstanding_of(connection, half))
     end
 end
 
 local function new_half()
-    return { begins = {}, begin_keys = {}, begin_count = 0 }
+    return { islands = {}, island_count = 0 }
 end
 
 local function new_connection(stream, pinfo)
@@ -1059,14 +1085,6 @@ local function new_connection(stream, pinfo)
     end
     connections[stream] = connection
     return connection
-end
-
--- Bytes sent and not acknowledged: the highest sent less the last acknowledged.
-local function outstanding(sender, receiver)
-    if sender.highest and receiver.acknowledged then
-        return math.max(ahead(sender.highest, receiver.acknowledged), 0)
-    end
-    return nil
 end
 
 -- The time of a frame in ns after the first. Exact, but where a time reference was set: then as exact as a double is.
@@ -1132,35 +1150,36 @@ local function note(pinfo, frame)
     if not half.highest or ahead(stop, half.highest) > 0 then
         half.highest = stop
     end
-    local is_from_initiator = direction == connection.initiator
-    if is_from_initiator or not connection.initiator then
-        remember(frame, time_of(pinfo), outstanding(half, other), outstanding(other, half))
-    else
-        remember(frame, time_of(pinfo))
-    end
+    local time_ns = time_of(pinfo)
     if iscsi_pdu() then
         local source, explained, payload =
-            note_pdus(connection, direction, frame, sequence_info, sequence, length)
+            note_pdus(connection, direction, frame, time_ns, sequence_info, sequence, length)
         half.pending_frame, half.pending_sequence, half.begun = nil, nil, nil
         if explained < payload + length then
             half.pending_frame, half.pending_sequence = frame, sequence + explained - payload
             if direction == connection.initiator then
-                peek(connection, half, source, explained, frame)
+                peek(connection, half, source, explained, frame, time_ns)
             end
         end
     elseif not half.pending_frame then
         half.pending_frame, half.pending_sequence, half.begun = frame, sequence, nil
-        if is_from_initiator then
+        if direction == connection.initiator then
             local source, header_start = sequence_info.source, sequence_info.offset - 4
             local offset = header_start + floor(byte(source:raw(header_start + 12, 1)) / 16) * 4
-            peek(connection, half, source, offset, frame)
-        elseif not connection.initiator then
-            connection.frames_without_pdu = connection.frames_without_pdu + 1
+            peek(connection, half, source, offset, frame, time_ns)
         end
     elseif not connection.initiator then
         connection.frames_without_pdu = connection.frames_without_pdu + 1
         if connection.frames_without_pdu > FRAMES_WITHOUT_PDU then
             connections[connection.stream] = false
+        end
+    end
+    if half.pending_frame then
+        -- a later frame will ask for it
+        if direction == connection.initiator or not connection.initiator then
+            remember(frame, time_ns, outstanding(half, other), outstanding(other, half))
+        else
+            remember(frame, time_ns)
         end
     end
 end
@@ -1377,6 +1396,8 @@ local function note_selected(pinfo, frame, known)
 end
 
 local is_gui = gui_enabled()
+-- by which Wireshark tells whether anybody asks for any of these fields
+local own_dissector
 
 function iscsitrace.dissector(_, pinfo, tree)
     local frame = pinfo.number
@@ -1390,7 +1411,7 @@ function iscsitrace.dissector(_, pinfo, tree)
     end
     local known, row, remark = facts[frame], sidecar.rows[frame], remarks[frame]
     local refusal = frame == 1 and sidecar.refusal
-    if not (known or row or remark or refusal) then
+    if not (known or row or remark or refusal) or not tree:referenced(own_dissector) then
         return
     end
     local root = tree:add(iscsitrace)
@@ -1414,6 +1435,7 @@ function iscsitrace.dissector(_, pinfo, tree)
 end
 
 register_postdissector(iscsitrace)
+own_dissector = Dissector.get("iscsitrace")
 
 ------------------------------------------------------------------------------------------------------------- statistics
 
