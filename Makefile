@@ -46,6 +46,7 @@ lint: build/build.stamp ## format, lint, types, import contracts, docs in sync; 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	luacheck --quiet --config plugins/.luacheckrc plugins/iscsitrace.lua
 	$(BIN)/stubtest iscsitrace._core
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check
