@@ -44,6 +44,10 @@ class Pass:
     def tcp_packet_count(self) -> int:
         """Of these, TCP packets."""
 
+    @property
+    def first_packet(self) -> tuple[int, int] | None:
+        """Of the first of these: capture time in nanoseconds since 1970, and bytes on the wire."""
+
     def row_count(self, table: str) -> int:
         """Rows of a table; KeyError when there is no such table."""
 

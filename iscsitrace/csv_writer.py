@@ -36,17 +36,20 @@ def _digit_groups() -> tuple[Cells, Cells]:
 _PADDED, _STRIPPED = (texts.copy().view(np.uint32).ravel() for texts in _digit_groups())
 
 
-def write_csv(table: Table, stream: BinaryIO, names: Sequence[str] | None = None) -> None:
-    """Writes header and rows of a table to a binary stream; ``names`` picks columns."""
+def write_csv(table: Table, stream: BinaryIO, names: Sequence[str] | None = None, separator: str = ",") -> None:
+    """Writes header and rows of a table to a binary stream; ``names`` picks columns.
+
+    Another separator than the comma has to be a character that no text of the table holds: only commas are quoted.
+    """
     names = table.keys() if names is None else list(names)
-    stream.write((",".join(names) + "\n").encode())
+    stream.write((separator.join(names) + "\n").encode())
     if not len(table) or not names:
         return
     row_bytes = sum(_width(table, name) + 1 for name in names)
     rows = max(1, min(len(table), _CHUNK_BYTES // row_bytes))
     for start in range(0, len(table), rows):
         chunk = table.select(slice(start, start + rows))
-        stream.write(_text(chunk, names))
+        stream.write(_text(chunk, names, separator))
 
 
 def _width(table: Table, name: str) -> int:
@@ -56,10 +59,10 @@ def _width(table: Table, name: str) -> int:
     return max((len(word) for word in table.words(name)), default=8) if dtype.startswith("category:") else 21
 
 
-def _text(table: Table, names: Sequence[str]) -> bytes:
+def _text(table: Table, names: Sequence[str], separator: str) -> bytes:
     parts: list[Cells] = []
     for name in names:
-        parts += (_cells(table, name), np.full((len(table), 1), ord(","), dtype=np.uint8))
+        parts += (_cells(table, name), np.full((len(table), 1), ord(separator), dtype=np.uint8))
     parts[-1] = np.full((len(table), 1), ord("\n"), dtype=np.uint8)
     matrix: Cells = np.concatenate(parts, axis=1).ravel()
     text: bytes = matrix[matrix != 0].tobytes()

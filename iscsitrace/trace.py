@@ -82,6 +82,11 @@ class Trace:
         return self._pass.tcp_packet_count
 
     @property
+    def first_packet(self) -> tuple[int, int] | None:
+        """Of the first packet read: capture time (ns) and bytes on the wire; None when there is none."""
+        return self._pass.first_packet
+
+    @property
     def connections(self) -> Table:
         """One row per TCP connection, numbered as Wireshark's tcp.stream."""
         return self.table("connections")

@@ -98,6 +98,7 @@ class Pass:
         ]
         self.packet_count = 9
         self.tcp_packet_count = 8
+        self.first_packet = (0, 74)
 
     def row_count(self, name: str) -> int:
         return len(self.tables.get(name, ()))

@@ -20,6 +20,7 @@ from iscsitrace.errors import IscsitraceError
 
 GROUPS = {
     "Read captures": ("summary", "diagnose", "diff", "cycles", "plot", "model", "report", "export", "check", "inspect"),
+    "In Wireshark": ("wireshark",),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
@@ -33,9 +34,10 @@ _SHORT_HELP = {
     "plot": "A picture: sequence, window, cycles, latency ...",
     "model": "What the period of a cycle is made of, and what if.",
     "report": "One HTML file: what limits a session, why, what helps.",
-    "export": "Tables to CSV or Parquet files.",
+    "export": "Tables to CSV or Parquet files; a sidecar for Wireshark.",
     "check": "Coverage, capture health, and comparisons.",
     "inspect": "Wireshark's fields beside ours.",
+    "wireshark": "Puts plugin, extcap and profile into Wireshark.",
     "initiator": "Read, write, discover or ping with the reference initiator.",
     "target": "Serve an in-memory target.",
     "link": "Emulate a link between two TAP devices.",

@@ -53,6 +53,11 @@ impl Pass {
         self.outcome.tcp_packet_count
     }
 
+    #[getter]
+    fn first_packet(&self) -> Option<(i64, u32)> {
+        self.outcome.first_packet.map(|first| (first.time_ns, first.original_length))
+    }
+
     fn row_count(&self, table: &str) -> PyResult<usize> {
         columns::row_count(&self.outcome.tables, table).ok_or_else(|| PyKeyError::new_err(table.to_owned()))
     }

@@ -33,6 +33,17 @@ pub struct Outcome {
     pub packet_count: u64,
     /// Of these, TCP packets.
     pub tcp_packet_count: u64,
+    /// The first of these.
+    pub first_packet: Option<FirstPacket>,
+}
+
+/// What tells one capture from another: when its first packet was captured, and how long it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstPacket {
+    /// Capture time in nanoseconds since 1970.
+    pub time_ns: i64,
+    /// Bytes on the wire.
+    pub original_length: u32,
 }
 
 /// Why a pass ended early.
@@ -79,6 +90,7 @@ pub fn run<E>(
     let mut sequence = Sequence::open(inputs, pipeline.counters())?;
     let progress = sequence.progress();
     let mut packet_count = 0;
+    let mut first_packet = None;
     let mut until_report = REPORT_EVERY_PACKETS;
     let mut window: Option<(i64, i64)> = None;
     while selection.packet_limit.is_none_or(|limit| packet_count < limit) {
@@ -103,6 +115,9 @@ pub fn run<E>(
         {
             continue;
         }
+        if packet_count == 0 {
+            first_packet = Some(FirstPacket { time_ns: packet.time_ns, original_length: packet.original_length });
+        }
         packet_count += 1;
         pipeline.packet(&packet);
     }
@@ -116,6 +131,7 @@ pub fn run<E>(
         inputs: sequence.infos().cloned().collect(),
         packet_count,
         tcp_packet_count,
+        first_packet,
     })
 }
 
@@ -163,8 +179,10 @@ mod tests {
             ..Selection::default()
         };
         let outcome = run::<()>(inputs, &selection, Wanted::default(), |_| Ok(()));
+        let outcome = outcome.unwrap_or_else(|_| panic!("an error"));
         // seconds 2, 3 and 4
-        assert_eq!(outcome.unwrap_or_else(|_| panic!("an error")).packet_count, 3);
+        assert_eq!(outcome.packet_count, 3);
+        assert_eq!(outcome.first_packet, Some(FirstPacket { time_ns: 2_000_000_000, original_length: 60 }));
     }
 
     #[test]

@@ -1,0 +1,93 @@
+"""Holds the plugin for Wireshark against `iscsitrace cycles` on every capture, and times tshark with and without it.
+
+    python -m bench.wireshark_plugin                    the samples, and the recordings if there are any
+    python -m bench.wireshark_plugin --speed FILE       user CPU of tshark in several uses, run in turn, medians
+
+A capture that tshark dissects right (`check --against tshark` finds no difference) must have every field of every
+cycle, equal; of the others the line says what tshark does otherwise, and how many fields are wrong: none may be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import iscsitrace
+from iscsitrace import wireshark
+from iscsitrace.analysis.second_opinion import compare
+from tests.recordings import recorded_captures
+from tests.wireshark_plugin import PLUGIN, differences, expected, shown
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+USES = {
+    "a line per packet": [],
+    "nothing printed": ["-q"],
+    "a display filter": ["-Y", "tcp.analysis.retransmission"],
+    "response times": ["-q", "-z", "scsi,srt,0"],
+    "fields": ["-T", "fields", "-e", "frame.number", "-e", "iscsi.opcode", "-e", "tcp.analysis.bytes_in_flight"],
+    "two passes": ["-2", "-q", "-R", "iscsi"],
+}
+
+
+def equality(files: list[Path]) -> None:
+    """A line a capture."""
+    for file in files:
+        trace = iscsitrace.read(file, tables=("pdus", "segments"))
+        ports = {row["target_port"] for row in trace.connections.rows() if row["is_iscsi"]}
+        comparison = compare(trace.pdus, trace.segments, wireshark.dissect(str(file), ports))
+        kinds = Counter(each.explanation or "unexplained" for each in comparison.differences if each.kind != "frame")
+        found = shown(file, ports=ports)
+        left_out = sum(1 for _ in differences(found, trace, is_whole=True))
+        wrong = list(differences(found, trace, is_whole=False))
+        tshark = " ".join(f"{name}={count}" for name, count in kinds.items()) or "right"
+        print(
+            f"{file.parent.name}/{file.name}: cycles {len(expected(trace))}, shown {len(found.cycles)}, "
+            f"without number {len(found.unnumbered)}, not equal {left_out}, wrong {len(wrong)}; tshark {tshark}",
+            flush=True,
+        )
+        for line in wrong[:5]:
+            print(f"    {line}")
+
+
+def user_seconds(command: list[str]) -> float:
+    """User CPU of one run; its output goes to a pipe that is read, as a person's would."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    environment = os.environ | {"WIRESHARK_CONFIG_DIR": "/nonexistent"}
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+def speed(file: Path, repeats: int, packet_limit: int | None) -> None:
+    """A line a use."""
+    limit = ["-c", str(packet_limit)] if packet_limit else []
+    for name, options in USES.items():
+        plain = ["tshark", "-n", "-r", str(file), *limit, *options]
+        extended = [plain[0], "-X", f"lua_script:{PLUGIN}", *plain[1:]]
+        runs = [(user_seconds(plain), user_seconds(extended)) for _ in range(repeats)]
+        without, with_plugin = (statistics.median(column) for column in zip(*runs, strict=True))
+        print(
+            f"{name}: {without:.2f} s without, {with_plugin:.2f} s with, {with_plugin / without:.2f} times", flush=True
+        )
+
+
+def main() -> None:
+    """Prints what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--speed", type=Path, metavar="FILE", help="time tshark on this capture")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("-c", dest="packets", type=int, help="only so many packets")
+    parser.add_argument("files", nargs="*", type=Path)
+    given = parser.parse_args()
+    if given.speed:
+        speed(given.speed, given.repeats, given.packets)
+    else:
+        equality(given.files or [*sorted(SAMPLES.glob("*/capture.pcap*")), *recorded_captures()])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Wireshark on this machine: its programs and their versions, and where it looks for what a person has installed.
+
+``tshark -G folders`` knows; without tshark it is the folders that Wireshark's manual gives for the system. Nothing is
+made or changed here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+
+PROGRAMS = ("wireshark", "tshark", "dumpcap")
+_MAC_PROGRAMS = "/Applications/Wireshark.app/Contents/MacOS"
+_PATIENCE_S = 30
+_VERSION = re.compile(r"\b\d+\.\d+\.\d+\S*")
+
+_PERSONAL = {
+    "personal configuration": "configuration",
+    "personal lua plugins": "lua_plugins",
+    "personal extcap path": "extcap",
+}
+"""What tshark calls each folder, in lower case."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where Wireshark looks for a person's own files."""
+
+    configuration: Path
+    lua_plugins: Path
+    extcap: Path
+
+    @property
+    def profiles(self) -> Path:
+        """A folder of which holds the files of one profile."""
+        return self.configuration / "profiles"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One of Wireshark's programs."""
+
+    name: str
+    path: str
+    version: str
+    """As it says itself, like 4.0.17; empty when it says nothing."""
+
+
+def find() -> Folders:
+    """The folders of this person."""
+    named = _as_tshark_says()
+    default = {name: Path(path) for name, path in defaults(os.environ, os.name == "nt").items()}
+    if "configuration" in named and "extcap" not in named:
+        # a Wireshark before 4.2 that does not name it
+        default["extcap"] = named["configuration"] / "extcap"
+    return Folders(**{name: named.get(name, path) for name, path in default.items()})
+
+
+def defaults(environment: Mapping[str, str], is_windows: bool) -> dict[str, PurePath]:
+    """The folders of Wireshark 4.2 and later where nothing is set up otherwise, as its manual gives them."""
+    if is_windows:
+        roaming = environment.get("APPDATA") or environment.get("USERPROFILE", "C:\\") + "\\AppData\\Roaming"
+        configuration: PurePath = PureWindowsPath(roaming, "Wireshark")
+        return {
+            "configuration": configuration,
+            "lua_plugins": configuration / "plugins",
+            "extcap": configuration / "extcap",
+        }
+    home = environment.get("HOME") or "/"
+    own = environment.get("XDG_CONFIG_HOME") or PurePosixPath(home, ".config")
+    library = PurePosixPath(home, ".local", "lib", "wireshark")
+    return {
+        "configuration": PurePosixPath(environment.get("WIRESHARK_CONFIG_DIR") or PurePosixPath(own, "wireshark")),
+        "lua_plugins": library / "plugins",
+        "extcap": library / "extcap",
+    }
+
+
+def programs() -> Iterator[Program]:
+    """The programs of Wireshark that are found on the PATH, or where macOS keeps them."""
+    for name in PROGRAMS:
+        path = _program(name)
+        if path is not None:
+            version = _VERSION.search(_said_by(path, "--version").partition("\n")[0])
+            yield Program(name, path, version[0].rstrip(".") if version else "")
+
+
+def _program(name: str) -> str | None:
+    found = shutil.which(name)
+    if found is None and sys.platform == "darwin":
+        return shutil.which(name, path=_MAC_PROGRAMS)
+    return found
+
+
+def _as_tshark_says() -> dict[str, Path]:
+    tshark = _program("tshark")
+    if tshark is None:
+        return {}
+    lines = (line.partition(":") for line in _said_by(tshark, "-G", "folders").splitlines())
+    named = ((_PERSONAL.get(name.strip().lower()), path.strip()) for name, _, path in lines)
+    return {name: Path(path) for name, path in named if name is not None and path}
+
+
+def _said_by(*command: str) -> str:
+    """What a program prints; nothing when it does not do its work."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_S, check=False, text=True
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
