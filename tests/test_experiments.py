@@ -370,6 +370,39 @@ def test_only_the_captures_of_figures_stay(small: tuple[Path, Results, Watched])
         assert files == wanted
 
 
+MIRROR = """
+title = "two copies"
+source = "a test"
+warm-up-calls = 2
+
+[link]
+rate = "100Mbit"
+access-rate = "100Mbit"
+one-way-delay = "1ms"
+
+[target]
+count = 2
+
+[workload]
+operation = "write"
+layout = "mirror"
+block-size = "64K"
+calls = 10
+"""
+
+
+def test_a_mirror_counts_its_calls_once_and_leaves_no_capture(tmp_path: Path) -> None:
+    found, _ = carry_out(MIRROR, tmp_path / "run")
+    (point,) = found.points
+    assert point.call_count == 8
+    # both copies leave through one line, there and back, with the status: nothing else takes time
+    sent_ms = 2 * 65_536 * 1514 / 1448 * 8 / 100e3
+    assert point.period_ns is not None
+    assert sent_ms + 2 < point.period_ns / 1e6 < sent_ms + 2 + 4.5
+    assert point.model_error == pytest.approx(0, abs=0.03)
+    assert [path.name for path in (tmp_path / "run" / runner.POINTS / point.name).iterdir()] == ["result.json"]
+
+
 def test_published_figures_stand_beside_ours(small: tuple[Path, Results, Watched]) -> None:
     first, second, third = small[1].beside
     assert (first.at, first.published, first.unit, first.source) == ("1ms", 57, "%", "a test")

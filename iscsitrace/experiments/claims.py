@@ -36,14 +36,15 @@ def _verdict(checks: Sequence[JudgedCheck]) -> str:
 
 def _checked(check: Check, rows: Sequence[Row]) -> JudgedCheck:
     value = _at(check.of, check.quantity, rows)
-    if check.over is not None:
-        below = _at(check.over, check.quantity, rows)
-        value = value / below if value is not None and below else None
+    if check.beside is not None:
+        other = _at(check.beside, check.quantity, rows)
+        value = None if value is None or not other else value - other if check.is_difference else value / other
+    is_ratio = check.beside is not None and not check.is_difference
     return JudgedCheck(
         quantity=check.quantity,
-        unit="times" if check.over else QUANTITIES[check.quantity],
+        unit="times" if is_ratio else QUANTITIES[check.quantity],
         of=_text(check.of),
-        over=_text(check.over) if check.over else "",
+        beside=_text(check.beside) if check.beside else "",
         value=value,
         low=check.low,
         high=check.high,

@@ -104,8 +104,9 @@ class Check:
     quantity: str
     """One of QUANTITIES."""
     of: Spot
-    over: Spot | None
-    """What it is divided by; else it is a number of its own."""
+    beside: Spot | None
+    """What it is divided by, or what is taken off; None for a number of its own."""
+    is_difference: bool
     low: float
     high: float
 
@@ -268,11 +269,15 @@ def _check(entry: Entry, common: Place, arms: list[str], known: set[str]) -> Che
     limits = entry.rows("between")
     if len(limits) != _LIMITS or not all(map(_is_number, limits)) or limits[0] > limits[1]:
         raise entry.error("between", "write the least and the greatest number, like [1.8, 2.2]")
-    of, over = entry.table("of"), entry.table("over")
+    of, over, minus = (entry.table(name) for name in ("of", "over", "minus"))
+    if over.has_keys and minus.has_keys:
+        raise entry.error("minus", "a number is divided or taken off, not both")
+    beside = next((each for each in (over, minus) if each.has_keys), None)
     check = Check(
         quantity=entry.word("quantity", QUANTITIES),
         of=_spot(of, common, arms, known),
-        over=_spot(over, common, arms, known) if over.has_keys else None,
+        is_difference=minus.has_keys,
+        beside=None if beside is None else _spot(beside, common, arms, known),
         low=float(limits[0]),
         high=float(limits[1]),
     )

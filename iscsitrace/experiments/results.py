@@ -125,8 +125,8 @@ class JudgedCheck:
     unit: str
     of: str
     """Where it was measured, in words."""
-    over: str
-    """Where what it is divided by was; empty for a number of its own."""
+    beside: str
+    """Where what it is divided by (in ``times``), or what is taken off, was; empty for a number of its own."""
     value: float | None
     low: float
     high: float

@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid, IscsitraceError
-from iscsitrace.experiments import expected, measured, results
+from iscsitrace.experiments import expected, measured, results, settings
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import PointResult
 from iscsitrace.lab import real, run_files, simulation
 
 POINTS: Final = "points"
 RESULT: Final = "result.json"
-_CAPTURES: Final = tuple(run_files.capture_names(1))
+_CAPTURE: Final = run_files.capture_names(1)[0]
+"""The initiator's."""
 _LOOK_S: Final = 0.2
 
 
@@ -102,13 +103,18 @@ def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_
         line = " ".join(str(error).split())
         result = replace(about, error=line if isinstance(error, IscsitraceError) else repr(error))
     if not is_kept or result.error is not None:
-        for name in (*_CAPTURES, run_files.TRUTH):
-            (folder / name).unlink(missing_ok=True)
+        for file in (*_captures(point, folder), folder / run_files.TRUTH):
+            file.unlink(missing_ok=True)
     else:
-        result = replace(result, captures=tuple(name for name in _CAPTURES if (folder / name).exists()))
+        result = replace(result, captures=tuple(file.name for file in _captures(point, folder) if file.exists()))
     folder.mkdir(parents=True, exist_ok=True)
     results.write_json(folder / RESULT, results.point_document(result))
     return result
+
+
+def _captures(point: Point, folder: Path) -> list[Path]:
+    """One beside the initiator, one beside each target."""
+    return [folder / name for name in run_files.capture_names(len(settings.target_delays(point.values)))]
 
 
 def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
@@ -124,7 +130,7 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
     dropped = truth.get("capture_dropped_counts", [0])[0]
     if dropped:
         raise InputInvalid(f"the capture lost {dropped} packets: the machine was too busy")
-    found = measured.of_run(truth, folder / _CAPTURES[0], point.values, point.warm_up_calls)
+    found = measured.of_run(truth, folder / _CAPTURE, point.values, point.warm_up_calls)
     surroundings = _surroundings(truth, point, found) if point.world == "real" else expected.SIMULATED
     prediction = expected.of_point(point.values, _parameters(outcome), surroundings)
     return replace(about, **found, model=None if prediction is None else prediction.as_dict())

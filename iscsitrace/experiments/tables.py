@@ -30,9 +30,9 @@ def _claims(found: Results) -> Grid:
 
 
 def _check(check: JudgedCheck) -> str:
-    unit = "" if check.over else f" {check.unit}"
-    where = f"{check.of} / {check.over}" if check.over else check.of
-    return f"{_number(check.value, 2)}{unit} ({check.low:g} to {check.high:g}): {where}"
+    sign = "less" if check.unit != "times" else "over"
+    where = f"{check.of}, {sign} {check.beside}" if check.beside else check.of
+    return f"{_number(check.value, 2)} {check.unit} ({check.low:g} to {check.high:g}): {where}"
 
 
 def _measured(found: Results) -> Grid:

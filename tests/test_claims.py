@@ -1,0 +1,105 @@
+"""Claims of a study, held against numbers that are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.experiments import claims, definition
+from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments.definition import Definition
+
+BASE = """
+title = "two arms"
+source = "a test"
+
+[workload]
+operation = "read"
+block-size = "64K"
+calls = 8
+
+[grid.link]
+one-way-delay = ["0ms", "5ms"]
+
+[[arms]]
+name = "one"
+
+[[arms]]
+name = "two"
+workload.queue-depth = 2
+"""
+MEASURED = {("one", 0): 10.0, ("two", 0): 11.5, ("one", 5): 2.5, ("two", 5): 5.0}
+
+
+def written(folder: Path, text: str) -> Definition:
+    file = folder / "study.toml"
+    file.write_text(BASE + text)
+    return definition.load(file)
+
+
+def claim(*checks: str) -> str:
+    return '[[claims]]\nname = "a"\ntext = "it holds"\nnote = "because"\n' + "".join(
+        f'[[claims.checks]]\nquantity = "throughput"\n{check}\n' for check in checks
+    )
+
+
+def row(arm: str, delay_ms: int, value: float) -> Row:
+    return Row(arm, {}, {"link.one-way-delay": delay_ms * 1_000_000}, 1, 0, {"throughput": value}, {}, {}, None)
+
+
+ROWS = [row(arm, delay_ms, value) for (arm, delay_ms), value in MEASURED.items()]
+NEAR, FAR = 'link.one-way-delay = "0ms"', 'link.one-way-delay = "5ms"'
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "unit"),
+    [
+        (f'of = {{ arm = "two", {NEAR} }}', 11.5, "MB/s"),
+        (f'of = {{ arm = "two", {FAR} }}\nover = {{ arm = "one", {FAR} }}', 2.0, "times"),
+        (f'of = {{ arm = "two", {NEAR} }}\nminus = {{ arm = "one", {NEAR} }}', 1.5, "MB/s"),
+    ],
+)
+def test_a_check_is_a_number_a_ratio_or_a_difference(tmp_path: Path, check: str, value: float, unit: str) -> None:
+    for between, is_met in (([value - 1, value], True), ([value + 0.1, value + 1], False)):
+        (judged,) = claims.judge(written(tmp_path, claim(f"{check}\nbetween = {between}")).claims, ROWS)
+        (found,) = judged.checks
+        assert (found.value, found.unit, found.is_met) == (pytest.approx(value), unit, is_met)
+        assert judged.verdict == (claims.REPRODUCED if is_met else claims.NOT_REPRODUCED)
+        assert judged.why == ("" if is_met else "because")
+
+
+def test_a_claim_holds_when_all_its_checks_do(tmp_path: Path) -> None:
+    of = f'of = {{ arm = "one", {NEAR} }}'
+    good, bad = (f"{of}\nbetween = {between}" for between in ([9, 11], [1, 2]))
+    elsewhere = f'of = {{ arm = "one", {NEAR}, workload.queue-depth = 7 }}\nbetween = [1, 2]'
+    for checks, verdict in (
+        ((good, good), claims.REPRODUCED),
+        ((good, bad), claims.PARTLY),
+        ((bad, bad), claims.NOT_REPRODUCED),
+        ((good, elsewhere), claims.NOT_RUN),
+        ((), claims.NOT_TESTABLE),
+    ):
+        (judged,) = claims.judge(written(tmp_path, claim(*checks)).claims, ROWS)
+        assert judged.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("check", "line"),
+    [
+        ('of = { arm = "three" }\nbetween = [1, 2]', "claims[1].checks[1].of.arm: 'three' is none of one, two"),
+        ('of = { arm = "one" }\nbetween = [2, 1]', "claims[1].checks[1].between: write the least and the greatest"),
+        ('of = { arm = "one" }', "claims[1].checks[1].between: it has to be a list"),
+        (
+            'of = { arm = "one" }\nover = { arm = "two" }\nminus = { arm = "two" }\nbetween = [1, 2]',
+            "claims[1].checks[1].minus: a number is divided or taken off, not both",
+        ),
+        ('of = { arm = "one", link.rate = "1Mbit" }\nbetween = [1, 2]', "link.rate: no point has this setting"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, check: str, line: str) -> None:
+    with pytest.raises(InputInvalid) as caught:
+        written(tmp_path, claim(check))
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
