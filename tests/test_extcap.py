@@ -114,7 +114,6 @@ def test_a_capture_filter_is_judged(wrapper: Path) -> None:
         (("--extcap-interface", "eth0", "--extcap-dlts"), "there is no interface 'eth0'"),
         (("--extcap-interface", "iscsitrace"), "started without a phase"),
         (("--extcap-interface", "iscsitrace", "--capture"), "--capture needs --fifo"),
-        (("--extcap-interface", "iscsitrace", "--capture", "--fifo", "x"), "no interface is chosen"),
         (("--extcap-interface", "iscsitrace-wan", "--capture", "--fifo", "/nowhere/x"), "cannot write to /nowhere/x"),
     ],
 )
@@ -125,6 +124,16 @@ def test_refusals_are_one_line(wrapper: Path, arguments: Sequence[str], complain
     (line,) = done.stderr.splitlines()
     assert line.startswith("iscsitrace: ")
     assert complaint in line
+
+
+def test_a_refused_capture_lets_its_reader_go(wrapper: Path, fifo: Path) -> None:
+    with started(wrapper, fifo, "--extcap-interface", "iscsitrace") as process:
+        # it would wait for ever for somebody to open the other end
+        assert fifo.read_bytes() == b""
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 2
+    assert err.startswith("iscsitrace: no interface is chosen")
+    assert len(err.splitlines()) == 1
 
 
 def test_nothing_of_the_package_is_loaded_before_the_capture() -> None:
@@ -333,19 +342,16 @@ def test_a_signal_while_nobody_reads_yet_is_the_end(tmp_path: Path, fifo: Path) 
 
 
 def test_without_iscsitrace_it_says_what_to_do(tmp_path: Path, fifo: Path) -> None:
-    script = tmp_path / "iscsitrace_extcap.py"
-    script.write_bytes(SCRIPT.read_bytes())
-    command = [sys.executable, str(script), "--extcap-interface", "iscsitrace", "--interface", "lo", "--capture"]
-    done = subprocess.run(
-        [*command, "--fifo", str(fifo)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        env={"PATH": ""},
-    )
-    assert done.returncode == 2
-    assert "iscsitrace wireshark install" in done.stderr
+    stand_in = StandIn(tmp_path)
+    program = tmp_path / "iscsitrace"
+    program.rename(tmp_path / "python3")
+    (tmp_path / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    arguments = ("--extcap-interface", "iscsitrace", "--interface", "lo")
+    with started(stand_in.extcap, fifo, *arguments, path=str(tmp_path)) as process:
+        assert fifo.read_bytes() == b""
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 2
+    assert "iscsitrace wireshark install" in err
 
 
 def test_tshark_captures_from_the_simulated_wan(

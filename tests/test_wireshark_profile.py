@@ -136,6 +136,21 @@ def test_rows_have_the_colours_of_the_legend(configuration: Path, lossy: Run) ->
     assert {0x01, 0x03, 0x05, 0x21, 0x23, 0x25, 0x31} <= seen
 
 
+@needs_plugin
+def test_what_failed_has_its_colour(configuration: Path) -> None:
+    # a login that is refused, and the CHECK CONDITION that tells of the power on
+    sample = ROOT / "samples" / "chap-refused-then-accepted" / "capture.pcap"
+    fields = ("-T", "fields", "-e", "frame.number", "-e", "frame.coloring_rule.name")
+    shown = {
+        int(frame) for frame, rule in tshark(configuration, "-r", str(sample), "--color", *fields) if "failed" in rule
+    }
+    trace = iscsitrace.read(sample)
+    refused = {row["response_frame"] for row in trace.logins.rows() if row["status_class"]}
+    unwell = {row["status_frame"] for row in trace.cycles.rows() if row["status"]}
+    assert len(refused) == len(unwell) == 1
+    assert shown == refused | unwell
+
+
 def test_the_legend_has_every_colour() -> None:
     legend = (ROOT / "docs" / "plugins.md").read_text().split("| colour | rows |\n|---|---|\n")[1].split("\n\n")[0]
     assert len(legend.splitlines()) == len({(background, text) for _, background, text in rules().values()})

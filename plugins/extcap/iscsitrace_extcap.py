@@ -254,16 +254,14 @@ def capture(interface: str, options: dict[str, str]) -> int:
     if not fifo:
         raise Refusal("--capture needs --fifo")
     run = Run()
-    # refused before the FIFO is opened, so that nothing waits for packets
-    if interface == CAPTURE:
-        command = capture_command(options)
-        with run.opened(fifo) as sink:
-            return run.passing(command, sink)
-    from tempfile import TemporaryDirectory
+    # first of all, and whatever is refused after it: what reads the FIFO waits until it was opened and closed
+    with run.opened(fifo) as sink:
+        if interface == CAPTURE:
+            return run.passing(capture_command(options), sink)
+        from tempfile import TemporaryDirectory
 
-    with TemporaryDirectory(prefix="iscsitrace-") as folder:
-        command, file = simulation_command(options, folder)
-        with run.opened(fifo) as sink:
+        with TemporaryDirectory(prefix="iscsitrace-") as folder:
+            command, file = simulation_command(options, folder)
             return run.following(command, file, sink)
 
 
