@@ -4,8 +4,8 @@
 -- A cycle is one SCSI task from its command to its status. Its numbers are those of `iscsitrace cycles`, defined in
 -- docs/method.md, section 3; plugins/README.md says what each field is. Wireshark finds the PDUs and puts segments
 -- together; this file reads their headers where Wireshark found them and never looks for any itself. What Wireshark did
--- not show is left out, not guessed. All is computed when a frame is seen for the first time, in the order of frames,
--- and kept by frame number, so that one pass and two show the same. For Wireshark 3.6 to 4.4, Lua 5.2 to 5.4.
+-- not show is left out, not guessed. All is computed once for a frame, in the order of frames, and kept by its number,
+-- so that one pass and two show the same; and not at all when nobody asks. For Wireshark 3.6 to 4.4, Lua 5.2 to 5.4.
 
 local byte, floor, format, unpack_header = string.byte, math.floor, string.format, Struct.unpack
 
@@ -235,6 +235,7 @@ local cycle_count, column
 -- commands that sequence numbers say were not shown, over all sessions
 local missing_commands
 local clock
+local last_noted
 local moments, moments_before, moment_count
 local sidecar
 
@@ -252,7 +253,7 @@ local function reset()
         column[name] = {}
     end
     missing_commands = 0
-    clock = {}
+    clock, last_noted = {}, 0
     moments, moments_before, moment_count = { time = {}, out = {}, back = {} }, { time = {}, out = {}, back = {} }, 0
     sidecar = { rows = {} }
 end
@@ -887,25 +888,23 @@ end
 -- Where a PDU of a reassembled buffer came from: the frame with its first byte, the one that completed it; and where
 -- the bytes of this frame begin in the buffer, and how many they are.
 local function place_in_buffer(half, frame, offset, stop, length, sequence, payload_length)
+    local is_alone = offset == 0 and stop >= length
+    local within = half.pending_sequence and ahead(half.pending_sequence + length, sequence)
+    local is_pending = is_alone and within and within > 0 and within <= payload_length
+    if is_pending and half.is_in_order then
+        -- what began before, went on without a break, and ends in this frame
+        return half.pending_frame, frame, length - within, within
+    end
     local infos = { tcp_segment() }
-    local count = #infos
-    if count == 0 then
-        -- Wireshark gave up within the PDU's content, and does not say of what it is made: of what began before, if
-        -- that ends in this frame
-        local begin = half.pending_sequence
-        local within = begin and ahead(begin + length, sequence)
-        if within and offset == 0 and stop >= length and within > 0 and within <= payload_length then
-            return half.pending_frame, frame, nil, within
+    if #infos == 0 then
+        -- Wireshark gave up within the PDU's content, and does not say of what it is made
+        if is_pending then
+            return half.pending_frame, frame, length - within, within
         end
         return nil, nil, nil, nil
     end
-    local first, last = infos[1], infos[count]
-    if offset == 0 and stop >= length and last.value == frame and last.offset + last.len == length and last.offset > 0
-        and (count == 2 or infos[2].offset == first.len) then
-        return first.value, frame, last.offset, last.len
-    end
     local own, own_length = nil, nil
-    for place = 1, count do
+    for place = 1, #infos do
         if infos[place].value == frame then
             own, own_length = infos[place].offset, infos[place].len
         end
@@ -978,24 +977,45 @@ local function outstanding_of(connection, half)
     return outstanding(half, other)
 end
 
--- Takes the PDUs that the frame shows; gives the buffer with its payload, where they end in it, and where it begins.
-local function note_pdus(connection, direction, frame, time_ns, sequence_info, sequence, length)
-    local infos = { iscsi_pdu() }
-    local half = connection[direction]
-    local frame_source, header_start = sequence_info.source, sequence_info.offset - 4
-    local frame_length = frame_source:len()
-    local payload = header_start + floor(byte(frame_source:raw(header_start + 12, 1)) / 16) * 4
+-- The buffer with a frame's TCP header, and where its payload begins in it.
+local function payload_of(tvb, pinfo, sequence_info)
+    local start = sequence_info.offset - 4
+    local source = tvb
+    local head = start >= 0 and start + 20 <= tvb:len() and tvb:raw(start, 13) or ""
+    local first, second, third, fourth = byte(head, 1, 4)
+    if not first or first * 256 + second ~= pinfo.src_port or third * 256 + fourth ~= pinfo.dst_port then
+        -- not in the frame itself: IP fragments put together
+        source = sequence_info.source
+        head = source:len() >= start + 20 and source:raw(start, 13) or string.rep("\80", 13)
+    end
+    return source, start + floor(byte(head, 13) / 16) * 4
+end
+
+-- Whether a PDU lies in the frame's own payload, and not in a buffer of segments put together.
+local function is_in_frame(half, info, frame_source, payload)
+    if info.offset < payload then
+        return false
+    elseif not half.pending_frame or half.is_in_order then
+        return true
+    end
+    local source = info.source
+    return source:len() == frame_source:len() and is_same_start(source, frame_source)
+end
+
+-- Takes the PDUs that the frame shows; gives where they end in the buffer with its payload.
+local function note_pdus(connection, half, direction, frame, time_ns, frame_source, payload, sequence, length, ...)
     local explained = payload
-    local has_buffer = tcp_segment() ~= nil
     if iscsi_header_digest() then
         connection.header_digest = 4
     end
     if iscsi_data_digest() then
         connection.data_digest = 4
     end
-    for place = 1, #infos do
-        local info = infos[place]
-        local source, offset = info.source, info.offset
+    for place = 1, select("#", ...) do
+        local info = select(place, ...)
+        local offset = info.offset
+        local is_own = is_in_frame(half, info, frame_source, payload)
+        local source = is_own and frame_source or info.source
         local captured = source and source:len() or 0
         if captured - offset >= 48 then
             read_header(source:raw(offset, 48))
@@ -1011,8 +1031,6 @@ local function note_pdus(connection, direction, frame, time_ns, sequence_info, s
             local total = pdu.total + digest_length(connection)
             local stop = offset + total
             local begin
-            local is_own = offset >= payload and captured == frame_length
-                and not (has_buffer and not is_same_start(source, frame_source))
             if is_own then
                 begin = sequence + offset - payload
                 pdu.first_frame, pdu.first_ns = frame, time_ns
@@ -1021,12 +1039,15 @@ local function note_pdus(connection, direction, frame, time_ns, sequence_info, s
             else
                 local first, last, own, own_length =
                     place_in_buffer(half, frame, offset, stop, captured, sequence, length)
-                pdu.first_frame, pdu.first_ns = first, first and recall("time", first)
+                pdu.first_frame = first
+                pdu.first_ns = first and (first == frame and time_ns or recall("time", first))
                 pdu.last_ns = last and stop <= captured and (last == frame and time_ns or recall("time", last)) or nil
                 explained = payload + (own_length or length)
                 -- a buffer that begins in this frame may begin anywhere in it
                 begin = own and own > 0 and sequence + offset - own or nil
-                if first and is_from_initiator then
+                if first == frame then
+                    half.outstanding = outstanding_of(connection, half)
+                elseif first and is_from_initiator then
                     half.outstanding = recall(floor(pdu.flags / 64) % 2 == 1 and "back" or "out", first)
                 end
             end
@@ -1052,7 +1073,7 @@ local function note_pdus(connection, direction, frame, time_ns, sequence_info, s
         end
     end
     pdu.source = nil
-    return frame_source, explained, payload
+    return explained
 end
 
 -- A PDU of the initiator begins in this frame and ends in a later one, which alone will show it. A command counts from
@@ -1110,8 +1131,75 @@ local function connection_of(stream, pinfo)
     return new_connection(stream, pinfo)
 end
 
+-- What a frame acknowledges.
+local function note_acknowledgment(half)
+    local info = tcp_acknowledgment()
+    if info then
+        local acknowledged = info.value
+        local before = half.acknowledged
+        if acknowledged ~= before and (not before or ahead(acknowledged, before) > 0) then
+            half.acknowledged = acknowledged
+        end
+    end
+end
+
+-- A frame with payload that was not seen before; the last arguments are its PDUs.
+local function note_payload(connection, direction, tvb, pinfo, frame, length, ...)
+    local half, other = connection[direction], connection[3 - direction]
+    local is_from_initiator = direction == connection.initiator
+    local sequence_info = tcp_sequence()
+    local sequence = sequence_info.value
+    local stop = (sequence + length) % SERIAL
+    local highest = half.highest
+    if sequence == highest then
+        half.highest = stop
+    else
+        half.is_in_order = false
+        if not highest or ahead(stop, highest) > 0 then
+            half.highest = stop
+        end
+    end
+    if half.acknowledged == nil or half.acknowledged ~= other.highest then
+        note_acknowledgment(half)
+    end
+    local time_ns = time_of(pinfo)
+    local begin, source, payload = nil, nil, nil
+    if ... then
+        source, payload = payload_of(tvb, pinfo, sequence_info)
+        local explained =
+            note_pdus(connection, half, direction, frame, time_ns, source, payload, sequence, length, ...)
+        half.pending_frame = nil
+        begin = explained < payload + length and explained or nil
+    elseif not half.pending_frame then
+        if is_from_initiator then
+            source, payload = payload_of(tvb, pinfo, sequence_info)
+        end
+        begin = payload or 0
+    elseif not connection.initiator then
+        connection.frames_without_pdu = connection.frames_without_pdu + 1
+        if connection.frames_without_pdu > FRAMES_WITHOUT_PDU then
+            connections[connection.stream] = false
+        end
+    end
+    if begin then
+        -- here begins a PDU that a later frame will show
+        half.pending_frame, half.pending_sequence = frame, (sequence + begin - (payload or 0)) % SERIAL
+        half.is_in_order, half.begun = half.highest == stop, nil
+        if source and direction == connection.initiator then
+            peek(connection, half, source, begin, frame, time_ns)
+        end
+    end
+    if half.pending_frame then
+        if is_from_initiator or not connection.initiator then
+            remember(frame, time_ns, outstanding(half, other), outstanding(other, half))
+        else
+            remember(frame, time_ns)
+        end
+    end
+end
+
 -- A frame that was not seen before.
-local function note(pinfo, frame)
+local function note(tvb, pinfo, frame)
     local info = tcp_stream()
     local connection = info and connection_of(info.value, pinfo)
     if not connection then
@@ -1121,66 +1209,22 @@ local function note(pinfo, frame)
     if connection.address then
         direction = tostring(pinfo.src) == connection.address and 1 or 2
     end
-    local half, other = connection[direction], connection[3 - direction]
-
-    info = tcp_acknowledgment()
-    if info then
-        local acknowledged = info.value
-        local before = half.acknowledged
-        if acknowledged ~= before and (not before or ahead(acknowledged, before) > 0) then
-            half.acknowledged = acknowledged
-        end
-    end
     local session = connection.session
-    if session and session.connection_count > 1 and (tcp_fin() or tcp_rst()) then
-        connection.is_closing, session.has_closed_connection = true, true
-    end
-    if connection.is_closing then
-        connection.closed_ns = time_of(pinfo)
+    if session and session.connection_count > 1 then
+        if tcp_fin() or tcp_rst() then
+            connection.is_closing, session.has_closed_connection = true, true
+        end
+        if connection.is_closing then
+            connection.closed_ns = time_of(pinfo)
+        end
     end
     info = tcp_length()
     local length = info and info.value or 0
-    if length == 0 then
-        return
-    end
-
-    local sequence_info = tcp_sequence()
-    local sequence = sequence_info.value
-    local stop = (sequence + length) % SERIAL
-    if not half.highest or ahead(stop, half.highest) > 0 then
-        half.highest = stop
-    end
-    local time_ns = time_of(pinfo)
-    if iscsi_pdu() then
-        local source, explained, payload =
-            note_pdus(connection, direction, frame, time_ns, sequence_info, sequence, length)
-        half.pending_frame, half.pending_sequence, half.begun = nil, nil, nil
-        if explained < payload + length then
-            half.pending_frame, half.pending_sequence = frame, sequence + explained - payload
-            if direction == connection.initiator then
-                peek(connection, half, source, explained, frame, time_ns)
-            end
-        end
-    elseif not half.pending_frame then
-        half.pending_frame, half.pending_sequence, half.begun = frame, sequence, nil
-        if direction == connection.initiator then
-            local source, header_start = sequence_info.source, sequence_info.offset - 4
-            local offset = header_start + floor(byte(source:raw(header_start + 12, 1)) / 16) * 4
-            peek(connection, half, source, offset, frame, time_ns)
-        end
-    elseif not connection.initiator then
-        connection.frames_without_pdu = connection.frames_without_pdu + 1
-        if connection.frames_without_pdu > FRAMES_WITHOUT_PDU then
-            connections[connection.stream] = false
-        end
-    end
-    if half.pending_frame then
-        -- a later frame will ask for it
-        if direction == connection.initiator or not connection.initiator then
-            remember(frame, time_ns, outstanding(half, other), outstanding(other, half))
-        else
-            remember(frame, time_ns)
-        end
+    if length > 0 then
+        note_payload(connection, direction, tvb, pinfo, frame, length, iscsi_pdu())
+    elseif direction ~= connection.initiator then
+        -- the initiator's own count with its next command
+        note_acknowledgment(connection[direction])
     end
 end
 
@@ -1396,22 +1440,29 @@ local function note_selected(pinfo, frame, known)
 end
 
 local is_gui = gui_enabled()
--- by which Wireshark tells whether anybody asks for any of these fields
+-- By which Wireshark tells whether anybody asks for any of these fields. Under tshark that does not change on the way,
+-- but may be so in the second pass only; Wireshark's user may ask for them later.
 local own_dissector
+local has_listener = false
 
-function iscsitrace.dissector(_, pinfo, tree)
+function iscsitrace.dissector(tvb, pinfo, tree)
+    local is_asked = tree:referenced(own_dissector)
+    if not (is_asked or is_gui or has_listener) then
+        return
+    end
     local frame = pinfo.number
-    if not pinfo.visited then
+    if frame > last_noted then
+        last_noted = frame
         if frame == 1 then
             load_sidecar(pinfo)
         end
-        note(pinfo, frame)
+        note(tvb, pinfo, frame)
     elseif is_gui and tree.visible then
         note_selected(pinfo, frame, facts[frame])
     end
     local known, row, remark = facts[frame], sidecar.rows[frame], remarks[frame]
     local refusal = frame == 1 and sidecar.refusal
-    if not (known or row or remark or refusal) or not tree:referenced(own_dissector) then
+    if not (is_asked and (known or row or remark or refusal)) then
         return
     end
     local root = tree:add(iscsitrace)
@@ -1650,6 +1701,7 @@ end
 
 -- Listens to the frames that a filter lets pass, and hands the text over whenever it is to be drawn.
 local function listen(filter, draw)
+    has_listener = true
     local cycles = {}
     local tap = Listener.new("frame", filter)
     function tap.packet(pinfo)
