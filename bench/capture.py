@@ -36,6 +36,7 @@ FILTER = f"tcp port {PORT}"
 BUFFER_MIB = 16
 SECONDS = 4
 REPEATS = 3
+CONFIRMATIONS = 2
 RATES_MBIT = (100, 200, 400, 600, 800, 1000, 1500, 2000, 3000, 4000, 6000, 8000)
 _END = EndSettings(congestion_control="cubic")
 _READY_S = 15
@@ -101,6 +102,7 @@ def laid(cable: str) -> Iterator[Network]:
         made = stack.enter_context(network(ends, cable="veth" if cable == "veth" else "tap"))
         if cable == "tap":
             stack.enter_context(linked(made.cables[0], {}))
+        stack.enter_context(peers.iperf3_server(made["target"], port=PORT))
         yield made
 
 
@@ -117,10 +119,9 @@ def measure(made: Network, program: Program, file: Path, rate_mbit: int) -> Meas
                 if popen.poll() is not None or time.monotonic() > end:
                     raise ToolMissing(f"{program.name} does not capture: {_said(log).strip()}")
                 time.sleep(0.02)
-            with peers.iperf3_server(made["target"], port=PORT):
-                result = peers.iperf3(
-                    made["initiator"], made["target"].address, "-b", f"{rate_mbit}M", port=PORT, seconds=SECONDS
-                )
+            result = peers.iperf3(
+                made["initiator"], made["target"].address, "-b", f"{rate_mbit}M", port=PORT, seconds=SECONDS
+            )
             time.sleep(0.5)
         finally:
             popen.send_signal(signal.SIGINT)
@@ -143,17 +144,20 @@ def _said(log: object) -> str:
 def highest_rate(made: Network, file: Path) -> int:
     """The last of the rates at which dumpcap drops nothing."""
     dumpcap = programs(file)[0]
-    best = RATES_MBIT[0]
+    carried = [RATES_MBIT[0]]
     for rate in RATES_MBIT:
         found = measure(made, dumpcap, file, rate)
         print(f"    dumpcap at {rate} Mbit/s: {found.sent_mbit:.0f} arrived, {found.dropped} dropped", flush=True)
         if found.dropped:
             break
-        best = rate
+        carried.append(rate)
         if found.sent_mbit < 0.8 * rate:
             # the hosts carry no more
             break
-    return best
+    # once may be luck
+    while len(carried) > 1 and any(measure(made, dumpcap, file, carried[-1]).dropped for _ in range(CONFIRMATIONS)):
+        print(f"    dumpcap at {carried.pop()} Mbit/s: packets dropped at another time", flush=True)
+    return carried[-1]
 
 
 def main() -> None:

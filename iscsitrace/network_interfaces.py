@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from iscsitrace import capture
-from iscsitrace.errors import CaptureRefused
+from iscsitrace.errors import CaptureRefused, PermissionLacking
 
 ISCSI_PORTS = (3260, 860)
 
@@ -63,6 +63,8 @@ class NetworkInterface:
     """libpcap's names of the clocks that can stamp packets; the first is used unless asked otherwise."""
     can_capture: bool
     refusal: str | None
+    """Why not, in a line."""
+    is_permission_lacking: bool
     portals: list[Portal] = field(default_factory=list)
     """With established connections to or from the ports of iSCSI."""
 
@@ -87,18 +89,19 @@ def _is_network_interface(name: str) -> bool:
 
 def _seen(listed: dict[str, Any], connections: list[tuple[str, int, str, int]]) -> NetworkInterface:
     name = listed["name"]
-    refusal = None
+    refusal: CaptureRefused | None = None
     try:
         link_types = capture.link_types(name)
     except CaptureRefused as error:
-        refusal = str(error)
+        refusal = error
         link_types = _likely_link_types(name)
     return NetworkInterface(
         **listed,
         link_types=link_types,
         time_stamp_types=_time_stamp_types(name),
         can_capture=refusal is None,
-        refusal=refusal,
+        refusal=None if refusal is None else str(refusal),
+        is_permission_lacking=isinstance(refusal, PermissionLacking),
         portals=_portals(None if name == _ANY else listed["addresses"], connections),
     )
 

@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 import iscsitrace
 from iscsitrace import capture
 from iscsitrace.capture_filter import place_of_problem
-from iscsitrace.cli import main
+from iscsitrace.cli import capture_source, main
 from iscsitrace.cli.capture_files import numbered
+from iscsitrace.errors import PermissionLacking
 from iscsitrace.network_interfaces import _end
 from tests.capture_file import read_records
 from tests.runs import Run, Runs
@@ -98,6 +99,48 @@ def test_an_interface_that_is_not_there_is_told_with_those_that_are(tmp_path: Pa
     assert result.exit_code == 2
     assert result.output == "iscsitrace: there is no interface lo0; there is lo\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_without_libpcap_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = ImportError("libpcap.so.0.8: cannot open shared object file: No such file or directory")
+    monkeypatch.setattr(capture, "_core_missing", missing)
+    for arguments in (["capture", "-i", "lo"], ["interfaces"]):
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 2
+        assert result.output.startswith("iscsitrace: libpcap is missing: install it")
+        assert len(result.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "may_dumpcap", "tried"),
+    [
+        ("auto", True, [None, "/usr/bin/dumpcap"]),
+        ("auto", False, [None]),
+        ("never", True, [None]),
+        ("always", True, ["/usr/bin/dumpcap"]),
+    ],
+)
+def test_dumpcap_captures_where_only_it_may(
+    choice: str, may_dumpcap: bool, tried: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture_source.shutil, "which", lambda _: "/usr/bin/dumpcap")
+    monkeypatch.setattr(capture_source, "_may", lambda *_: may_dumpcap)
+    asked: list[str | None] = []
+
+    def attempt(helper: str | None) -> dict[str, object]:
+        asked.append(helper)
+        if helper is None:
+            raise PermissionLacking("no permission to capture on eth0: socket: Operation not permitted")
+        return {}
+
+    if tried[-1] is None:
+        with pytest.raises(
+            PermissionLacking, match=r"^no permission to capture on eth0: run it as root, .*capture\.md"
+        ):
+            capture_source.capture_by(choice, ["eth0"], attempt)
+    else:
+        assert capture_source.capture_by(choice, ["eth0"], attempt) == {}
+    assert asked == tried
 
 
 # --- where a filter goes wrong: the truth is where a good one was spoilt

@@ -57,6 +57,13 @@ def target(made: Network, *options: str, port: int = PORT) -> Iterator[str]:
         yield found[0]
 
 
+@pytest.fixture(scope="module")
+def url(veth: Network) -> Iterator[str]:
+    """Of a target that all share."""
+    with target(veth) as found:
+        yield found
+
+
 def traffic(made: Network, url: str, *options: str) -> None:
     words = ("-m", "iscsitrace", "initiator", "read", url, *options)
     made["initiator"].run(sys.executable, *words, package="python3", limit_s=60)
@@ -111,10 +118,9 @@ def tcpdump(place: Namespace, file: Path) -> Iterator[None]:
         time.sleep(0.3)
 
 
-def test_the_same_packets_as_tcpdump_in_files_of_a_ring_and_in_one(veth: Network, tmp_path: Path) -> None:
+def test_the_same_packets_as_tcpdump_in_files_of_a_ring_and_in_one(url: str, veth: Network, tmp_path: Path) -> None:
     place = veth["target"]
     with (
-        target(veth) as url,
         tcpdump(place, tmp_path / "tcpdump.pcap"),
         capturing(place, "-w", tmp_path / "whole.pcapng") as whole,
         capturing(place, "-w", tmp_path / "ring.pcapng", "-b", "filesize:500", "-b", "packets:300") as ring,
@@ -148,10 +154,10 @@ def test_the_same_packets_as_tcpdump_in_files_of_a_ring_and_in_one(veth: Network
     assert all(found <= {"time_runs_backwards"} for found in oddities)
 
 
-def test_a_file_says_how_it_was_made(veth: Network, tmp_path: Path) -> None:
+def test_a_file_says_how_it_was_made(url: str, veth: Network, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     before_ns = time.time_ns()
-    with target(veth) as url, capturing(veth["target"], "-w", file, "-s", "200", "--capture-comment", "why") as process:
+    with capturing(veth["target"], "-w", file, "-s", "200", "--capture-comment", "why") as process:
         traffic(veth, url, "--bytes", "256K")
         time.sleep(0.2)
         count = counts(stopped(process))
@@ -190,9 +196,9 @@ def test_a_signal_ends_it_soon_and_in_order(number: signal.Signals, veth: Networ
     assert "cut short" not in said.stderr
 
 
-def test_after_kill_9_the_file_can_be_read(veth: Network, tmp_path: Path) -> None:
+def test_after_kill_9_the_file_can_be_read(url: str, veth: Network, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
-    with target(veth) as url, capturing(veth["target"], "-w", file) as process:
+    with capturing(veth["target"], "-w", file) as process:
         traffic(veth, url, "--bytes", "4M", "--block-size", "64K")
         # all that passed so far is in the file after 0.2 s, and a machine with other work
         time.sleep(0.6)
@@ -207,10 +213,10 @@ def test_after_kill_9_the_file_can_be_read(veth: Network, tmp_path: Path) -> Non
     assert len(checked.stdout.split()) == trace.packet_count
 
 
-def test_after_kill_9_in_the_middle_of_traffic_too(veth: Network, tmp_path: Path) -> None:
+def test_after_kill_9_in_the_middle_of_traffic_too(url: str, veth: Network, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     place = veth["initiator"]
-    with target(veth) as url, capturing(veth["target"], "-w", file) as process:
+    with capturing(veth["target"], "-w", file) as process:
         options = ("--seconds", "3", "--block-size", "256K", "--queue-depth", "4")
         words = ("-m", "iscsitrace", "initiator", "read", url, *options)
         with place.started(sys.executable, *words, package="python3"):
@@ -223,10 +229,9 @@ def test_after_kill_9_in_the_middle_of_traffic_too(veth: Network, tmp_path: Path
     assert len(tshark.stdout.split()) == trace.packet_count
 
 
-def test_standard_output_can_be_read_while_it_runs(veth: Network) -> None:
+def test_standard_output_can_be_read_while_it_runs(url: str, veth: Network) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-q", package="python3")
     with (
-        target(veth) as url,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen,
     ):
         assert popen.stdout is not None
@@ -246,9 +251,9 @@ def test_standard_output_can_be_read_while_it_runs(veth: Network) -> None:
     assert not trace.inputs[0]["is_cut_short"]
 
 
-def test_a_reader_that_goes_ends_it(veth: Network) -> None:
+def test_a_reader_that_goes_ends_it(url: str, veth: Network) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-q", package="python3")
-    with target(veth) as url, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
         assert popen.stdout is not None
         assert popen.stderr is not None
         popen.stdout.read(16)
@@ -258,9 +263,9 @@ def test_a_reader_that_goes_ends_it(veth: Network) -> None:
         assert popen.stderr.read() == b""
 
 
-def test_a_reader_that_sleeps_does_not_keep_it_from_ending(veth: Network) -> None:
+def test_a_reader_that_sleeps_does_not_keep_it_from_ending(url: str, veth: Network) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", package="python3")
-    with target(veth) as url, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
         assert popen.stdout is not None
         popen.stdout.read(16)
         # far more than a pipe holds
@@ -271,11 +276,11 @@ def test_a_reader_that_sleeps_does_not_keep_it_from_ending(veth: Network) -> Non
         assert time.monotonic() - begun < 1.5
 
 
-def test_a_fifo_needs_no_force(veth: Network, tmp_path: Path) -> None:
+def test_a_fifo_needs_no_force(url: str, veth: Network, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     words = ("-m", "iscsitrace", "capture", "-i", "eth0", "-w", str(fifo))
-    with target(veth) as url, veth["target"].started(sys.executable, *words, package="python3") as process:
+    with veth["target"].started(sys.executable, *words, package="python3") as process:
         with fifo.open("rb") as reader:
             process.wait_until(lambda: "writing" in process.log, "no capture")
             traffic(veth, url, "--bytes", "64K")
@@ -286,12 +291,11 @@ def test_a_fifo_needs_no_force(veth: Network, tmp_path: Path) -> None:
     assert sum(row["operation"] == "read" for row in iscsitrace.read(got).cycles.rows()) >= 1
 
 
-def test_a_slow_reader_costs_drops_that_are_told(veth: Network, tmp_path: Path) -> None:
+def test_a_slow_reader_costs_drops_that_are_told(url: str, veth: Network, tmp_path: Path) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-B", "1", package="python3")
     errors = tmp_path / "errors"
     with (
         errors.open("wb") as log,
-        target(veth) as url,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as popen,
     ):
         assert popen.stdout is not None
@@ -310,14 +314,14 @@ def test_a_slow_reader_costs_drops_that_are_told(veth: Network, tmp_path: Path) 
     assert count["seen"] >= count["dropped"] + count["written"]
 
 
-def test_a_full_disk_ends_it_and_what_is_there_is_whole(veth: Network, tmp_path: Path) -> None:
+def test_a_full_disk_ends_it_and_what_is_there_is_whole(url: str, veth: Network, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run([MOUNT, "-t", "tmpfs", "-o", "size=2m", "none", disk], check=True)
     try:
         file = disk / "x.pcapng"
         words = ("-m", "iscsitrace", "capture", "-i", "eth0", "-w", str(file))
-        with target(veth) as url, veth["target"].started(sys.executable, *words, package="python3") as process:
+        with veth["target"].started(sys.executable, *words, package="python3") as process:
             process.wait_until(lambda: "writing" in process.log, "no capture")
             traffic(veth, url, "--bytes", "8M", "--block-size", "64K")
             end = time.monotonic() + 5
@@ -336,8 +340,8 @@ def test_a_full_disk_ends_it_and_what_is_there_is_whole(veth: Network, tmp_path:
 @pytest.mark.parametrize(
     ("options", "count"), [("-c 100", 100), ("-a packets:100", 100), ("-b packets:30 -a files:2", 60)]
 )
-def test_limits(options: str, count: int, veth: Network, tmp_path: Path) -> None:
-    with target(veth) as url, capturing(veth["target"], "-w", tmp_path / "x.pcapng", *options.split()) as process:
+def test_limits(url: str, options: str, count: int, veth: Network, tmp_path: Path) -> None:
+    with capturing(veth["target"], "-w", tmp_path / "x.pcapng", *options.split()) as process:
         traffic(veth, url, "--bytes", "2M")
         process.wait_until(lambda: "packets seen" in process.log, "no end")
     files = sorted(tmp_path.iterdir())
@@ -405,7 +409,7 @@ def test_a_trigger_keeps_what_is_around_a_delayed_status(veth: Network, tmp_path
     file = tmp_path / "x.pcapng"
     fault = ("--fault", "delayed-status,nth=200,operation=read,by=300ms")
     options = ("--trigger", "latency>250ms", "--before", "10ms", "--after", "10ms")
-    with target(veth, *fault) as url, capturing(veth["target"], "-w", file, *options) as process:
+    with target(veth, *fault, port=860) as url, capturing(veth["target"], "-w", file, *options) as process:
         traffic(veth, url, "--block-size", "4K", "--bytes", "16M")
         time.sleep(0.2)
         line = stopped(process)
@@ -442,9 +446,9 @@ def test_on_a_tap(tmp_path: Path) -> None:
     assert count["seen"] == count["written"] == len(ours)
 
 
-def test_through_dumpcap(veth: Network, tmp_path: Path) -> None:
+def test_through_dumpcap(url: str, veth: Network, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
-    with target(veth) as url, capturing(veth["target"], "-w", file, "--dumpcap", "always") as process:
+    with capturing(veth["target"], "-w", file, "--dumpcap", "always") as process:
         time.sleep(0.7)  # dumpcap says nothing when it is ready
         traffic(veth, url, "--block-size", "64K", "--bytes", "1M")
         time.sleep(0.7)
@@ -466,8 +470,8 @@ def test_who_may_not_capture_is_told_what_to_do(veth: Network, tmp_path: Path) -
     assert not (tmp_path / "x.pcapng").exists()
 
 
-def test_advice_on_live_traffic_is_that_of_the_file(veth: Network, tmp_path: Path) -> None:
-    with target(veth) as url, capturing(veth["target"], "-w", tmp_path / "x.pcapng") as process:
+def test_advice_on_live_traffic_is_that_of_the_file(url: str, veth: Network, tmp_path: Path) -> None:
+    with capturing(veth["target"], "-w", tmp_path / "x.pcapng") as process:
         words = ("-m", "iscsitrace", "initiator", "read", url, "--seconds", "2", "--block-size", "8K")
         with veth["initiator"].started(sys.executable, *words, package="python3"):
             live = ("-m", "iscsitrace", "capture", "-i", "eth0", "-s", "advise", "-a", "duration:0.5", "--json")
@@ -482,18 +486,17 @@ def test_advice_on_live_traffic_is_that_of_the_file(veth: Network, tmp_path: Pat
     assert 14 + 20 + 20 + 48 <= advice["headers_snaplen"] <= 1514
 
 
-def test_interfaces_shows_where_iscsi_is(veth: Network) -> None:
-    with target(veth) as url:
-        words = ("-m", "iscsitrace", "initiator", "read", url, "--seconds", "3", "--block-size", "4K")
-        with veth["initiator"].started(sys.executable, *words, package="python3"):
-            portal = {"address": veth["target"].address, "port": PORT, "is_local": False, "connection_count": 1}
-            end = time.monotonic() + 3
-            while True:
-                asked = ("-m", "iscsitrace", "interfaces", "--json")
-                document = json.loads(veth["initiator"].run(sys.executable, *asked, package="python3").output)
-                (eth0,) = [each for each in document["interfaces"] if each["name"] == "eth0"]
-                if eth0["portals"] or time.monotonic() > end:
-                    break
-            assert eth0["portals"] == [portal]
+def test_interfaces_shows_where_iscsi_is(url: str, veth: Network) -> None:
+    words = ("-m", "iscsitrace", "initiator", "read", url, "--seconds", "3", "--block-size", "4K")
+    with veth["initiator"].started(sys.executable, *words, package="python3"):
+        portal = {"address": veth["target"].address, "port": PORT, "is_local": False, "connection_count": 1}
+        end = time.monotonic() + 3
+        while True:
+            asked = ("-m", "iscsitrace", "interfaces", "--json")
+            document = json.loads(veth["initiator"].run(sys.executable, *asked, package="python3").output)
+            (eth0,) = [each for each in document["interfaces"] if each["name"] == "eth0"]
+            if eth0["portals"] or time.monotonic() > end:
+                break
+        assert eth0["portals"] == [portal]
     assert eth0["can_capture"]
     assert eth0["link_types"][0] == 1

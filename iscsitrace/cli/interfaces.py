@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from iscsitrace.cli.options import as_json
 from iscsitrace.cli.output import show_json, show_line, show_table
+
+if TYPE_CHECKING:
+    from iscsitrace.network_interfaces import NetworkInterface
 
 SCHEMA_VERSION = 1
 _ROLES = {True: "target", False: "initiator"}
@@ -40,7 +45,7 @@ def command(is_json: bool) -> None:
                 ", ".join(interface.addresses) or None,
                 ", ".join(LINK_TYPE_NAMES.get(value, str(value)) for value in interface.link_types) or None,
                 ", ".join(interface.time_stamp_types),
-                interface.can_capture,
+                _whether(interface),
                 ", ".join(portals) or None,
             )
         )
@@ -48,6 +53,11 @@ def command(is_json: bool) -> None:
         ("interface", "description", "state", "addresses", "link type", "time stamps", "capture", "iSCSI connections"),
         rows,
     )
-    refusals = {interface.refusal.partition(": ")[2] for interface in found if interface.refusal}
-    if refusals:
-        show_line(f"no capture: {'; '.join(sorted(refusals))} (docs/capture.md says how to get permission)")
+    if any(interface.is_permission_lacking for interface in found):
+        show_line("this user may not capture: docs/capture.md says how to get permission")
+
+
+def _whether(interface: NetworkInterface) -> str:
+    if interface.is_permission_lacking:
+        return "no permission"
+    return "yes" if interface.refusal is None else f"no: {interface.refusal.partition(': ')[2]}"
