@@ -98,7 +98,7 @@ def _seen(listed: dict[str, Any], connections: list[tuple[str, int, str, int]]) 
     return NetworkInterface(
         **listed,
         link_types=link_types,
-        time_stamp_types=_time_stamp_types(name),
+        time_stamp_types=time_stamp_types(name),
         can_capture=refusal is None,
         refusal=None if refusal is None else str(refusal),
         is_permission_lacking=isinstance(refusal, PermissionLacking),
@@ -116,8 +116,8 @@ def _likely_link_types(name: str) -> list[int]:
     return [_LINK_TYPES[kind]] if kind in _LINK_TYPES else []
 
 
-def _time_stamp_types(name: str) -> list[str]:
-    """As libpcap finds them: those of the adapter only when it stamps every packet."""
+def time_stamp_types(name: str) -> list[str]:
+    """Clocks that can stamp packets, as libpcap finds them: the adapter's only when it stamps every packet."""
     host = ["host"]
     if name == _ANY:
         return host

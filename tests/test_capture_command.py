@@ -69,6 +69,7 @@ def reads(runs: Runs) -> Run:
         ("-i lo -b packets:1 -w /nowhere/x.pcapng", "is no folder"),
         ("-i lo -w /", "is a folder"),
         ("-i lo -f 'tcp prt 3260'", "at character 5 'tcp >>>prt 3260'"),
+        ("-i lo --time-stamp-type adapter", "lo has no time stamps of type adapter; it has host"),
         ("-i lo --trigger 'latency<50ms'", "at character 8 'latency>>><50ms'"),
         ("-i lo --trigger 'latency>50ms or'", "at character 16 'latency>50ms or>>>'"),
     ],

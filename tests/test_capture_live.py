@@ -348,6 +348,35 @@ def test_limits(url: str, options: str, count: int, veth: Network, tmp_path: Pat
     assert sum(len(read_records(file)[0]) for file in files) == count
 
 
+def test_several_interfaces_go_into_one_file(tmp_path: Path) -> None:
+    ends = {name: EndSettings() for name in ("initiator", "near", "far")}
+    file = tmp_path / "x.pcapng"
+    with network(ends, cable="veth", cables=[("initiator", "near"), ("initiator", "far")]) as made:
+        place = made["initiator"]
+        names = [interface.name for interface in place.interfaces]
+        with (
+            place.call(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)) as raw,
+            capturing(place, "-i", names[1], "-f", "ether proto 0x88b5", "-w", file, interface=names[0]) as process,
+        ):
+            for name, content_ in zip(names, (b"first", b"other"), strict=True):
+                raw.bind((name, 0))
+                raw.send(bytes(12) + b"\x88\xb5" + content_ + bytes(50))
+            time.sleep(0.2)
+            # one that goes ends the capture, and the file is whole
+            place.run("ip", "link", "delete", names[1], package="iproute2")
+            end = time.monotonic() + 5
+            while process.is_running and time.monotonic() < end:
+                time.sleep(0.01)
+            said = process.log
+    assert len(names) == 2
+    assert f"the capture ended: {names[1]}: " in said
+    assert counts(said.strip().splitlines()[-1])["written"] == 2
+    (described,) = iscsitrace.read(file).inputs
+    assert [interface["name"] for interface in described["interfaces"]] == names
+    assert [interface["received"] for interface in described["interfaces"]] == [1, 1]
+    assert sorted(record.data[14:19] for record in read_records(file)[0]) == [b"first", b"other"]
+
+
 def test_a_duration_ends_it(veth: Network, tmp_path: Path) -> None:
     begun = time.monotonic()
     with capturing(veth["target"], "-w", tmp_path / "x.pcapng", "-a", "duration:0.5") as process:

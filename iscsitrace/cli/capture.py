@@ -24,7 +24,7 @@ _SNAPLEN_MAX = 262_144
 _SNAPLEN_MIN = 68
 _ADVISE = "advise"
 _ADVISED_FOR_NS = 10 * TIMES["s"]
-_CLOCKS = ("host", "host_lowprec", "host_hiprec", "adapter", "adapter_unsynced")
+_CLOCKS = ("host", "adapter", "adapter_unsynced")
 EXIT_LOSS = 1
 
 
@@ -114,6 +114,7 @@ def command(
         raise click.UsageError("name an interface with -i (iscsitrace interfaces lists them), or captures with -r")
     if is_learning and capture_filter is not None:
         raise click.UsageError("--learn makes its own capture filter: leave out -f")
+    _require_clock(interfaces, time_stamp_type)
     _require_filter(capture_filter)
     _require_trigger(trigger)
     interface_settings = [
@@ -235,6 +236,17 @@ def _advise(
         show_json({**advice, "dropped_count": dropped})
     else:
         show_advice(", ".join(sources) or interfaces[0]["name"], advice, dropped)
+
+
+def _require_clock(interfaces: tuple[str, ...], clock: str | None) -> None:
+    """InputInvalid for a clock that an interface does not have: libpcap would take the host's without a word."""
+    if clock is None:
+        return
+    from iscsitrace.network_interfaces import time_stamp_types
+
+    for name in interfaces:
+        if clock not in (clocks := time_stamp_types(name)):
+            raise InputInvalid(f"{name} has no time stamps of type {clock}; it has {', '.join(clocks)}")
 
 
 def _require_filter(expression: str | None) -> None:

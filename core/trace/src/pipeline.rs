@@ -11,7 +11,7 @@ use crate::content::Content;
 use crate::counters::{Counter, Counters};
 use crate::iscsi::connection::Context;
 use crate::queue;
-use crate::tables::{Connection, CounterRow, Cycles, NULL_U32, NULL_U64, Tables, Wanted};
+use crate::tables::{Columns, Connection, CounterRow, Cycles, NULL_U32, NULL_U64, Tables, Wanted};
 use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
 use crate::tracked::Tracked;
@@ -65,6 +65,12 @@ impl Pipeline {
     /// The cycles so far, those under way included, and when each ended: `i64::MAX` when it has not.
     pub fn cycles(&self) -> (&Cycles, &[i64]) {
         (&self.context.tables.cycles, &self.context.cycle_ends_ns)
+    }
+
+    /// Rows of the tables that grow with every task: a measure of its memory.
+    pub fn task_row_count(&self) -> usize {
+        let tables = &self.context.tables;
+        tables.cycles.row_count() + tables.rounds.row_count() + tables.nops.row_count()
     }
 
     /// Takes one packet.

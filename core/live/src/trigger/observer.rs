@@ -11,8 +11,8 @@ use iscsitrace_trace::pipeline::Pipeline;
 use iscsitrace_trace::tables::{NULL_U8, NULL_U32, NULL_U64, Wanted};
 use iscsitrace_wire::cdb::Operation;
 
-/// Commands after which a pass is followed by another: about 30 MB.
-const COMMANDS_MAX: usize = 1 << 17;
+/// Tasks, and R2Ts of writes, after which a pass is followed by another: about 30 MB.
+const ROWS_MAX: usize = 1 << 17;
 /// How long two passes run side by side before the second takes over.
 const TAKEN_OVER_AFTER_NS: i64 = 1_000_000_000;
 /// How long a pass goes on for commands that do not end.
@@ -72,7 +72,7 @@ impl Generation {
 pub(super) struct Observer {
     /// The youngest last.
     generations: VecDeque<Generation>,
-    commands_max: usize,
+    rows_max: usize,
     looked_ns: i64,
     oldest_open_ns: Option<i64>,
     rows: Vec<u32>,
@@ -80,13 +80,13 @@ pub(super) struct Observer {
 
 impl Observer {
     pub(super) fn new() -> Self {
-        Self::with_generations_of(COMMANDS_MAX)
+        Self::with_generations_of(ROWS_MAX)
     }
 
-    pub(super) fn with_generations_of(commands_max: usize) -> Self {
+    pub(super) fn with_generations_of(rows_max: usize) -> Self {
         Self {
             generations: VecDeque::from([Generation::new(i64::MIN, 0)]),
-            commands_max,
+            rows_max,
             looked_ns: i64::MIN,
             oldest_open_ns: None,
             rows: Vec::new(),
@@ -155,7 +155,7 @@ impl Observer {
         {
             self.generations.pop_front();
         }
-        let is_full = self.generations.back().is_some_and(|last| last.pipeline.cycles().1.len() >= self.commands_max);
+        let is_full = self.generations.back().is_some_and(|last| last.pipeline.task_row_count() >= self.rows_max);
         if is_full && self.generations.back().is_some_and(|last| last.from_frame < u64::MAX) {
             // its own commands begin when it takes over
             self.generations.push_back(Generation::new(now_ns, u64::MAX));
