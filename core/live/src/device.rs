@@ -16,7 +16,7 @@ use crate::portals;
 use crate::settings::InterfaceSettings;
 
 /// The kernel hands a part of its buffer over when it is full, or after this time.
-const HANDED_OVER_AFTER: Duration = Duration::from_millis(40);
+pub const HANDED_OVER_AFTER: Duration = Duration::from_millis(40);
 /// DLT_RAW of Linux; in files it is LINKTYPE_RAW.
 const DLT_RAW: i32 = 12;
 
@@ -52,7 +52,10 @@ pub struct Device {
     pub filter: String,
     /// Whether its clock ticks in microseconds; else in nanoseconds.
     pub is_in_microseconds: bool,
+    /// Whether the kernel counts packets twice, out and in, of which libpcap hands over one.
+    pub is_loopback: bool,
     capture: Capture<Active>,
+    delivered: u64,
     counts: Counts,
     /// As libpcap gave them last: of 32 bits.
     last: Stat,
@@ -86,10 +89,12 @@ impl Device {
         };
         let mut device = Self {
             filter: String::new(),
+            is_loopback: is_loopback(&name),
             name,
             link_type,
             is_in_microseconds,
             capture,
+            delivered: 0,
             counts: Counts::default(),
             last: Stat { received: 0, dropped: 0, if_dropped: 0 },
         };
@@ -118,16 +123,17 @@ impl Device {
     /// What libpcap says, as when the interface is gone.
     pub fn dispatch(&mut self, limit: usize, mut each: impl FnMut(Arrived<'_>)) -> Result<usize, String> {
         let nanoseconds = if self.is_in_microseconds { 1000 } else { 1 };
-        self.capture
-            .dispatch(Some(limit), |packet| {
-                let time = packet.header.ts;
-                each(Arrived {
-                    time_ns: time.tv_sec * 1_000_000_000 + time.tv_usec * nanoseconds,
-                    original_length: packet.header.len,
-                    data: packet.data,
-                });
-            })
-            .map_err(said)
+        let handed_over = self.capture.dispatch(Some(limit), |packet| {
+            let time = packet.header.ts;
+            each(Arrived {
+                time_ns: time.tv_sec * 1_000_000_000 + time.tv_usec * nanoseconds,
+                original_length: packet.header.len,
+                data: packet.data,
+            });
+        });
+        let count = handed_over.map_err(said)?;
+        self.delivered += count as u64;
+        Ok(count)
     }
 
     /// What was counted until now.
@@ -139,6 +145,9 @@ impl Device {
             self.counts.dropped += since(now.dropped, self.last.dropped);
             self.counts.dropped_by_interface += since(now.if_dropped, self.last.if_dropped);
             self.last = now;
+        }
+        if self.is_loopback {
+            self.counts.seen = self.delivered + self.counts.dropped;
         }
         self.counts
     }
@@ -176,6 +185,14 @@ pub fn link_types(name: &str) -> Result<Vec<u16>, LiveError> {
 /// Whether the kernel has a network interface of that name.
 fn is_network_interface(name: &str) -> bool {
     !name.is_empty() && !name.contains('/') && Path::new("/sys/class/net").join(name).exists()
+}
+
+/// Whether it is the loopback device, or all devices and that one with them.
+fn is_loopback(name: &str) -> bool {
+    const IFF_LOOPBACK: u32 = 0x8;
+    let flags = fs::read_to_string(Path::new("/sys/class/net").join(name).join("flags")).unwrap_or_default();
+    let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
+    name == "any" || flags & IFF_LOOPBACK != 0
 }
 
 fn failure(name: &str, message: String) -> LiveError {
