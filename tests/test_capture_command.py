@@ -386,7 +386,7 @@ def test_where_headers_lie_anywhere_no_cut_is_advised(runs: Runs, tmp_path: Path
     file = write_pcapng(tmp_path / "joined.pcapng", joined, link_type)
     result = run("-r", file, "-s", "advise")
     assert "no useful cut" in result.output
-    assert "longer than a frame" in result.output
+    assert "packets are longer than any on the wire" in result.output
 
 
 def test_without_iscsi_there_is_no_advice(tmp_path: Path) -> None:

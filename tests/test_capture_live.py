@@ -381,11 +381,13 @@ def test_several_interfaces_go_into_one_file(tmp_path: Path) -> None:
 def test_what_the_loopback_device_shows_twice_counts_once(interface: str, veth: Network, tmp_path: Path) -> None:
     place = veth["target"]
     file = tmp_path / "x.pcapng"
-    with capturing(place, "-f", "udp port 7777", "-w", file, interface=interface) as process:
-        with place.call(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sender:
-            for _ in range(300):
-                sender.sendto(b"x", ("127.0.0.1", 7777))
-            count = counts(stopped(process))
+    with (
+        place.call(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sender,
+        capturing(place, "-f", "udp port 7777", "-w", file, interface=interface) as process,
+    ):
+        for _ in range(300):
+            sender.sendto(b"x", ("127.0.0.1", 7777))
+        count = counts(stopped(process))
     assert (count["seen"], count["written"], count["dropped"]) == (300, 300, 0)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from iscsitrace.cli.output import show_line
-from iscsitrace.cli.units import megabytes
+from iscsitrace.cli.units import megabytes, percent
 
+_MOST = 0.9
 _WORTH_IT = 0.9
 """A cut that leaves more of the bytes than this saves nothing worth a loss."""
 
@@ -30,16 +31,30 @@ def show_advice(name: str, advice: dict[str, Any], dropped_count: int = 0) -> No
         )
         if advice["long_packet_count"]:
             show_line(
-                f"{advice['long_packet_count']} packets are longer than a frame, up to {advice['longest_bytes']} bytes:"
-                " the host captures before it cuts segments (TSO) or after it joins them (GRO), so a packet holds "
-                "several PDUs"
+                f"{advice['long_packet_count']} packets are longer than any on the wire, up to "
+                f"{advice['longest_bytes']} bytes: the host captures before it cuts segments (TSO) or after it joins "
+                "them (GRO), so that one holds several PDUs"
             )
+        _show_shorter(advice)
         return
     show_line(f"-s {headers} keeps every PDU header: {share:.1%} of the bytes")
     if texts > headers:
         share = advice["texts_kept_bytes"] / advice["byte_count"]
         show_line(f"-s {texts} keeps login texts and sense data, too: {share:.1%} of the bytes")
+    _show_shorter(advice)
     show_line("this holds for the PDU layout seen; another block size or target may need more")
+
+
+def _show_shorter(advice: dict[str, Any]) -> None:
+    """A shorter one that keeps most headers, where a few lie deep: a stream that once lost its step."""
+    for other in advice["others"]:
+        if other["snaplen"] < advice["headers_snaplen"] / 2 and other["headers_share"] >= _MOST:
+            share = other["kept_bytes"] / advice["byte_count"]
+            show_line(
+                f"most headers end sooner: -s {other['snaplen']} keeps {percent(other['headers_share'])}% of them and "
+                f"{share:.1%} of the bytes; what it loses is counted when the capture is read"
+            )
+            return
 
 
 def _show_doubts(advice: dict[str, Any], dropped_count: int) -> None:

@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 
 use iscsitrace_trace::capture::Packet;
 use iscsitrace_trace::pipeline::Pipeline;
-use iscsitrace_trace::tables::{Pdus, Segments, Wanted};
+use iscsitrace_trace::tables::{NULL_U16, Pdus, Segments, Wanted};
 use iscsitrace_trace::tcp::half::SegmentClass;
 use iscsitrace_wire::bhs::LENGTH_BYTES;
 use iscsitrace_wire::frame::segment;
@@ -22,8 +22,10 @@ use serde::Serialize;
 
 /// Packets measured at most: about 200 MB.
 pub const PACKETS_MAX: u64 = 2_000_000;
-/// An Ethernet frame without jumbo, with a VLAN tag: what is longer was put together by a host.
-const FRAME_BYTES_MAX: u32 = 1518;
+/// The payload of a jumbo frame: what is longer, where no SYN told its longest, was put together by a host.
+const SEGMENT_BYTES_MAX: u32 = 8960;
+/// Snaplens that are told of besides.
+const OTHERS: [u32; 7] = [96, 128, 192, 256, 512, 1024, 1518];
 /// Segments looked at for a byte that came more than once.
 const COPIES_MAX: usize = 64;
 
@@ -38,7 +40,7 @@ pub struct Advice {
     pub connection_count: usize,
     /// PDUs whose header was found.
     pub pdu_count: usize,
-    /// Packets longer than a frame of Ethernet's standard size.
+    /// Packets with more payload than a segment can have on the wire.
     pub long_packet_count: u64,
     /// The longest packet.
     pub longest_bytes: u32,
@@ -54,8 +56,19 @@ pub struct Advice {
     pub texts_snaplen: u32,
     /// Bytes that it leaves.
     pub texts_kept_bytes: u64,
-    /// Of the headers, how many end within so many bytes of their packet.
-    pub headers_within: Vec<(u32, u64)>,
+    /// What other snaplens would keep.
+    pub others: Vec<Other>,
+}
+
+/// What another snaplen would keep.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Other {
+    /// Bytes of a packet.
+    pub snaplen: u32,
+    /// Share of the headers that end within.
+    pub headers_share: f64,
+    /// Bytes that it leaves.
+    pub kept_bytes: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -125,12 +138,15 @@ impl Adviser {
                 connections.explained_bytes_to_target[row] + connections.explained_bytes_to_initiator[row],
             )
         };
+        let told = connections.mss_bytes_to_target.iter().chain(&connections.mss_bytes_to_initiator);
+        let longest_segment = told.filter(|&&mss| mss != NULL_U16).max().map_or(SEGMENT_BYTES_MAX, |&mss| mss.into());
         Advice {
             packet_count: self.frames.len() as u64,
             byte_count: kept(u32::MAX),
             connection_count: rows.len(),
             pdu_count: tables.pdus.opcode.len(),
-            long_packet_count: self.frames.iter().filter(|frame| frame.length > FRAME_BYTES_MAX).count() as u64,
+            long_packet_count: tables.segments.payload_bytes.iter().filter(|&&bytes| bytes > longest_segment).count()
+                as u64,
             longest_bytes: self.frames.iter().map(|frame| frame.length).max().unwrap_or(0),
             cut_packet_count: self.cut_packet_count,
             unexplained_bytes: rows.into_iter().map(unexplained).sum(),
@@ -138,7 +154,14 @@ impl Adviser {
             headers_kept_bytes: kept(least),
             texts_snaplen: deepest,
             texts_kept_bytes: kept(deepest),
-            headers_within: headers.within(&[96, 128, 192, 256, 512, 1024, 1518, 9018, 65_549]),
+            others: OTHERS
+                .iter()
+                .map(|&snaplen| Other {
+                    snaplen,
+                    headers_share: headers.share_within(snaplen),
+                    kept_bytes: kept(snaplen),
+                })
+                .collect(),
         }
     }
 }
@@ -156,10 +179,11 @@ impl Depths {
         *self.counts.entry(depth).or_default() += 1;
     }
 
-    /// How many end within each of these.
-    fn within(&self, bounds: &[u32]) -> Vec<(u32, u64)> {
-        let within = |bound: u32| self.counts.range(..=bound).map(|(_, count)| count).sum();
-        bounds.iter().map(|&bound| (bound, within(bound))).collect()
+    /// The share of those that end within so many bytes.
+    fn share_within(&self, bound: u32) -> f64 {
+        let within: u64 = self.counts.range(..=bound).map(|(_, count)| count).sum();
+        let all: u64 = self.counts.values().sum();
+        if all == 0 { 0.0 } else { within as f64 / all as f64 }
     }
 }
 
