@@ -20,7 +20,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build demo test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model fuzz docs screenshots samples wheel clean
+.PHONY: help setup build demo test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-capture fuzz docs screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ bench-worlds: build/build.stamp build/peers.stamp ## hold the simulated world ag
 
 bench-budget: build/build.stamp build/peers.stamp ## hold idle fraction and limiter against the truth of 136 settings (root)
 	$(BIN)/python -m bench.budget
+
+bench-capture: build/build.stamp build/peers.stamp ## race capture against dumpcap and tcpdump on veth and TAP (root)
+	$(BIN)/python -m bench.capture
 
 bench-model: build/build.stamp ## hold the model against 261 simulated settings
 	$(BIN)/python -m bench.model

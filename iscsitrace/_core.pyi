@@ -1,4 +1,4 @@
-"""The compiled core (core/python). Private: only iscsitrace.trace and iscsitrace.lab.traffic import it."""
+"""The compiled core (core/python). Private: only iscsitrace.trace, capture and lab.traffic import it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO, final
@@ -10,9 +10,18 @@ __all__ = [
     "SECRET_KEYS",
     "CaptureError",
     "LabError",
+    "LiveCaptureError",
     "Pass",
+    "advise_snaplen",
+    "advise_snaplen_of",
+    "check_filter",
+    "check_trigger",
+    "list_interfaces",
     "parse_url",
+    "probe_interface",
     "read",
+    "replay_capture",
+    "run_capture",
     "run_initiator",
     "run_link",
     "run_target",
@@ -107,3 +116,36 @@ def simulate(settings_json: str, captures: Sequence[str | None], watch: _Watch) 
 
 def parse_url(url: str) -> str:
     """What an iSCSI URL names, as JSON: ``host``, ``port``, ``target_name``, ``lun``."""
+
+class LiveCaptureError(Exception):
+    """A capture cannot begin; ``args`` are its kind, in one word, and one line for a person."""
+
+def run_capture(settings_json: str, caller: object) -> str:
+    """Captures into files until ``caller.watch`` gives True or a limit is reached; the outcome as JSON.
+
+    ``caller`` has the methods ``watch(progress_json)`` and ``next_path(number)``. Releases the GIL. What they raise,
+    and Ctrl-C, ends the capture in order and is raised then.
+    """
+
+def replay_capture(sources: Sequence[str | bytes | BinaryIO], settings_json: str, caller: object) -> str:
+    """The same with the packets of captures in place of interfaces."""
+
+def advise_snaplen(interface_json: str, duration_ns: int, watch: Callable[[int], object]) -> str:
+    """Measures on an interface which snaplen keeps every header; the advice, and packets dropped, as JSON."""
+
+def advise_snaplen_of(
+    sources: Sequence[str | bytes | BinaryIO], capture_filter: str | None, watch: Callable[[int], object]
+) -> str:
+    """Measures on captures which snaplen keeps every header; as above."""
+
+def check_filter(expression: str) -> str | None:
+    """What libpcap says against a capture filter."""
+
+def check_trigger(condition: str) -> tuple[int, str] | None:
+    """Where a trigger's condition cannot be read on, in characters from 0, and why."""
+
+def list_interfaces() -> str:
+    """What libpcap can capture on, as JSON."""
+
+def probe_interface(name: str) -> list[int]:
+    """LINKTYPE_ values that an interface offers; LiveCaptureError when it may not be opened."""

@@ -20,6 +20,22 @@ class InputInvalid(IscsitraceError):
     """An argument that cannot be meant: an unknown table, a cycle that does not exist, a bad capture filter."""
 
 
+class CaptureRefused(IscsitraceError):
+    """An interface that cannot be captured on as asked: there is none of that name, a bad filter, a file that fails."""
+
+    def __init__(self, message: str, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        """In one word, as the core has it: no_such_interface, interface, filter, output, settings, stopped."""
+
+
+class PermissionLacking(CaptureRefused):
+    """This user may not capture on an interface."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "permission")
+
+
 class OutputExists(IscsitraceError):
     """A file that would be overwritten; nothing was written."""
 

@@ -25,7 +25,7 @@ def imports_of(file: Path) -> set[str]:
 
 def test_each_side_imports_the_core_in_one_place() -> None:
     importers = [file for file in FILES if any("_core" in name.split(".") for name in imports_of(file))]
-    assert [str(file.relative_to(PACKAGE)) for file in importers] == ["lab/traffic.py", "trace.py"]
+    assert [str(file.relative_to(PACKAGE)) for file in importers] == ["capture.py", "lab/traffic.py", "trace.py"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))

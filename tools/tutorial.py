@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/tutorial.md", "docs/diff.md")
+PAGES = ("README.md", "docs/tutorial.md", "docs/diff.md", "docs/capture.md")
 _BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]*)\n.*?```\n", re.DOTALL)
 
 

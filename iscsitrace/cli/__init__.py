@@ -21,6 +21,7 @@ from iscsitrace.errors import IscsitraceError
 GROUPS = {
     "Read captures": ("summary", "diagnose", "diff", "cycles", "plot", "model", "report", "export", "check", "inspect"),
     "In Wireshark": ("wireshark",),
+    "Watch a network": ("capture", "interfaces"),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
@@ -38,6 +39,8 @@ _SHORT_HELP = {
     "check": "Coverage, capture health, and comparisons.",
     "inspect": "Wireshark's fields beside ours.",
     "wireshark": "Puts plugin, extcap and profile into Wireshark.",
+    "capture": "Capture iSCSI into pcapng files, or what is around slow tasks.",
+    "interfaces": "What can be captured on, and where iSCSI is.",
     "initiator": "Read, write, discover or ping with the reference initiator.",
     "target": "Serve an in-memory target.",
     "link": "Emulate a link between two TAP devices.",

@@ -4,10 +4,12 @@
 //! source   what Python names as input -> inputs of the pass
 //! columns  tables -> NumPy arrays, without a copy
 //! lab      traffic: settings as JSON -> results as JSON
+//! live     capturing: settings as JSON -> files, and outcomes as JSON
 //! ```
 
 mod columns;
 mod lab;
+mod live;
 mod source;
 
 use std::time::{Duration, Instant};
@@ -132,5 +134,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     lab::add_to(module)?;
+    live::add_to(module)?;
     Ok(())
 }

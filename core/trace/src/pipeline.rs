@@ -11,7 +11,7 @@ use crate::content::Content;
 use crate::counters::{Counter, Counters};
 use crate::iscsi::connection::Context;
 use crate::queue;
-use crate::tables::{Connection, CounterRow, NULL_U32, NULL_U64, Tables, Wanted};
+use crate::tables::{Columns, Connection, CounterRow, Cycles, NULL_U32, NULL_U64, Tables, Wanted};
 use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
 use crate::tracked::Tracked;
@@ -47,6 +47,30 @@ impl Pipeline {
     /// The oddities, for the reader of the capture to count its own.
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.context.counters
+    }
+
+    /// From now on cycles that end are noted, for [`Pipeline::take_ended`].
+    pub fn note_ended(&mut self) {
+        self.context.ended = Some(Vec::new());
+    }
+
+    /// Moves the cycles that ended since the last look to `ended`: by status, or by task management.
+    #[inline]
+    pub fn take_ended(&mut self, ended: &mut Vec<u32>) {
+        if let Some(noted) = &mut self.context.ended {
+            ended.append(noted);
+        }
+    }
+
+    /// The cycles so far, those under way included, and when each ended: `i64::MAX` when it has not.
+    pub fn cycles(&self) -> (&Cycles, &[i64]) {
+        (&self.context.tables.cycles, &self.context.cycle_ends_ns)
+    }
+
+    /// Rows of the tables that grow with every task: a measure of its memory.
+    pub fn task_row_count(&self) -> usize {
+        let tables = &self.context.tables;
+        tables.cycles.row_count() + tables.rounds.row_count() + tables.nops.row_count()
     }
 
     /// Takes one packet.
@@ -181,7 +205,7 @@ impl Pipeline {
         for (_, slot) in open {
             self.close(slot);
         }
-        let Context { mut tables, mut counters, mut sessions, cycle_ends_ns, timelines } = self.context;
+        let Context { mut tables, mut counters, mut sessions, cycle_ends_ns, timelines, ended: _ } = self.context;
         self.rows.sort_unstable_by_key(|row| row.connection);
         for (connection, missing) in sessions.missing_commands() {
             counters.add_many(Counter::CommandMissing, Some(connection), 0, missing.commands);

@@ -6,10 +6,61 @@ use std::io::{self, Write};
 
 use crate::frame::LinkType;
 
+/// Code of the option that any block may have.
+const COMMENT: u16 = 1;
+
+/// What a section says of its making; what is empty is left out.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Section<'a> {
+    /// The machine.
+    pub hardware: &'a str,
+    /// Its operating system.
+    pub operating_system: &'a str,
+    /// The program that writes.
+    pub application: &'a str,
+    /// What a person should know.
+    pub comment: &'a str,
+}
+
+/// What a section says of an interface; what is empty is left out.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Interface<'a> {
+    /// As `eth0`.
+    pub name: &'a str,
+    /// As the operating system describes it.
+    pub description: &'a str,
+    /// The capture filter in force, in libpcap's language.
+    pub filter: &'a str,
+    /// Whether its clock ticks in microseconds; else in nanoseconds.
+    pub is_in_microseconds: bool,
+}
+
+/// What the capture tool counted on an interface.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Statistics<'a> {
+    /// When it was counted.
+    pub time_ns: i64,
+    /// From when on.
+    pub start_ns: i64,
+    /// Until when.
+    pub end_ns: i64,
+    /// Packets that the filter let pass, dropped ones too.
+    pub received_count: u64,
+    /// Of these, dropped for lack of room.
+    pub dropped_count: u64,
+    /// Of the dropped, those that the operating system had.
+    pub dropped_by_system_count: u64,
+    /// Packets that were handed over.
+    pub delivered_count: u64,
+    /// What a person should know.
+    pub comment: &'a str,
+}
+
 /// Writes pcapng: one section, interfaces with nanosecond clocks, Enhanced Packet Blocks.
 pub struct PcapngWriter<W: Write> {
     out: W,
-    interface_count: u32,
+    /// Nanoseconds in a tick, of each interface.
+    ticks_ns: Vec<i64>,
     block: Vec<u8>,
 }
 
@@ -19,13 +70,24 @@ impl<W: Write> PcapngWriter<W> {
     /// # Errors
     /// `out` cannot be written.
     pub fn new(out: W, application: &str) -> io::Result<Self> {
-        let mut writer = Self { out, interface_count: 0, block: Vec::new() };
+        Self::with_section(out, &Section { application, ..Section::default() })
+    }
+
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// A text is too long, or `out` cannot be written.
+    pub fn with_section(out: W, section: &Section<'_>) -> io::Result<Self> {
+        let mut writer = Self { out, ticks_ns: Vec::new(), block: Vec::new() };
         writer.begin(0x0a0d_0d0a);
         writer.block.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
         // Version 1.0, section length unknown.
         writer.block.extend_from_slice(&[1, 0, 0, 0]);
         writer.block.extend_from_slice(&[0xff; 8]);
-        writer.option(4, application.as_bytes())?;
+        writer.text_option(COMMENT, section.comment)?;
+        writer.text_option(2, section.hardware)?;
+        writer.text_option(3, section.operating_system)?;
+        writer.text_option(4, section.application)?;
         writer.end_options();
         writer.end()?;
         Ok(writer)
@@ -36,16 +98,35 @@ impl<W: Write> PcapngWriter<W> {
     /// # Errors
     /// `out` cannot be written.
     pub fn add_interface(&mut self, link_type: LinkType, snaplen: u32, name: &str) -> io::Result<u32> {
+        self.describe_interface(link_type, snaplen, &Interface { name, ..Interface::default() })
+    }
+
+    /// Adds an interface with all that is known of it, and gives its number.
+    ///
+    /// # Errors
+    /// A text is too long, or `out` cannot be written.
+    pub fn describe_interface(
+        &mut self,
+        link_type: LinkType,
+        snaplen: u32,
+        interface: &Interface<'_>,
+    ) -> io::Result<u32> {
         self.begin(1);
         self.block.extend_from_slice(&link_type.0.to_le_bytes());
         self.block.extend_from_slice(&[0, 0]);
         self.block.extend_from_slice(&snaplen.to_le_bytes());
-        self.option(2, name.as_bytes())?;
-        self.option(9, &[9])?;
+        self.text_option(2, interface.name)?;
+        self.text_option(3, interface.description)?;
+        self.option(9, &[if interface.is_in_microseconds { 6 } else { 9 }])?;
+        if !interface.filter.is_empty() {
+            // kind 0: text for libpcap
+            let filter = [&[0], interface.filter.as_bytes()].concat();
+            self.option(11, &filter)?;
+        }
         self.end_options();
         self.end()?;
-        let number = self.interface_count;
-        self.interface_count += 1;
+        let number = u32::try_from(self.ticks_ns.len()).map_err(|_| invalid("too many interfaces"))?;
+        self.ticks_ns.push(if interface.is_in_microseconds { 1000 } else { 1 });
         Ok(number)
     }
 
@@ -61,21 +142,36 @@ impl<W: Write> PcapngWriter<W> {
         data: &[u8],
         comment: Option<&str>,
     ) -> io::Result<()> {
-        if interface >= self.interface_count {
+        let Some(&tick_ns) = self.ticks_ns.get(interface as usize) else {
             return Err(invalid("packet of an interface that was not added"));
-        }
-        self.begin(6);
+        };
+        let captured_length = length(data)?;
+        let padding = data.len().next_multiple_of(4) - data.len();
+        let options = comment.map_or(0, |comment| 4 + comment.len().next_multiple_of(4) + 4);
+        let total = 28_usize.saturating_add(data.len()).saturating_add(padding + options + 4);
+        let total = u32::try_from(total).map_err(|_| invalid("packet longer than 4 GiB"))?.to_le_bytes();
+        self.block.clear();
+        self.block.extend_from_slice(&6_u32.to_le_bytes());
+        self.block.extend_from_slice(&total);
         self.block.extend_from_slice(&interface.to_le_bytes());
-        self.time(time_ns)?;
-        self.block.extend_from_slice(&length(data)?.to_le_bytes());
+        self.time(time_ns / tick_ns)?;
+        self.block.extend_from_slice(&captured_length.to_le_bytes());
         self.block.extend_from_slice(&original_length.to_le_bytes());
-        self.block.extend_from_slice(data);
-        self.pad();
+        let head = self.block.len();
+        self.block.resize(head + padding, 0);
         if let Some(comment) = comment {
-            self.option(1, comment.as_bytes())?;
+            // padded from the start of the option on, which is where the packet's padding ended
+            let (start, padded) = (self.block.len(), comment.len().next_multiple_of(4));
+            self.text_option_header(COMMENT, comment)?;
+            self.block.resize(start + 4 + padded, 0);
             self.end_options();
         }
-        self.end()
+        self.block.extend_from_slice(&total);
+        let (head, tail) = self.block.split_at(head);
+        self.out.write_all(head)?;
+        // the packet itself goes straight to where it is wanted
+        self.out.write_all(data)?;
+        self.out.write_all(tail)
     }
 
     /// Adds the capture's own statistics of an interface.
@@ -96,6 +192,36 @@ impl<W: Write> PcapngWriter<W> {
         self.option(5, &dropped_count.to_le_bytes())?;
         self.end_options();
         self.end()
+    }
+
+    /// Adds the capture's own statistics of an interface, with the times between which they were counted.
+    ///
+    /// # Errors
+    /// The interface is unknown, a time before 1970, the comment too long, or `out` cannot be written.
+    pub fn counted(&mut self, interface: u32, statistics: &Statistics<'_>) -> io::Result<()> {
+        let Some(&tick_ns) = self.ticks_ns.get(interface as usize) else {
+            return Err(invalid("statistics of an interface that was not added"));
+        };
+        self.begin(5);
+        self.block.extend_from_slice(&interface.to_le_bytes());
+        self.time(statistics.time_ns / tick_ns)?;
+        self.text_option(COMMENT, statistics.comment)?;
+        for (code, time_ns) in [(2_u16, statistics.start_ns), (3, statistics.end_ns)] {
+            self.block.extend_from_slice(&code.to_le_bytes());
+            self.block.extend_from_slice(&8_u16.to_le_bytes());
+            self.time(time_ns / tick_ns)?;
+        }
+        self.option(4, &statistics.received_count.to_le_bytes())?;
+        self.option(5, &statistics.dropped_count.to_le_bytes())?;
+        self.option(7, &statistics.dropped_by_system_count.to_le_bytes())?;
+        self.option(8, &statistics.delivered_count.to_le_bytes())?;
+        self.end_options();
+        self.end()
+    }
+
+    /// What is written to; a call of this writer always leaves it at the end of a block.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.out
     }
 
     /// Flushes and gives back what was written to.
@@ -136,15 +262,29 @@ impl<W: Write> PcapngWriter<W> {
         Ok(())
     }
 
+    /// A text, unless there is none.
+    fn text_option(&mut self, code: u16, text: &str) -> io::Result<()> {
+        if text.is_empty() { Ok(()) } else { self.option(code, text.as_bytes()) }
+    }
+
+    /// A text without its padding.
+    fn text_option_header(&mut self, code: u16, text: &str) -> io::Result<()> {
+        let length = u16::try_from(text.len()).map_err(|_| invalid("option longer than 65535 bytes"))?;
+        self.block.extend_from_slice(&code.to_le_bytes());
+        self.block.extend_from_slice(&length.to_le_bytes());
+        self.block.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+
     fn end_options(&mut self) {
         self.block.extend_from_slice(&[0; 4]);
     }
 
     /// High half first, whatever the byte order.
-    fn time(&mut self, time_ns: i64) -> io::Result<()> {
-        let time_ns = u64::try_from(time_ns).map_err(|_| invalid("time before 1970"))?;
-        self.block.extend_from_slice(&((time_ns >> 32) as u32).to_le_bytes());
-        self.block.extend_from_slice(&(time_ns as u32).to_le_bytes());
+    fn time(&mut self, ticks: i64) -> io::Result<()> {
+        let ticks = u64::try_from(ticks).map_err(|_| invalid("time before 1970"))?;
+        self.block.extend_from_slice(&((ticks >> 32) as u32).to_le_bytes());
+        self.block.extend_from_slice(&(ticks as u32).to_le_bytes());
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use iscsitrace_wire::frame::LinkType;
 use proptest::prelude::*;
 
 use super::*;
-use iscsitrace_wire::capture_writer::{PcapWriter, PcapngWriter};
+use iscsitrace_wire::capture_writer::{Interface, PcapWriter, PcapngWriter, Section, Statistics};
 
 /// What a test expects of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -417,6 +417,51 @@ fn written() -> Vec<u8> {
     }
     writer.statistics(eth, 2_000, 25, 6).unwrap();
     writer.finish().unwrap()
+}
+
+#[test]
+fn what_is_said_of_a_capture_is_read() {
+    let section =
+        Section { hardware: "a machine", operating_system: "Linux", application: "iscsitrace", comment: "why" };
+    let mut writer = PcapngWriter::with_section(Vec::new(), &section).unwrap();
+    let fine = Interface { name: "eth0", description: "storage", filter: "tcp port 3260", is_in_microseconds: false };
+    let coarse = Interface { name: "usb0", is_in_microseconds: true, ..Interface::default() };
+    for (number, interface) in [fine, coarse].iter().enumerate() {
+        assert_eq!(writer.describe_interface(LinkType::ETHERNET, 200, interface).unwrap(), number as u32);
+        for length in 0..5 {
+            writer.packet(number as u32, 7_000_123_456_789, 60, &[7; 8][..length], Some("slow")).unwrap();
+        }
+    }
+    assert!(writer.packet(2, 1, 60, &[], None).is_err());
+    let statistics = Statistics {
+        time_ns: 9_000_000_000_000,
+        received_count: 12,
+        dropped_count: 2,
+        delivered_count: 10,
+        comment: "the end",
+        ..Statistics::default()
+    };
+    (0..2).for_each(|number| writer.counted(number, &statistics).unwrap());
+    let (packets, info, counters) = read(&writer.finish().unwrap());
+    let times: Vec<i64> = packets.iter().map(|packet| packet.time_ns).collect();
+    assert_eq!(times, [[7_000_123_456_789; 5], [7_000_123_456_000; 5]].concat());
+    assert_eq!(packets.iter().map(|packet| packet.data.len()).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
+    assert_eq!(
+        info.comments,
+        ["why", "slow", "slow", "slow", "slow", "slow", "slow", "slow", "slow", "slow", "slow", "the end", "the end"]
+    );
+    let said = [info.hardware.as_deref(), info.operating_system.as_deref(), info.application.as_deref()];
+    assert_eq!(said, [Some("a machine"), Some("Linux"), Some("iscsitrace")]);
+    let [fine, coarse] = info.interfaces.as_slice() else { panic!("two interfaces") };
+    assert_eq!((fine.name.as_deref(), fine.description.as_deref()), (Some("eth0"), Some("storage")));
+    assert_eq!((fine.filter.as_deref(), fine.snaplen), (Some("tcp port 3260"), 200));
+    assert_eq!((fine.received_count, fine.dropped_count), (Some(12), Some(2)));
+    assert_eq!(
+        [fine.time_resolution, coarse.time_resolution],
+        [TimeResolution::Decimal(9), TimeResolution::Decimal(6)]
+    );
+    assert_eq!((coarse.description.as_deref(), coarse.filter.as_deref()), (None, None));
+    assert_eq!(counters.total(Counter::DroppedByCapture), 4);
 }
 
 #[test]

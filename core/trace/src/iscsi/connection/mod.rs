@@ -48,6 +48,21 @@ pub struct Context {
     pub cycle_ends_ns: Vec<i64>,
     /// What the time budget has to know of each connection's TCP, when it is wanted.
     pub timelines: Vec<Timeline>,
+    /// Cycles that ended since somebody looked, with status or aborted; none when nobody does.
+    pub ended: Option<Vec<u32>>,
+}
+
+impl Context {
+    /// A cycle ended by a status, or because its task was aborted.
+    #[inline]
+    fn end_cycle(&mut self, cycle: u32, time_ns: i64) {
+        if let Some(end_ns) = self.cycle_ends_ns.get_mut(cycle as usize) {
+            *end_ns = time_ns;
+        }
+        if let Some(ended) = &mut self.ended {
+            ended.push(cycle);
+        }
+    }
 }
 
 /// What a header from the initiator began.
@@ -376,7 +391,7 @@ impl IscsiConnection {
             _ => Missing::default(),
         };
         if opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true) {
-            context.cycle_ends_ns[cycle as usize] = end_of(pdu).time_ns;
+            context.end_cycle(cycle, end_of(pdu).time_ns);
             if bhs.status() == Some(CHECK_CONDITION) {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);
             }
@@ -448,7 +463,7 @@ impl IscsiConnection {
             let Some(task) = self.tasks.remove(&tag) else { continue };
             let cycle = task.cycle as usize;
             context.tables.cycles.is_aborted[cycle] = true;
-            context.cycle_ends_ns[cycle] = end_of(pdu).time_ns;
+            context.end_cycle(task.cycle, end_of(pdu).time_ns);
             context.counters.add(Counter::TaskAborted, Some(self.number), pdu.first.frame);
             self.abandon(task, pdu.first.frame, context);
         }

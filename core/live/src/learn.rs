@@ -1,0 +1,174 @@
+//! Finds iSCSI portals by the content of their connections, on any port: a look at all TCP now and then.
+//!
+//! A look is short, takes the first bytes of packets only, through a handle of its own, and leaves out what the capture
+//! has already; in between it costs nothing. What it remembers is bounded.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use iscsitrace_trace::iscsi::detect::{Detector, Verdict};
+use iscsitrace_trace::tcp::reassembly::Chunk;
+use iscsitrace_trace::tcp::table::Endpoint;
+use iscsitrace_wire::frame::{LinkType, segment};
+use rustc_hash::FxHashMap;
+
+use crate::device::{Arrived, Device};
+use crate::error::LiveError;
+use crate::portals::{self, Portal};
+use crate::settings::{InterfaceSettings, LearnSettings};
+
+/// Link, network and TCP headers with all their options, and a header of iSCSI with its digest.
+const LOOKED_AT_BYTES: u32 = 256;
+const BUFFER_BYTES: u32 = 2 << 20;
+/// Connections of a look.
+const CONNECTIONS_MAX: usize = 2048;
+/// Packets with payload of one connection, after which it is none of iSCSI for this look.
+const PAYLOADS_MAX: u32 = 64;
+/// Packets of one look.
+const PACKETS_MAX: u64 = 200_000;
+/// Portals known at most.
+const PORTALS_MAX: usize = 256;
+
+struct Candidate {
+    detector: Detector,
+    client: Endpoint,
+    payload_count: u32,
+    is_decided: bool,
+}
+
+/// Tells iSCSI from all else, for one look.
+#[derive(Default)]
+pub struct Learner {
+    connections: FxHashMap<(Endpoint, Endpoint), Candidate>,
+    packet_count: u64,
+}
+
+impl Learner {
+    /// Takes a packet; gives the portal when it showed that its connection is iSCSI.
+    pub fn take(&mut self, link_type: LinkType, packet: &Arrived<'_>) -> Option<Portal> {
+        self.packet_count += 1;
+        let segment = segment(link_type, packet.data, packet.original_length).ok()?;
+        if segment.payload_length == 0 {
+            return None;
+        }
+        let source = Endpoint { address: segment.source, port: segment.source_port };
+        let destination = Endpoint { address: segment.destination, port: segment.destination_port };
+        let key = (source.min(destination), source.max(destination));
+        if self.connections.len() >= CONNECTIONS_MAX && !self.connections.contains_key(&key) {
+            return None;
+        }
+        let candidate = self.connections.entry(key).or_insert_with(|| Candidate {
+            detector: Detector::new([source.port, destination.port]),
+            client: source,
+            payload_count: 0,
+            is_decided: false,
+        });
+        if candidate.is_decided {
+            return None;
+        }
+        candidate.payload_count += 1;
+        let direction = usize::from(candidate.client != source);
+        let chunk = Chunk {
+            offset: 0,
+            length: segment.payload_length,
+            captured: segment.payload,
+            frame: self.packet_count,
+            time_ns: packet.time_ns,
+            is_late: false,
+            is_segment_start: true,
+        };
+        match candidate.detector.chunk(direction, &chunk) {
+            Verdict::Iscsi { is_client_initiator } => {
+                candidate.is_decided = true;
+                let target = if is_client_initiator == (direction == 0) { destination } else { source };
+                Some(Portal { address: target.address.to_ip(), port: target.port })
+            }
+            Verdict::Other => {
+                candidate.is_decided = true;
+                None
+            }
+            Verdict::Undecided => {
+                if candidate.payload_count >= PAYLOADS_MAX {
+                    candidate.is_decided = true;
+                    candidate.detector.take_events();
+                }
+                None
+            }
+        }
+    }
+
+    fn is_satisfied(&self) -> bool {
+        self.packet_count >= PACKETS_MAX
+    }
+}
+
+/// Looks at an interface now and then.
+pub struct Looks {
+    settings: LearnSettings,
+    interface: InterfaceSettings,
+    /// The look that is under way.
+    look: Option<(Device, Learner)>,
+    changed: Instant,
+    portals: BTreeSet<Portal>,
+}
+
+impl Looks {
+    /// Begins the first look.
+    ///
+    /// # Errors
+    /// The interface cannot be opened.
+    pub fn begin(settings: LearnSettings, captured: &Device, interface: &InterfaceSettings) -> Result<Self, LiveError> {
+        let interface = InterfaceSettings {
+            snaplen: LOOKED_AT_BYTES,
+            buffer_bytes: BUFFER_BYTES,
+            time_stamp_type: None,
+            ..interface.clone()
+        };
+        let mut looks = Self { settings, interface, look: None, changed: Instant::now(), portals: BTreeSet::new() };
+        looks.open(captured)?;
+        Ok(looks)
+    }
+
+    fn open(&mut self, captured: &Device) -> Result<(), LiveError> {
+        let known: Vec<Portal> = self.portals.iter().copied().collect();
+        // that of a link without tags: behind the keyword vlan an expression is about tagged packets
+        let captured_already = portals::filter(LinkType::RAW, &known);
+        let others = format!("tcp and not ({captured_already})");
+        self.interface.filter = Some(portals::with_tags(captured.link_type, &others));
+        self.look = Some((Device::open(&self.interface)?, Learner::default()));
+        self.changed = Instant::now();
+        Ok(())
+    }
+
+    /// The handle of the look that is under way, to wait for.
+    pub fn device(&self) -> Option<&Device> {
+        self.look.as_ref().map(|(device, _)| device)
+    }
+
+    /// Goes on with a look, begins or ends one; gives the capture filter with the portals, and those that are new.
+    pub fn go_on(&mut self, captured: &Device) -> Option<(String, Vec<Portal>)> {
+        const BATCH: usize = 512;
+        let Some((device, learner)) = &mut self.look else {
+            if self.changed.elapsed() >= Duration::from_nanos(self.settings.every_ns) {
+                // when it cannot be opened any more the capture goes on with what is known
+                let _ = self.open(captured);
+                self.changed = Instant::now();
+            }
+            return None;
+        };
+        let link_type = device.link_type;
+        let mut found = Vec::new();
+        let result = device.dispatch(BATCH, |arrived| found.extend(learner.take(link_type, &arrived)));
+        let is_over = self.changed.elapsed() >= Duration::from_nanos(self.settings.look_ns);
+        if result.is_err() || is_over || learner.is_satisfied() {
+            self.look = None;
+            self.changed = Instant::now();
+        }
+        found.retain(|&portal| self.portals.len() < PORTALS_MAX && self.portals.insert(portal));
+        if found.is_empty() {
+            return None;
+        }
+        let portals: Vec<Portal> = self.portals.iter().copied().collect();
+        Some((portals::filter(captured.link_type, &portals), found))
+    }
+}

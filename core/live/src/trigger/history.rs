@@ -1,0 +1,179 @@
+//! Packets that may be wanted later: the last ones, and the first ones of each connection; both in bounded memory.
+
+use std::collections::VecDeque;
+
+use iscsitrace_trace::capture::Packet;
+use iscsitrace_trace::tcp::table::Endpoint;
+use iscsitrace_wire::frame::{LinkType, Segment};
+use rustc_hash::FxHashMap;
+
+/// What a packet costs beside its bytes.
+const OVERHEAD_BYTES: usize = 96;
+/// Packets kept of the beginning of a connection: handshake and login, and a few more.
+const BEGINNING_PACKETS: usize = 48;
+/// The same, of those with payload: more than any login takes.
+const BEGINNING_PAYLOADS: usize = 16;
+/// Connections whose beginning is kept.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// A packet of its own.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// Its number among all that arrived.
+    pub frame: u64,
+    /// Capture time.
+    pub time_ns: i64,
+    /// What it begins with.
+    pub link_type: LinkType,
+    /// Which interface brought it.
+    pub interface: u32,
+    /// Bytes on the wire.
+    pub original_length: u32,
+    /// Bytes kept.
+    pub data: Box<[u8]>,
+}
+
+impl Kept {
+    pub(super) fn new(packet: &Packet<'_>) -> Self {
+        Self {
+            frame: packet.frame,
+            time_ns: packet.time_ns,
+            link_type: packet.link_type,
+            interface: packet.interface,
+            original_length: packet.original_length,
+            data: packet.data.into(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.data.len() + OVERHEAD_BYTES
+    }
+}
+
+/// The last packets.
+#[derive(Debug)]
+pub(super) struct History {
+    packets: VecDeque<Kept>,
+    bytes: usize,
+    bytes_max: usize,
+    /// Time of the last packet that the bound took.
+    forgotten_ns: i64,
+}
+
+impl History {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { packets: VecDeque::new(), bytes: 0, bytes_max, forgotten_ns: i64::MIN }
+    }
+
+    pub(super) fn push(&mut self, kept: Kept) {
+        self.bytes += kept.bytes();
+        self.packets.push_back(kept);
+        while self.bytes > self.bytes_max && self.packets.len() > 1 {
+            if let Some(oldest) = self.pop() {
+                self.forgotten_ns = oldest.time_ns;
+            }
+        }
+    }
+
+    /// The oldest packet.
+    pub(super) fn pop(&mut self) -> Option<Kept> {
+        let oldest = self.packets.pop_front()?;
+        self.bytes -= oldest.bytes();
+        Some(oldest)
+    }
+
+    /// Forgets packets from before that time.
+    pub(super) fn forget(&mut self, before_ns: i64) {
+        while self.packets.front().is_some_and(|oldest| oldest.time_ns < before_ns) {
+            self.pop();
+        }
+    }
+
+    /// Whether the bound took packets from that time on.
+    pub(super) fn is_forgotten_from(&self, from_ns: i64) -> bool {
+        self.forgotten_ns >= from_ns
+    }
+
+    /// Number of the oldest packet.
+    pub(super) fn first_frame(&self) -> Option<u64> {
+        self.packets.front().map(|oldest| oldest.frame)
+    }
+}
+
+/// The first packets of each connection whose SYN was seen.
+#[derive(Debug)]
+pub(super) struct Beginnings {
+    connections: FxHashMap<(Endpoint, Endpoint), Beginning>,
+    /// In the order of their SYNs, which is that of their numbers.
+    order: VecDeque<((Endpoint, Endpoint), u64)>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Beginning {
+    packets: Vec<Kept>,
+    payload_count: usize,
+    bytes: usize,
+}
+
+impl Beginnings {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { connections: FxHashMap::default(), order: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    /// Takes a packet, which may belong to the beginning of its connection.
+    pub(super) fn take(&mut self, kept: &Kept, segment: &Segment<'_>) {
+        let source = Endpoint { address: segment.source, port: segment.source_port };
+        let destination = Endpoint { address: segment.destination, port: segment.destination_port };
+        let key = (source.min(destination), source.max(destination));
+        if segment.flags.is_syn() && !segment.flags.is_ack() {
+            self.remove(key);
+            self.connections.insert(key, Beginning::default());
+            self.order.push_back((key, kept.frame));
+        }
+        let Some(beginning) = self.connections.get_mut(&key) else { return };
+        if beginning.packets.len() >= BEGINNING_PACKETS || beginning.payload_count >= BEGINNING_PAYLOADS {
+            return;
+        }
+        beginning.payload_count += usize::from(segment.payload_length > 0);
+        beginning.bytes += kept.bytes();
+        self.bytes += kept.bytes();
+        beginning.packets.push(kept.clone());
+        while self.bytes > self.bytes_max || self.connections.len() > CONNECTIONS_MAX {
+            let Some((oldest, frame)) = self.order.pop_front() else { return };
+            if self.connections.get(&oldest).is_some_and(|beginning| beginning.began_at(frame)) {
+                self.remove(oldest);
+            }
+        }
+    }
+
+    fn remove(&mut self, key: (Endpoint, Endpoint)) {
+        if let Some(removed) = self.connections.remove(&key) {
+            self.bytes -= removed.bytes;
+        }
+        // a place in the order that nobody has any more is passed over in its time; many are not kept
+        if self.order.len() > 2 * CONNECTIONS_MAX {
+            let connections = &self.connections;
+            self.order.retain(|&(key, frame)| connections.get(&key).is_some_and(|beginning| beginning.began_at(frame)));
+        }
+    }
+
+    /// Gives the packets between two numbers, both left out, in order.
+    pub(super) fn release(&self, after: u64, before: u64, mut each: impl FnMut(&Kept)) {
+        let mut wanted: Vec<&Kept> = self
+            .connections
+            .values()
+            .flat_map(|beginning| &beginning.packets)
+            .filter(|kept| kept.frame > after && kept.frame < before)
+            .collect();
+        wanted.sort_unstable_by_key(|kept| kept.frame);
+        wanted.into_iter().for_each(&mut each);
+    }
+}
+
+impl Beginning {
+    fn began_at(&self, frame: u64) -> bool {
+        self.packets.first().is_some_and(|first| first.frame == frame)
+    }
+}

@@ -1,0 +1,197 @@
+//! Keeps only the time around commands that meet a condition, in bounded memory.
+//!
+//! ```text
+//! condition  what a person writes -> is this command meant?
+//! observer   packets -> commands that ended, through the same pass that reads files
+//! history    the last packets, and the first ones of each connection
+//! ```
+//!
+//! A command is known to be slow when it ends; what led to it is in the history then. Windows that overlap are one.
+
+pub mod condition;
+mod history;
+mod observer;
+
+use std::collections::BTreeMap;
+
+use iscsitrace_trace::capture::Packet;
+use iscsitrace_wire::frame::segment;
+
+pub use self::condition::Condition;
+pub use self::history::Kept;
+use self::history::{Beginnings, History};
+pub use self::observer::Ended;
+use self::observer::Observer;
+use crate::error::LiveError;
+use crate::settings::TriggerSettings;
+
+/// How much longer a window stays open for tasks to end.
+const QUIET_WITHIN_NS: i64 = 1_000_000_000;
+/// Share of the memory for the first packets of connections.
+const BEGINNINGS_SHARE: usize = 8;
+
+/// Keeps only what is around slow commands.
+pub struct Trigger {
+    condition: Condition,
+    text: String,
+    before_ns: i64,
+    after_ns: i64,
+    observer: Observer,
+    history: History,
+    beginnings: Beginnings,
+    /// Packets up to this time are wanted; none when no window is open.
+    open_until_ns: Option<i64>,
+    /// Whether a task was open after the last packet of the window.
+    was_busy: bool,
+    /// For frames still in the history.
+    comments: BTreeMap<u64, String>,
+    /// The last frame that was released.
+    released: u64,
+    /// Commands found.
+    pub found_count: u64,
+    /// Whether a window began later than was asked for, because the memory was full.
+    pub has_forgotten: bool,
+    ended: Vec<Ended>,
+}
+
+impl Trigger {
+    /// A trigger that has seen nothing.
+    ///
+    /// # Errors
+    /// The condition is none.
+    pub fn new(settings: &TriggerSettings) -> Result<Self, LiveError> {
+        let condition = Condition::parse(&settings.condition).map_err(|(place, message)| {
+            LiveError::Settings(format!("trigger, at character {}: {message}", place + 1))
+        })?;
+        let beginnings_bytes = settings.memory_bytes / BEGINNINGS_SHARE;
+        Ok(Self {
+            condition,
+            text: settings.condition.clone(),
+            before_ns: settings.before_ns,
+            after_ns: settings.after_ns,
+            observer: Observer::new(),
+            history: History::new(settings.memory_bytes - beginnings_bytes),
+            beginnings: Beginnings::new(beginnings_bytes),
+            open_until_ns: None,
+            was_busy: false,
+            comments: BTreeMap::new(),
+            released: 0,
+            found_count: 0,
+            has_forgotten: false,
+            ended: Vec::new(),
+        })
+    }
+
+    /// Takes the next packet. `release` gets packets that are wanted, in order, with what is to be said of them;
+    /// `found` gets each command that meets the condition, in words.
+    ///
+    /// # Errors
+    /// What `release` gives.
+    pub fn take<E>(
+        &mut self,
+        packet: &Packet<'_>,
+        mut release: impl FnMut(&Kept, Option<&str>) -> Result<(), E>,
+        mut found: impl FnMut(&str),
+    ) -> Result<(), E> {
+        let kept = Kept::new(packet);
+        if let Ok(segment) = segment(packet.link_type, packet.data, packet.original_length) {
+            self.beginnings.take(&kept, &segment);
+        }
+        self.history.push(kept);
+        let mut ended = std::mem::take(&mut self.ended);
+        self.observer.packet(packet, &mut ended);
+        let mut first_ns = i64::MAX;
+        for command in ended.drain(..).filter(|command| self.condition.is_met(command)) {
+            self.found_count += 1;
+            let text = self.in_words(&command);
+            found(&text);
+            first_ns = first_ns.min(command.command_ns);
+            let until_ns = command.end_ns.max(packet.time_ns).saturating_add(self.after_ns);
+            self.open_until_ns = Some(self.open_until_ns.map_or(until_ns, |open_ns| open_ns.max(until_ns)));
+            // the packet that completed it, unless that one was released already
+            let frame = if command.end_frame > self.released { command.end_frame } else { packet.frame };
+            let comment = self.comments.entry(frame).or_default();
+            if !comment.is_empty() {
+                comment.push('\n');
+            }
+            comment.push_str(&text);
+        }
+        self.ended = ended;
+        if first_ns < i64::MAX {
+            self.open(first_ns.saturating_sub(self.before_ns), &mut release)?;
+        }
+        if self.is_open(packet.time_ns) {
+            return self.release_all(&mut release);
+        }
+        self.open_until_ns = None;
+        self.forget(packet.time_ns);
+        Ok(())
+    }
+
+    /// Whether a window is open. It closes when no task is open, if that is soon: one without its end would be taken for
+    /// a later task of the same tag by who reads the file.
+    fn is_open(&mut self, now_ns: i64) -> bool {
+        let is_open = self.open_until_ns.is_some_and(|until_ns| {
+            now_ns <= until_ns || (self.was_busy && now_ns <= until_ns.saturating_add(QUIET_WITHIN_NS))
+        });
+        self.was_busy = is_open && self.observer.is_busy();
+        is_open
+    }
+
+    /// Forgets what no window can need: a command that ends from now on is wanted with all of its time.
+    fn forget(&mut self, now_ns: i64) {
+        let oldest_ns = self.observer.oldest_open_ns().unwrap_or(now_ns).min(now_ns);
+        self.history.forget(oldest_ns.saturating_sub(self.before_ns));
+        if let Some(first) = self.history.first_frame() {
+            self.comments = self.comments.split_off(&first);
+        }
+    }
+
+    /// Opens a window that begins at `from_ns`: first how the connections began, as far as that is not told yet.
+    fn open<E>(
+        &mut self,
+        from_ns: i64,
+        release: &mut impl FnMut(&Kept, Option<&str>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.history.forget(from_ns);
+        self.has_forgotten |= self.history.is_forgotten_from(from_ns);
+        let first = self.history.first_frame().unwrap_or(u64::MAX);
+        let mut result = Ok(());
+        self.beginnings.release(self.released, first, |kept| {
+            if result.is_ok() {
+                result = release(kept, None);
+            }
+        });
+        result
+    }
+
+    fn release_all<E>(&mut self, release: &mut impl FnMut(&Kept, Option<&str>) -> Result<(), E>) -> Result<(), E> {
+        while let Some(kept) = self.history.pop() {
+            let comment = self.comments.remove(&kept.frame);
+            self.released = kept.frame;
+            release(&kept, comment.as_deref())?;
+        }
+        Ok(())
+    }
+
+    fn in_words(&self, command: &Ended) -> String {
+        let status = match command.status {
+            Some(0) => String::new(),
+            Some(status) => format!(", status {}", condition::status_in_words(status)),
+            None => ", no status".to_owned(),
+        };
+        let blocks = match (command.lba, command.bytes) {
+            (Some(lba), Some(bytes)) => format!(" of {bytes} bytes at LBA {lba}"),
+            (_, Some(bytes)) => format!(" of {bytes} bytes"),
+            _ => String::new(),
+        };
+        let latency_ms = (command.end_ns - command.command_ns) as f64 / 1e6;
+        format!(
+            "{}: {}{blocks} took {latency_ms:.3} ms{status}, tag 0x{:08x}",
+            self.text, command.operation, command.tag
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

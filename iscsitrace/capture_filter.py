@@ -1,0 +1,52 @@
+"""Where a capture filter goes wrong: libpcap says what, and seldom where.
+
+The place is found by asking again: the first word with which no continuation of the filter is one that libpcap reads.
+It knows no grammar of its own, so that it cannot disagree with libpcap's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_WORDS = re.compile(r"\s*([\w.:\-/\\$]+|<=|>=|!=|==|<<|>>|&&|\|\||\S)")
+_QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
+_UNKNOWN = re.compile(r"(?:unknown|invalid|illegal|bogus)[\w ]*? ['\"]?([\w.:\-/]+)['\"]?$")
+_NUMBER = re.compile(r"\b\d[\w.:]*")
+# what may follow the beginning of a filter; names that would be looked up are not among them
+_ENDINGS = (
+    *("", "tcp", "80", "1.2.3.4", "host 1.2.3.4", "port 80", "00:00:00:00:00:00", "1-2", "= 1", "] = 1", "0] = 1"),
+    *("tcp = 1", "\\tcp", "net 10.0.0.0/8", "0.0.0.0 mask 255.0.0.0", "mask 255.0.0.0", "inbound", "0 = 1"),
+)
+_DEPTH_MAX = 16
+
+
+def place_of_problem(expression: str, message: str, ask: Callable[[str], str | None]) -> int | None:
+    """Where the filter goes wrong, in characters from 0; None when that cannot be told.
+
+    ``message`` is what ``ask``, libpcap, says of the whole filter.
+    """
+    named = _QUOTED.findall(message) or _UNKNOWN.findall(message)
+    for word in named:
+        if word != expression and (found := re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", expression)):
+            return found.start()
+    if "syntax error" not in message:
+        places = [
+            match.start() for word in _NUMBER.findall(message) for match in re.finditer(rf"\b{word}\b", expression)
+        ]
+        return places[0] if len(places) == 1 else None
+    words = [(match.start(1), match.end(1)) for match in _WORDS.finditer(expression)]
+    for start, end in words:
+        if not _can_go_on(expression[:end], ask):
+            return start
+    # every word has its place, and something is lacking after the last
+    return len(expression.rstrip())
+
+
+def _can_go_on(beginning: str, ask: Callable[[str], str | None]) -> bool:
+    depth = min(_DEPTH_MAX, max(0, beginning.count("(") - beginning.count(")")))
+    for ending in _ENDINGS:
+        message = ask(f"{beginning} {ending}{' )' * depth}")
+        if message is None or "syntax error" not in message:
+            return True
+    return False
