@@ -809,6 +809,8 @@ take[0x23] = function(connection)
         local answered = key_value(connection.answered, "DataSequenceInOrder")
         connection.session.is_data_in_any_order = offered == "No" and answered == "No"
         connection.has_data_digest = key_value(connection.answered, "DataDigest"):match("CRC32C") ~= nil
+        connection.is_without_digests = not connection.has_data_digest
+            and not key_value(connection.answered, "HeaderDigest"):match("CRC32C")
         connection.requested, connection.answered = nil, nil
     end
 end
@@ -977,18 +979,30 @@ local function outstanding_of(connection, half)
     return outstanding(half, other)
 end
 
+-- Whether the TCP header that begins at `start` is in the frame itself, and not in IP fragments put together.
+local function is_header_at(tvb, pinfo, start)
+    if start < 0 or start + 20 > tvb:len() then
+        return false
+    end
+    local first, second, third, fourth = byte(tvb:raw(start, 4), 1, 4)
+    return first * 256 + second == pinfo.src_port and third * 256 + fourth == pinfo.dst_port
+end
+
 -- The buffer with a frame's TCP header, and where its payload begins in it.
-local function payload_of(tvb, pinfo, sequence_info)
+local function payload_of(half, tvb, pinfo, sequence_info)
     local start = sequence_info.offset - 4
     local source = tvb
-    local head = start >= 0 and start + 20 <= tvb:len() and tvb:raw(start, 13) or ""
-    local first, second, third, fourth = byte(head, 1, 4)
-    if not first or first * 256 + second ~= pinfo.src_port or third * 256 + fourth ~= pinfo.dst_port then
-        -- not in the frame itself: IP fragments put together
-        source = sequence_info.source
-        head = source:len() >= start + 20 and source:raw(start, 13) or string.rep("\80", 13)
+    if start ~= half.header_start then
+        if is_header_at(tvb, pinfo, start) then
+            half.header_start = start
+        else
+            source = sequence_info.source
+        end
     end
-    return source, start + floor(byte(head, 13) / 16) * 4
+    if source:len() < start + 20 then
+        return source, start + 20
+    end
+    return source, start + floor(byte(source:raw(start + 12, 1)) / 16) * 4
 end
 
 -- Whether a PDU lies in the frame's own payload, and not in a buffer of segments put together.
@@ -1005,11 +1019,13 @@ end
 -- Takes the PDUs that the frame shows; gives where they end in the buffer with its payload.
 local function note_pdus(connection, half, direction, frame, time_ns, frame_source, payload, sequence, length, ...)
     local explained = payload
-    if iscsi_header_digest() then
-        connection.header_digest = 4
-    end
-    if iscsi_data_digest() then
-        connection.data_digest = 4
+    if not connection.is_without_digests then
+        if iscsi_header_digest() then
+            connection.header_digest = 4
+        end
+        if iscsi_data_digest() then
+            connection.data_digest = 4
+        end
     end
     for place = 1, select("#", ...) do
         local info = select(place, ...)
@@ -1165,14 +1181,14 @@ local function note_payload(connection, direction, tvb, pinfo, frame, length, ..
     local time_ns = time_of(pinfo)
     local begin, source, payload = nil, nil, nil
     if ... then
-        source, payload = payload_of(tvb, pinfo, sequence_info)
+        source, payload = payload_of(half, tvb, pinfo, sequence_info)
         local explained =
             note_pdus(connection, half, direction, frame, time_ns, source, payload, sequence, length, ...)
         half.pending_frame = nil
         begin = explained < payload + length and explained or nil
     elseif not half.pending_frame then
         if is_from_initiator then
-            source, payload = payload_of(tvb, pinfo, sequence_info)
+            source, payload = payload_of(half, tvb, pinfo, sequence_info)
         end
         begin = payload or 0
     elseif not connection.initiator then
@@ -1364,7 +1380,6 @@ end
 local function show_fact(root, frame, fact)
     local cycle, phase, is_status, is_number_known = unpack_fact(fact)
     local place = cycle + 1
-    local operation, block = column.operation[place], column.block_size[place]
     local item
     if is_number_known then
         item = root:add(field.cycle, cycle)
@@ -1372,7 +1387,6 @@ local function show_fact(root, frame, fact)
         item = root:add("Cycle, its number not known")
     end
     item:set_generated()
-    item:append_text(format(": %s of %d bytes, %s", operation, block, PHASES[phase]))
     add(item, field.phase, PHASES[phase])
     if phase ~= COMMAND then
         add(item, field.command_frame, column.command_frame[place])
@@ -1384,8 +1398,8 @@ local function show_fact(root, frame, fact)
         end
         return
     end
-    add(item, field.operation, operation)
-    add(item, field.block_size, block)
+    add(item, field.operation, column.operation[place])
+    add(item, field.block_size, column.block_size[place])
     for _, name in ipairs({ "queue_depth", "owin" }) do
         local value = column[name][place]
         if value then
@@ -1401,7 +1415,8 @@ local function show_fact(root, frame, fact)
     local latency_ns = difference(column.status_ns[place], column.first_ns[place])
     if latency_ns then
         add(item, field.latency, relative_time(latency_ns))
-        item:append_text(format(" after %.3f ms", latency_ns / 1000000))
+        item:append_text(format(": %s of %d bytes, %.3f ms", column.operation[place], column.block_size[place],
+            latency_ns / 1000000))
     end
     local data_frame = column.first_data_frame[place]
     if data_frame then
