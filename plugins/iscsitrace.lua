@@ -7,7 +7,8 @@
 -- not show is left out, not guessed. All is computed once for a frame, in the order of frames, and kept by its number,
 -- so that one pass and two show the same; and not at all when nobody asks. For Wireshark 3.6 to 4.4, Lua 5.2 to 5.4.
 
-local byte, floor, format, unpack_header = string.byte, math.floor, string.format, Struct.unpack
+local byte, floor, format = string.byte, math.floor, string.format
+local unpack_header, unpack_list = Struct.unpack, table.unpack
 
 set_plugin_info({
     version = "1",
@@ -1602,11 +1603,11 @@ local function block_sizes(cycles)
         return counts[one] > counts[other] or (counts[one] == counts[other] and one > other)
     end)
     local shown = {}
-    for place = 1, math.min(#sizes, 2) do
+    for place = 1, math.min(#sizes, 4) do
         local bytes = sizes[place]
         shown[place] = #sizes == 1 and size_text(bytes) or format("%s x%d", size_text(bytes), counts[bytes])
     end
-    return table.concat(shown, " ") .. (#sizes > 2 and " ..." or "")
+    return table.concat(shown, ", ") .. (#sizes > 4 and " ..." or "")
 end
 
 -- Of the time of cycles that were alone, what was spent with none outstanding: idle before / (idle before + latency).
@@ -1626,21 +1627,55 @@ local function rate_text(bytes, active_ns)
     return active_ns > 0 and format("%.3f", bytes * 1000 / active_ns) or "-"
 end
 
-local ROW = "%-22s %7s  %-22s %9s %9s %9s %9s %10s %9s %9s %9s %6s %3s %9s\n"
+-- The tables of a session: narrow, for Wireshark's text windows break long lines.
+local TABLES = {
+    {
+        heading = { "latency ms", "cycles", "p50", "p95", "p99", "max", "QD" },
+        row = "  %6s %8s %8s %8s %8s %4s",
+        cells = function(cycles)
+            local latency, depth = latencies(cycles), sorted_values("queue_depth", cycles)
+            return #cycles, milliseconds(percentile(latency, 0.5)), milliseconds(percentile(latency, 0.95)),
+                milliseconds(percentile(latency, 0.99)), milliseconds(latency[#latency]), depth[#depth] or "-"
+        end,
+    },
+    {
+        heading = { "medians ms", "to data", "transfer", "status", "idle", "idle %", "MB/s" },
+        row = "  %8s %8s %7s %8s %6s %8s",
+        cells = function(cycles)
+            local bytes = 0
+            for _, cycle in ipairs(cycles) do
+                bytes = bytes + (column.data_bytes[cycle + 1] or 0)
+            end
+            local function median(name)
+                return milliseconds(percentile(sorted_values(name, cycles), 0.5))
+            end
+            return median("first_data_time"), median("transfer_time"), median("status_time"), median("idle_time"),
+                idle_share(cycles), rate_text(bytes, active_time(cycles))
+        end,
+    },
+    {
+        heading = { "block sizes", "" },
+        row = "  %s",
+        cells = block_sizes,
+    },
+}
 
-local function statistics_row(operation, cycles)
-    local latency = latencies(cycles)
-    local bytes, depth = 0, sorted_values("queue_depth", cycles)
-    for _, cycle in ipairs(cycles) do
-        bytes = bytes + (column.data_bytes[cycle + 1] or 0)
+local NAME_WIDTH = 18
+
+-- Adds the tables of a session's cycles, a line an operation, to the lines; a long name has a line of its own.
+local function add_tables(lines, by_operation, operations)
+    for _, shape in ipairs(TABLES) do
+        local row = format("%%-%ds", NAME_WIDTH) .. shape.row
+        lines[#lines + 1] = ""
+        lines[#lines + 1] = (format(row, unpack_list(shape.heading)):gsub(" +$", ""))
+        for _, operation in ipairs(operations) do
+            local name = operation
+            if #name > NAME_WIDTH then
+                lines[#lines + 1], name = name, ""
+            end
+            lines[#lines + 1] = format(row, name, shape.cells(by_operation[operation]))
+        end
     end
-    local function median(name)
-        return milliseconds(percentile(sorted_values(name, cycles), 0.5))
-    end
-    return format(ROW, operation, #cycles, block_sizes(cycles), milliseconds(percentile(latency, 0.5)),
-        milliseconds(percentile(latency, 0.95)), milliseconds(percentile(latency, 0.99)),
-        milliseconds(latency[#latency]), median("first_data_time"), median("transfer_time"), median("status_time"),
-        median("idle_time"), idle_share(cycles), depth[#depth] or "-", rate_text(bytes, active_time(cycles)))
 end
 
 -- Groups a list by a key of its members; the groups with most members first.
@@ -1660,9 +1695,9 @@ end
 local function statistics_text(cycles, filter)
     local lines = {
         "iSCSI cycles by session and operation, " .. (filter and "of packets with " .. filter or "of all packets"),
-        "latency (p50 to max), medians of the phases and of the idle time before, in ms",
-        "idle %: of the time of tasks that were alone; QD: largest queue depth",
-        "MB/s: payload over the time in which a task was outstanding",
+        "QD: largest queue depth. idle: before the command, none outstanding;",
+        "idle %: of the time of tasks that were alone. MB/s: payload over the",
+        "time in which a task was outstanding.",
     }
     local by_session, numbers = grouped(cycles, function(cycle)
         return column.session[cycle + 1]
@@ -1680,10 +1715,6 @@ local function statistics_text(cycles, filter)
             shares[#shares + 1] = format("tcp.stream %d with %d cycles", stream, #by_stream[stream])
         end
         lines[#lines + 1] = table.concat(shares, ", ")
-        local table_lines = {
-            format(ROW, "operation", "cycles", "block size", "p50", "p95", "p99", "max", "first data", "transfer",
-                "status", "idle", "idle %", "QD", "MB/s"),
-        }
         local by_operation, operations = grouped(members, function(cycle)
             return column.operation[cycle + 1]
         end)
@@ -1691,9 +1722,7 @@ local function statistics_text(cycles, filter)
             local more, less = #by_operation[one], #by_operation[other]
             return more > less or (more == less and one < other)
         end)
-        for _, operation in ipairs(operations) do
-            table_lines[#table_lines + 1] = statistics_row(operation, by_operation[operation])
-        end
+        add_tables(lines, by_operation, operations)
         local read_bytes, written_bytes = 0, 0
         for _, cycle in ipairs(members) do
             local bytes = column.data_bytes[cycle + 1] or 0
@@ -1704,9 +1733,8 @@ local function statistics_text(cycles, filter)
             end
         end
         local active_ns = active_time(members)
-        table_lines[#table_lines + 1] = format("all: %d cycles, active %.6f s, read %s MB/s, written %s MB/s",
+        lines[#lines + 1] = format("\nall: %d cycles, active %.6f s, read %s MB/s, written %s MB/s",
             #members, active_ns / 1000000000, rate_text(read_bytes, active_ns), rate_text(written_bytes, active_ns))
-        lines[#lines + 1] = table.concat(table_lines)
     end
     if #numbers == 0 then
         lines[#lines + 1] = "\nno cycle whose status was shown"
