@@ -24,14 +24,22 @@ from tests.recordings import recorded_captures
 from tests.wireshark_plugin import PLUGIN, differences, expected, shown
 
 SAMPLES = Path(__file__).parents[1] / "samples"
-USES = {
-    "a line per packet": [],
-    "nothing printed": ["-q"],
-    "a display filter": ["-Y", "tcp.analysis.retransmission"],
-    "response times": ["-q", "-z", "scsi,srt,0"],
-    "fields": ["-T", "fields", "-e", "frame.number", "-e", "iscsi.opcode", "-e", "tcp.analysis.bytes_in_flight"],
-    "two passes": ["-2", "-q", "-R", "iscsi"],
+FIELDS = [
+    "-T",
+    "fields",
+    *(part for name in ("frame.number", "ip.src", "tcp.len", "iscsi.opcode") for part in ("-e", name)),
+]
+ASKED = [part for name in ("cycle", "latency", "queue_depth", "owin") for part in ("-e", f"iscsitrace.{name}")]
+USES: dict[str, tuple[list[str], list[str]]] = {
+    "a line per packet": ([], []),
+    "a display filter": (["-Y", "iscsi.scsiresponse.status"], []),
+    "response times": (["-q", "-z", "scsi,srt,0"], []),
+    "fields": (FIELDS, []),
+    "fields, and those of the plugin": (FIELDS, ASKED),
+    "packet details": (["-V"], []),
+    "response times, and the plugin's statistics": (["-q", "-z", "scsi,srt,0"], ["-z", "iscsitrace,cycles"]),
 }
+"""What tshark is asked, and what is asked of the plugin besides."""
 
 
 def equality(files: list[Path]) -> None:
@@ -65,14 +73,13 @@ def user_seconds(command: list[str]) -> float:
 def speed(file: Path, repeats: int, packet_limit: int | None) -> None:
     """A line a use."""
     limit = ["-c", str(packet_limit)] if packet_limit else []
-    for name, options in USES.items():
+    for name, (options, more) in USES.items():
         plain = ["tshark", "-n", "-r", str(file), *limit, *options]
-        extended = [plain[0], "-X", f"lua_script:{PLUGIN}", *plain[1:]]
+        extended = [plain[0], "-X", f"lua_script:{PLUGIN}", *plain[1:], *more]
         runs = [(user_seconds(plain), user_seconds(extended)) for _ in range(repeats)]
         without, with_plugin = (statistics.median(column) for column in zip(*runs, strict=True))
-        print(
-            f"{name}: {without:.2f} s without, {with_plugin:.2f} s with, {with_plugin / without:.2f} times", flush=True
-        )
+        ratio = statistics.median(later / former for former, later in runs)
+        print(f"{name}: {without:.2f} s without, {with_plugin:.2f} s with, {ratio:.2f} times", flush=True)
 
 
 def main() -> None:

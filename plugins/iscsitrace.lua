@@ -7,7 +7,8 @@
 -- not show is left out, not guessed. All is computed once for a frame, in the order of frames, and kept by its number,
 -- so that one pass and two show the same; and not at all when nobody asks. For Wireshark 3.6 to 4.4, Lua 5.2 to 5.4.
 
-local byte, floor, format, unpack_header = string.byte, math.floor, string.format, Struct.unpack
+local byte, floor, format = string.byte, math.floor, string.format
+local unpack_header, unpack_list = Struct.unpack, table.unpack
 
 set_plugin_info({
     version = "1",
@@ -809,6 +810,8 @@ take[0x23] = function(connection)
         local answered = key_value(connection.answered, "DataSequenceInOrder")
         connection.session.is_data_in_any_order = offered == "No" and answered == "No"
         connection.has_data_digest = key_value(connection.answered, "DataDigest"):match("CRC32C") ~= nil
+        connection.is_without_digests = not connection.has_data_digest
+            and not key_value(connection.answered, "HeaderDigest"):match("CRC32C")
         connection.requested, connection.answered = nil, nil
     end
 end
@@ -977,18 +980,30 @@ local function outstanding_of(connection, half)
     return outstanding(half, other)
 end
 
+-- Whether the TCP header that begins at `start` is in the frame itself, and not in IP fragments put together.
+local function is_header_at(tvb, pinfo, start)
+    if start < 0 or start + 20 > tvb:len() then
+        return false
+    end
+    local first, second, third, fourth = byte(tvb:raw(start, 4), 1, 4)
+    return first * 256 + second == pinfo.src_port and third * 256 + fourth == pinfo.dst_port
+end
+
 -- The buffer with a frame's TCP header, and where its payload begins in it.
-local function payload_of(tvb, pinfo, sequence_info)
+local function payload_of(half, tvb, pinfo, sequence_info)
     local start = sequence_info.offset - 4
     local source = tvb
-    local head = start >= 0 and start + 20 <= tvb:len() and tvb:raw(start, 13) or ""
-    local first, second, third, fourth = byte(head, 1, 4)
-    if not first or first * 256 + second ~= pinfo.src_port or third * 256 + fourth ~= pinfo.dst_port then
-        -- not in the frame itself: IP fragments put together
-        source = sequence_info.source
-        head = source:len() >= start + 20 and source:raw(start, 13) or string.rep("\80", 13)
+    if start ~= half.header_start then
+        if is_header_at(tvb, pinfo, start) then
+            half.header_start = start
+        else
+            source = sequence_info.source
+        end
     end
-    return source, start + floor(byte(head, 13) / 16) * 4
+    if source:len() < start + 20 then
+        return source, start + 20
+    end
+    return source, start + floor(byte(source:raw(start + 12, 1)) / 16) * 4
 end
 
 -- Whether a PDU lies in the frame's own payload, and not in a buffer of segments put together.
@@ -1005,11 +1020,13 @@ end
 -- Takes the PDUs that the frame shows; gives where they end in the buffer with its payload.
 local function note_pdus(connection, half, direction, frame, time_ns, frame_source, payload, sequence, length, ...)
     local explained = payload
-    if iscsi_header_digest() then
-        connection.header_digest = 4
-    end
-    if iscsi_data_digest() then
-        connection.data_digest = 4
+    if not connection.is_without_digests then
+        if iscsi_header_digest() then
+            connection.header_digest = 4
+        end
+        if iscsi_data_digest() then
+            connection.data_digest = 4
+        end
     end
     for place = 1, select("#", ...) do
         local info = select(place, ...)
@@ -1165,14 +1182,14 @@ local function note_payload(connection, direction, tvb, pinfo, frame, length, ..
     local time_ns = time_of(pinfo)
     local begin, source, payload = nil, nil, nil
     if ... then
-        source, payload = payload_of(tvb, pinfo, sequence_info)
+        source, payload = payload_of(half, tvb, pinfo, sequence_info)
         local explained =
             note_pdus(connection, half, direction, frame, time_ns, source, payload, sequence, length, ...)
         half.pending_frame = nil
         begin = explained < payload + length and explained or nil
     elseif not half.pending_frame then
         if is_from_initiator then
-            source, payload = payload_of(tvb, pinfo, sequence_info)
+            source, payload = payload_of(half, tvb, pinfo, sequence_info)
         end
         begin = payload or 0
     elseif not connection.initiator then
@@ -1364,7 +1381,6 @@ end
 local function show_fact(root, frame, fact)
     local cycle, phase, is_status, is_number_known = unpack_fact(fact)
     local place = cycle + 1
-    local operation, block = column.operation[place], column.block_size[place]
     local item
     if is_number_known then
         item = root:add(field.cycle, cycle)
@@ -1372,7 +1388,6 @@ local function show_fact(root, frame, fact)
         item = root:add("Cycle, its number not known")
     end
     item:set_generated()
-    item:append_text(format(": %s of %d bytes, %s", operation, block, PHASES[phase]))
     add(item, field.phase, PHASES[phase])
     if phase ~= COMMAND then
         add(item, field.command_frame, column.command_frame[place])
@@ -1384,8 +1399,8 @@ local function show_fact(root, frame, fact)
         end
         return
     end
-    add(item, field.operation, operation)
-    add(item, field.block_size, block)
+    add(item, field.operation, column.operation[place])
+    add(item, field.block_size, column.block_size[place])
     for _, name in ipairs({ "queue_depth", "owin" }) do
         local value = column[name][place]
         if value then
@@ -1401,7 +1416,8 @@ local function show_fact(root, frame, fact)
     local latency_ns = difference(column.status_ns[place], column.first_ns[place])
     if latency_ns then
         add(item, field.latency, relative_time(latency_ns))
-        item:append_text(format(" after %.3f ms", latency_ns / 1000000))
+        item:append_text(format(": %s of %d bytes, %.3f ms", column.operation[place], column.block_size[place],
+            latency_ns / 1000000))
     end
     local data_frame = column.first_data_frame[place]
     if data_frame then
@@ -1587,11 +1603,11 @@ local function block_sizes(cycles)
         return counts[one] > counts[other] or (counts[one] == counts[other] and one > other)
     end)
     local shown = {}
-    for place = 1, math.min(#sizes, 2) do
+    for place = 1, math.min(#sizes, 4) do
         local bytes = sizes[place]
         shown[place] = #sizes == 1 and size_text(bytes) or format("%s x%d", size_text(bytes), counts[bytes])
     end
-    return table.concat(shown, " ") .. (#sizes > 2 and " ..." or "")
+    return table.concat(shown, ", ") .. (#sizes > 4 and " ..." or "")
 end
 
 -- Of the time of cycles that were alone, what was spent with none outstanding: idle before / (idle before + latency).
@@ -1611,21 +1627,55 @@ local function rate_text(bytes, active_ns)
     return active_ns > 0 and format("%.3f", bytes * 1000 / active_ns) or "-"
 end
 
-local ROW = "%-22s %7s  %-22s %9s %9s %9s %9s %10s %9s %9s %9s %6s %3s %9s\n"
+-- The tables of a session: narrow, for Wireshark's text windows break long lines.
+local TABLES = {
+    {
+        heading = { "latency ms", "cycles", "p50", "p95", "p99", "max", "QD" },
+        row = "  %6s %8s %8s %8s %8s %4s",
+        cells = function(cycles)
+            local latency, depth = latencies(cycles), sorted_values("queue_depth", cycles)
+            return #cycles, milliseconds(percentile(latency, 0.5)), milliseconds(percentile(latency, 0.95)),
+                milliseconds(percentile(latency, 0.99)), milliseconds(latency[#latency]), depth[#depth] or "-"
+        end,
+    },
+    {
+        heading = { "medians ms", "to data", "transfer", "status", "idle", "idle %", "MB/s" },
+        row = "  %8s %8s %7s %8s %6s %8s",
+        cells = function(cycles)
+            local bytes = 0
+            for _, cycle in ipairs(cycles) do
+                bytes = bytes + (column.data_bytes[cycle + 1] or 0)
+            end
+            local function median(name)
+                return milliseconds(percentile(sorted_values(name, cycles), 0.5))
+            end
+            return median("first_data_time"), median("transfer_time"), median("status_time"), median("idle_time"),
+                idle_share(cycles), rate_text(bytes, active_time(cycles))
+        end,
+    },
+    {
+        heading = { "block sizes", "" },
+        row = "  %s",
+        cells = block_sizes,
+    },
+}
 
-local function statistics_row(operation, cycles)
-    local latency = latencies(cycles)
-    local bytes, depth = 0, sorted_values("queue_depth", cycles)
-    for _, cycle in ipairs(cycles) do
-        bytes = bytes + (column.data_bytes[cycle + 1] or 0)
+local NAME_WIDTH = 18
+
+-- Adds the tables of a session's cycles, a line an operation, to the lines; a long name has a line of its own.
+local function add_tables(lines, by_operation, operations)
+    for _, shape in ipairs(TABLES) do
+        local row = format("%%-%ds", NAME_WIDTH) .. shape.row
+        lines[#lines + 1] = ""
+        lines[#lines + 1] = (format(row, unpack_list(shape.heading)):gsub(" +$", ""))
+        for _, operation in ipairs(operations) do
+            local name = operation
+            if #name > NAME_WIDTH then
+                lines[#lines + 1], name = name, ""
+            end
+            lines[#lines + 1] = format(row, name, shape.cells(by_operation[operation]))
+        end
     end
-    local function median(name)
-        return milliseconds(percentile(sorted_values(name, cycles), 0.5))
-    end
-    return format(ROW, operation, #cycles, block_sizes(cycles), milliseconds(percentile(latency, 0.5)),
-        milliseconds(percentile(latency, 0.95)), milliseconds(percentile(latency, 0.99)),
-        milliseconds(latency[#latency]), median("first_data_time"), median("transfer_time"), median("status_time"),
-        median("idle_time"), idle_share(cycles), depth[#depth] or "-", rate_text(bytes, active_time(cycles)))
 end
 
 -- Groups a list by a key of its members; the groups with most members first.
@@ -1645,9 +1695,9 @@ end
 local function statistics_text(cycles, filter)
     local lines = {
         "iSCSI cycles by session and operation, " .. (filter and "of packets with " .. filter or "of all packets"),
-        "latency (p50 to max), medians of the phases and of the idle time before, in ms",
-        "idle %: of the time of tasks that were alone; QD: largest queue depth",
-        "MB/s: payload over the time in which a task was outstanding",
+        "QD: largest queue depth. idle: before the command, none outstanding;",
+        "idle %: of the time of tasks that were alone. MB/s: payload over the",
+        "time in which a task was outstanding.",
     }
     local by_session, numbers = grouped(cycles, function(cycle)
         return column.session[cycle + 1]
@@ -1665,10 +1715,6 @@ local function statistics_text(cycles, filter)
             shares[#shares + 1] = format("tcp.stream %d with %d cycles", stream, #by_stream[stream])
         end
         lines[#lines + 1] = table.concat(shares, ", ")
-        local table_lines = {
-            format(ROW, "operation", "cycles", "block size", "p50", "p95", "p99", "max", "first data", "transfer",
-                "status", "idle", "idle %", "QD", "MB/s"),
-        }
         local by_operation, operations = grouped(members, function(cycle)
             return column.operation[cycle + 1]
         end)
@@ -1676,9 +1722,7 @@ local function statistics_text(cycles, filter)
             local more, less = #by_operation[one], #by_operation[other]
             return more > less or (more == less and one < other)
         end)
-        for _, operation in ipairs(operations) do
-            table_lines[#table_lines + 1] = statistics_row(operation, by_operation[operation])
-        end
+        add_tables(lines, by_operation, operations)
         local read_bytes, written_bytes = 0, 0
         for _, cycle in ipairs(members) do
             local bytes = column.data_bytes[cycle + 1] or 0
@@ -1689,9 +1733,8 @@ local function statistics_text(cycles, filter)
             end
         end
         local active_ns = active_time(members)
-        table_lines[#table_lines + 1] = format("all: %d cycles, active %.6f s, read %s MB/s, written %s MB/s",
+        lines[#lines + 1] = format("\nall: %d cycles, active %.6f s, read %s MB/s, written %s MB/s",
             #members, active_ns / 1000000000, rate_text(read_bytes, active_ns), rate_text(written_bytes, active_ns))
-        lines[#lines + 1] = table.concat(table_lines)
     end
     if #numbers == 0 then
         lines[#lines + 1] = "\nno cycle whose status was shown"

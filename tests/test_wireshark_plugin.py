@@ -86,7 +86,7 @@ def test_queues_of_several_connections(is_immediate: bool, is_status_in_data: bo
     assert any("idle_time" in row for row in found.cycles.values())
 
 
-@pytest.mark.parametrize("lost", [0, 1, 20, 44])
+@pytest.mark.parametrize("lost", [0, 20, 44])
 def test_losses_before_the_tap(lost: int, tmp_path: FilePath) -> None:
     losses = frozenset((False, 1 + 46 * place + lost) for place in range(10))
     conversation = Conversation(Path(4_000_000, lost_before_tap=losses))
@@ -164,12 +164,12 @@ def test_statistics(name: str) -> None:
     file = sample(name)
     text = tshark(file, "-q", "-z", "iscsitrace,cycles")
     complete = read(file).cycles.select(~read(file).cycles.mask("status_ns")) if has_nulls(file) else read(file).cycles
-    rows = {line.split()[0]: line for line in text.splitlines() if re.match(r"[a-z_]+ +\d+ ", line)}
+    # the first table, where a long name has a line of its own
+    rows = dict(re.findall(r"^([a-z_]+)\s+(\d+ .*)$", text.partition("medians ms")[0], re.MULTILINE))
     for right in latencies(complete):
         words = rows[right["operation"]].split()
-        assert int(words[1]) == right["cycle_count"]
         given = [f"{right['latency_ns'][name] / 1e6:.3f}" for name in ("p50", "p95", "p99", "max")]
-        assert all(word in words for word in given)
+        assert words[:5] == [str(right["cycle_count"]), *given]
     total = measure(complete)[0]
     (line,) = [line for line in text.splitlines() if line.startswith("all: ")]
     assert f"all: {total.cycle_count} cycles, active {total.active_ns / 1e9:.6f} s" in line
@@ -182,6 +182,8 @@ def has_nulls(file: FilePath) -> bool:
 
 
 FIRST_NS = 1_700_000_000_000_000_000
+REFUSED = ["1\t\t\t"]
+"""The first frame says that the sidecar was refused; nothing of it is shown."""
 ROWS = ["1\tinitiator_think\t\t", "3\t\t14480\t", "4\ttransfer\t28960\tfast"]
 
 
@@ -216,7 +218,8 @@ def sidecar_fields(file: FilePath, *options: str) -> tuple[list[str], list[str]]
     names = ("frame.number", "iscsitrace.budget_owner", "iscsitrace.cwnd_estimate", "iscsitrace.loss_class")
     wanted = [part for name in names for part in ("-e", name)]
     command = ["tshark", "-n", "-X", f"lua_script:{wireshark_plugin.PLUGIN}", "-r", str(file), *options]
-    command += ["-Y", "iscsitrace.budget_owner || iscsitrace.cwnd_estimate || iscsitrace.loss_class"]
+    shown_in = ("budget_owner", "cwnd_estimate", "loss_class", "sidecar_refused")
+    command += ["-Y", " || ".join(f"iscsitrace.{name}" for name in shown_in)]
     done = subprocess.run([*command, "-T", "fields", *wanted], check=True, capture_output=True, text=True)
     complaints = [line for line in done.stderr.splitlines() if not line.startswith('Running as user "root"')]
     return done.stdout.splitlines(), complaints
@@ -233,7 +236,7 @@ def test_a_sidecar_that_is_named(plain: Capture, tmp_path: FilePath) -> None:
     assert sidecar_fields(file) == ([], [])
     assert sidecar_fields(file, "-o", f"iscsitrace.sidecar:{moved}") == (ROWS, [])
     rows, complaints = sidecar_fields(file, "-o", f"iscsitrace.sidecar:{tmp_path / 'absent'}")
-    assert (rows, len(complaints)) == ([], 1)
+    assert (rows, len(complaints)) == (REFUSED, 1)
 
 
 @pytest.mark.parametrize(
@@ -252,13 +255,10 @@ def test_a_sidecar_that_is_named(plain: Capture, tmp_path: FilePath) -> None:
     ],
 )
 def test_a_sidecar_that_does_not_belong_is_refused(changed: dict[str, str], plain: Capture, tmp_path: FilePath) -> None:
-    file = with_sidecar(tmp_path, plain, **changed)
-    rows, complaints = sidecar_fields(file)
-    assert rows == []
+    rows, complaints = sidecar_fields(with_sidecar(tmp_path, plain, **changed))
+    assert rows == REFUSED
     assert len(complaints) == 1
     assert complaints[0].startswith("iscsitrace: sidecar ")
-    shown_in = tshark(file, "-Y", "iscsitrace.sidecar_refused", "-T", "fields", "-e", "frame.number")
-    assert shown_in.split() == ["1"]
 
 
 def test_numbers_are_left_out_where_commands_are_missing(tmp_path: FilePath) -> None:
@@ -285,11 +285,12 @@ def test_damage_raises_no_lua_error(name: str, seed: int, tmp_path: FilePath) ->
     subprocess.run([EDITCAP, "-F", "pcap", *options, sample(name), whole], check=True)
     share = ["0.002", "0.02", "0.1"][seed]
     subprocess.run([EDITCAP, "-E", share, "--seed", str(seed), whole, damaged], check=True, capture_output=True)
-    assert "Lua" not in tshark(damaged, "-V", "-O", "iscsitrace", "-2")
-    tshark(damaged, "-q", "-z", "iscsitrace,cycles")
+    text = tshark(damaged, "-V", "-O", "iscsitrace", "-2", "-z", "iscsitrace,cycles")
+    assert "iSCSI cycles by session" in text
+    assert "Lua" not in text
 
 
-@pytest.mark.parametrize("snaplen", [60, 90, 102, 130, 1000])
+@pytest.mark.parametrize("snaplen", [90, 130, 1000])
 def test_cut_captures_show_nothing_wrong(snaplen: int, tmp_path: FilePath) -> None:
     conversation = Conversation()
     session = conversation.session(Session(initiator_max_recv_data_segment_length=8192)).login()
