@@ -25,7 +25,6 @@ LOSSY = (
     "--key InitialR2T=Yes --key ImmediateData=No"
 )
 Colour = tuple[float, float, float]
-needs_plugin = pytest.mark.skipif(not PLUGIN.is_file(), reason="the plugin is not there yet")
 
 # the rule of each opcode, where no rule before it fits
 EXPECTED = {
@@ -90,14 +89,12 @@ def tshark(configuration: Path, *arguments: str) -> list[list[str]]:
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 
-@needs_plugin
 def test_wireshark_takes_every_filter(configuration: Path, lossy: Run) -> None:
     expressions = [*(expression for expression, *_ in rules().values()), *buttons().values()]
     every = " || ".join(f"({expression})" for expression in expressions)
     assert tshark(configuration, "-r", str(lossy.capture()), "-Y", every)
 
 
-@needs_plugin
 def test_wireshark_knows_every_column(configuration: Path, lossy: Run) -> None:
     text = (PROFILE / "preferences").read_text()
     fields = re.findall(r'"%Cus:([a-z0-9_.]+):0:R"', text)
@@ -107,7 +104,6 @@ def test_wireshark_knows_every_column(configuration: Path, lossy: Run) -> None:
     tshark(configuration, "-r", str(lossy.capture()), "-c", "1", "-T", "fields", *wanted)
 
 
-@needs_plugin
 def test_rows_have_the_colours_of_the_legend(configuration: Path, lossy: Run) -> None:
     shown = tshark(
         configuration,
@@ -136,7 +132,6 @@ def test_rows_have_the_colours_of_the_legend(configuration: Path, lossy: Run) ->
     assert {0x01, 0x03, 0x05, 0x21, 0x23, 0x25, 0x31} <= seen
 
 
-@needs_plugin
 def test_what_failed_has_its_colour(configuration: Path) -> None:
     # a login that is refused, and the CHECK CONDITION that tells of the power on
     sample = ROOT / "samples" / "chap-refused-then-accepted" / "capture.pcap"
