@@ -277,6 +277,20 @@ def test_a_ring_of_files_is_the_whole(reads: Run, tmp_path: Path) -> None:
     assert list(ours.connections.rows()) == list(true.connections.rows())
 
 
+def test_summary_of_a_ring_is_that_of_the_whole(reads: Run, tmp_path: Path) -> None:
+    run("-r", reads.capture(), "-w", tmp_path / "ring.pcapng", "-b", "filesize:100")
+    files = sorted(tmp_path.iterdir())
+    assert len(files) > 10
+    summaries = [
+        json.loads(CliRunner().invoke(main, ["summary", "--json", *map(str, inputs)]).stdout)
+        for inputs in (files, [reads.capture()])
+    ]
+    for summary in summaries:
+        # their names and sizes are not the same
+        del summary["input"]
+    assert summaries[0] == summaries[1]
+
+
 def test_a_ring_keeps_the_last_files(reads: Run, tmp_path: Path) -> None:
     run("-r", reads.capture(), "-w", tmp_path / "ring.pcapng", "-b", "packets:100", "-b", "files:2")
     files = sorted(tmp_path.iterdir())

@@ -500,6 +500,25 @@ def test_through_dumpcap(url: str, veth: Network, tmp_path: Path) -> None:
     assert sum(row["operation"] == "read" for row in iscsitrace.read(file).cycles.rows()) == 16
 
 
+def test_one_capability_is_enough(tmp_path: Path) -> None:
+    command = [
+        *OURS,
+        "capture",
+        "-i",
+        "lo",
+        "-a",
+        "duration:0.1",
+        "-w",
+        str(tmp_path / "x.pcapng"),
+        "--dumpcap",
+        "never",
+    ]
+    only = ["--bounding-set=-all,+net_raw", "--inh-caps=-all", "--"]
+    said = subprocess.run([SETPRIV, *only, *command], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert "packets seen" in said.stderr
+
+
 def test_who_may_not_capture_is_told_what_to_do(veth: Network, tmp_path: Path) -> None:
     command = [*OURS, "capture", "-i", "lo", "-w", str(tmp_path / "x.pcapng"), "--dumpcap", "never"]
     tmp_path.chmod(0o777)

@@ -91,6 +91,22 @@ impl Condition {
         Ok(Self { alternatives })
     }
 
+    /// Whether a command that has not ended is meant as it is now: its status is none, and its latency grows.
+    pub fn is_met_while_open(&self, command: &Ended) -> bool {
+        let is_about_time = |comparison: &Comparison| matches!(comparison, Comparison::LatencyOver { .. });
+        let mut about_time = self.alternatives.iter().filter(|all| all.iter().any(is_about_time));
+        about_time.any(|all| all.iter().all(|comparison| comparison.holds(command)))
+    }
+
+    /// The least latency that any alternative asks for.
+    pub fn least_latency_ns(&self) -> Option<i64> {
+        let limit = |comparison: &Comparison| match comparison {
+            Comparison::LatencyOver { limit_ns, .. } => Some(*limit_ns),
+            _ => None,
+        };
+        self.alternatives.iter().flatten().filter_map(limit).min()
+    }
+
     /// Whether a command is meant.
     pub fn is_met(&self, command: &Ended) -> bool {
         self.alternatives.iter().any(|all| all.iter().all(|comparison| comparison.holds(command)))
@@ -221,6 +237,18 @@ mod tests {
         let busy = command(1, Some(8), "read");
         assert!(meets("status=busy", &busy) && meets("status=8", &busy) && meets("status = 0x08", &busy));
         assert!(meets("status=none", &command(1, None, "read")) && !meets("status=none", &busy));
+    }
+
+    #[test]
+    fn a_command_that_is_open_is_meant_for_its_time_alone() {
+        let open = command(60_000_000, None, "read");
+        let meets = |text: &str| Condition::parse(text).expect(text).is_met_while_open(&open);
+        assert!(
+            meets("latency>50ms") && meets("latency>50ms and operation=read") && meets("latency>50ms and status=none")
+        );
+        assert!(!meets("latency>70ms") && !meets("latency>50ms and status=good"));
+        // every command has no status at first
+        assert!(!meets("status!=good") && !meets("operation=read or status=none"));
     }
 
     #[test]

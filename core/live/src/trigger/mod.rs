@@ -101,20 +101,19 @@ impl Trigger {
         let mut ended = std::mem::take(&mut self.ended);
         self.observer.packet(packet, &mut ended);
         let mut first_ns = i64::MAX;
-        for command in ended.drain(..).filter(|command| self.condition.is_met(command)) {
+        ended.retain(|command| self.condition.is_met(command));
+        for command in ended.drain(..) {
             self.found_count += 1;
-            let text = self.in_words(&command);
-            found(&text);
-            first_ns = first_ns.min(command.command_ns);
-            let until_ns = command.end_ns.max(packet.time_ns).saturating_add(self.after_ns);
-            self.open_until_ns = Some(self.open_until_ns.map_or(until_ns, |open_ns| open_ns.max(until_ns)));
-            // the packet that completed it, unless that one was released already
-            let frame = if command.end_frame > self.released { command.end_frame } else { packet.frame };
-            let comment = self.comments.entry(frame).or_default();
-            if !comment.is_empty() {
-                comment.push('\n');
+            let took = format!("took {:.3} ms", milliseconds(&command));
+            first_ns = first_ns.min(self.note(&command, &took, packet, &mut found));
+        }
+        if let Some(least_ns) = self.condition.least_latency_ns() {
+            self.observer.add_open(least_ns, packet, &mut ended);
+            ended.retain(|command| self.condition.is_met_while_open(command));
+            for command in ended.drain(..) {
+                let took = format!("has not ended after {:.3} ms", milliseconds(&command));
+                first_ns = first_ns.min(self.note(&command, &took, packet, &mut found));
             }
-            comment.push_str(&text);
         }
         self.ended = ended;
         if first_ns < i64::MAX {
@@ -126,6 +125,22 @@ impl Trigger {
         self.open_until_ns = None;
         self.forget(packet.time_ns);
         Ok(())
+    }
+
+    /// Says of a command that it was found, and keeps its window open; gives when it began.
+    fn note(&mut self, command: &Ended, took: &str, packet: &Packet<'_>, found: &mut impl FnMut(&str)) -> i64 {
+        let text = self.in_words(command, took);
+        found(&text);
+        let until_ns = command.end_ns.max(packet.time_ns).saturating_add(self.after_ns);
+        self.open_until_ns = Some(self.open_until_ns.map_or(until_ns, |open_ns| open_ns.max(until_ns)));
+        // the packet that completed it, unless that one was released already
+        let frame = if command.end_frame > self.released { command.end_frame } else { packet.frame };
+        let comment = self.comments.entry(frame).or_default();
+        if !comment.is_empty() {
+            comment.push('\n');
+        }
+        comment.push_str(&text);
+        command.command_ns
     }
 
     /// Whether a window is open. It closes when no task is open, if that is soon: one without its end would be taken for
@@ -174,7 +189,7 @@ impl Trigger {
         Ok(())
     }
 
-    fn in_words(&self, command: &Ended) -> String {
+    fn in_words(&self, command: &Ended, took: &str) -> String {
         let status = match command.status {
             Some(0) => String::new(),
             Some(status) => format!(", status {}", condition::status_in_words(status)),
@@ -185,12 +200,12 @@ impl Trigger {
             (_, Some(bytes)) => format!(" of {bytes} bytes"),
             _ => String::new(),
         };
-        let latency_ms = (command.end_ns - command.command_ns) as f64 / 1e6;
-        format!(
-            "{}: {}{blocks} took {latency_ms:.3} ms{status}, tag 0x{:08x}",
-            self.text, command.operation, command.tag
-        )
+        format!("{}: {}{blocks} {took}{status}, tag 0x{:08x}", self.text, command.operation, command.tag)
     }
+}
+
+fn milliseconds(command: &Ended) -> f64 {
+    (command.end_ns - command.command_ns) as f64 / 1e6
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 
 use iscsitrace_trace::capture::Packet;
 use iscsitrace_trace::pipeline::Pipeline;
-use iscsitrace_trace::tables::{NULL_U8, NULL_U32, NULL_U64, Wanted};
+use iscsitrace_trace::tables::{Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted};
 use iscsitrace_wire::cdb::Operation;
+use rustc_hash::FxHashSet;
 
 /// Tasks, and R2Ts of writes, after which a pass is followed by another: about 30 MB.
 const ROWS_MAX: usize = 1 << 17;
@@ -17,6 +18,8 @@ const ROWS_MAX: usize = 1 << 17;
 const TAKEN_OVER_AFTER_NS: i64 = 1_000_000_000;
 /// How long a pass goes on for commands that do not end.
 const OPEN_AT_MOST_NS: i64 = 120_000_000_000;
+/// Open commands remembered as told.
+const TOLD_MAX: usize = 1 << 16;
 /// Between two looks for the oldest command that is open.
 const LOOK_EVERY_NS: i64 = 100_000_000;
 
@@ -68,6 +71,22 @@ impl Generation {
     }
 }
 
+/// A command as its row has it; `frame` is where it ended when the row does not say.
+fn command(cycles: &Cycles, row: usize, end_ns: i64, frame: u64) -> Ended {
+    let known = |value: u64| (value != NULL_U64).then_some(value);
+    let operation = Operation::ALL.get(usize::from(cycles.operation[row]));
+    Ended {
+        command_ns: cycles.command_first_ns[row],
+        end_ns,
+        end_frame: known(cycles.status_frame[row]).unwrap_or(frame),
+        status: Some(cycles.status[row]).filter(|&status| status != NULL_U8),
+        operation: operation.map_or("command", |operation| operation.as_str()),
+        lba: known(cycles.lba[row]),
+        bytes: Some(cycles.bytes[row]).filter(|&bytes| bytes != NULL_U32 && bytes > 0),
+        tag: cycles.initiator_task_tag[row],
+    }
+}
+
 /// The pass over packets that do not end.
 pub(super) struct Observer {
     /// The youngest last.
@@ -76,6 +95,8 @@ pub(super) struct Observer {
     looked_ns: i64,
     oldest_open_ns: Option<i64>,
     rows: Vec<u32>,
+    /// Commands that were told while they were open.
+    told_open: FxHashSet<(i64, u32)>,
 }
 
 impl Observer {
@@ -90,6 +111,7 @@ impl Observer {
             looked_ns: i64::MIN,
             oldest_open_ns: None,
             rows: Vec::new(),
+            told_open: FxHashSet::default(),
         }
     }
 
@@ -104,19 +126,7 @@ impl Observer {
                 if command_frame < generation.from_frame || command_frame >= generation.to_frame {
                     continue;
                 }
-                let known = |value: u64| (value != NULL_U64).then_some(value);
-                ended.push(Ended {
-                    command_ns: cycles.command_first_ns[row],
-                    end_ns: ends_ns[row],
-                    end_frame: known(cycles.status_frame[row]).unwrap_or(packet.frame),
-                    status: Some(cycles.status[row]).filter(|&status| status != NULL_U8),
-                    operation: Operation::ALL
-                        .get(usize::from(cycles.operation[row]))
-                        .map_or("command", |each| each.as_str()),
-                    lba: known(cycles.lba[row]),
-                    bytes: Some(cycles.bytes[row]).filter(|&bytes| bytes != NULL_U32 && bytes > 0),
-                    tag: cycles.initiator_task_tag[row],
-                });
+                ended.push(command(cycles, row, ends_ns[row], packet.frame));
             }
         }
         if packet.time_ns.saturating_sub(self.looked_ns) >= LOOK_EVERY_NS {
@@ -128,6 +138,32 @@ impl Observer {
     /// Whether a command is open.
     pub(super) fn is_busy(&mut self) -> bool {
         self.generations.iter_mut().any(|generation| generation.oldest_open_ns().is_some())
+    }
+
+    /// Adds commands that have been open for longer than that, each once; looked for now and then.
+    pub(super) fn add_open(&mut self, longer_than_ns: i64, packet: &Packet<'_>, open: &mut Vec<Ended>) {
+        let begun_before_ns = packet.time_ns.saturating_sub(longer_than_ns);
+        // that of the last look: nothing is overdue that was not open then
+        if self.looked_ns != packet.time_ns || self.oldest_open_ns.is_none_or(|oldest_ns| oldest_ns > begun_before_ns) {
+            return;
+        }
+        if self.told_open.len() > TOLD_MAX {
+            self.told_open.clear();
+        }
+        for generation in &self.generations {
+            let (cycles, ends_ns) = generation.pipeline.cycles();
+            for (row, &end_ns) in ends_ns.iter().enumerate().skip(generation.settled) {
+                let is_own = (generation.from_frame..generation.to_frame).contains(&cycles.command_frame[row]);
+                let begun_ns = cycles.command_first_ns[row];
+                if is_own
+                    && end_ns == i64::MAX
+                    && begun_ns < begun_before_ns
+                    && self.told_open.insert((begun_ns, cycles.initiator_task_tag[row]))
+                {
+                    open.push(command(cycles, row, packet.time_ns, packet.frame));
+                }
+            }
+        }
     }
 
     /// When the oldest command that has not ended began, as of the last look.

@@ -175,6 +175,31 @@ fn a_command_that_waits_keeps_what_led_to_it() {
 }
 
 #[test]
+fn a_command_that_never_ends_is_found_once_its_time_is_over() {
+    let mut wire = Wire::connected(0);
+    wire.command(100 * MS, 7);
+    for number in 0..200 {
+        wire.command(1000 * MS + i64::from(number) * 100 * MS, 100 + number);
+        wire.response(1000 * MS + i64::from(number) * 100 * MS + MS, 100 + number);
+    }
+    let mut trigger = trigger("latency>5s or status=busy", 10_000 * MS, 500 * MS, 1 << 20);
+    let released = released(&wire, &mut trigger);
+    let said: Vec<_> =
+        released.iter().filter_map(|(frame, comment)| comment.as_ref().map(|text| (frame, text))).collect();
+    let &[(&frame, comment)] = said.as_slice() else { panic!("{said:?}") };
+    assert!(
+        comment.contains("test_unit_ready has not ended after 5") && comment.contains("tag 0x00000007"),
+        "{comment}"
+    );
+    let (time_ns, _) = wire.packets[frame as usize - 1];
+    assert!((5100 * MS..5400 * MS).contains(&time_ns), "{time_ns}");
+    // all from its beginning to a while after, and as much longer as a window waits for the last task to end
+    assert_eq!(released[0].0, 1);
+    let (last_ns, _) = wire.packets[released[released.len() - 1].0 as usize - 1];
+    assert!((time_ns + 500 * MS..=time_ns + 1500 * MS).contains(&last_ns), "{last_ns}");
+}
+
+#[test]
 fn memory_is_bounded_and_what_it_took_is_told() {
     let wire = one_slow(3000, 2999);
     let mut trigger = trigger("latency>50ms", 200_000 * MS, MS, 40_000);
