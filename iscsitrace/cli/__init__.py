@@ -20,6 +20,7 @@ from iscsitrace.errors import IscsitraceError
 
 GROUPS = {
     "Read captures": ("summary", "diagnose", "diff", "cycles", "plot", "model", "report", "export", "check", "inspect"),
+    "Watch traffic": ("watch",),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
@@ -36,6 +37,7 @@ _SHORT_HELP = {
     "export": "Tables to CSV or Parquet files.",
     "check": "Coverage, capture health, and comparisons.",
     "inspect": "Wireshark's fields beside ours.",
+    "watch": "A live view of an interface, a growing file or a pipe.",
     "initiator": "Read, write, discover or ping with the reference initiator.",
     "target": "Serve an in-memory target.",
     "link": "Emulate a link between two TAP devices.",

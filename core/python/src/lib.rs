@@ -3,11 +3,13 @@
 //! ```text
 //! source   what Python names as input -> inputs of the pass
 //! columns  tables -> NumPy arrays, without a copy
+//! live     a pass that goes on, looked at now and then
 //! lab      traffic: settings as JSON -> results as JSON
 //! ```
 
 mod columns;
 mod lab;
+mod live;
 mod source;
 
 use std::time::{Duration, Instant};
@@ -126,6 +128,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SECRET_KEYS", PyTuple::new(py, SECRET_KEYS)?)?;
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
+    module.add_class::<live::Live>()?;
     lab::add_to(module)?;
     Ok(())
 }

@@ -101,6 +101,16 @@ impl SequenceTracker {
         Sequence::Ahead
     }
 
+    /// Keeps so many of the last runs: what is missing before them is missing for good.
+    pub fn forget(&mut self, kept: usize) {
+        if self.runs.len() > 2 * kept.max(1) {
+            let missing = self.missing();
+            self.runs.drain(..self.runs.len() - kept);
+            self.given_up = 0;
+            self.given_up = missing - self.missing();
+        }
+    }
+
     /// How many values are missing between those that were seen.
     pub fn missing(&self) -> u64 {
         let ends = self.runs.iter().map(|run| run.end);
