@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 
 from iscsitrace.analysis.budget import PARTS, Budget
@@ -176,9 +177,8 @@ def render(report: Report | None, choice: Choice, width: int, height: int) -> li
     below = _detail(report, chosen, width) if chosen else [Text("no iSCSI session so far", style=DIM)]
     below += _findings(report, width)
     below += _counters(report, width)
-    room = max(height - len(lines) - min(len(below), max(height // 2, 6)) - 1, 3)
-    lines += _table(table, choice, width, room)
-    lines += below
+    room = max(height - len(lines) - min(len(below), max(height // 2, 6)) - 2, 3)
+    lines += [*_table(table, choice, width, room), Text(), *below]
     shown = lines[:height]
     for line in shown:
         line.truncate(width, overflow="ellipsis")
@@ -264,8 +264,13 @@ def _name(line: Line) -> str:
 
 def _short(text: str, width: int) -> str:
     """The end of a name says most."""
-    printable = "".join(each if each.isprintable() else "?" for each in text)
+    printable = _printable(text)
     return printable if len(printable) <= width else "…" + printable[1 - width :]
+
+
+def _printable(text: str) -> str:
+    """Without what could drive a terminal."""
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _detail(report: Report, line: Line, width: int) -> list[Text]:
@@ -299,9 +304,10 @@ def _findings(report: Report, width: int) -> list[Text]:
     lines = []
     for found in report.findings:
         share = "" if found.share is None else f" {percent(found.share)} %"
-        line = Text(f"{found.severity}: session {found.session} {found.name}{share}: ", style="bold")
-        line.append(found.text, style="not bold")
-        lines.append(line)
+        line = Text()
+        line.append(f"{found.severity}: session {found.session} {found.name}{share}: ", style="bold")
+        line.append(_printable(found.text))
+        lines += _folded(line, width)
     return [Text("findings of the last seconds", style="bold underline"), *lines] if lines else []
 
 
@@ -312,5 +318,17 @@ def _counters(report: Report, width: int) -> list[Text]:
     lines = [Text("oddities of the capture", style="bold underline")]
     for row in rows:
         new = f" (+{row['new']})" if row["new"] else ""
-        lines.append(Text(f"{row['severity']}: {row['name']} {row['count']}{new}: {row['meaning']}"))
+        lines += _folded(Text(f"{row['severity']}: {row['name']} {row['count']}{new}: {row['meaning']}"), width)
     return lines
+
+
+def _folded(line: Text, width: int) -> list[Text]:
+    """A sentence in lines of that width, the further ones set in."""
+    console = Console(width=width, color_system=None)
+    first, *rest = line.wrap(console, width)
+    if not rest:
+        return [first]
+    for each in rest:
+        each.rstrip()
+    left = Text(" ").join(rest)
+    return [first, *(Text("  ").append_text(each) for each in left.wrap(console, max(width - 2, 1)))]

@@ -204,15 +204,18 @@ mod tests {
                 if std::mem::replace(&mut self.0, true) {
                     return Err(io::Error::other("broken"));
                 }
+                // more than is looked at to tell whether it is compressed
                 buffer[0] = 7;
-                Ok(1)
+                buffer[1] = 8;
+                Ok(buffer.len().min(4))
             }
         }
         let feed = Feed::start(Box::new(Failing(false)), 1 << 20);
-        assert!(feed.wait(2, PATIENCE));
+        assert!(feed.wait(5, PATIENCE));
         let mut buffer = [0; 8];
         let mut reader = feed.reader();
-        assert_eq!(reader.read(&mut buffer).unwrap(), 1);
+        assert_eq!(reader.read(&mut buffer).unwrap(), 4);
+        assert_eq!(buffer, [7, 8, 0, 0, 0, 0, 0, 0]);
         assert_eq!(reader.read(&mut buffer).unwrap_err().to_string(), "broken");
     }
 }
