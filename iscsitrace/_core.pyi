@@ -79,6 +79,7 @@ class Live:
         cls,
         source: str | bytes | IO[bytes],
         *,
+        name: str | None,
         interval_ns: int,
         settle_ns: int,
         keep_ns: int,

@@ -91,8 +91,8 @@ class View:
 class Live:
     """A source that has no end yet."""
 
-    def __init__(self, source: Source, settings: Settings | None = None) -> None:
-        """Starts to read ahead, in a thread; a path is followed as it grows.
+    def __init__(self, source: Source, settings: Settings | None = None, *, name: str | None = None) -> None:
+        """Starts to read ahead, in a thread; a path is followed as it grows. ``name`` is what messages call it.
 
         Raises CaptureUnreadable when the file cannot be opened or the filter is no filter.
         """
@@ -101,7 +101,7 @@ class Live:
         self.settings = settings or Settings()
         named = os.fsdecode(source) if isinstance(source, os.PathLike) else source
         try:
-            self._core = _core.Live(named, **{name: getattr(self.settings, name) for name in Settings.__annotations__})
+            self._core = _core.Live(named, name=name, **vars(self.settings))
         except _core.CaptureError as error:
             raise CaptureUnreadable(str(error)) from error
 

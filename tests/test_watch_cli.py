@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -65,7 +66,8 @@ def test_a_filter_is_libpcaps() -> None:
     ("arguments", "said"),
     [
         (("nowhere",), "no such file, and no such interface"),
-        (("--interval", "0s", "-"), "longer than 0"),
+        (("--interval", "5ms", "-"), "10ms or longer"),
+        (("-s", "100", "-"), "only an interface"),
         (("--prometheus", "host:1", "-"), "no address and port"),
         (("-a", "files:3", "-"), "no stop condition"),
         ((), "Missing argument"),
@@ -168,3 +170,41 @@ def test_the_time_ends_it() -> None:
         last = process.stdout.read().splitlines()[-1]
         assert process.wait(60) == 0
     assert json.loads(last)["kind"] == "totals"
+
+
+def test_a_named_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with subprocess.Popen(
+        [sys.executable, "-m", "iscsitrace", "watch", "--json", str(path)], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        path.write_bytes(unpacked(SMALL))
+        totals = json.loads(process.stdout.read().splitlines()[-1])
+        assert process.wait(60) == 0
+    summary = json.loads(run("summary", "--json", str(SMALL)).stdout)
+    assert totals["volumes"] == summary["volumes"]
+
+
+def test_on_a_terminal_keys_come_from_it_though_packets_come_through_standard_input(tmp_path: Path) -> None:
+    path = tmp_path / "whole.pcapng"
+    path.write_bytes(unpacked(SMALL))
+    watch = f"cat {path} | {sys.executable} -m iscsitrace watch -"
+    with subprocess.Popen(
+        ["script", "-qec", watch, "/dev/null"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        shown = b""
+        while b"q quits" not in shown:
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            assert piece, shown
+            shown += piece
+        process.stdin.write(b"q")
+        process.stdin.flush()
+        rest = process.stdout.read()
+        assert process.wait(60) == 0
+    assert b"Latency, ms" in rest

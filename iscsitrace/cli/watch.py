@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 EXIT_LOSS = 1
 _SECOND_NS = 10**9
+_INTERVAL_MIN_NS = 10 * 10**6
 
 
 class Listen(Quantity):
@@ -69,6 +71,8 @@ class StopAt(Quantity):
 @click.option(
     "-f", "capture_filter", metavar="FILTER", help="Look at packets that a libpcap filter matches, and no others."
 )
+@click.option("-s", "snaplen", type=click.IntRange(min=1), metavar="BYTES", help="Of an interface: bytes of a packet.")
+@click.option("-B", "buffer_mib", type=click.IntRange(min=1), metavar="MIB", help="Of an interface: kernel buffer.")
 @click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
 @click.option(
     "-a", "stop_at", type=StopAt(), multiple=True, help="Stop after duration:SECONDS or packets:COUNT; repeatable."
@@ -88,6 +92,8 @@ class StopAt(Quantity):
 def command(
     source: str,
     capture_filter: str | None,
+    snaplen: int | None,
+    buffer_mib: int | None,
     packet_limit: int | None,
     stop_at: tuple[tuple[str, float], ...],
     interval: int,
@@ -110,8 +116,8 @@ def command(
     from iscsitrace.watch.source import open_source
     from iscsitrace.watch.watcher import Watcher
 
-    if not interval:
-        raise click.UsageError("--interval has to be longer than 0")
+    if interval < _INTERVAL_MIN_NS:
+        raise click.UsageError("--interval has to be 10ms or longer")
     duration_s = min((amount for kind, amount in stop_at if kind == "duration"), default=None)
     limits = [int(amount) for kind, amount in stop_at if kind == "packets"]
     packet_limit = min([*limits, *([packet_limit] if packet_limit else [])], default=None)
@@ -122,7 +128,11 @@ def command(
         packet_limit=packet_limit,
         has_dynamics=not no_dynamics,
     )
-    with open_source(source, settings) as watched:
+    capture_options = [
+        *(["-s", str(snaplen)] if snaplen else []),
+        *(["-B", str(buffer_mib)] if buffer_mib else []),
+    ]
+    with open_source(source, settings, capture_options=capture_options) as watched:
         watcher = Watcher(watched.live, has_findings=not (no_findings or no_dynamics))
         exposition, server = _serve(prometheus)
         try:
@@ -202,6 +212,13 @@ def _show_screen(
 ) -> None:
     from iscsitrace.watch.screen import WatchScreen
 
+    if source == "-":
+        # the pipe has a descriptor of its own by now: keys come from the terminal
+        try:
+            os.dup2(os.open("/dev/tty", os.O_RDWR), sys.stdin.fileno())
+        except OSError:
+            _show_lines(watcher, watched, exposition, duration_s, is_json=False)
+            return
     screen = WatchScreen(watcher, source, exposition=exposition, until_s=duration_s)
     try:
         screen.run()

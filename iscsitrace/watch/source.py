@@ -61,12 +61,14 @@ def open_source(name: str, settings: Settings, *, capture_options: Sequence[str]
     A file wins over an interface of the same name: ``./eth0`` is always a file.
     """
     pipe = replace(settings, lag_max_ns=PIPE_LAG_MAX_NS)
+    if capture_options and (name == "-" or Path(name).exists()):
+        raise InputInvalid(f"{' '.join(capture_options)}: only an interface takes these, {name} is captured already")
     if name == "-":
         return Watched(Live("-", pipe), None, is_pipe=True)
     path = Path(name)
     if path.exists():
         if path.is_fifo():
-            return Watched(Live(path, replace(pipe)), None, is_pipe=True)
+            return Watched(Live(path, pipe), None, is_pipe=True)
         return Watched(Live(path, settings), None, is_pipe=False)
     if name == "any" or name in {each for _, each in socket.if_nameindex()}:
         command = capture_command(name, settings.capture_filter, capture_options)
@@ -83,8 +85,10 @@ def capture_command(interface: str, capture_filter: str | None, options: Sequenc
 def _capture(command: list[str], name: str, settings: Settings) -> Watched:
     try:
         # in a session of its own: a Ctrl-C is for us, and we ask it to end
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     except OSError as error:
         raise ToolMissing(f"cannot capture on {name}: {error}") from error
     assert child.stdout is not None  # noqa: S101 -- asked for above
-    return Watched(Live(child.stdout, settings), child, is_pipe=True)
+    # opened anew by the core, which then reads it without asking Python
+    pipe = Path(f"/dev/fd/{child.stdout.fileno()}")
+    return Watched(Live(pipe, settings, name=name), child, is_pipe=True)

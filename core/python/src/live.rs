@@ -1,5 +1,7 @@
 //! A pass that goes on, for Python: it is told how long it may wait, and says what there is to do.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,10 +38,11 @@ fn nanoseconds(time_ns: u64) -> Duration {
 #[pymethods]
 impl Live {
     #[new]
-    #[pyo3(signature = (source, *, interval_ns, settle_ns, keep_ns, capture_filter, packet_limit, has_dynamics, clock_after_ns, buffer_bytes, lag_max_ns))]
+    #[pyo3(signature = (source, *, name, interval_ns, settle_ns, keep_ns, capture_filter, packet_limit, has_dynamics, clock_after_ns, buffer_bytes, lag_max_ns))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
     fn new(
         source: &Bound<'_, PyAny>,
+        name: Option<String>,
         interval_ns: i64,
         settle_ns: i64,
         keep_ns: i64,
@@ -51,9 +54,17 @@ impl Live {
         lag_max_ns: Option<u64>,
     ) -> PyResult<Self> {
         let failure = Failure::default();
-        let origin = match source::input(source, &failure)? {
-            Input::Path(path) => Origin::File(path),
-            Input::Reader { name, reader } | Input::Decompressed { name, reader, .. } => Origin::Reader(name, reader),
+        let origin = if source.extract::<&str>().is_ok_and(|source| source == "-") {
+            // its own descriptor: the terminal may take the place of the first one
+            let input = std::io::stdin().as_fd().try_clone_to_owned()?;
+            Origin::Reader("standard input".to_owned(), Box::new(File::from(input)))
+        } else {
+            match source::input(source, &failure)? {
+                Input::Path(path) => Origin::File(name.unwrap_or_else(|| path.display().to_string()), path),
+                Input::Reader { name: own, reader } | Input::Decompressed { name: own, reader, .. } => {
+                    Origin::Reader(name.unwrap_or(own), reader)
+                }
+            }
         };
         let settings = Settings {
             interval_ns,

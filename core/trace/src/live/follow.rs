@@ -103,6 +103,31 @@ impl Read for Followed {
     }
 }
 
+/// A pipe that has a name, opened when it is read first: that may wait for who writes.
+#[derive(Debug)]
+pub struct OpenedLate {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl OpenedLate {
+    /// The pipe of this name, if it is one, or something else that has no size.
+    pub fn new(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        (!metadata.is_file() && !metadata.is_dir()).then(|| Self { path: path.to_owned(), file: None })
+    }
+}
+
+impl Read for OpenedLate {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(File::open(&self.path)?),
+        };
+        file.read(buffer)
+    }
+}
+
 /// The file after this one in a ring, if it is there.
 fn next_of_ring(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;

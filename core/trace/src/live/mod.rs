@@ -27,7 +27,7 @@ use crate::counters::Counter;
 use crate::pipeline::Pipeline;
 use crate::tables::Wanted;
 use feed::Feed;
-use follow::{Change, Followed, Watched};
+use follow::{Change, Followed, OpenedLate, Watched};
 use ledger::Ledger;
 
 pub use view::{ConnectionNow, View};
@@ -86,8 +86,8 @@ impl Default for Settings {
 
 /// Where the packets come from.
 pub enum Origin {
-    /// A file that may grow.
-    File(PathBuf),
+    /// A file that may grow, or a pipe with a name; and what messages call it.
+    File(String, PathBuf),
     /// Any reader, with the name that messages give it.
     Reader(String, Box<dyn Read + Send>),
 }
@@ -156,14 +156,15 @@ impl Live {
         let filter = settings.capture_filter.as_deref().map(Filter::new).transpose()?;
         let watched = Watched::default();
         let (name, reader): (String, Box<dyn Read + Send>) = match origin {
-            Origin::File(path) => {
-                let name = path.display().to_string();
-                match Followed::open(&path, watched.clone()) {
-                    Ok(followed) => {
-                        settings.buffer_bytes = settings.buffer_bytes.min(FILE_BUFFER_BYTES);
-                        (name, Box::new(followed))
+            Origin::File(name, path) => {
+                if let Some(pipe) = OpenedLate::new(&path) {
+                    (name, Box::new(pipe))
+                } else {
+                    settings.buffer_bytes = settings.buffer_bytes.min(FILE_BUFFER_BYTES);
+                    match Followed::open(&path, watched.clone()) {
+                        Ok(followed) => (name, Box::new(followed)),
+                        Err(error) => return Err(CaptureError::Unreadable { name, error }),
                     }
-                    Err(error) => return Err(CaptureError::Unreadable { name, error }),
                 }
             }
             Origin::Reader(name, reader) => (name, reader),
