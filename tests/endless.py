@@ -29,12 +29,31 @@ def endless_capture(cycle_count: int) -> tuple[io.RawIOBase, int]:
     return _Stream(parts), parts * _PART
 
 
+def many_connections(count: int) -> bytes:
+    """A pcap file of so many connections, one a second: a read and a FIN each."""
+    number = np.arange(count, dtype=np.int64)
+    start_ns = number * 1_000_000_000
+    records = _cycles(start_ns, number, (np.ones_like(number), np.ones_like(number)), has_fin=True)
+    for kind in records.dtype.names or ():
+        frame = records[kind]["frame"]
+        # the initiator's address: another for each
+        place = 26 if kind != "data" else 30
+        frame[:, place + 1] = number >> 16 & 0xFF
+        frame[:, place + 2] = number >> 8 & 0xFF
+        frame[:, place + 3] = number & 0xFF
+        frame[:, place] = 11
+    return _FILE_HEADER + records.tobytes()
+
+
+_FILE_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, _SNAPLEN, 1)
+
+
 class _Stream(io.RawIOBase):
     """The file header, then one part after the other."""
 
     def __init__(self, parts: int) -> None:
         self._parts = iter(range(parts))
-        self._left = memoryview(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, _SNAPLEN, 1))
+        self._left = memoryview(_FILE_HEADER)
 
     def read(self, size: int = -1, /) -> bytes:
         """At most so many bytes."""
@@ -47,16 +66,15 @@ class _Stream(io.RawIOBase):
 
 def _part(number: int) -> bytes:
     cycle = np.arange(number * _PART, (number + 1) * _PART, dtype=np.int64)
-    start_ns = cycle * (LATENCY_NS + THINK_NS)
     sent = (cycle * 48 + 1, cycle * (48 + BLOCK_BYTES) + 1)
-    records = np.zeros(
-        len(cycle),
-        dtype=[
-            ("command", _record(48)),
-            ("data", _record(48)),
-            ("ack", _record(0)),
-        ],
-    )
+    return _cycles(cycle * (LATENCY_NS + THINK_NS), cycle, sent, has_fin=False).tobytes()
+
+
+def _cycles(
+    start_ns: NDArray[Any], cycle: NDArray[Any], sent: tuple[NDArray[Any], NDArray[Any]], *, has_fin: bool
+) -> NDArray[Any]:
+    """The packets of reads: command, data with status, ACK."""
+    records = np.zeros(len(cycle), dtype=[("command", _record(48)), ("data", _record(48)), ("ack", _record(0))])
     serial = (cycle + 1) & 0xFFFFFFFF
     tag = cycle & 0x7FFFFFFF
     command = records["command"]
@@ -81,7 +99,9 @@ def _part(number: int) -> bytes:
     _field(pdu, 28, serial + 1)
     _field(pdu, 32, serial + 64)
     _packet(records["ack"], start_ns + LATENCY_NS + 1000, 0, sent[0] + 48, sent[1] + 48 + BLOCK_BYTES, 0)
-    return records.tobytes()
+    if has_fin:
+        records["ack"]["frame"][:, 47] |= 1
+    return records
 
 
 def _record(payload: int) -> Any:

@@ -19,7 +19,7 @@ from iscsitrace import read
 from iscsitrace.cli.summary import describe
 from iscsitrace.live import SECOND_NS, Live, Settings
 from iscsitrace.watch.watcher import Report, Watcher
-from tests.endless import LATENCY_NS, THINK_NS, endless_capture
+from tests.endless import LATENCY_NS, THINK_NS, endless_capture, many_connections
 from tests.recordings import recorded_captures
 
 SAMPLES = sorted((Path(__file__).parents[1] / "samples").glob("*/capture.*"))
@@ -32,6 +32,7 @@ ONLY_LIVE = {
     "input",
     "options",
     "forgotten_connection_count",
+    "forgotten_session_count",
     "late_command_count",
     "left_out_packets",
     "ended_because",
@@ -367,3 +368,50 @@ def test_memory_stays_flat_over_a_million_cycles() -> None:
     assert latency["turnaround_ns"]["max"] == THINK_NS
     assert document["volumes"][-1]["active_ns"] == cycle_count * LATENCY_NS
     assert document["queue_depth"]["cycles_by_queue_depth"] == {1: cycle_count}
+
+
+def test_connections_that_are_over_are_forgotten_and_stay_in_the_totals() -> None:
+    content = many_connections(2500)
+    live = Live(io.BytesIO(content), replace(PATIENT, interval_ns=30 * SECOND_NS))
+    watcher = Watcher(live, has_findings=False)
+    kept: list[int] = []
+    while not watcher.is_over:
+        report = watcher.step()
+        if report and not report.is_last:
+            kept.append(live.row_count)
+    found, expected = watcher.document(), describe(read(content))
+    assert expected["volumes"][-1]["cycle_count"] == 2500
+    assert max(kept) < 3000
+    assert found["forgotten_connection_count"] == found["forgotten_session_count"] > 1000
+    assert len(found["connections"]) + found["forgotten_connection_count"] == 2500
+    assert [row["session"] for row in found["sessions"]] == [row["session"] for row in found["connections"]]
+    assert found["volumes"][-1] == expected["volumes"][-1]
+    assert found["coverage"][-1] == expected["coverage"][-1]
+    for name in ("latency", "block_sizes", "queue_depth", "packet_count"):
+        assert found[name] == expected[name], name
+    assert {row["name"]: row["count"] for row in found["counters"]} == {
+        row["name"]: row["count"] for row in expected["counters"]
+    }
+    rows = {row["session"]: row for row in expected["volumes"]}
+    assert all(volume == rows[volume["session"]] for volume in found["volumes"])
+
+
+def test_a_clock_that_is_set_back_stops_nothing(whole: tuple[bytes, dict[str, Any]]) -> None:
+    header, packets = _pcapng_blocks(whole[0])
+    earlier = [_moved(packet, -3600) for packet in packets]
+    reports, document = watch(io.BytesIO(header + b"".join(packets + earlier)), is_file=False)
+    assert document["packet_count"] == 2 * len(packets)
+    assert sum(report.new_packets for report in reports) == 2 * len(packets)
+    starts = [report.from_ns for report in reports]
+    turn = starts.index(min(starts))
+    # both hours have their intervals
+    assert turn > 0
+    assert all(start > starts[0] - SECOND_NS for start in starts[:turn])
+    assert all(start < starts[0] - 3000 * SECOND_NS for start in starts[turn:])
+
+
+def _moved(packet: bytes, seconds: int) -> bytes:
+    """An Enhanced Packet Block with another time; the resolution of its interface is a nanosecond."""
+    high, low = (int.from_bytes(packet[at : at + 4], "little") for at in (12, 16))
+    ticks = (high << 32 | low) + seconds * SECOND_NS
+    return packet[:12] + (ticks >> 32).to_bytes(4, "little") + (ticks & 0xFFFFFFFF).to_bytes(4, "little") + packet[20:]

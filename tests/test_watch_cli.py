@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -154,8 +155,11 @@ def test_an_interface_is_captured_by_a_child(monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 0
     summary = json.loads(run("summary", "--json", str(SMALL)).stdout)
     assert documents(result)[-1]["volumes"] == summary["volumes"]
-    monkeypatch.setattr(source, "capture_command", lambda *_: [sys.executable, "-c", "import sys; sys.exit(2)"])
-    assert run("watch", "--json", "lo").exit_code == 2
+    refusal = [sys.executable, "-c", "import sys; sys.exit('no permission')"]
+    monkeypatch.setattr(source, "capture_command", lambda *_: refusal)
+    result = run("watch", "--json", "lo")
+    assert result.exit_code == 1
+    assert result.stderr == "no permission\n"
 
 
 def test_the_time_ends_it() -> None:
@@ -191,7 +195,7 @@ def test_on_a_terminal_keys_come_from_it_though_packets_come_through_standard_in
     path.write_bytes(unpacked(SMALL))
     watch = f"cat {path} | {sys.executable} -m iscsitrace watch -"
     with subprocess.Popen(
-        ["script", "-qec", watch, "/dev/null"],
+        [shutil.which("script") or "script", "-qec", watch, "/dev/null"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"},

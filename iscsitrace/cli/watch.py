@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.output import show_line
-from iscsitrace.cli.stop_signals import StopWish, wishing
+from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Quantity
 from iscsitrace.errors import CaptureUnreadable
 
 if TYPE_CHECKING:
     from iscsitrace.watch.exposition import Exposition
     from iscsitrace.watch.source import Watched
-    from iscsitrace.watch.watcher import Report, Watcher
+    from iscsitrace.watch.watcher import Watcher
 
 EXIT_LOSS = 1
 _SECOND_NS = 10**9
@@ -135,25 +135,26 @@ def command(
     with open_source(source, settings, capture_options=capture_options) as watched:
         watcher = Watcher(watched.live, has_findings=not (no_findings or no_dynamics))
         exposition, server = _serve(prometheus)
+        show = _Show(watcher, watched, source, exposition, duration_s)
         try:
             if no_follow:
                 watched.live.stop()
             if sys.stdout.isatty() and not is_json and not plain:
-                _show_screen(watcher, watched, source, exposition, duration_s)
+                show.on_screen()
             else:
-                _show_lines(watcher, watched, exposition, duration_s, is_json=is_json)
+                show.as_lines(is_json=is_json)
         except CaptureUnreadable:
-            code = watched.close()
-            if code:
-                # the capture has said why
-                raise click.exceptions.Exit(code) from None
+            _refuse_as(watched)
             raise
         finally:
             if server is not None:
                 server.shutdown()
                 server.server_close()
         watched.close()
+        words = watched.last_words()
     document = watcher.document()
+    if words:
+        click.echo(words, err=True)
     if is_json:
         click.echo(json.dumps(document, allow_nan=False))
     else:
@@ -175,59 +176,73 @@ def _serve(listen: tuple[str, int] | None) -> tuple[Exposition | None, Any]:
     return exposition, server
 
 
-def _show_lines(
-    watcher: Watcher, watched: Watched, exposition: Exposition | None, duration_s: float | None, *, is_json: bool
-) -> None:
-    from iscsitrace.watch.lines import lines_of
-
-    def show(report: Report) -> None:
-        if exposition:
-            exposition.update(report, watcher)
-        if is_json:
-            click.echo(json.dumps(report.as_dict(), allow_nan=False))
-        else:
-            for line in lines_of(report):
-                show_line(line)
-        sys.stdout.flush()
-
-    with wishing() as wish:
-        _read(watcher, watched, wish, duration_s, show)
+def _refuse_as(watched: Watched) -> None:
+    """Where a capture of ours gave nothing, it has said why."""
+    code = watched.close()
+    if code:
+        click.echo(watched.last_words(), err=True)
+        raise click.exceptions.Exit(code) from None
 
 
-def _read(watcher: Watcher, watched: Watched, wish: StopWish, duration_s: float | None, show: Any) -> None:
-    """Reads to the end, which a signal or the time brings nearer."""
-    until = None if duration_s is None else time.monotonic() + duration_s
-    is_stopping = False
-    while not watcher.is_over:
-        report = watcher.step()
-        if report:
-            show(report)
-        if not is_stopping and (wish.is_there or (until is not None and time.monotonic() >= until)):
-            is_stopping = True
-            watched.stop()
+class _Show:
+    """Shows reports until the input ends, which a signal, a key or the time brings nearer."""
 
+    def __init__(
+        self,
+        watcher: Watcher,
+        watched: Watched,
+        source: str,
+        exposition: Exposition | None,
+        duration_s: float | None,
+    ) -> None:
+        self._watcher = watcher
+        self._watched = watched
+        self._source = source
+        self._exposition = exposition
+        self._duration_s = duration_s
 
-def _show_screen(
-    watcher: Watcher, watched: Watched, source: str, exposition: Exposition | None, duration_s: float | None
-) -> None:
-    from iscsitrace.watch.screen import WatchScreen
+    def as_lines(self, *, is_json: bool) -> None:
+        """One report after the other."""
+        from iscsitrace.watch.lines import lines_of
 
-    if source == "-":
-        # the pipe has a descriptor of its own by now: keys come from the terminal
+        until = None if self._duration_s is None else time.monotonic() + self._duration_s
+        is_stopping = False
+        with wishing() as wish:
+            while not self._watcher.is_over:
+                report = self._watcher.step()
+                if report:
+                    if self._exposition:
+                        self._exposition.update(report, self._watcher)
+                    if is_json:
+                        click.echo(json.dumps(report.as_dict(), allow_nan=False))
+                    else:
+                        for line in lines_of(report):
+                            show_line(line)
+                    sys.stdout.flush()
+                if not is_stopping and (wish.is_there or (until is not None and time.monotonic() >= until)):
+                    is_stopping = True
+                    self._watched.stop()
+
+    def on_screen(self) -> None:
+        """The whole terminal."""
+        from iscsitrace.watch.screen import WatchScreen
+
+        if self._source == "-":
+            # the pipe has a descriptor of its own by now: keys come from the terminal
+            try:
+                os.dup2(os.open("/dev/tty", os.O_RDWR), sys.stdin.fileno())
+            except OSError:
+                self.as_lines(is_json=False)
+                return
+        screen = WatchScreen(self._watcher, self._source, exposition=self._exposition, until_s=self._duration_s)
         try:
-            os.dup2(os.open("/dev/tty", os.O_RDWR), sys.stdin.fileno())
-        except OSError:
-            _show_lines(watcher, watched, exposition, duration_s, is_json=False)
-            return
-    screen = WatchScreen(watcher, source, exposition=exposition, until_s=duration_s)
-    try:
-        screen.run()
-    finally:
-        screen.close()
-    if screen.problem:
-        raise screen.problem
-    watched.stop()
-    watcher.run(lambda report: None)
+            screen.run()
+        finally:
+            screen.close()
+        if screen.problem:
+            raise screen.problem
+        self._watched.stop()
+        self._watcher.run(lambda report: None)
 
 
 def _has_lost(document: dict[str, Any]) -> bool:

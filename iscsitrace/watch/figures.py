@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from iscsitrace.analysis import volumes
 from iscsitrace.analysis.budget import PARTS, Budget
-from iscsitrace.analysis.distribution import counts, percentiles
-from iscsitrace.analysis.volumes import NANOSECONDS, measure
+from iscsitrace.analysis.distribution import PERCENTILES
+from iscsitrace.analysis.running.distribution import rank
+from iscsitrace.analysis.volumes import NANOSECONDS
 from iscsitrace.table import Table
 
 SIZES_SHOWN = 3
@@ -146,23 +150,77 @@ class Line:
         return document | {"transport": transport.as_dict() if transport else None}
 
 
-def load_of(cycles: Table, length_ns: int) -> Load:
-    """What the cycles of an interval of that length amount to."""
-    volume = measure(cycles)[-1]
+NO_LOAD: Final = Load(0, 0, 0, 0, dict.fromkeys(PERCENTILES), None, None, [])
+
+
+def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, Load]:
+    """What the cycles of an interval of that length amount to, by group: all groups at once."""
+    numbers, place = np.unique(groups, return_inverse=True)
+    count = len(numbers)
+    read, written = volumes.payload(cycles)
     depths = cycles.raw("queue_depth")
-    size, mask = cycles.raw("bytes"), cycles.mask("bytes")
-    sizes = counts(size[(size > 0) & (~mask if mask is not None else True)]) if len(cycles) else {}
-    most = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:SIZES_SHOWN]
-    return Load(
-        task_count=volume.cycle_count,
-        read_bytes=volume.read_bytes,
-        write_bytes=volume.write_bytes,
-        length_ns=length_ns,
-        latency_ns=percentiles(cycles["latency_ns"]),
-        queue_depth_mean=float(depths.mean()) if len(depths) else None,
-        queue_depth_max=volume.queue_depth_max,
-        block_sizes=[{"bytes": each, "task_count": count} for each, count in most],
-    )
+    most = np.zeros(count, dtype=depths.dtype)
+    np.maximum.at(most, place, depths)
+
+    def sums(values: NDArray[Any]) -> list[int]:
+        found = np.zeros(count, dtype=np.int64)
+        np.add.at(found, place, values)
+        return found.tolist()
+
+    tasks = sums(np.ones(len(cycles), dtype=np.int64))
+    columns = zip(numbers.tolist(), tasks, sums(read), sums(written), sums(depths), most.tolist(), strict=True)
+    latencies, sizes = _latencies(cycles, place, count), _sizes(cycles, place, count)
+    return {
+        number: Load(
+            task_count=task_count,
+            read_bytes=read_bytes,
+            write_bytes=write_bytes,
+            length_ns=length_ns,
+            latency_ns=latency,
+            queue_depth_mean=depth_sum / task_count,
+            queue_depth_max=depth_max,
+            block_sizes=size,
+        )
+        for (number, task_count, read_bytes, write_bytes, depth_sum, depth_max), latency, size in zip(
+            columns, latencies, sizes, strict=True
+        )
+    }
+
+
+def _latencies(cycles: Table, place: NDArray[Any], count: int) -> list[dict[str, int | None]]:
+    """Percentiles by nearest rank, of each group."""
+    latency = cycles["latency_ns"]
+    is_known = ~np.ma.getmaskarray(latency)
+    values, of = np.ma.getdata(latency)[is_known], place[is_known]
+    values = values[np.lexsort((values, of))]
+    ends = np.cumsum(np.bincount(of, minlength=count)).tolist()
+    found = []
+    for start, end in itertools.pairwise([0, *ends]):
+        amount = end - start
+        known: dict[str, int | None] = dict.fromkeys(PERCENTILES)
+        if amount:
+            known |= {name: int(values[start + rank(amount, share)]) for name, share in PERCENTILES.items()}
+        found.append(known)
+    return found
+
+
+def _sizes(cycles: Table, place: NDArray[Any], count: int) -> list[list[dict[str, int]]]:
+    """The most frequent block sizes of each group."""
+    size, mask = cycles.raw("bytes").astype(np.int64), cycles.mask("bytes")
+    is_known = size > 0 if mask is None else (size > 0) & ~mask
+    pairs, amounts = np.unique(np.stack([place[is_known], size[is_known]]), axis=1, return_counts=True)
+    found: list[list[dict[str, int]]] = [[] for _ in range(count)]
+    for at in np.lexsort((pairs[1], -amounts)).tolist():
+        of_group = found[pairs[0, at]]
+        if len(of_group) < SIZES_SHOWN:
+            of_group.append({"bytes": int(pairs[1, at]), "task_count": int(amounts[at])})
+    return found
+
+
+def load_of(cycles: Table, length_ns: int) -> Load:
+    """What all cycles of an interval amount to."""
+    found = loads_of(cycles, np.zeros(len(cycles), dtype=np.int64), length_ns)
+    return found.get(0, replace(NO_LOAD, length_ns=length_ns))
 
 
 def transports_of(
@@ -211,8 +269,3 @@ _DIRECTIONS = ("to_target", "to_initiator")
 def _sum(times: Iterable[int | None]) -> int | None:
     known = list(times)
     return None if None in known else sum(time for time in known if time is not None)
-
-
-def mask_of(cycles: Table, column: str, number: int) -> Any:
-    """Which cycles are of a session or connection."""
-    return np.asarray(cycles.raw(column) == number)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.live import SECOND_NS, Live, Settings
@@ -20,10 +22,20 @@ _PATIENCE_S = 5.0
 class Watched:
     """A live pass over what was named, and how to end it."""
 
-    def __init__(self, live: Live, child: subprocess.Popen[bytes] | None, *, is_pipe: bool) -> None:
+    def __init__(
+        self, live: Live, child: subprocess.Popen[bytes] | None, *, is_pipe: bool, words: IO[bytes] | None = None
+    ) -> None:
         self.live = live
         self._child = child
         self._is_pipe = is_pipe
+        self._words = words
+
+    def last_words(self) -> str:
+        """What the capture said, once it has ended."""
+        if self._words is None:
+            return ""
+        self._words.seek(0)
+        return self._words.read().decode(errors="replace").strip()
 
     def stop(self) -> None:
         """Ends it: a file at its end of now, a capture in order, a pipe at what came by now."""
@@ -53,6 +65,8 @@ class Watched:
         if self._child is not None and self._child.poll() is None:
             self._child.kill()
         self.close()
+        if self._words is not None:
+            self._words.close()
 
 
 def open_source(name: str, settings: Settings, *, capture_options: Sequence[str] = ()) -> Watched:
@@ -79,16 +93,19 @@ def open_source(name: str, settings: Settings, *, capture_options: Sequence[str]
 def capture_command(interface: str, capture_filter: str | None, options: Sequence[str]) -> list[str]:
     """The child that writes what it captures to its standard output."""
     filtered = ["-f", capture_filter] if capture_filter else []
-    return [sys.executable, "-m", "iscsitrace", "capture", "-i", interface, *filtered, *options, "-w", "-"]
+    return [sys.executable, "-m", "iscsitrace", "capture", "-q", "-i", interface, *filtered, *options, "-w", "-"]
 
 
 def _capture(command: list[str], name: str, settings: Settings) -> Watched:
+    # what it says would go across the screen
+    words = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the rest
     try:
         # in a session of its own: a Ctrl-C is for us, and we ask it to end
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, start_new_session=True)
     except OSError as error:
+        words.close()
         raise ToolMissing(f"cannot capture on {name}: {error}") from error
     assert child.stdout is not None  # noqa: S101 -- asked for above
     # opened anew by the core, which then reads it without asking Python
     pipe = Path(f"/dev/fd/{child.stdout.fileno()}")
-    return Watched(Live(pipe, settings, name=name), child, is_pipe=True)
+    return Watched(Live(pipe, settings, name=name), child, is_pipe=True, words=words)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from iscsitrace.analysis import budget, health
 from iscsitrace.analysis.running.distribution import Distribution
 from iscsitrace.analysis.running.totals import Totals
 from iscsitrace.live import Live, Pace, View
 from iscsitrace.schema import SCHEMA_VERSION
-from iscsitrace.watch.figures import Line, Load, Transport, load_of, mask_of, transports_of
+from iscsitrace.table import Table
+from iscsitrace.watch.figures import NO_LOAD, Line, Load, Transport, load_of, loads_of, transports_of
 from iscsitrace.watch.findings import Findings, Found
 
 PATIENCE_S = 0.2
@@ -78,8 +81,8 @@ class Watcher:
         self.findings = Findings()
         self.last: Report | None = None
         self._has_findings = has_findings
-        self._latencies: dict[int | None, Distribution] = defaultdict(Distribution)
-        self._of_connections: dict[int, Distribution] = defaultdict(Distribution)
+        self._latencies: dict[int | None, Distribution] = defaultdict(_for_display)
+        self._of_connections: dict[int, Distribution] = defaultdict(_for_display)
         self._counts: dict[tuple[int, bool], dict[str, int]] = {}
         self._counters: dict[str, int] = {}
         self._packet_count = 0
@@ -124,6 +127,7 @@ class Watcher:
             "coverage": [part.as_dict() for part in self.totals.coverage(trace.connections)],
             "counters": health.by_name(trace.counters),
             "forgotten_connection_count": self.totals.forgotten_connections,
+            "forgotten_session_count": self.totals.forgotten_sessions,
             "late_command_count": self._final.late_count,
             "left_out_packets": pace.left_out_packets,
             "ended_because": self.live.change,
@@ -138,6 +142,8 @@ class Watcher:
         self.totals.forget(forgotten)
         for number in forgotten.raw("connection").tolist():
             self._of_connections.pop(number, None)
+        if len(forgotten) or is_last:
+            self.totals.forget_sessions(set(trace.sessions.raw("session").tolist()))
         length_ns = view.to_ns - view.from_ns
         transports = transports_of(view.now, trace.senders, self._counts)
         self._latencies[None].add(cycles["latency_ns"])
@@ -172,24 +178,24 @@ class Watcher:
         trace = view.trace
         budgets = budget.of_connections(trace.budget)
         now = {row["connection"]: row for row in view.now}
-        cycles = trace.cycles
-        busy = set(cycles.raw("connection").tolist())
+        nothing = replace(NO_LOAD, length_ns=length_ns)
+        loads = loads_of(trace.cycles, trace.cycles.raw("connection"), length_ns)
+        latencies = _parts(trace.cycles, "connection")
         lines = []
-        columns = ("connection", "session", "is_iscsi", "initiator_address", "initiator_port", "target_address")
-        for row in trace.connections.rows((*columns, "target_port")):
+        # what is over is shown no longer than it has something new
+        shown = np.isin(trace.connections.raw("connection"), [*now, *loads]) & trace.connections.raw("is_iscsi")
+        columns = ("connection", "session", "initiator_address", "initiator_port", "target_address", "target_port")
+        for row in trace.connections.select(shown).rows(columns):
             number = row["connection"]
-            # what is over is shown no longer than it has something new
-            if not row["is_iscsi"] or (number not in now and number not in busy):
-                continue
-            own = cycles.select(mask_of(cycles, "connection", number))
             latency = self._of_connections[number]
-            latency.add(own["latency_ns"])
+            if number in latencies:
+                latency.add(latencies[number])
             transport = transports.get(number)
             lines.append(
                 Line(
                     "connection",
                     number,
-                    load_of(own, length_ns),
+                    loads.get(number, nothing),
                     budgets.get(number),
                     now[number]["open_task_count"] if number in now else 0,
                     latency.percentiles(),
@@ -208,22 +214,28 @@ class Watcher:
     def _sessions(self, view: View, connections: list[Line], length_ns: int) -> list[Line]:
         trace = view.trace
         budgets = budget.of_sessions(trace.budget)
-        cycles = trace.cycles
+        loads = loads_of(trace.cycles, trace.cycles.raw("session"), length_ns)
+        latencies = _parts(trace.cycles, "session")
+        nothing = replace(NO_LOAD, length_ns=length_ns)
         lines = []
-        for row in trace.sessions.rows(("session", "session_type", "initiator_name", "target_name")):
+        of_session: dict[int | None, list[Line]] = defaultdict(list)
+        for line in connections:
+            of_session[line.names["session"]].append(line)
+        for gone in self._latencies.keys() - of_session.keys() - {None}:
+            del self._latencies[gone]
+        shown = np.isin(trace.sessions.raw("session"), [number for number in of_session if number is not None])
+        names = ("session", "session_type", "initiator_name", "target_name")
+        for row in trace.sessions.select(shown).rows(names):
             number = row["session"]
-            members = [line for line in connections if line.names["session"] == number]
-            if not members:
-                self._latencies.pop(number, None)
-                continue
-            own = cycles.select(mask_of(cycles, "session", number))
+            members = of_session[number]
             latency = self._latencies[number]
-            latency.add(own["latency_ns"])
+            if number in latencies:
+                latency.add(latencies[number])
             lines.append(
                 Line(
                     "session",
                     number,
-                    load_of(own, length_ns),
+                    loads.get(number, nothing),
                     budgets.get(number),
                     sum(line.open_task_count for line in members),
                     latency.percentiles(),
@@ -241,6 +253,21 @@ class Watcher:
             entry["new"] = entry["count"] - self._counters.get(entry["name"], 0)
         self._counters = {entry["name"]: entry["count"] for entry in entries}
         return entries
+
+
+def _for_display() -> Distribution:
+    """Asked for its percentiles at every look."""
+    return Distribution(exact=1024)
+
+
+def _parts(cycles: Table, column: str) -> dict[int, Any]:
+    """The latencies that are known, by session or connection."""
+    latency = cycles["latency_ns"]
+    is_known = ~np.ma.getmaskarray(latency)
+    groups, values = cycles.raw(column)[is_known], np.ma.getdata(latency)[is_known]
+    order = np.argsort(groups, kind="stable")
+    numbers, starts = np.unique(groups[order], return_index=True)
+    return dict(zip(numbers.tolist(), np.split(values[order], starts[1:]), strict=True)) if len(numbers) else {}
 
 
 def _endpoint(address: str, port: int) -> str:

@@ -26,8 +26,9 @@ Array = NDArray[Any]
 class Distribution:
     """Values, and percentiles of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, exact: int = EXACT) -> None:
         self.count = 0
+        self._exact = exact
         self._parts: list[Array] = []
         self._counts: Array | None = None
         self._least = 0
@@ -44,7 +45,7 @@ class Distribution:
         self.count += len(known)
         if self._counts is None:
             self._parts.append(known.astype(np.int64))
-            if self.count > EXACT:
+            if self.count > self._exact:
                 self._counts = np.zeros(0, dtype=np.int64)
                 self._classify(np.concatenate(self._parts))
                 self._parts.clear()

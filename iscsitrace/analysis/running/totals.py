@@ -116,6 +116,7 @@ class Totals:
         self._depths: Counter[int] = Counter()
         self._forgotten: Counter[str] = Counter()
         self.forgotten_connections = 0
+        self.forgotten_sessions = 0
 
     @property
     def all(self) -> Volume:
@@ -147,6 +148,13 @@ class Totals:
         self.forgotten_connections += len(connections)
         total = coverage.measure(connections)[-1]
         self._forgotten.update({field.name: getattr(total, field.name) for field in _COVERAGE_COUNTS})
+
+    def forget_sessions(self, kept: set[int]) -> None:
+        """Keeps the figures of these sessions apart, and of others only as part of all."""
+        gone = self._sessions.keys() - kept
+        self.forgotten_sessions += len(gone)
+        for number in gone:
+            del self._sessions[number]
 
     def document(self) -> dict[str, Any]:
         """``volumes``, ``queue_depth``, ``block_sizes`` and ``latency`` as ``summary --json`` has them."""

@@ -264,6 +264,8 @@ pub struct SessionTable {
     /// What else is known of each.
     pub states: Vec<SessionState>,
     by_identity: FxHashMap<Identity, u32>,
+    /// Sessions so far: the number of the next.
+    count: u32,
 }
 
 impl SessionTable {
@@ -300,10 +302,34 @@ impl SessionTable {
 
     fn push(&mut self, mut row: Session, connection: u32) -> u32 {
         let session = self.states.len() as u32;
-        row.session = session;
+        row.session = self.count;
+        self.count += 1;
         self.rows.push(row);
         self.states.push(SessionState { open_connections: 1, first_connection: connection, ..SessionState::default() });
         session
+    }
+
+    /// Drops sessions, and gives the new places of all: none of those that are gone. Numbers stay as they are.
+    pub fn retain(&mut self, is_kept: &[bool]) -> Vec<Option<u32>> {
+        let mut next = 0;
+        let places: Vec<Option<u32>> = is_kept
+            .iter()
+            .map(|&is_kept| {
+                next += u32::from(is_kept);
+                is_kept.then(|| next - 1)
+            })
+            .collect();
+        self.rows.retain(is_kept);
+        let mut kept = is_kept.iter();
+        self.states.retain(|_| kept.next().copied().unwrap_or(true));
+        self.by_identity.retain(|_, place| match places.get(*place as usize).copied().flatten() {
+            Some(new) => {
+                *place = new;
+                true
+            }
+            None => false,
+        });
+        places
     }
 
     /// A connection of the session closed; the session ends with its last one.

@@ -4,8 +4,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Live;
 use crate::content::Content;
+use crate::counters::Counter;
 use crate::iscsi::exchange::Dropped;
-use crate::tables::{Columns, Connections, NULL_NS, Tables};
+use crate::tables::{Columns, Connections, NULL_NS, NULL_U32, Tables};
 
 /// A closed connection may still say something for so long.
 const CLOSED_NS: i64 = 120_000_000_000;
@@ -47,13 +48,22 @@ impl Live {
         connections.flat_map(|connection| connection.awaited_cycles()).collect()
     }
 
+    /// The sessions of the connections of the moment.
+    fn connected_sessions(&self) -> impl Iterator<Item = u32> + '_ {
+        self.pipeline.tracked().filter_map(|tracked| match &tracked.content {
+            Content::Iscsi(iscsi) => iscsi.connection.session,
+            _ => None,
+        })
+    }
+
     /// Forgets what was over before, and gives the rows of connections that are no longer kept.
     pub(super) fn forget(&mut self, until_ns: i64) -> Connections {
         self.close_silent(until_ns);
         let before_ns = until_ns.saturating_sub(self.settings.keep_ns);
         let awaited = self.awaited();
+        let open_sessions: FxHashSet<u32> = self.connected_sessions().collect();
         let context = &mut self.pipeline.context;
-        let renumbering = self.ledger.drop_before(context, before_ns, until_ns, &awaited);
+        let renumbering = self.ledger.drop_before(context, before_ns, until_ns, &awaited, &open_sessions);
         let tables = &mut context.tables;
         let dropped = Dropped {
             task_management: drop_old(&mut tables.task_management, before_ns, |table| &table.request_ns),
@@ -117,8 +127,59 @@ impl Live {
             let is_kept: Vec<bool> =
                 parameters.connection.iter().map(|connection| !numbers.contains(connection)).collect();
             parameters.retain(&is_kept);
+            self.name_sessions(&mut forgotten.session);
+            self.forget_sessions(&mut forgotten);
         }
         forgotten
+    }
+
+    /// Forgets sessions to which nothing belongs any more; the commands of them that were not seen are counted now.
+    fn forget_sessions(&mut self, forgotten: &mut Connections) {
+        let mut is_kept = vec![false; self.pipeline.context.sessions.states.len()];
+        let of_connections = self.connected_sessions();
+        let context = &self.pipeline.context;
+        let of_rows = self.pipeline.rows.iter().map(|row| row.session);
+        let used = of_connections.chain(of_rows).chain(context.tables.cycles.session.iter().copied());
+        used.for_each(|session| {
+            if let Some(is_kept) = is_kept.get_mut(session as usize) {
+                *is_kept = true;
+            }
+        });
+        if is_kept.iter().all(|&is_kept| is_kept) {
+            return;
+        }
+        let context = &mut self.pipeline.context;
+        for (state, _) in context.sessions.states.iter().zip(&is_kept).filter(|(_, is_kept)| !**is_kept) {
+            let commands = state.commands.missing();
+            let pdus = state.taken.missing_with_commands(commands);
+            context.counters.add_many(Counter::CommandMissing, None, 0, commands);
+            if let Some(row) = forgotten.connection.iter().position(|&number| number == state.first_connection) {
+                forgotten.missing_pdu_count_to_target[row] += commands + pdus[0];
+                forgotten.missing_pdu_count_to_initiator[row] += pdus[1];
+            }
+        }
+        let places = context.sessions.retain(&is_kept);
+        let place = |session: u32| places.get(session as usize).copied().flatten();
+        let cycles = context.tables.cycles.session.iter_mut();
+        let parameters = context.tables.parameters.session.iter_mut();
+        let rows = self.pipeline.rows.iter_mut().map(|row| &mut row.session);
+        for session in cycles.chain(parameters).chain(rows) {
+            *session = place(*session).unwrap_or(NULL_U32);
+        }
+        for tracked in self.pipeline.slots.iter_mut().flatten() {
+            if let Content::Iscsi(iscsi) = &mut tracked.content {
+                iscsi.connection.session = iscsi.connection.session.and_then(place);
+            }
+        }
+        self.ledger.place_sessions(place);
+    }
+
+    /// The places of sessions become their numbers.
+    pub(super) fn name_sessions(&self, places: &mut [u32]) {
+        let numbers = &self.pipeline.context.sessions.rows.session;
+        for place in places {
+            *place = numbers.get(*place as usize).copied().unwrap_or(NULL_U32);
+        }
     }
 
     /// Rows that it holds.

@@ -167,6 +167,7 @@ impl Ledger {
         before_ns: i64,
         until_ns: i64,
         awaited: &FxHashSet<u32>,
+        open_sessions: &FxHashSet<u32>,
     ) -> Option<Renumbering> {
         let Context { tables, cycle_ends_ns, .. } = context;
         let count = self.is_taken.len();
@@ -178,7 +179,9 @@ impl Ledger {
             .map(|row| {
                 let end_ns = cycle_ends_ns[row];
                 let is_old = end_ns < before_ns || is_crowded;
-                row >= count || !(self.is_taken[row] && self.is_paired[row] && is_old) || is_awaited(row, end_ns)
+                // the last of a session waits for the next command, as long as there may be one
+                let is_done = || self.is_paired[row] || !open_sessions.contains(&tables.cycles.session[row]);
+                row >= count || !(self.is_taken[row] && is_old && is_done()) || is_awaited(row, end_ns)
             })
             .collect();
         let dropped = is_kept.iter().filter(|is_kept| !**is_kept).count();
@@ -211,6 +214,18 @@ impl Ledger {
             *cycle = renumbering.cycle(*cycle).unwrap_or(NULL_U32);
         }
         Some(renumbering)
+    }
+
+    /// The clock of the capture was set back.
+    pub fn begin_anew(&mut self) {
+        self.measured_ns.clear();
+    }
+
+    /// Sessions have new places, or are gone.
+    pub fn place_sessions(&mut self, place: impl Fn(u32) -> Option<u32>) {
+        let measured_ns = std::mem::take(&mut self.measured_ns);
+        self.measured_ns = measured_ns.into_iter().filter_map(|(session, ns)| Some((place(session)?, ns))).collect();
+        self.begun.values_mut().for_each(|session| *session = place(*session).unwrap_or(NULL_U32));
     }
 
     /// Forgets a connection that is over.

@@ -42,6 +42,9 @@ const FILE_BUFFER_BYTES: usize = 4 << 20;
 const CLOCK_EVERY_PACKETS: u32 = 1 << 10;
 /// A pause of more intervals than this is one interval.
 const INTERVALS_AT_ONCE_MAX: i64 = 60;
+/// So many packets in a row that are so much earlier than the latest: the clock was set back.
+const STEP_BACK_PACKETS: u32 = 64;
+const STEP_BACK_NS: i64 = 10_000_000_000;
 /// Behind by less than this is not behind.
 const LAG_NONE: Duration = Duration::from_millis(200);
 
@@ -137,6 +140,8 @@ pub struct Live {
     /// The latest capture time, and when it came.
     last_ns: i64,
     heard: Instant,
+    far_back_count: u32,
+    set_back_to: Option<i64>,
     is_stopped: bool,
     is_abandoned: bool,
     is_over: bool,
@@ -192,6 +197,8 @@ impl Live {
             now_ns: i64::MIN,
             last_ns: i64::MIN,
             heard: Instant::now(),
+            far_back_count: 0,
+            set_back_to: None,
             is_stopped: false,
             is_abandoned: false,
             is_over: false,
@@ -213,7 +220,7 @@ impl Live {
         }
         let mut until_clock = CLOCK_EVERY_PACKETS;
         while !self.is_over {
-            if self.is_due(self.now_ns) {
+            if self.set_back_to.is_some() || self.is_due(self.now_ns) {
                 return Ok(Step::Look);
             }
             let Some(sequence) = &mut self.sequence else { break };
@@ -237,6 +244,13 @@ impl Live {
                     self.pipeline.packet(&packet);
                 }
                 self.interval.get_or_insert_with(|| (time_ns, time_ns.saturating_add(self.settings.interval_ns)));
+                let is_far_back = time_ns < self.now_ns.saturating_sub(STEP_BACK_NS);
+                self.far_back_count = if is_far_back { self.far_back_count + 1 } else { 0 };
+                if self.far_back_count >= STEP_BACK_PACKETS {
+                    // the clock was set back: the interval under way is over, and others begin anew
+                    self.far_back_count = 0;
+                    self.set_back_to = Some(time_ns);
+                }
                 self.last_ns = self.last_ns.max(time_ns);
                 self.now_ns = self.now_ns.max(time_ns);
                 self.is_over = self.settings.packet_limit.is_some_and(|limit| self.packet_count >= limit);
@@ -344,6 +358,15 @@ impl Live {
         let to_ns = if more > INTERVALS_AT_ONCE_MAX { to_ns.saturating_add(more * interval_ns) } else { to_ns };
         self.interval = Some((to_ns, to_ns.saturating_add(interval_ns)));
         (from_ns, to_ns)
+    }
+
+    /// After a look: where the clock was set back, intervals begin anew.
+    fn turn_clock(&mut self) {
+        if let Some(time_ns) = self.set_back_to.take() {
+            (self.now_ns, self.last_ns) = (time_ns, time_ns);
+            self.interval = Some((time_ns, time_ns.saturating_add(self.settings.interval_ns)));
+            self.ledger.begin_anew();
+        }
     }
 
     /// Gives up, and takes up again, what there is no time for.

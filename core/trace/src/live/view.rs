@@ -62,18 +62,11 @@ impl Live {
         tables.cycles = cycles;
         tables.sessions = self.pipeline.context.sessions.rows.clone();
         let now = self.connections_now();
+        let outcome = self.outcome(tables);
         let forgotten = self.forget(to_ns);
+        self.turn_clock();
         self.recover();
-        View {
-            from_ns,
-            to_ns,
-            outcome: self.outcome(tables),
-            forgotten,
-            turnarounds,
-            now,
-            late_count: self.ledger.late_count,
-            settled_ns,
-        }
+        View { from_ns, to_ns, outcome, forgotten, turnarounds, now, late_count: self.ledger.late_count, settled_ns }
     }
 
     /// The end of the input: everything that was not handed over yet, and all tables as they stand at the end.
@@ -144,7 +137,12 @@ impl Live {
         }
     }
 
+    /// The tables as they are handed over: sessions by their numbers.
     fn outcome(&self, mut tables: Tables) -> Outcome {
+        self.name_sessions(&mut tables.cycles.session);
+        self.name_sessions(&mut tables.connections.session);
+        self.name_sessions(&mut tables.parameters.session);
+        self.name_sessions(&mut tables.budget.session);
         tables.wanted = self.pipeline.context.tables.wanted;
         Outcome {
             tables,
@@ -205,6 +203,7 @@ impl Live {
     }
 
     fn connections_now(&mut self) -> Vec<ConnectionNow> {
+        let numbers = &self.pipeline.context.sessions.rows.session;
         let slots = self.pipeline.slots.iter_mut().flatten();
         let mut now: Vec<ConnectionNow> = slots
             .filter_map(|tracked| {
@@ -212,7 +211,7 @@ impl Live {
                 let Content::Iscsi(iscsi) = &tracked.content else { return None };
                 Some(ConnectionNow {
                     connection: tracked.number,
-                    session: iscsi.connection.session,
+                    session: iscsi.connection.session.and_then(|place| numbers.get(place as usize).copied()),
                     open_task_count: iscsi.connection.open_task_count(),
                     senders: tracked.dynamics.as_mut().map(|dynamics| dynamics.look(is_client_initiator)),
                 })
