@@ -2,7 +2,8 @@
 
 Our initiator reads from our target over a veth pair between two namespaces as fast as they can. tcpdump captures beside
 the initiator; what it writes goes into a file and into ``watch`` alike, so that the final figures of the view can be
-held against ``summary`` of that file. Needs root; prints, and asserts nothing.
+held against ``summary`` of that file. Without ``--keep`` the file is a pipe that ``summary`` reads meanwhile, for ten
+minutes take 30 GB. Needs root; prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--block-size", default="64K")
     parser.add_argument("--queue-depth", default="8")
+    parser.add_argument("--keep", action="store_true", help="write the packets to a file, and read it afterwards")
     options = parser.parse_args()
     print(machine())
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -95,7 +97,12 @@ def _measure(
     taking = host.command(
         dump, "-i", "eth0", "-s", str(SNAPLEN_BYTES), "-B", "65536", "-U", "-w", "-", package="tcpdump"
     )
+    beside = capture.with_suffix(".json")
+    if not options.keep:
+        os.mkfifo(capture)
     with (
+        beside.open("wb") as summed,
+        subprocess.Popen(["true"] if options.keep else [*program, "summary", "--json", str(capture)], stdout=summed),
         lines.open("wb") as out,
         tempfile.TemporaryFile() as words,
         subprocess.Popen(taking, stdout=subprocess.PIPE, stderr=words) as tcpdump,
@@ -134,22 +141,22 @@ def _measure(
         code = watch.wait()
         words.seek(0)
         print(words.read().decode().strip().replace("\n", "; "))
-    _tell(capture, lines, program, taken, elapsed_s, said, code)
+    if options.keep:
+        with beside.open("wb") as summed:
+            subprocess.run([*program, "summary", "--json", str(capture)], stdout=summed, check=True)
+    _tell(beside, lines, taken, elapsed_s, said, code)
 
 
 def _tell(
-    capture: Path,
+    beside: Path,
     lines: Path,
-    program: list[str],
     taken: Taken,
     elapsed_s: float,
     said: dict[str, Any],
     code: int,
 ) -> None:
     *intervals, totals = [json.loads(line) for line in lines.read_text().splitlines()]
-    summary = json.loads(
-        subprocess.run([*program, "summary", "--json", str(capture)], capture_output=True, check=True).stdout
-    )
+    summary = json.loads(beside.read_text())
     packets = totals["packet_count"]
     print(f"initiator: {said['throughput_bytes_per_s'] / 1e6:.1f} MB/s, {said['iops']:.0f} IOPS in {elapsed_s:.0f} s")
     print(f"watch: {packets} packets, {packets / elapsed_s:.0f} a second, exit code {code}")
@@ -157,10 +164,9 @@ def _tell(
         f"processor: {taken.processor_s / elapsed_s * 100:.1f} % of one core, "
         f"{taken.processor_s / max(packets, 1) * 1e6:.2f} us a packet"
     )
-    quarter = max(len(taken.rss_mb) // 4, 1)
-    first, last = taken.rss_mb[quarter : 2 * quarter], taken.rss_mb[-quarter:]
-    if first:
-        print(f"memory: {max(first):.0f} MB in the second quarter, {max(last):.0f} MB in the last")
+    tenth = max(len(taken.rss_mb) // 10, 1)
+    tenths = [max(taken.rss_mb[at : at + tenth]) for at in range(0, len(taken.rss_mb), tenth)]
+    print(f"memory, MB, tenth by tenth of the time: {' '.join(f'{most:.0f}' for most in tenths)}")
     lags = [interval["lag_s"] for interval in intervals]
     print(
         f"lag: at most {max(lags):.2f} s; left out {totals['left_out_packets']} packets; "
