@@ -175,7 +175,7 @@ def render(report: Report | None, choice: Choice, width: int, height: int) -> li
     table = sorted_lines(report, choice)
     chosen = table[min(choice.row, len(table) - 1)] if table else None
     below = _detail(report, chosen, width) if chosen else [Text("no iSCSI session so far", style=DIM)]
-    below += _findings(report, width)
+    below += _findings(report, chosen, width)
     below += _counters(report, width)
     room = max(height - len(lines) - min(len(below), max(height // 2, 6)) - 2, 3)
     lines += [*_table(table, choice, width, room), Text(), *below]
@@ -300,8 +300,11 @@ def _detail(report: Report, line: Line, width: int) -> list[Text]:
     return lines
 
 
-def _findings(report: Report, width: int) -> list[Text]:
+def _findings(report: Report, chosen: Line | None, width: int) -> list[Text]:
     lines = []
+    session = chosen.number if chosen and chosen.kind == "session" else chosen.names["session"] if chosen else None
+    if session in report.verdicts:
+        lines += _folded(Text(_printable(report.verdicts[session])), width)
     for found in report.findings:
         share = "" if found.share is None else f" {percent(found.share)} %"
         line = Text()

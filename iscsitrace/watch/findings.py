@@ -50,6 +50,10 @@ class Findings:
             self._next_ns = now_ns + self.every_ns
         return now_ns >= self._next_ns
 
+    def forget(self) -> None:
+        """Nothing is known any more."""
+        self.current, self.verdicts = (), {}
+
     def update(self, recent: Trace, now_ns: int) -> None:
         """Examines the recent past."""
         started = time.thread_time_ns()

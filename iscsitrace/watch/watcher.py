@@ -56,6 +56,7 @@ class Report:
             "sessions": [line.as_dict() for line in self.sessions],
             "connections": [line.as_dict() for line in self.connections],
             "findings": [found.as_dict() for found in self.findings],
+            "verdicts": [{"session": number, "text": text} for number, text in self.verdicts.items()],
             "counters": [
                 {name: row[name] for name in ("name", "severity", "count", "new", "first_frame")}
                 for row in self.counters
@@ -151,7 +152,7 @@ class Watcher:
         sessions = self._sessions(view, connections, length_ns)
         if self._has_findings and not is_last and self.findings.is_due(view.to_ns):
             if self.live.pace.is_reduced:
-                self.findings.current = ()
+                self.findings.forget()
             else:
                 self.findings.update(self.live.recent(), view.to_ns)
         new_packets, self._packet_count = trace.packet_count - self._packet_count, trace.packet_count

@@ -412,6 +412,35 @@ mod tests {
     }
 
     #[test]
+    fn sessions_that_stay_keep_their_numbers_and_are_found_by_name() {
+        let mut sessions = SessionTable::default();
+        for (connection, isid) in (0..).zip(["a", "b", "c"]) {
+            sessions.login(named(isid), 0, connection);
+        }
+        assert_eq!(sessions.retain(&[false, true, true]), [None, Some(0), Some(1)]);
+        assert_eq!(sessions.rows.session, [1, 2]);
+        sessions.rows.tsih[1] = 7;
+        assert_eq!(sessions.login(named("c"), 7, 3), (1, None));
+        // one that is gone begins anew
+        assert_eq!(sessions.login(named("a"), 0, 4), (2, None));
+        assert_eq!(sessions.rows.session, [1, 2, 3]);
+    }
+
+    #[test]
+    fn runs_that_are_forgotten_leave_what_is_missing_between_them() {
+        let mut tracker = SequenceTracker::default();
+        (0..100).for_each(|run| {
+            tracker.take(SerialNumber(10 * run));
+        });
+        let missing = tracker.missing();
+        tracker.forget(20);
+        assert_eq!((tracker.missing(), tracker.runs.len()), (missing, 20));
+        assert_eq!(tracker.take(SerialNumber(985)), Sequence::Ahead);
+        assert_eq!(tracker.missing(), missing - 1);
+        assert_eq!(tracker.take(SerialNumber(5)), Sequence::Behind);
+    }
+
+    #[test]
     fn a_login_that_joins_an_unseen_session_opens_a_row_without_its_login() {
         let mut sessions = SessionTable::default();
         assert_eq!(sessions.login(named("a"), 9, 0), (0, None));
