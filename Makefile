@@ -20,7 +20,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build demo test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-capture fuzz docs screenshots samples wheel clean
+.PHONY: help setup build demo test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz docs screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ bench-capture: build/build.stamp build/peers.stamp ## race capture against dumpc
 
 bench-model: build/build.stamp ## hold the model against 261 simulated settings
 	$(BIN)/python -m bench.model
+
+bench-watch: build/build.stamp build/peers.stamp ## ten minutes of watch at the highest rate of the lab (root)
+	$(BIN)/python -m bench.watch
 
 fuzz: build/setup.stamp ## feed damaged input to every reader for FUZZ_SECONDS
 	tools/fuzz $(FUZZ_SECONDS)

@@ -1,7 +1,7 @@
-"""The compiled core (core/python). Private: only iscsitrace.trace, capture and lab.traffic import it."""
+"""The compiled core (core/python). Private: only iscsitrace.trace, .live, .capture and .lab.traffic import it."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, BinaryIO, final
+from typing import IO, Any, BinaryIO, final
 
 from numpy.typing import NDArray
 
@@ -10,6 +10,7 @@ __all__ = [
     "SECRET_KEYS",
     "CaptureError",
     "LabError",
+    "Live",
     "LiveCaptureError",
     "Pass",
     "advise_snaplen",
@@ -82,6 +83,58 @@ def read(
     A ``str`` is a path, or ``-`` for standard input; ``bytes`` are the content of a capture. Times are absolute
     nanoseconds since 1970, or relative to the first packet. ``tables``: which of schema.ON_REQUEST to fill.
     """
+
+@final
+class Live:
+    """A pass that goes on: it is told how long it may wait, and says what there is to do."""
+
+    def __new__(
+        cls,
+        source: str | bytes | IO[bytes],
+        *,
+        name: str | None,
+        interval_ns: int,
+        settle_ns: int,
+        keep_ns: int,
+        capture_filter: str | None,
+        packet_limit: int | None,
+        has_dynamics: bool,
+        clock_after_ns: int | None,
+        buffer_bytes: int,
+        lag_max_ns: int | None,
+    ) -> Live:
+        """Starts to read ahead, in a thread. A path is followed as it grows, until :meth:`stop`."""
+
+    def advance(self, patience_ns: int) -> str:
+        """Reads on for at most so long: ``look``, ``nothing`` or ``end``. Releases the GIL."""
+
+    def look(self) -> dict[str, Any]:
+        """The interval that is over: ``from_ns``, ``to_ns``, ``pass``, ``forgotten`` and what iscsitrace.live names."""
+
+    def finish(self) -> dict[str, Any]:
+        """The same for what is left at the end."""
+
+    def recent(self) -> Pass:
+        """The recent past: tasks with and without status, and what a diagnosis needs beside them."""
+
+    def stop(self, is_abrupt: bool) -> None:
+        """What is there now is the end; abrupt: what was read by now is, for the source may never end."""
+
+    @property
+    def pace(self) -> dict[str, Any]:
+        """How well it keeps up: ``lag_ns waiting_bytes is_reduced is_leaving_out left_out_packets``."""
+
+    @property
+    def inputs(self) -> list[dict[str, object]]:
+        """As :attr:`Pass.inputs`, of what was read so far."""
+
+    @property
+    def change(self) -> str | None:
+        """``cut short`` or ``replaced``, when that ended a file."""
+
+    @property
+    def row_count(self) -> int:
+        """Rows that it holds."""
 
 class LabError(Exception):
     """Traffic cannot be made; ``str()`` is one line."""

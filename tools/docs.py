@@ -32,6 +32,7 @@ _ARGUMENTS = {
     "CAPTURE...": "Captures to read as one, or `-` for standard input.",
     "A": "The slow capture, or `-` for standard input.",
     "B": "The fast one; which is which does not matter.",
+    "INPUT": "An interface, a file that grows, or `-` for standard input.",
     "URL...": "Logical units of targets; for `discover`, their portals.",
     "NAME": "An experiment, or `FILE.toml`.",
     "kind": "What to draw.",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.distribution import counts, percentiles
 from iscsitrace.analysis.intervals import union_length
@@ -44,8 +45,8 @@ def measure(cycles: Table) -> list[Volume]:
     return [*(_volume(cycles.select(is_known & (session == number)), number) for number in each), _volume(cycles, None)]
 
 
-def _volume(cycles: Table, session: int | None) -> Volume:
-    has_status = ~np.ma.getmaskarray(cycles["status_ns"])
+def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Bytes read and bytes written, of each cycle."""
     is_read, is_write = cycles.raw("is_read"), cycles.raw("is_write")
     data_bytes = cycles.raw("data_bytes").astype(np.int64)
     # data_bytes of a bidirectional task holds both directions: what was sent as Data-Out is known by itself
@@ -54,6 +55,14 @@ def _volume(cycles: Table, session: int | None) -> Volume:
     )
     write_bytes = np.where(is_write & is_read, np.minimum(sent, data_bytes), np.where(is_write, data_bytes, 0))
     read_bytes = np.where(is_read, data_bytes - np.where(is_write, write_bytes, 0), 0)
+    return read_bytes, write_bytes
+
+
+def _volume(cycles: Table, session: int | None) -> Volume:
+    has_status = ~np.ma.getmaskarray(cycles["status_ns"])
+    is_read, is_write = cycles.raw("is_read"), cycles.raw("is_write")
+    data_bytes = cycles.raw("data_bytes")
+    read_bytes, write_bytes = payload(cycles)
     starts, ends = cycles.raw("command_first_ns")[has_status], cycles.raw("status_ns")[has_status]
     active_ns = union_length(starts, ends)
 

@@ -22,6 +22,7 @@ GROUPS = {
     "Read captures": ("summary", "diagnose", "diff", "cycles", "plot", "model", "report", "export", "check", "inspect"),
     "In Wireshark": ("wireshark",),
     "Watch a network": ("capture", "interfaces"),
+    "Watch traffic": ("watch",),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
@@ -41,6 +42,7 @@ _SHORT_HELP = {
     "wireshark": "Puts plugin, extcap and profile into Wireshark.",
     "capture": "Capture iSCSI into pcapng files, or what is around slow tasks.",
     "interfaces": "What can be captured on, and where iSCSI is.",
+    "watch": "A live view of an interface, a growing file or a pipe.",
     "initiator": "Read, write, discover or ping with the reference initiator.",
     "target": "Serve an in-memory target.",
     "link": "Emulate a link between two TAP devices.",

@@ -66,6 +66,14 @@ def _show(document: dict[str, Any], is_verbose: bool) -> None:
     show_health(document["counters"])
 
 
+def show_totals(document: dict[str, Any]) -> None:
+    """The end of a live view as text: the same tables, without those that it has shown all along."""
+    _show_volumes(document)
+    _show_latencies(document["latency"])
+    show_coverage(document["coverage"][-1:])
+    show_health(document["counters"])
+
+
 def _show_sessions(sessions: list[dict[str, Any]]) -> None:
     show_heading("Sessions")
     show_table(

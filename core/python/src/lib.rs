@@ -3,10 +3,12 @@
 //! ```text
 //! source   what Python names as input -> inputs of the pass
 //! columns  tables -> NumPy arrays, without a copy
+//! live     a pass that goes on, looked at now and then
 //! lab      traffic: settings as JSON -> results as JSON
-//! live     capturing: settings as JSON -> files, and outcomes as JSON
+//! capture  capturing: settings as JSON -> files, and outcomes as JSON
 //! ```
 
+mod capture;
 mod columns;
 mod lab;
 mod live;
@@ -133,7 +135,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SECRET_KEYS", PyTuple::new(py, SECRET_KEYS)?)?;
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
+    module.add_class::<live::Live>()?;
     lab::add_to(module)?;
-    live::add_to(module)?;
+    capture::add_to(module)?;
     Ok(())
 }

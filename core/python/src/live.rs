@@ -1,245 +1,193 @@
-//! Capturing for Python: settings come and outcomes go as JSON; who wants the capture is a Python object.
+//! A pass that goes on, for Python: it is told how long it may wait, and says what there is to do.
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use iscsitrace_live::capture::{self, ReplayError};
-use iscsitrace_live::device::{self, Device};
-use iscsitrace_live::error::LiveError;
-use iscsitrace_live::report::{Caller, Outcome, Progress};
-use iscsitrace_live::settings::{CaptureSettings, InterfaceSettings};
-use iscsitrace_live::snaplen::{Adviser, PACKETS_MAX};
-use iscsitrace_live::trigger::Condition;
-use iscsitrace_trace::capture::{CaptureError as Unreadable, Filter, Packet, Sequence};
-use iscsitrace_trace::counters::Counters;
-use pyo3::create_exception;
-use pyo3::exceptions::PyException;
+use iscsitrace_trace::capture::sequence::Input;
+use iscsitrace_trace::dynamics::live::Moment;
+use iscsitrace_trace::live::follow::Change;
+use iscsitrace_trace::live::{self, Origin, Settings, Step, View};
+use iscsitrace_trace::pass::Outcome;
+use iscsitrace_trace::tables::Tables;
+use numpy::IntoPyArray;
 use pyo3::prelude::*;
-use serde::{Deserialize, Serialize};
+use pyo3::types::{PyDict, PyList};
 
-use crate::{CaptureError, source};
+use crate::source::{self, Failure};
+use crate::{CaptureError, Pass};
 
-create_exception!(_core, LiveCaptureError, PyException, "A capture cannot begin; args are its kind and one line.");
-
-/// Between two looks for Ctrl-C.
-const PERIOD: Duration = Duration::from_millis(50);
-
-fn refusal(error: &LiveError) -> PyErr {
-    LiveCaptureError::new_err((error.kind(), error.to_string()))
+/// A pass that goes on.
+#[pyclass(module = "iscsitrace._core")]
+pub struct Live {
+    live: Mutex<live::Live>,
+    failure: Failure,
 }
 
-fn settings<'a, T: Deserialize<'a>>(json: &'a str) -> PyResult<T> {
-    serde_json::from_str(json)
-        .map_err(|problem| LiveCaptureError::new_err(("settings", format!("settings: {problem}"))))
-}
-
-fn document(value: &impl Serialize) -> PyResult<String> {
-    serde_json::to_string(value).map_err(|problem| LiveCaptureError::new_err(("settings", problem.to_string())))
-}
-
-/// A Python object with the methods `watch` and `next_path`.
-struct PythonCaller {
-    object: Py<PyAny>,
-    failure: Option<PyErr>,
-}
-
-impl PythonCaller {
-    fn finish(self, outcome: Result<Outcome, LiveError>) -> PyResult<String> {
-        match (self.failure, outcome) {
-            (Some(failure), _) => Err(failure),
-            (None, Ok(outcome)) => document(&outcome),
-            (None, Err(error)) => Err(refusal(&error)),
-        }
+impl Live {
+    fn lock(&self) -> MutexGuard<'_, live::Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Caller for PythonCaller {
-    fn watch(&mut self, progress: &Progress) -> bool {
-        let answer = Python::attach(|py| {
-            py.check_signals()?;
-            self.object.call_method1(py, "watch", (document(progress)?,))?.is_truthy(py)
-        });
-        answer.unwrap_or_else(|failure| {
-            self.failure = Some(failure);
-            true
-        })
-    }
-
-    fn next_path(&mut self, number: u64) -> Option<PathBuf> {
-        let answer = Python::attach(|py| self.object.call_method1(py, "next_path", (number,))?.extract(py));
-        answer.map_err(|failure| self.failure = Some(failure)).ok()
-    }
+fn nanoseconds(time_ns: u64) -> Duration {
+    Duration::from_nanos(time_ns)
 }
 
-/// Captures until `caller.watch` says so, or a limit is reached.
-#[pyfunction]
-pub fn run_capture(py: Python<'_>, settings_json: &str, caller: Py<PyAny>) -> PyResult<String> {
-    let settings: CaptureSettings = settings(settings_json)?;
-    let mut caller = PythonCaller { object: caller, failure: None };
-    let outcome = py.detach(|| capture::run(&settings, &mut caller));
-    caller.finish(outcome)
-}
-
-/// The same with the packets of captures in place of interfaces.
-#[pyfunction]
-pub fn replay_capture(
-    py: Python<'_>,
-    sources: Vec<Bound<'_, PyAny>>,
-    settings_json: &str,
-    caller: Py<PyAny>,
-) -> PyResult<String> {
-    let settings: CaptureSettings = settings(settings_json)?;
-    let failure = source::Failure::default();
-    let inputs = sources.iter().map(|source| source::input(source, &failure)).collect::<PyResult<Vec<_>>>()?;
-    let mut caller = PythonCaller { object: caller, failure: None };
-    let outcome = py.detach(|| capture::replay(inputs, &settings, &mut caller));
-    if let Some(error) = failure.take() {
-        return Err(error);
-    }
-    match outcome {
-        Ok(outcome) => caller.finish(Ok(outcome)),
-        Err(ReplayError::Live(error)) => caller.finish(Err(error)),
-        Err(ReplayError::Input(error)) => Err(CaptureError::new_err(error.to_string())),
-    }
-}
-
-/// Measures on an interface, for that long, which snaplen keeps every header.
-#[pyfunction]
-pub fn advise_snaplen(py: Python<'_>, interface_json: &str, duration_ns: u64, watch: Py<PyAny>) -> PyResult<String> {
-    let interface: InterfaceSettings = settings(interface_json)?;
-    let advice = py.detach(|| -> PyResult<_> {
-        let mut device = Device::open(&interface).map_err(|error| refusal(&error))?;
-        let link_type = device.link_type;
-        let mut adviser = Adviser::default();
-        let (begun, mut looked, mut frame) = (Instant::now(), Instant::now(), 0);
-        while begun.elapsed() < Duration::from_nanos(duration_ns) && frame < PACKETS_MAX {
-            let count = device.dispatch(1024, |arrived| {
-                frame += 1;
-                let (time_ns, original_length, data) = (arrived.time_ns, arrived.original_length, arrived.data);
-                adviser.take(&Packet { frame, time_ns, link_type, interface: 0, original_length, data });
-            });
-            let message = |message| refusal(&LiveError::Interface { interface: interface.name.clone(), message });
-            let count = count.map_err(message)?;
-            if looked.elapsed() >= PERIOD {
-                looked = Instant::now();
-                let is_stopped = Python::attach(|py| {
-                    py.check_signals()?;
-                    watch.call1(py, (frame,))?.is_truthy(py)
-                })?;
-                if is_stopped {
-                    break;
+#[pymethods]
+impl Live {
+    #[new]
+    #[pyo3(signature = (source, *, name, interval_ns, settle_ns, keep_ns, capture_filter, packet_limit, has_dynamics, clock_after_ns, buffer_bytes, lag_max_ns))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
+    fn new(
+        source: &Bound<'_, PyAny>,
+        name: Option<String>,
+        interval_ns: i64,
+        settle_ns: i64,
+        keep_ns: i64,
+        capture_filter: Option<String>,
+        packet_limit: Option<u64>,
+        has_dynamics: bool,
+        clock_after_ns: Option<u64>,
+        buffer_bytes: usize,
+        lag_max_ns: Option<u64>,
+    ) -> PyResult<Self> {
+        let failure = Failure::default();
+        let origin = if source.extract::<&str>().is_ok_and(|source| source == "-") {
+            // its own descriptor: the terminal may take the place of the first one
+            let input = std::io::stdin().as_fd().try_clone_to_owned()?;
+            Origin::Reader("standard input".to_owned(), Box::new(File::from(input)))
+        } else {
+            match source::input(source, &failure)? {
+                Input::Path(path) => Origin::File(name.unwrap_or_else(|| path.display().to_string()), path),
+                Input::Reader { name: own, reader } | Input::Decompressed { name: own, reader, .. } => {
+                    Origin::Reader(name.unwrap_or(own), reader)
                 }
             }
-            if count == 0 {
-                device::wait(std::iter::once(&device), PERIOD);
-            }
-        }
-        Ok((adviser.finish(), device.count()))
-    });
-    let (advice, counts) = advice?;
-    document(&(advice, counts.dropped + counts.dropped_by_interface))
-}
-
-/// Measures on captures which snaplen keeps every header.
-#[pyfunction]
-pub fn advise_snaplen_of(
-    py: Python<'_>,
-    sources: Vec<Bound<'_, PyAny>>,
-    capture_filter: Option<String>,
-    watch: Py<PyAny>,
-) -> PyResult<String> {
-    let failure = source::Failure::default();
-    let inputs = sources.iter().map(|source| source::input(source, &failure)).collect::<PyResult<Vec<_>>>()?;
-    let unreadable = |error: Unreadable| CaptureError::new_err(error.to_string());
-    let advice = py.detach(|| -> PyResult<_> {
-        let mut filter = capture_filter.as_deref().map(Filter::new).transpose().map_err(unreadable)?;
-        let mut counters = Counters::default();
-        let mut sequence = Sequence::open(inputs, &mut counters).map_err(unreadable)?;
-        let mut adviser = Adviser::default();
-        let (mut looked, mut frame) = (Instant::now(), 0);
-        while frame < PACKETS_MAX {
-            let Some(packet) = sequence.next_packet(&mut counters).map_err(unreadable)? else { break };
-            if filter.as_mut().is_some_and(|filter| !filter.matches(packet.link_type, packet.data)) {
-                continue;
-            }
-            frame += 1;
-            adviser.take(&Packet { frame, ..packet });
-            if looked.elapsed() >= PERIOD {
-                looked = Instant::now();
-                Python::attach(|py| {
-                    py.check_signals()?;
-                    watch.call1(py, (frame,)).map(|_| ())
-                })?;
-            }
-        }
-        Ok(adviser.finish())
-    });
-    if let Some(error) = failure.take() {
-        return Err(error);
+        };
+        let settings = Settings {
+            interval_ns,
+            settle_ns,
+            keep_ns,
+            capture_filter,
+            packet_limit,
+            has_dynamics,
+            clock_after: clock_after_ns.map(nanoseconds),
+            buffer_bytes,
+            lag_max: lag_max_ns.map(nanoseconds),
+        };
+        let live = live::Live::start(origin, settings).map_err(|error| CaptureError::new_err(error.to_string()))?;
+        Ok(Self { live: Mutex::new(live), failure })
     }
-    document(&(advice?, 0))
-}
 
-/// What libpcap says against a capture filter; none when nothing.
-#[pyfunction]
-pub fn check_filter(expression: &str) -> Option<String> {
-    match Filter::new(expression) {
-        Ok(_) => None,
-        Err(Unreadable::Filter { message, .. }) => Some(message),
-        Err(error) => Some(error.to_string()),
+    /// Reads on for at most so long: `look`, `nothing` or `end`.
+    fn advance(&self, py: Python<'_>, patience_ns: u64) -> PyResult<&'static str> {
+        let step = py.detach(|| self.lock().advance(nanoseconds(patience_ns)));
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        match step {
+            Ok(Step::Look) => Ok("look"),
+            Ok(Step::Nothing) => Ok("nothing"),
+            Ok(Step::End) => Ok("end"),
+            Err(error) => Err(CaptureError::new_err(error.to_string())),
+        }
     }
-}
 
-/// Where a trigger's condition cannot be read on, in characters from 0, and why; none when it can.
-#[pyfunction]
-pub fn check_trigger(condition: &str) -> Option<(usize, String)> {
-    Condition::parse(condition).err()
-}
+    fn look<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let view = py.detach(|| self.lock().look());
+        to_python(py, view)
+    }
 
-#[derive(Serialize)]
-struct Listed {
-    name: String,
-    description: String,
-    addresses: Vec<String>,
-    is_up: bool,
-    is_running: bool,
-    is_loopback: bool,
-}
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let view = py.detach(|| self.lock().finish());
+        to_python(py, view)
+    }
 
-/// What libpcap can capture on, as JSON.
-#[pyfunction]
-pub fn list_interfaces() -> PyResult<String> {
-    let listed = device::list().map_err(|message| LiveCaptureError::new_err(("interface", message)))?;
-    let listed: Vec<Listed> = listed
-        .into_iter()
-        .map(|each| Listed {
-            name: each.name,
-            description: each.desc.unwrap_or_default(),
-            addresses: each.addresses.iter().map(|address| address.addr.to_string()).collect(),
-            is_up: each.flags.if_flags.contains(device::IfFlags::UP),
-            is_running: each.flags.if_flags.contains(device::IfFlags::RUNNING),
-            is_loopback: each.flags.if_flags.contains(device::IfFlags::LOOPBACK),
+    fn recent(&self, py: Python<'_>) -> Pass {
+        Pass { outcome: py.detach(|| self.lock().recent()) }
+    }
+
+    fn stop(&self, py: Python<'_>, is_abrupt: bool) {
+        py.detach(|| if is_abrupt { self.lock().abandon() } else { self.lock().stop() });
+    }
+
+    #[getter]
+    fn pace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let pace = py.detach(|| self.lock().pace());
+        let dict = PyDict::new(py);
+        dict.set_item("lag_ns", pace.lag.as_nanos() as u64)?;
+        dict.set_item("waiting_bytes", pace.waiting_bytes)?;
+        dict.set_item("is_reduced", pace.is_reduced)?;
+        dict.set_item("is_leaving_out", pace.is_leaving_out)?;
+        dict.set_item("left_out_packets", pace.left_out_packets)?;
+        Ok(dict)
+    }
+
+    #[getter]
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let infos = py.detach(|| self.lock().infos());
+        let inputs = PyList::empty(py);
+        for info in &infos {
+            inputs.append(source::describe(py, info)?)?;
+        }
+        Ok(inputs)
+    }
+
+    #[getter]
+    fn change(&self, py: Python<'_>) -> Option<&'static str> {
+        py.detach(|| match self.lock().change() {
+            Some(Change::CutShort) => Some("cut short"),
+            Some(Change::Replaced) => Some("replaced"),
+            Some(Change::Next(_)) | None => None,
         })
-        .collect();
-    document(&listed)
+    }
+
+    #[getter]
+    fn row_count(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.lock().row_count())
+    }
 }
 
-/// Opens an interface for a moment: LINKTYPE_ values that it offers; the refusal when it may not be opened.
-#[pyfunction]
-pub fn probe_interface(name: &str) -> PyResult<Vec<u16>> {
-    device::link_types(name).map_err(|error| refusal(&error))
+fn to_python<'py>(py: Python<'py>, view: View) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("from_ns", view.from_ns)?;
+    dict.set_item("to_ns", view.to_ns)?;
+    let forgotten = Outcome {
+        tables: Tables { connections: view.forgotten, ..Tables::default() },
+        inputs: Vec::new(),
+        packet_count: 0,
+        first_packet: None,
+        tcp_packet_count: 0,
+    };
+    dict.set_item("pass", Pass { outcome: view.outcome })?;
+    dict.set_item("forgotten", Pass { outcome: forgotten })?;
+    let (operations, times): (Vec<u8>, Vec<i64>) = view.turnarounds.into_iter().unzip();
+    dict.set_item("turnaround_operation", operations.into_pyarray(py))?;
+    dict.set_item("turnaround_ns", times.into_pyarray(py))?;
+    dict.set_item("late_count", view.late_count)?;
+    dict.set_item("settled_ns", view.settled_ns)?;
+    let now = PyList::empty(py);
+    for each in view.now {
+        let row = PyDict::new(py);
+        row.set_item("connection", each.connection)?;
+        row.set_item("session", each.session)?;
+        row.set_item("open_task_count", each.open_task_count)?;
+        for (direction, sender) in ["to_target", "to_initiator"].into_iter().zip(each.senders.iter().flatten()) {
+            row.set_item(direction, moment(py, sender)?)?;
+        }
+        now.append(row)?;
+    }
+    dict.set_item("now", now)?;
+    Ok(dict)
 }
 
-/// Adds all of this to the module.
-pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("LiveCaptureError", module.py().get_type::<LiveCaptureError>())?;
-    module.add_function(wrap_pyfunction!(run_capture, module)?)?;
-    module.add_function(wrap_pyfunction!(replay_capture, module)?)?;
-    module.add_function(wrap_pyfunction!(advise_snaplen, module)?)?;
-    module.add_function(wrap_pyfunction!(advise_snaplen_of, module)?)?;
-    module.add_function(wrap_pyfunction!(check_filter, module)?)?;
-    module.add_function(wrap_pyfunction!(check_trigger, module)?)?;
-    module.add_function(wrap_pyfunction!(list_interfaces, module)?)?;
-    module.add_function(wrap_pyfunction!(probe_interface, module)?)?;
-    Ok(())
+fn moment<'py>(py: Python<'py>, moment: &Moment) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("owin_bytes", moment.owin_bytes)?;
+    dict.set_item("owin_peak_bytes", moment.owin_peak_bytes)?;
+    dict.set_item("rwnd_bytes", moment.rwnd_bytes)?;
+    dict.set_item("rtt_smoothed_ns", moment.rtt_smoothed_ns)?;
+    Ok(dict)
 }

@@ -77,6 +77,9 @@ counters! {
     InputUnreadable, "input_unreadable", Error,
         "an input that could not be read, or not to its end, after packets had been read",
         "What came before and the other inputs are analysed; copy that file again.";
+    PacketsLeftOut, "packets_left_out", DataLoss,
+        "packets that a live view left out, for it could not keep up with their number",
+        "Its figures have holes there. Watch less (-f), or capture to a file and read that.";
     // link, IP
     NotTcp, "not_tcp", Info,
         "frames that are not TCP over IP",
@@ -251,6 +254,21 @@ impl Counters {
             .entry((counter, connection))
             .and_modify(|tally| tally.count = tally.count.saturating_add(count))
             .or_insert(Tally { count, first_frame: frame });
+    }
+
+    /// What was counted for a connection counts for the capture as a whole from now on.
+    pub fn forget_connection(&mut self, connection: u32) {
+        let own: Vec<_> = self.tallies.keys().filter(|(_, each)| *each == Some(connection)).copied().collect();
+        for key in own {
+            if let Some(tally) = self.tallies.remove(&key) {
+                let whole = self.tallies.entry((key.0, None)).or_insert(Tally { count: 0, ..tally });
+                whole.count = whole.count.saturating_add(tally.count);
+                whole.first_frame = match (whole.first_frame, tally.first_frame) {
+                    (0, frame) | (frame, 0) => frame,
+                    (one, other) => one.min(other),
+                };
+            }
+        }
     }
 
     /// The sum over the capture and all connections.

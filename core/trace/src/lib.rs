@@ -12,6 +12,7 @@
 //! counters   every oddity of the input, by name
 //! tracked    one connection of the moment: its packets through tcp and content
 //! pipeline   packets in, tables out
+//! live       a pass that goes on: what was read since the last look, in bounded memory
 //! pass       the input as one stream, filtered, through the pipeline
 //! ```
 //!
@@ -23,6 +24,7 @@ pub mod content;
 pub mod counters;
 pub mod dynamics;
 pub mod iscsi;
+pub mod live;
 pub mod pass;
 pub mod pipeline;
 pub mod queue;

@@ -11,27 +11,40 @@ use crate::content::Content;
 use crate::counters::{Counter, Counters};
 use crate::iscsi::connection::Context;
 use crate::queue;
-use crate::tables::{Columns, Connection, CounterRow, Cycles, NULL_U32, NULL_U64, Tables, Wanted};
+use crate::tables::{Columns, Connection, CounterRow, CounterRows, Cycles, NULL_U32, NULL_U64, Tables, Wanted};
 use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
 use crate::tracked::Tracked;
 
-/// Connections followed at once; beyond it the quietest half that is not iSCSI is closed.
-const CONNECTIONS_MAX: usize = 1 << 15;
-/// Rows of connections that are not iSCSI.
-const OTHER_ROWS_MAX: usize = 1 << 17;
+/// How much is kept at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Connections followed at once; beyond it the quietest half that is not iSCSI is closed.
+    pub(crate) connections: usize,
+    /// Rows of connections that are not iSCSI.
+    pub(crate) other_rows: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 1 << 15, other_rows: 1 << 17 }
+    }
+}
 
 /// The pass.
 #[derive(Debug, Default)]
 pub struct Pipeline {
-    context: Context,
+    pub(crate) context: Context,
     table: ConnectionTable,
-    slots: Vec<Option<Box<Tracked>>>,
+    pub(crate) slots: Vec<Option<Box<Tracked>>>,
     free: Vec<u32>,
-    rows: Vec<Connection>,
+    /// Connections that ended.
+    pub(crate) rows: Vec<Connection>,
     other_rows: usize,
     budget: HoldBudget,
     connection_count: u32,
+    /// How much is kept at once.
+    pub(crate) limits: Limits,
     /// TCP packets seen.
     pub tcp_packet_count: u64,
 }
@@ -134,7 +147,7 @@ impl Pipeline {
 
     #[cold]
     fn open(&mut self, source: Endpoint, destination: Endpoint, packet: &Packet<'_>, segment: &Segment<'_>) -> u32 {
-        if self.slots.len() - self.free.len() >= CONNECTIONS_MAX {
+        if self.slots.len() - self.free.len() >= self.limits.connections {
             self.close_quietest(packet.frame);
         }
         let number = self.connection_count;
@@ -179,15 +192,20 @@ impl Pipeline {
         }
     }
 
+    /// The connections of the moment.
+    pub(crate) fn tracked(&self) -> impl Iterator<Item = &Tracked> {
+        self.slots.iter().flatten().map(|tracked| &**tracked)
+    }
+
     /// The end of a connection in this capture: its row.
-    fn close(&mut self, slot: u32) {
+    pub(crate) fn close(&mut self, slot: u32) {
         let Some(mut tracked) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
         self.table.remove(tracked.ends[0], tracked.ends[1], slot);
         self.free.push(slot);
         let row = tracked.finish(&mut self.context, &mut self.budget);
         if !row.is_iscsi {
             self.other_rows += 1;
-            if self.other_rows > OTHER_ROWS_MAX {
+            if self.other_rows > self.limits.other_rows {
                 self.context.counters.add(Counter::ConnectionsNotListed, None, row.frame_first);
                 return;
             }
@@ -195,8 +213,8 @@ impl Pipeline {
         self.rows.push(row);
     }
 
-    /// The end of the input: everything that was open is closed, and the tables are complete.
-    pub fn finish(mut self) -> Tables {
+    /// Closes everything that is open.
+    pub(crate) fn close_all(&mut self) {
         let mut open: Vec<(u32, u32)> = (0..)
             .zip(&self.slots)
             .filter_map(|(slot, tracked)| tracked.as_ref().map(|tracked| (tracked.number, slot)))
@@ -205,15 +223,25 @@ impl Pipeline {
         for (_, slot) in open {
             self.close(slot);
         }
-        let Context { mut tables, mut counters, mut sessions, cycle_ends_ns, timelines, ended: _ } = self.context;
+    }
+
+    /// Adds the commands that were not seen to counters and rows, which are in order then.
+    pub(crate) fn add_missing_commands(&mut self) {
         self.rows.sort_unstable_by_key(|row| row.connection);
-        for (connection, missing) in sessions.missing_commands() {
-            counters.add_many(Counter::CommandMissing, Some(connection), 0, missing.commands);
+        for (connection, missing) in self.context.sessions.missing_commands() {
+            self.context.counters.add_many(Counter::CommandMissing, Some(connection), 0, missing.commands);
             if let Ok(place) = self.rows.binary_search_by_key(&connection, |row| row.connection) {
                 self.rows[place].missing_pdu_count_to_target += missing.commands + missing.pdus[0];
                 self.rows[place].missing_pdu_count_to_initiator += missing.pdus[1];
             }
         }
+    }
+
+    /// The end of the input: everything that was open is closed, and the tables are complete.
+    pub fn finish(mut self) -> Tables {
+        self.close_all();
+        self.add_missing_commands();
+        let Context { mut tables, counters, mut sessions, cycle_ends_ns, timelines, ended: _ } = self.context;
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions.rows);
         tables.sessions = sessions.rows;
         if tables.wanted.budget {
@@ -222,18 +250,25 @@ impl Pipeline {
         for row in self.rows {
             tables.connections.push(row);
         }
-        for (counter, connection, tally) in counters.sorted() {
-            let definition = counter.definition();
-            tables.counters.push(CounterRow {
-                name: definition.name.to_owned(),
-                connection: connection.unwrap_or(NULL_U32),
-                severity: definition.severity as u8,
-                count: tally.count,
-                first_frame: if tally.first_frame == 0 { NULL_U64 } else { tally.first_frame },
-                meaning: definition.meaning.to_owned(),
-                advice: definition.advice.to_owned(),
-            });
-        }
+        tables.counters = counter_rows(&counters);
         tables
     }
+}
+
+/// The rows of `counters`.
+pub(crate) fn counter_rows(counters: &Counters) -> CounterRows {
+    let mut rows = CounterRows::default();
+    for (counter, connection, tally) in counters.sorted() {
+        let definition = counter.definition();
+        rows.push(CounterRow {
+            name: definition.name.to_owned(),
+            connection: connection.unwrap_or(NULL_U32),
+            severity: definition.severity as u8,
+            count: tally.count,
+            first_frame: if tally.first_frame == 0 { NULL_U64 } else { tally.first_frame },
+            meaning: definition.meaning.to_owned(),
+            advice: definition.advice.to_owned(),
+        });
+    }
+    rows
 }

@@ -38,7 +38,7 @@ pub fn fill(cycles: &mut Cycles, ends_ns: &[i64], sessions: &mut Sessions) {
 }
 
 /// What of a cycle's data went to the target: of a bidirectional task, what was sent as Data-Out or with its command.
-fn written_bytes(cycles: &Cycles, cycle: usize) -> u32 {
+pub(crate) fn written_bytes(cycles: &Cycles, cycle: usize) -> u32 {
     let data_bytes = cycles.data_bytes[cycle];
     if !cycles.is_write[cycle] {
         0

@@ -58,7 +58,7 @@ pub trait Columns {
 macro_rules! table {
     ($(#[$doc:meta])* $table:ident $row:ident $name:literal { $($column:ident: $type:ty = $null:expr,)* }) => {
         $(#[$doc])*
-        #[derive(Debug, Default)]
+        #[derive(Debug, Default, Clone)]
         #[allow(missing_docs)]
         pub struct $table { $(pub $column: Vec<$type>,)* }
 
@@ -83,6 +83,24 @@ macro_rules! table {
                 } else {
                     $(self.$column.append(&mut other.$column);)*
                 }
+            }
+
+            /// Appends copies of these rows of another table; a row that is not there is passed over.
+            pub fn copy_rows(&mut self, other: &Self, rows: &[usize]) {
+                $(self.$column.extend(rows.iter().filter_map(|&row| other.$column.get(row).cloned()));)*
+            }
+
+            /// Drops the rows whose place says so.
+            pub fn retain(&mut self, is_kept: &[bool]) {
+                $({
+                    let mut places = is_kept.iter();
+                    self.$column.retain(|_| places.next().copied().unwrap_or(true));
+                })*
+            }
+
+            /// Drops the first rows.
+            pub fn drop_first(&mut self, count: usize) {
+                $(self.$column.drain(..count.min(self.$column.len()));)*
             }
 
             /// Appends a row and gives its number.
@@ -392,7 +410,7 @@ pub mod budget_part {
 }
 
 /// Everything that a pass fills.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 #[allow(missing_docs)]
 pub struct Tables {
     pub connections: Connections,

@@ -16,13 +16,31 @@ mod sweep;
 mod tests;
 mod waiting;
 
+use rustc_hash::FxHashMap;
+
 use crate::dynamics::timeline::Timeline;
 use crate::tables::{Budget, NULL_U32, Tables};
 
 use scope::Scope;
 
+/// A stretch of time that a budget is cut for, instead of the whole from first command to last status.
+#[derive(Debug)]
+pub struct Between<'a> {
+    /// From when.
+    pub from_ns: i64,
+    /// Until when.
+    pub to_ns: i64,
+    /// Connections that had a command before, with their sessions: their budget begins at `from_ns`.
+    pub begun: &'a FxHashMap<u32, u32>,
+}
+
 /// Fills `budget`; `ends_ns` says when each cycle ended, with or without status.
 pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
+    fill_between(tables, timelines, ends_ns, None);
+}
+
+/// The same for a stretch of time, of which the tables have to hold what was outstanding in it and shortly before.
+pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64], between: Option<&Between<'_>>) {
     let mut by_connection: Vec<(u32, usize)> =
         timelines.iter().enumerate().map(|(place, timeline)| (timeline.connection, place)).collect();
     by_connection.sort_unstable();
@@ -39,7 +57,7 @@ pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
     for (cycle, (&connection, &session)) in (0..).zip(cycles.connection.iter().zip(&cycles.session)) {
         let Some(place) = place(connection) else { continue };
         let Some(scope) = connections.get_mut(place) else { continue };
-        if scope.cycles.is_empty() {
+        if scope.session == NULL_U32 {
             scope.session = session;
             if let Some(members) = sessions.get_mut(session as usize) {
                 members.push(place);
@@ -47,10 +65,21 @@ pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
         }
         scope.cycles.push(cycle);
     }
+    if let Some(between) = between {
+        for (place, scope) in connections.iter_mut().enumerate() {
+            let Some(&session) = between.begun.get(&scope.number()) else { continue };
+            if scope.session == NULL_U32 {
+                scope.session = session;
+                if let Some(members) = sessions.get_mut(session as usize) {
+                    members.push(place);
+                }
+            }
+        }
+    }
     let rounds = scope::rounds_by_cycle(&tables.rounds);
     let mut budget = Budget::default();
     for scope in &connections {
-        scope.budget(cycles, &tables.rounds, &rounds, ends_ns, |row| {
+        scope.budget(cycles, &tables.rounds, &rounds, ends_ns, between, |row| {
             budget.push(row);
         });
     }
@@ -61,7 +90,7 @@ pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
             whole.session = scope.session;
         }
         whole.cycles.sort_unstable();
-        whole.budget(cycles, &tables.rounds, &rounds, ends_ns, |mut row| {
+        whole.budget(cycles, &tables.rounds, &rounds, ends_ns, between, |mut row| {
             row.connection = NULL_U32;
             budget.push(row);
         });

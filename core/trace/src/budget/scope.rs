@@ -1,5 +1,6 @@
 //! What a budget is for: one connection, or all connections of a session; its events in order of time.
 
+use super::Between;
 use super::sweep::Sweep;
 use super::waiting::Allowance;
 use crate::dynamics::timeline::Timeline;
@@ -61,9 +62,19 @@ impl<'a> Scope<'a> {
         rounds: &Rounds,
         rounds_by_cycle: &[u32],
         ends_ns: &[i64],
+        between: Option<&Between<'_>>,
         mut emit: impl FnMut(BudgetRow),
     ) {
-        let Some((start_ns, end_ns)) = self.span(cycles) else { return };
+        let span = between.map_or_else(|| self.span(cycles), |between| self.span_between(cycles, between));
+        let Some((start_ns, end_ns)) = span else { return };
+        let mut emit = |mut row: BudgetRow| {
+            if let Some(between) = between {
+                row.time_first_ns = row.time_first_ns.max(between.from_ns);
+            }
+            if row.time_last_ns > row.time_first_ns {
+                emit(row);
+            }
+        };
         let mut events = Vec::new();
         self.tasks(cycles, ends_ns, end_ns, &mut events);
         self.bursts(cycles, rounds, rounds_by_cycle, &mut events);
@@ -77,8 +88,7 @@ impl<'a> Scope<'a> {
             let found = allowances.iter().find(|(number, _)| *number == connection);
             found.map_or(Allowance::default(), |&(_, allowance)| allowance)
         };
-        let connection = self.timelines.first().map_or(NULL_U32, |timeline| timeline.connection);
-        let row = BudgetRow { session: self.session, connection, ..BudgetRow::default() };
+        let row = BudgetRow { session: self.session, connection: self.number(), ..BudgetRow::default() };
         let mut sweep = Sweep::new(start_ns, row, &self.cycles);
         for event in events {
             sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut emit);
@@ -94,6 +104,24 @@ impl<'a> Scope<'a> {
         // a null is the smallest instant of all
         let end_ns = self.cycles.iter().map(|&cycle| cycles.status_ns[cycle as usize]).max()?;
         (end_ns > start_ns).then_some((start_ns, end_ns))
+    }
+
+    /// From the first command that matters on: what was outstanding at the start of a stretch of time began before it.
+    fn span_between(&self, cycles: &Cycles, between: &Between<'_>) -> Option<(i64, i64)> {
+        let first_ns = self.cycles.iter().map(|&cycle| cycles.command_first_ns[cycle as usize]).min();
+        let is_begun = self.timelines.iter().any(|timeline| between.begun.contains_key(&timeline.connection));
+        let start_ns = match (first_ns, is_begun) {
+            (Some(first_ns), true) => first_ns.min(between.from_ns),
+            (Some(first_ns), false) => first_ns,
+            (None, true) => between.from_ns,
+            (None, false) => return None,
+        };
+        (between.to_ns > start_ns).then_some((start_ns, between.to_ns))
+    }
+
+    /// The number of its first connection.
+    pub(super) fn number(&self) -> u32 {
+        self.timelines.first().map_or(NULL_U32, |timeline| timeline.connection)
     }
 
     fn tasks(&self, cycles: &Cycles, ends_ns: &[i64], end_ns: i64, events: &mut Vec<Event>) {

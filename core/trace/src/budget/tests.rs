@@ -1,8 +1,9 @@
 //! Small worlds whose budget is known by hand, and random ones held against a model that looks at every nanosecond.
 
 use proptest::prelude::*;
+use rustc_hash::FxHashMap;
 
-use super::fill;
+use super::{Between, fill, fill_between};
 use crate::dynamics::timeline::{Held, Timeline};
 use crate::tables::{CycleRow, NULL_U32, Round, Session, Tables, budget_part as part};
 
@@ -216,4 +217,49 @@ proptest! {
             prop_assert_eq!(reached_ns, end_ns);
         }
     }
+}
+
+proptest! {
+    #[test]
+    fn budgets_of_stretches_add_up_to_that_of_the_whole(
+        spans in prop::collection::vec(interval(2_000), 1..12),
+        busy in prop::collection::vec(interval(2_000), 0..12),
+        held in prop::collection::vec((interval(2_000), 5_u8..10), 0..6),
+        cuts in prop::collection::vec(0_i64..2_000, 0..5),
+    ) {
+        let cycles: Vec<CycleRow> = spans.iter().map(|&(from_ns, to_ns)| read(from_ns, to_ns)).collect();
+        let held = held.into_iter().map(|((from_ns, to_ns), part)| Held { from_ns, to_ns, part, frame: 1 }).collect();
+        let timelines = [Timeline { carried: [disjoint(busy), Vec::new()], held, ..timeline(0) }];
+        let mut whole = tables(&cycles);
+        fill(&mut whole, &timelines, &[]);
+        let start_ns = spans.iter().map(|span| span.0).min().unwrap();
+        let end_ns = spans.iter().map(|span| span.1).max().unwrap();
+        let mut edges: Vec<i64> = cuts.into_iter().filter(|cut| (start_ns..end_ns).contains(cut)).collect();
+        edges.extend([start_ns - 10, end_ns]);
+        edges.sort_unstable();
+        let mut found = [0; 10];
+        for pair in edges.windows(2) {
+            let (from_ns, to_ns) = (pair[0], pair[1]);
+            let begun: FxHashMap<u32, u32> = (from_ns >= start_ns).then_some((0, 0)).into_iter().collect();
+            let mut part = tables(&cycles);
+            fill_between(&mut part, &timelines, &[], Some(&Between { from_ns, to_ns, begun: &begun }));
+            for row in 0..part.budget.part.len() {
+                prop_assert!(part.budget.time_first_ns[row] >= from_ns && part.budget.time_last_ns[row] <= to_ns);
+            }
+            found.iter_mut().zip(sums(&part, 0)).for_each(|(sum, ns)| *sum += ns);
+        }
+        if end_ns > start_ns {
+            prop_assert_eq!(found, sums(&whole, 0));
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_was_used_before_is_idle_without_a_task() {
+    let mut tables = tables(&[]);
+    tables.sessions.push(Session::default());
+    let begun = FxHashMap::from_iter([(0, 0)]);
+    fill_between(&mut tables, &[timeline(0)], &[], Some(&Between { from_ns: 100, to_ns: 300, begun: &begun }));
+    expect(&tables, &[(part::INITIATOR_THINK, 200)]);
+    assert_eq!(tables.budget.session, [0]);
 }

@@ -274,6 +274,12 @@ struct Record {
     range: Range<usize>,
 }
 
+/// The bytes of a reader, decompressed, and by which methods, for who hands them over piece by piece: a decompressor
+/// cannot wait in the middle.
+pub(crate) fn decompressed(reader: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, Vec<&'static str>)> {
+    compressed::decompress(reader)
+}
+
 /// Why there is no further record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -308,12 +314,20 @@ impl Capture {
     /// The input is unreadable, empty or no capture.
     pub fn open(reader: Box<dyn Read + Send>, name: &str) -> Result<Self, CaptureError> {
         let name = name.to_owned();
-        let (reader, methods) = match compressed::decompress(reader) {
-            Ok(opened) => opened,
-            Err(error) => return Err(CaptureError::Unreadable { name, error }),
-        };
+        match compressed::decompress(reader) {
+            Ok((reader, methods)) => Self::open_decompressed(reader, &name, &methods),
+            Err(error) => Err(CaptureError::Unreadable { name, error }),
+        }
+    }
+
+    /// The same for what is decompressed already, by these methods.
+    fn open_decompressed(
+        reader: Box<dyn Read + Send>,
+        name: &str,
+        methods: &[&'static str],
+    ) -> Result<Self, CaptureError> {
         let compression = if methods.is_empty() { None } else { Some(methods.join("+")) };
-        Self::over(Source::new(reader), CaptureInfo { name, compression, ..CaptureInfo::default() })
+        Self::over(Source::new(reader), CaptureInfo { name: name.to_owned(), compression, ..CaptureInfo::default() })
     }
 
     /// A capture in a plain file, which is mapped; `bytes_read` is told how far the reading is.
@@ -377,6 +391,7 @@ impl Capture {
         };
         let record = match record {
             Ok(record) => record,
+            Err(_) if self.source.is_waiting() => return Ok(None),
             Err(end) => return self.end(end, counters).map(|()| None),
         };
         self.frame += 1;
@@ -397,6 +412,11 @@ impl Capture {
         }
     }
 
+    /// Whether there is no packet for now, but there may be later: its reader said so (`WouldBlock`).
+    pub fn is_waiting(&self) -> bool {
+        !self.is_at_end && self.source.is_waiting()
+    }
+
     /// What the capture says of itself, and what was read of it so far.
     pub fn info(&self) -> &CaptureInfo {
         &self.info
@@ -405,6 +425,14 @@ impl Capture {
     /// Counts on from the last frame of the file before.
     fn continue_after(&mut self, frame: u64) {
         self.frame = frame;
+    }
+
+    /// The capture ends with the record read last.
+    fn end_here(&mut self, counters: &mut Counters) {
+        if !self.is_at_end {
+            // a clean end is no error
+            let _ = self.end(End::Clean, counters);
+        }
     }
 
     #[cold]

@@ -189,7 +189,9 @@ impl Pcapng {
         if length < 12 || !length.is_multiple_of(4) {
             return Err(End::Invalid);
         }
-        if !source.skip(u64::from(length) - 4) || !source.has(4) {
+        // whole before any of it is consumed, so that one may wait for its end; a very long one is not
+        let is_there = length > PACKET_BYTES_AT_MOST || source.has(length as usize);
+        if !is_there || !source.skip(u64::from(length) - 4) || !source.has(4) {
             return Err(End::CutShort);
         }
         let range = source.consume(4);

@@ -30,6 +30,15 @@ pub enum Input {
         /// Its bytes.
         reader: Box<dyn Read + Send>,
     },
+    /// A reader of what somebody else has decompressed, and by which methods (see [`super::decompressed`]).
+    Decompressed {
+        /// What messages call it.
+        name: String,
+        /// Its bytes.
+        reader: Box<dyn Read + Send>,
+        /// As `gzip`, the outermost first.
+        methods: Vec<&'static str>,
+    },
 }
 
 impl Input {
@@ -37,7 +46,7 @@ impl Input {
     pub fn name(&self) -> String {
         match self {
             Self::Path(path) => path.display().to_string(),
-            Self::Reader { name, .. } => name.clone(),
+            Self::Reader { name, .. } | Self::Decompressed { name, .. } => name.clone(),
         }
     }
 
@@ -45,7 +54,7 @@ impl Input {
     fn file_bytes(&self) -> Option<u64> {
         match self {
             Self::Path(path) => path.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len()),
-            Self::Reader { .. } => None,
+            Self::Reader { .. } | Self::Decompressed { .. } => None,
         }
     }
 
@@ -53,7 +62,7 @@ impl Input {
     fn is_read_once(&self) -> bool {
         match self {
             Self::Path(path) => path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()),
-            Self::Reader { .. } => true,
+            Self::Reader { .. } | Self::Decompressed { .. } => true,
         }
     }
 
@@ -66,6 +75,7 @@ impl Input {
                 Err(error) => return Err(CaptureError::Unreadable { name, error }),
             },
             Self::Reader { reader, .. } => reader,
+            Self::Decompressed { reader, methods, .. } => return Capture::open_decompressed(reader, &name, &methods),
         };
         Capture::open(Box::new(Metered { reader, bytes_read: Arc::clone(bytes_read) }), &name)
     }
@@ -159,11 +169,31 @@ impl Sequence {
             if let Some(record) = self.next_record(counters)? {
                 break record;
             }
+            if self.is_waiting() {
+                return Ok(None);
+            }
             if !self.open_next(counters)? {
                 return Ok(None);
             }
         };
         Ok(self.current.as_ref().map(|current| current.packet(record)))
+    }
+
+    /// Whether there is no packet for now, but there may be later (a reader that says `WouldBlock`).
+    pub fn is_waiting(&self) -> bool {
+        self.current.as_ref().is_some_and(Capture::is_waiting)
+    }
+
+    /// What was read by now is all of the current capture; what of a record is there counts for nothing.
+    pub fn end_here(&mut self, counters: &mut Counters) {
+        if let Some(current) = &mut self.current {
+            current.end_here(counters);
+        }
+    }
+
+    /// One more capture, behind those that wait.
+    pub fn add(&mut self, input: Input) {
+        self.waiting.push_back(input);
     }
 
     /// What each capture says of itself, in the order of reading; of the current one, what is known so far.
@@ -238,7 +268,7 @@ fn in_order_of_time(inputs: Vec<Input>) -> Result<Vec<Input>, CaptureError> {
                 Err(error) if error.is_nothing_there() => None,
                 Err(error) => return Err(error),
             },
-            Input::Path(_) | Input::Reader { .. } => None,
+            Input::Path(_) | Input::Reader { .. } | Input::Decompressed { .. } => None,
         };
         timed.push((first_time_ns, input));
     }

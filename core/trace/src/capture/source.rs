@@ -44,6 +44,8 @@ pub(super) struct Source {
     start: usize,
     end: usize,
     is_at_end: bool,
+    /// The reader has nothing for now, but is not at its end.
+    is_waiting: bool,
     failure: Option<io::Error>,
 }
 
@@ -58,7 +60,7 @@ impl Source {
     }
 
     fn over(bytes: Bytes) -> Self {
-        Self { bytes, start: 0, end: 0, is_at_end: false, failure: None }
+        Self { bytes, start: 0, end: 0, is_at_end: false, is_waiting: false, failure: None }
     }
 
     #[inline(always)]
@@ -120,6 +122,11 @@ impl Source {
         }
     }
 
+    /// Whether the last look for bytes found fewer than were asked for, but more may come (`WouldBlock`).
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
     /// Why reading ended, when that was not the end of the bytes.
     pub(super) fn take_failure(&mut self) -> Option<io::Error> {
         self.failure.take()
@@ -128,6 +135,7 @@ impl Source {
     #[cold]
     #[inline(never)]
     fn fill(&mut self, count: usize) -> bool {
+        self.is_waiting = false;
         while self.end - self.start < count && !self.is_at_end {
             let more = match &mut self.bytes {
                 Bytes::Read { reader, buffer } => {
@@ -154,6 +162,10 @@ impl Source {
             match more {
                 Ok(has_more) => self.is_at_end = !has_more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_waiting = true;
+                    return false;
+                }
                 Err(error) => {
                     self.is_at_end = true;
                     self.failure = Some(error);

@@ -57,6 +57,8 @@ const RATE_EVENTS_MIN: u32 = 8;
 pub struct Carried {
     pace: Pace,
     runs: Vec<Run>,
+    /// Bytes and time of the longer runs that are forgotten.
+    forgotten: (f64, f64),
 }
 
 impl Carried {
@@ -92,14 +94,16 @@ impl Carried {
 
     /// Bytes per second while the line was busy, by its longer runs; none when there are none.
     pub fn rate_bytes_per_s(&self) -> Option<i64> {
-        let long = self.runs.iter().filter(|run| run.count >= RATE_EVENTS_MIN && run.last_ns > run.first_ns);
-        let (bytes, ns) = long.fold((0.0, 0.0), |(bytes, ns), run| {
-            (
-                bytes + (run.bytes - u64::from(run.first_bytes)) as f64,
-                ns + run.last_ns.saturating_sub(run.first_ns) as f64,
-            )
-        });
+        let (bytes, ns) = with_long(self.forgotten, &self.runs);
         (ns > 0.0).then(|| (bytes / ns * 1e9) as i64)
+    }
+
+    /// Forgets the runs that were over before, but for the last one; what they say of the rate stays.
+    pub fn forget(&mut self, before_ns: i64) {
+        let count = self.runs.iter().take_while(|run| run.last_ns < before_ns).count();
+        let count = count.min(self.runs.len().saturating_sub(1));
+        self.forgotten = with_long(self.forgotten, self.runs.get(..count).unwrap_or_default());
+        self.runs.drain(..count);
     }
 
     /// When the line was busy, so much earlier than the events, in order and disjoint.
@@ -123,6 +127,14 @@ impl Carried {
         intervals.reverse();
         intervals
     }
+}
+
+/// Bytes and time, and those of the longer runs among these with them.
+fn with_long(known: (f64, f64), runs: &[Run]) -> (f64, f64) {
+    let long = runs.iter().filter(|run| run.count >= RATE_EVENTS_MIN && run.last_ns > run.first_ns);
+    long.fold(known, |(bytes, ns), run| {
+        (bytes + (run.bytes - u64::from(run.first_bytes)) as f64, ns + run.last_ns.saturating_sub(run.first_ns) as f64)
+    })
 }
 
 #[cfg(test)]

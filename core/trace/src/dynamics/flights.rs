@@ -376,6 +376,17 @@ impl Flights {
         self.highest = self.highest.max(end);
     }
 
+    /// Forgets what was over before, but for the last of its kind, which may go on.
+    pub fn forget(&mut self, before_ns: i64) {
+        self.runs.drain(..self.runs.len().saturating_sub(1));
+        for held in [&mut self.held, &mut self.unknown] {
+            let count = held.iter().take_while(|held| held.to_ns < before_ns).count();
+            held.drain(..count.min(held.len().saturating_sub(1)));
+        }
+        self.seen.forget(before_ns);
+        self.acknowledged.forget(before_ns);
+    }
+
     /// The flights, told apart by the pace of the whole connection.
     pub fn rows(&self) -> impl Iterator<Item = Flight> + '_ {
         let mut runs = self.runs.iter().peekable();

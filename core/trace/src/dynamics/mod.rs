@@ -8,6 +8,7 @@
 //! carried      when the line was busy with a direction's bytes
 //! pace         nanoseconds per byte of a line
 //! timeline     what the time budget takes of all this
+//! live         what a view takes of it while it goes on, and what is forgotten
 //! ```
 //!
 //! Directions are those of TCP (0 from the client) until the rows are handed over. It knows of iSCSI only whether a
@@ -19,6 +20,7 @@ mod carried;
 pub mod congestion_window;
 pub mod flights;
 pub mod histogram;
+pub mod live;
 pub mod observation;
 pub mod originals;
 mod pace;
@@ -38,8 +40,8 @@ pub mod window_time;
 mod tests;
 
 use crate::tables::{
-    Columns, Flights as FlightRows, NULL_NS, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Tables, Wanted,
-    Windows, budget_part,
+    Columns, Flights as FlightRows, NULL_NS, Recoveries, Retransmissions, RoundTrips, Sacks, SenderRow, Senders,
+    Tables, Wanted, Windows, budget_part,
 };
 
 use flights::Flights;
@@ -146,16 +148,13 @@ impl Dynamics {
                 });
             }
             let delays = self.delays(direction);
-            let mut row = self.senders[direction].finish(delays, &mut self.rows);
-            self.paths[direction].describe(&mut row);
-            let [there_ns, back_ns] =
-                [direction, 1 - direction].map(|direction| self.paths[direction].rtt_min_ns().unwrap_or(0));
-            self.flights[direction].describe(there_ns, back_ns, &mut row);
+            self.senders[direction].finish(delays, &mut self.rows);
+            let row = self.sender_row(direction);
             if self.rows.wanted.senders {
                 self.rows.senders.push(row);
             }
         }
-        let repairs = repairs(&self.rows);
+        let timeline = self.timeline(is_client_initiator);
         let rows = &mut self.rows;
         macro_rules! hand_over {
             ($($table:ident)*) => { $(
@@ -169,8 +168,24 @@ impl Dynamics {
             )* };
         }
         hand_over!(sacks window round_trips retransmissions recoveries flights senders);
+        timeline
+    }
+
+    /// The row of a direction, as far as it is known.
+    fn sender_row(&self, direction: usize) -> SenderRow {
+        let mut row = self.senders[direction].describe();
+        self.paths[direction].describe(&mut row);
+        let [there_ns, back_ns] =
+            [direction, 1 - direction].map(|direction| self.paths[direction].rtt_min_ns().unwrap_or(0));
+        self.flights[direction].describe(there_ns, back_ns, &mut row);
+        row
+    }
+
+    /// What the time budget takes of it, as far as it is known.
+    fn timeline(&self, is_client_initiator: bool) -> Timeline {
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
         let rtt_ns = |direction: usize| self.paths[direction].rtt_min_ns();
+        let repairs = repairs(&self.rows);
         Timeline {
             connection: self.connection,
             rtt_to_target_ns: rtt_ns(out),

@@ -107,6 +107,13 @@ impl Recovery {
         true
     }
 
+    /// The first rows of the table were dropped.
+    pub fn forget_rows(&mut self, count: usize) {
+        if let Some(open) = &mut self.open {
+            open.row = open.row.and_then(|row| row.checked_sub(count));
+        }
+    }
+
     /// How many there were.
     pub fn count(&self) -> u32 {
         self.count

@@ -144,6 +144,11 @@ impl Remembered {
         }
     }
 
+    /// The first rows of the table were dropped.
+    pub fn forget_rows(&mut self, count: usize) {
+        self.sent.iter_mut().for_each(|sent| sent.row = sent.row.and_then(|row| row.checked_sub(count)));
+    }
+
     /// Retransmissions that were not needed.
     pub fn spurious_count(&self) -> u32 {
         self.spurious_count

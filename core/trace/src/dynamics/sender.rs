@@ -79,6 +79,8 @@ pub struct Sender {
     counts: [u32; 4],
     restart_count: u32,
     owin_max: i64,
+    /// The same since it was asked for last.
+    owin_peak: i64,
     ssthresh_guess: Option<i64>,
 }
 
@@ -405,6 +407,7 @@ impl Sender {
         (self.state.owin, self.state.pipe) = (owin, pipe);
         self.state.is_in_recovery = self.recovery.cause().is_some();
         self.owin_max = self.owin_max.max(owin);
+        self.owin_peak = self.owin_peak.max(owin);
         self.times.set(time_ns, owin, self.state.rwnd, self.size.bytes());
         if rows.wanted.window && is_changed {
             let time_ns = self.windows.time_ns.last().map_or(time_ns, |&last_ns| last_ns.max(time_ns));
@@ -421,12 +424,27 @@ impl Sender {
         }
     }
 
-    /// The end of the direction: its row.
-    pub fn finish(&mut self, delays: Delays, rows: &mut Rows) -> SenderRow {
+    /// The end of the direction: what was under way arrives.
+    pub fn finish(&mut self, delays: Delays, rows: &mut Rows) {
         while let Some((ack, blocks)) = self.acks.take_oldest() {
             self.take(&ack, ack.time_ns.saturating_add(delays.to_sender_ns), &blocks, delays, rows);
         }
         rows.window.append(&mut self.windows);
+    }
+
+    /// Most that was outstanding since this was asked last.
+    pub fn take_owin_peak(&mut self) -> i64 {
+        std::mem::replace(&mut self.owin_peak, self.state.owin)
+    }
+
+    /// The first rows of the tables of its connection were dropped.
+    pub fn forget_rows(&mut self, retransmissions: usize, recoveries: usize) {
+        self.remembered.forget_rows(retransmissions);
+        self.recovery.forget_rows(recoveries);
+    }
+
+    /// Its row, as far as it is known.
+    pub fn describe(&self) -> SenderRow {
         let (least, largest) = self.times.extremes();
         let [fast, timeouts, probes, unknown] = self.counts;
         let mut row = SenderRow {

@@ -48,6 +48,16 @@ pub struct Exchanges {
     answered: Continued,
 }
 
+/// First rows of the tables of exchanges that are no longer kept.
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(missing_docs)]
+pub struct Dropped {
+    pub task_management: usize,
+    pub nops: usize,
+    pub texts: usize,
+    pub logouts: usize,
+}
+
 fn place(pdu: &Pdu<'_>) -> Place {
     pdu.last.unwrap_or(pdu.first)
 }
@@ -61,6 +71,19 @@ impl Exchanges {
         if self.open.len() < OPEN_MAX {
             self.open.insert((kind, tag), row);
         }
+    }
+
+    /// The first rows were dropped: requests among them are forgotten.
+    pub fn forget(&mut self, dropped: Dropped) {
+        self.open.retain(|(kind, _), row| {
+            let count = match kind {
+                Kind::TaskManagement => dropped.task_management,
+                Kind::InitiatorPing | Kind::TargetPing => dropped.nops,
+                Kind::Text => dropped.texts,
+                Kind::Logout => dropped.logouts,
+            };
+            row.checked_sub(count).map(|number| *row = number).is_some()
+        });
     }
 
     /// A Task Management Function Request.

@@ -11,7 +11,7 @@ use super::framer::Pdu;
 use super::keys::{Defaults, Negotiation};
 use super::session::SessionEnd;
 use crate::counters::Counter;
-use crate::tables::{NULL_U8, Parameter, Session};
+use crate::tables::{NULL_U8, Parameter, Parameters, Session};
 
 /// Login text over several PDUs, at most.
 const TEXT_MAX: usize = 64 << 10;
@@ -89,6 +89,11 @@ impl Login {
         } else {
             self.response(pdu, connection, session, context)
         }
+    }
+
+    /// The first rows of `logins` were dropped.
+    pub fn forget(&mut self, dropped: usize) {
+        self.open_row = self.open_row.and_then(|row| row.checked_sub(dropped));
     }
 
     fn request(&mut self, pdu: &Pdu<'_>, connection: u32, session: &mut Option<u32>, context: &mut Context) {
@@ -218,14 +223,14 @@ impl Login {
     }
 
     /// The rows of `parameters`.
-    pub fn parameters(&self, connection: u32, session: u32, is_discovery: bool, context: &mut Context) {
+    pub fn parameters(&self, connection: u32, session: u32, is_discovery: bool, parameters: &mut Parameters) {
         let defaults = match (self.is_complete && !is_discovery, self.is_further) {
             (false, _) => Defaults::None,
             (true, true) => Defaults::OfConnection,
             (true, false) => Defaults::All,
         };
         for (offer, effective) in self.negotiation.effective(defaults) {
-            context.tables.parameters.push(Parameter {
+            parameters.push(Parameter {
                 connection,
                 session,
                 key: offer.key,

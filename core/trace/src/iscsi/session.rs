@@ -101,6 +101,16 @@ impl SequenceTracker {
         Sequence::Ahead
     }
 
+    /// Keeps so many of the last runs: what is missing before them is missing for good.
+    pub fn forget(&mut self, kept: usize) {
+        if self.runs.len() > 2 * kept.max(1) {
+            let missing = self.missing();
+            self.runs.drain(..self.runs.len() - kept);
+            self.given_up = 0;
+            self.given_up = missing - self.missing();
+        }
+    }
+
     /// How many values are missing between those that were seen.
     pub fn missing(&self) -> u64 {
         let ends = self.runs.iter().map(|run| run.end);
@@ -254,6 +264,8 @@ pub struct SessionTable {
     /// What else is known of each.
     pub states: Vec<SessionState>,
     by_identity: FxHashMap<Identity, u32>,
+    /// Sessions so far: the number of the next.
+    count: u32,
 }
 
 impl SessionTable {
@@ -290,10 +302,34 @@ impl SessionTable {
 
     fn push(&mut self, mut row: Session, connection: u32) -> u32 {
         let session = self.states.len() as u32;
-        row.session = session;
+        row.session = self.count;
+        self.count += 1;
         self.rows.push(row);
         self.states.push(SessionState { open_connections: 1, first_connection: connection, ..SessionState::default() });
         session
+    }
+
+    /// Drops sessions, and gives the new places of all: none of those that are gone. Numbers stay as they are.
+    pub fn retain(&mut self, is_kept: &[bool]) -> Vec<Option<u32>> {
+        let mut next = 0;
+        let places: Vec<Option<u32>> = is_kept
+            .iter()
+            .map(|&is_kept| {
+                next += u32::from(is_kept);
+                is_kept.then(|| next - 1)
+            })
+            .collect();
+        self.rows.retain(is_kept);
+        let mut kept = is_kept.iter();
+        self.states.retain(|_| kept.next().copied().unwrap_or(true));
+        self.by_identity.retain(|_, place| match places.get(*place as usize).copied().flatten() {
+            Some(new) => {
+                *place = new;
+                true
+            }
+            None => false,
+        });
+        places
     }
 
     /// A connection of the session closed; the session ends with its last one.
@@ -373,6 +409,35 @@ mod tests {
         assert_eq!(sessions.login(named("a"), 0, 3), (2, Some(0)));
         assert_eq!(sessions.rows.end, [SessionEnd::Reinstated as u8, SessionEnd::Open as u8, SessionEnd::Open as u8]);
         assert_eq!(sessions.rows.connection_count, [2, 1, 1]);
+    }
+
+    #[test]
+    fn sessions_that_stay_keep_their_numbers_and_are_found_by_name() {
+        let mut sessions = SessionTable::default();
+        for (connection, isid) in (0..).zip(["a", "b", "c"]) {
+            sessions.login(named(isid), 0, connection);
+        }
+        assert_eq!(sessions.retain(&[false, true, true]), [None, Some(0), Some(1)]);
+        assert_eq!(sessions.rows.session, [1, 2]);
+        sessions.rows.tsih[1] = 7;
+        assert_eq!(sessions.login(named("c"), 7, 3), (1, None));
+        // one that is gone begins anew
+        assert_eq!(sessions.login(named("a"), 0, 4), (2, None));
+        assert_eq!(sessions.rows.session, [1, 2, 3]);
+    }
+
+    #[test]
+    fn runs_that_are_forgotten_leave_what_is_missing_between_them() {
+        let mut tracker = SequenceTracker::default();
+        (0..100).for_each(|run| {
+            tracker.take(SerialNumber(10 * run));
+        });
+        let missing = tracker.missing();
+        tracker.forget(20);
+        assert_eq!((tracker.missing(), tracker.runs.len()), (missing, 20));
+        assert_eq!(tracker.take(SerialNumber(985)), Sequence::Ahead);
+        assert_eq!(tracker.missing(), missing - 1);
+        assert_eq!(tracker.take(SerialNumber(5)), Sequence::Behind);
     }
 
     #[test]

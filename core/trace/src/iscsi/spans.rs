@@ -15,6 +15,9 @@ const ACKS_KEPT: usize = 4096;
 /// The same, while PDUs with unread headers wait to be understood.
 const ACKS_KEPT_WAITING: usize = 1 << 16;
 
+/// The row of a cycle that is no longer kept.
+const FORGOTTEN: u32 = u32::MAX;
+
 #[derive(Debug, Clone, Copy)]
 struct Span {
     start: i64,
@@ -71,8 +74,10 @@ impl Spans {
         while let Some(span) = self.spans.get(self.acknowledged_count)
             && span.end <= offset
         {
-            if span.is_data {
-                cycles.data_acked_ns[span.cycle as usize] = time_ns;
+            if span.is_data
+                && let Some(acked_ns) = cycles.data_acked_ns.get_mut(span.cycle as usize)
+            {
+                *acked_ns = time_ns;
             }
             self.acknowledged_count += 1;
         }
@@ -91,7 +96,23 @@ impl Spans {
         // in the order of the stream
         let first = self.spans.partition_point(|span| span.end <= start);
         for span in self.spans.range(first..).take_while(|span| span.start < end) {
-            cycles.has_retransmission[span.cycle as usize] = true;
+            if let Some(has_retransmission) = cycles.has_retransmission.get_mut(span.cycle as usize) {
+                *has_retransmission = true;
+            }
+        }
+    }
+
+    /// The rows of cycles whose data waits for its ACK; none where no ACK was ever seen.
+    pub fn unacknowledged(&self) -> impl Iterator<Item = u32> + '_ {
+        let has_acks = !self.acks.is_empty();
+        let waiting = self.spans.range(self.acknowledged_count.min(self.spans.len())..);
+        waiting.filter(move |span| has_acks && span.is_data).map(|span| span.cycle)
+    }
+
+    /// Rows of cycles have new numbers; `number` has none for those that are no longer kept.
+    pub fn renumber(&mut self, number: impl Fn(u32) -> Option<u32>) {
+        for span in &mut self.spans {
+            span.cycle = number(span.cycle).unwrap_or(FORGOTTEN);
         }
     }
 }

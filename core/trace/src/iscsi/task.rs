@@ -406,6 +406,18 @@ impl Task {
         missing
     }
 
+    /// Rows of `cycles` and of `rounds` have new numbers; an R2T whose row is no longer kept is forgotten.
+    pub fn renumber(&mut self, cycle: impl Fn(u32) -> Option<u32>, round: impl Fn(usize) -> Option<usize>) {
+        self.cycle = cycle(self.cycle).unwrap_or(self.cycle);
+        self.open_rounds.retain_mut(|open| match round(open.round) {
+            Some(number) => {
+                open.round = number;
+                true
+            }
+            None => false,
+        });
+    }
+
     /// Data PDUs of it, seen or missing.
     pub fn data_pdu_count(&self, cycles: &Cycles) -> u64 {
         u64::from(cycles.data_pdu_count[self.cycle as usize]) + self.missing_data

@@ -140,6 +140,11 @@ impl Reassembly {
         !self.held.is_empty()
     }
 
+    /// The earliest capture time of what waits behind a hole.
+    pub fn held_since_ns(&self) -> Option<i64> {
+        self.held.values().map(|held| held.time_ns).min()
+    }
+
     /// Takes a segment (`chunk.is_late` is ignored) and delivers what is in order now.
     #[inline]
     pub fn segment(&mut self, chunk: Chunk<'_>, budget: &mut HoldBudget, sink: &mut impl StreamSink) -> Placement {

@@ -27,14 +27,14 @@ pub(crate) struct Tracked {
     pub(crate) halves: [Half; 2],
     pub(crate) content: Content,
     /// How its senders behave; none when nobody asked, or when it is not iSCSI.
-    dynamics: Option<Box<Dynamics>>,
+    pub(crate) dynamics: Option<Box<Dynamics>>,
     pub(crate) has_fin: bool,
     pub(crate) has_rst: bool,
     has_timestamps: bool,
     frame_first: u64,
     pub(crate) frame_last: u64,
-    time_first_ns: i64,
-    time_last_ns: i64,
+    pub(crate) time_first_ns: i64,
+    pub(crate) time_last_ns: i64,
     syn_ns: Option<i64>,
     syn_ack_ns: Option<i64>,
     is_syn_repeated: bool,
@@ -61,6 +61,12 @@ impl Tracked {
             is_syn_repeated: false,
             handshake_rtt_ns: [NULL_NS; 2],
         }
+    }
+
+    /// Follows its dynamics from now on, or no longer.
+    pub(crate) fn set_dynamics(&mut self, wanted: Wanted) {
+        let is_wanted = wanted.has_dynamics() && !matches!(self.content, Content::Other);
+        self.dynamics = is_wanted.then(|| Box::new(Dynamics::new(self.number, wanted)));
     }
 
     /// Whole round-trip time seen so far, both sides of the tap.

@@ -32,11 +32,39 @@ impl Tracked {
             }
         }
         self.content.finish(self.time_last_ns, context);
-        let is_flipped = matches!(&self.content, Content::Iscsi(iscsi) if !iscsi.is_client_initiator);
+        let is_flipped = self.is_flipped();
         if let (Some(dynamics), Content::Iscsi(_)) = (self.dynamics.take(), &self.content) {
             let timeline = dynamics.finish(!is_flipped, &mut context.tables);
             context.timelines.push(timeline);
         }
+        let row = self.row();
+        if let Content::Iscsi(iscsi) = &mut self.content {
+            let unexplained = (row.stream_bytes_to_target + row.stream_bytes_to_initiator)
+                .saturating_sub(iscsi.framers.iter().map(|framer| framer.explained_bytes).sum());
+            context.counters.add_many(Counter::UnexplainedBytes, Some(self.number), 0, unexplained);
+            if let Some(session) = iscsi.connection.session {
+                context.sessions.note_time(session, self.time_first_ns, self.time_last_ns);
+                let is_discovery = context.sessions.rows.session_type[session as usize] == 1;
+                let login = std::mem::take(&mut iscsi.connection.login);
+                login.parameters(self.number, session, is_discovery, &mut context.tables.parameters);
+                if self.has_rst || self.has_fin {
+                    context
+                        .sessions
+                        .close_connection(session, if self.has_rst { SessionEnd::Reset } else { SessionEnd::Closed });
+                }
+            }
+        }
+        row
+    }
+
+    /// Whether the TCP client is the target.
+    pub(crate) fn is_flipped(&self) -> bool {
+        matches!(&self.content, Content::Iscsi(iscsi) if !iscsi.is_client_initiator)
+    }
+
+    /// Its row, as far as it is known.
+    pub(crate) fn row(&self) -> Connection {
+        let is_flipped = self.is_flipped();
         let [initiator, target] = if is_flipped { [self.ends[1], self.ends[0]] } else { self.ends };
         let [out, back] = if is_flipped { [1, 0] } else { [0, 1] };
         let [to_target, to_initiator] = [&self.halves[out], &self.halves[back]];
@@ -82,25 +110,11 @@ impl Tracked {
             mss_bytes_to_target mss_bytes_to_initiator = |half| half.mss_bytes.unwrap_or(NULL_U16);
             window_scale_to_target window_scale_to_initiator = |half| half.window_scale.unwrap_or(NULL_U8);
         }
-        if let Content::Iscsi(iscsi) = &mut self.content {
-            let unexplained = (row.stream_bytes_to_target + row.stream_bytes_to_initiator)
-                .saturating_sub(iscsi.framers.iter().map(|framer| framer.explained_bytes).sum());
-            context.counters.add_many(Counter::UnexplainedBytes, Some(self.number), 0, unexplained);
+        if let Content::Iscsi(iscsi) = &self.content {
             if row.roles_from != 0 {
                 row.roles_from = if iscsi.connection.login.is_captured { 1 } else { 2 };
             }
             describe(iscsi, &mut row);
-            if let Some(session) = iscsi.connection.session {
-                context.sessions.note_time(session, self.time_first_ns, self.time_last_ns);
-                let is_discovery = context.sessions.rows.session_type[session as usize] == 1;
-                let login = std::mem::take(&mut iscsi.connection.login);
-                login.parameters(self.number, session, is_discovery, context);
-                if self.has_rst || self.has_fin {
-                    context
-                        .sessions
-                        .close_connection(session, if self.has_rst { SessionEnd::Reset } else { SessionEnd::Closed });
-                }
-            }
         }
         row
     }

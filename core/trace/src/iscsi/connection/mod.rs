@@ -4,6 +4,7 @@
 //! prints nothing. Tasks keep to their connection (RFC 7143 section 4.2.5.1: connection allegiance).
 
 mod fit;
+mod forget;
 mod row;
 mod unread;
 

@@ -158,6 +158,19 @@ pub struct Framer {
 }
 
 impl Framer {
+    /// The earliest capture time of bytes of which it is not known yet what they say: of a PDU under way, or of PDUs
+    /// whose header was cut away.
+    pub fn unread_since_ns(&self) -> Option<i64> {
+        let is_under_way = match self.pdu.ahs_end {
+            0 => self.pdu.header_known > 0,
+            _ => self.pdu.position < self.pdu.end,
+        };
+        let of_pdu = (is_under_way && self.state == State::Walking).then_some(self.pdu.first.time_ns);
+        let of_assumed = self.assumed.first().map(|assumed| assumed.first.time_ns);
+        let of_search = self.carry_places.first().map(|place| place.time_ns);
+        [of_pdu, of_assumed, of_search].into_iter().flatten().min()
+    }
+
     /// A framer that waits for a header at `offset` (when the start of the stream was captured), or searches for one.
     pub fn new(offset: i64, is_stream_start: bool) -> Self {
         let mut framer = Self {

@@ -1,0 +1,245 @@
+//! Capturing for Python: settings come and outcomes go as JSON; who wants the capture is a Python object.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use iscsitrace_live::capture::{self, ReplayError};
+use iscsitrace_live::device::{self, Device};
+use iscsitrace_live::error::LiveError;
+use iscsitrace_live::report::{Caller, Outcome, Progress};
+use iscsitrace_live::settings::{CaptureSettings, InterfaceSettings};
+use iscsitrace_live::snaplen::{Adviser, PACKETS_MAX};
+use iscsitrace_live::trigger::Condition;
+use iscsitrace_trace::capture::{CaptureError as Unreadable, Filter, Packet, Sequence};
+use iscsitrace_trace::counters::Counters;
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::{CaptureError, source};
+
+create_exception!(_core, LiveCaptureError, PyException, "A capture cannot begin; args are its kind and one line.");
+
+/// Between two looks for Ctrl-C.
+const PERIOD: Duration = Duration::from_millis(50);
+
+fn refusal(error: &LiveError) -> PyErr {
+    LiveCaptureError::new_err((error.kind(), error.to_string()))
+}
+
+fn settings<'a, T: Deserialize<'a>>(json: &'a str) -> PyResult<T> {
+    serde_json::from_str(json)
+        .map_err(|problem| LiveCaptureError::new_err(("settings", format!("settings: {problem}"))))
+}
+
+fn document(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|problem| LiveCaptureError::new_err(("settings", problem.to_string())))
+}
+
+/// A Python object with the methods `watch` and `next_path`.
+struct PythonCaller {
+    object: Py<PyAny>,
+    failure: Option<PyErr>,
+}
+
+impl PythonCaller {
+    fn finish(self, outcome: Result<Outcome, LiveError>) -> PyResult<String> {
+        match (self.failure, outcome) {
+            (Some(failure), _) => Err(failure),
+            (None, Ok(outcome)) => document(&outcome),
+            (None, Err(error)) => Err(refusal(&error)),
+        }
+    }
+}
+
+impl Caller for PythonCaller {
+    fn watch(&mut self, progress: &Progress) -> bool {
+        let answer = Python::attach(|py| {
+            py.check_signals()?;
+            self.object.call_method1(py, "watch", (document(progress)?,))?.is_truthy(py)
+        });
+        answer.unwrap_or_else(|failure| {
+            self.failure = Some(failure);
+            true
+        })
+    }
+
+    fn next_path(&mut self, number: u64) -> Option<PathBuf> {
+        let answer = Python::attach(|py| self.object.call_method1(py, "next_path", (number,))?.extract(py));
+        answer.map_err(|failure| self.failure = Some(failure)).ok()
+    }
+}
+
+/// Captures until `caller.watch` says so, or a limit is reached.
+#[pyfunction]
+pub fn run_capture(py: Python<'_>, settings_json: &str, caller: Py<PyAny>) -> PyResult<String> {
+    let settings: CaptureSettings = settings(settings_json)?;
+    let mut caller = PythonCaller { object: caller, failure: None };
+    let outcome = py.detach(|| capture::run(&settings, &mut caller));
+    caller.finish(outcome)
+}
+
+/// The same with the packets of captures in place of interfaces.
+#[pyfunction]
+pub fn replay_capture(
+    py: Python<'_>,
+    sources: Vec<Bound<'_, PyAny>>,
+    settings_json: &str,
+    caller: Py<PyAny>,
+) -> PyResult<String> {
+    let settings: CaptureSettings = settings(settings_json)?;
+    let failure = source::Failure::default();
+    let inputs = sources.iter().map(|source| source::input(source, &failure)).collect::<PyResult<Vec<_>>>()?;
+    let mut caller = PythonCaller { object: caller, failure: None };
+    let outcome = py.detach(|| capture::replay(inputs, &settings, &mut caller));
+    if let Some(error) = failure.take() {
+        return Err(error);
+    }
+    match outcome {
+        Ok(outcome) => caller.finish(Ok(outcome)),
+        Err(ReplayError::Live(error)) => caller.finish(Err(error)),
+        Err(ReplayError::Input(error)) => Err(CaptureError::new_err(error.to_string())),
+    }
+}
+
+/// Measures on an interface, for that long, which snaplen keeps every header.
+#[pyfunction]
+pub fn advise_snaplen(py: Python<'_>, interface_json: &str, duration_ns: u64, watch: Py<PyAny>) -> PyResult<String> {
+    let interface: InterfaceSettings = settings(interface_json)?;
+    let advice = py.detach(|| -> PyResult<_> {
+        let mut device = Device::open(&interface).map_err(|error| refusal(&error))?;
+        let link_type = device.link_type;
+        let mut adviser = Adviser::default();
+        let (begun, mut looked, mut frame) = (Instant::now(), Instant::now(), 0);
+        while begun.elapsed() < Duration::from_nanos(duration_ns) && frame < PACKETS_MAX {
+            let count = device.dispatch(1024, |arrived| {
+                frame += 1;
+                let (time_ns, original_length, data) = (arrived.time_ns, arrived.original_length, arrived.data);
+                adviser.take(&Packet { frame, time_ns, link_type, interface: 0, original_length, data });
+            });
+            let message = |message| refusal(&LiveError::Interface { interface: interface.name.clone(), message });
+            let count = count.map_err(message)?;
+            if looked.elapsed() >= PERIOD {
+                looked = Instant::now();
+                let is_stopped = Python::attach(|py| {
+                    py.check_signals()?;
+                    watch.call1(py, (frame,))?.is_truthy(py)
+                })?;
+                if is_stopped {
+                    break;
+                }
+            }
+            if count == 0 {
+                device::wait(std::iter::once(&device), PERIOD);
+            }
+        }
+        Ok((adviser.finish(), device.count()))
+    });
+    let (advice, counts) = advice?;
+    document(&(advice, counts.dropped + counts.dropped_by_interface))
+}
+
+/// Measures on captures which snaplen keeps every header.
+#[pyfunction]
+pub fn advise_snaplen_of(
+    py: Python<'_>,
+    sources: Vec<Bound<'_, PyAny>>,
+    capture_filter: Option<String>,
+    watch: Py<PyAny>,
+) -> PyResult<String> {
+    let failure = source::Failure::default();
+    let inputs = sources.iter().map(|source| source::input(source, &failure)).collect::<PyResult<Vec<_>>>()?;
+    let unreadable = |error: Unreadable| CaptureError::new_err(error.to_string());
+    let advice = py.detach(|| -> PyResult<_> {
+        let mut filter = capture_filter.as_deref().map(Filter::new).transpose().map_err(unreadable)?;
+        let mut counters = Counters::default();
+        let mut sequence = Sequence::open(inputs, &mut counters).map_err(unreadable)?;
+        let mut adviser = Adviser::default();
+        let (mut looked, mut frame) = (Instant::now(), 0);
+        while frame < PACKETS_MAX {
+            let Some(packet) = sequence.next_packet(&mut counters).map_err(unreadable)? else { break };
+            if filter.as_mut().is_some_and(|filter| !filter.matches(packet.link_type, packet.data)) {
+                continue;
+            }
+            frame += 1;
+            adviser.take(&Packet { frame, ..packet });
+            if looked.elapsed() >= PERIOD {
+                looked = Instant::now();
+                Python::attach(|py| {
+                    py.check_signals()?;
+                    watch.call1(py, (frame,)).map(|_| ())
+                })?;
+            }
+        }
+        Ok(adviser.finish())
+    });
+    if let Some(error) = failure.take() {
+        return Err(error);
+    }
+    document(&(advice?, 0))
+}
+
+/// What libpcap says against a capture filter; none when nothing.
+#[pyfunction]
+pub fn check_filter(expression: &str) -> Option<String> {
+    match Filter::new(expression) {
+        Ok(_) => None,
+        Err(Unreadable::Filter { message, .. }) => Some(message),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Where a trigger's condition cannot be read on, in characters from 0, and why; none when it can.
+#[pyfunction]
+pub fn check_trigger(condition: &str) -> Option<(usize, String)> {
+    Condition::parse(condition).err()
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    description: String,
+    addresses: Vec<String>,
+    is_up: bool,
+    is_running: bool,
+    is_loopback: bool,
+}
+
+/// What libpcap can capture on, as JSON.
+#[pyfunction]
+pub fn list_interfaces() -> PyResult<String> {
+    let listed = device::list().map_err(|message| LiveCaptureError::new_err(("interface", message)))?;
+    let listed: Vec<Listed> = listed
+        .into_iter()
+        .map(|each| Listed {
+            name: each.name,
+            description: each.desc.unwrap_or_default(),
+            addresses: each.addresses.iter().map(|address| address.addr.to_string()).collect(),
+            is_up: each.flags.if_flags.contains(device::IfFlags::UP),
+            is_running: each.flags.if_flags.contains(device::IfFlags::RUNNING),
+            is_loopback: each.flags.if_flags.contains(device::IfFlags::LOOPBACK),
+        })
+        .collect();
+    document(&listed)
+}
+
+/// Opens an interface for a moment: LINKTYPE_ values that it offers; the refusal when it may not be opened.
+#[pyfunction]
+pub fn probe_interface(name: &str) -> PyResult<Vec<u16>> {
+    device::link_types(name).map_err(|error| refusal(&error))
+}
+
+/// Adds all of this to the module.
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("LiveCaptureError", module.py().get_type::<LiveCaptureError>())?;
+    module.add_function(wrap_pyfunction!(run_capture, module)?)?;
+    module.add_function(wrap_pyfunction!(replay_capture, module)?)?;
+    module.add_function(wrap_pyfunction!(advise_snaplen, module)?)?;
+    module.add_function(wrap_pyfunction!(advise_snaplen_of, module)?)?;
+    module.add_function(wrap_pyfunction!(check_filter, module)?)?;
+    module.add_function(wrap_pyfunction!(check_trigger, module)?)?;
+    module.add_function(wrap_pyfunction!(list_interfaces, module)?)?;
+    module.add_function(wrap_pyfunction!(probe_interface, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! A file that another process writes: its end is where it is waited for more.
+//!
+//! It ends when it is told to stop, when the file was cut short or another took its name, and when the next file of a
+//! ring buffer is there (`NAME_00001_DATE.pcapng`, then `NAME_00002_DATE.pcapng`: dumpcap's names and ours).
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Time between two looks for more.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Digits of the number of a file of a ring buffer.
+const RING_DIGITS: usize = 5;
+
+/// Why a file that was followed ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It is shorter than what was read of it.
+    CutShort,
+    /// Its name belongs to another file now.
+    Replaced,
+    /// This is the next file of its ring.
+    Next(PathBuf),
+}
+
+/// What is known of a file that is followed, by both who reads it and who asked for that.
+#[derive(Debug, Clone, Default)]
+pub struct Watched {
+    is_stopped: Arc<AtomicBool>,
+    change: Arc<Mutex<Option<Change>>>,
+}
+
+impl Watched {
+    /// The end of the file is its end from now on.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Why it ended, once.
+    pub fn take_change(&self) -> Option<Change> {
+        self.change.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A file that is followed.
+#[derive(Debug)]
+pub struct Followed {
+    path: PathBuf,
+    file: File,
+    read_bytes: u64,
+    watched: Watched,
+}
+
+impl Followed {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is a folder.
+    pub fn open(path: &Path, watched: Watched) -> io::Result<Self> {
+        let file = File::open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(Self { path: path.to_owned(), file, read_bytes: 0, watched })
+    }
+
+    fn change(&self) -> io::Result<Option<Change>> {
+        let own = self.file.metadata()?;
+        if own.len() < self.read_bytes {
+            return Ok(Some(Change::CutShort));
+        }
+        if let Some(next) = next_of_ring(&self.path) {
+            return Ok(Some(Change::Next(next)));
+        }
+        // one that was removed may still be written
+        let is_other = |now: fs::Metadata| (now.dev(), now.ino()) != (own.dev(), own.ino());
+        Ok(fs::metadata(&self.path).ok().filter(|now| is_other(now.clone())).map(|_| Change::Replaced))
+    }
+}
+
+impl Read for Followed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // asked first: what was written before the change is read before it counts
+            let is_stopped = self.watched.is_stopped.load(Ordering::Relaxed);
+            let change = self.change()?;
+            let count = if change == Some(Change::CutShort) { 0 } else { self.file.read(buffer)? };
+            self.read_bytes += count as u64;
+            if count > 0 || is_stopped {
+                return Ok(count);
+            }
+            if change.is_some() {
+                *self.watched.change.lock().unwrap_or_else(PoisonError::into_inner) = change;
+                return Ok(0);
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// A pipe that has a name, opened when it is read first: that may wait for who writes.
+#[derive(Debug)]
+pub struct OpenedLate {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl OpenedLate {
+    /// The pipe of this name, if it is one, or something else that has no size.
+    pub fn new(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        (!metadata.is_file() && !metadata.is_dir()).then(|| Self { path: path.to_owned(), file: None })
+    }
+}
+
+impl Read for OpenedLate {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(File::open(&self.path)?),
+        };
+        file.read(buffer)
+    }
+}
+
+/// The file after this one in a ring, if it is there.
+fn next_of_ring(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    // the number between the last underscore but one and the last, or after the last
+    let (start, number, rest) = name.rmatch_indices('_').take(2).find_map(|(at, _)| {
+        let after = name.get(at + 1..)?;
+        let number = after.get(..RING_DIGITS)?;
+        let rest = after.get(RING_DIGITS..)?;
+        let is_number =
+            number.bytes().all(|byte| byte.is_ascii_digit()) && !rest.starts_with(|c: char| c.is_ascii_digit());
+        is_number.then_some((name.get(..=at)?, number.parse::<u32>().ok()?, rest))
+    })?;
+    let next = format!("{start}{:0width$}", (number + 1) % 100_000, width = RING_DIGITS);
+    let suffix = rest.find('.').and_then(|at| rest.get(at..)).unwrap_or_default();
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut found: Vec<PathBuf> = fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .filter(|entry| {
+            let other = entry.file_name();
+            other.to_str().is_some_and(|other| {
+                let tail = other.strip_prefix(&next);
+                tail.is_some_and(|tail| tail.ends_with(suffix) && (tail.starts_with('_') || tail == suffix))
+            })
+        })
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found.pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A folder of its own, removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("iscsitrace-follow-{}-{name}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+            let path = self.0.join(name);
+            fs::write(&path, bytes).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn rest(followed: &mut Followed) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        followed.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn after_the_stop_its_end_is_the_end() {
+        let folder = Folder::new("stop");
+        let path = folder.write("a.pcap", b"one");
+        let watched = Watched::default();
+        let mut followed = Followed::open(&path, watched.clone()).unwrap();
+        let mut buffer = [0; 2];
+        assert_eq!(followed.read(&mut buffer).unwrap(), 2);
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"two").unwrap();
+        watched.stop();
+        assert_eq!(rest(&mut followed), b"etwo");
+        assert_eq!(watched.take_change(), None);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_or_replaced_ends_with_the_reason() {
+        let folder = Folder::new("change");
+        let path = folder.write("a.pcap", b"one");
+        let watched = Watched::default();
+        let mut followed = Followed::open(&path, watched.clone()).unwrap();
+        let mut buffer = [0; 3];
+        assert_eq!(followed.read(&mut buffer).unwrap(), 3);
+        fs::write(&path, b"o").unwrap();
+        assert_eq!(rest(&mut followed), b"");
+        assert_eq!(watched.take_change(), Some(Change::CutShort));
+        let mut followed = Followed::open(&path, watched.clone()).unwrap();
+        let other = folder.write("b.pcap", b"other");
+        fs::rename(other, &path).unwrap();
+        assert_eq!(rest(&mut followed), b"o");
+        assert_eq!(watched.take_change(), Some(Change::Replaced));
+    }
+
+    #[test]
+    fn the_next_file_of_a_ring_follows() {
+        let folder = Folder::new("ring");
+        let first = folder.write("san_00009_20261121120000.pcapng", b"one");
+        assert_eq!(next_of_ring(&first), None);
+        folder.write("san_00011_20261121120200.pcapng", b"");
+        folder.write("other_00010_20261121120100.pcapng", b"");
+        assert_eq!(next_of_ring(&first), None);
+        let second = folder.write("san_00010_20261121120100.pcapng", b"two");
+        assert_eq!(next_of_ring(&first), Some(second.clone()));
+        let watched = Watched::default();
+        assert_eq!(rest(&mut Followed::open(&first, watched.clone()).unwrap()), b"one");
+        assert_eq!(watched.take_change(), Some(Change::Next(second)));
+        assert_eq!(next_of_ring(Path::new("capture.pcapng")), None);
+        assert_eq!(next_of_ring(Path::new("a_00001.pcap")), None);
+    }
+}

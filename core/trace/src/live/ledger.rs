@@ -1,0 +1,240 @@
+//! What of the table of cycles was handed over, while rows are added at its end and taken away where nothing more comes.
+//!
+//! ```text
+//! open -> ended -> measured: its queue depth is known -> taken: handed over, once -> dropped, after a while
+//! ```
+//!
+//! A queue depth is known when all that happened up to the command was read: so far a session is *reached*. What is behind
+//! a hole holds it back, but no longer than the horizon; a command that is read later still is counted as late.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::iscsi::connection::Context;
+use crate::queue::written_bytes;
+use crate::tables::{Columns, Cycles, NULL_NS, NULL_U32};
+
+/// How long an ended task is kept back for the ACK of its last data.
+const ACK_PATIENCE_NS: i64 = 10_000_000_000;
+/// Rows are dropped when they are one in so many.
+const DROP_PART: usize = 4;
+/// Rows of cycles kept for a while at most; beyond it the time is shorter.
+const KEPT_ROWS_MAX: usize = 1 << 17;
+
+/// Time from a status to the next command of its session, at a queue depth of 1, by operation.
+pub type Turnaround = (u8, i64);
+
+/// New numbers of the rows that stay.
+#[derive(Debug)]
+pub struct Renumbering {
+    cycles: Vec<u32>,
+    rounds: Vec<usize>,
+}
+
+impl Renumbering {
+    /// The new number of a row of `cycles`.
+    pub fn cycle(&self, row: u32) -> Option<u32> {
+        self.cycles.get(row as usize).copied().filter(|&number| number != NULL_U32)
+    }
+
+    /// The new number of a row of `rounds`.
+    pub fn round(&self, row: usize) -> Option<usize> {
+        self.rounds.get(row).copied().filter(|&number| number != usize::MAX)
+    }
+}
+
+/// Where each row is on its way.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    is_measured: Vec<bool>,
+    /// Whether the command after it is known.
+    is_paired: Vec<bool>,
+    is_taken: Vec<bool>,
+    /// The last command that was measured, by session.
+    measured_ns: FxHashMap<u32, i64>,
+    /// Connections that had a command, with their sessions.
+    pub begun: FxHashMap<u32, u32>,
+    /// Commands that were read after later ones had been measured.
+    pub late_count: u64,
+    /// Every cycle of which something may still be handed over begins after this.
+    pub settled_ns: i64,
+}
+
+impl Ledger {
+    /// Measures what can be measured, and hands over what is complete; `reached_ns` says how far a session was read,
+    /// `awaited` are the rows of which something may still come.
+    pub fn take(
+        &mut self,
+        context: &mut Context,
+        until_ns: i64,
+        reached_ns: impl Fn(u32) -> i64,
+        awaited: &FxHashSet<u32>,
+    ) -> (Cycles, Vec<Turnaround>) {
+        let count = context.tables.cycles.row_count();
+        self.is_measured.resize(count, false);
+        self.is_paired.resize(count, false);
+        self.is_taken.resize(count, false);
+        let turnarounds = self.measure(context, &reached_ns);
+        let Context { tables, sessions, cycle_ends_ns, .. } = context;
+        let cycles = &tables.cycles;
+        let mut rows = Vec::new();
+        self.settled_ns = until_ns;
+        for (row, &end_ns) in cycle_ends_ns.iter().enumerate().take(count) {
+            let is_whole = end_ns <= reached_ns(cycles.session[row])
+                && (!awaited.contains(&(row as u32)) || end_ns < until_ns.saturating_sub(ACK_PATIENCE_NS));
+            if self.is_measured[row] && !self.is_taken[row] && is_whole {
+                self.is_taken[row] = true;
+                rows.push(row);
+            } else if !self.is_taken[row] {
+                self.settled_ns = self.settled_ns.min(cycles.command_first_ns[row]);
+            }
+        }
+        let mut taken = Cycles::default();
+        taken.copy_rows(cycles, &rows);
+        for &row in &rows {
+            self.begun.entry(cycles.connection[row]).or_insert(cycles.session[row]);
+            let session = cycles.session[row] as usize;
+            let Some(cycle_count) = sessions.rows.cycle_count.get_mut(session) else { continue };
+            *cycle_count += 1;
+            let written = written_bytes(cycles, row);
+            sessions.rows.write_bytes[session] += u64::from(written);
+            sessions.rows.read_bytes[session] += u64::from(cycles.data_bytes[row] - written);
+        }
+        (taken, turnarounds)
+    }
+
+    /// Queue depths and the commands that follow, as `queue` has them for all rows at once.
+    fn measure(&mut self, context: &mut Context, reached_ns: impl Fn(u32) -> i64) -> Vec<Turnaround> {
+        let Context { tables, sessions, cycle_ends_ns, .. } = context;
+        let cycles = &mut tables.cycles;
+        let mut by_session: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for (row, &session) in (0..).zip(&cycles.session) {
+            let place = row as usize;
+            // what ended before the last command that was measured is neither new nor outstanding
+            let is_past = self.is_measured[place]
+                && self.is_paired[place]
+                && self.measured_ns.get(&session).is_some_and(|&measured_ns| cycle_ends_ns[place] <= measured_ns);
+            if !is_past {
+                by_session.entry(session).or_default().push(row);
+            }
+        }
+        let mut turnarounds = Vec::new();
+        for (session, mut order) in by_session {
+            let reached_ns = reached_ns(session);
+            order.sort_by_key(|&row| cycles.command_first_ns[row as usize]);
+            let mut ends: Vec<i64> = order.iter().map(|&row| cycle_ends_ns[row as usize]).collect();
+            ends.sort_unstable();
+            order.truncate(order.partition_point(|&row| cycles.command_first_ns[row as usize] <= reached_ns));
+            let measured_ns = self.measured_ns.entry(session).or_insert(i64::MIN);
+            let mut ended = 0;
+            for (issued, &row) in order.iter().enumerate() {
+                let row = row as usize;
+                let now_ns = cycles.command_first_ns[row];
+                while ends.get(ended).is_some_and(|&end_ns| end_ns <= now_ns) && ended <= issued {
+                    ended += 1;
+                }
+                if self.is_measured[row] {
+                    continue;
+                }
+                self.is_measured[row] = true;
+                self.late_count += u64::from(now_ns < *measured_ns);
+                *measured_ns = (*measured_ns).max(now_ns);
+                let depth = (issued + 1).saturating_sub(ended).max(1) as u32;
+                cycles.queue_depth[row] = depth;
+                if let Some(most) = sessions.rows.queue_depth_max.get_mut(session as usize) {
+                    *most = (*most).max(depth);
+                }
+            }
+            for pair in order.windows(2) {
+                let (row, next) = (pair[0] as usize, pair[1] as usize);
+                if std::mem::replace(&mut self.is_paired[row], true) {
+                    continue;
+                }
+                let (status_ns, next_ns) = (cycles.status_ns[row], cycles.command_first_ns[next]);
+                if cycles.queue_depth[row] == 1 && status_ns != NULL_NS && next_ns >= status_ns {
+                    cycles.next_command_ns[row] = next_ns;
+                    turnarounds.push((cycles.operation[row], next_ns.saturating_sub(status_ns)));
+                }
+            }
+        }
+        turnarounds
+    }
+
+    /// Drops rows that were taken and ended before, with their rounds, when there are enough of them; what refers to rows
+    /// is for the caller to renumber.
+    pub fn drop_before(
+        &mut self,
+        context: &mut Context,
+        before_ns: i64,
+        until_ns: i64,
+        awaited: &FxHashSet<u32>,
+        open_sessions: &FxHashSet<u32>,
+    ) -> Option<Renumbering> {
+        let Context { tables, cycle_ends_ns, .. } = context;
+        let count = self.is_taken.len();
+        let is_crowded = count > KEPT_ROWS_MAX;
+        let is_awaited = |row: usize, end_ns: i64| {
+            end_ns >= until_ns.saturating_sub(ACK_PATIENCE_NS) && awaited.contains(&(row as u32))
+        };
+        let is_kept: Vec<bool> = (0..tables.cycles.row_count())
+            .map(|row| {
+                let end_ns = cycle_ends_ns[row];
+                let is_old = end_ns < before_ns || is_crowded;
+                // the last of a session waits for the next command, as long as there may be one
+                let is_done = || self.is_paired[row] || !open_sessions.contains(&tables.cycles.session[row]);
+                row >= count || !(self.is_taken[row] && is_old && is_done()) || is_awaited(row, end_ns)
+            })
+            .collect();
+        let dropped = is_kept.iter().filter(|is_kept| !**is_kept).count();
+        if dropped * DROP_PART < is_kept.len() || dropped == 0 {
+            return None;
+        }
+        tables.cycles.retain(&is_kept);
+        for flags in [&mut self.is_measured, &mut self.is_paired, &mut self.is_taken] {
+            retain(flags, &is_kept);
+        }
+        retain(cycle_ends_ns, &is_kept);
+        (0..).zip(&mut tables.cycles.cycle).for_each(|(number, cycle)| *cycle = number);
+        let mut next = 0;
+        let numbers = is_kept.iter().map(|&is_kept| {
+            next += u32::from(is_kept);
+            if is_kept { next - 1 } else { NULL_U32 }
+        });
+        let mut renumbering = Renumbering { cycles: numbers.collect(), rounds: Vec::new() };
+        let rounds = &mut tables.rounds;
+        let is_round_kept: Vec<bool> = rounds.cycle.iter().map(|&cycle| renumbering.cycle(cycle).is_some()).collect();
+        rounds.retain(&is_round_kept);
+        rounds.cycle.iter_mut().for_each(|cycle| *cycle = renumbering.cycle(*cycle).unwrap_or(*cycle));
+        let mut next = 0;
+        let numbers = is_round_kept.iter().map(|&is_kept| {
+            next += usize::from(is_kept);
+            if is_kept { next - 1 } else { usize::MAX }
+        });
+        renumbering.rounds = numbers.collect();
+        for cycle in &mut tables.task_management.referenced_cycle {
+            *cycle = renumbering.cycle(*cycle).unwrap_or(NULL_U32);
+        }
+        Some(renumbering)
+    }
+
+    /// The clock of the capture was set back.
+    pub fn begin_anew(&mut self) {
+        self.measured_ns.clear();
+    }
+
+    /// Sessions have new places, or are gone.
+    pub fn place_sessions(&mut self, place: impl Fn(u32) -> Option<u32>) {
+        let measured_ns = std::mem::take(&mut self.measured_ns);
+        self.measured_ns = measured_ns.into_iter().filter_map(|(session, ns)| Some((place(session)?, ns))).collect();
+        self.begun.values_mut().for_each(|session| *session = place(*session).unwrap_or(NULL_U32));
+    }
+
+    /// Forgets a connection that is over.
+    pub fn forget_connection(&mut self, connection: u32) {
+        self.begun.remove(&connection);
+    }
+}
+
+fn retain<T>(values: &mut Vec<T>, is_kept: &[bool]) {
+    let mut places = is_kept.iter();
+    values.retain(|_| places.next().copied().unwrap_or(true));
+}

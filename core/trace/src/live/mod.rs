@@ -1,0 +1,452 @@
+//! A pass that goes on: packets of a source that has no end yet, and what was read since the last look, in bounded memory.
+//!
+//! ```text
+//! follow   a growing file, and the next of its ring     feed     bytes read ahead, and how far behind we are
+//! ledger   which cycles were handed over                view     what a look gives
+//! keeping  what is forgotten after a while
+//! ```
+//!
+//! Time is that of the capture, cut into intervals from the first packet on. An interval is looked at a little after its
+//! end, when what belongs to it was read; each cycle is handed over once, in the interval in which it was complete. It
+//! never prints, and never waits for longer than it is told.
+
+pub mod feed;
+pub mod follow;
+mod keeping;
+mod ledger;
+mod view;
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::capture::filter::Filter;
+use crate::capture::sequence::{Input, Sequence};
+use crate::capture::{CaptureError, CaptureInfo};
+use crate::counters::Counter;
+use crate::pipeline::Pipeline;
+use crate::tables::Wanted;
+use feed::Feed;
+use follow::{Change, Followed, OpenedLate, Watched};
+use ledger::Ledger;
+
+pub use view::{ConnectionNow, View};
+
+/// Bytes with which a file header can be told.
+const FILE_HEADER_BYTES: usize = 24;
+/// Connections followed at once.
+const CONNECTIONS_MAX: usize = 1 << 12;
+/// Bytes of a file read ahead: it waits.
+const FILE_BUFFER_BYTES: usize = 4 << 20;
+/// Packets between two looks at the clock.
+const CLOCK_EVERY_PACKETS: u32 = 1 << 10;
+/// A pause of more intervals than this is one interval.
+const INTERVALS_AT_ONCE_MAX: i64 = 60;
+/// So many packets in a row that are so much earlier than the latest: the clock was set back.
+const STEP_BACK_PACKETS: u32 = 64;
+const STEP_BACK_NS: i64 = 10_000_000_000;
+/// Behind by less than this is not behind.
+const LAG_NONE: Duration = Duration::from_millis(200);
+
+/// What to read, and how it is looked at.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Length of an interval.
+    pub interval_ns: i64,
+    /// How long after its end an interval is looked at.
+    pub settle_ns: i64,
+    /// How long what is over is kept for a look back.
+    pub keep_ns: i64,
+    /// A capture filter in libpcap's language.
+    pub capture_filter: Option<String>,
+    /// At most so many packets.
+    pub packet_limit: Option<u64>,
+    /// Whether the senders' dynamics and the time budget are wanted.
+    pub has_dynamics: bool,
+    /// When nothing came for so long, the clock of the capture goes on by itself.
+    pub clock_after: Option<Duration>,
+    /// Bytes read ahead of the look at them.
+    pub buffer_bytes: usize,
+    /// The source cannot wait: from this lag on the dynamics are given up, and at twice of it packets are left out.
+    pub lag_max: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            interval_ns: 1_000_000_000,
+            settle_ns: 250_000_000,
+            keep_ns: 10_000_000_000,
+            capture_filter: None,
+            packet_limit: None,
+            has_dynamics: true,
+            clock_after: Some(Duration::from_secs(2)),
+            buffer_bytes: 64 << 20,
+            lag_max: None,
+        }
+    }
+}
+
+/// Where the packets come from.
+pub enum Origin {
+    /// A file that may grow, or a pipe with a name; and what messages call it.
+    File(String, PathBuf),
+    /// Any reader, with the name that messages give it.
+    Reader(String, Box<dyn Read + Send>),
+}
+
+/// What there is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// An interval is over: [`Live::look`].
+    Look,
+    /// Nothing yet: the patience is over.
+    Nothing,
+    /// The input is at its end: [`Live::finish`].
+    End,
+}
+
+/// How well it keeps up with its source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// How long the oldest bytes that were not looked at have been there.
+    pub lag: Duration,
+    /// Bytes that were not looked at.
+    pub waiting_bytes: usize,
+    /// Whether the dynamics are given up.
+    pub is_reduced: bool,
+    /// Whether packets are being left out.
+    pub is_leaving_out: bool,
+    /// Packets left out so far.
+    pub left_out_packets: u64,
+}
+
+/// A pass that goes on.
+pub struct Live {
+    settings: Settings,
+    filter: Option<Filter>,
+    feed: Feed,
+    watched: Watched,
+    name: String,
+    sequence: Option<Sequence>,
+    pipeline: Pipeline,
+    ledger: Ledger,
+    packet_count: u64,
+    left_out_packets: u64,
+    /// The interval under way, once there was a packet.
+    interval: Option<(i64, i64)>,
+    /// The clock of the capture: the latest capture time, or later when nothing comes.
+    now_ns: i64,
+    /// The latest capture time, and when it came.
+    last_ns: i64,
+    heard: Instant,
+    far_back_count: u32,
+    set_back_to: Option<i64>,
+    is_stopped: bool,
+    is_abandoned: bool,
+    is_over: bool,
+    is_reduced: bool,
+    is_leaving_out: bool,
+    /// When, by the capture, it was last behind.
+    behind_ns: i64,
+    change: Option<Change>,
+}
+
+impl Live {
+    /// Starts to read.
+    ///
+    /// # Errors
+    /// The file cannot be opened; the filter is no filter.
+    pub fn start(origin: Origin, mut settings: Settings) -> Result<Self, CaptureError> {
+        let filter = settings.capture_filter.as_deref().map(Filter::new).transpose()?;
+        let watched = Watched::default();
+        let (name, reader): (String, Box<dyn Read + Send>) = match origin {
+            Origin::File(name, path) => {
+                if let Some(pipe) = OpenedLate::new(&path) {
+                    (name, Box::new(pipe))
+                } else {
+                    settings.buffer_bytes = settings.buffer_bytes.min(FILE_BUFFER_BYTES);
+                    match Followed::open(&path, watched.clone()) {
+                        Ok(followed) => (name, Box::new(followed)),
+                        Err(error) => return Err(CaptureError::Unreadable { name, error }),
+                    }
+                }
+            }
+            Origin::Reader(name, reader) => (name, reader),
+        };
+        let wanted = Wanted {
+            senders: settings.has_dynamics,
+            budget: settings.has_dynamics,
+            recoveries: settings.has_dynamics,
+            ..Wanted::default()
+        };
+        let mut pipeline = Pipeline::new(wanted);
+        pipeline.limits.connections = CONNECTIONS_MAX;
+        Ok(Self {
+            feed: Feed::start(reader, settings.buffer_bytes),
+            settings,
+            filter,
+            watched,
+            name,
+            sequence: None,
+            pipeline,
+            ledger: Ledger::default(),
+            packet_count: 0,
+            left_out_packets: 0,
+            interval: None,
+            now_ns: i64::MIN,
+            last_ns: i64::MIN,
+            heard: Instant::now(),
+            far_back_count: 0,
+            set_back_to: None,
+            is_stopped: false,
+            is_abandoned: false,
+            is_over: false,
+            is_reduced: false,
+            is_leaving_out: false,
+            behind_ns: i64::MIN,
+            change: None,
+        })
+    }
+
+    /// Reads on, until there is something to do or so much time has passed.
+    ///
+    /// # Errors
+    /// The input is no capture, or cannot be read, and no packet was read before.
+    pub fn advance(&mut self, patience: Duration) -> Result<Step, CaptureError> {
+        let deadline = Instant::now() + patience;
+        if self.sequence.is_none() && !self.open(patience)? {
+            return Ok(if self.is_over { Step::End } else { Step::Nothing });
+        }
+        let mut until_clock = CLOCK_EVERY_PACKETS;
+        while !self.is_over {
+            if self.set_back_to.is_some() || self.is_due(self.now_ns) {
+                return Ok(Step::Look);
+            }
+            let Some(sequence) = &mut self.sequence else { break };
+            let Some(packet) = sequence.next_packet(self.pipeline.counters())? else {
+                if let Some(step) = self.wait(deadline)? {
+                    return Ok(step);
+                }
+                continue;
+            };
+            let time_ns = packet.time_ns;
+            let is_wanted = match &mut self.filter {
+                Some(filter) => filter.matches(packet.link_type, packet.data),
+                None => true,
+            };
+            if is_wanted {
+                self.packet_count += 1;
+                if self.is_leaving_out {
+                    self.left_out_packets += 1;
+                    self.pipeline.counters().add(Counter::PacketsLeftOut, None, packet.frame);
+                } else {
+                    self.pipeline.packet(&packet);
+                }
+                self.interval.get_or_insert_with(|| (time_ns, time_ns.saturating_add(self.settings.interval_ns)));
+                let is_far_back = time_ns < self.now_ns.saturating_sub(STEP_BACK_NS);
+                self.far_back_count = if is_far_back { self.far_back_count + 1 } else { 0 };
+                if self.far_back_count >= STEP_BACK_PACKETS {
+                    // the clock was set back: the interval under way is over, and others begin anew
+                    self.far_back_count = 0;
+                    self.set_back_to = Some(time_ns);
+                }
+                self.last_ns = self.last_ns.max(time_ns);
+                self.now_ns = self.now_ns.max(time_ns);
+                self.is_over = self.settings.packet_limit.is_some_and(|limit| self.packet_count >= limit);
+            }
+            until_clock -= 1;
+            if until_clock == 0 {
+                until_clock = CLOCK_EVERY_PACKETS;
+                self.heard = Instant::now();
+                self.govern();
+                if self.heard >= deadline {
+                    return Ok(if self.is_due(self.now_ns) { Step::Look } else { Step::Nothing });
+                }
+            }
+        }
+        // an interval that is over is not the last
+        let is_whole = self.interval.is_some_and(|(_, to_ns)| self.now_ns >= to_ns);
+        Ok(if is_whole { Step::Look } else { Step::End })
+    }
+
+    /// Waits for the first bytes, and tells what they are; false when there are too few yet.
+    fn open(&mut self, patience: Duration) -> Result<bool, CaptureError> {
+        if !self.feed.wait(FILE_HEADER_BYTES, patience) {
+            return Ok(false);
+        }
+        if self.is_abandoned && self.feed.buffered_bytes() < FILE_HEADER_BYTES {
+            // given up before there was anything
+            self.is_over = true;
+            return Ok(false);
+        }
+        let input = self.input(self.name.clone());
+        self.sequence = Some(Sequence::open(vec![input], self.pipeline.counters())?);
+        self.heard = Instant::now();
+        self.govern();
+        Ok(true)
+    }
+
+    /// There is no packet now: what there is to do instead; none when there may be one.
+    fn wait(&mut self, deadline: Instant) -> Result<Option<Step>, CaptureError> {
+        let Some(sequence) = &mut self.sequence else { return Ok(Some(Step::End)) };
+        if !sequence.is_waiting() {
+            self.change = self.watched.take_change();
+            if let Some(Change::Next(path)) = &self.change {
+                return self.follow(path.clone()).map(|()| None);
+            }
+            self.is_over = true;
+            return Ok(None);
+        }
+        if self.is_stopped && self.feed.is_drained() {
+            sequence.end_here(self.pipeline.counters());
+            self.is_over = true;
+            return Ok(None);
+        }
+        self.govern();
+        // the clock of a quiet capture goes on
+        let quiet = self.heard.elapsed();
+        if self.settings.clock_after.is_some_and(|patience| quiet >= patience) {
+            let quiet_ns = i64::try_from(quiet.as_nanos()).unwrap_or(i64::MAX);
+            self.now_ns = self.now_ns.max(self.last_ns.saturating_add(quiet_ns));
+            if self.is_due(self.now_ns) {
+                return Ok(Some(Step::Look));
+            }
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || !self.feed.wait(1, left) {
+            return Ok(Some(Step::Nothing));
+        }
+        self.heard = Instant::now();
+        Ok(None)
+    }
+
+    /// Goes on with the next file of a ring.
+    fn follow(&mut self, path: PathBuf) -> Result<(), CaptureError> {
+        let name = path.display().to_string();
+        match Followed::open(&path, self.watched.clone()) {
+            Ok(followed) => {
+                self.feed = Feed::start(Box::new(followed), self.settings.buffer_bytes);
+                while !self.feed.wait(FILE_HEADER_BYTES, LAG_NONE) && !self.is_stopped {}
+                let input = self.input(name);
+                if let Some(sequence) = &mut self.sequence {
+                    sequence.add(input);
+                }
+                Ok(())
+            }
+            Err(error) => Err(CaptureError::Unreadable { name, error }),
+        }
+    }
+
+    fn input(&self, name: String) -> Input {
+        Input::Decompressed { name, reader: Box::new(self.feed.reader()), methods: self.feed.methods() }
+    }
+
+    fn is_due(&self, now_ns: i64) -> bool {
+        self.interval.is_some_and(|(_, to_ns)| now_ns >= to_ns.saturating_add(self.settings.settle_ns))
+    }
+
+    /// The interval that is over, as far as `now_ns` tells; the next one begins at its end.
+    fn close_interval(&mut self, is_last: bool) -> (i64, i64) {
+        let (from_ns, to_ns) = self.interval.unwrap_or((0, 0));
+        if is_last {
+            return (from_ns, self.now_ns.max(from_ns));
+        }
+        let interval_ns = self.settings.interval_ns.max(1);
+        let over_ns = self.now_ns.saturating_sub(self.settings.settle_ns).saturating_sub(to_ns);
+        let more = over_ns / interval_ns;
+        let to_ns = if more > INTERVALS_AT_ONCE_MAX { to_ns.saturating_add(more * interval_ns) } else { to_ns };
+        self.interval = Some((to_ns, to_ns.saturating_add(interval_ns)));
+        (from_ns, to_ns)
+    }
+
+    /// After a look: where the clock was set back, intervals begin anew.
+    fn turn_clock(&mut self) {
+        if let Some(time_ns) = self.set_back_to.take() {
+            (self.now_ns, self.last_ns) = (time_ns, time_ns);
+            self.interval = Some((time_ns, time_ns.saturating_add(self.settings.interval_ns)));
+            self.ledger.begin_anew();
+        }
+    }
+
+    /// Gives up, and takes up again, what there is no time for.
+    fn govern(&mut self) {
+        let Some(lag_max) = self.settings.lag_max else { return };
+        let (lag, waiting) = (self.feed.lag(), self.feed.buffered_bytes());
+        let quarter = self.settings.buffer_bytes / 4;
+        if lag > LAG_NONE || lag_max.is_zero() {
+            self.behind_ns = self.now_ns;
+        }
+        if !self.is_reduced && (lag >= lag_max || waiting >= 2 * quarter) {
+            self.is_reduced = true;
+            self.set_dynamics(false);
+        }
+        if lag >= lag_max * 2 || waiting >= 3 * quarter {
+            self.is_leaving_out = true;
+        }
+    }
+
+    /// At the end of an interval: packets are looked at again when there is time for them, the dynamics when there was
+    /// time for a while.
+    fn recover(&mut self) {
+        if self.settings.lag_max.is_none_or(|lag_max| lag_max.is_zero()) {
+            return;
+        }
+        let is_behind = self.feed.lag() > LAG_NONE;
+        if !is_behind {
+            self.is_leaving_out = false;
+        }
+        if self.is_reduced && !is_behind && self.now_ns.saturating_sub(self.behind_ns) > self.settings.keep_ns {
+            self.is_reduced = false;
+            self.set_dynamics(self.settings.has_dynamics);
+        }
+    }
+
+    fn set_dynamics(&mut self, is_wanted: bool) {
+        let wanted = &mut self.pipeline.context.tables.wanted;
+        (wanted.senders, wanted.budget, wanted.recoveries) = (is_wanted, is_wanted, is_wanted);
+        let wanted = *wanted;
+        for tracked in self.pipeline.slots.iter_mut().flatten() {
+            tracked.set_dynamics(wanted);
+        }
+    }
+
+    /// What is there now is the end: of a file, what was written by now is read; of another source, what came.
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
+        self.watched.stop();
+    }
+
+    /// The same for a source that does not end by itself, and may never give anything more.
+    pub fn abandon(&mut self) {
+        self.stop();
+        self.is_abandoned = true;
+        self.feed.abandon();
+    }
+
+    /// How well it keeps up.
+    pub fn pace(&self) -> Pace {
+        Pace {
+            lag: self.feed.lag(),
+            waiting_bytes: self.feed.buffered_bytes(),
+            is_reduced: self.is_reduced,
+            is_leaving_out: self.is_leaving_out,
+            left_out_packets: self.left_out_packets,
+        }
+    }
+
+    /// Why the input ended, where that was not its end.
+    pub fn change(&self) -> Option<&Change> {
+        self.change.as_ref()
+    }
+
+    /// What the captures say of themselves.
+    pub fn infos(&self) -> Vec<CaptureInfo> {
+        self.sequence.iter().flat_map(Sequence::infos).cloned().collect()
+    }
+
+    /// Packets that the filter let pass.
+    pub fn packet_count(&self) -> u64 {
+        self.packet_count
+    }
+}

@@ -1,0 +1,228 @@
+//! What a look at a pass that goes on gives: what was complete since the last look, and what is known by now.
+
+use super::Live;
+use super::ledger::Turnaround;
+use crate::budget::{self, Between};
+use crate::content::Content;
+use crate::dynamics::live::Moment;
+use crate::dynamics::timeline::Timeline;
+use crate::pass::Outcome;
+use crate::pipeline::counter_rows;
+use crate::tables::{Columns, Connections, NULL_U32, Tables};
+
+/// One connection now.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionNow {
+    /// Its number.
+    pub connection: u32,
+    /// Its session.
+    pub session: Option<u32>,
+    /// Tasks without status.
+    pub open_task_count: usize,
+    /// Its senders, to the target first; none when the dynamics are not followed.
+    pub senders: Option<[Moment; 2]>,
+}
+
+/// What a look gives.
+#[derive(Debug)]
+pub struct View {
+    /// Start of the interval.
+    pub from_ns: i64,
+    /// Its end.
+    pub to_ns: i64,
+    /// `cycles`: those that were complete since the last look, each once; `budget`: of the interval; `connections`,
+    /// `sessions`, `senders`, `counters`: as they stand.
+    pub outcome: Outcome,
+    /// Connections whose rows are no longer kept, each once.
+    pub forgotten: Connections,
+    /// Time from a status to the next command, of cycles that were handed over already or are now.
+    pub turnarounds: Vec<Turnaround>,
+    /// The iSCSI connections of the moment.
+    pub now: Vec<ConnectionNow>,
+    /// Commands that were read too late for their queue depth, so far.
+    pub late_count: u64,
+    /// Cycles that are handed over later begin after this.
+    pub settled_ns: i64,
+}
+
+impl Live {
+    /// What was complete since the last look, and what is known by now. The next interval begins.
+    pub fn look(&mut self) -> View {
+        let (from_ns, to_ns) = self.close_interval(false);
+        self.note_times();
+        let mut tables = self.standing();
+        if self.pipeline.context.tables.wanted.budget {
+            tables.budget = self.budget_between(from_ns, to_ns, &mut tables);
+        }
+        let reached = self.reached(to_ns);
+        let awaited = self.awaited();
+        let reached_ns = |session: u32| reached.get(&session).copied().unwrap_or(to_ns);
+        let (cycles, turnarounds) = self.ledger.take(&mut self.pipeline.context, to_ns, reached_ns, &awaited);
+        let settled_ns = reached.values().copied().min().unwrap_or(i64::MAX).min(self.ledger.settled_ns);
+        tables.cycles = cycles;
+        tables.sessions = self.pipeline.context.sessions.rows.clone();
+        let now = self.connections_now();
+        let outcome = self.outcome(tables);
+        let forgotten = self.forget(to_ns);
+        self.turn_clock();
+        self.recover();
+        View { from_ns, to_ns, outcome, forgotten, turnarounds, now, late_count: self.ledger.late_count, settled_ns }
+    }
+
+    /// The end of the input: everything that was not handed over yet, and all tables as they stand at the end.
+    pub fn finish(&mut self) -> View {
+        let (from_ns, to_ns) = self.close_interval(true);
+        let mut tables = self.standing();
+        let budget = if self.pipeline.context.tables.wanted.budget {
+            self.budget_between(from_ns, to_ns, &mut tables)
+        } else {
+            Default::default()
+        };
+        let senders = std::mem::take(&mut tables.senders);
+        let now = self.connections_now();
+        self.pipeline.close_all();
+        self.pipeline.add_missing_commands();
+        let (cycles, turnarounds) =
+            self.ledger.take(&mut self.pipeline.context, i64::MAX, |_| i64::MAX, &Default::default());
+        let mut tables = self.standing();
+        tables.cycles = cycles;
+        tables.budget = budget;
+        tables.senders = senders;
+        tables.parameters = std::mem::take(&mut self.pipeline.context.tables.parameters);
+        View {
+            from_ns,
+            to_ns,
+            outcome: self.outcome(tables),
+            forgotten: Connections::default(),
+            turnarounds,
+            now,
+            late_count: self.ledger.late_count,
+            settled_ns: i64::MAX,
+        }
+    }
+
+    /// Everything of the recent past that is still kept: tasks with and without status, rounds, the time budget, and what
+    /// a diagnosis needs beside them.
+    pub fn recent(&self) -> Outcome {
+        let mut tables = self.standing();
+        let kept = &self.pipeline.context.tables;
+        tables.cycles = kept.cycles.clone();
+        tables.rounds = kept.rounds.clone();
+        tables.nops = kept.nops.clone();
+        tables.task_management = kept.task_management.clone();
+        tables.parameters = kept.parameters.clone();
+        for tracked in self.pipeline.tracked() {
+            let Content::Iscsi(iscsi) = &tracked.content else { continue };
+            let Some(session) = iscsi.connection.session else { continue };
+            let session_type = self.pipeline.context.sessions.rows.session_type.get(session as usize);
+            let login = &iscsi.connection.login;
+            login.parameters(tracked.number, session, session_type == Some(&1), &mut tables.parameters);
+        }
+        let to_ns = self.interval.map_or(0, |(from_ns, _)| from_ns);
+        if kept.wanted.budget {
+            tables.budget = self.budget_between(to_ns.saturating_sub(self.settings.keep_ns), to_ns, &mut tables);
+        }
+        self.outcome(tables)
+    }
+
+    /// Sessions last as long as their connections, as far as these were read.
+    fn note_times(&mut self) {
+        let sessions = &mut self.pipeline.context.sessions;
+        for tracked in self.pipeline.slots.iter().flatten() {
+            if let Content::Iscsi(iscsi) = &tracked.content
+                && let Some(session) = iscsi.connection.session
+            {
+                sessions.note_time(session, tracked.time_first_ns, tracked.time_last_ns);
+            }
+        }
+    }
+
+    /// The tables as they are handed over: sessions by their numbers.
+    fn outcome(&self, mut tables: Tables) -> Outcome {
+        self.name_sessions(&mut tables.cycles.session);
+        self.name_sessions(&mut tables.connections.session);
+        self.name_sessions(&mut tables.parameters.session);
+        self.name_sessions(&mut tables.budget.session);
+        tables.wanted = self.pipeline.context.tables.wanted;
+        Outcome {
+            tables,
+            inputs: self.infos(),
+            packet_count: self.packet_count,
+            first_packet: None,
+            tcp_packet_count: self.pipeline.tcp_packet_count,
+        }
+    }
+
+    /// Connections, sessions and counters as they stand.
+    fn standing(&self) -> Tables {
+        let pipeline = &self.pipeline;
+        let mut rows = pipeline.rows.clone();
+        let live = pipeline.tracked();
+        rows.extend(live.filter(|tracked| matches!(tracked.content, Content::Iscsi(_))).map(|tracked| tracked.row()));
+        rows.sort_unstable_by_key(|row| row.connection);
+        let mut tables = Tables::default();
+        rows.into_iter().for_each(|row| {
+            tables.connections.push(row);
+        });
+        tables.sessions = pipeline.context.sessions.rows.clone();
+        tables.counters = counter_rows(&pipeline.context.counters);
+        tables
+    }
+
+    /// The time budget of a stretch of time that is kept; `senders` and `recoveries` come with it.
+    fn budget_between(&self, from_ns: i64, to_ns: i64, tables: &mut Tables) -> crate::tables::Budget {
+        (tables.senders, tables.recoveries) = Default::default();
+        let timelines: Vec<Timeline> = self
+            .pipeline
+            .tracked()
+            .filter(|tracked| matches!(tracked.content, Content::Iscsi(_)))
+            .filter_map(|tracked| Some(tracked.dynamics.as_ref()?.copy_to(!tracked.is_flipped(), tables)))
+            .collect();
+        let context = &self.pipeline.context;
+        // tasks that were over before hardly matter for who owns the time after them
+        let warm_ns = from_ns.saturating_sub(self.settings.interval_ns);
+        let rows: Vec<usize> = (0..context.tables.cycles.row_count())
+            .filter(|&row| context.cycle_ends_ns[row] >= warm_ns && context.tables.cycles.command_first_ns[row] < to_ns)
+            .collect();
+        let mut number = vec![NULL_U32; context.tables.cycles.row_count()];
+        (0..).zip(&rows).for_each(|(new, &row)| number[row] = new);
+        let mut part = Tables::default();
+        part.cycles.copy_rows(&context.tables.cycles, &rows);
+        let rounds = &context.tables.rounds;
+        let of_rows: Vec<usize> =
+            (0..rounds.row_count()).filter(|&round| number_of(&number, rounds.cycle[round]).is_some()).collect();
+        part.rounds.copy_rows(rounds, &of_rows);
+        part.rounds.cycle.iter_mut().for_each(|cycle| *cycle = number_of(&number, *cycle).unwrap_or(NULL_U32));
+        part.sessions = context.sessions.rows.clone();
+        let ends_ns: Vec<i64> = rows.iter().map(|&row| context.cycle_ends_ns[row]).collect();
+        let between = Between { from_ns, to_ns, begun: &self.ledger.begun };
+        budget::fill_between(&mut part, &timelines, &ends_ns, Some(&between));
+        for cycle in part.budget.cycle.iter_mut().filter(|cycle| **cycle != NULL_U32) {
+            *cycle = rows.get(*cycle as usize).map_or(NULL_U32, |&row| row as u32);
+        }
+        part.budget
+    }
+
+    fn connections_now(&mut self) -> Vec<ConnectionNow> {
+        let numbers = &self.pipeline.context.sessions.rows.session;
+        let slots = self.pipeline.slots.iter_mut().flatten();
+        let mut now: Vec<ConnectionNow> = slots
+            .filter_map(|tracked| {
+                let is_client_initiator = !tracked.is_flipped();
+                let Content::Iscsi(iscsi) = &tracked.content else { return None };
+                Some(ConnectionNow {
+                    connection: tracked.number,
+                    session: iscsi.connection.session.and_then(|place| numbers.get(place as usize).copied()),
+                    open_task_count: iscsi.connection.open_task_count(),
+                    senders: tracked.dynamics.as_mut().map(|dynamics| dynamics.look(is_client_initiator)),
+                })
+            })
+            .collect();
+        now.sort_unstable_by_key(|now| now.connection);
+        now
+    }
+}
+
+fn number_of(numbers: &[u32], row: u32) -> Option<u32> {
+    numbers.get(row as usize).copied().filter(|&number| number != NULL_U32)
+}

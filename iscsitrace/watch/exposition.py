@@ -1,0 +1,133 @@
+"""The figures for Prometheus, as its text format over HTTP: on a loopback address, unless another one is named."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.watch.figures import CAUSES, Line
+from iscsitrace.watch.watcher import Report, Watcher
+
+_LABELS: Final = ("session", "target")
+
+
+class Exposition(Collector):
+    """The last report, and totals since the start."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._metrics: list[Metric] = []
+
+    def update(self, report: Report, watcher: Watcher) -> None:
+        """Takes over a report; what is served is made here, so that a scrape waits for nothing."""
+        metrics = list(_metrics(report, watcher))
+        with self._lock:
+            self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry."""
+        with self._lock:
+            yield from self._metrics
+
+
+def serve(exposition: Exposition, address: str, port: int) -> WSGIServer:
+    """Serves it at ``http://ADDRESS:PORT/metrics``; InputInvalid when the port cannot be had."""
+    registry = CollectorRegistry()
+    registry.register(exposition)
+    try:
+        server, _ = start_http_server(port, addr=address, registry=registry)
+    except OSError as error:
+        raise InputInvalid(f"cannot serve at {address}:{port}: {error.strerror or error}") from error
+    return server
+
+
+def _metrics(report: Report, watcher: Watcher) -> Iterator[Metric]:
+    volume = watcher.totals.all
+    yield _counter("iscsitrace_packets", "packets read", report.packet_count)
+    yield _counter("iscsitrace_tasks", "SCSI tasks that were complete", volume.cycle_count)
+    yield _counter("iscsitrace_read_bytes", "payload to the initiator", volume.read_bytes)
+    yield _counter("iscsitrace_write_bytes", "payload to the target", volume.write_bytes)
+    yield _gauge("iscsitrace_lag_seconds", "how far behind its source the view is", report.pace.lag_ns / 1e9)
+    yield _counter(
+        "iscsitrace_left_out_packets", "packets left out, for the view could not keep up", report.pace.left_out_packets
+    )
+    yield _gauge("iscsitrace_is_reduced", "1 while there is no time budget, RTT and owin", int(report.pace.is_reduced))
+    oddities = CounterMetricFamily("iscsitrace_oddities", "oddities of the capture", labels=("name", "severity"))
+    for row in report.counters:
+        oddities.add_metric((row["name"], row["severity"]), row["count"])
+    yield oddities
+    findings = GaugeMetricFamily(
+        "iscsitrace_finding_share", "findings of the last seconds, share of the time", labels=("session", "name")
+    )
+    for found in report.findings:
+        findings.add_metric((str(found.session), found.name), found.share or 0.0)
+    yield findings
+    yield from _of_sessions(report.sessions)
+
+
+def _of_sessions(lines: list[Line]) -> Iterator[Metric]:
+    def gauges(name: str, what: str, value: Any) -> Metric:
+        metric = GaugeMetricFamily(f"iscsitrace_session_{name}", what, labels=_LABELS)
+        for line in lines:
+            found = value(line)
+            if found is not None:
+                metric.add_metric(_labels(line), found)
+        return metric
+
+    yield gauges("read_bytes_per_second", "of the last interval", lambda line: line.load.read_bytes_per_s)
+    yield gauges("write_bytes_per_second", "of the last interval", lambda line: line.load.write_bytes_per_s)
+    yield gauges("tasks_per_second", "of the last interval", lambda line: line.load.iops)
+    yield gauges("open_tasks", "tasks without status now", lambda line: line.open_task_count)
+    yield gauges("queue_depth_mean", "at issue, last interval", lambda line: line.load.queue_depth_mean)
+    yield gauges(
+        "idle_fraction",
+        "share of the last interval in which no payload passed",
+        lambda line: line.budget.idle_fraction if line.budget else None,
+    )
+    yield gauges("rtt_seconds", "smoothed round trip", lambda line: _seconds(line.rtt_smoothed_ns))
+    yield gauges("owin_bytes", "most outstanding data, last interval", lambda line: line.owin_peak_bytes)
+    latency = GaugeMetricFamily(
+        "iscsitrace_session_latency_seconds", "of the last interval", labels=(*_LABELS, "quantile")
+    )
+    budget = GaugeMetricFamily(
+        "iscsitrace_session_time_share", "time budget of the last interval", labels=(*_LABELS, "part")
+    )
+    again = GaugeMetricFamily(
+        "iscsitrace_session_retransmissions", "packets sent again in the last interval", labels=(*_LABELS, "cause")
+    )
+    quantiles = {"p50": "0.5", "p95": "0.95", "p99": "0.99", "max": "1"}
+    for line in lines:
+        for name, quantile in quantiles.items():
+            value = line.load.latency_ns[name]
+            if value is not None:
+                latency.add_metric((*_labels(line), quantile), value / 1e9)
+        for part, share in (line.budget.shares if line.budget else {}).items():
+            budget.add_metric((*_labels(line), part), share)
+        if line.transports:
+            for cause in CAUSES:
+                amount = sum(each.retransmissions[cause] for each in line.transports.values())
+                again.add_metric((*_labels(line), cause), amount)
+    yield from (latency, budget, again)
+
+
+def _labels(line: Line) -> tuple[str, str]:
+    return str(line.number), str(line.names.get("target_name") or "")
+
+
+def _seconds(time_ns: int | None) -> float | None:
+    return None if time_ns is None else time_ns / 1e9
+
+
+def _counter(name: str, what: str, value: int) -> Metric:
+    return CounterMetricFamily(name, what, value=value)
+
+
+def _gauge(name: str, what: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, what, value=value)

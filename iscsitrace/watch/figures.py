@@ -1,0 +1,271 @@
+"""The figures of one interval: of all, of every session, of every connection. Pure functions of tables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis import volumes
+from iscsitrace.analysis.budget import PARTS, Budget
+from iscsitrace.analysis.distribution import PERCENTILES
+from iscsitrace.analysis.running.distribution import rank
+from iscsitrace.analysis.volumes import NANOSECONDS
+from iscsitrace.table import Table
+
+SIZES_SHOWN = 3
+CAUSES = ("fast_retransmit", "timeout", "tail_probe", "unknown_retransmit")
+"""Why bytes were sent again: columns of ``senders``, without ``_count``."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What was done in an interval; a task counts in the interval in which all of it had been read."""
+
+    task_count: int
+    read_bytes: int
+    write_bytes: int
+    length_ns: int
+    latency_ns: dict[str, int | None]
+    """``p50 p95 p99 max`` of the tasks with a status, command to status."""
+    queue_depth_mean: float | None
+    """At issue."""
+    queue_depth_max: int | None
+    block_sizes: list[dict[str, int]]
+    """The most frequent ones: ``bytes task_count``."""
+
+    @property
+    def iops(self) -> float:
+        """Tasks a second."""
+        return self._per_s(self.task_count)
+
+    @property
+    def read_bytes_per_s(self) -> float:
+        """Payload to the initiator."""
+        return self._per_s(self.read_bytes)
+
+    @property
+    def write_bytes_per_s(self) -> float:
+        """Payload to the target."""
+        return self._per_s(self.write_bytes)
+
+    def _per_s(self, amount: int) -> float:
+        return amount * NANOSECONDS / self.length_ns if self.length_ns > 0 else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "task_count": self.task_count,
+            "read_bytes": self.read_bytes,
+            "write_bytes": self.write_bytes,
+            "iops": self.iops,
+            "read_bytes_per_s": self.read_bytes_per_s,
+            "write_bytes_per_s": self.write_bytes_per_s,
+            "latency_ns": self.latency_ns,
+            "queue_depth": {"mean": self.queue_depth_mean, "max": self.queue_depth_max},
+            "block_sizes": self.block_sizes,
+        }
+
+
+@dataclass(frozen=True)
+class Transport:
+    """The senders of one connection."""
+
+    owin_peak_bytes: dict[str, int]
+    """Most outstanding data in the interval, ``to_target`` and ``to_initiator``."""
+    owin_bytes: dict[str, int]
+    rwnd_bytes: dict[str, int | None]
+    rtt_smoothed_ns: int | None
+    """Both sides of the tap."""
+    rtt_min_ns: int | None
+    retransmissions: dict[str, int]
+    """Packets sent again in the interval, by cause; ``spurious`` are among them."""
+    retransmitted_total: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Line:
+    """One session or connection in one interval."""
+
+    kind: str
+    number: int
+    load: Load
+    budget: Budget | None
+    open_task_count: int
+    total_latency_ns: dict[str, int | None] = field(default_factory=dict)
+    """Since the start."""
+    names: dict[str, Any] = field(default_factory=dict)
+    """Of a session: ``initiator_name target_name``; of a connection: ``session initiator target``."""
+    connections: tuple[int, ...] = ()
+    transports: dict[int, Transport] = field(default_factory=dict)
+    is_open: bool = True
+
+    @property
+    def retransmitted(self) -> int:
+        """Packets sent again in the interval."""
+        return sum(sum(each.retransmissions[cause] for cause in CAUSES) for each in self.transports.values())
+
+    @property
+    def rtt_smoothed_ns(self) -> int | None:
+        """The longest of its connections."""
+        known = [each.rtt_smoothed_ns for each in self.transports.values() if each.rtt_smoothed_ns is not None]
+        return max(known, default=None)
+
+    @property
+    def owin_peak_bytes(self) -> int | None:
+        """The most of its connections and directions together."""
+        if not self.transports:
+            return None
+        by_direction = [
+            sum(each.owin_peak_bytes[direction] for each in self.transports.values())
+            for direction in ("to_target", "to_initiator")
+        ]
+        return max(by_direction)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        budget = self.budget
+        document = {
+            self.kind: self.number,
+            **self.names,
+            "is_open": self.is_open,
+            **self.load.as_dict(),
+            "latency_total_ns": self.total_latency_ns,
+            "open_task_count": self.open_task_count,
+            "idle_fraction": budget.idle_fraction if budget else None,
+            "limiter": budget.limiter if budget else None,
+            "budget": {part: budget.parts_ns[part] for part in PARTS} if budget else None,
+        }
+        if self.kind == "session":
+            return document | {"connections": list(self.connections)}
+        transport = self.transports.get(self.number)
+        return document | {"transport": transport.as_dict() if transport else None}
+
+
+NO_LOAD: Final = Load(0, 0, 0, 0, dict.fromkeys(PERCENTILES), None, None, [])
+
+
+def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, Load]:
+    """What the cycles of an interval of that length amount to, by group: all groups at once."""
+    numbers, place = np.unique(groups, return_inverse=True)
+    count = len(numbers)
+    read, written = volumes.payload(cycles)
+    depths = cycles.raw("queue_depth")
+    most = np.zeros(count, dtype=depths.dtype)
+    np.maximum.at(most, place, depths)
+
+    def sums(values: NDArray[Any]) -> list[int]:
+        found = np.zeros(count, dtype=np.int64)
+        np.add.at(found, place, values)
+        return found.tolist()
+
+    tasks = sums(np.ones(len(cycles), dtype=np.int64))
+    columns = zip(numbers.tolist(), tasks, sums(read), sums(written), sums(depths), most.tolist(), strict=True)
+    latencies, sizes = _latencies(cycles, place, count), _sizes(cycles, place, count)
+    return {
+        number: Load(
+            task_count=task_count,
+            read_bytes=read_bytes,
+            write_bytes=write_bytes,
+            length_ns=length_ns,
+            latency_ns=latency,
+            queue_depth_mean=depth_sum / task_count,
+            queue_depth_max=depth_max,
+            block_sizes=size,
+        )
+        for (number, task_count, read_bytes, write_bytes, depth_sum, depth_max), latency, size in zip(
+            columns, latencies, sizes, strict=True
+        )
+    }
+
+
+def _latencies(cycles: Table, place: NDArray[Any], count: int) -> list[dict[str, int | None]]:
+    """Percentiles by nearest rank, of each group."""
+    latency = cycles["latency_ns"]
+    is_known = ~np.ma.getmaskarray(latency)
+    values, of = np.ma.getdata(latency)[is_known], place[is_known]
+    values = values[np.lexsort((values, of))]
+    ends = np.cumsum(np.bincount(of, minlength=count)).tolist()
+    found = []
+    for start, end in itertools.pairwise([0, *ends]):
+        amount = end - start
+        known: dict[str, int | None] = dict.fromkeys(PERCENTILES)
+        if amount:
+            known |= {name: int(values[start + rank(amount, share)]) for name, share in PERCENTILES.items()}
+        found.append(known)
+    return found
+
+
+def _sizes(cycles: Table, place: NDArray[Any], count: int) -> list[list[dict[str, int]]]:
+    """The most frequent block sizes of each group."""
+    size, mask = cycles.raw("bytes").astype(np.int64), cycles.mask("bytes")
+    is_known = size > 0 if mask is None else (size > 0) & ~mask
+    pairs, amounts = np.unique(np.stack([place[is_known], size[is_known]]), axis=1, return_counts=True)
+    found: list[list[dict[str, int]]] = [[] for _ in range(count)]
+    for at in np.lexsort((pairs[1], -amounts)).tolist():
+        of_group = found[pairs[0, at]]
+        if len(of_group) < SIZES_SHOWN:
+            of_group.append({"bytes": int(pairs[1, at]), "task_count": int(amounts[at])})
+    return found
+
+
+def load_of(cycles: Table, length_ns: int) -> Load:
+    """What all cycles of an interval amount to."""
+    found = loads_of(cycles, np.zeros(len(cycles), dtype=np.int64), length_ns)
+    return found.get(0, replace(NO_LOAD, length_ns=length_ns))
+
+
+def transports_of(
+    now: Iterable[dict[str, Any]], senders: Table, before: dict[tuple[int, bool], dict[str, int]]
+) -> dict[int, Transport]:
+    """The senders of every connection; ``before`` holds their counts at the last look, and is brought up to date."""
+    names = [*(f"{cause}_count" for cause in CAUSES), "spurious_count"]
+    rows = {
+        (row["connection"], row["to_target"]): row
+        for row in senders.rows(["connection", "to_target", "rtt_min_ns", *names])
+    }
+    found = {}
+    for connection in now:
+        if "to_target" not in connection:
+            continue
+        number = connection["connection"]
+        own = [rows.get((number, to_target)) for to_target in (True, False)]
+        since = dict.fromkeys(names, 0)
+        total = 0
+        for to_target, row in zip((True, False), own, strict=True):
+            if row is None:
+                continue
+            last = before.get((number, to_target), {})
+            for name in names:
+                since[name] += max(row[name] - last.get(name, 0), 0)
+            total += sum(row[name] for name in names[:-1])
+            before[number, to_target] = {name: row[name] for name in names}
+        sides = [connection["to_target"], connection["to_initiator"]]
+        found[number] = Transport(
+            owin_peak_bytes=dict(zip(_DIRECTIONS, (side["owin_peak_bytes"] for side in sides), strict=True)),
+            owin_bytes=dict(zip(_DIRECTIONS, (side["owin_bytes"] for side in sides), strict=True)),
+            rwnd_bytes=dict(zip(_DIRECTIONS, (side["rwnd_bytes"] for side in sides), strict=True)),
+            rtt_smoothed_ns=_sum(side["rtt_smoothed_ns"] for side in sides),
+            rtt_min_ns=_sum(row["rtt_min_ns"] if row else None for row in own),
+            retransmissions={name.removesuffix("_count"): amount for name, amount in since.items()},
+            retransmitted_total=total,
+        )
+    for key in before.keys() - rows.keys():
+        del before[key]
+    return found
+
+
+_DIRECTIONS = ("to_target", "to_initiator")
+
+
+def _sum(times: Iterable[int | None]) -> int | None:
+    known = list(times)
+    return None if None in known else sum(time for time in known if time is not None)

@@ -1,0 +1,203 @@
+"""The live view on a terminal: a board that follows the reports, and keys."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Static
+
+from iscsitrace.errors import IscsitraceError
+from iscsitrace.watch.board import LOOKS, SORTS, Choice, render, sorted_lines
+from iscsitrace.watch.exposition import Exposition
+from iscsitrace.watch.snapshot import save
+from iscsitrace.watch.watcher import Report, Watcher
+
+_REDRAW_S = 0.5
+_LOOK_S = 0.05
+_HELP = """\
+up down       pick a session or connection
+enter         the connections of the session; escape: back
+s S           sort by the next, the previous column
+space p       pause the display; reading goes on
+w             write what is shown into files: watch-TIME.json, watch-TIME.txt
+q             end, and print the totals
+h ?           this
+
+A task counts in the interval in which all of it was read. QD is the queue depth at issue. Idle is the share of the
+time in which no payload passed; the bar says who owned it:
+"""
+
+
+class Help(ModalScreen[None]):
+    """Keys, and the letters of the bar."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,h,question_mark,enter,space", "dismiss", "Close")]
+    DEFAULT_CSS = """
+    Help { align: center middle; }
+    Help VerticalScroll { width: 90%; height: auto; max-height: 90%; border: solid $primary; background: $surface; }
+    """
+
+    def compose(self) -> ComposeResult:
+        """The text."""
+        text = Text(_HELP)
+        for letter, style, words in LOOKS.values():
+            text.append(f" {letter} ", style=style)
+            text.append(f" {words}\n")
+        with VerticalScroll():
+            yield Static(text)
+
+
+class WatchScreen(App[None]):
+    """The whole terminal."""
+
+    TITLE = "iscsitrace watch"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,ctrl+c", "end", "Quit"),
+        Binding("space,p", "pause", "Pause"),
+        Binding("s", "sort(1)", "Sort"),
+        Binding("S", "sort(-1)", "Sort back", show=False),
+        Binding("up,k", "pick(-1)", "Up", show=False),
+        Binding("down,j", "pick(1)", "Down", show=False),
+        Binding("enter", "open", "Connections"),
+        Binding("escape,backspace", "close", "Back"),
+        Binding("w", "snapshot", "Save"),
+        Binding("h,question_mark", "help", "Help"),
+    ]
+    DEFAULT_CSS = "WatchScreen #board { height: 1fr; width: 100%; }"
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        source: str,
+        *,
+        exposition: Exposition | None = None,
+        folder: Path | None = None,
+        until_s: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.watcher = watcher
+        self.choice = Choice(source=source)
+        self.shown: Report | None = None
+        self.problem: IscsitraceError | None = None
+        self._reports: SimpleQueue[Report] = SimpleQueue()
+        self._is_ending = Event()
+        self._reader = Thread(target=self._read, name="reader")
+        self._exposition = exposition
+        self._folder = folder or Path()
+        self._until = None if until_s is None else time.monotonic() + until_s
+        self._heard = time.monotonic()
+
+    def compose(self) -> ComposeResult:
+        """A board, and the keys below it."""
+        yield Static(id="board")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begins to read, beside the display."""
+        self.set_interval(_REDRAW_S, self.draw)
+        self.set_interval(_LOOK_S, self.look)
+        self._reader.start()
+
+    def _read(self) -> None:
+        """Reads until the end of the input, or of the display; in a thread of its own."""
+        try:
+            while not self.watcher.is_over and not self._is_ending.is_set():
+                report = self.watcher.step()
+                if report:
+                    self._reports.put(report)
+        except IscsitraceError as problem:
+            self.problem = problem
+
+    def look(self) -> None:
+        """Takes what was read since the last look."""
+        while not self._reports.empty():
+            self.take(self._reports.get())
+        if self.problem or (self._until is not None and time.monotonic() >= self._until):
+            self.exit()
+        elif self.watcher.is_over and not self.choice.is_over and self._reports.empty():
+            self.choice.is_over = True
+            self.choice.note = "the input has ended: q quits and prints the totals"
+            self.draw()
+
+    def close(self) -> None:
+        """Waits for the reading to end, after the display."""
+        self._is_ending.set()
+        self._reader.join()
+
+    def take(self, report: Report) -> None:
+        """A report has come."""
+        self._heard = time.monotonic()
+        if self._exposition:
+            self._exposition.update(report, self.watcher)
+        # the last one may hold little: what was before it stays in view
+        if not self.choice.is_paused and not (report.is_last and self.shown):
+            self.shown = report
+        self.draw()
+
+    def draw(self) -> None:
+        """Draws the board anew."""
+        board = self.query_one("#board", Static)
+        self.choice.quiet_s = time.monotonic() - self._heard
+        lines = render(self.shown, self.choice, max(board.size.width, 20), max(board.size.height, 5))
+        board.update(Text("\n").join(lines))
+
+    def action_end(self) -> None:
+        """Ends the display."""
+        self.exit()
+
+    def action_pause(self) -> None:
+        """Keeps what is shown, or follows again."""
+        self.choice.is_paused = not self.choice.is_paused
+        if not self.choice.is_paused and self.watcher.last:
+            self.shown = self.watcher.last
+        self.draw()
+
+    def action_sort(self, step: int) -> None:
+        """Sorts by another column."""
+        place = (SORTS.index(self.choice.sort) + step) % len(SORTS)
+        self.choice.sort = SORTS[place]
+        self.draw()
+
+    def action_pick(self, step: int) -> None:
+        """Picks another line."""
+        lines = sorted_lines(self.shown, self.choice) if self.shown else []
+        self.choice.row = min(max(self.choice.row + step, 0), max(len(lines) - 1, 0))
+        self.draw()
+
+    def action_open(self) -> None:
+        """The connections of the session picked."""
+        lines = sorted_lines(self.shown, self.choice) if self.shown else []
+        if self.choice.session is None and lines:
+            self.choice.session = lines[min(self.choice.row, len(lines) - 1)].number
+            self.choice.row = 0
+        self.draw()
+
+    def action_close(self) -> None:
+        """All sessions."""
+        self.choice.session, self.choice.row = None, 0
+        self.draw()
+
+    def action_snapshot(self) -> None:
+        """Writes what is shown into files."""
+        if self.shown is None:
+            return
+        try:
+            document, _ = save(self.shown, self.choice, self._folder)
+            self.choice.note = f"written: {document} and .txt"
+        except (OSError, IscsitraceError) as problem:
+            self.choice.note = f"not written: {problem}"
+        self.draw()
+
+    def action_help(self) -> None:
+        """The keys."""
+        self.push_screen(Help())

@@ -1,0 +1,282 @@
+"""Looks at a live pass interval by interval: figures, totals, findings, oddities."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from iscsitrace.analysis import budget, health
+from iscsitrace.analysis.running.distribution import Distribution
+from iscsitrace.analysis.running.totals import Totals
+from iscsitrace.live import Live, Pace, View
+from iscsitrace.schema import SCHEMA_VERSION
+from iscsitrace.table import Table
+from iscsitrace.watch.figures import NO_LOAD, Line, Load, Transport, load_of, loads_of, transports_of
+from iscsitrace.watch.findings import Findings, Found
+
+PATIENCE_S = 0.2
+
+
+@dataclass(frozen=True)
+class Report:
+    """One interval."""
+
+    from_ns: int
+    to_ns: int
+    packet_count: int
+    """Since the start."""
+    new_packets: int
+    whole: Load
+    whole_total_latency_ns: dict[str, int | None]
+    sessions: list[Line]
+    connections: list[Line]
+    findings: tuple[Found, ...]
+    verdicts: dict[int, str]
+    counters: list[dict[str, Any]]
+    """Above zero, the worst first; ``new`` is what this interval added."""
+    pace: Pace
+    late_count: int
+    dropped: int | None
+    """Packets that the capture says it dropped so far; None where it says nothing."""
+    is_last: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """A line of JSON."""
+        return {
+            "schema": SCHEMA_VERSION,
+            "kind": "interval",
+            "from_ns": self.from_ns,
+            "to_ns": self.to_ns,
+            "packet_count": self.new_packets,
+            "all": self.whole.as_dict() | {"latency_total_ns": self.whole_total_latency_ns},
+            "sessions": [line.as_dict() for line in self.sessions],
+            "connections": [line.as_dict() for line in self.connections],
+            "findings": [found.as_dict() for found in self.findings],
+            "verdicts": [{"session": number, "text": text} for number, text in self.verdicts.items()],
+            "counters": [
+                {name: row[name] for name in ("name", "severity", "count", "new", "first_frame")}
+                for row in self.counters
+            ],
+            "lag_s": self.pace.lag_ns / 1e9,
+            "waiting_bytes": self.pace.waiting_bytes,
+            "sampled": {
+                "is_without_dynamics": self.pace.is_reduced,
+                "is_leaving_out": self.pace.is_leaving_out,
+                "left_out_packets": self.pace.left_out_packets,
+            },
+            "late_command_count": self.late_count,
+            "capture_dropped_packets": self.dropped,
+        }
+
+
+class Watcher:
+    """A live pass, and everything that is to be said of it."""
+
+    def __init__(self, live: Live, *, has_findings: bool = True) -> None:
+        self.live = live
+        self.totals = Totals()
+        self.findings = Findings()
+        self.last: Report | None = None
+        self._has_findings = has_findings
+        self._latencies: dict[int | None, Distribution] = defaultdict(_for_display)
+        self._of_connections: dict[int, Distribution] = defaultdict(_for_display)
+        self._counts: dict[tuple[int, bool], dict[str, int]] = {}
+        self._counters: dict[str, int] = {}
+        self._packet_count = 0
+        self._final: View | None = None
+
+    def step(self, patience_s: float = PATIENCE_S) -> Report | None:
+        """Reads on for at most so long; the report of an interval when one is over."""
+        step = self.live.advance(patience_s)
+        if step == "look":
+            return self._report(self.live.look(), is_last=False)
+        if step == "end" and self._final is None:
+            self._final = self.live.finish()
+            return self._report(self._final, is_last=True)
+        return None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the input has ended."""
+        return self._final is not None
+
+    def run(self, show: Callable[[Report], None]) -> None:
+        """Reads to the end of the input; ``show`` gets every report."""
+        while not self.is_over:
+            report = self.step()
+            if report:
+                show(report)
+
+    def document(self) -> dict[str, Any]:
+        """The totals at the end: the keys of ``summary --json``, and what only a live view knows."""
+        assert self._final is not None, "the input has not ended"  # noqa: S101 -- a mistake of the caller
+        trace = self._final.trace
+        pace = self.live.pace
+        return {
+            "kind": "totals",
+            **trace.provenance,
+            "packet_count": trace.packet_count,
+            "tcp_packet_count": trace.tcp_packet_count,
+            "sessions": list(trace.sessions.rows()),
+            "connections": list(trace.connections.rows()),
+            "parameters": list(trace.parameters.rows()),
+            **self.totals.document(),
+            "coverage": [part.as_dict() for part in self.totals.coverage(trace.connections)],
+            "counters": health.by_name(trace.counters),
+            "forgotten_connection_count": self.totals.forgotten_connections,
+            "forgotten_session_count": self.totals.forgotten_sessions,
+            "late_command_count": self._final.late_count,
+            "left_out_packets": pace.left_out_packets,
+            "ended_because": self.live.change,
+        }
+
+    def _report(self, view: View, *, is_last: bool) -> Report:
+        trace = view.trace
+        cycles = trace.cycles
+        self.totals.add(cycles, view.settled_ns)
+        self.totals.add_turnarounds(cycles, view.turnaround_operation, view.turnaround_ns)
+        forgotten = view.forgotten.connections
+        self.totals.forget(forgotten)
+        for number in forgotten.raw("connection").tolist():
+            self._of_connections.pop(number, None)
+        if len(forgotten) or is_last:
+            self.totals.forget_sessions(set(trace.sessions.raw("session").tolist()))
+        length_ns = view.to_ns - view.from_ns
+        transports = transports_of(view.now, trace.senders, self._counts)
+        self._latencies[None].add(cycles["latency_ns"])
+        connections = self._connections(view, transports, length_ns)
+        sessions = self._sessions(view, connections, length_ns)
+        if self._has_findings and not is_last and self.findings.is_due(view.to_ns):
+            if self.live.pace.is_reduced:
+                self.findings.forget()
+            else:
+                self.findings.update(self.live.recent(), view.to_ns)
+        new_packets, self._packet_count = trace.packet_count - self._packet_count, trace.packet_count
+        self.last = Report(
+            from_ns=view.from_ns,
+            to_ns=view.to_ns,
+            packet_count=trace.packet_count,
+            new_packets=new_packets,
+            whole=load_of(cycles, length_ns),
+            whole_total_latency_ns=self._latencies[None].percentiles(),
+            sessions=sessions,
+            connections=connections,
+            findings=self.findings.current,
+            verdicts=self.findings.verdicts,
+            counters=self._health(trace.counters),
+            pace=self.live.pace,
+            late_count=view.late_count,
+            dropped=_dropped(trace.inputs),
+            is_last=is_last,
+        )
+        return self.last
+
+    def _connections(self, view: View, transports: dict[int, Transport], length_ns: int) -> list[Line]:
+        trace = view.trace
+        budgets = budget.of_connections(trace.budget)
+        now = {row["connection"]: row for row in view.now}
+        nothing = replace(NO_LOAD, length_ns=length_ns)
+        loads = loads_of(trace.cycles, trace.cycles.raw("connection"), length_ns)
+        latencies = _parts(trace.cycles, "connection")
+        lines = []
+        # what is over is shown no longer than it has something new
+        shown = np.isin(trace.connections.raw("connection"), [*now, *loads]) & trace.connections.raw("is_iscsi")
+        columns = ("connection", "session", "initiator_address", "initiator_port", "target_address", "target_port")
+        for row in trace.connections.select(shown).rows(columns):
+            number = row["connection"]
+            latency = self._of_connections[number]
+            if number in latencies:
+                latency.add(latencies[number])
+            transport = transports.get(number)
+            lines.append(
+                Line(
+                    "connection",
+                    number,
+                    loads.get(number, nothing),
+                    budgets.get(number),
+                    now[number]["open_task_count"] if number in now else 0,
+                    latency.percentiles(),
+                    {
+                        "session": row["session"],
+                        "initiator": _endpoint(row["initiator_address"], row["initiator_port"]),
+                        "target": _endpoint(row["target_address"], row["target_port"]),
+                    },
+                    (number,),
+                    {number: transport} if transport else {},
+                    number in now,
+                )
+            )
+        return lines
+
+    def _sessions(self, view: View, connections: list[Line], length_ns: int) -> list[Line]:
+        trace = view.trace
+        budgets = budget.of_sessions(trace.budget)
+        loads = loads_of(trace.cycles, trace.cycles.raw("session"), length_ns)
+        latencies = _parts(trace.cycles, "session")
+        nothing = replace(NO_LOAD, length_ns=length_ns)
+        lines = []
+        of_session: dict[int | None, list[Line]] = defaultdict(list)
+        for line in connections:
+            of_session[line.names["session"]].append(line)
+        for gone in self._latencies.keys() - of_session.keys() - {None}:
+            del self._latencies[gone]
+        shown = np.isin(trace.sessions.raw("session"), [number for number in of_session if number is not None])
+        names = ("session", "session_type", "initiator_name", "target_name")
+        for row in trace.sessions.select(shown).rows(names):
+            number = row["session"]
+            members = of_session[number]
+            latency = self._latencies[number]
+            if number in latencies:
+                latency.add(latencies[number])
+            lines.append(
+                Line(
+                    "session",
+                    number,
+                    loads.get(number, nothing),
+                    budgets.get(number),
+                    sum(line.open_task_count for line in members),
+                    latency.percentiles(),
+                    {name: row[name] for name in ("session_type", "initiator_name", "target_name")},
+                    tuple(line.number for line in members),
+                    {number: each for line in members for number, each in line.transports.items()},
+                    any(line.is_open for line in members),
+                )
+            )
+        return lines
+
+    def _health(self, counters: Any) -> list[dict[str, Any]]:
+        entries = health.by_name(counters)
+        for entry in entries:
+            entry["new"] = entry["count"] - self._counters.get(entry["name"], 0)
+        self._counters = {entry["name"]: entry["count"] for entry in entries}
+        return entries
+
+
+def _for_display() -> Distribution:
+    """Asked for its percentiles at every look."""
+    return Distribution(exact=1024)
+
+
+def _parts(cycles: Table, column: str) -> dict[int, Any]:
+    """The latencies that are known, by session or connection."""
+    latency = cycles["latency_ns"]
+    is_known = ~np.ma.getmaskarray(latency)
+    groups, values = cycles.raw(column)[is_known], np.ma.getdata(latency)[is_known]
+    order = np.argsort(groups, kind="stable")
+    numbers, starts = np.unique(groups[order], return_index=True)
+    return dict(zip(numbers.tolist(), np.split(values[order], starts[1:]), strict=True)) if len(numbers) else {}
+
+
+def _endpoint(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _dropped(inputs: list[dict[str, Any]]) -> int | None:
+    known = [
+        interface["dropped"] for each in inputs for interface in each["interfaces"] if interface["dropped"] is not None
+    ]
+    return sum(known) if known else None
