@@ -104,7 +104,7 @@ def chart_of(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Cha
         and all(row.values.get(name) == value for name, value in wanted.items())
     ]
     texts = _texts(definition, figure.x)
-    places = sorted({row.values[figure.x] for row in shown}, key=_order)
+    places = sorted({_key(value): value for row in shown for value in [row.values[figure.x]]}.values(), key=_order)
     # values lie evenly: they double, mostly
     at = {_key(value): float(number) for number, value in enumerate(places)}
     names = list(dict.fromkeys(_line_name(figure, definition, row) for row in shown))
@@ -175,8 +175,12 @@ def _key(value: Any) -> str:
     return repr(value)
 
 
-def _order(value: Any) -> tuple[int, float, str]:
-    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+def _order(value: Any) -> tuple[int, tuple[float, ...], str]:
+    """Numbers and lists of numbers by size, words after them."""
+    numbers = value if isinstance(value, list) else [value]
+    if all(isinstance(each, int | float) for each in numbers):
+        return 0, tuple(map(float, numbers)), ""
+    return 1, (), str(value)
 
 
 def _only(figure: Figure, points: Sequence[Point]) -> Point | None:

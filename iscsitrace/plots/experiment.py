@@ -19,6 +19,9 @@ _LOOKS = (
     (style.SKY, "P"),
     (style.BLACK, "X"),
 )
+_LEGEND_LETTERS = 150
+"""In a row of the legend; a mark with its gaps takes as much as so many more."""
+_MARK_LETTERS = 8
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,15 @@ def _explain(axes: Axes, chart: Chart) -> None:
             handles.append(Line2D([], [], color=style.GREY, **look))
             labels.append(text)
     if handles:
+        columns = max(1, _LEGEND_LETTERS // (max(map(len, labels)) + _MARK_LETTERS))
         axes.legend(
-            handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=9, frameon=False, borderaxespad=0.3
+            handles,
+            labels,
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=columns,
+            frameon=False,
+            borderaxespad=0.3,
         )
 
 
