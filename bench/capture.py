@@ -4,7 +4,8 @@ carries without loss.
 The traffic is one TCP connection to port 3260 at a rate that iperf3 keeps, in frames of 1514 bytes; all three capture
 at the receiver, in turn, with the same filter, the same kernel buffer, and files in memory. dumpcap is given
 more until dumpcap drops a packet; at the last rate without drops all three run several times. CPU seconds are those of
-the capturing process, user and system. Needs root; prints, and asserts nothing.
+the capturing process, user and system, from when it was ready; what its start took stands apart. Needs root; prints,
+and asserts nothing.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ class Measured:
     seen: int
     written: int
     dropped: int
+    start_s: float
+    """CPU seconds until it was ready."""
     cpu_s: float
+    """And from then on."""
     bytes_in_file: int
     sent_mbit: float
 
@@ -119,6 +123,7 @@ def measure(made: Network, program: Program, file: Path, rate_mbit: int) -> Meas
                 if popen.poll() is not None or time.monotonic() > end:
                     raise ToolMissing(f"{program.name} does not capture: {_said(log).strip()}")
                 time.sleep(0.02)
+            start_s = _cpu_s(popen.pid)
             result = peers.iperf3(
                 made["initiator"], made["target"].address, "-b", f"{rate_mbit}M", port=PORT, seconds=SECONDS
             )
@@ -134,7 +139,13 @@ def measure(made: Network, program: Program, file: Path, rate_mbit: int) -> Meas
     # dumpcap counts what it handed on, the others what came
     seen = seen + dropped if program.name == "dumpcap" else seen
     sent = result["end"]["sum_received"]["bits_per_second"] / 1e6
-    return Measured(seen, written, dropped, usage.ru_utime + usage.ru_stime, file.stat().st_size, sent)
+    cpu_s = usage.ru_utime + usage.ru_stime - start_s
+    return Measured(seen, written, dropped, start_s, cpu_s, file.stat().st_size, sent)
+
+
+def _cpu_s(process_id: int) -> float:
+    user, system = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _said(log: object) -> str:
@@ -179,7 +190,7 @@ def main() -> None:
                 print(f"{cable}:", flush=True)
                 rate = arguments.rate or highest_rate(made, file)
                 print(f"  at {rate} Mbit/s, {arguments.repeats} runs each")
-                print("  program     arrived Mbit/s     seen  written  dropped  CPU s  us/packet  exact")
+                print("  program     arrived Mbit/s     seen  written  dropped  start s  CPU s  us/packet  exact")
                 runs: dict[str, list[Measured]] = {}
                 # in turn, so that what else the machine does meets all alike
                 for _ in range(arguments.repeats):
@@ -191,7 +202,7 @@ def main() -> None:
                         each_us = each.cpu_s * 1e6 / max(1, each.seen)
                         print(
                             f"  {name:10}  {each.sent_mbit:14.0f}  {each.seen:7}  {each.written:7}  {each.dropped:7}  "
-                            f"{each.cpu_s:5.2f}  {each_us:9.3f}  {'yes' if is_exact else 'no'}"
+                            f"{each.start_s:7.2f}  {each.cpu_s:5.2f}  {each_us:9.3f}  {'yes' if is_exact else 'no'}"
                         )
                     middle = statistics.median(each.cpu_s * 1e6 / max(1, each.seen) for each in found)
                     print(f"  {name:10}  median {middle:.3f} us a packet")

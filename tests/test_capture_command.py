@@ -323,6 +323,7 @@ def _advice(file: Path) -> dict[str, int]:
     result = run("-r", file, "-s", "advise", "--json")
     assert result.exit_code == 0, result.output
     found: dict[str, int] = json.loads(result.stdout)
+    assert found["schema"] == 1
     return found
 
 

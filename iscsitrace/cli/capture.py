@@ -20,6 +20,7 @@ from iscsitrace.cli.units import Duration, Size
 from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.quantities import SIZES, TIMES, parse_quantity
 
+SCHEMA_VERSION = 1
 _SNAPLEN_MAX = 262_144
 _SNAPLEN_MIN = 68
 _ADVISE = "advise"
@@ -161,7 +162,7 @@ def command(
         settings["learn"] = {"look_ns": 3 * TIMES["s"], "every_ns": learn_every}
     outcome = _captured(settings, sources, target, dumpcap, is_quiet=is_quiet)
     if is_json:
-        show_json(outcome)
+        show_json({"schema": SCHEMA_VERSION, **outcome})
     click.get_current_context().exit(_exit_code(outcome))
 
 
@@ -233,7 +234,7 @@ def _advise(
             measured = capture_by("never", [interfaces[0]["name"]], measure)
             advice, dropped = measured["advice"], measured["dropped"]
     if is_json:
-        show_json({**advice, "dropped_count": dropped})
+        show_json({"schema": SCHEMA_VERSION, **advice, "dropped_count": dropped})
     else:
         show_advice(", ".join(sources) or interfaces[0]["name"], advice, dropped)
 
