@@ -17,28 +17,86 @@ set_plugin_info({
     repository = "plugins/iscsitrace.lua",
 })
 
+-------------------------------------------------------------------------------------------- whether anybody will ask
+
+-- The words of Wireshark's own command line, where the system tells (Linux); else none.
+local function command_line()
+    local words = {}
+    local file = io.open("/proc/self/cmdline", "rb")
+    if file then
+        for word in (file:read("*a") or ""):gmatch("([^\0]*)\0") do
+            words[#words + 1] = word
+        end
+        file:close()
+    end
+    return words
+end
+
+-- Whether the columns of the default profile have one of these fields.
+local function has_own_column()
+    local file = io.open(persconffile_path("preferences"), "r")
+    local text = file and file:read("*a") or ""
+    if file then
+        file:close()
+    end
+    local columns = ("\n" .. text):match("\ngui%.column%.format:([^\n]*\n[%s\"][^#]*)") or ""
+    return columns:find("iscsitrace.", 1, true) ~= nil
+end
+
+-- Whether tshark was started in a way that asks for none of these fields: then even to be called would cost time, half
+-- of what tshark takes for a plain list. Its command line has to say so for certain; Wireshark's user may ask later.
+local function is_nobody_asking()
+    local words = command_line()
+    if gui_enabled() or not (words[1] or ""):match("tshark$") then
+        return false
+    end
+    local place = 2
+    while place <= #words do
+        local word = words[place]
+        if word == "-X" or word == "-T" then
+            place = place + 1
+            word = word .. (words[place] or "")
+        end
+        local script = word:match("^%-Xlua_script:(.*)$")
+        if script then
+            if not script:match("iscsitrace%.lua$") then
+                return false -- which may ask
+            end
+        elseif word:find("iscsitrace", 1, true) or word:match("^%-%-color") or word:match("^%-X")
+            or (word:match("^%-[^-]*[VOCT]") and word ~= "-Tfields" and word ~= "-Ttext") then
+            return false
+        end
+        place = place + 1
+    end
+    return not has_own_column()
+end
+
+local is_idle = is_nobody_asking()
+
 ---------------------------------------------------------------------------------------------------------------- fields
 
 local iscsitrace = Proto("iscsitrace", "iscsitrace: cycles of iSCSI")
 
--- the smallest set that does: each one here costs time on every packet
-local tcp_stream = Field.new("tcp.stream")
-local tcp_length = Field.new("tcp.len")
-local tcp_sequence = Field.new("tcp.seq")
-local tcp_acknowledgment = Field.new("tcp.ack")
-local tcp_segment = Field.new("tcp.segment")
-local iscsi_pdu = Field.new("iscsi")
-
--- A field that a version of Wireshark may do without: then it has no value.
-local function optional_field(name)
-    local is_known, extractor = pcall(Field.new, name)
+-- A field of Wireshark's; without a value where this version does not have it, or nobody asks.
+local function wireshark_field(name)
+    local is_known, extractor = false, nil
+    if not is_idle then
+        is_known, extractor = pcall(Field.new, name)
+    end
     return is_known and extractor or function() end
 end
 
-local iscsi_header_digest = optional_field("iscsi.headerdigest32")
-local iscsi_data_digest = optional_field("iscsi.datadigest32")
-local tcp_fin = optional_field("tcp.connection.fin")
-local tcp_rst = optional_field("tcp.connection.rst")
+-- the smallest set that does: each one costs time on every packet
+local tcp_stream = wireshark_field("tcp.stream")
+local tcp_length = wireshark_field("tcp.len")
+local tcp_sequence = wireshark_field("tcp.seq")
+local tcp_acknowledgment = wireshark_field("tcp.ack")
+local tcp_segment = wireshark_field("tcp.segment")
+local tcp_fin = wireshark_field("tcp.connection.fin")
+local tcp_rst = wireshark_field("tcp.connection.rst")
+local iscsi_pdu = wireshark_field("iscsi")
+local iscsi_header_digest = wireshark_field("iscsi.headerdigest32")
+local iscsi_data_digest = wireshark_field("iscsi.datadigest32")
 
 local field = {
     cycle = ProtoField.uint32("iscsitrace.cycle", "Cycle", base.DEC, nil, nil,
@@ -1265,24 +1323,16 @@ end
 
 -- The capture that -r names on Wireshark's or tshark's own command line (Linux).
 local function capture_of_command_line()
-    local file = io.open("/proc/self/cmdline", "rb")
-    if not file then
-        return nil
-    end
-    local arguments = {}
-    for argument in (file:read("*a") or ""):gmatch("([^\0]*)\0") do
-        arguments[#arguments + 1] = argument
-    end
-    file:close()
-    for place = 2, #arguments do
-        local argument = arguments[place]
-        local attached = argument:match("^%-[2lnpqQVxP]*r(.*)$") or argument:match("^%-%-read%-file=?(.*)$")
-        local path = attached and (attached ~= "" and attached or arguments[place + 1])
+    local words = command_line()
+    for place = 2, #words do
+        local word = words[place]
+        local attached = word:match("^%-[2lnpqQVxP]*r(.*)$") or word:match("^%-%-read%-file=?(.*)$")
+        local path = attached and (attached ~= "" and attached or words[place + 1])
         if path and is_capture(path) then
             return path
         end
     end
-    local last = arguments[#arguments]
+    local last = words[#words]
     return gui_enabled() and last and is_capture(last) and last or nil
 end
 
@@ -1501,8 +1551,10 @@ function iscsitrace.dissector(tvb, pinfo, tree)
     end
 end
 
-register_postdissector(iscsitrace)
-own_dissector = Dissector.get("iscsitrace")
+if not is_idle then
+    register_postdissector(iscsitrace)
+    own_dissector = Dissector.get("iscsitrace")
+end
 
 ------------------------------------------------------------------------------------------------------------- statistics
 
