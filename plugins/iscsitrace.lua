@@ -1427,6 +1427,9 @@ local function add(tree, what, value)
     return tree:add(what, value):set_generated()
 end
 
+local NUMBERS = { "queue_depth", "owin" }
+local TIMES = { "idle_time", "first_data_time", "transfer_time", "status_time" }
+
 -- The item of one PDU of a cycle; that of its status has everything.
 local function show_fact(root, frame, fact)
     local cycle, phase, is_status, is_number_known = unpack_fact(fact)
@@ -1451,13 +1454,13 @@ local function show_fact(root, frame, fact)
     end
     add(item, field.operation, column.operation[place])
     add(item, field.block_size, column.block_size[place])
-    for _, name in ipairs({ "queue_depth", "owin" }) do
+    for _, name in ipairs(NUMBERS) do
         local value = column[name][place]
         if value then
             add(item, field[name], value)
         end
     end
-    for _, name in ipairs({ "idle_time", "first_data_time", "transfer_time", "status_time" }) do
+    for _, name in ipairs(TIMES) do
         local time_ns = column[name][place]
         if time_ns then
             add(item, field[name], relative_time(time_ns))
