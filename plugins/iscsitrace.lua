@@ -17,28 +17,86 @@ set_plugin_info({
     repository = "plugins/iscsitrace.lua",
 })
 
+-------------------------------------------------------------------------------------------- whether anybody will ask
+
+-- The words of Wireshark's own command line, where the system tells (Linux); else none.
+local function command_line()
+    local words = {}
+    local file = io.open("/proc/self/cmdline", "rb")
+    if file then
+        for word in (file:read("*a") or ""):gmatch("([^\0]*)\0") do
+            words[#words + 1] = word
+        end
+        file:close()
+    end
+    return words
+end
+
+-- Whether the columns of the default profile have one of these fields.
+local function has_own_column()
+    local file = io.open(persconffile_path("preferences"), "r")
+    local text = file and file:read("*a") or ""
+    if file then
+        file:close()
+    end
+    local columns = ("\n" .. text):match("\ngui%.column%.format:([^\n]*\n[%s\"][^#]*)") or ""
+    return columns:find("iscsitrace.", 1, true) ~= nil
+end
+
+-- Whether tshark was started in a way that asks for none of these fields: then even to be called would cost time, half
+-- of what tshark takes for a plain list. Its command line has to say so for certain; Wireshark's user may ask later.
+local function is_nobody_asking()
+    local words = command_line()
+    if gui_enabled() or not (words[1] or ""):match("tshark$") then
+        return false
+    end
+    local place = 2
+    while place <= #words do
+        local word = words[place]
+        if word == "-X" or word == "-T" then
+            place = place + 1
+            word = word .. (words[place] or "")
+        end
+        local script = word:match("^%-Xlua_script:(.*)$")
+        if script then
+            if not script:match("iscsitrace%.lua$") then
+                return false -- which may ask
+            end
+        elseif word:find("iscsitrace", 1, true) or word:match("^%-%-color") or word:match("^%-X")
+            or (word:match("^%-[^-]*[VOCT]") and word ~= "-Tfields" and word ~= "-Ttext") then
+            return false
+        end
+        place = place + 1
+    end
+    return not has_own_column()
+end
+
+local is_idle = is_nobody_asking()
+
 ---------------------------------------------------------------------------------------------------------------- fields
 
 local iscsitrace = Proto("iscsitrace", "iscsitrace: cycles of iSCSI")
 
--- the smallest set that does: each one here costs time on every packet
-local tcp_stream = Field.new("tcp.stream")
-local tcp_length = Field.new("tcp.len")
-local tcp_sequence = Field.new("tcp.seq")
-local tcp_acknowledgment = Field.new("tcp.ack")
-local tcp_segment = Field.new("tcp.segment")
-local iscsi_pdu = Field.new("iscsi")
-
--- A field that a version of Wireshark may do without: then it has no value.
-local function optional_field(name)
-    local is_known, extractor = pcall(Field.new, name)
+-- A field of Wireshark's; without a value where this version does not have it, or nobody asks.
+local function wireshark_field(name)
+    local is_known, extractor = false, nil
+    if not is_idle then
+        is_known, extractor = pcall(Field.new, name)
+    end
     return is_known and extractor or function() end
 end
 
-local iscsi_header_digest = optional_field("iscsi.headerdigest32")
-local iscsi_data_digest = optional_field("iscsi.datadigest32")
-local tcp_fin = optional_field("tcp.connection.fin")
-local tcp_rst = optional_field("tcp.connection.rst")
+-- the smallest set that does: each one costs time on every packet
+local tcp_stream = wireshark_field("tcp.stream")
+local tcp_length = wireshark_field("tcp.len")
+local tcp_sequence = wireshark_field("tcp.seq")
+local tcp_acknowledgment = wireshark_field("tcp.ack")
+local tcp_segment = wireshark_field("tcp.segment")
+local tcp_fin = wireshark_field("tcp.connection.fin")
+local tcp_rst = wireshark_field("tcp.connection.rst")
+local iscsi_pdu = wireshark_field("iscsi")
+local iscsi_header_digest = wireshark_field("iscsi.headerdigest32")
+local iscsi_data_digest = wireshark_field("iscsi.datadigest32")
 
 local field = {
     cycle = ProtoField.uint32("iscsitrace.cycle", "Cycle", base.DEC, nil, nil,
@@ -233,6 +291,7 @@ local connections, sessions, identities
 local facts, remarks
 -- by cycle; operation, block size and frame from its command on, all else from its status on
 local cycle_count, column
+local iscsi_connection_count
 -- commands that sequence numbers say were not shown, over all sessions
 local missing_commands
 local clock
@@ -246,6 +305,10 @@ local COLUMNS = {
     "data_bytes", "is_write",
 }
 
+local function new_moments()
+    return { time = {}, out = {}, back = {}, again = {} }
+end
+
 local function reset()
     connections, sessions, identities = {}, {}, {}
     facts, remarks = {}, {}
@@ -253,9 +316,9 @@ local function reset()
     for _, name in ipairs(COLUMNS) do
         column[name] = {}
     end
-    missing_commands = 0
+    missing_commands, iscsi_connection_count = 0, 0
     clock, last_noted = {}, 0
-    moments, moments_before, moment_count = { time = {}, out = {}, back = {} }, { time = {}, out = {}, back = {} }, 0
+    moments, moments_before, moment_count = new_moments(), new_moments(), 0
     sidecar = { rows = {} }
 end
 reset()
@@ -264,7 +327,7 @@ iscsitrace.init = reset
 -- What was when a frame passed that brought a part of a PDU: its time, and the outstanding data of either side.
 local function remember(frame, time_ns, out, back)
     if moment_count >= FRAMES_REMEMBERED then
-        moments_before, moments, moment_count = moments, { time = {}, out = {}, back = {} }, 0
+        moments_before, moments, moment_count = moments, new_moments(), 0
     end
     moments.time[frame], moments.out[frame], moments.back[frame] = time_ns, out, back
     moment_count = moment_count + 1
@@ -413,6 +476,10 @@ local function enter_late(session, task)
         meet(other, other.end_ns)
     end
     task.depth, task.previous = depth, previous
+    if session.connection_count > 1 then
+        -- some that are over may have been counted without it
+        session.is_depth_unknown = true
+    end
     if following and not following.end_ns then
         following.previous = task
     end
@@ -437,7 +504,7 @@ local function leave(task, end_ns)
         -- it was over when these began, though it was shown later
         for place = 1, session.open_count do
             local other = session.open[place]
-            if other.first_ns >= end_ns and is_before(task, other) then
+            if other.first_ns >= end_ns then
                 other.depth = math.max(other.depth - 1, 1)
             end
         end
@@ -640,18 +707,19 @@ local function note_status(task, is_in_data)
     local status_ns = pdu.last_ns
     local phase = note_phases(task, status_ns, is_in_data)
     local previous = task.previous
-    local was_alone = previous and previous.depth == 1 and not previous.is_depth_unknown
+    local is_depth_known = not (task.is_depth_unknown or task.session.is_depth_unknown)
+    local was_alone = previous and previous.depth == 1 and not previous.is_depth_unknown and is_depth_known
     if was_alone and previous.status_ns and task.first_ns >= previous.status_ns then
         column.idle_time[place] = task.first_ns - previous.status_ns
     end
     task.status_ns = status_ns
     column.session[place], column.stream[place] = task.session.number, task.connection.stream
     column.first_ns[place], column.status_ns[place] = task.first_ns, status_ns
-    column.first_data_frame[place], column.status_frame[place] = task.data_first_frame, pdu.frame
+    column.first_data_frame[place], column.status_frame[place] = task.data_first_frame, pdu.last_frame or pdu.frame
     column.is_write[place] = task.is_write and not task.is_read
     column.owin[place] = task.outstanding
     column.data_bytes[place] = task.data_bytes
-    column.queue_depth[place] = not task.is_depth_unknown and task.depth
+    column.queue_depth[place] = is_depth_known and task.depth
     note_fact(pdu.frame, task, phase, true)
     leave(task, status_ns or pdu.now_ns)
 end
@@ -913,6 +981,8 @@ local function place_in_buffer(half, frame, offset, stop, length, sequence, payl
         end
     end
     local first_frame, last_frame = frames_of(segments_of(infos), offset, math.min(stop, length))
+    first_frame = first_frame and not recall("again", first_frame) and first_frame or nil
+    last_frame = last_frame and not recall("again", last_frame) and last_frame or nil
     return first_frame, last_frame, own, own_length
 end
 
@@ -1040,6 +1110,7 @@ local function note_pdus(connection, half, direction, frame, time_ns, frame_sour
             local is_from_initiator = opcode < 32
             if not connection.initiator then
                 connection.initiator = is_from_initiator and direction or 3 - direction
+                iscsi_connection_count = iscsi_connection_count + 1
             end
             if connection.has_data_digest and connection.data_digest == 0 and pdu.length > 0
                 and not connection.is_distrusted then
@@ -1052,6 +1123,7 @@ local function note_pdus(connection, half, direction, frame, time_ns, frame_sour
                 begin = sequence + offset - payload
                 pdu.first_frame, pdu.first_ns = frame, time_ns
                 pdu.last_ns = stop <= payload + length and time_ns or nil
+                pdu.last_frame = frame
                 explained = stop
             else
                 local first, last, own, own_length =
@@ -1059,6 +1131,7 @@ local function note_pdus(connection, half, direction, frame, time_ns, frame_sour
                 pdu.first_frame = first
                 pdu.first_ns = first and (first == frame and time_ns or recall("time", first))
                 pdu.last_ns = last and stop <= captured and (last == frame and time_ns or recall("time", last)) or nil
+                pdu.last_frame = last
                 explained = payload + (own_length or length)
                 -- a buffer that begins in this frame may begin anywhere in it
                 begin = own and own > 0 and sequence + offset - own or nil
@@ -1093,24 +1166,36 @@ local function note_pdus(connection, half, direction, frame, time_ns, frame_sour
     return explained
 end
 
+-- Whether the header in `pdu` is that of a SCSI Command that goes on after the bytes that are there.
+local function is_command(connection, half, available)
+    local expected = connection.session and connection.session.next_command
+    return pdu.opcode == SCSI_COMMAND and pdu.flags % 32 < 8 and pdu.second == 0 and pdu.third == 0
+        and pdu.total > available and pdu.length <= pdu.word20 and half.has_pdus
+        and expected and math.abs(ahead(pdu.word24, expected)) < JUMP_MAX
+end
+
 -- A PDU of the initiator begins in this frame and ends in a later one, which alone will show it. A command counts from
 -- here on, as others may begin before it is complete.
-local function peek(connection, half, source, offset, frame, time_ns)
-    local available = source:len() - offset
-    if available < 48 or not half.has_pdus or not connection.session then
+local function peek(connection, half, source, offset, stop, frame, time_ns)
+    local other = connection[half == connection[1] and 2 or 1]
+    local available = math.min(source:len(), stop) - offset
+    if available < 1 then
+        return
+    elseif available < 48 then
+        half.part = {
+            bytes = source:raw(offset, available), available = available, frame = frame, first_ns = time_ns,
+            out = outstanding(half, other), back = outstanding(other, half),
+        }
         return
     end
     read_header(source:raw(offset, 48))
-    local expected = connection.session.next_command
-    if pdu.opcode == SCSI_COMMAND and pdu.flags % 32 < 8 and pdu.second == 0 and pdu.third == 0
-        and pdu.total > available and pdu.length <= pdu.word20
-        and expected and math.abs(ahead(pdu.word24, expected)) < JUMP_MAX then
+    if is_command(connection, half, available) then
         half.begun = open_task(connection, frame, time_ns, outstanding_of(connection, half))
     end
 end
 
 local function new_half()
-    return { islands = {}, island_count = 0 }
+    return { islands = {}, island_count = 0, holes = {} }
 end
 
 local function new_connection(stream, pinfo)
@@ -1160,6 +1245,59 @@ local function note_acknowledgment(half)
     end
 end
 
+-- Packets are missing here, come later, or are sent again: what is behind them is shown late. On other connections
+-- commands may begin meanwhile that are shown sooner: neither numbers nor what is outstanding are certain any more.
+local function note_hole(connection, is_from_initiator, frame)
+    local session = connection.session
+    if session and session.connection_count > 1 then
+        session.is_depth_unknown = true
+    end
+    if is_from_initiator and iscsi_connection_count > 1 and not connection.is_doubtful then
+        connection.is_doubtful = true
+        missing_commands = missing_commands + 1
+        remarks[frame] = "packets are missing, late or sent again: commands of other connections are shown sooner"
+    end
+end
+
+-- Keeps the holes of a half, and which frames bring bytes again that were there before. Wireshark may put segments
+-- together from such a frame, though another brought the bytes first.
+local function note_late(half, frame, sequence, stop, highest)
+    if ahead(sequence, highest) > 0 then
+        if #half.holes < HOLES_MAX then
+            half.holes[#half.holes + 1] = { highest, sequence }
+        end
+        return
+    end
+    for place, hole in ipairs(half.holes) do
+        if ahead(sequence, hole[1]) >= 0 and ahead(stop, hole[2]) <= 0 then
+            table.remove(half.holes, place)
+            if sequence ~= hole[1] then
+                table.insert(half.holes, { hole[1], sequence })
+            end
+            if stop ~= hole[2] then
+                table.insert(half.holes, { stop, hole[2] })
+            end
+            return
+        end
+    end
+    moments.again[frame] = true
+end
+
+-- The rest of a header of which a frame brought less than 48 bytes: then a command can be told from other PDUs.
+local function peek_on(connection, half, source, payload, length)
+    local begun = half.part
+    begun.bytes = begun.bytes .. source:raw(payload, math.min(48 - #begun.bytes, length, source:len() - payload))
+    if #begun.bytes < 48 then
+        return
+    end
+    half.part = nil
+    read_header(begun.bytes)
+    if is_command(connection, half, begun.available) then
+        local is_read = floor(pdu.flags / 64) % 2 == 1
+        half.begun = open_task(connection, begun.frame, begun.first_ns, is_read and begun.back or begun.out)
+    end
+end
+
 -- A frame with payload that was not seen before; the last arguments are its PDUs.
 local function note_payload(connection, direction, tvb, pinfo, frame, length, ...)
     local half, other = connection[direction], connection[3 - direction]
@@ -1168,10 +1306,15 @@ local function note_payload(connection, direction, tvb, pinfo, frame, length, ..
     local sequence = sequence_info.value
     local stop = (sequence + length) % SERIAL
     local highest = half.highest
+    local is_next = sequence == highest or highest == nil
     if sequence == highest then
         half.highest = stop
     else
         half.is_in_order = false
+        if highest and length > 1 then
+            note_hole(connection, is_from_initiator, frame)
+            note_late(half, frame, sequence, stop, highest)
+        end
         if not highest or ahead(stop, highest) > 0 then
             half.highest = stop
         end
@@ -1197,13 +1340,16 @@ local function note_payload(connection, direction, tvb, pinfo, frame, length, ..
         if connection.frames_without_pdu > FRAMES_WITHOUT_PDU then
             connections[connection.stream] = false
         end
+    elseif half.part and half.is_in_order and is_from_initiator then
+        source, payload = payload_of(half, tvb, pinfo, sequence_info)
+        peek_on(connection, half, source, payload, length)
     end
     if begin then
         -- here begins a PDU that a later frame will show
         half.pending_frame, half.pending_sequence = frame, (sequence + begin - (payload or 0)) % SERIAL
-        half.is_in_order, half.begun = half.highest == stop, nil
-        if source and direction == connection.initiator then
-            peek(connection, half, source, begin, frame, time_ns)
+        half.is_in_order, half.begun, half.part = half.highest == stop and is_next, nil, nil
+        if source and direction == connection.initiator and half.is_in_order then
+            peek(connection, half, source, begin, payload + length, frame, time_ns)
         end
     end
     if half.pending_frame then
@@ -1265,24 +1411,16 @@ end
 
 -- The capture that -r names on Wireshark's or tshark's own command line (Linux).
 local function capture_of_command_line()
-    local file = io.open("/proc/self/cmdline", "rb")
-    if not file then
-        return nil
-    end
-    local arguments = {}
-    for argument in (file:read("*a") or ""):gmatch("([^\0]*)\0") do
-        arguments[#arguments + 1] = argument
-    end
-    file:close()
-    for place = 2, #arguments do
-        local argument = arguments[place]
-        local attached = argument:match("^%-[2lnpqQVxP]*r(.*)$") or argument:match("^%-%-read%-file=?(.*)$")
-        local path = attached and (attached ~= "" and attached or arguments[place + 1])
+    local words = command_line()
+    for place = 2, #words do
+        local word = words[place]
+        local attached = word:match("^%-[2lnpqQVxP]*r(.*)$") or word:match("^%-%-read%-file=?(.*)$")
+        local path = attached and (attached ~= "" and attached or words[place + 1])
         if path and is_capture(path) then
             return path
         end
     end
-    local last = arguments[#arguments]
+    local last = words[#words]
     return gui_enabled() and last and is_capture(last) and last or nil
 end
 
@@ -1377,8 +1515,11 @@ local function add(tree, what, value)
     return tree:add(what, value):set_generated()
 end
 
+local NUMBERS = { "queue_depth", "owin" }
+local TIMES = { "idle_time", "first_data_time", "transfer_time", "status_time" }
+
 -- The item of one PDU of a cycle; that of its status has everything.
-local function show_fact(root, frame, fact)
+local function show_fact(root, fact)
     local cycle, phase, is_status, is_number_known = unpack_fact(fact)
     local place = cycle + 1
     local item
@@ -1401,13 +1542,13 @@ local function show_fact(root, frame, fact)
     end
     add(item, field.operation, column.operation[place])
     add(item, field.block_size, column.block_size[place])
-    for _, name in ipairs({ "queue_depth", "owin" }) do
+    for _, name in ipairs(NUMBERS) do
         local value = column[name][place]
         if value then
             add(item, field[name], value)
         end
     end
-    for _, name in ipairs({ "idle_time", "first_data_time", "transfer_time", "status_time" }) do
+    for _, name in ipairs(TIMES) do
         local time_ns = column[name][place]
         if time_ns then
             add(item, field[name], relative_time(time_ns))
@@ -1423,7 +1564,7 @@ local function show_fact(root, frame, fact)
     if data_frame then
         add(item, field.first_data_frame, data_frame)
     end
-    add(item, field.status_frame, frame)
+    add(item, field.status_frame, column.status_frame[place])
 end
 
 local function show_row(root, row)
@@ -1485,10 +1626,10 @@ function iscsitrace.dissector(tvb, pinfo, tree)
     root:set_generated()
     if type(known) == "table" then
         for _, fact in ipairs(known) do
-            show_fact(root, frame, fact)
+            show_fact(root, fact)
         end
     elseif known then
-        show_fact(root, frame, known)
+        show_fact(root, known)
     end
     if row then
         show_row(root, row)
@@ -1501,8 +1642,10 @@ function iscsitrace.dissector(tvb, pinfo, tree)
     end
 end
 
-register_postdissector(iscsitrace)
-own_dissector = Dissector.get("iscsitrace")
+if not is_idle then
+    register_postdissector(iscsitrace)
+    own_dissector = Dissector.get("iscsitrace")
+end
 
 ------------------------------------------------------------------------------------------------------------- statistics
 

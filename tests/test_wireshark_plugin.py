@@ -5,6 +5,7 @@ Where tshark dissects a capture right, every field of every cycle is there and e
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -157,6 +158,30 @@ def test_display_filters_and_columns() -> None:
     columns = 'gui.column.format:"Depth","%Cus:iscsitrace.queue_depth:0:R"'
     depths = tshark(file, "-o", columns, "-Y", "iscsitrace.queue_depth")
     assert [int(line) for line in depths.split()] == [row["queue_depth"] for row in rows]
+
+
+@pytest.mark.parametrize("options", [["-V"], ["-nV"], ["-O", "tcp,iscsitrace"], ["-T", "pdml"], ["-Tjson"]])
+def test_details_are_there_without_being_named(options: list[str], plain: Capture, tmp_path: FilePath) -> None:
+    """Where nobody asks the plugin does nothing; who prints all of a packet asks."""
+    file = written(tmp_path, plain)
+    assert "iscsitrace" in tshark_as_it_is(file, *options)
+    assert "iscsitrace" not in tshark_as_it_is(file)
+
+
+def test_a_column_of_the_profile(plain: Capture, tmp_path: FilePath) -> None:
+    file = written(tmp_path, plain)
+    column = '"No.", "%m",\n\t"Depth", "%Cus:iscsitrace.queue_depth:0:R"'
+    (tmp_path / "preferences").write_text(f"# Columns\ngui.column.format: \n\t{column}\n# Others\n")
+    lines = [line.split() for line in tshark_as_it_is(file, folder=tmp_path).splitlines()]
+    status_frames = [row["status_frame"] for row in iscsitrace.read(file).cycles.rows()]
+    assert [int(words[0]) for words in lines if words[1:] == ["1"]] == status_frames
+
+
+def tshark_as_it_is(file: FilePath, *options: str, folder: FilePath | None = None) -> str:
+    """What tshark shows with the plugin, and nothing else said."""
+    command = ["tshark", "-X", f"lua_script:{wireshark_plugin.PLUGIN}", "-r", file.name, *options]
+    environment = os.environ | {"WIRESHARK_CONFIG_DIR": str(folder or "/nonexistent")}
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=file.parent).stdout
 
 
 @pytest.mark.parametrize("name", ["two-connections-one-session", "sequential-read-16ms"])
