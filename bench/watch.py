@@ -127,12 +127,16 @@ def _measure(
             package="iscsitrace",
         )
         taken, started = Taken(), time.monotonic()
-        with subprocess.Popen(load, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as initiator:
+        # its results may be longer than a pipe holds
+        results = capture.with_suffix(".initiator.json")
+        with (
+            results.open("wb") as into,
+            subprocess.Popen(load, stdout=into, stderr=subprocess.DEVNULL) as initiator,
+        ):
             while initiator.poll() is None:
                 time.sleep(1)
                 taken.sample(watch.pid)
-            assert initiator.stdout is not None
-            said = json.loads(initiator.stdout.read())
+        said = json.loads(results.read_text())
         elapsed_s = time.monotonic() - started
         time.sleep(2)
         tcpdump.send_signal(signal.SIGINT)

@@ -45,7 +45,7 @@ class Settings:
     """Whether the senders' dynamics and the time budget are followed."""
     clock_after_ns: int | None = 2 * SECOND_NS
     """When nothing came for so long, the clock of the capture goes on by itself."""
-    buffer_bytes: int = 64 << 20
+    buffer_bytes: int = 256 << 20
     """Bytes read ahead."""
     lag_max_ns: int | None = None
     """For a source that cannot wait: this far behind the dynamics are given up, twice as far packets are left out."""

@@ -81,7 +81,7 @@ impl Default for Settings {
             packet_limit: None,
             has_dynamics: true,
             clock_after: Some(Duration::from_secs(2)),
-            buffer_bytes: 64 << 20,
+            buffer_bytes: 256 << 20,
             lag_max: None,
         }
     }
