@@ -3,7 +3,7 @@
 //! ```text
 //! source   what Python names as input -> inputs of the pass
 //! columns  tables -> NumPy arrays, without a copy
-//! live     a pass that goes on, looked at now and then
+//! live_pass  a pass that goes on, looked at now and then
 //! lab      traffic: settings as JSON -> results as JSON
 //! capture  capturing: settings as JSON -> files, and outcomes as JSON
 //! ```
@@ -11,7 +11,7 @@
 mod capture;
 mod columns;
 mod lab;
-mod live;
+mod live_pass;
 mod source;
 
 use std::time::{Duration, Instant};
@@ -135,7 +135,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SECRET_KEYS", PyTuple::new(py, SECRET_KEYS)?)?;
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
-    module.add_class::<live::Live>()?;
+    module.add_class::<live_pass::Live>()?;
     lab::add_to(module)?;
     capture::add_to(module)?;
     Ok(())
