@@ -20,9 +20,8 @@ from iscsitrace.errors import IscsitraceError
 
 GROUPS = {
     "Read captures": ("summary", "diagnose", "diff", "cycles", "plot", "model", "report", "export", "check", "inspect"),
+    "Watch a network": ("capture", "interfaces", "watch"),
     "In Wireshark": ("wireshark",),
-    "Watch a network": ("capture", "interfaces"),
-    "Watch traffic": ("watch",),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
