@@ -7,6 +7,7 @@ the capture's folder and never installs anything; a missing program is one line 
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import shutil
@@ -229,6 +230,9 @@ def show_frames(
     with tempfile.TemporaryDirectory(prefix="iscsitrace-") as folder:
         previous = os.environ.get("WIRESHARK_CONFIG_DIR")
         os.environ["WIRESHARK_CONFIG_DIR"] = folder
+        # PyShark takes the loop of this thread, and after asyncio.run() there is none
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
         capture = pyshark.FileCapture(
             path, display_filter=f"frame.number in {{{wanted}}}", custom_parameters=given, keep_packets=False
         )
@@ -243,6 +247,8 @@ def show_frames(
             # PyShark leaves its loop to be told of every child that ends, though nobody runs it: its pipe would fill
             with suppress(ValueError):
                 capture.eventloop.remove_signal_handler(signal.SIGCHLD)
+            asyncio.set_event_loop(None)
+            loop.close()
             if previous is None:
                 os.environ.pop("WIRESHARK_CONFIG_DIR", None)
             else:

@@ -5,6 +5,7 @@ A missing tshark or PyShark is a failure here, never a reason to skip.
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -274,6 +275,16 @@ def test_pyshark_shows_the_fields_of_a_frame(tmp_path: Path, plain: Capture) -> 
     # nobody is told any more of children that end
     assert signal.set_wakeup_fd(-1) == -1
     assert signal.getsignal(signal.SIGCHLD) in {signal.SIG_DFL, None}
+
+
+def test_pyshark_works_where_asyncio_has_run(tmp_path: Path, plain: Capture) -> None:
+    asyncio.run(asyncio.sleep(0))
+    file = write_pcap(tmp_path / "a.pcap", plain.packets, ETHERNET)
+    row = next(row for row in true_rows(plain, plain.packets) if row["opcode"] == DATA_IN)
+    for _ in range(2):
+        assert [number for number, _ in wireshark.show_frames(str(file), [row["frame_last"]], [3260])] == [
+            row["frame_last"]
+        ]
 
 
 def inspected(file: Path, *arguments: str) -> list[tuple[int, bool, dict[str, str]]]:
