@@ -26,6 +26,7 @@ CAPTURE = "iscsitrace"
 SIMULATION = "iscsitrace-wan"
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(os.path.dirname(_HERE))  # by name: in a source tree the folder between is a link
 _LINK_TYPE = 1  # LINKTYPE_ETHERNET: what is told beforehand; the capture itself says what it really is
 _LIBPCAPS = ("libpcap.so.0.8", "libpcap.so.1", "libpcap.so", "libpcap.dylib")
 _NUMBER = "[0-9]+([.][0-9]+)?"
@@ -224,7 +225,7 @@ def _libpcap() -> _ctypes.CDLL | None:
     from glob import glob
 
     # what the package brings along comes first; it lies beside the package in a wheel
-    own = glob(os.path.join(_HERE, "..", "..", "..", "iscsitrace.libs", "libpcap*"))
+    own = glob(os.path.join(os.path.dirname(_PACKAGE), "iscsitrace.libs", "libpcap*"))
     for name in (*own, *_LIBPCAPS):
         try:
             return ctypes.CDLL(name)
@@ -235,7 +236,7 @@ def _libpcap() -> _ctypes.CDLL | None:
 
 def program() -> list[str]:
     """How iscsitrace is started: by this Python, out of whose package this file is, or as it stands on the PATH."""
-    if os.path.exists(os.path.join(_HERE, "..", "..", "__main__.py")):
+    if os.path.exists(os.path.join(_PACKAGE, "__main__.py")):
         # -P: what lies in the folder in which Wireshark was started is not what is meant
         return [sys.executable, "-P", "-m", "iscsitrace"]
     from shutil import which
