@@ -155,8 +155,7 @@ impl Trigger {
 
     /// Forgets what no window can need: a command that ends from now on is wanted with all of its time.
     fn forget(&mut self, now_ns: i64) {
-        let oldest_ns = self.observer.oldest_open_ns().unwrap_or(now_ns).min(now_ns);
-        self.history.forget(oldest_ns.saturating_sub(self.before_ns));
+        self.history.forget(self.observer.open_from_ns().min(now_ns).saturating_sub(self.before_ns));
         if let Some(first) = self.history.first_frame() {
             self.comments = self.comments.split_off(&first);
         }

@@ -166,9 +166,9 @@ impl Observer {
         }
     }
 
-    /// When the oldest command that has not ended began, as of the last look.
-    pub(super) fn oldest_open_ns(&self) -> Option<i64> {
-        self.oldest_open_ns
+    /// No command that is open began before: as of the last look, and what was not open then began later.
+    pub(super) fn open_from_ns(&self) -> i64 {
+        self.oldest_open_ns.map_or(self.looked_ns, |oldest_ns| oldest_ns.min(self.looked_ns))
     }
 
     /// Begins and ends passes, and looks for the oldest open command.

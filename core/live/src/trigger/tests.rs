@@ -244,3 +244,25 @@ fn every_command_is_told_once_over_many_passes() {
     let waited = ended.iter().filter(|command| command.end_ns - command.command_ns >= 2990 * MS).count();
     assert!(waited >= 300, "{waited}");
 }
+
+#[test]
+fn a_command_that_began_after_the_last_look_for_open_ones_is_kept_whole() {
+    let mut wire = Wire::connected(0);
+    // more than is kept of how a connection began
+    for tag in 10..60 {
+        wire.command(MS, tag);
+        wire.response(2 * MS, tag);
+    }
+    // a look comes with the first packet after 100 ms: just when nothing is open
+    wire.command(99 * MS, 1);
+    wire.response(101 * MS, 1);
+    let first = wire.packets.len() as u64 + 1;
+    wire.command(102 * MS, 2);
+    // a bare ACK before the next look
+    wire.send(160 * MS, From::Target, 0x10, &[]);
+    wire.response(500 * MS, 2);
+    let mut trigger = trigger("latency>250ms", 10 * MS, MS, 1 << 20);
+    let frames: Vec<u64> = released(&wire, &mut trigger).into_iter().map(|(frame, _)| frame).collect();
+    // from 10 ms before the command on
+    assert!(frames.ends_with(&[first - 2, first - 1, first, first + 1, first + 2]), "{frames:?}");
+}
