@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments.comparison import Row, row_at
 from iscsitrace.experiments.definition import QUANTITIES, Check, Claim, Spot
 from iscsitrace.experiments.results import JudgedCheck, JudgedClaim
 
@@ -54,11 +54,8 @@ def _checked(check: Check, rows: Sequence[Row]) -> JudgedCheck:
 
 def _at(spot: Spot, quantity: str, rows: Sequence[Row]) -> float | None:
     """The mean at the first place with these settings; None where there is none, or nothing is known."""
-    for row in rows:
-        settings = spot.where.items()
-        if row.arm == spot.arm and all(row.values.get(name) == each.value for name, each in settings):
-            return row.means.get(quantity)
-    return None
+    row = row_at(rows, spot.arm, {name: each.value for name, each in spot.where.items()})
+    return None if row is None else row.means.get(quantity)
 
 
 def _text(spot: Spot) -> str:

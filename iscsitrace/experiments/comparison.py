@@ -100,7 +100,7 @@ def _beside(published: Published, made: Sequence[Row], definition: Definition) -
     for arm in published.arms or [arm.name for arm in definition.arms]:
         for written, figure in published.values if arm in run else ():
             wanted = {name: each.value for name, each in published.where.items()} | {published.x: written.value}
-            row = next((row for row in made if row.arm == arm and _is_at(row.values, wanted)), None)
+            row = row_at(made, arm, wanted)
             yield Beside(
                 quantity=published.quantity,
                 unit=QUANTITIES[published.quantity],
@@ -115,8 +115,12 @@ def _beside(published: Published, made: Sequence[Row], definition: Definition) -
             )
 
 
-def _is_at(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(name in values and values[name] == value for name, value in wanted.items())
+def row_at(rows: Iterable[Row], arm: str, wanted: Mapping[str, Any]) -> Row | None:
+    """The first row of an arm with these settings; None where there is none."""
+    for row in rows:
+        if row.arm == arm and all(name in row.values and row.values[name] == value for name, value in wanted.items()):
+            return row
+    return None
 
 
 def fits(points: Sequence[Point], results: Sequence[PointResult]) -> list[ArmFit]:
