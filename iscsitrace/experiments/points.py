@@ -19,6 +19,10 @@ WORLDS: Final = ("simulated", "real")
 _DIGEST_DIGITS = 16
 _FORMAT = 1
 """Of what is measured at a point; another number has all points run again."""
+_BY_CHANCE: Final = ("random", "mixed")
+"""Words for which chance decides what is done."""
+_CHANCES: Final = (".loss", ".jitter")
+"""Ends of settings that let it decide, unless they are 0."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +85,25 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, repeats: i
     base = {**definition.settings, **(real.settings if real is not None else {}), **arm.settings}
     for values in itertools.product(*grid.values()):
         at = dict(zip(grid, values, strict=True))
-        for repeat in range(1, repeats + 1):
+        place = {**base, **at}
+        count = repeats if world == "real" or _has_chance(place) else 1
+        for repeat in range(1, count + 1):
             yield Point(
-                name=_name(arm.name, at, repeat if repeats > 1 else None),
+                name=_name(arm.name, at, repeat if count > 1 else None),
                 arm=arm.name,
                 grid=at,
-                place={**base, **at},
+                place=place,
                 repeat=repeat,
                 world=world,
                 warm_up_calls=definition.warm_up_calls,
             )
+
+
+def _has_chance(place: Place) -> bool:
+    """Whether another seed makes another run in the simulated world."""
+    return any(
+        each.value in _BY_CHANCE or (name.endswith(_CHANCES) and each.value != 0) for name, each in place.items()
+    )
 
 
 def _name(arm: str, at: Place, repeat: int | None) -> str:
