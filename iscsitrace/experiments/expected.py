@@ -1,7 +1,9 @@
 """What the model says of a point, from its settings: of what was measured nothing goes in but what no setting decides.
 
-C is the rate of the line times payload / frame, d the delay of the link, s what services and hosts are set to take. In
-the real world the hosts take time of their own, and the kernel advertises what window its packets let a buffer hold.
+C is the rate of the line times payload / frame, d the delay of the link, s what services and hosts are set to take. Of
+several targets that blocks are dealt over each is a stream of its own: C is what the line that they share carries, or
+what their own lines, or services one after the other, carry together, if that is less. In the real world the hosts take
+time of their own, and the kernel advertises what window its packets let a buffer hold.
 
 A status that the target hands out apart waits (Nagle) for the ACK of the last small segment before it. That is the end
 of its data where these were handed to TCP at once: two more delays. Else the small end of the first part is sent, and
@@ -127,17 +129,23 @@ def setting_of(
         for name in ("target.service-delay", "initiator.host-delay", "target.host-delay")
     )
     window, data_pdu = _window(values, sender, receiver, surroundings), _data_pdu_bytes(operation, parameters)
+    line, served = _line(values, link), _served(values, block, is_socket=is_socket)
+    if served is not None and (line is None or served < line):
+        # one after the other: the service is what a transfer is on a line
+        line, service_ns = served, service_ns - float(str(values["target.service-delay"]))
     return Setting(
         # bytes over a socket go as those of a read do: nobody asks for them
         operation="read" if is_socket else operation,
         block_bytes=block,
         delay_ns=delay_ns,
-        c_bytes_per_s=payload_rate(values, link),
+        c_bytes_per_s=line,
         service_ns=service_ns,
         queue_depth=depth,
         # of one call after the other: of several the commands of one go beside those of the next
         call_bytes=call if is_cut else None,
-        connections=_count(values, "workload.connections") * _count(values, "workload.sessions"),
+        connections=_count(values, "workload.connections")
+        * _count(values, "workload.sessions")
+        * settings.stripe_count(values),
         data_pdu_bytes=data_pdu,
         is_status_held=_is_apart(values) and not is_socket and (depth > 1 or _part_bytes(values) >= block),
         ack_delay_ns=_ACK_DELAY_NS if settings.tcp_of(values, receiver).get("delayed_ack", True) else 0.0,
@@ -156,6 +164,24 @@ def segment_bytes(values: dict[str, Value]) -> int:
     largest = min(int(host.get("mss", _MSS)) for host in hosts)
     has_timestamps = all(host.get("timestamps", True) for host in hosts)
     return largest - (_TIMESTAMPS_BYTES if has_timestamps else 0)
+
+
+def _line(values: dict[str, Value], link: dict[str, Any]) -> float | None:
+    """What the line that all targets share carries, or all of their own together; None without a rate."""
+    own, access = payload_rate(values, link), settings.access_of(values)
+    lines = [own * settings.stripe_count(values)] if own is not None else []
+    if "rate_bps" in access:
+        shared = payload_rate(values, link | {"rate_bps": access["rate_bps"], "overhead_bytes": 0})
+        lines += [shared] if shared is not None else []
+    return min(lines, default=None)
+
+
+def _served(values: dict[str, Value], block_bytes: int, *, is_socket: bool) -> float | None:
+    """What targets get done that serve one command after the other; None of those that serve any number at once."""
+    delay_ns = float(str(values.get("target.service-delay", 0)))
+    if is_socket or not values.get("target.is-serial") or not delay_ns:
+        return None
+    return settings.stripe_count(values) * min(block_bytes, _command_bytes(values)) * 1e9 / delay_ns
 
 
 def payload_rate(values: dict[str, Value], link: dict[str, Any]) -> float | None:

@@ -54,6 +54,10 @@ pub(super) struct End {
     pub initiator_port: u16,
     pub is_open: bool,
     pub is_closing: bool,
+    /// Something happened to it since it was last looked at.
+    pub is_stirred: bool,
+    /// When its endpoint waits for something, as it was then.
+    pub timeout_ns: Option<i64>,
     /// Waits until much of the send buffer is free, as a blocked writer does.
     is_blocked: bool,
     out: Vec<u8>,
@@ -68,6 +72,8 @@ impl End {
             initiator_port,
             is_open: false,
             is_closing: false,
+            is_stirred: true,
+            timeout_ns: None,
             is_blocked: false,
             out: Vec::new(),
             written: 0,
@@ -101,6 +107,7 @@ impl End {
                     break;
                 }
             }
+            self.is_stirred = true;
             self.written += self.endpoint.write(now_ns, &self.out[self.written..]);
             if self.written < self.out.len() {
                 self.is_blocked = true;
@@ -108,6 +115,7 @@ impl End {
             }
         }
         if self.is_closing {
+            self.is_stirred = true;
             self.endpoint.close(now_ns);
         }
     }

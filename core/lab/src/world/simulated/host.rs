@@ -65,7 +65,7 @@ impl<'a> Host<'a> {
 
     /// When something is to happen here next.
     pub fn poll_timeout(&self) -> Option<i64> {
-        let ends = self.ends.values().filter_map(|end| end.endpoint.poll_timeout());
+        let ends = self.ends.values().filter_map(|end| end.timeout_ns);
         ends.chain(self.application.poll_timeout()).chain(self.notice_ns).min()
     }
 
@@ -84,6 +84,7 @@ impl<'a> Host<'a> {
             None => return self.out.extend(segment.reset()),
         };
         if let Some(end) = self.ends.get_mut(&number) {
+            end.is_stirred = true;
             end.endpoint.receive(now_ns, segment);
         }
     }
@@ -100,7 +101,8 @@ impl<'a> Host<'a> {
     /// Whatever was waited for until now.
     pub fn handle_timeout(&mut self, now_ns: i64) {
         let is_due = |timeout_ns: Option<i64>| timeout_ns.is_some_and(|timeout_ns| timeout_ns <= now_ns);
-        for end in self.ends.values_mut().filter(|end| is_due(end.endpoint.poll_timeout())) {
+        for end in self.ends.values_mut().filter(|end| is_due(end.timeout_ns)) {
+            end.is_stirred = true;
             end.endpoint.handle_timeout(now_ns);
         }
         if is_due(self.application.poll_timeout()) {
@@ -119,12 +121,15 @@ impl<'a> Host<'a> {
             let local = SocketAddr::new(self.address, FIRST_PORT + dial.connection as u16);
             self.add(dial.connection, Role::Active, local, dial.to);
             if let Some(end) = self.ends.get_mut(&dial.connection) {
+                end.is_stirred = true;
                 end.endpoint.connect(now_ns);
             }
         }
         let takes_notice = self.takes_notice(now_ns);
         let mut over = Vec::new();
-        for (&number, end) in &mut self.ends {
+        // of many connections few have news, unless the host takes its time to look
+        let has_delay = self.delay_ns > 0;
+        for (&number, end) in self.ends.iter_mut().filter(|(_, end)| has_delay || end.is_stirred) {
             if !end.is_open && end.endpoint.is_synchronized() {
                 end.is_open = true;
                 if end.initiator_port == end.endpoint.addresses().0.port() {
@@ -141,6 +146,7 @@ impl<'a> Host<'a> {
                 }
                 let count = bytes.len();
                 self.application.receive(now_ns, number, bytes);
+                end.is_stirred = true;
                 end.endpoint.consume(now_ns, count);
             }
             if let Some(why) = end.ending() {
@@ -156,16 +162,18 @@ impl<'a> Host<'a> {
         // the last word on a connection may be what made the application close it
         while let Some(number) = self.application.poll_close() {
             let Some(end) = self.ends.get_mut(&number) else { continue };
-            end.is_closing = true;
+            (end.is_closing, end.is_stirred) = (true, true);
             if end.is_open {
                 end.transmit(now_ns, number, self.application);
             } else {
                 end.endpoint.close(now_ns);
             }
         }
-        for end in self.ends.values_mut() {
+        for end in self.ends.values_mut().filter(|end| end.is_stirred) {
             self.out.extend(std::iter::from_fn(|| end.endpoint.poll_transmit(now_ns)));
             end.sample(now_ns, self.tcp_log);
+            end.timeout_ns = end.endpoint.poll_timeout();
+            end.is_stirred = false;
         }
     }
 
@@ -184,6 +192,7 @@ impl<'a> Host<'a> {
     /// An end is over: tells the application, unless that is who closed it.
     fn end(&mut self, now_ns: i64, number: ConnectionNumber, why: Closed) {
         let Some(end) = self.ends.get_mut(&number) else { return };
+        end.is_stirred = true;
         if !end.is_closing {
             end.is_closing = true;
             self.application.closed(now_ns, number, why);
