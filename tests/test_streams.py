@@ -226,6 +226,7 @@ name = "by the clock"
 
 [[arms]]
 name = "one file"
+model = false
 repeats = 1
 link.loss = "2%"
 workload.bytes = "3M"
@@ -304,6 +305,7 @@ def test_a_file_over_streams_is_as_its_capture_shows(small: Small) -> None:
     directory, _, found = small
     (point,) = of_arm(found, "one file")
     assert sum(each.byte_count for each in point.streams) == 3 << 20
+    assert point.model is None
     folder = directory / runner.POINTS / point.name
     assert sorted(path.name for path in folder.iterdir()) == ["initiator.pcapng", "result.json", "truth.json"]
     trace = iscsitrace.read(folder / "initiator.pcapng", tables=("retransmissions",))

@@ -63,6 +63,8 @@ class Arm:
     """Of its own, in place of that of all."""
     repeats: int | None = None
     """Of its own, in place of those of all, in the simulated world."""
+    is_modelled: bool = True
+    """Whether the model, which is of what goes on for ever, has anything to say of it."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,8 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
 
 def _arm(entry: Entry) -> Arm:
     repeats = entry.count("repeats", 0, least=0)
-    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")), repeats or None)
+    is_modelled = entry.switch("model", True)
+    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")), repeats or None, is_modelled)
     entry.refuse_others()
     return arm
 
