@@ -246,6 +246,7 @@ kind = "lines"
 title = "Scatter"
 x = "target.count"
 y = "scatter"
+to-scale = true
 
 [[figures]]
 name = "finishes"
@@ -357,6 +358,8 @@ def test_scatter_is_of_repeats(small: Small) -> None:
 def test_figures_show_ends_and_streams(small: Small) -> None:
     directory, found, made = small
     assert [each.file for each in made.figures] == ["scatter.svg", "finishes.svg", "streams.svg"]
+    scale = figures.chart_of(found.figures[0], found, comparison.rows(made.points))
+    assert (scale.ticks, scale.x_label) == (((1.0, "1"), (3.0, "3"), (4.0, "4")), "targets")
     chart = figures.finishes_of(found.figures[1], found, made.points)
     (line,) = chart.lines
     (point,) = of_arm(made, "one file")

@@ -89,6 +89,8 @@ class Figure:
     """A line for each value of this setting, or each arm."""
     cycles: int = 1
     """How many cycles of a capture."""
+    is_to_scale: bool = False
+    """Whether numbers stand along x where they belong; else values lie evenly."""
 
 
 @dataclass(frozen=True)
@@ -257,6 +259,7 @@ def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
         y=entry.word("y", QUANTITIES) if is_lines else "",
         lines=_setting(entry, "lines", known, ARM) if has_lines else ARM,
         cycles=entry.count("cycles", 1) if kind == "packets" else 1,
+        is_to_scale=is_lines and entry.switch("to-scale", False),
     )
     if not figure.name.replace("-", "").isalnum():
         raise entry.error("name", "it names a file: write letters, digits and dashes")
