@@ -10,6 +10,9 @@ of its data where these were handed to TCP at once: two more delays. Else the sm
 holds back that of the second, which goes with the data of the third ...; the end of the last part, with the status,
 leaves when the first part is acknowledged: 2 d + first part / C after the first byte, or at once where the data take
 longer. Parts are the commands of a system call, and what our target hands over at a time.
+
+Of a block that is larger than the window a kernel also cuts segments where the window ends, and such a small one may
+hold the end back or not. No setting decides that: in the real world the delays are taken that the packets show.
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ class Surroundings:
     """What the hosts take, beside what they are set to."""
     window_bytes: int | None = None
     """The largest window that the receiver of the data advertised; None where it is what it is set to."""
+    delays: float | None = None
+    """One-way delays that the packets of a cycle show; None where the settings decide them."""
 
 
 SIMULATED: Final = Surroundings()
@@ -63,7 +68,12 @@ def of_point(
     prediction = predict(setting)
     part = _part_bytes(values)
     is_cut = setting.operation == "read" and setting.queue_depth == 1 and part < setting.block_bytes
-    return _cut(prediction, part) if is_cut and _is_apart(values) else prediction
+    if not (is_cut and _is_apart(values)):
+        return prediction
+    is_beyond = setting.window_bytes is not None and setting.window_bytes < setting.block_bytes
+    if is_beyond and surroundings.delays is not None:
+        return _waiting(prediction, max(0.0, surroundings.delays - prediction.k) * setting.delay_ns)
+    return _cut(prediction, part)
 
 
 def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
@@ -71,10 +81,16 @@ def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
     setting = prediction.setting
     first_ns = prediction.transfer_ns * part_bytes / setting.block_bytes
     wait_ns = max(0.0, 2 * setting.delay_ns + first_ns - prediction.transfer_ns - prediction.stall_ns)
+    return _waiting(prediction, wait_ns)
+
+
+def _waiting(prediction: Prediction, wait_ns: float) -> Prediction:
+    """That of a block whose end is held back for so long."""
+    setting = prediction.setting
     period_ns = prediction.period_ns + wait_ns
     share = prediction.period_ns / period_ns
     delays = wait_ns / setting.delay_ns if setting.delay_ns else 0.0
-    leg = Leg("ack", delays, "the end of the block waits for the ACK of its first part (Nagle)")
+    leg = Leg("ack", delays, "the end of the block waits for the ACK of an earlier part (Nagle)")
     return replace(
         prediction,
         period_ns=period_ns,

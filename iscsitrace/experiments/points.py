@@ -24,6 +24,10 @@ _SEEDS_APART = 1_000
 """From repeat to repeat: each path to a target has a seed of its own, the next one's being one more."""
 _FORMAT = 2
 """Of what is measured at a point; another number has all points run again."""
+_BY_CHANCE: Final = ("random", "mixed")
+"""Words for which chance decides what is done."""
+_CHANCES: Final = (".loss", ".jitter")
+"""Ends of settings that let it decide, unless they are 0."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +110,26 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
     warm_up = WarmUp(definition.warm_up_calls, warm_up_s)
     for values in itertools.product(*grid.values()):
         at = dict(zip(grid, values, strict=True))
-        for repeat in range(1, repeats + 1):
+        place = {**base, **at}
+        count = repeats if world == "real" or _has_chance(place) else 1
+        for repeat in range(1, count + 1):
             yield Point(
-                name=_name(arm.name, at, repeat if repeats > 1 else None),
+                name=_name(arm.name, at, repeat if count > 1 else None),
                 arm=arm.name,
                 grid=at,
-                place={**base, **at},
+                place=place,
                 repeat=repeat,
                 world=world,
                 warm_up=warm_up,
                 is_modelled=arm.is_modelled,
             )
+
+
+def _has_chance(place: Place) -> bool:
+    """Whether another seed makes another run in the simulated world."""
+    return any(
+        each.value in _BY_CHANCE or (name.endswith(_CHANCES) and each.value != 0) for name, each in place.items()
+    )
 
 
 def _name(arm: str, at: Place, repeat: int | None) -> str:

@@ -138,11 +138,11 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
 
 
 def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) -> expected.Surroundings:
-    """The hosts' time by the capture, and the window by what the kernel of the sender knew of it."""
+    """The hosts' time and the delays by the capture, and the window by what the kernel of the sender knew of it."""
     is_read = str(point.values.get("workload.operation", "read")).endswith("read")
     ends = [end for ends in truth["target_ends"] for end in ends] if is_read else truth["initiator_ends"]
     windows = [window for end in ends for window in end["windows"]["snd_wnd_bytes"] or () if window is not None]
-    return expected.Surroundings(found.get("s_ns") or 0.0, max(windows, default=None))
+    return expected.Surroundings(found.get("s_ns") or 0.0, max(windows, default=None), found.get("k"))
 
 
 def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:

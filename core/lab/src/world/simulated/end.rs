@@ -54,9 +54,7 @@ pub(super) struct End {
     pub initiator_port: u16,
     pub is_open: bool,
     pub is_closing: bool,
-    /// Something happened to it since it was last looked at.
-    pub is_stirred: bool,
-    /// When its endpoint waits for something, as it was then.
+    /// When it waits for something, as its host knows.
     pub timeout_ns: Option<i64>,
     /// Waits until much of the send buffer is free, as a blocked writer does.
     is_blocked: bool,
@@ -72,7 +70,6 @@ impl End {
             initiator_port,
             is_open: false,
             is_closing: false,
-            is_stirred: true,
             timeout_ns: None,
             is_blocked: false,
             out: Vec::new(),
@@ -92,12 +89,12 @@ impl End {
     }
 
     /// Fills the send buffer with what the application has to say, one system call after the other; closes after its last
-    /// word.
-    pub fn transmit(&mut self, now_ns: i64, number: ConnectionNumber, application: &mut dyn Application) {
+    /// word. Whether there was any.
+    pub fn transmit(&mut self, now_ns: i64, number: ConnectionNumber, application: &mut dyn Application) -> bool {
         if self.is_blocked && !self.endpoint.is_writable() {
-            return;
+            return false;
         }
-        self.is_blocked = false;
+        let mut has_said = std::mem::take(&mut self.is_blocked);
         loop {
             if self.written == self.out.len() {
                 self.out.clear();
@@ -107,17 +104,17 @@ impl End {
                     break;
                 }
             }
-            self.is_stirred = true;
+            has_said = true;
             self.written += self.endpoint.write(now_ns, &self.out[self.written..]);
             if self.written < self.out.len() {
                 self.is_blocked = true;
-                return;
+                return true;
             }
         }
         if self.is_closing {
-            self.is_stirred = true;
             self.endpoint.close(now_ns);
         }
+        has_said || self.is_closing
     }
 
     /// Logs its windows, if they changed.

@@ -60,6 +60,9 @@ pub struct SimulatedSettings {
     pub limit_ns: i64,
     /// What of a packet the captures keep; 0 is all.
     pub snaplen_bytes: u32,
+    /// Whether taps note nothing and lines do not tell when they were busy: for long runs without captures, in which the
+    /// initiator alone knows when its tasks were.
+    pub is_untapped: bool,
     /// At what changes the ends log their windows.
     pub tcp_log: TcpLog,
     /// Of initial sequence numbers and the like.
@@ -79,6 +82,7 @@ impl Default for SimulatedSettings {
             start_ns: 1_700_000_000_000_000_000,
             limit_ns: 3_600_000_000_000,
             snaplen_bytes: 0,
+            is_untapped: false,
             tcp_log: TcpLog::default(),
             seed: 1,
         }
@@ -233,10 +237,17 @@ pub fn run(
     };
     (0..target_count).for_each(|target| world.note_due(target));
     world.run(settings, watch)?;
+    let log = |link: Link<Passing>| {
+        let mut log = link.into_log();
+        if settings.is_untapped {
+            log.forget_busy_times();
+        }
+        log
+    };
     Ok(Outcome {
         ended_ns: world.now_ns,
-        access: world.access.map(Link::into_log),
-        paths: world.paths.into_iter().map(Link::into_log).collect(),
+        access: world.access.map(log),
+        paths: world.paths.into_iter().map(log).collect(),
         initiator_ends: world.initiator.finish(),
         target_ends: world.targets.into_iter().map(Host::finish).collect(),
     })
