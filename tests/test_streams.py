@@ -226,6 +226,7 @@ name = "by the clock"
 
 [[arms]]
 name = "one file"
+model = false
 repeats = 1
 link.loss = "2%"
 workload.bytes = "3M"
@@ -245,6 +246,7 @@ kind = "lines"
 title = "Scatter"
 x = "target.count"
 y = "scatter"
+to-scale = true
 
 [[figures]]
 name = "finishes"
@@ -304,6 +306,7 @@ def test_a_file_over_streams_is_as_its_capture_shows(small: Small) -> None:
     directory, _, found = small
     (point,) = of_arm(found, "one file")
     assert sum(each.byte_count for each in point.streams) == 3 << 20
+    assert point.model is None
     folder = directory / runner.POINTS / point.name
     assert sorted(path.name for path in folder.iterdir()) == ["initiator.pcapng", "result.json", "truth.json"]
     trace = iscsitrace.read(folder / "initiator.pcapng", tables=("retransmissions",))
@@ -355,6 +358,8 @@ def test_scatter_is_of_repeats(small: Small) -> None:
 def test_figures_show_ends_and_streams(small: Small) -> None:
     directory, found, made = small
     assert [each.file for each in made.figures] == ["scatter.svg", "finishes.svg", "streams.svg"]
+    scale = figures.chart_of(found.figures[0], found, comparison.rows(made.points))
+    assert (scale.ticks, scale.x_label) == (((1.0, "1"), (3.0, "3"), (4.0, "4")), "targets")
     chart = figures.finishes_of(found.figures[1], found, made.points)
     (line,) = chart.lines
     (point,) = of_arm(made, "one file")

@@ -63,6 +63,8 @@ class Arm:
     """Of its own, in place of that of all."""
     repeats: int | None = None
     """Of its own, in place of those of all, in the simulated world."""
+    is_modelled: bool = True
+    """Whether the model, which is of what goes on for ever, has anything to say of it."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Figure:
     """A line for each value of this setting, or each arm."""
     cycles: int = 1
     """How many cycles of a capture."""
+    is_to_scale: bool = False
+    """Whether numbers stand along x where they belong; else values lie evenly."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +224,8 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
 
 def _arm(entry: Entry) -> Arm:
     repeats = entry.count("repeats", 0, least=0)
-    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")), repeats or None)
+    is_modelled = entry.switch("model", True)
+    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")), repeats or None, is_modelled)
     entry.refuse_others()
     return arm
 
@@ -254,6 +259,7 @@ def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
         y=entry.word("y", QUANTITIES) if is_lines else "",
         lines=_setting(entry, "lines", known, ARM) if has_lines else ARM,
         cycles=entry.count("cycles", 1) if kind == "packets" else 1,
+        is_to_scale=is_lines and entry.switch("to-scale", False),
     )
     if not figure.name.replace("-", "").isalnum():
         raise entry.error("name", "it names a file: write letters, digits and dashes")

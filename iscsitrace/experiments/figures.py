@@ -40,6 +40,7 @@ _Y_LABELS: Final = {
     "slow_start_rank": "rank correlation of ends with the windows that slow start left",
     "scatter": "standard deviation of the throughput over repeats / mean",
 }
+_OWN_WORDS: Final = {"target.count": "targets"}
 _LADDER_TABLES: Final = ("segments", "pdus", "budget")
 _READ_LINES: Final = "Marks were measured, lines are the model's, stars were published."
 _READ_PACKETS: Final = (
@@ -130,6 +131,8 @@ def chart_of(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Cha
     places = sorted({_key(value): value for row in shown for value in [row.values[figure.x]]}.values(), key=_order)
     # values lie evenly: they double, mostly
     at = {_key(value): float(number) for number, value in enumerate(places)}
+    if figure.is_to_scale and all(isinstance(value, int | float) for value in places):
+        at = {_key(value): float(value) for value in places}
     names = list(dict.fromkeys(_line_name(figure, definition, row) for row in shown))
     published = _published(figure, definition)
     return Chart(
@@ -181,7 +184,7 @@ def _line_name(figure: Figure, definition: Definition, row: Row | PointResult) -
 
 def _words(name: str) -> str:
     """What a setting is called on a picture."""
-    return name.rpartition(".")[2].replace("-", " ")
+    return _OWN_WORDS.get(name) or name.rpartition(".")[2].replace("-", " ")
 
 
 def _texts(definition: Definition, name: str) -> dict[str, str]:

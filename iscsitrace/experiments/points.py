@@ -46,6 +46,8 @@ class Point:
     world: str
     """One of WORLDS."""
     warm_up: WarmUp
+    is_modelled: bool = True
+    """Whether the model stands beside it."""
 
     @property
     def values(self) -> dict[str, Value]:
@@ -66,6 +68,8 @@ class Point:
     def digest(self) -> str:
         """Of all that decides its result: a finished point with the same one need not be run again."""
         decisive = [_FORMAT, self.world, self.warm_up.calls, self.warm_up.seconds, self.capture_at, self.run_settings]
+        if not self.is_modelled:
+            decisive.append("without the model")
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
 
@@ -117,6 +121,7 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
                 repeat=repeat,
                 world=world,
                 warm_up=warm_up,
+                is_modelled=arm.is_modelled,
             )
 
 

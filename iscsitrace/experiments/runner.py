@@ -133,7 +133,7 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
     capture = truth["captures"]["initiator"]
     found = measured.of_run(truth, capture and folder / capture, point.values, point.warm_up)
     surroundings = _surroundings(truth, point, found) if point.world == "real" else expected.SIMULATED
-    prediction = expected.of_point(point.values, _parameters(outcome), surroundings)
+    prediction = expected.of_point(point.values, _parameters(outcome), surroundings) if point.is_modelled else None
     return replace(about, **found, model=None if prediction is None else prediction.as_dict())
 
 

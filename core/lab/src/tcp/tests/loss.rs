@@ -101,6 +101,7 @@ fn without_sack_a_lost_tail_waits_for_the_timeout() {
     assert_eq!(retransmissions(&pipe), [(8, 400), (9, 500)]);
     // Half of what ten segments and eight acknowledged ones made of the window.
     assert_eq!(pipe.ends[0].tcp_info().ssthresh, 9);
+    assert_eq!(pipe.ends[0].tcp_info().total_timeouts, 1, "the second is sent when the first is acknowledged");
 }
 
 #[test]
@@ -114,6 +115,7 @@ fn the_timeout_doubles_until_the_connection_is_given_up() {
     // SRTT 100 ms, variation at least 200 ms; up to two minutes; fifteen times, as tcp_retries2 says.
     let expected: Vec<i64> = (0..15).map(|power| (300 << power).min(120_000)).collect();
     assert_eq!(gaps, expected);
+    assert_eq!(pipe.ends[0].tcp_info().total_timeouts, 15);
     assert_eq!(pipe.ends[0].error(), Some(crate::tcp::ConnectionError::TimedOut));
 }
 
@@ -185,4 +187,5 @@ fn a_lost_retransmission_is_sent_again_without_a_timeout() {
     let again: Vec<i64> = retransmissions(&pipe).iter().map(|&(_, at_ms)| at_ms).collect();
     // RFC 8985: what was sent after the retransmission arrives a round trip later.
     assert!(again.len() == 2 && again[0] == 200 && (300..=302).contains(&again[1]), "{again:?}");
+    assert_eq!(pipe.ends[0].tcp_info().total_timeouts, 0);
 }
