@@ -50,6 +50,12 @@ def quantity(point: PointResult, name: str) -> float | None:
         "model_error": (None if point.model_error is None else abs(point.model_error), 100),
         "period": (point.period_ns, 1e-6),
         "k": (point.k, 1),
+        "connections": (point.connections, 1),
+        "converge": (point.converged_s, 1),
+        "goodput_lost": (point.goodput_lost, 100),
+        "latency_cv": (point.latency_cv, 100),
+        "connection_spread": (point.connection_spread, 100),
+        "cwnd_spread": (point.cwnd_spread, 100),
     }
     value, factor = found[name]
     return None if value is None else value * factor

@@ -23,9 +23,15 @@ QUANTITIES: Final = {
     "model_error": "%",
     "period": "ms",
     "k": "delays",
+    "connections": "connections",
+    "converge": "s",
+    "goodput_lost": "%",
+    "latency_cv": "%",
+    "connection_spread": "%",
+    "cwnd_spread": "%",
 }
 """What results can be plotted and compared, and its unit."""
-FIGURES: Final = ("lines", "packets")
+FIGURES: Final = ("lines", "packets", "courses")
 _LIMITS: Final = 2
 ARM: Final = "arm"
 """What stands for the arm where a setting could stand."""
@@ -59,7 +65,8 @@ class Figure:
 
     name: str
     kind: str
-    """One of FIGURES: ``lines`` over a setting, or the ``packets`` of a few cycles at one point."""
+    """One of FIGURES: ``lines`` over a setting, the ``packets`` of a few cycles at one point, ``courses`` over the
+    time of runs."""
     title: str
     where: Mapping[str, Written]
     """Only points with these settings."""
@@ -71,6 +78,8 @@ class Figure:
     """One of QUANTITIES."""
     lines: str = ARM
     """A line for each value of this setting, or each arm."""
+    courses: tuple[str, ...] = ()
+    """Names of `results.Course`, all of one unit."""
     cycles: int = 1
     """How many cycles of a capture."""
 
@@ -225,9 +234,12 @@ def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
         arms=_arms(entry, arms),
         x=_setting(entry, "x", known) if is_lines else "",
         y=entry.word("y", QUANTITIES) if is_lines else "",
-        lines=_setting(entry, "lines", known, ARM) if is_lines else ARM,
-        cycles=1 if is_lines else entry.count("cycles", 1),
+        lines=ARM if kind == "packets" else _setting(entry, "lines", known, ARM),
+        courses=entry.words("courses") if kind == "courses" else (),
+        cycles=entry.count("cycles", 1) if kind == "packets" else 1,
     )
+    if kind == "courses" and not figure.courses:
+        raise entry.error("courses", "it has to be a list of words, one at least")
     if not figure.name.replace("-", "").isalnum():
         raise entry.error("name", "it names a file: write letters, digits and dashes")
     entry.refuse_others()

@@ -11,13 +11,13 @@ import iscsitrace
 from iscsitrace.analysis.curves import ladder as ladder_curves
 from iscsitrace.analysis.curves import subject, view
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import comparison
+from iscsitrace.experiments import comparison, course_figures
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import ARM, QUANTITIES, Definition, Figure
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import FigureFile, PointResult
 from iscsitrace.experiments.runner import POINTS
-from iscsitrace.plots import experiment, footer, ladder, style
+from iscsitrace.plots import courses, experiment, footer, ladder, style
 from iscsitrace.plots.experiment import Chart, Line
 
 FORMAT: Final = "svg"
@@ -27,6 +27,12 @@ _Y_LABELS: Final = {
     "model_error": "error of the model",
     "period": "time from call to call",
     "k": "one-way delays of a cycle",
+    "connections": "number found",
+    "converge": "time until it was found",
+    "goodput_lost": "throughput lost by the search",
+    "latency_cv": "scatter of latencies, of their mean",
+    "connection_spread": "scatter of throughput over connections, of its mean",
+    "cwnd_spread": "scatter of congestion windows over connections, of their mean",
 }
 _LADDER_TABLES: Final = ("segments", "pdus", "budget")
 _READ_LINES: Final = "Marks were measured, lines are the model's, stars were published."
@@ -62,6 +68,8 @@ def pictures(
     for figure in definition.figures:
         if figure.kind == "packets":
             found = _packets(figure, points, results, directory)
+        elif figure.kind == "courses":
+            found = _courses(figure, definition, points, results)
         else:
             found = _lines(figure, definition, rows)
         if found is not None:
@@ -189,6 +197,27 @@ def _only(figure: Figure, points: Sequence[Point]) -> Point | None:
         return None
     arms = figure.arms
     return next((point for point in points if (not arms or point.arm in arms) and point.is_at(figure.where)), None)
+
+
+def _courses(
+    figure: Figure, definition: Definition, points: Sequence[Point], results: Sequence[PointResult]
+) -> Picture | None:
+    def name_of(point: Point) -> str:
+        if figure.lines == ARM or figure.lines not in point.place:
+            return point.arm
+        return f"{_words(figure.lines)} {point.place[figure.lines].text}"
+
+    lines = course_figures.lines_of(figure, points, results, name_of)
+    if not lines:
+        return None
+    label = course_figures.y_label(figure, results)
+    return Picture(
+        figure.name,
+        figure.title,
+        course_figures.HOW_TO_READ,
+        lambda drawn: courses.draw(drawn, lines, label),
+        (f"{definition.title}: {definition.source}",),
+    )
 
 
 def _packets(

@@ -16,7 +16,8 @@ import iscsitrace
 from iscsitrace.analysis import budget
 from iscsitrace.analysis.model import fit, steady
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments.settings import call_bytes, copy_count
+from iscsitrace.experiments import course
+from iscsitrace.experiments.settings import call_bytes, copy_count, is_tuned, queue_depth
 from iscsitrace.experiments.vocabulary import Value
 
 SOCKET: Final = "socket"
@@ -42,8 +43,10 @@ class Stretch:
         return self.byte_count * 1e9 / (self.end_ns - self.start_ns)
 
 
-def of_run(truth: dict[str, Any], capture: Path, values: dict[str, Value], warm_up_calls: int) -> dict[str, Any]:
-    """The fields of a `PointResult` that a run decides; InputInvalid for a run that is too short to tell."""
+def of_run(truth: dict[str, Any], capture: Path | None, values: dict[str, Value], warm_up_calls: int) -> dict[str, Any]:
+    """The fields of a `PointResult` that a run decides; InputInvalid for a run that is too short to tell. Without a
+    capture nobody can say why it was so fast.
+    """
     results = truth["results"]
     if results["mode"] == SOCKET:
         return {
@@ -51,14 +54,15 @@ def of_run(truth: dict[str, Any], capture: Path, values: dict[str, Value], warm_
             "steady_throughput_bytes_per_s": results["steady_bytes_per_s"],
         }
     stretch = steady_stretch(truth, values, warm_up_calls)
-    depth = int(str(values.get("workload.queue-depth", 1)))
     found: dict[str, Any] = {
         "throughput_bytes_per_s": results["bytes"] * 1e9 / results["elapsed_ns"],
         "steady_throughput_bytes_per_s": stretch.throughput_bytes_per_s,
-        "period_ns": (stretch.end_ns - stretch.start_ns) / stretch.call_count * depth,
         "call_count": stretch.call_count,
+        **course.of_run(truth, values, stretch.start_ns, stretch.end_ns),
     }
-    return found | _captured(capture, stretch)
+    if not is_tuned(values):
+        found["period_ns"] = (stretch.end_ns - stretch.start_ns) / stretch.call_count * queue_depth(values)
+    return found if capture is None else found | _captured(capture, stretch)
 
 
 def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_calls: int) -> Stretch:
@@ -87,7 +91,7 @@ def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_call
 def _ended_ns(cycles: dict[str, Any]) -> list[int | None]:
     """When the status of each task was there: at the initiator's tap, or as the initiator saw it."""
     ended: list[int | None] = (
-        cycles["initiator"]["status_ns"] if "initiator" in cycles else cycles["by_initiator"]["completed_ns"]
+        cycles["by_initiator"]["completed_ns"] if "by_initiator" in cycles else cycles["initiator"]["status_ns"]
     )
     return ended
 

@@ -17,6 +17,7 @@ from iscsitrace.experiments.vocabulary import Value
 
 WORLDS: Final = ("simulated", "real")
 _DIGEST_DIGITS = 16
+_BESIDE = ("target.program",)
 _FORMAT = 1
 """Of what is measured at a point; another number has all points run again."""
 
@@ -51,7 +52,10 @@ class Point:
     @cached_property
     def digest(self) -> str:
         """Of all that decides its result: a finished point with the same one need not be run again."""
-        decisive = [_FORMAT, self.world, self.warm_up_calls, self.run_settings]
+        decisive: list[Any] = [_FORMAT, self.world, self.warm_up_calls, self.run_settings]
+        # how it is run, of which its settings tell nothing
+        beside = {name: each.value for name, each in self.place.items() if name in _BESIDE}
+        decisive += [beside] if beside else []
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
 

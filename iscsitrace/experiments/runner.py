@@ -119,7 +119,8 @@ def _captures(point: Point, folder: Path) -> list[Path]:
 
 def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
     if point.world == "real":
-        truth = real.run(point.run_settings, folder, lambda _: has_ended())
+        programs = _programs(point)
+        truth = real.run(point.run_settings, folder, lambda _: has_ended(), programs=programs)
     else:
         truth = simulation.run(point.run_settings, folder, lambda *_: has_ended())
     if has_ended():
@@ -127,13 +128,22 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
     outcome = truth["results"]
     if outcome["error_count"]:
         raise InputInvalid(f"{outcome['error_count']} commands failed: {(outcome['errors'] or ['?'])[0]}")
-    dropped = truth.get("capture_dropped_counts", [0])[0]
+    dropped = truth.get("capture_dropped_counts", [0])[0] or 0
     if dropped:
         raise InputInvalid(f"the capture lost {dropped} packets: the machine was too busy")
-    found = measured.of_run(truth, folder / _CAPTURE, point.values, point.warm_up_calls)
+    capture = folder / _CAPTURE if settings.is_captured(point.values) else None
+    found = measured.of_run(truth, capture, point.values, point.warm_up_calls)
     surroundings = _surroundings(truth, point, found) if point.world == "real" else expected.SIMULATED
     prediction = expected.of_point(point.values, _parameters(outcome), surroundings)
     return replace(about, **found, model=None if prediction is None else prediction.as_dict())
+
+
+def _programs(point: Point) -> real.Programs:
+    """Who acts, and beside whom is captured."""
+    target = str(point.values.get("target.program", "iscsitrace"))
+    if settings.is_captured(point.values):
+        return real.Programs(target=target)
+    return real.Programs(target=target, capture_at=())
 
 
 def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) -> expected.Surroundings:
@@ -154,6 +164,7 @@ def _earlier(point: Point, directory: Path, is_kept: bool) -> PointResult | None
     result = results.read_point(folder / RESULT)
     if result is None or result.error is not None or result.digest != point.digest:
         return None
+    is_kept = is_kept and settings.is_captured(point.values)
     if is_kept and not (result.captures and all((folder / name).exists() for name in result.captures)):
         return None
     return result

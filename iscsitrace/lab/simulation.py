@@ -18,14 +18,17 @@ def run(
 ) -> dict[str, Any]:
     """Simulates, and writes ``initiator.pcapng``, ``target.pcapng`` ... and ``truth.json``; the truth.
 
-    The folder is made. OutputExists when one of the files is there and ``is_forced`` is not set; TrafficImpossible for
-    settings that make no sense, and for an end that does not come. A run that fails leaves no files.
+    The folder is made. In a world that is untapped there is nothing but the truth. OutputExists when one of the files is
+    there and ``is_forced`` is not set; TrafficImpossible for settings that make no sense, and for an end that does not
+    come. A run that fails leaves no files.
     """
-    names = run_files.capture_names(len(settings["portals"]))
+    wanted = run_files.capture_names(len(settings["portals"]))
+    names = [] if settings["world"].get("is_untapped") else wanted
     with run_files.made_in(directory, names, is_forced=is_forced) as files:
-        found = traffic.simulate(settings, files, watch)
+        found = traffic.simulate(settings, files or [None] * len(wanted), watch)
         truth = truth_file.envelope("simulation")
-        truth["captures"] = {"initiator": names[0], "targets": names[1:]}
+        made: list[str | None] = [*names] or [None] * len(wanted)
+        truth["captures"] = {"initiator": made[0], "targets": made[1:]}
         truth |= found
         for log in filter(None, (truth["access"], *truth["paths"])):
             truth_file.pack_busy_times(log)
