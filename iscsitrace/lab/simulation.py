@@ -18,8 +18,8 @@ def run(
 ) -> dict[str, Any]:
     """Simulates, and writes ``initiator.pcapng``, ``target.pcapng`` ... and ``truth.json``; the truth.
 
-    The folder is made. In a world that is untapped there is nothing but the truth. OutputExists when one of the files is
-    there and ``is_forced`` is not set; TrafficImpossible for settings that make no sense, and for an end that does not
+    The folder is made. In a world that is untapped there is nothing but the truth. OutputExists when one of the files
+    is there and ``is_forced`` is not set; TrafficImpossible for settings that make no sense, and for an end that does not
     come. A run that fails leaves no files.
     """
     wanted = run_files.capture_names(len(settings["portals"]))
