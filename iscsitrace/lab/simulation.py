@@ -18,9 +18,9 @@ def run(
 ) -> dict[str, Any]:
     """Simulates, and writes ``initiator.pcapng``, ``target.pcapng`` ... and ``truth.json``; the truth.
 
-    The folder is made; an untapped world leaves nothing but the truth in it. OutputExists when one of the files is there
-    and ``is_forced`` is not set; TrafficImpossible for settings that make no sense, and for an end that does not come. A
-    run that fails leaves no files.
+    The folder is made; an untapped world leaves nothing but the truth in it. OutputExists when one of the files is
+    there and ``is_forced`` is not set; TrafficImpossible for settings that make no sense, and for an end that does
+    not come. A run that fails leaves no files.
     """
     wanted = run_files.capture_names(len(settings["portals"]))
     names = [] if settings["world"].get("is_untapped") else wanted
