@@ -195,7 +195,8 @@ WORKLOAD = Section(
         "--measure-at-once",
         "is_measured_at_once",
         is_flag=True,
-        help="Of auto: measure from a change on, not from when each connection has ended a command since.",
+        help="Of auto: measure from a change on, not from when each connection has ended a command since; and count "
+        "commands that ended, not data as they come.",
     ),
     option(
         "--start-connections",
