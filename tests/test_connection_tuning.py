@@ -304,3 +304,26 @@ def test_istgt_refuses_a_ninth_connection_and_goes_on(tmp_path: Path) -> None:
     assert len(tried) > 1
     assert sum(each["bytes"] for each in found["connections"]) == 48 << 20
     assert tuning["refusal"] is None or tuning["most_connections"] == 8
+
+
+def test_without_captures_a_run_is_the_same_and_leaves_its_truth_alone(tmp_path: Path) -> None:
+    options = f"read {PATH} --connections 4 --queue-depth 8 --bytes 2M"
+    truths = []
+    for name, more in (("captured", ""), ("alone", "--no-capture")):
+        arguments = ["simulate", *options.split(), *more.split(), "-o", str(tmp_path / name)]
+        result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+        assert result.exit_code == 0
+        truths.append(json.loads((tmp_path / name / "truth.json").read_text()))
+    captured, alone = truths
+    assert captured["results"] == alone["results"]
+    assert [each.name for each in (tmp_path / "alone").iterdir()] == ["truth.json"]
+    assert alone["captures"] == {"initiator": None, "targets": [None]}
+    assert alone["packet_counts"] == captured["packet_counts"]
+    reads = [number for number, operation in enumerate(captured["cycles"]["operation"]) if operation]
+    assert len(alone["cycles"]["bytes"]) == len(reads) == alone["results"]["read"]["commands"]
+    # what the initiator sees when a status comes is what its tap sees: hosts take no time
+    at_tap = sorted(captured["cycles"]["initiator"]["status_ns"][number] for number in reads)
+    assert sorted(alone["cycles"]["by_initiator"]["completed_ns"]) == at_tap
+    lines = [path["to_initiator"]["line"] for truth in truths for path in truth["paths"]]
+    assert lines[0]["busy_ns"] == lines[1]["busy_ns"]
+    assert lines[1]["busy_times"] == {"from_ns": [], "to_ns": []}
