@@ -139,7 +139,7 @@ def test_connections_come_and_go_over_loopback(rule: str) -> None:
 STUDY = """
 title = "Small search"
 source = "a test"
-warm-up-calls = 8
+warm-up-seconds = 0.5
 
 [link]
 rate = "20Mbit"
@@ -154,7 +154,7 @@ block-size = "16K"
 connection-depth = 1
 
 [capture]
-is-taken = false
+is-untapped = true
 
 [[arms]]
 name = "fixed"

@@ -80,15 +80,37 @@ def queue_depth(values: Mapping[str, Value]) -> int:
     return int(str(each)) * (1 if is_tuned(values) else int(str(values.get("workload.connections", 1))))
 
 
-def is_captured(values: Mapping[str, Value]) -> bool:
-    """Whether captures are taken."""
-    return bool(values.get("capture.is-taken", True))
+def target_program(values: Mapping[str, Value]) -> str:
+    """Who is the target in the real world."""
+    return str(values.get("target.program", "iscsitrace"))
 
 
 def service_ns(values: Mapping[str, Value]) -> float:
     """The target's service time on average."""
     delay = values.get("target.service-delay", 0)
     return sum(map(float, map(str, delay))) / len(delay) if isinstance(delay, list) else float(str(delay))
+
+
+def stripe_count(values: Mapping[str, Value]) -> int:
+    """Over how many targets blocks are dealt."""
+    return len(target_delays(values)) // copy_count(values)
+
+
+def access_of(values: Mapping[str, Value]) -> dict[str, Value]:
+    """The line that all targets share, in either direction; empty without one."""
+    return {
+        name: values[key]
+        for name, key in (("rate_bps", "link.access-rate"), ("queue_packets", "link.access-queue-packets"))
+        if key in values
+    }
+
+
+def capture_at(values: Mapping[str, Value]) -> tuple[str, ...]:
+    """Beside whom captures are taken: ``initiator``, ``target``."""
+    if values.get("capture.is-untapped"):
+        return ()
+    where = str(values.get("capture.at", "both"))
+    return {"both": ("initiator", "target"), "none": ()}.get(where, (where,))
 
 
 def of_run(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
@@ -132,11 +154,7 @@ def _world(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
         {direction: link | more for direction, link in links.items()} | {"seed": seed + number}
         for number, more in enumerate(own)
     ]
-    access = {
-        name: values[key]
-        for name, key in (("rate_bps", "link.access-rate"), ("queue_packets", "link.access-queue-packets"))
-        if key in values
-    }
+    access = access_of(values)
     world: dict[str, Any] = {
         "initiator_tcp": tcp_of(values, "initiator"),
         "target_tcp": tcp_of(values, "target"),
@@ -153,7 +171,7 @@ def _world(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
     ):
         if name in values:
             world[setting] = values[name]
-    if not is_captured(values):
+    if values.get("capture.is-untapped"):
         world["is_untapped"] = True
     return world
 

@@ -175,8 +175,9 @@ SETTINGS: dict[str, Kind] = {
     "initiator.host-delay": TIME,
     **_under("target", _TARGET),
     **_under("workload", _WORKLOAD),
+    "capture.at": one_of("both", "initiator", "none"),
     "capture.snaplen": SIZE,
     "capture.is-ipv6": SWITCH,
-    "capture.is-taken": SWITCH,
+    "capture.is-untapped": SWITCH,
 }
 """Every setting by its dotted name. Those of ``tcp`` are both hosts', those of ``link`` both directions'."""

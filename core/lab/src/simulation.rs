@@ -85,6 +85,8 @@ pub struct End {
     pub snd_mss: u32,
     /// Segments that it sent again.
     pub retransmitted_segment_count: u64,
+    /// Retransmission timeouts of its.
+    pub timeout_count: u64,
     /// Its windows over time.
     pub windows: Windows,
 }
@@ -105,6 +107,7 @@ impl From<EndLog> for End {
             initiator_port: log.initiator_port,
             snd_mss: log.info.snd_mss,
             retransmitted_segment_count: log.info.total_retransmissions,
+            timeout_count: log.info.total_timeouts,
             windows,
         }
     }
