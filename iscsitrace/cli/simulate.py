@@ -18,7 +18,13 @@ _LIMIT_NS = 3_600_000_000_000
 
 
 def _world(
-    *, initiator_host_delay_ns: int, target_host_delay_ns: int, is_ipv6: bool, snaplen: int, tcp_log: str
+    *,
+    initiator_host_delay_ns: int,
+    target_host_delay_ns: int,
+    is_ipv6: bool,
+    snaplen: int,
+    tcp_log: str,
+    is_untapped: bool,
 ) -> dict[str, Any]:
     return {
         "initiator_host_delay_ns": initiator_host_delay_ns,
@@ -26,6 +32,7 @@ def _world(
         "is_ipv6": is_ipv6,
         "snaplen_bytes": snaplen,
         "tcp_log": tcp_log,
+        "is_untapped": is_untapped,
     }
 
 
@@ -49,6 +56,12 @@ WORLD = Section(
         default="windows",
         help="At what changes truth.json logs a sender's windows: of cwnd and ssthresh (windows); also of the peer's "
         "window and the pipe (pipe), which is about every packet.",
+    ),
+    option(
+        "--no-capture",
+        "is_untapped",
+        is_flag=True,
+        help="No captures, and a truth that tells tasks as the initiator saw them: for long runs.",
     ),
 )
 

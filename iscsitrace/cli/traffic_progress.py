@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from iscsitrace.cli import units
+from iscsitrace.cli import traffic_results, units
 
 _PATIENCE_S = 0.5
 
@@ -20,6 +20,7 @@ class Progress:
         self._started = time.monotonic()
         self._bar: Any = None
         self._task: Any = None
+        self._said = 0
 
     def show(self, done: float, total: float | None, text: str) -> bool:
         """Draws how much is done; never asks for the end of the run."""
@@ -46,7 +47,18 @@ class Progress:
         """The same of an initiator's workload, as it tells of its progress, once it has begun."""
         if seen["is_running"]:
             done, total = ("bytes", "total_bytes") if seen["total_bytes"] else ("elapsed_ns", "duration_ns")
-            self.show(seen[done], seen[total], f"{units.megabytes(seen['bytes'])} MB")
+            text = f"{units.megabytes(seen['bytes'])} MB"
+            tuning = seen.get("tuning")
+            if tuning is not None:
+                text += f", {tuning['connections']} connections"
+                self._say(tuning)
+            self.show(seen[done], seen[total], text)
+
+    def _say(self, tuning: dict[str, Any]) -> None:
+        """A line for each step of the tuning, above the bar."""
+        if self._bar is not None and tuning["step_count"] > self._said:
+            self._said = tuning["step_count"]
+            self._bar.console.print(traffic_results.tuning_line(tuning["step"]), highlight=False, markup=False)
 
     def close(self) -> None:
         """Takes the bar away."""

@@ -78,6 +78,8 @@ def show(results: dict[str, Any], *, has_parameters: bool = True) -> None:
         show_table(("pings", *_latency_headings("min", *_PERCENTILES)), [_latency_row(results["ping_ns"], "min")])
     else:
         _show_workload(results)
+        if results.get("tuning"):
+            _show_tuning(results["tuning"])
         if has_parameters:
             _show_parameters(results["connections"])
     _show_troubles(results)
@@ -123,6 +125,38 @@ def _show_workload(results: dict[str, Any]) -> None:
             done = results[operation]
             rows.append((f"{operation} commands", done["bytes"], *_latency_row(done["latency_ns"])))
     show_table(("latency of", "bytes", "count", *_latency_headings(*_PERCENTILES)), rows)
+
+
+def tuning_line(step: dict[str, Any]) -> str:
+    """A measurement of the tuning, and what follows from it."""
+    return f"{step['time_s']:.1f} s: {step['why']}; next {step['next_connections']}"
+
+
+def _show_tuning(tuning: dict[str, Any]) -> None:
+    show_heading("Connections")
+    if tuning["converged_s"] is not None:
+        how = "still" if tuning["settled_connections"] is not None else "once, and looked for again"
+        show_line(f"found after {tuning['converged_s']:.1f} s, {how}; {tuning['connections']} at the end")
+    else:
+        show_line(f"not found in the time that there was; {tuning['connections']} at the end")
+    if tuning["refusal"]:
+        show_line(f"no more than {tuning['most_connections']}: {tuning['refusal']}")
+    shown = [step for step in tuning["steps"] if step["decision"] != "watch"]
+    show_table(
+        ("time", "connections", "MB/s", "command ms", "then", "next", "why"),
+        [
+            (
+                f"{step['time_s']:.1f}",
+                step["connections"],
+                units.megabytes(step["goodput_bytes_per_s"]),
+                None if step["command_s"] is None else f"{1e3 * step['command_s']:.3f}",
+                step["decision"],
+                step["next_connections"],
+                step["why"],
+            )
+            for step in shown
+        ],
+    )
 
 
 def _show_parameters(connections: list[dict[str, Any]]) -> None:

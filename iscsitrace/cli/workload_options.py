@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import click
 
 from iscsitrace.cli.sections import Section, option
-from iscsitrace.cli.units import Duration, Quantity, Share, Size
+from iscsitrace.cli.units import Duration, Quantity, Rate, Share, Size
 from iscsitrace.lab.login_keys import LIST, LOGIN_KEYS, NUMBER, TRUTH
 
 MODES = ("read", "write", "mixed")
@@ -57,6 +57,27 @@ class Digests(Quantity):
         return [self._WORDS[word] for word in words]
 
 
+class Connections(Quantity):
+    """How many, or ``auto``, ``auto:model``, ``auto:golden``: their number is looked for while data flow."""
+
+    name = "1-64|auto[:RULE]"
+    _RULES: ClassVar = {"auto": "predicted", "auto:model": "predicted", "auto:golden": "golden_section"}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """A number, or the name of a search; fails with a line that says what there is."""
+        if isinstance(value, int):
+            return value
+        if value in self._RULES:
+            return str(self._RULES[value])
+        if value in self._RULES.values():
+            return str(value)
+        if value.isascii() and value.isdigit() and 1 <= int(value) <= MOST_CONNECTIONS:
+            return int(value)
+        return self.fail(f"{value!r}: write 1 to {MOST_CONNECTIONS}, or {', '.join(self._RULES)}", param, ctx)
+
+
+MOST_CONNECTIONS = 64
+_BITS = 8
 _DEFAULT_SECONDS_NS = 5_000_000_000
 
 
@@ -83,12 +104,29 @@ def _workload(
     contents: str,
     start_lba: int,
     span_bytes: int | None,
-    connections: int,
+    connections: int | str,
+    measure_time_ns: int,
+    measure_bytes: int | None,
+    is_measured_at_once: bool,
+    start_connections: int,
+    most_connections: int,
+    path_rate: int | None,
     sessions: int,
     layout: str,
     dealing: str,
     errors_allowed: int,
 ) -> dict[str, Any]:
+    tuning = None
+    if isinstance(connections, str):
+        tuning = {
+            "rule": connections,
+            "measure_ns": measure_time_ns,
+            "measure_bytes": measure_bytes,
+            "is_unsettled": is_measured_at_once,
+            "start_connections": start_connections,
+            "most_connections": most_connections,
+            "line_bytes_per_s": None if path_rate is None else path_rate / _BITS,
+        }
     return {
         "block_size_bytes": block_size,
         "system_call_bytes": system_call_size,
@@ -104,7 +142,8 @@ def _workload(
         "contents": contents,
         "start_lba": start_lba,
         "span_bytes": span_bytes,
-        "connections": connections,
+        "connections": 1 if isinstance(connections, str) else connections,
+        "tuning": tuning,
         "sessions": sessions,
         "layout": layout,
         "dealing": dealing.replace("-", "_"),
@@ -123,7 +162,7 @@ WORKLOAD = Section(
         type=click.IntRange(1, 65_536),
         default=1,
         show_default=True,
-        help="System calls under way per session.",
+        help="System calls under way per session; with --connections auto per connection.",
     ),
     option("--bytes", "total_bytes", type=Size(), help="How much in all."),
     option("--seconds", type=click.FloatRange(min=0, min_open=True), help="For how long."),
@@ -137,11 +176,43 @@ WORKLOAD = Section(
     option("--span", "span_bytes", type=Size(), help="Bytes from there on that are used; else all."),
     option(
         "--connections",
-        type=click.IntRange(1, 64),
+        type=Connections(),
         default=1,
         show_default=True,
-        help="Connections per session (MC/S).",
+        help="Connections per session (MC/S); auto looks for their number while data flow, by the model (auto:model) "
+        "or by golden section (auto:golden).",
     ),
+    option(
+        "--measure-time",
+        "measure_time_ns",
+        type=Duration(),
+        default="3s",
+        show_default=True,
+        help="Of auto: how long each number of connections is measured.",
+    ),
+    option("--measure-bytes", type=Size(), help="Of auto: measure until so much has come, in place of a time."),
+    option(
+        "--measure-at-once",
+        "is_measured_at_once",
+        is_flag=True,
+        help="Of auto: measure from a change on, not from when each connection has ended a command since; and count "
+        "commands that ended, not data as they come.",
+    ),
+    option(
+        "--start-connections",
+        type=click.IntRange(1, MOST_CONNECTIONS),
+        default=4,
+        show_default=True,
+        help="Of auto:golden: with how many it begins.",
+    ),
+    option(
+        "--most-connections",
+        type=click.IntRange(1, MOST_CONNECTIONS),
+        default=MOST_CONNECTIONS,
+        show_default=True,
+        help="Of auto: never more; nor more than the target takes.",
+    ),
+    option("--path-rate", type=Rate(), help="Of auto:model: what the path carries, where it is known."),
     option("--sessions", type=click.IntRange(1, 1024), default=1, show_default=True, help="Sessions per target."),
     option("--stripe", "layout", flag_value="stripe", default="stripe", help="Deal blocks over targets (default)."),
     option("--mirror", "layout", flag_value="mirror", help="Write to every target: done when the slowest is."),

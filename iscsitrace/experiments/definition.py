@@ -23,6 +23,12 @@ QUANTITIES: Final = {
     "model_error": "%",
     "period": "ms",
     "k": "delays",
+    "connections": "connections",
+    "converge": "s",
+    "goodput_lost": "%",
+    "latency_cv": "%",
+    "connection_spread": "%",
+    "cwnd_spread": "%",
     "jain": "of 1",
     "spread": "s",
     "spread_ratio": "times",
@@ -33,7 +39,7 @@ QUANTITIES: Final = {
     "scatter": "%",
 }
 """What results can be plotted and compared, and its unit."""
-FIGURES: Final = ("lines", "packets", "streams", "finishes")
+FIGURES: Final = ("lines", "packets", "streams", "finishes", "courses")
 CAPTURED: Final = ("packets", "streams")
 """Figures that are drawn from a capture."""
 _LIMITS: Final = 2
@@ -73,8 +79,8 @@ class Figure:
 
     name: str
     kind: str
-    """One of FIGURES: ``lines`` over a setting, ``finishes`` of streams, the first to be done first; or, from the
-    capture of one point, the ``packets`` of a few cycles, or its ``streams``.
+    """One of FIGURES: ``lines`` over a setting, ``finishes`` of streams, the first to be done first, ``courses`` over
+    the time of runs; or, from the capture of one point, the ``packets`` of a few cycles, or its ``streams``.
     """
     title: str
     where: Mapping[str, Written]
@@ -87,6 +93,8 @@ class Figure:
     """One of QUANTITIES."""
     lines: str = ARM
     """A line for each value of this setting, or each arm."""
+    courses: tuple[str, ...] = ()
+    """Names of `results.Course`, all of one unit."""
     cycles: int = 1
     """How many cycles of a capture."""
     is_to_scale: bool = False
@@ -258,9 +266,12 @@ def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
         x=_setting(entry, "x", known) if is_lines else "",
         y=entry.word("y", QUANTITIES) if is_lines else "",
         lines=_setting(entry, "lines", known, ARM) if has_lines else ARM,
+        courses=entry.words("courses") if kind == "courses" else (),
         cycles=entry.count("cycles", 1) if kind == "packets" else 1,
         is_to_scale=is_lines and entry.switch("to-scale", False),
     )
+    if kind == "courses" and not figure.courses:
+        raise entry.error("courses", "it has to be a list of words, one at least")
     if not figure.name.replace("-", "").isalnum():
         raise entry.error("name", "it names a file: write letters, digits and dashes")
     entry.refuse_others()

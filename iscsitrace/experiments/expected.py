@@ -105,12 +105,12 @@ def setting_of(
 ) -> Setting | None:
     """The model's words for a point."""
     operation = str(values.get("workload.operation", "read"))
-    if operation == "mixed":
+    if operation == "mixed" or settings.is_tuned(values):
         return None
     is_socket = operation.startswith(_SOCKET)
     operation = operation.removeprefix(_SOCKET)
     call, command = settings.call_bytes(values), _command_bytes(values)
-    calls, commands = _count(values, "workload.queue-depth"), -(-call // command)
+    calls, commands = settings.queue_depth(values), -(-call // command)
     # the commands of a call go out together: of reads their data come as one block
     block, depth = (call, calls) if operation == "read" else (command, calls * commands)
     if "target.command-window" in values:
@@ -124,10 +124,13 @@ def setting_of(
     ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
     sender, receiver = ("target", "initiator") if operation == "read" else ("initiator", "target")
     delay_ns = sum(ways) / len(ways)
-    service_ns = surroundings.service_ns + sum(
-        float(str(values.get(name, 0)))
-        for name in ("target.service-delay", "initiator.host-delay", "target.host-delay")
-    )
+    service_ns = surroundings.service_ns + settings.service_ns(values)
+    service_ns += sum(float(str(values.get(name, 0))) for name in ("initiator.host-delay", "target.host-delay"))
+    # what is outstanding in a session is dealt over its connections
+    connections = _count(values, "workload.connections")
+    if not is_socket:
+        connections = min(connections, depth)
+        depth = max(1, round(depth / connections))
     window, data_pdu = _window(values, sender, receiver, surroundings), _data_pdu_bytes(operation, parameters)
     line, served = _line(values, link), _served(values, block, is_socket=is_socket)
     if served is not None and (line is None or served < line):
@@ -143,9 +146,7 @@ def setting_of(
         queue_depth=depth,
         # of one call after the other: of several the commands of one go beside those of the next
         call_bytes=call if is_cut else None,
-        connections=_count(values, "workload.connections")
-        * _count(values, "workload.sessions")
-        * settings.stripe_count(values),
+        connections=connections * _count(values, "workload.sessions") * settings.stripe_count(values),
         data_pdu_bytes=data_pdu,
         is_status_held=_is_apart(values) and not is_socket and (depth > 1 or _part_bytes(values) >= block),
         ack_delay_ns=_ACK_DELAY_NS if settings.tcp_of(values, receiver).get("delayed_ack", True) else 0.0,

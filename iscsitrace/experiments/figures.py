@@ -14,14 +14,14 @@ from iscsitrace.analysis.curves import ladder as ladder_curves
 from iscsitrace.analysis.curves import subject, view
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.drawings import KINDS
-from iscsitrace.experiments import comparison
+from iscsitrace.experiments import comparison, course_figures
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import ARM, CAPTURED, QUANTITIES, Definition, Figure
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import FigureFile, PointResult
 from iscsitrace.experiments.runner import POINTS
 from iscsitrace.output_file import written_aside
-from iscsitrace.plots import experiment, footer, ladder, style
+from iscsitrace.plots import courses, experiment, footer, ladder, style
 from iscsitrace.plots.experiment import Chart, Line
 
 FORMAT: Final = "svg"
@@ -31,6 +31,12 @@ _Y_LABELS: Final = {
     "model_error": "error of the model",
     "period": "time from call to call",
     "k": "one-way delays of a cycle",
+    "connections": "number found",
+    "converge": "time until it was found",
+    "goodput_lost": "throughput lost by the search",
+    "latency_cv": "scatter of latencies, of their mean",
+    "connection_spread": "scatter of throughput over connections, of its mean",
+    "cwnd_spread": "scatter of congestion windows over connections, of their mean",
     "jain": "Jain's index of the streams' throughputs",
     "spread": "from the first stream's end to the last one's",
     "spread_ratio": "time of the last stream / time of the first",
@@ -86,6 +92,8 @@ def pictures(
             found = _streams(figure, points, results, directory)
         elif figure.kind == "finishes":
             found = _finishes(figure, definition, results)
+        elif figure.kind == "courses":
+            found = _courses(figure, definition, points, results)
         else:
             found = _lines(figure, definition, rows)
         if found is not None:
@@ -291,6 +299,27 @@ def _line_of_ends(name: str, repeats: Sequence[Sequence[float]]) -> Line:
         spreads=tuple(None if each is None else float(each) for each in spreads),
         model=nothing,
         published=nothing,
+    )
+
+
+def _courses(
+    figure: Figure, definition: Definition, points: Sequence[Point], results: Sequence[PointResult]
+) -> Picture | None:
+    def name_of(point: Point) -> str:
+        if figure.lines == ARM or figure.lines not in point.place:
+            return point.arm
+        return f"{_words(figure.lines)} {point.place[figure.lines].text}"
+
+    lines = course_figures.lines_of(figure, points, results, name_of)
+    if not lines:
+        return None
+    label = course_figures.y_label(figure, results)
+    return Picture(
+        figure.name,
+        figure.title,
+        course_figures.HOW_TO_READ,
+        lambda drawn: courses.draw(drawn, lines, label),
+        (f"{definition.title}: {definition.source}",),
     )
 
 

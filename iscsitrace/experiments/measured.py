@@ -16,8 +16,8 @@ import iscsitrace
 from iscsitrace.analysis import budget
 from iscsitrace.analysis.model import fit, steady
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import streams
-from iscsitrace.experiments.settings import call_bytes, copy_count
+from iscsitrace.experiments import course, streams
+from iscsitrace.experiments.settings import call_bytes, copy_count, is_tuned, queue_depth
 from iscsitrace.experiments.vocabulary import Value
 
 SOCKET: Final = "socket"
@@ -64,13 +64,14 @@ def of_run(truth: dict[str, Any], capture: Path | None, values: dict[str, Value]
     stretch = (
         timed_stretch(truth, values, warm_up.seconds) if is_timed else steady_stretch(truth, values, warm_up.calls)
     )
-    depth = int(str(values.get("workload.queue-depth", 1)))
     found: dict[str, Any] = {
         "throughput_bytes_per_s": results["bytes"] * 1e9 / results["elapsed_ns"],
         "steady_throughput_bytes_per_s": stretch.throughput_bytes_per_s,
-        "period_ns": (stretch.end_ns - stretch.start_ns) / stretch.call_count * depth,
         "call_count": stretch.call_count,
+        **course.of_run(truth, values, stretch.start_ns, stretch.end_ns),
     }
+    if not is_tuned(values):
+        found["period_ns"] = (stretch.end_ns - stretch.start_ns) / stretch.call_count * queue_depth(values)
     found |= _of_streams(truth, values, stretch, is_timed=is_timed)
     return found if capture is None else found | _captured(capture, stretch)
 
@@ -140,7 +141,7 @@ def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_call
 def _ended_ns(cycles: dict[str, Any]) -> list[int | None]:
     """When the status of each task was there: at the initiator's tap, or as the initiator saw it."""
     ended: list[int | None] = (
-        cycles["initiator"]["status_ns"] if "initiator" in cycles else cycles["by_initiator"]["completed_ns"]
+        cycles["by_initiator"]["completed_ns"] if "by_initiator" in cycles else cycles["initiator"]["status_ns"]
     )
     return ended
 

@@ -22,6 +22,7 @@ LENGTHS: Final = ("workload.calls", "workload.bytes", "workload.seconds")
 _DIGEST_DIGITS = 16
 _SEEDS_APART = 1_000
 """From repeat to repeat: each path to a target has a seed of its own, the next one's being one more."""
+_BESIDE = ("target.program",)
 _FORMAT = 2
 """Of what is measured at a point; another number has all points run again."""
 _BY_CHANCE: Final = ("random", "mixed")
@@ -67,7 +68,12 @@ class Point:
     @cached_property
     def digest(self) -> str:
         """Of all that decides its result: a finished point with the same one need not be run again."""
-        decisive = [_FORMAT, self.world, self.warm_up.calls, self.warm_up.seconds, self.capture_at, self.run_settings]
+        decisive: list[Any] = [
+            *(_FORMAT, self.world, self.warm_up.calls, self.warm_up.seconds, self.capture_at, self.run_settings)
+        ]
+        # how it is run, of which its settings tell nothing
+        beside = {name: each.value for name, each in self.place.items() if name in _BESIDE}
+        decisive += [beside] if beside else []
         if not self.is_modelled:
             decisive.append("without the model")
         text = json.dumps(decisive, sort_keys=True)

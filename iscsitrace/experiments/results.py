@@ -29,9 +29,21 @@ KIND: Final = "experiment"
 JSON, CSV = "results.json", "results.csv"
 _CSV_COLUMNS: Final = (
     *("throughput_bytes_per_s", "steady_throughput_bytes_per_s", "period_ns", "idle_fraction", "limiter"),
+    *("connections", "converged_s", "goodput_lost", "latency_cv", "connection_spread", "cwnd_spread"),
     *("k", "d_ns", "s_ns", "c_bytes_per_s", "model_throughput_bytes_per_s", "model_period_ns", "model_error"),
     *("jain", "spread_s", "spread_ratio", "retransmission_rate", "utilisation", "timeout_count", "slow_start_rank"),
 )
+
+
+@dataclass(frozen=True)
+class Course:
+    """Something over the time of a run."""
+
+    name: str
+    unit: str
+    times_s: tuple[float, ...]
+    """Since the first command."""
+    values: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,20 @@ class PointResult:
     c_bytes_per_s: float | None = None
     steady: tuple[SteadyPoint, ...] = ()
     """What a fit takes of this capture."""
+    connections: int | None = None
+    """Where their number was looked for: what was found; None where nothing was, or the search went on at the end."""
+    converged_s: float | None = None
+    """When it was found first, since the first command."""
+    goodput_lost: float | None = None
+    """What the whole time had less than the time after the search, as a share of that."""
+    latency_cv: float | None = None
+    """Standard deviation of the time that a task takes / its mean."""
+    connection_spread: float | None = None
+    """Standard deviation of throughput over the connections / its mean."""
+    cwnd_spread: float | None = None
+    """The same of the congestion window's mean over time."""
+    courses: tuple[Course, ...] = ()
+    """How it went."""
     model: dict[str, Any] | None = None
     """What the model says of the settings: as ``model predict --json``."""
     captures: tuple[str, ...] = ()

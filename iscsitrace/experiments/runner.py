@@ -118,7 +118,7 @@ def _captures(point: Point, folder: Path) -> list[Path]:
 
 def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
     if point.world == "real":
-        programs = real.Programs(capture_at=point.capture_at)
+        programs = real.Programs(target=settings.target_program(point.values), capture_at=point.capture_at)
         truth = real.run(point.run_settings, folder, lambda _: has_ended(), programs=programs)
     else:
         truth = simulation.run(point.run_settings, folder, lambda *_: has_ended(), capture_at=point.capture_at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from iscsitrace.experiments.vocabulary import DIRECTIONS, Value
+from iscsitrace.experiments.vocabulary import DIRECTIONS, TUNING, Value
 from iscsitrace.lab.login_keys import LOGIN_KEYS
 
 TARGET_NAME = "iqn.2025-01.org.iscsitrace:memory"
@@ -34,6 +34,22 @@ _NAMES = {
 """What settings are called in a run; the others have their own name, with ``_`` for ``-``."""
 
 
+_OWN = {
+    "link": ("access-rate", "access-queue-packets", "target-delays"),
+    "workload": (*TUNING, "queue-depth", "connection-depth"),
+}
+"""Settings that do not simply become one of a run."""
+_RULES = {"model": "predicted", "golden": "golden_section"}
+_TUNING = {
+    "measure-time": "measure_ns",
+    "measure-bytes": "measure_bytes",
+    "measure-at-once": "is_unsettled",
+    "start-connections": "start_connections",
+    "most-connections": "most_connections",
+}
+_BITS = 8
+
+
 def call_bytes(values: Mapping[str, Value]) -> int:
     """Bytes of a system call; without a size of its own that is a command."""
     found = values.get("workload.system-call-size") or values.get("workload.block-size") or 65_536
@@ -49,6 +65,30 @@ def target_delays(values: Mapping[str, Value]) -> list[Value | None]:
 def copy_count(values: Mapping[str, Value]) -> int:
     """To how many targets each block goes."""
     return len(target_delays(values)) if values.get("workload.layout") == "mirror" else 1
+
+
+def is_tuned(values: Mapping[str, Value]) -> bool:
+    """Whether the number of connections is looked for while the workload runs."""
+    return "workload.connections-rule" in values
+
+
+def queue_depth(values: Mapping[str, Value]) -> int:
+    """System calls under way in a session; where the number of connections is looked for on each of them."""
+    each = values.get("workload.connection-depth")
+    if each is None:
+        return int(str(values.get("workload.queue-depth", 1)))
+    return int(str(each)) * (1 if is_tuned(values) else int(str(values.get("workload.connections", 1))))
+
+
+def target_program(values: Mapping[str, Value]) -> str:
+    """Who is the target in the real world."""
+    return str(values.get("target.program", "iscsitrace"))
+
+
+def service_ns(values: Mapping[str, Value]) -> float:
+    """The target's service time on average."""
+    delay = values.get("target.service-delay", 0)
+    return sum(map(float, map(str, delay))) / len(delay) if isinstance(delay, list) else float(str(delay))
 
 
 def stripe_count(values: Mapping[str, Value]) -> int:
@@ -67,6 +107,8 @@ def access_of(values: Mapping[str, Value]) -> dict[str, Value]:
 
 def capture_at(values: Mapping[str, Value]) -> tuple[str, ...]:
     """Beside whom captures are taken: ``initiator``, ``target``."""
+    if values.get("capture.is-untapped"):
+        return ()
     where = str(values.get("capture.at", "both"))
     return {"both": ("initiator", "target"), "none": ()}.get(where, (where,))
 
@@ -74,6 +116,10 @@ def capture_at(values: Mapping[str, Value]) -> tuple[str, ...]:
 def of_run(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
     """The settings of a run; ``values`` are those of `vocabulary.SETTINGS` by dotted name."""
     workload = _named(values, "workload") | {"seed": seed}
+    if any(f"workload.{name}" in values for name in ("queue-depth", "connection-depth")):
+        workload["queue_depth"] = queue_depth(values)
+    if is_tuned(values):
+        workload["tuning"] = _tuning(values)
     calls, seconds = workload.pop("calls", None), workload.pop("seconds", None)
     if calls is not None:
         workload["total_bytes"] = calls * call_bytes(values)
@@ -125,6 +171,8 @@ def _world(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
     ):
         if name in values:
             world[setting] = values[name]
+    if values.get("capture.is-untapped"):
+        world["is_untapped"] = True
     return world
 
 
@@ -140,9 +188,24 @@ def _portal(values: Mapping[str, Value], number: int, seed: int) -> dict[str, An
     if values.get("target.is-serial"):
         portal["service_order"] = "one_at_a_time"
     if "target.service-delay" in values:
-        delay = {"distribution": "fixed", "delay_ns": values["target.service-delay"]}
+        delay = _service_delay(values["target.service-delay"])
         portal |= {"read_delay": delay, "write_delay": delay}
     return portal
+
+
+def _service_delay(value: Value) -> dict[str, Any]:
+    if isinstance(value, list):
+        low_ns, high_ns = value
+        return {"distribution": "uniform", "low_ns": low_ns, "high_ns": high_ns}
+    return {"distribution": "fixed", "delay_ns": value}
+
+
+def _tuning(values: Mapping[str, Value]) -> dict[str, Any]:
+    found: dict[str, Any] = {"rule": _RULES[str(values["workload.connections-rule"])]}
+    found |= {setting: values[f"workload.{name}"] for name, setting in _TUNING.items() if f"workload.{name}" in values}
+    if "workload.path-rate" in values:
+        found["line_bytes_per_s"] = int(str(values["workload.path-rate"])) / _BITS
+    return found
 
 
 def _keys(values: Mapping[str, Value], section: str) -> dict[str, Any]:
@@ -152,7 +215,7 @@ def _keys(values: Mapping[str, Value], section: str) -> dict[str, Any]:
 def _named(values: Mapping[str, Value], section: str, names: str = "") -> dict[str, Any]:
     """The settings of a section, as a run calls them."""
     known = _NAMES.get(names or section, {})
-    own = {"link": ("access-rate", "access-queue-packets", "target-delays")}.get(section, ())
+    own = _OWN.get(section, ())
     return {
         known.get(name, name.replace("-", "_")): value
         for name, value in _section(values, section).items()

@@ -47,7 +47,7 @@ def of_truth(truth: Mapping[str, Any], start_ns: int, end_ns: int | None, *, is_
     What was done from ``start_ns`` to ``end_ns`` counts; without an end all of it does, and each stream has its own.
     """
     cycles = truth["cycles"]
-    ended = cycles["initiator"]["status_ns"] if "initiator" in cycles else cycles["by_initiator"]["completed_ns"]
+    ended = cycles["by_initiator"]["completed_ns"] if "by_initiator" in cycles else cycles["initiator"]["status_ns"]
     found: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for operation, target, connection, time_ns, size in zip(
         cycles["operation"], cycles["target"], cycles["connection"], ended, cycles["bytes"], strict=True

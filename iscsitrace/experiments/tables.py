@@ -14,7 +14,10 @@ from iscsitrace.report.document import Grid
 
 def of(found: Results) -> list[Grid]:
     """Every table that has a row."""
-    every = (_claims(found), _measured(found), _streams(found), _beside(found), _fits(found), _failed(found))
+    every = (
+        *(_claims(found), _measured(found), _searches(found), _streams(found)),
+        *(_beside(found), _fits(found), _failed(found)),
+    )
     return [grid for grid in every if grid.rows]
 
 
@@ -96,6 +99,34 @@ def _of_streams(row: Row, grid: Sequence[str]) -> tuple[str, ...]:
         _number(means.get("spread_ratio"), 2),
         _number(means.get("retransmission_rate"), 4),
         _number(means.get("timeouts"), 1),
+    )
+
+
+def _searches(found: Results) -> Grid:
+    """Of arms whose number of connections was looked for, and of those beside them."""
+    rows = comparison.rows(found.points)
+    is_searched = any(name in row.means for row in rows for name in ("connections", "converge"))
+    grid = list(dict.fromkeys(name for row in rows for name in row.grid))
+    names = [name.rpartition(".")[2] for name in grid]
+    columns = ("connections", "converge", "goodput_lost", "latency_cv", "connection_spread", "cwnd_spread")
+    headings = ("found", "after s", "lost %", "latency cv %", "MB/s over connections cv %", "cwnd cv %")
+    return Grid(
+        "The number of connections",
+        ("arm", *names, "MB/s", *headings),
+        tuple(
+            (
+                row.arm,
+                *(row.grid.get(name, NOTHING) for name in grid),
+                _number(row.means.get("throughput"), 3),
+                *(_number(row.means.get(name), 0 if name == "connections" else 1) for name in columns),
+            )
+            for row in rows
+            if is_searched
+        ),
+        (
+            "Lost: throughput of the whole time against that after the search; cv: standard deviation / mean, of the "
+            "time that tasks take, and over connections.",
+        ),
     )
 
 

@@ -66,7 +66,17 @@ def one_of(*words: str) -> Kind:
     )
 
 
+def _service(written: Any) -> int | list[int] | None:
+    """A time, or two between which every time is as likely."""
+    found = [TIME.read(each) for each in written.split("-", 1)] if isinstance(written, str) else []
+    times = [each for each in found if isinstance(each, int)]
+    if not times or len(times) < len(found) or times != sorted(times):
+        return None
+    return times if len(times) > 1 else times[0]
+
+
 TIME = Kind('a time like "8ms"', _quantity(TIMES))
+SERVICE = Kind('a time like "8ms", or two like "30ms-40ms"', _service)
 SIZE = Kind('a size like "128K"', _size)
 RATE = Kind('a rate like "320Mbit"', lambda written: _quantity(RATES)(written) or None)
 SHARE = Kind('a share like "0.01%"', _share)
@@ -107,12 +117,23 @@ _TCP = {
 _KEYS = {name: COUNT if kind is NUMBER else WORDS if kind is LIST else SWITCH for name, (_, kind) in LOGIN_KEYS.items()}
 # lengths are sizes
 _KEYS |= {name: SIZE for name in LOGIN_KEYS if name.endswith("Length")}
+TUNING = {
+    "connections-rule": one_of("model", "golden"),
+    "measure-time": TIME,
+    "measure-bytes": SIZE,
+    "measure-at-once": SWITCH,
+    "start-connections": COUNT,
+    "most-connections": COUNT,
+    "path-rate": RATE,
+}
+"""How the number of connections is looked for, below ``workload``."""
 _WORKLOAD = {
     "operation": one_of(*OPERATIONS),
     "block-size": SIZE,
     "system-call-size": SIZE,
     "max-transfer": SIZE,
     "queue-depth": COUNT,
+    "connection-depth": COUNT,
     "calls": COUNT,
     "bytes": SIZE,
     "seconds": AMOUNT,
@@ -120,14 +141,16 @@ _WORKLOAD = {
     "read-share": SHARE,
     "think-time": TIME,
     "connections": COUNT,
+    **TUNING,
     "sessions": COUNT,
     "layout": one_of("stripe", "mirror"),
     "deal": one_of("turn-then-finished", "turn", "least-loaded"),
 }
 _TARGET = {
     "count": COUNT,
+    "program": one_of("iscsitrace", "tgt", "istgt"),
     "status": one_of("in-data", "apart", "apart-held"),
-    "service-delay": TIME,
+    "service-delay": SERVICE,
     "host-delay": TIME,
     "is-serial": SWITCH,
     "command-window": COUNT,
@@ -155,5 +178,6 @@ SETTINGS: dict[str, Kind] = {
     "capture.at": one_of("both", "initiator", "none"),
     "capture.snaplen": SIZE,
     "capture.is-ipv6": SWITCH,
+    "capture.is-untapped": SWITCH,
 }
 """Every setting by its dotted name. Those of ``tcp`` are both hosts', those of ``link`` both directions'."""

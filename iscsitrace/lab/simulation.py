@@ -19,12 +19,12 @@ def run(
 ) -> dict[str, Any]:
     """Simulates, and writes ``initiator.pcapng``, ``target.pcapng`` ... and ``truth.json``; the truth.
 
-    ``capture_at`` says beside whom captures are taken. The folder is made. OutputExists when one of the files is there
-    and ``is_forced`` is not set; TrafficImpossible for settings that make no sense, and for an end that does not come.
-    A run that fails leaves no files.
+    ``capture_at`` says beside whom captures are taken; in a world that is untapped nobody. The folder is made.
+    OutputExists when one of the files is there and ``is_forced`` is not set; TrafficImpossible for settings that make
+    no sense, and for an end that does not come. A run that fails leaves no files.
     """
     initiator, *targets = (run_files.INITIATOR, *run_files.targets(len(settings["portals"])))
-    hosts = run_files.hosts(len(targets), capture_at)
+    hosts = run_files.hosts(len(targets), () if settings["world"].get("is_untapped") else capture_at)
     names = {host: run_files.capture_name(host) for host in hosts}
     with run_files.made_in(directory, list(names.values()), is_forced=is_forced) as files:
         file_of = dict(zip(hosts, files, strict=True))

@@ -44,6 +44,11 @@ _QUEUE = (
     "LIO.",
 )
 
+_SHARE = (
+    "Share the path over several connections, each with windows and losses of its own: node.session.nr_sessions with "
+    "multipath, or a session of several connections (MC/S)."
+)
+
 _ALL: Final = (
     Disease(
         "queue_depth_low",
@@ -143,6 +148,7 @@ _ALL: Final = (
             "In open-iscsi node.conn[0].tcp.window_size sets the buffers, which net.core.rmem_max cuts and which "
             "switches the kernel's own growth off: raise both, then log in again.",
             "On the sender net.ipv4.tcp_wmem and net.core.wmem_max no smaller.",
+            _SHARE,
         ),
     ),
     Disease(
@@ -176,7 +182,7 @@ _ALL: Final = (
         (
             "Find losses first (finding loss): they are what keeps the window small.",
             "On the sender net.ipv4.tcp_congestion_control: cubic or bbr over distance, not reno.",
-            "Share the path over several windows: node.session.nr_sessions with multipath.",
+            _SHARE,
             "Long sessions: a window grows once, a new login begins anew.",
         ),
     ),
@@ -191,6 +197,7 @@ _ALL: Final = (
             "Retransmission timeouts weigh most: net.ipv4.tcp_sack = 1 on both sides, and enough in flight for fast "
             "retransmission.",
             "On the sender net.ipv4.tcp_congestion_control: bbr bears random loss, cubic and reno do not.",
+            _SHARE,
         ),
     ),
     Disease(
@@ -216,6 +223,8 @@ _ALL: Final = (
             "Look at the backing device on the target (iostat -x there), its cache mode, its controller, its CPU.",
             "More tasks outstanding let a target with many disks work on them at once: node.session.queue_depth; a "
             "single disk only queues them.",
+            "Several connections with a task each do the same: node.session.nr_sessions with multipath, or a session "
+            "of several connections (MC/S).",
         ),
     ),
     Disease(

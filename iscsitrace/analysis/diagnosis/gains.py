@@ -22,6 +22,9 @@ DEPTHS: Final = (8, 32, 128)
 BLOCKS: Final = (LARGE_BLOCK_BYTES // 4, LARGE_BLOCK_BYTES)
 MAX_BURST_BYTES: Final = 16_776_192
 """The largest that LIO takes, as its advice says."""
+CONNECTIONS: Final = (2, 4, 8, 16, 32, 64)
+"""How many times as many connections to try, as long as each step wins ENOUGH."""
+ENOUGH: Final = 1.1
 OUTSTANDING_R2TS: Final = 8
 MORE: Final = 1.02
 """A further step in the same direction has to win so many times as much to be said."""
@@ -100,6 +103,22 @@ def _queue_depths(measured: Measured, situation: Situation, advice: int, count: 
         yield advice, f"queue depth {depth}", situation.with_setting(queue_depth=depth)
 
 
+def _connections(measured: Measured, situation: Situation, advice: int) -> Iterator[_Changed]:
+    """Twice as many connections, and as many as win something: each with one task at least."""
+    plain = measured.situation
+    now, before = plain.setting.connections, plain.throughput()
+    numbers = []
+    for times in CONNECTIONS:
+        reached = plain.with_connections(times * now).throughput()
+        if reached < ENOUGH * before:
+            break
+        numbers.append((times * now, reached))
+        before = reached
+    for number, reached in dict.fromkeys(numbers[:1] + numbers[-1:]):
+        rate = wording.rate(measured.throughput_bytes_per_s * reached / plain.throughput())
+        yield advice, f"{number} connections ({rate})", situation.with_connections(number)
+
+
 def _of_queue_depth(subject: Subject, measured: Measured, situation: Situation, finding: Finding) -> Iterator[_Changed]:
     yield from _queue_depths(measured, situation, 0)
 
@@ -151,6 +170,7 @@ def _of_window(subject: Subject, measured: Measured, situation: Situation, findi
     if setting.c_bytes_per_s is None or setting.window_bytes is None:
         return
     held = 2 * setting.c_bytes_per_s * 2 * setting.delay_ns / 1e9
+    yield from _connections(measured, situation, 3)
     if held > setting.window_bytes:
         yield 0, f"a receive window of {wording.about(held)}", situation.with_setting(window_bytes=ceil(held))
 
@@ -162,11 +182,13 @@ def _of_restart(subject: Subject, measured: Measured, situation: Situation, find
 def _of_loss(subject: Subject, measured: Measured, situation: Situation, finding: Finding) -> Iterator[_Changed]:
     if situation.stalls_ns_per_byte.get("loss"):
         yield 0, "no losses", situation.without("loss").with_setting(loss=0.0)
+        yield from _connections(measured, situation, _SHARED[finding.name])
 
 
 def _of_target(subject: Subject, measured: Measured, situation: Situation, finding: Finding) -> Iterator[_Changed]:
     yield 0, "a target that takes no time", situation.without("target_service")
     yield from _queue_depths(measured, situation, 1, 1)
+    yield from _connections(measured, situation, 2)
 
 
 def _of_think_time(subject: Subject, measured: Measured, situation: Situation, finding: Finding) -> Iterator[_Changed]:
@@ -177,6 +199,8 @@ def _of_initiator(subject: Subject, measured: Measured, situation: Situation, fi
     yield 0, "an initiator that answers at once", situation.without("initiator_service")
 
 
+_SHARED: Final = {"congestion_window_small": 2, "loss": 3}
+"""Which of their advice is to share the path."""
 _CHANGES: Final[dict[str, Callable[[Subject, Measured, Situation, Finding], Iterator[_Changed]]]] = {
     "queue_depth_low": _of_queue_depth,
     "block_size_small": _of_block_size,

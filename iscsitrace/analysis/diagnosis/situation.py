@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis import budget
 from iscsitrace.analysis.diagnosis import workload
+from iscsitrace.analysis.diagnosis.meeting import tasks_per_ns
 from iscsitrace.analysis.diagnosis.subject import Subject, known
 from iscsitrace.analysis.diagnosis.thresholds import MIN_TASKS, MOST
 from iscsitrace.analysis.model.bursts import solicited_bytes
@@ -38,6 +39,14 @@ STALLS: Final = ("loss", "slow_start", "receiver", "unknown")
 """What holds up all tasks together, and the more of it the more is moved: nanoseconds a byte."""
 
 
+OF_ONE_CONNECTION: Final = ("loss", "receiver")
+"""Of these, what holds up the tasks of one connection, and not those of others."""
+
+
+UNEVEN: Final = 0.25
+"""Service times that differ by so much of what a block takes on the line put tasks out of step."""
+
+
 @dataclass(frozen=True)
 class Situation:
     """One workload over one path, as measured."""
@@ -50,9 +59,15 @@ class Situation:
     """Of STALLS."""
     open_names: frozenset[str] = frozenset()
     """Fields of Setting and Solicitation that the packets do not tell: their values are assumed."""
+    service_spread_ns: float = 0.0
+    """Standard deviation of what the target takes for a task, where tasks go one after another."""
+    groups: int = 1
+    """Of connections that are like those measured, and stall on their own."""
 
     def throughput(self, *, is_rough: bool = False) -> float:
         """Bytes per second, by the model; roughly, and soon, without following tasks that are in each other's way."""
+        if self.groups > 1:
+            return self._side_by_side(is_rough=is_rough)
         tasks = self.setting.queue_depth
         connections = min(self.setting.connections, tasks)
         setting = replace(
@@ -61,7 +76,8 @@ class Situation:
             queue_depth=round(tasks / connections),
             service_ns=sum(self.waits_ns.values()),
         )
-        ns_per_byte = 1e9 / _throughput(setting, is_rough=is_rough) + sum(self.stalls_ns_per_byte.values())
+        reached = min(_throughput(setting, is_rough=is_rough), self._by_chance(setting))
+        ns_per_byte = 1e9 / reached + sum(self.stalls_ns_per_byte.values())
         return 1e9 / ns_per_byte
 
     def with_setting(self, **changes: Any) -> Situation:
@@ -71,6 +87,39 @@ class Situation:
     def with_keys(self, **changes: Any) -> Situation:
         """The same with other keys in force."""
         return self.with_setting(solicitation=replace(self.setting.solicitation, **changes))
+
+    def with_connections(self, count: int) -> Situation:
+        """The same over a multiple of its connections, each with one task at least: so many that work side by side."""
+        groups = max(1, count // self.setting.connections)
+        tasks = max(self.setting.queue_depth, groups * self.setting.connections)
+        found = self.with_setting(connections=groups * self.setting.connections, queue_depth=tasks)
+        return replace(found, groups=groups)
+
+    def _by_chance(self, setting: Setting) -> float:
+        """What is left of a throughput when tasks meet on the line; infinite when they fall into step."""
+        outstanding = setting.queue_depth * setting.connections
+        if outstanding == 1 or not setting.c_bytes_per_s or not self.service_spread_ns:
+            return inf
+        alone = predict(replace(setting, queue_depth=1, connections=1))
+        if self.service_spread_ns < UNEVEN * alone.transfer_ns:
+            return inf
+        return 1e9 * setting.block_bytes * tasks_per_ns(outstanding, alone.period_ns, alone.transfer_ns)
+
+    def _side_by_side(self, *, is_rough: bool) -> float:
+        """What so many groups give: as many times one of them, up to what all can that share the line.
+
+        A loss, or a receiver that is late, holds up one connection, and the others go on; slow start is all
+        connections' at once.
+        """
+        tasks, connections = self.setting.queue_depth // self.groups, self.setting.connections // self.groups
+        stalls = self.stalls_ns_per_byte
+        own = {each: stall for each, stall in stalls.items() if each in OF_ONE_CONNECTION}
+        one = replace(
+            self.with_setting(connections=connections, queue_depth=tasks), stalls_ns_per_byte=own, groups=1
+        ).throughput(is_rough=is_rough)
+        together = replace(self, stalls_ns_per_byte={}, groups=1).throughput(is_rough=is_rough)
+        common = sum(stall for each, stall in stalls.items() if each not in OF_ONE_CONNECTION)
+        return 1e9 / (1e9 / min(self.groups * one, together) + common)
 
     def without(self, name: str, share: float = 1.0) -> Situation:
         """The same without a wait or stall, or without a share of it."""
@@ -171,7 +220,9 @@ def measure(subject: Subject) -> Measured | None:
         "unknown": parts_ns["unknown"],
     }
     stalls_ns_per_byte = {name: stall / moved for name, stall in stalls_ns.items()}
-    situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names))
+    service_ns = subject.waits_by_cycle(subject.stretches("target_service"))[subject.rows_of(cycles.raw("cycle"))]
+    spread_ns = float(np.std(service_ns)) if depth == 1 else 0.0
+    situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), spread_ns)
     throughput = moved * 1e9 / busy_ns
     if depth > 1 and (subject.rtt_ns("initiator") or 0) > path_ns * _AWAY:
         # what queues before the line beyond the tap is outstanding, too: without it the line would not be so busy

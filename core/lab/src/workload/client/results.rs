@@ -114,7 +114,7 @@ pub struct TuningStep {
     pub time_s: f64,
     /// Connections that were in use.
     pub connections: u16,
-    /// Bytes per second of commands that ended well.
+    /// Bytes per second; of commands that ended well, where it is measured at once or by bytes.
     pub goodput_bytes_per_s: f64,
     /// From handing in to status, on average; none when no command ended.
     pub command_s: Option<f64>,

@@ -41,6 +41,9 @@ pub(super) struct Tuned {
     step: Step,
     /// Counts measurements: one that was ended in another way needs no wake.
     serial: u64,
+    /// What had moved when the measurement began.
+    moved_before: u64,
+    /// Of commands that ended well since.
     bytes: u64,
     commands: u64,
     command_ns: i64,
@@ -60,6 +63,7 @@ impl Tuned {
             in_use: vec![0],
             step,
             serial: 0,
+            moved_before: 0,
             bytes: 0,
             commands: 0,
             command_ns: 0,
@@ -170,6 +174,7 @@ impl Client {
         tuned.phase = Phase::Measuring(now_ns);
         tuned.serial += 1;
         (tuned.bytes, tuned.commands, tuned.command_ns) = (0, 0, 0);
+        tuned.moved_before = self.sessions[SESSION].volume.moved_bytes();
         if tuned.settings.measure_bytes.is_none() {
             let (at_ns, wake) = (now_ns.saturating_add(tuned.settings.measure_ns), Wake::Measured(tuned.serial));
             self.wake_at(at_ns, wake);
@@ -213,7 +218,11 @@ impl Client {
             tuned.phase = Phase::Idle;
             return;
         }
-        let goodput_bytes_per_s = tuned.bytes as f64 * 1e9 / (now_ns - since_ns).max(1) as f64;
+        // whole commands are few where they are long: what has moved of the others counts, but not in the study's way
+        let is_by_command = tuned.settings.is_unsettled || tuned.settings.measure_bytes.is_some();
+        let moved = self.sessions[SESSION].volume.moved_bytes() - tuned.moved_before;
+        let bytes = if is_by_command { tuned.bytes } else { moved };
+        let goodput_bytes_per_s = bytes as f64 * 1e9 / (now_ns - since_ns).max(1) as f64;
         let measured = Measurement { connections: tuned.in_use.len() as u16, goodput_bytes_per_s };
         let next = tuned.tuner.next(measured);
         let started_ns = self.run.started_ns.unwrap_or(now_ns);

@@ -27,13 +27,14 @@ pub struct Volume {
     /// Whether wrong data came for the task.
     mismatches: Vec<Option<Mismatch>>,
     kept: Vec<u8>,
+    moved_bytes: u64,
 }
 
 impl Volume {
     /// Of a volume that holds this pattern.
     #[must_use]
     pub fn new(pattern: Pattern) -> Self {
-        Self { pattern, purposes: Vec::new(), mismatches: Vec::new(), kept: Vec::new() }
+        Self { pattern, purposes: Vec::new(), mismatches: Vec::new(), kept: Vec::new(), moved_bytes: 0 }
     }
 
     /// A task begins.
@@ -55,6 +56,12 @@ impl Volume {
         self.mismatches.get_mut(initiator_task_tag as usize)?.take()
     }
 
+    /// Bytes of the workload that came or went so far, of tasks that are still under way, too.
+    #[must_use]
+    pub fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
+    }
+
     /// The answer that came last.
     #[must_use]
     pub fn answer(&self) -> &[u8] {
@@ -66,6 +73,7 @@ impl TaskData for Volume {
     #[inline]
     fn take(&mut self, initiator_task_tag: u32, offset: u32, bytes: &[u8]) {
         let index = initiator_task_tag as usize;
+        self.moved_bytes += bytes.len() as u64;
         match self.purposes.get(index) {
             Some(Purpose::Pattern(first)) => {
                 if let Some(found) = self.pattern.check(first + u64::from(offset), bytes)
@@ -87,6 +95,7 @@ impl TaskData for Volume {
 
     #[inline]
     fn fill(&mut self, initiator_task_tag: u32, offset: u32, out: &mut [u8]) {
+        self.moved_bytes += out.len() as u64;
         match self.purposes.get(initiator_task_tag as usize) {
             Some(Purpose::Pattern(first)) => self.pattern.fill(first + u64::from(offset), out),
             _ => out.fill(0),

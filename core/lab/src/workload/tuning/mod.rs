@@ -32,7 +32,7 @@ pub use tuner::Tuner;
 pub struct Measurement {
     /// Connections that were in use.
     pub connections: u16,
-    /// Bytes per second of commands that ended well.
+    /// Bytes of data per second.
     pub goodput_bytes_per_s: f64,
 }
 

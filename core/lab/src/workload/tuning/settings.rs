@@ -24,9 +24,10 @@ pub struct TuningSettings {
     pub rule: TuningRule,
     /// For how long a number is measured.
     pub measure_ns: i64,
-    /// Measures until so much has come, in place of a time.
+    /// Measures until commands with so many bytes have ended, in place of a time.
     pub measure_bytes: Option<u64>,
-    /// Measures as soon as the connections are there, not when each has ended a command since.
+    /// Measures as soon as the connections are there, not when each has ended a command since; and counts commands that
+    /// ended, not data as they come.
     pub is_unsettled: bool,
     /// With how many the golden section begins; the prediction begins with one.
     pub start_connections: u16,

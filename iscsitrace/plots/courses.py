@@ -1,0 +1,50 @@
+"""Something over the time of a run, of several runs of an experiment beside each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from iscsitrace.plots import style
+
+_COLORS = (
+    style.BLUE,
+    style.VERMILLION,
+    style.GREEN,
+    style.PURPLE,
+    style.ORANGE,
+    style.SKY,
+    style.BLACK,
+)
+_STYLES = ("-", "--", ":")
+
+
+@dataclass(frozen=True)
+class CourseLine:
+    """One line: what it is called, and its values over time."""
+
+    name: str
+    times_s: tuple[float, ...]
+    values: tuple[float, ...]
+    is_stepped: bool
+    """Whether a value stays until the next."""
+
+
+def draw(figure: Figure, lines: tuple[CourseLine, ...], y_label: str) -> None:
+    """All lines over the same time."""
+    axes = figure.subplots()
+    for number, line in enumerate(lines):
+        axes.plot(
+            line.times_s,
+            line.values,
+            color=_COLORS[number % len(_COLORS)],
+            linestyle=_STYLES[number // len(_COLORS) % len(_STYLES)],
+            linewidth=1.2,
+            drawstyle="steps-post" if line.is_stepped else "default",
+            label=line.name,
+        )
+    axes.set_xlabel("time since the first command, s")
+    axes.set_ylabel(y_label)
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, frameon=False, borderaxespad=0.3)
