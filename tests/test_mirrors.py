@@ -135,9 +135,34 @@ def test_the_same_writes_are_a_mirror() -> None:
     assert hosts.found() == []
 
 
-def test_seven_writes_are_no_mirror() -> None:
-    assert two(in_order(7), in_order(7)) == []
-    assert len(two(in_order(8), in_order(8))) == 1
+def test_three_writes_are_no_mirror() -> None:
+    assert two(in_order(3), in_order(3)) == []
+    assert len(two(in_order(4), in_order(4))) == 1
+
+
+def test_members_that_were_prepared_one_after_the_other() -> None:
+    """As mdadm does before the array is there, and after."""
+    prepared = [(10.0 * number, 8 + 8 * number, 8, 5.0) for number in range(10)]
+    work = [(at + 300, lba, blocks, length) for at, lba, blocks, length in in_order(12)]
+    wiped = [(at + 1_000, lba, blocks, length) for at, lba, blocks, length in prepared]
+
+    def later(asked: list[Write]) -> list[Write]:
+        return [(at + 110, lba, blocks, length) for at, lba, blocks, length in asked]
+
+    (found,) = two([*prepared, *work, *wiped], [*later(prepared), *work, *later(wiped)])
+    assert len(found.found) == 12
+
+
+def test_a_slow_host_begins_one_leg_after_the_other() -> None:
+    """With one processor, which sends the first burst of one before the command of the other."""
+    near = in_order(12, period=30.0, length=10.0)
+    (found,) = two(near, [(at + 6, lba, blocks, 12.0) for at, lba, blocks, _ in near])
+    assert len(found.found) == 12
+
+
+def test_two_programs_in_step_do_not_wait_for_each_other() -> None:
+    near = in_order(40, period=10.0, length=9.9)
+    assert two(near, [(at + 5, lba, blocks, length) for at, lba, blocks, length in near]) == []
 
 
 def test_legs_may_cut_a_write_differently() -> None:

@@ -217,7 +217,7 @@ WRITE_STARTS: Final = Table(
     (
         column("cycle", "uint32", "its cycle"),
         column("bytes", "uint8", "bytes of the data that were captured, from the first on: at most 64", "bytes"),
-        column("crc32c", "uint32", "CRC32C of these", source="RFC 7143 section 13.1"),
+        column("crc32c", "uint32", "CRC32C of these, as a data digest is made", source="method 9"),
     ),
 )  # fmt: skip
 

@@ -18,11 +18,13 @@ from iscsitrace.analysis.mirrors.legs import Requests
 Array = NDArray[Any]
 
 AT_ONCE: Final = 0.25
-"""Part of the longer one's time within which both begin: a host of one processor sends the first burst of one before
-the command of the other, which takes a tenth of the time and more; of programs that know nothing of each other half
-would begin so close together by chance."""
+"""Part of the longer one's time within which both begin: a host hands in both at once, but sends one after the other; of
+programs that know nothing of each other half would begin so close together by chance."""
 BUSY: Final = 0.9
 """Share of the time between the beginnings for which the later leg's queue has to have been at work to explain it."""
+PER_PERIOD: Final = 8
+"""Pairs of requests, on average, in a stretch of time in which either leg is at work, up to which overlap is enough:
+the host waited for both before it went on. Two programs that know nothing of each other do not wait."""
 PIECES_MAX: Final = 64
 """Pieces that a request may be cut into on average: beyond that the extents tell nothing."""
 
@@ -54,7 +56,7 @@ def pair(one: Requests, other: Requests) -> Pairing:
     (owner, piece), (other_owner, other_piece) = cut, other_cut
     left, right = _in_order(piece, one.begins[owner], other_piece, other.begins[other_owner])
     a, b = owner[left], other_owner[right]
-    keep = is_at_once(one, a, other, b)
+    keep = is_at_once(one, a, other, b) | _is_waited_for(one, a, other, b)
     far = np.flatnonzero(~keep)
     keep[far] = _is_queued(one, a[far], other, b[far])
     lengths = np.diff(edges)[piece[left]]
@@ -113,6 +115,18 @@ def is_at_once(one: Requests, a: Array, other: Requests, b: Array) -> Array:
     """Which of these pairs begin within a small part of the longer one's time."""
     longer = np.maximum(one.ends[a] - one.begins[a], other.ends[b] - other.begins[b])
     return np.asarray(np.abs(one.begins[a] - other.begins[b]) <= AT_ONCE * longer)
+
+
+def _is_waited_for(one: Requests, a: Array, other: Requests, b: Array) -> Array:
+    """Which of these pairs overlap, where both legs pause together every few requests."""
+    overlaps = np.minimum(one.ends[a], other.ends[b]) > np.maximum(one.begins[a], other.begins[b])
+    if not overlaps.any():
+        return np.asarray(overlaps)
+    # a command in the very moment of a status is the next one
+    ends = np.concatenate([one.ends, other.ends]) - 1
+    periods, _ = merged(np.concatenate([one.begins, other.begins]), ends)
+    count = len(np.unique(np.stack([a[overlaps], b[overlaps]]), axis=1).T)
+    return np.asarray(overlaps & (count <= PER_PERIOD * len(periods)))
 
 
 def _is_queued(one: Requests, a: Array, other: Requests, b: Array) -> Array:

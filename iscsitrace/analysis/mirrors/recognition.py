@@ -25,11 +25,14 @@ NEEDED: Final = ("write_starts",)
 """Tables filled on request that make recognition sure; without them a mirror may be a stripe."""
 
 SAME: Final = 0.9
-"""Share of the writes, and of their bytes, that have to be on both legs while both are at work: the capture may have
+"""Share of the writes, and of their bytes, that have to be on both legs while they are one: the capture may have
 lost one in ten commands, or have begun amid them; of two programs that know nothing of each other far fewer coincide.
 """
-WRITES_MIN: Final = 8
-"""Writes on both legs that it takes: fewer may be what a host writes to every new disk."""
+WRITES_MIN: Final = 4
+"""Writes on both legs that it takes: fewer coincide by chance, or are what a host writes to every new disk."""
+ODD_MIN: Final = 8
+"""Writes on both that no page divides which rule a stripe out: superblocks, which are such, are on all members of any
+array, and fewer."""
 AGREES: Final = 0.9
 """Share of the compared beginnings that have to be alike: rarely a host changes its memory between the two copies."""
 START_BYTES: Final = 64
@@ -112,7 +115,7 @@ def _match(source: Source, one: Leg, other: Leg, starts: tuple[Array, Array] | N
         if verdict is False:
             return None
         chunk_bytes, odd_count = _chunk(one.writes, pairing)
-        return _Match(offset, pairing, verdict is True or odd_count >= WRITES_MIN, chunk_bytes)
+        return _Match(offset, pairing, verdict is True or odd_count >= ODD_MIN, chunk_bytes)
     return None
 
 
@@ -157,17 +160,17 @@ def _while_both_work(one: Requests, other: Requests) -> tuple[Requests, Requests
 
 
 def _is_same(one: Leg, other: Leg, there: Requests, pairing: Pairing, offset: int) -> bool:
-    """Whether nearly all of either leg's writes are on both, while both are at work."""
+    """Whether nearly all of either leg's writes are on both, from the first that is to the last."""
     if len(np.unique(pairing.one)) < WRITES_MIN or len(np.unique(pairing.other)) < WRITES_MIN:
         return False
-    since = max(one.writes.begins.min(), there.begins.min())
-    until = min(one.writes.ends.max(), there.ends.max())
+    # before it was assembled, and after it was stopped, the members may have been written to one after the other
+    since = min(one.writes.begins[pairing.one].min(), there.begins[pairing.other].min())
+    until = max(one.writes.ends[pairing.one].max(), there.ends[pairing.other].max())
     for requests, matched, source_reads in (
         (one.writes, pairing.matched_bytes(len(one.writes)), other.reads.moved(-offset)),
         (there, pairing.matched_bytes(len(there), of_other=True), one.reads),
     ):
         is_whole = matched == requests.lengths
-        # what began before the other leg's first write and was over by then has no counterpart, nor has what came after
         is_counted = is_whole | ((requests.ends >= since) & (requests.begins <= until))
         if not is_counted.any():
             return False
