@@ -18,8 +18,8 @@ from iscsitrace.analysis.mirrors.legs import Requests
 Array = NDArray[Any]
 
 AT_ONCE: Final = 0.25
-"""Part of the longer one's time within which both begin: a host hands in both at once, but sends one after the other; of
-programs that know nothing of each other half would begin so close together by chance."""
+"""Part of the longer one's time within which both begin: a host hands in both at once, but sends one after the other;
+of programs that know nothing of each other half would begin so close together by chance."""
 BUSY: Final = 0.9
 """Share of the time between the beginnings for which the later leg's queue has to have been at work to explain it."""
 PER_PERIOD: Final = 8
