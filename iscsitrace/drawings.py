@@ -152,6 +152,6 @@ KINDS: dict[str, Kind] = {
     "latency": Kind(_latency),
     "throughput": Kind(_throughput, ("segments", "budget")),
     "budget": Kind(_budget, ("budget",)),
-    "streams": Kind(_streams, ("segments", "window", "budget", "recoveries", "senders")),
+    "streams": Kind(_streams, ("segments", "window", "budget", "recoveries", "senders", "retransmissions")),
 }
 """Every kind by name, in the order of the help."""

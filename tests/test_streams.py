@@ -245,6 +245,10 @@ RUNS = {
         "read --targets 2 --rate 400Mbit --one-way-delay 10ms --bytes 16M --block-size 1M --queue-depth 2 "
         "--to-initiator-loss 0.3% --seed 2"
     ),
+    "timeout": (
+        "read --targets 2 --rate 100Mbit --one-way-delay 10ms --bytes 4M --block-size 256K --window 64K "
+        "--to-initiator-burst-loss 0.15%,3%,100% --seed 4"
+    ),
     "even": "read --targets 3 --rate 100Mbit --one-way-delay 5ms --bytes 6M --block-size 256K --queue-depth 2",
     "far": (
         "read --target-delay 2ms --target-delay 2ms --target-delay 20ms --rate 100Mbit --bytes 6M --block-size 256K"
@@ -323,6 +327,21 @@ def test_a_stream_whose_slow_start_ended_in_a_loss(runs: Runs) -> None:
     assert max(windows(run, 40_000 + fast.run.connection)[1]) > 4 * max(
         max(windows(run, 40_000 + stream.run.connection)[1]) for stream in slow
     )
+
+
+def test_a_stream_that_ran_into_timeouts(runs: Runs) -> None:
+    """At the initiator's tap the packets sent again look alike; the silence before them does not."""
+    run = runs(RUNS["timeout"])
+    (slow,) = [stream for stream in found(run).streams if stream.is_slow]
+    assert slow.cause
+    assert slow.cause.name == "timeout"
+    times, cwnd = windows(run, 40_000 + slow.run.connection)
+    # a timeout leaves a window of one segment
+    collapses = [at for at, each, before in zip(times[1:], cwnd[1:], cwnd, strict=False) if each == 1 < before]
+    assert slow.evidence.timeout_count == len(collapses) == 2
+    # the second cost most: from the silence before it on
+    assert collapses[0] < slow.cause.time_ns < collapses[1]
+    assert slow.cause.frame
 
 
 def test_streams_with_losses_all_along(runs: Runs) -> None:

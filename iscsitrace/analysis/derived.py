@@ -13,7 +13,7 @@ Source = Callable[[str], Table]
 NEEDED: Final = {
     "mirrored_writes": ("write_starts", "budget"),
     "mirror_legs": ("write_starts", "budget"),
-    "streams": ("write_starts", "budget", "recoveries", "senders"),
+    "streams": ("write_starts", "budget", "recoveries", "senders", "retransmissions"),
 }
 """Tables filled on request that each of them takes."""
 

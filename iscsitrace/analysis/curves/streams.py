@@ -89,10 +89,10 @@ def _job(jobs: Sequence[Job], view: View, shown: list[int]) -> Job | None:
 
 def _of_job(stream: StreamOfJob, view: View, outstanding: Line) -> dict[str, Any]:
     """What a stream of a job has to show in the view."""
-    times = stream.evidence.losses.raw("time_first_ns")
-    kinds, found = np.array(stream.evidence.kinds), {}
+    losses, found = stream.evidence.losses, {}
     for kind in ("slow_start_exit", "timeout"):
-        at = times[view.covers(times) & (kinds == kind)] if len(times) else times
+        times = np.array([loss.time_ns for loss in losses if loss.kind == kind], dtype=np.int64)
+        at = times[view.covers(times)]
         if len(at) and len(outstanding):
             place = np.maximum(np.searchsorted(outstanding.times_ns, at, side="right") - 1, 0)
             found[kind] = Line(at, outstanding.values[place])

@@ -35,7 +35,7 @@ from iscsitrace.analysis.mirrors import account
 from iscsitrace.analysis.mirrors.account import Account
 from iscsitrace.table import Table
 
-NEEDED: Final = tuple(dict.fromkeys((*NEEDED_OF_SUBJECTS, *account.NEEDED)))
+NEEDED: Final = tuple(dict.fromkeys((*NEEDED_OF_SUBJECTS, *account.NEEDED, *streams.NEEDED)))
 """Tables filled on request that a source has to have; without those of mirrors one may be taken for a stripe."""
 
 _FAMILIES: Final[tuple[Callable[[Subject], Iterator[Finding]], ...]] = (

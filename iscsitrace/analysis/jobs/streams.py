@@ -19,14 +19,13 @@ from iscsitrace.analysis.jobs import runs
 from iscsitrace.analysis.jobs.cause import Cause, Evidence
 from iscsitrace.analysis.jobs.runs import Run
 from iscsitrace.analysis.mirrors.recognition import Mirror
-from iscsitrace.errors import InputInvalid
 from iscsitrace.schema import CATEGORIES, DERIVED_TABLES
 from iscsitrace.table import NO_WORD, Table, null_value
 
 Array = NDArray[Any]
 Source = Callable[[str], Table]
 
-NEEDED: Final = ("budget", "recoveries", "senders")
+NEEDED: Final = ("budget", "recoveries", "senders", "retransmissions")
 """Tables filled on request that tell causes."""
 BEGIN: Final = 0.1
 """Share of the longest one's time within which streams of one job begin: a program begins them one after the other, and
@@ -247,13 +246,3 @@ def _rows(jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
                 "cause_time_ns": cause.time_ns if cause else None,
                 "cause_frame": cause.frame if cause else None,
             }
-
-
-def of_source(source: Source, mirrors: Sequence[Mirror] = ()) -> list[Job]:
-    """As :func:`find`; none where the source has not the tables NEEDED."""
-    try:
-        for name in NEEDED:
-            source(name)
-    except (InputInvalid, LookupError):
-        return []
-    return find(source, mirrors)
