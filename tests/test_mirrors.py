@@ -18,8 +18,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import iscsitrace
-from iscsitrace.analysis import derived
-from iscsitrace.analysis.diagnosis.examination import NEEDED, examine
+from iscsitrace.analysis import derived, mirrors
+from iscsitrace.analysis.diagnosis import NEEDED
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.mirrors import account, recognition
 from iscsitrace.analysis.mirrors.account import Account
 from iscsitrace.cli import main
@@ -416,7 +417,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 def trace_of(run: Run, tap: str = "initiator") -> iscsitrace.Trace:
-    return iscsitrace.read(run.capture(tap), tables=account.NEEDED)
+    return iscsitrace.read(run.capture(tap), tables=mirrors.NEEDED)
 
 
 def target_of(run: Run) -> dict[int, int]:
@@ -517,7 +518,7 @@ def test_legs_of_each_write(runs: Runs) -> None:
 def test_a_snaplen_leaves_a_mirror_in_doubt(runs: Runs, tmp_path: Path) -> None:
     records, link_type = read_records(runs(MIRRORS["two"][0]).capture())
     file = write_pcapng(tmp_path / "cut.pcapng", cut(records, 128), link_type)  # type: ignore[arg-type]
-    (found,) = account.of_trace(iscsitrace.read(file, tables=account.NEEDED).table)
+    (found,) = account.of_trace(iscsitrace.read(file, tables=mirrors.NEEDED).table)
     assert (len(found.found), found.mirror.is_sure) == (16, False)
     assert found.kind == "mirror_or_stripe"
     (finding,) = [
@@ -585,7 +586,7 @@ def test_nothing_of_data_is_read_unasked(runs: Runs) -> None:
 
 @pytest.mark.parametrize("file", recorded_captures(), ids=lambda file: file.name)
 def test_no_recording_is_a_mirror(file: Path) -> None:
-    assert recognition.find(iscsitrace.read(file, tables=recognition.NEEDED).table) == []
+    assert recognition.find(iscsitrace.read(file, tables=mirrors.RECOGNISING).table) == []
 
 
 # --- what people see

@@ -1,410 +1,471 @@
-"""Streams of one job: which connections are, how even, and why one is slow; on tables made by hand, and in the lab's
-captures, whose truth has what each sender's TCP did.
-"""
+"""Streams beside each other in experiments: what is measured of them, against hand arithmetic and the capture."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import iscsitrace
-from iscsitrace.analysis import derived
-from iscsitrace.analysis.diagnosis.examination import NEEDED, examine
-from iscsitrace.analysis.jobs import streams
-from iscsitrace.analysis.jobs.streams import Job, jain
 from iscsitrace.cli import main
-from iscsitrace.schema import DERIVED_TABLES
-from iscsitrace.table import Table
-from tests.runs import Run, Runs
-from tests.tables_by_hand import MS, table
+from iscsitrace.errors import InputInvalid
+from iscsitrace.experiments import (
+    catalogue,
+    comparison,
+    definition,
+    expected,
+    experiment,
+    figures,
+    measured,
+    points,
+    results,
+    runner,
+    streams,
+    tables,
+)
+from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.results import PointResult, Results
+from iscsitrace.experiments.streams import Stream
+from iscsitrace.experiments.vocabulary import Value
 
-SECOND = 1_000 * MS
-KB = 1_000
-
-
-class Work:
-    """Connections of sessions, what each carried and lost; the tables that the core would have made of it."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, list[dict[str, Any]]] = {
-            name: [] for name in ("sessions", "connections", "cycles", "budget", "recoveries", "senders")
-        }
-
-    def stream(
-        self,
-        length_ms: int,
-        *,
-        start_ms: int = 0,
-        tasks: int = 20,
-        size: int = 65_536,
-        operation: str = "read",
-        target: str | None = None,
-        host: str = "iqn.host",
-        session: int | None = None,
-        rtt_ms: int = 10,
-        sent_again: int = 0,
-    ) -> int:
-        """A connection whose tasks follow each other without a pause."""
-        number = len(self.rows["connections"])
-        if session is None:
-            session = number
-            name = f"iqn.{number}" if target is None else target
-            self.rows["sessions"].append({"session": session, "initiator_name": host, "target_name": name})
-        self.rows["connections"].append(
-            {
-                "connection": number,
-                "session": session,
-                "is_iscsi": True,
-                "rtt_to_target_min_ns": rtt_ms * MS,
-                "rtt_to_initiator_min_ns": 0,
-                "packets_to_initiator": 1_000,
-                "retransmitted_packets_to_initiator": sent_again,
-            }
-        )
-        for place in range(tasks):
-            begin = SECOND + start_ms * MS + place * length_ms * MS // tasks
-            self.rows["cycles"].append(
-                {
-                    "cycle": len(self.rows["cycles"]),
-                    "session": session,
-                    "connection": number,
-                    "operation": operation,
-                    f"is_{operation}": True,
-                    "bytes": size,
-                    "data_bytes": size,
-                    "command_first_ns": begin,
-                    "status_ns": SECOND + start_ms * MS + (place + 1) * length_ms * MS // tasks,
-                    "is_complete": True,
-                }
-            )
-        return number
-
-    def lost(self, connection: int, *losses: tuple[int, str, int], exit_bytes: int | None = None) -> Work:
-        """When (ms), how it was found out, and the pipe then; whether the first ended slow start."""
-        for at, cause, pipe in losses:
-            row = {"connection": connection, "cause": cause, "pipe_before_bytes": pipe, "frame_first": 1_000 + at}
-            self.rows["recoveries"].append(row | {"time_first_ns": SECOND + at * MS})
-        self.rows["senders"].append({"connection": connection, "ssthresh_guess_bytes": exit_bytes})
-        return self
-
-    def waited(self, connection: int, part: str, begin_ms: int, end_ms: int) -> Work:
-        row = {"connection": connection, "session": connection, "part": part, "frame": 7}
-        times = {"time_first_ns": SECOND + begin_ms * MS, "time_last_ns": SECOND + end_ms * MS}
-        self.rows["budget"].append(row | times)
-        return self
-
-    def jobs(self) -> list[Job]:
-        made = {name: table(name, *rows) for name, rows in self.rows.items()}
-        return streams.find(made.__getitem__)
-
-    def job(self) -> Job:
-        (job,) = self.jobs()
-        return job
+STUDY = "stream-study"
 
 
-def connections(job: Job) -> list[int]:
-    return [run.connection for run in job.runs]
+def stream(throughput: float = 1.0, ended_s: float = 1.0, resent: int | None = 0, timeouts: int | None = 0) -> Stream:
+    return Stream(0, 0, 0, throughput, ended_s, resent, timeouts)
 
 
-def test_jains_index() -> None:
-    assert jain([5, 5, 5, 5]) == 1
-    assert jain([5, 0, 0, 0]) == 0.25
-    # (1 + 2 + 3)^2 / (3 * (1 + 4 + 9))
-    assert jain([1, 2, 3]) == pytest.approx(36 / 42)
+# ---- by hand
 
 
-def test_figures_of_a_job() -> None:
-    work = Work()
-    for length in (1_000, 700, 800):
-        work.stream(length)
-    job = work.job()
-    # the first to finish first
-    assert connections(job) == [1, 2, 0]
-    assert not job.is_certain
-    assert job.whole_ns == 1_000 * MS
-    assert job.first_to_last_ns == 300 * MS
-    assert [stream.behind_ns for stream in job.streams] == [0, 100 * MS, 300 * MS]
-    # alone from 800 to 1000; 0.3 and 0.2 of the whole unused on two of three
-    assert job.alone_share == pytest.approx(0.2)
-    assert job.unused_share == pytest.approx(0.5 / 3)
-    # the same bytes: throughputs are as 1/700, 1/800, 1/1000
-    rates = [1 / 700, 1 / 800, 1 / 1_000]
-    assert job.jain == pytest.approx(sum(rates) ** 2 / (3 * sum(rate**2 for rate in rates)))
-    assert [stream.is_slow for stream in job.streams] == [False, True, True]
+@pytest.mark.parametrize(
+    ("throughputs", "index"),
+    [([5, 5, 5, 5], 1.0), ([7, 0, 0, 0], 0.25), ([3, 1], 16 / 20), ([1, 2, 3], 36 / 42), ([4], 1.0)],
+)
+def test_jain_is_one_of_equals_and_one_nth_of_one_that_has_all(throughputs: list[float], index: float) -> None:
+    assert streams.jain([stream(each) for each in throughputs]) == pytest.approx(index)
 
 
-def test_connections_one_after_the_other_are_no_job() -> None:
-    work = Work()
-    work.stream(500, target="iqn.a")
-    work.stream(500, target="iqn.a", start_ms=500)
-    assert work.jobs() == []
-    work.stream(500, session=1, start_ms=740)
-    # half of the shorter one's time
-    assert [connections(job) for job in work.jobs()] == [[1, 2]]
+def test_of_nothing_nothing_is_known() -> None:
+    assert streams.jain([]) is None
+    assert streams.jain([stream(0.0)]) is None
+    assert streams.spread_s([]) is None
+    assert streams.spread_ratio([]) is None
+    assert streams.timeout_count([stream(), stream(timeouts=None)]) is None
 
 
-def test_others_belong_together_when_they_are_alike() -> None:
-    def is_job(**other: Any) -> bool:
-        work = Work()
-        work.stream(1_000)
-        work.stream(**({"length_ms": 1_000} | other))
-        return bool(work.jobs())
-
-    assert is_job()
-    assert is_job(host="iqn.another")
-    assert is_job(start_ms=100)
-    assert not is_job(start_ms=101)
-    assert is_job(size=131_072)
-    assert not is_job(size=262_144)
-    assert not is_job(operation="write")
-    # what has a name in common needs no likeness
-    work = Work()
-    work.stream(1_000, target="iqn.a")
-    work.stream(500, target="iqn.a", start_ms=400, operation="write", size=4_096)
-    assert work.job().is_certain
+def test_the_spread_is_from_the_first_end_to_the_last() -> None:
+    found = [stream(ended_s=each) for each in (80.0, 70.0, 100.0)]
+    assert streams.spread_s(found) == 30
+    assert streams.spread_ratio(found) == pytest.approx(100 / 70)
 
 
-def test_a_pause_parts_jobs() -> None:
-    work = Work()
-    for session in (None, 0):
-        work.stream(500, session=session)
-    for connection in (0, 1):
-        for row in [each for each in work.rows["cycles"] if each["connection"] == connection]:
-            later = {name: row[name] + 10 * SECOND for name in ("command_first_ns", "status_ns")}
-            work.rows["cycles"].append(row | later | {"cycle": len(work.rows["cycles"])})
-    assert [connections(job) for job in work.jobs()] == [[0, 1]] * 2
+@pytest.mark.parametrize(
+    ("ends_s", "windows", "rank"),
+    [
+        ((1.0, 2.0, 3.0), (300, 200, 100), -1.0),
+        ((1.0, 2.0, 3.0), (100, 200, None), 1.0),
+        # ranks 1 2 3 4 and 1.5 1.5 3.5 3.5: covariance 4, root of 5 * 4
+        ((1.0, 2.0, 3.0, 4.0), (100, 100, 200, 200), 4 / 20**0.5),
+        ((1.0, 2.0), (200, 100), None),
+        ((1.0, 2.0, 3.0), (100, 100, 100), None),
+    ],
+)
+def test_what_slow_start_left_is_ranked(
+    ends_s: tuple[float, ...], windows: tuple[int | None, ...], rank: float | None
+) -> None:
+    pairs = zip(ends_s, windows, strict=True)
+    found = [replace(stream(ended_s=ended_s), slow_start_left_bytes=window) for ended_s, window in pairs]
+    assert streams.slow_start_rank(found) == (None if rank is None else pytest.approx(rank))
 
 
-def cause_of_slow(prepare: Callable[[Work, int], object], **slow: Any) -> tuple[str | None, int | None]:
-    """The cause of a stream that takes twice as long as the one beside it, and the frame that shows it."""
-    work = Work()
-    work.stream(1_000)
-    number = work.stream(2_000, **slow)
-    prepare(work, number)
-    stream = work.job().slowest
-    assert stream.run.connection == number
-    return (stream.cause.name, stream.cause.frame) if stream.cause else (None, None)
+SECOND = 1_000_000_000
 
 
-def test_nothing_lost_and_no_window_is_no_cause() -> None:
-    assert cause_of_slow(lambda work, number: None) == (None, None)
+def link(arrived: int, busy_s: list[tuple[float, float]], not_kept_s: float | None = None) -> dict[str, Any]:
+    line = {
+        "busy_times": {
+            name: [round(each[side] * SECOND) for each in busy_s] for side, name in enumerate(("from_ns", "to_ns"))
+        },
+        "not_kept_from_ns": None if not_kept_s is None else round(not_kept_s * SECOND),
+    }
+    direction = {"counters": {"arrived": {"count": arrived}}, "line": line}
+    return {"to_target": direction, "to_initiator": direction}
 
 
-def test_a_loss_in_slow_start_that_fixed_the_window() -> None:
-    def one(work: Work, number: int) -> object:
-        return work.lost(number, (100, "fast", 100 * KB), exit_bytes=100 * KB)
-
-    assert cause_of_slow(one) == ("slow_start_exit", 1_100)
-    # the path of another length may be why, unless it waited for its window
-    assert cause_of_slow(one, rtt_ms=20) == (None, None)
-    waits = lambda work, number: one(work, number) and work.waited(number, "congestion_window", 200, 300)  # noqa: E731
-    assert cause_of_slow(waits, rtt_ms=20) == ("slow_start_exit", 1_100)
-
-    def again(count: int, pipe: int) -> Callable[[Work, int], object]:
-        later = [(400 + 200 * place, "fast", pipe) for place in range(count)]
-        return lambda work, number: work.lost(number, (100, "fast", 100 * KB), *later, exit_bytes=100 * KB)
-
-    # two losses of a window that has not doubled change nothing; of one that has, they do, and so do many
-    assert cause_of_slow(again(2, 199 * KB))[0] == "slow_start_exit"
-    assert cause_of_slow(again(2, 200 * KB)) == ("low_equilibrium", 1_400)
-    assert cause_of_slow(again(5, 110 * KB))[0] == "low_equilibrium"
-
-
-def test_losses_after_slow_start() -> None:
-    assert cause_of_slow(lambda work, number: work.lost(number, (500, "fast", 50 * KB))) == ("low_equilibrium", 1_500)
-
-
-def test_a_timeout() -> None:
-    losses: list[tuple[int, str, int]] = [(100, "fast", 100 * KB), (300, "timeout", 80 * KB), (1_900, "fast", 40 * KB)]
-    assert cause_of_slow(lambda work, number: work.lost(number, *losses, exit_bytes=100 * KB)) == ("timeout", 1_300)
-
-
-def test_a_window() -> None:
-    assert cause_of_slow(lambda work, number: work.waited(number, "receive_window", 0, 100)) == ("window", 7)
-    assert cause_of_slow(lambda work, number: work.waited(number, "receive_window", 0, 99)) == (None, None)
-
-
-# --- captures of the lab
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return Runs(tmp_path_factory.mktemp("streams"))
-
-
-FOUR = "read --targets 4 --access-rate 200Mbit --rate 1Gbit --one-way-delay 20ms --block-size 1M --queue-depth 2"
-RUNS = {
-    # two of four lose packets in slow start, at windows of a tenth of the others'
-    "slow start": f"{FOUR} --bytes 32M --to-initiator-burst-loss 0.01%,20%,100% --seed 5",
-    "losses": (
-        "read --targets 2 --rate 400Mbit --one-way-delay 10ms --bytes 16M --block-size 1M --queue-depth 2 "
-        "--to-initiator-loss 0.3% --seed 2"
-    ),
-    "timeout": (
-        "read --targets 2 --rate 100Mbit --one-way-delay 10ms --bytes 4M --block-size 256K --window 64K "
-        "--to-initiator-burst-loss 0.15%,3%,100% --seed 4"
-    ),
-    "even": "read --targets 3 --rate 100Mbit --one-way-delay 5ms --bytes 6M --block-size 256K --queue-depth 2",
-    "far": (
-        "read --target-delay 2ms --target-delay 2ms --target-delay 20ms --rate 100Mbit --bytes 6M --block-size 256K"
-    ),
-    "one session": (
-        "read --connections 3 --rate 100Mbit --one-way-delay 5ms --bytes 6M --block-size 256K --queue-depth 6"
-    ),
-}  # fmt: skip
-
-
-def traced(run: Run) -> iscsitrace.Trace:
-    return iscsitrace.read(run.capture(), tables=NEEDED)
-
-
-def found(run: Run) -> Job:
-    (job,) = streams.find(traced(run).table)
-    return job
-
-
-def truth_of(run: Run) -> dict[str, Any]:
-    truth: dict[str, Any] = json.loads((run.folder / "truth.json").read_text())
-    return truth
-
-
-def true_streams(run: Run) -> dict[int, tuple[int, int, int]]:
-    """By the initiator's port: the first command, the last status and the bytes of each connection's reads."""
-    cycles = truth_of(run)["cycles"]
-    seen = cycles["initiator"]
-    of: dict[int, list[tuple[int, int, int]]] = {}
-    columns = (cycles["connection"], cycles["operation"], cycles["bytes"], seen["command_first_ns"], seen["status_ns"])
-    for connection, operation, moved, begin, end in zip(*columns, strict=True):
-        if operation == "read":
-            of.setdefault(40_000 + connection, []).append((begin, end, moved))
+def end(connection: int, resent: int, thresholds: list[int], timeouts: int = 0) -> dict[str, Any]:
+    windows = {"time_ns": [(1 + place) * SECOND for place in range(len(thresholds))], "ssthresh": thresholds}
     return {
-        port: (min(each[0] for each in rows), max(each[1] for each in rows), sum(each[2] for each in rows))
-        for port, rows in of.items()
+        "initiator_port": 40_000 + connection,
+        "snd_mss": 1000,
+        "retransmitted_segment_count": resent,
+        "timeout_count": timeouts,
+        "windows": windows,
     }
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_figures_are_those_of_the_truth(runs: Runs, name: str) -> None:
-    run = runs(RUNS[name])
-    job, truth = found(run), true_streams(run)
-    ports = dict(
-        zip(*(traced(run).connections[column].tolist() for column in ("connection", "initiator_port")), strict=True)
-    )
-    assert job.is_certain == (name == "one session")
-    assert {ports[number] for number in connections(job)} == set(truth)
-    for stream in job.runs:
-        assert (stream.first_ns, stream.last_ns, stream.bytes) == truth[ports[stream.connection]]
-    rates = [moved / (end - begin) for begin, end, moved in truth.values()]
-    assert job.jain == pytest.approx(sum(rates) ** 2 / (len(rates) * sum(rate**2 for rate in rates)))
-    ends = sorted(end for _, end, _ in truth.values())
-    assert job.first_to_last_ns == ends[-1] - ends[0]
+NO_LOSS = 2_147_483_647
+TRUTH: dict[str, Any] = {
+    # two streams: commands of 1000 bytes are done at 2, 4, 6 and 3, 9 s
+    "cycles": {
+        "operation": [None, "read", "read", "read", "read", "read"],
+        "target": [0, 0, 0, 1, 0, 1],
+        "connection": [0, 0, 0, 1, 0, 1],
+        "bytes": [36, 1000, 1000, 1000, 1000, 1000],
+        "initiator": {"status_ns": [0, 2 * SECOND, 4 * SECOND, 3 * SECOND, 6 * SECOND, 9 * SECOND]},
+    },
+    "results": {
+        "started_ns": 1 * SECOND,
+        "elapsed_ns": 8 * SECOND,
+        "bytes": 5000,
+        "mode": "run",
+        "connections": [{"connection": 0, "target": 0}, {"connection": 1, "target": 1}],
+    },
+    "paths": [link(60, []), link(40, [])],
+    "access": link(100, [(0.0, 2.0), (3.0, 4.0), (8.0, 12.0)], 10.0),
+    "initiator_ends": [],
+    "target_ends": [[end(0, 2, [NO_LOSS, NO_LOSS, 20, 10])], [end(1, 3, [NO_LOSS], timeouts=1)]],
+}
 
 
-def windows(run: Run, port: int) -> tuple[list[int], list[int]]:
-    """Times and congestion windows (segments) of the target's end of a connection."""
-    ends = [end for target in truth_of(run)["target_ends"] for end in target if end["initiator_port"] == port]
-    return ends[0]["windows"]["time_ns"], ends[0]["windows"]["cwnd"]
+def test_each_stream_counts_its_commands_to_its_own_end() -> None:
+    first, second = streams.of_truth(TRUTH, SECOND, None, is_read=True)
+    assert (first.target, first.connection, first.byte_count, first.ended_s) == (0, 0, 3000, 5)
+    assert (second.target, second.connection, second.byte_count, second.ended_s) == (1, 1, 2000, 8)
+    assert (first.throughput_bytes_per_s, second.throughput_bytes_per_s) == (600, 250)
+    assert (first.resent_count, first.timeout_count, second.timeout_count) == (2, 0, 1)
+    # the third sample is the first with a threshold
+    assert (first.slow_start_ended_s, first.slow_start_left_bytes) == (2, 20_000)
+    assert (second.slow_start_ended_s, second.slow_start_left_bytes) == (None, None)
+    assert streams.retransmission_rate(TRUTH, (first, second), is_read=True) == 0.05
 
 
-def test_a_stream_whose_slow_start_ended_in_a_loss(runs: Runs) -> None:
-    run = runs(RUNS["slow start"])
-    job = found(run)
-    slow = [stream for stream in job.streams if stream.is_slow]
-    assert [stream.cause.name for stream in slow if stream.cause] == ["slow_start_exit"] * 2
-    # it says where: what was the largest window until then was fixed at a fraction of the others'
-    for stream in slow:
-        assert stream.cause
-        times, cwnd = windows(run, 40_000 + stream.run.connection)
-        before = max(each for at, each in zip(times, cwnd, strict=True) if at <= stream.cause.time_ns)
-        later = [each for at, each in zip(times, cwnd, strict=True) if at > stream.cause.time_ns + 200 * MS]
-        assert max(later) < 2 * before
-    fast = job.streams[0]
-    assert max(windows(run, 40_000 + fast.run.connection)[1]) > 4 * max(
-        max(windows(run, 40_000 + stream.run.connection)[1]) for stream in slow
-    )
+def test_a_clock_ends_all_streams_at_once() -> None:
+    first, second = streams.of_truth(TRUTH, 2 * SECOND, 6 * SECOND, is_read=True)
+    # at 4 and 6 s; at 3 s: what was done at 2 s is before, and what was done at 9 s after it
+    assert (first.byte_count, second.byte_count) == (2000, 1000)
+    assert (first.throughput_bytes_per_s, second.throughput_bytes_per_s) == (500, 250)
 
 
-def test_a_stream_that_ran_into_timeouts(runs: Runs) -> None:
-    """At the initiator's tap the packets sent again look alike; the silence before them does not."""
-    run = runs(RUNS["timeout"])
-    (slow,) = [stream for stream in found(run).streams if stream.is_slow]
-    assert slow.cause
-    assert slow.cause.name == "timeout"
-    times, cwnd = windows(run, 40_000 + slow.run.connection)
-    # a timeout leaves a window of one segment
-    collapses = [at for at, each, before in zip(times[1:], cwnd[1:], cwnd, strict=False) if each == 1 < before]
-    assert slow.evidence.timeout_count == len(collapses) == 2
-    # the second cost most: from the silence before it on
-    assert collapses[0] < slow.cause.time_ns < collapses[1]
-    assert slow.cause.frame
+@pytest.mark.parametrize(
+    ("from_s", "to_s", "share"), [(0, 4, 3 / 4), (1, 3.5, 1.5 / 2.5), (4, 8, 0.0), (9, 10, 1.0), (9, 11, None)]
+)
+def test_utilisation_is_the_busy_share_of_the_shared_line(from_s: float, to_s: float, share: float | None) -> None:
+    found = streams.utilisation(TRUTH, round(from_s * SECOND), round(to_s * SECOND), is_read=True)
+    assert found == (None if share is None else pytest.approx(share))
 
 
-def test_streams_with_losses_all_along(runs: Runs) -> None:
-    job = found(runs(RUNS["losses"]))
-    assert [(stream.is_slow, stream.cause and stream.cause.name) for stream in job.streams] == [
-        (False, None), (True, "low_equilibrium"),
-    ]  # fmt: skip
-    # packets sent again, as TCP counted them itself
-    ends = [end for target in truth_of(runs(RUNS["losses"]))["target_ends"] for end in target]
-    again = {end["initiator_port"]: end["retransmitted_segment_count"] for end in ends}
-    for stream in job.streams:
-        assert stream.evidence.retransmitted_packets == again[40_000 + stream.run.connection]
+def test_without_a_shared_line_there_is_one_of_one_path_only() -> None:
+    alone = {**TRUTH, "access": None, "paths": [TRUTH["access"]]}
+    assert streams.utilisation(alone, 0, 4 * SECOND, is_read=True) == pytest.approx(3 / 4)
+    assert streams.utilisation({**TRUTH, "access": None}, 0, 4 * SECOND, is_read=True) is None
+    no_rate = {"to_initiator": {"line": None}}
+    assert streams.utilisation({**TRUTH, "access": no_rate}, 0, 4 * SECOND, is_read=True) is None
 
 
-def test_a_longer_path_is_no_loss(runs: Runs) -> None:
-    job = found(runs(RUNS["far"]))
-    assert [(stream.is_slow, stream.cause) for stream in job.streams] == [(False, None), (False, None), (True, None)]
+def test_a_kernel_names_connections_by_its_own_ports() -> None:
+    ends = [{"connection": 0, "own_port": 51_111}, {"connection": 1, "own_port": 50_000}]
+    target_ends = [[end(0, 7, [])], [end(0, 9, [])]]
+    target_ends[0][0]["initiator_port"], target_ends[1][0]["initiator_port"] = 51_111, 50_000
+    for each in target_ends:
+        del each[0]["timeout_count"]
+    found = streams.of_truth({**TRUTH, "ends": ends, "target_ends": target_ends}, SECOND, None, is_read=True)
+    assert [each.resent_count for each in found] == [7, 9]
+    assert streams.timeout_count(found) is None
 
 
-def test_streams_that_are_even(runs: Runs) -> None:
-    job = found(runs(RUNS["even"]))
-    assert job.jain == pytest.approx(1, abs=0.001)
-    assert not any(stream.is_slow for stream in job.streams)
-    assert "uneven_connections" not in examine(traced(runs(RUNS["even"])).table).found
+def test_the_warm_up_may_be_a_time() -> None:
+    values: dict[str, Value] = {"workload.seconds": 5, "workload.block-size": 1000}
+    stretch = measured.timed_stretch(TRUTH, values, 1.5)
+    # from 2.5 to 6 s: what was done at 3, 4 and 6 s
+    assert (stretch.start_ns, stretch.end_ns, stretch.byte_count) == (round(2.5 * SECOND), 6 * SECOND, 3000)
+    assert stretch.throughput_bytes_per_s == pytest.approx(3000 / 3.5)
+    for warm_up_s in (5, 7):
+        with pytest.raises(InputInvalid, match="are too short: the warm-up alone takes"):
+            measured.timed_stretch(TRUTH, values, warm_up_s)
 
 
-def test_the_finding_says_why(runs: Runs) -> None:
-    diagnosis = examine(traced(runs(RUNS["slow start"])).table)
-    findings = [each for each in diagnosis.sessions[0].findings if each.name == "uneven_connections"]
-    assert [finding.severity for finding in findings] == ["info"]
-    text = findings[0].text
-    assert "4 streams of one job, Jain's fairness index 0.7" in text
-    assert "is slowest, for a loss in slow start fixed its window low" in text
-    assert diagnosis.jobs[0].slowest.cause
-    assert diagnosis.jobs[0].slowest.cause.frame in findings[0].frames
+# ---- a small experiment
+
+SMALL = """
+title = "Small"
+source = "a test"
+repeats = 2
+warm-up-seconds = 1
+
+[link]
+one-way-delay = "20ms"
+access-rate = "20Mbit"
+access-queue-packets = 300
+
+[tcp]
+congestion-control = "reno"
+window = "1M"
+send-buffer = "1M"
+
+[workload]
+operation = "read"
+layout = "stripe"
+block-size = "32K"
+queue-depth = 2
+seconds = 3
+
+[capture]
+at = "none"
+
+[grid.target]
+count = [1, 4]
+
+[[arms]]
+name = "by the clock"
+
+[[arms]]
+name = "one file"
+repeats = 1
+link.loss = "2%"
+workload.bytes = "3M"
+capture.at = "initiator"
+grid.target.count = [3]
+
+[real]
+arms = ["by the clock"]
+repeats = 1
+warm-up-seconds = 0.5
+workload.seconds = 1
+grid.target.count = [2]
+
+[[figures]]
+name = "scatter"
+kind = "lines"
+title = "Scatter"
+x = "target.count"
+y = "scatter"
+
+[[figures]]
+name = "finishes"
+kind = "finishes"
+title = "Ends"
+arms = ["one file"]
+
+[[figures]]
+name = "streams"
+kind = "streams"
+title = "Streams"
+arms = ["one file"]
+"""
 
 
-def run_of(*arguments: object) -> str:
-    result = CliRunner().invoke(main, [str(each) for each in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+def written(folder: Path, text: str) -> Definition:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "small.toml").write_text(text)
+    return definition.load(folder / "small.toml")
 
 
-def test_the_table_and_the_document(runs: Runs) -> None:
-    run = runs(RUNS["slow start"])
-    made: Table = derived.make("streams", traced(run).table)
-    assert list(made) == [column.name for column in DERIVED_TABLES["streams"].columns]
-    rows = list(made.rows())
-    assert [row["cause"] for row in rows] == [None, None, "slow_start_exit", "slow_start_exit"]
-    (job,) = json.loads(run_of("diagnose", "--json", run.capture()))["jobs"]
-    assert [each["connection"] for each in job["streams"]] == [row["connection"] for row in rows]
-    assert job["jain"] == pytest.approx(found(run).jain)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Definition, Results]:
+    folder = tmp_path_factory.mktemp("streams")
+    found = written(folder / "definition", SMALL)
+    made = points.of_experiment(found, "simulated")
+    directory = folder / "run"
+    experiment.prepare(found, made, directory, is_forced=False)
+    return directory, found, experiment.carry_out(found, made, directory, lambda _: False, jobs=1, keep="figures")
 
 
-def texts(svg: str) -> Sequence[str]:
-    """What a plot says: matplotlib writes each text beside its paths as a comment."""
-    return [line.strip()[5:-4] for line in svg.splitlines() if line.strip().startswith("<!-- ")]
+Small = tuple[Path, Definition, Results]
 
 
-def test_the_plot_names_causes_and_the_index(runs: Runs, tmp_path: Path) -> None:
-    run = runs(RUNS["slow start"])
-    run_of("plot", "streams", "-o", tmp_path / "streams.svg", run.capture())
-    said = texts((tmp_path / "streams.svg").read_text())
-    assert f"4 streams of one job, Jain's fairness index {found(run).jain:.3f}" in " ".join(said).replace("&#39;", "'")
-    assert sum("(slow: loss in slow start)" in each for each in said) == 2
-    assert any("slow start exit" in each for each in said)
+def of_arm(found: Results, arm: str) -> list[PointResult]:
+    return [point for point in found.points if point.arm == arm]
+
+
+def test_without_captures_the_truth_says_what_there_is(small: Small) -> None:
+    directory, _, found = small
+    assert not found.failed
+    for point in of_arm(found, "by the clock"):
+        assert [path.name for path in (directory / runner.POINTS / point.name).iterdir()] == [runner.RESULT]
+        count = point.values["target.count"]
+        assert len(point.streams) == count
+        # two commands of 32 KiB in a round trip of 40 ms, the line's time for one of them added; or the line
+        in_turn = count * 2 * 32_768 / (0.04 + 32_816 * 1514 / 1448 * 8 / 20e6)
+        line = 20e6 / 8 * 1448 / 1514 * 32_768 / 32_816
+        assert point.steady_throughput_bytes_per_s == pytest.approx(min(in_turn, line), rel=0.05)
+        assert point.utilisation == pytest.approx(min(in_turn, line) / line, rel=0.05)
+        assert (point.jain, point.timeout_count) == (pytest.approx(1, abs=0.01), 0)
+        assert (point.spread_s, point.idle_fraction) == (None, None)
+        assert point.model_error == pytest.approx(0, abs=0.05)
+
+
+def test_a_file_over_streams_is_as_its_capture_shows(small: Small) -> None:
+    directory, _, found = small
+    (point,) = of_arm(found, "one file")
+    assert sum(each.byte_count for each in point.streams) == 3 << 20
+    folder = directory / runner.POINTS / point.name
+    assert sorted(path.name for path in folder.iterdir()) == ["initiator.pcapng", "result.json", "truth.json"]
+    trace = iscsitrace.read(folder / "initiator.pcapng", tables=("retransmissions",))
+    cycles = trace.cycles.select(trace.cycles["operation"] == "read")
+    begun_ns = int(cycles.raw("command_first_ns").min())
+    ends = {
+        number: (int(cycles.raw("status_ns")[cycles.raw("connection") == number].max()) - begun_ns) / 1e9
+        for number in np.unique(cycles.raw("connection")).tolist()
+    }
+    assert [each.ended_s for each in point.streams] == pytest.approx(list(ends.values()), abs=0.001)
+    rates = np.array([each.byte_count for each in point.streams]) / np.array(list(ends.values()))
+    assert point.jain == pytest.approx(rates.sum() ** 2 / (3 * (rates**2).sum()), abs=1e-4)
+    assert point.spread_s == pytest.approx(max(ends.values()) - min(ends.values()), abs=0.001)
+    # what a capture beside the receiver can see of it: not what was lost twice, and never more
+    resent = sum(each.resent_count or 0 for each in point.streams)
+    again = trace.retransmissions.select(~trace.retransmissions.raw("to_target"))
+    assert 0.8 * resent - 1 <= len(again) <= resent
+    assert point.retransmission_rate is not None
+    assert 0.01 < point.retransmission_rate < 0.05
+
+
+def test_what_a_loss_in_slow_start_left_is_told(small: Small) -> None:
+    (point,) = of_arm(small[2], "one file")
+    for each in point.streams:
+        assert each.slow_start_ended_s is not None
+        assert each.slow_start_left_bytes is not None
+        # the first of all may be lost during the login
+        assert -0.3 < each.slow_start_ended_s < each.ended_s
+        # no more than half of what two commands need
+        assert 2 * 1448 <= each.slow_start_left_bytes <= 2 * 32_816
+
+
+def test_repeats_have_chances_of_their_own(small: Small) -> None:
+    made = [point for point in points.of_experiment(small[1], "simulated") if point.values["target.count"] == 4]
+    seeds = [path["seed"] for point in made for path in point.run_settings["world"]["paths"]]
+    assert len(made) == 2
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_scatter_is_of_repeats(small: Small) -> None:
+    point = of_arm(small[2], "by the clock")[0]
+    more = [replace(point, repeat=each, steady_throughput_bytes_per_s=rate) for each, rate in ((2, 8e6), (3, 12e6))]
+    (row,) = comparison.rows(more)
+    # 8 and 12: 10, and a deviation of 2 times the root of 2
+    assert row.means["scatter"] == pytest.approx(100 * 2 * 2**0.5 / 10)
+    assert "scatter" not in comparison.rows([point])[0].means
+
+
+def test_figures_show_ends_and_streams(small: Small) -> None:
+    directory, found, made = small
+    assert [each.file for each in made.figures] == ["scatter.svg", "finishes.svg", "streams.svg"]
+    chart = figures.finishes_of(found.figures[1], found, made.points)
+    (line,) = chart.lines
+    (point,) = of_arm(made, "one file")
+    assert line.measured == tuple(sorted(each.ended_s for each in point.streams))
+    assert [text for _, text in chart.ticks] == ["1", "2", "3"]
+    assert results.load(directory) == made
+
+
+def test_ends_of_repeats_are_means(small: Small) -> None:
+    _, found, made = small
+    (point,) = of_arm(made, "one file")
+    slow = replace(point, repeat=2, streams=tuple(replace(each, ended_s=each.ended_s + 2) for each in point.streams))
+    (line,) = figures.finishes_of(found.figures[1], found, [point, slow]).lines
+    ends = sorted(each.ended_s for each in point.streams)
+    assert line.measured == pytest.approx([each + 1 for each in ends])
+    assert line.spreads == pytest.approx([2**0.5] * 3)
+
+
+def test_streams_are_a_table(small: Small, tmp_path: Path) -> None:
+    directory, _, made = small
+    (grid,) = [each for each in tables.of(made) if each.caption == "Streams beside each other"]
+    assert [row[2] for row in grid.rows] == ["1", "4", "3"]
+    page = CliRunner().invoke(main, ["report", str(directory), "--format", "md", "-o", "-"]).output
+    assert "**Streams beside each other**" in page
+
+
+def test_both_worlds_have_a_reduced_scale(small: Small) -> None:
+    found = small[1]
+    real = points.of_experiment(found, "real")
+    reduced = points.of_experiment(found, "simulated", is_reduced=True)
+    assert [point.name for point in real] == ["by-the-clock,count=2"]
+    assert [(point.name, point.run_settings, point.warm_up) for point in reduced] == [
+        (point.name, point.run_settings, point.warm_up) for point in real
+    ]
+    assert real[0].warm_up.seconds == 0.5
+    assert real[0].capture_at == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (("warm-up-seconds = 1\n", 'warm-up-seconds = "1s"\n'), "warm-up-seconds: '1s' is no number from 0 on"),
+        (('at = "none"', 'at = "router"'), "capture.at: 'router' is not one of both, initiator, none"),
+        (('arms = ["by the clock"]', 'arms = ["by chance"]'), "real.arms: no arm is called 'by chance'; there are by"),
+        (("repeats = 1\nlink", "repeats = 0.5\nlink"), "arms[2].repeats: 0.5 is no whole number from 0 on"),
+        (('kind = "finishes"', 'kind = "finishes"\ny = "k"'), "figures[2].y: there is no such key"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_its_key(tmp_path: Path, change: tuple[str, str], line: str) -> None:
+    assert change[0] in SMALL
+    with pytest.raises(InputInvalid) as caught:
+        written(tmp_path, SMALL.replace(*change, 1))
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# ---- what the model is told
+
+LONG: dict[str, Value] = {
+    "workload.operation": "read",
+    "workload.layout": "stripe",
+    "workload.block-size": 65_536,
+    "workload.queue-depth": 32,
+    "link.one-way-delay": 100_000_000,
+    "link.access-rate": 600_000_000,
+    "target.is-serial": True,
+    "target.service-delay": 1_750_000,
+    "tcp.congestion-control": "reno",
+    "tcp.window": 32 << 20,
+    "tcp.send-buffer": 32 << 20,
+}
+LINE = 600e6 / 8 * 1448 / 1514
+
+
+def throughput(values: Mapping[str, Value]) -> float:
+    prediction = expected.of_point({**LONG, **values}, None)
+    assert prediction is not None
+    return prediction.throughput_bytes_per_s
+
+
+def test_the_model_knows_a_disk_that_serves_one_command_after_the_other() -> None:
+    disk = 65_536 / 1.75e-3
+    assert throughput({"link.one-way-delay": 0}) == pytest.approx(disk, rel=0.01)
+    # two disks fill more of the line, and three all of it
+    assert throughput({"link.one-way-delay": 0, "target.count": 2}) == pytest.approx(min(2 * disk, LINE), rel=0.01)
+    assert throughput({"link.one-way-delay": 0, "target.count": 3}) == pytest.approx(LINE, rel=0.01)
+
+
+def test_the_model_adds_up_streams_until_they_fill_the_line() -> None:
+    one = throughput({})
+    assert one == pytest.approx(32 * 65_536 / 0.202, rel=0.02)
+    assert throughput({"target.count": 4}) == pytest.approx(4 * one, rel=0.02)
+    assert throughput({"target.count": 26}) == pytest.approx(LINE, rel=0.01)
+
+
+def test_the_model_adds_up_what_losses_leave() -> None:
+    # Mathis and others: 1.22 segments / root of p in a round trip
+    one = (3 / 2) ** 0.5 / 1e-4**0.5 * 1448 / 0.2
+    for count in (1, 8):
+        assert throughput({"target.count": count, "link.loss": 1e-4}) == pytest.approx(count * one, rel=0.1)
+
+
+# ---- the study
+
+
+def test_the_stream_study_is_whole() -> None:
+    found = catalogue.load(STUDY)
+    made = points.of_experiment(found, "simulated")
+    main_arm = [point for point in made if point.arm == "streams"]
+    assert {point.values["target.count"] for point in main_arm} == {1, 2, 4, 8, 12, 16, 20, 26}
+    assert {point.values["link.loss"] for point in main_arm} == {0, 1e-5, 1e-4}
+    assert {point.values["tcp.window"] for point in main_arm} == {32 << 20}
+    assert {point.values["link.access-rate"] for point in made} == {600_000_000}
+    assert any(point.values.get("capture.is-ipv6") for point in made)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from iscsitrace.analysis import jobs, mirrors
 from iscsitrace.schema import DERIVED_TABLES
 from iscsitrace.table import Table
 
 Source = Callable[[str], Table]
 
 NEEDED: Final = {
-    "mirrored_writes": ("write_starts", "budget"),
-    "mirror_legs": ("write_starts", "budget"),
-    "streams": ("write_starts", "budget", "recoveries", "senders", "retransmissions"),
+    "mirrored_writes": mirrors.NEEDED,
+    "mirror_legs": mirrors.NEEDED,
+    "streams": (*mirrors.RECOGNISING, *jobs.NEEDED),
 }
 """Tables filled on request that each of them takes."""
 

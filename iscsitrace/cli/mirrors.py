@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iscsitrace.analysis.mirrors import NEEDED
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
@@ -37,9 +38,9 @@ def command(
     A mirrored write is the smallest set of commands that covers the same blocks on every leg. Its skew is the time from
     done on the first leg to done on the last. The cause is the part of the time budget in which both differ most.
     """
+    trace = capture_input.read(NEEDED, loading="iscsitrace.analysis.mirrors.account")
     from iscsitrace.analysis.mirrors import account, tables
 
-    trace = capture_input.read(account.NEEDED)
     accounts = account.of_trace(trace.table)
     found = [each.found for each in accounts]
     every = tables.mirrored_writes(found, trace.table)

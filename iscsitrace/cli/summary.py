@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iscsitrace.analysis.mirrors import RECOGNISING
 from iscsitrace.cli import capture_content, units
 from iscsitrace.cli.capture_content import show_inputs
 from iscsitrace.cli.capture_health import show_coverage, show_health
@@ -30,9 +31,7 @@ def command(capture_input: CaptureInput, is_json: bool, is_verbose: bool) -> Non
 
     Rates are over the active time, in which at least one task was outstanding. Percentiles are values that occurred.
     """
-    from iscsitrace.analysis.mirrors.recognition import NEEDED
-
-    trace = capture_input.read(NEEDED)
+    trace = capture_input.read(RECOGNISING, loading="iscsitrace.analysis.mirrors.account")
     if is_json:
         show_json(envelope(trace) | describe(trace) | {"mirrors": _mirrors(trace)})
     else:

@@ -23,9 +23,19 @@ QUANTITIES: Final = {
     "model_error": "%",
     "period": "ms",
     "k": "delays",
+    "jain": "of 1",
+    "spread": "s",
+    "spread_ratio": "times",
+    "retransmission_rate": "%",
+    "utilisation": "%",
+    "timeouts": "timeouts",
+    "slow_start_rank": "of 1",
+    "scatter": "%",
 }
 """What results can be plotted and compared, and its unit."""
-FIGURES: Final = ("lines", "packets")
+FIGURES: Final = ("lines", "packets", "streams", "finishes")
+CAPTURED: Final = ("packets", "streams")
+"""Figures that are drawn from a capture."""
 _LIMITS: Final = 2
 ARM: Final = "arm"
 """What stands for the arm where a setting could stand."""
@@ -51,6 +61,8 @@ class Arm:
     settings: Place
     grid: Mapping[str, tuple[Written, ...]]
     """Of its own, in place of that of all."""
+    repeats: int | None = None
+    """Of its own, in place of those of all, in the simulated world."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,9 @@ class Figure:
 
     name: str
     kind: str
-    """One of FIGURES: ``lines`` over a setting, or the ``packets`` of a few cycles at one point."""
+    """One of FIGURES: ``lines`` over a setting, ``finishes`` of streams, the first to be done first; or, from the
+    capture of one point, the ``packets`` of a few cycles, or its ``streams``.
+    """
     title: str
     where: Mapping[str, Written]
     """Only points with these settings."""
@@ -132,6 +146,9 @@ class RealWorld:
     settings: Place
     grid: Mapping[str, tuple[Written, ...]]
     repeats: int | None
+    warm_up_seconds: float | None
+    arms: tuple[str, ...]
+    """Only these; all when empty."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +168,8 @@ class Definition:
     repeats: int
     warm_up_calls: int
     """System calls at the beginning that do not count: slow start."""
+    warm_up_seconds: float
+    """The same as a time, of runs that end by the clock."""
     real: RealWorld
     figures: tuple[Figure, ...]
     published: tuple[Published, ...]
@@ -177,7 +196,7 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
         if names.count(arm) > 1:
             raise top.error("arms", f"{arm!r} is there twice")
     known = {*settings, *grid, *(key for arm in arms for key in (*arm.settings, *arm.grid))}
-    real = _real(top.table("real"))
+    real = _real(top.table("real"), names)
     definition = Definition(
         name=name,
         text=text,
@@ -189,6 +208,7 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
         arms=arms,
         repeats=top.count("repeats", 1),
         warm_up_calls=top.count("warm-up-calls", 0, least=0),
+        warm_up_seconds=top.amount("warm-up-seconds", 0.0) or 0.0,
         real=real,
         figures=tuple(_figure(each, names, known) for each in top.tables("figures")),
         published=tuple(_published(each, names, known) for each in top.tables("published")),
@@ -199,16 +219,23 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
 
 
 def _arm(entry: Entry) -> Arm:
-    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")))
+    repeats = entry.count("repeats", 0, least=0)
+    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")), repeats or None)
     entry.refuse_others()
     return arm
 
 
-def _real(entry: Entry) -> RealWorld:
+def _real(entry: Entry, arms: list[str]) -> RealWorld:
     grid = _grid(entry.table("grid"))
     repeats = entry.count("repeats", 0, least=0)
     world = RealWorld(
-        entry.switch("is-possible", True), entry.text("note", ""), _settings(entry), grid, repeats or None
+        is_possible=entry.switch("is-possible", True),
+        note=entry.text("note", ""),
+        settings=_settings(entry),
+        grid=grid,
+        repeats=repeats or None,
+        warm_up_seconds=entry.amount("warm-up-seconds", None),
+        arms=_arms(entry, arms),
     )
     entry.refuse_others()
     return world
@@ -216,7 +243,7 @@ def _real(entry: Entry) -> RealWorld:
 
 def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
     kind = entry.word("kind", FIGURES)
-    is_lines = kind == "lines"
+    is_lines, has_lines = kind == "lines", kind not in CAPTURED
     figure = Figure(
         name=entry.text("name"),
         kind=kind,
@@ -225,8 +252,8 @@ def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
         arms=_arms(entry, arms),
         x=_setting(entry, "x", known) if is_lines else "",
         y=entry.word("y", QUANTITIES) if is_lines else "",
-        lines=_setting(entry, "lines", known, ARM) if is_lines else ARM,
-        cycles=1 if is_lines else entry.count("cycles", 1),
+        lines=_setting(entry, "lines", known, ARM) if has_lines else ARM,
+        cycles=entry.count("cycles", 1) if kind == "packets" else 1,
     )
     if not figure.name.replace("-", "").isalnum():
         raise entry.error("name", "it names a file: write letters, digits and dashes")

@@ -20,6 +20,8 @@ import iscsitrace
 from iscsitrace.analysis.model.points import Point as SteadyPoint
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments.documents import rebuilt
+from iscsitrace.experiments.streams import Stream
+from iscsitrace.output_file import written_aside
 
 RESULTS_SCHEMA: Final = 1
 """Of results.json; it changes when a name in it changes its meaning."""
@@ -28,6 +30,7 @@ JSON, CSV = "results.json", "results.csv"
 _CSV_COLUMNS: Final = (
     *("throughput_bytes_per_s", "steady_throughput_bytes_per_s", "period_ns", "idle_fraction", "limiter"),
     *("k", "d_ns", "s_ns", "c_bytes_per_s", "model_throughput_bytes_per_s", "model_period_ns", "model_error"),
+    *("jain", "spread_s", "spread_ratio", "retransmission_rate", "utilisation", "timeout_count", "slow_start_rank"),
 )
 
 
@@ -70,6 +73,22 @@ class PointResult:
     """What the model says of the settings: as ``model predict --json``."""
     captures: tuple[str, ...] = ()
     """Files that were kept in its folder."""
+    streams: tuple[Stream, ...] = ()
+    """By target and connection; as all that follows, from the truth."""
+    jain: float | None = None
+    """Jain's fairness index of their throughputs."""
+    spread_s: float | None = None
+    """From the first stream's end to the last one's; None where a clock ended all."""
+    spread_ratio: float | None = None
+    """What the last one took / what the first one did."""
+    retransmission_rate: float | None = None
+    """Segments sent again / packets sent, by those who send data."""
+    utilisation: float | None = None
+    """Share of the time in which the line that the streams share carried bits, after the warm-up."""
+    timeout_count: int | None = None
+    """Retransmission timeouts of all streams."""
+    slow_start_rank: float | None = None
+    """Rank correlation of the streams' ends with the windows that slow start left them."""
 
     @property
     def model_throughput_bytes_per_s(self) -> float | None:
@@ -173,6 +192,8 @@ class Results:
     beside: tuple[Beside, ...] = ()
     figures: tuple[FigureFile, ...] = ()
     claims: tuple[JudgedClaim, ...] = ()
+    is_reduced: bool = False
+    """Whether it was run at the scale of the real world."""
 
     @property
     def failed(self) -> tuple[PointResult, ...]:
@@ -243,12 +264,8 @@ def write_json(file: Path, found: Mapping[str, Any]) -> None:
 
 def write_text(file: Path, text: str) -> None:
     """A text, whole or not at all; InputInvalid when it cannot be written."""
-    partial = file.with_name(f"{file.name}.partial")
-    try:
+    with written_aside(file) as partial:
         partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
-    except OSError as error:
-        raise InputInvalid(f"cannot write {file}: {error.strerror or error}") from error
 
 
 def _whole(point: dict[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,26 @@ def copy_count(values: Mapping[str, Value]) -> int:
     return len(target_delays(values)) if values.get("workload.layout") == "mirror" else 1
 
 
+def stripe_count(values: Mapping[str, Value]) -> int:
+    """Over how many targets blocks are dealt."""
+    return len(target_delays(values)) // copy_count(values)
+
+
+def access_of(values: Mapping[str, Value]) -> dict[str, Value]:
+    """The line that all targets share, in either direction; empty without one."""
+    return {
+        name: values[key]
+        for name, key in (("rate_bps", "link.access-rate"), ("queue_packets", "link.access-queue-packets"))
+        if key in values
+    }
+
+
+def capture_at(values: Mapping[str, Value]) -> tuple[str, ...]:
+    """Beside whom captures are taken: ``initiator``, ``target``."""
+    where = str(values.get("capture.at", "both"))
+    return {"both": ("initiator", "target"), "none": ()}.get(where, (where,))
+
+
 def of_run(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
     """The settings of a run; ``values`` are those of `vocabulary.SETTINGS` by dotted name."""
     workload = _named(values, "workload") | {"seed": seed}
@@ -88,11 +108,7 @@ def _world(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
         {direction: link | more for direction, link in links.items()} | {"seed": seed + number}
         for number, more in enumerate(own)
     ]
-    access = {
-        name: values[key]
-        for name, key in (("rate_bps", "link.access-rate"), ("queue_packets", "link.access-queue-packets"))
-        if key in values
-    }
+    access = access_of(values)
     world: dict[str, Any] = {
         "initiator_tcp": tcp_of(values, "initiator"),
         "target_tcp": tcp_of(values, "target"),

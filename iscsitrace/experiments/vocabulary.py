@@ -152,6 +152,7 @@ SETTINGS: dict[str, Kind] = {
     "initiator.host-delay": TIME,
     **_under("target", _TARGET),
     **_under("workload", _WORKLOAD),
+    "capture.at": one_of("both", "initiator", "none"),
     "capture.snaplen": SIZE,
     "capture.is-ipv6": SWITCH,
 }

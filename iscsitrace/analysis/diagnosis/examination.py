@@ -26,7 +26,6 @@ from iscsitrace.analysis.diagnosis import (
     writes,
 )
 from iscsitrace.analysis.diagnosis.finding import Finding, by_weight
-from iscsitrace.analysis.diagnosis.grouping import NEEDED as NEEDED_OF_SUBJECTS
 from iscsitrace.analysis.diagnosis.grouping import Source, subjects_of
 from iscsitrace.analysis.diagnosis.subject import Subject
 from iscsitrace.analysis.jobs import streams
@@ -34,9 +33,6 @@ from iscsitrace.analysis.jobs.streams import Job
 from iscsitrace.analysis.mirrors import account
 from iscsitrace.analysis.mirrors.account import Account
 from iscsitrace.table import Table
-
-NEEDED: Final = tuple(dict.fromkeys((*NEEDED_OF_SUBJECTS, *account.NEEDED, *streams.NEEDED)))
-"""Tables filled on request that a source has to have; without those of mirrors one may be taken for a stripe."""
 
 _FAMILIES: Final[tuple[Callable[[Subject], Iterator[Finding]], ...]] = (
     failures.find,

@@ -25,8 +25,6 @@ from iscsitrace.table import NO_WORD, Table, null_value
 Array = NDArray[Any]
 Source = Callable[[str], Table]
 
-NEEDED: Final = ("budget", "recoveries", "senders", "retransmissions")
-"""Tables filled on request that tell causes."""
 BEGIN: Final = 0.1
 """Share of the longest one's time within which streams of one job begin: a program begins them one after the other, and
 with a tenth of it unused together they would no longer be one job."""

@@ -21,8 +21,6 @@ from iscsitrace.table import NO_WORD
 
 Array = NDArray[Any]
 
-NEEDED: Final = (*recognition.NEEDED, "budget")
-"""Tables filled on request that a source has to have."""
 WORDS: Final = {
     "round_trip": "its path is longer",
     "r2t_rounds": "it needs more rounds of R2Ts",
@@ -173,7 +171,7 @@ class Account:
 
 
 def of_trace(source: Source) -> list[Account]:
-    """Every mirror of a trace read with the tables NEEDED."""
+    """Every mirror of a trace read with the tables that mirrors.NEEDED names."""
     return [Account(with_causes(writes.of_mirror(each, source), source)) for each in recognition.find(source)]
 
 

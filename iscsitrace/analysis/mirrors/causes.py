@@ -22,8 +22,6 @@ from iscsitrace.table import Table
 
 Array = NDArray[Any]
 
-NEEDED: Final = ("budget",)
-"""Tables filled on request that a source has to have."""
 CAUSES: Final = CATEGORIES["mirror_cause"]
 _CAUSE_OF_PART: Final = {
     "transfer": "line",

@@ -21,9 +21,6 @@ from iscsitrace.table import Table
 
 Array = NDArray[Any]
 
-NEEDED: Final = ("write_starts",)
-"""Tables filled on request that make recognition sure; without them a mirror may be a stripe."""
-
 SAME: Final = 0.9
 """Share of the writes, and of their bytes, that have to be on both legs while they are one: the capture may have
 lost one in ten commands, or have begun amid them; of two programs that know nothing of each other far fewer coincide.
