@@ -133,9 +133,12 @@ def _budget(trace: Trace, zoom: Zoom, origin_ns: int, detail: Detail) -> Drawing
 
 def _streams(trace: Trace, zoom: Zoom, origin_ns: int, detail: Detail) -> Drawing:
     from iscsitrace.analysis.curves import streams as curves
+    from iscsitrace.analysis.jobs import streams as jobs
+    from iscsitrace.analysis.mirrors import recognition
 
     view = _view_of_tasks(trace, zoom, origin_ns)
-    found = curves.prepare(trace.segments, trace.window, view)
+    of_trace = jobs.find(trace.table, recognition.find(trace.table))
+    found = curves.prepare(trace.segments, trace.window, view, jobs=of_trace)
     from iscsitrace.plots import streams
 
     return _drawing(view, streams, found)
@@ -149,6 +152,6 @@ KINDS: dict[str, Kind] = {
     "latency": Kind(_latency),
     "throughput": Kind(_throughput, ("segments", "budget")),
     "budget": Kind(_budget, ("budget",)),
-    "streams": Kind(_streams, ("segments", "window")),
+    "streams": Kind(_streams, ("segments", "window", "budget", "recoveries", "senders", "retransmissions")),
 }
 """Every kind by name, in the order of the help."""

@@ -13,17 +13,25 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
+from iscsitrace.analysis import derived
 from iscsitrace.csv_writer import write_csv
 from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
 from iscsitrace.output_file import written_aside
-from iscsitrace.schema import ON_REQUEST, SCHEMA_VERSION, TABLES
+from iscsitrace.schema import DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
 from iscsitrace.table import Table
 from iscsitrace.trace import Trace
 
 FORMATS = ("csv", "parquet")
 
 DEFAULT_TABLES = tuple(name for name in TABLES if name == "pdus" or name not in ON_REQUEST)
-"""What is exported when no tables are named; those on TCP and on the time budget must be asked for."""
+"""What is exported when no tables are named; those on TCP and time must be asked for, and so must computed ones."""
+
+
+def needed(tables: Iterable[str]) -> list[str]:
+    """The tables filled on request that a trace has to be read with to export these."""
+    chosen = list(tables)
+    own = [name for name in chosen if name in ON_REQUEST]
+    return list(dict.fromkeys([*own, *(each for name in chosen for each in derived.NEEDED.get(name, ()))]))
 
 
 def export(
@@ -39,6 +47,9 @@ def export(
     or a directory that cannot be written, ExtraMissing when Parquet is asked for without pyarrow.
     """
     chosen = list(dict.fromkeys(tables))
+    for name in chosen:
+        if name in DERIVED_TABLES:
+            trace.keep(derived.make(name, trace.table))
     parts = [trace.table(name) for name in chosen]
     paths = prepare(directory, format, chosen, force)
     for table, path in zip(parts, paths, strict=True):
@@ -92,7 +103,7 @@ def _write_parquet(table: Table, stream: BinaryIO, trace: Trace) -> None:
     made_by = {
         "iscsitrace.schema": str(SCHEMA_VERSION),
         "iscsitrace.table": table.name,
-        "iscsitrace.row": TABLES[table.name].row,
+        "iscsitrace.row": (TABLES | DERIVED_TABLES)[table.name].row,
         "iscsitrace.provenance": json.dumps(trace.provenance, sort_keys=True),
     }
     parquet.write_table(table.to_arrow().replace_schema_metadata(made_by), stream, compression="zstd")

@@ -48,19 +48,24 @@ class Trace:
 
     def table(self, name: str) -> Table:
         """The table of that name. InputInvalid when there is none, or when the pass was not asked to fill it."""
+        if name in self._tables:
+            return self._tables[name]
         if name not in TABLES:
             raise InputInvalid(f"no table is called {name}; there are {', '.join(TABLES)}")
         if name in ON_REQUEST and name not in self.options["tables"]:
             raise InputInvalid(f"table {name} is filled only when asked for: read(..., tables=[{name!r}])")
-        if name not in self._tables:
-            from iscsitrace import phases
-            from iscsitrace.table import Table
+        from iscsitrace import phases
+        from iscsitrace.table import Table
 
-            masks = self._pass.masks(name)
-            columns = self._pass.columns(name)
-            derived = phases.DERIVED if name == "cycles" else None
-            self._tables[name] = Table(TABLES[name], columns, masks, self._words, derived)
+        masks = self._pass.masks(name)
+        columns = self._pass.columns(name)
+        derived = phases.DERIVED if name == "cycles" else None
+        self._tables[name] = Table(TABLES[name], columns, masks, self._words, derived)
         return self._tables[name]
+
+    def keep(self, table: Table) -> None:
+        """Keeps a table that was computed from the others: one of schema.DERIVED_TABLES."""
+        self._tables[table.name] = table
 
     def row_count(self, name: str) -> int:
         """Rows of a table, without making it."""
@@ -125,6 +130,11 @@ class Trace:
     def task_management(self) -> Table:
         """One row per Task Management Function Request and its answer."""
         return self.table("task_management")
+
+    @property
+    def write_starts(self) -> Table:
+        """One row per write whose first data were captured; only when read with ``tables=["write_starts"]``."""
+        return self.table("write_starts")
 
     @property
     def nops(self) -> Table:

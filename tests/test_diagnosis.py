@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.analysis.diagnosis import NEEDED, system_calls, wording
+from iscsitrace.analysis.diagnosis import NEEDED, mirrored, system_calls, wording
 from iscsitrace.analysis.diagnosis.diseases import DISEASES
 from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.diagnosis.finding import Finding, by_weight, shown
@@ -554,24 +555,36 @@ def test_uneven_connections() -> None:
     assert two_connections((30, 10 * MS), (10, 10 * MS), apart_ns=SECOND) == set()
 
 
-def test_sessions_between_the_same_names_are_used_together() -> None:
-    def found(target_name: str) -> list[set[str]]:
+def test_sessions_are_used_together_by_their_names_or_because_they_are_alike() -> None:
+    def found(target_name: str, later_ns: int = 0) -> list[dict[str, str]]:
         story = Story()
         names = {"initiator_name": "iqn.host", "target_name": "iqn.disk"}
         story.rows["sessions"] = [{"session": 0} | names, {"session": 1} | names | {"target_name": target_name}]
         story.rows["connections"].append(story.connection | {"connection": 4, "session": 1})
         for session, length_ns in ((0, 10 * MS), (1, 30 * MS)):
             for number in range(20):
-                at = story.now + number * length_ns
+                at = story.now + number * length_ns + session * later_ns
                 story.rows["cycles"].append(
                     {"cycle": len(story.rows["cycles"]), "session": session, "connection": 3 + session}
                     | {"operation": "read", "is_read": True, "bytes": 65_536, "data_bytes": 65_536, "is_complete": True}
                     | {"command_first_ns": at, "status_ns": at + length_ns, "queue_depth": 1}
                 )
-        return [{each.name for each in opinion.findings} for opinion in examine(story.source()).sessions.values()]
+        opinions = examine(story.source()).sessions.values()
+        return [{each.name: each.severity for each in opinion.findings} for opinion in opinions]
 
-    assert found("iqn.disk") == [{"uneven_connections"}] * 2
-    assert found("iqn.other") == [set(), set()]
+    assert found("iqn.disk", 50 * MS) == [{"uneven_connections": "warning"}] * 2
+    # of other targets it is inferred, from a common beginning: within a tenth of 600 ms
+    assert found("iqn.other", 50 * MS) == [{"uneven_connections": "info"}] * 2
+    assert found("iqn.other", 61 * MS) == [{}, {}]
+
+
+def test_waiting_for_a_mirror_explains_think_time_that_is_mostly_that() -> None:
+    """tests/test_mirrors.py has what leads to the finding itself."""
+    think = Finding("initiator_think_time", "warning", 0.6, "", ())
+    waits = Finding("mirror_waits_for_farthest", "warning", 0.3, "", ())
+    assert mirrored.explains(think, [think, waits])
+    assert not mirrored.explains(think, [think, replace(waits, share=0.29)])
+    assert not mirrored.explains(think, [think])
 
 
 # --- captures that do not tell
@@ -723,14 +736,14 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_disease_has_all_that_a_person_needs() -> None:
-    assert len(DISEASES) == 20
+    assert len(DISEASES) == 21
     for name, disease in DISEASES.items():
         assert disease.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
         for text in (disease.meaning, disease.threshold, disease.evidence, *disease.advice):
             assert re.fullmatch(r"([A-Z0-9`/]|node\.).*\.", text), text
         assert len(disease.advice) >= 2
-    assert set(NEEDED) < set(TABLES)
+    assert set(NEEDED) < {*TABLES, "write_starts", "retransmissions"}
 
 
 def test_every_disease_is_tested_here() -> None:

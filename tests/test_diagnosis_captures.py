@@ -182,7 +182,7 @@ def test_aborts_of_a_recording() -> None:
 
 
 def test_every_disease_is_looked_for_in_a_capture() -> None:
-    others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts"}
+    others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts", "mirror_waits_for_farthest"}
     assert set(CASES) | others == set(DISEASES)
 
 

@@ -20,7 +20,15 @@ import click
 
 from iscsitrace.analysis.diagnosis.diseases import DISEASES
 from iscsitrace.cli import COMMANDS, main
-from iscsitrace.schema import CATEGORIES, DERIVED_CYCLE_COLUMNS, ON_REQUEST, SCHEMA_VERSION, TABLES, Column
+from iscsitrace.schema import (
+    CATEGORIES,
+    DERIVED_CYCLE_COLUMNS,
+    DERIVED_TABLES,
+    ON_REQUEST,
+    SCHEMA_VERSION,
+    TABLES,
+    Column,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
@@ -155,6 +163,8 @@ def tables_page() -> str:
         lines += [f"## {name}", "", f"A row is {table.row}.{asked}", "", *_columns(table.columns)]
         if name == "cycles":
             lines += ["Computed from these when asked for, and always exported:", "", *_columns(DERIVED_CYCLE_COLUMNS)]
+    for name, table in DERIVED_TABLES.items():
+        lines += [f"## {name}", "", f"A row is {table.row}. Computed when asked for.", "", *_columns(table.columns)]
     lines += ["## Categories", "", "| category | words |", "|---|---|"]
     for name, words in CATEGORIES.items():
         listed = ", ".join(f"`{word}`" for word in words) or "the SCSI operation: `read`, `write`, `inquiry` ..."

@@ -31,3 +31,29 @@ def covered_until(starts: NDArray[Any], ends: NDArray[Any], instants: NDArray[An
     # the last one that has begun may reach beyond
     beyond = np.where(begun > 0, np.maximum(ends[begun - 1] - instants, 0), 0)
     return np.asarray(whole[begun] - beyond)
+
+
+def merged(starts: NDArray[Any], ends: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The same time as disjoint intervals in order: those that overlap or touch are one."""
+    is_real = ends > starts
+    starts, ends = starts[is_real], ends[is_real]
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    is_first = np.concatenate([[True], starts[1:] > ends[:-1]]) if len(starts) else np.zeros(0, dtype=bool)
+    is_last = np.concatenate([is_first[1:], [True]]) if len(starts) else is_first
+    return starts[is_first], ends[is_last]
+
+
+def intersection(
+    starts: NDArray[Any], ends: NDArray[Any], other_starts: NDArray[Any], other_ends: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The time that two sets of intervals have in common, each disjoint and in order, as the result is."""
+    edges = np.unique(np.concatenate([starts, ends, other_starts, other_ends]))
+    if len(edges) < 2:
+        return edges[:0], edges[:0]
+    middle = edges[:-1]
+    is_common = np.ones(len(middle), dtype=bool)
+    for first, last in ((starts, ends), (other_starts, other_ends)):
+        begun = np.searchsorted(first, middle, side="right") - 1
+        is_common &= (begun >= 0) & (middle < last[begun.clip(0)]) if len(first) else False
+    return edges[:-1][is_common], edges[1:][is_common]

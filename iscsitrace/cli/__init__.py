@@ -19,7 +19,9 @@ import click
 from iscsitrace.errors import IscsitraceError
 
 GROUPS = {
-    "Read captures": ("summary", "diagnose", "diff", "cycles", "plot", "model", "report", "export", "check", "inspect"),
+    "Read captures": (
+        *("summary", "diagnose", "diff", "cycles", "mirrors", "plot", "model", "report", "export", "check", "inspect"),
+    ),
     "Watch a network": ("capture", "interfaces", "watch"),
     "In Wireshark": ("wireshark",),
     "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
@@ -32,6 +34,7 @@ _SHORT_HELP = {
     "diagnose": "What limits each session, with evidence and advice.",
     "diff": "Two captures side by side, and what explains the gap.",
     "cycles": "One line per SCSI task.",
+    "mirrors": "Sessions that carry the same writes, and what they wait for.",
     "plot": "A picture: sequence, window, cycles, latency ...",
     "model": "What the period of a cycle is made of, and what if.",
     "report": "One HTML file: what limits a session, why, what helps.",

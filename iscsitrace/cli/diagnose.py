@@ -66,7 +66,12 @@ def describe(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
         document[f"{kind}s"] = [
             row | (opinions[row[kind]].as_dict() if row[kind] in opinions else {}) for row in document[f"{kind}s"]
         ]
-    return document | {"budget": diagnosis.budget, "counters": health.by_name(trace.counters)}
+    return document | {
+        "mirrors": [account.as_dict(number) for number, account in enumerate(diagnosis.mirrors)],
+        "jobs": [job.as_dict(number) for number, job in enumerate(diagnosis.jobs)],
+        "budget": diagnosis.budget,
+        "counters": health.by_name(trace.counters),
+    }
 
 
 def _show(trace: Trace, diagnosis: Diagnosis, is_verbose: bool) -> None:

@@ -8,7 +8,7 @@ import click
 
 from iscsitrace.cli.options import CaptureInput, takes_captures
 from iscsitrace.errors import InputInvalid
-from iscsitrace.schema import TABLES
+from iscsitrace.schema import DERIVED_TABLES, TABLES
 
 
 @click.command(
@@ -33,7 +33,7 @@ from iscsitrace.schema import TABLES
     "--tables",
     "names",
     metavar="NAMES",
-    help="Tables, separated by commas; by default those on iSCSI, none on TCP or time.",
+    help="Tables, separated by commas; by default those on iSCSI, none on TCP, time, mirrors or streams.",
 )
 @click.option(
     "--sidecar",
@@ -68,16 +68,16 @@ def command(
 def _export_tables(
     capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool
 ) -> None:
-    from iscsitrace.export import DEFAULT_TABLES, export, prepare
-    from iscsitrace.schema import ON_REQUEST
+    from iscsitrace.export import DEFAULT_TABLES, export, needed, prepare
 
     chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
-    unknown = [name for name in chosen if name not in TABLES]
+    every = (*TABLES, *DERIVED_TABLES)
+    unknown = [name for name in chosen if name not in every]
     if unknown or not chosen:
-        raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(TABLES)}")
+        raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(every)}")
     # what would refuse the output is asked before a long input is read
     prepare(directory, file_format, chosen, force)
-    trace = capture_input.read(name for name in chosen if name in ON_REQUEST)
+    trace = capture_input.read(needed(chosen))
     for path in export(trace, directory, file_format, chosen, force):
         click.echo(f"{path}: {trace.row_count(path.stem)} rows")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iscsitrace.analysis.mirrors import RECOGNISING
 from iscsitrace.cli import capture_content, units
 from iscsitrace.cli.capture_content import show_inputs
 from iscsitrace.cli.capture_health import show_coverage, show_health
@@ -30,16 +31,16 @@ def command(capture_input: CaptureInput, is_json: bool, is_verbose: bool) -> Non
 
     Rates are over the active time, in which at least one task was outstanding. Percentiles are values that occurred.
     """
-    trace = capture_input.read()
+    trace = capture_input.read(RECOGNISING, loading="iscsitrace.analysis.mirrors.account")
     if is_json:
-        show_json(envelope(trace) | describe(trace))
+        show_json(envelope(trace) | describe(trace) | {"mirrors": _mirrors(trace)})
     else:
         show_inputs(trace.inputs)
-        _show(describe(trace), is_verbose)
+        _show(describe(trace), _mirrors(trace), is_verbose)
 
 
 def describe(trace: Trace) -> dict[str, Any]:
-    """What ``--json`` prints after the envelope, and the text is made from."""
+    """What ``--json`` prints after the envelope, but for mirrors, and the text is made from."""
     from iscsitrace.analysis import health, operations, volumes
 
     return capture_content.describe(trace) | {
@@ -53,8 +54,25 @@ def describe(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _show(document: dict[str, Any], is_verbose: bool) -> None:
+def _mirrors(trace: Trace) -> list[dict[str, Any]]:
+    """Sessions that carry the same writes: what a live view, which shares the rest, does not look for."""
+    from iscsitrace.analysis.mirrors import recognition
+    from iscsitrace.analysis.mirrors.account import doubt, name
+
+    return [
+        {
+            "sessions": list(mirror.sessions),
+            "is_sure": mirror.is_sure,
+            "text": name(mirror) if mirror.is_sure else f"{name(mirror)}; {doubt(mirror)}",
+        }
+        for mirror in recognition.find(trace.table)
+    ]
+
+
+def _show(document: dict[str, Any], mirrors: list[dict[str, Any]], is_verbose: bool) -> None:
     _show_sessions(document["sessions"])
+    for mirror in mirrors:
+        show_line(f"{mirror['text']} (iscsitrace mirrors)")
     _show_connections([row for row in document["connections"] if row["is_iscsi"]])
     others = sum(not row["is_iscsi"] for row in document["connections"])
     if others:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from iscsitrace.analysis.curves.streams import Streams
 from iscsitrace.plots import style
-from iscsitrace.plots.scales import ByteAxis, TimeAxis
+from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
 
 _LOOKS = (
     (style.BLUE, "solid", "o"),
@@ -19,6 +20,13 @@ _LOOKS = (
     (style.GREY, (0, (8, 3)), "*"),
 )
 _MARKS = 9
+_LOSSES = {"slow_start_exit": ("slow start exit", "v"), "timeout": ("timeout", "X")}
+_CAUSES = {
+    "slow_start_exit": "loss in slow start",
+    "timeout": "timeout",
+    "low_equilibrium": "losses",
+    "window": "receive window",
+}
 
 
 def draw(figure: Figure, streams: Streams) -> None:
@@ -31,12 +39,23 @@ def draw(figure: Figure, streams: Streams) -> None:
     )
     for stream, (color, dashes, marker) in zip(streams.streams, _LOOKS, strict=False):
         label = f"connection {stream.connection}"
+        if stream.cause:
+            label += f" (slow: {_CAUSES[stream.cause]})"
         for axes, line, axis in ((passed, stream.passed, places), (outstanding, stream.outstanding, amounts)):
             if len(line):
                 axes.plot(
                     time.of(line.times_ns), axis.of(line.values), drawstyle="steps-post", color=color, linestyle=dashes,
                     marker=marker, markersize=4, markevery=max(1, len(line) // _MARKS), label=label,
                 )  # fmt: skip
+        for axes in (passed, outstanding):
+            if stream.finish_ns is not None:
+                axes.axvline(time.at(stream.finish_ns), color=color, linestyle=dashes, linewidth=0.8, alpha=0.7)
+        for kind, losses in stream.losses.items():
+            _, mark = _LOSSES[kind]
+            outstanding.plot(
+                time.of(losses.times_ns), amounts.of(losses.values), linestyle="none", marker=mark, markersize=9,
+                markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.6,
+            )  # fmt: skip
     passed.set_ylabel(f"bytes passed since the start of the view, {places.unit}")
     outstanding.set_ylabel(f"outstanding data (owin), {amounts.unit}")
     if not any(len(stream.outstanding) for stream in streams.streams):
@@ -44,7 +63,24 @@ def draw(figure: Figure, streams: Streams) -> None:
     for axes in (passed, outstanding):
         time.apply(axes)
         axes.set_ylim(bottom=0)
-    style.legend(passed, passed, columns=4)
+    style.legend(passed, passed, columns=2)
+    if any(stream.losses for stream in streams.streams):
+        _legend_of_losses(outstanding, streams)
+
+
+def _legend_of_losses(axes: Axes, streams: Streams) -> None:
+    """Above the outstanding data the marks alone: whose they are, their colour says."""
+    for kind in dict.fromkeys(kind for stream in streams.streams for kind in stream.losses):
+        name, mark = _LOSSES[kind]
+        axes.plot(
+            [], [], linestyle="none", marker=mark, markersize=9, markerfacecolor="white", markeredgecolor=style.BLACK,
+            markeredgewidth=1.6, label=f"{name}, in the stream's colour",
+        )  # fmt: skip
+    handles, labels = axes.get_legend_handles_labels()
+    kept = {label: handle for handle, label in zip(handles, labels, strict=True) if label.endswith("colour")}
+    axes.legend(
+        list(kept.values()), list(kept), loc="lower left", bbox_to_anchor=(0.0, 1.0), frameon=False, borderaxespad=0.3
+    )
 
 
 def notes(streams: Streams) -> list[str]:
@@ -60,9 +96,18 @@ def notes(streams: Streams) -> list[str]:
         least, most = streams.streams[-1].passed_bytes, streams.streams[0].passed_bytes
         found.append(f"connection {streams.streams[0].connection} carried {most / least:.2f} times what "
                      f"connection {streams.streams[-1].connection} did")  # fmt: skip
+    job = streams.job
+    if job is not None:
+        found.append(
+            f"upright lines are finishes: the last stream is {duration(job.first_to_last_ns)} behind the first, and "
+            f"alone for {job.alone_share * 100:.0f} % of the whole"
+        )
     return found
 
 
 def title(streams: Streams) -> str:
     """What the panels show."""
-    return f"Connections beside each other, data to the {'target' if streams.view.to_target else 'initiator'}"
+    said = f"Connections beside each other, data to the {'target' if streams.view.to_target else 'initiator'}"
+    if streams.job is None:
+        return said
+    return f"{said}: {len(streams.job.streams)} streams of one job, Jain's fairness index {streams.job.jain:.3f}"

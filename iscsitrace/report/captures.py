@@ -47,7 +47,7 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
         chapters=tuple(chapters.of_session(trace, opinion) for opinion in rest[:IN_FULL] if opinion.jobs_ns),
         pictures=pictures,
         pictures_left_out=missing,
-        sections=sections.of_trace(trace, lead),
+        sections=sections.of_trace(trace, lead, diagnosis.mirrors),
         model=model,
         model_missing=model_missing,
         style_sheet=looks.sheet,

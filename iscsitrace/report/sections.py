@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from iscsitrace.analysis import health, operations
+from iscsitrace.analysis.mirrors.account import Account
 from iscsitrace.analysis.selection import display_filter, pick
-from iscsitrace.report import cells
+from iscsitrace.report import cells, mirrors
 from iscsitrace.report.document import Grid, Section
 from iscsitrace.trace import Trace
 
@@ -26,11 +27,12 @@ _FLAGS: Final = {
 }
 
 
-def of_trace(trace: Trace, session: int | None) -> tuple[Section, ...]:
-    """Every section; those on one session are on ``session``."""
+def of_trace(trace: Trace, session: int | None, accounts: Sequence[Account] = ()) -> tuple[Section, ...]:
+    """Every section; those on one session are on ``session``, those on mirrors of the ``accounts``."""
     found = []
     if session is not None:
         found += [_slow_tasks(trace, session), _traffic(trace, session)]
+    found += mirrors.of_trace(trace, accounts)
     return (*found, _parameters(trace, session), _connections(trace, session), _health(trace), _making(trace))
 
 

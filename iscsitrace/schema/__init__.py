@@ -13,11 +13,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from iscsitrace.schema import iscsi, tcp, time
+from iscsitrace.schema import iscsi, tcp, time, together
 from iscsitrace.schema.declaration import CATEGORIES, Column, Table, column
 from iscsitrace.schema.iscsi import DERIVED_CYCLE_COLUMNS
 
-__all__ = ["CATEGORIES", "DERIVED_CYCLE_COLUMNS", "ON_REQUEST", "SCHEMA_VERSION", "TABLES", "Column", "Table"]
+__all__ = [
+    "CATEGORIES",
+    "DERIVED_CYCLE_COLUMNS",
+    "DERIVED_TABLES",
+    "ON_REQUEST",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "Column",
+    "Table",
+]
 
 SCHEMA_VERSION: Final = 1
 
@@ -45,6 +54,7 @@ TABLES: Final[dict[str, Table]] = {
         iscsi.PDUS,
         iscsi.CYCLES,
         iscsi.ROUNDS,
+        iscsi.WRITE_STARTS,
         *iscsi.OTHERS,
         tcp.SEGMENTS,
         tcp.SACKS,
@@ -60,9 +70,15 @@ TABLES: Final[dict[str, Table]] = {
 }
 """Every table by name, in the order of the docs."""
 
+DERIVED_TABLES: Final[dict[str, Table]] = {
+    table.name: table for table in (together.MIRRORED_WRITES, together.MIRROR_LEGS, together.STREAMS)
+}
+"""Tables that are computed from these after the pass (analysis/derived.py), by name."""
+
 ON_REQUEST: Final = frozenset(
     {
         "pdus",
+        "write_starts",
         "segments",
         "sacks",
         "window",

@@ -60,6 +60,20 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "retransmission_cause": ("fast", "timeout", "tail_probe", "unknown"),
     "release": ("acknowledgment", "window_update", "request", "own_time", "unknown"),
+    "mirror_cause": (
+        "round_trip",
+        "r2t_rounds",
+        "target_service",
+        "sent_later",
+        "line",
+        "loss",
+        "congestion_window",
+        "receive_window",
+        "initiator_service",
+        "ack_wait",
+        "unknown",
+    ),
+    "stream_cause": ("slow_start_exit", "timeout", "low_equilibrium", "window"),
     # filled from the core's table of SCSI operations (core/wire/src/cdb.rs), see trace.py
     "operation": (),
 }

@@ -211,6 +211,16 @@ ROUNDS: Final = Table(
     ),
 )  # fmt: skip
 
+WRITE_STARTS: Final = Table(
+    "write_starts",
+    "how the data of one write begin, of which some were captured: enough to tell whether two writes carry the same (only when asked for)",
+    (
+        column("cycle", "uint32", "its cycle"),
+        column("bytes", "uint8", "bytes of the data that were captured, from the first on: at most 64", "bytes"),
+        column("crc32c", "uint32", "CRC32C of these, as a data digest is made", source="method 9"),
+    ),
+)  # fmt: skip
+
 
 def _exchange(name: str, row: str, *columns: Column) -> Table:
     """A table of requests and their answers, or of single PDUs, on one connection."""

@@ -57,7 +57,8 @@ class Findings:
     def update(self, recent: Trace, now_ns: int) -> None:
         """Examines the recent past."""
         started = time.thread_time_ns()
-        diagnosis = examine(recent.table)
+        # a mirror is recognised by many writes, of which the recent past has few
+        diagnosis = examine(recent.table, has_mirrors=False)
         took_ns = time.thread_time_ns() - started
         self._next_ns = now_ns + max(self.every_ns, int(took_ns / SHARE_MAX))
         since = {(found.session, found.name): found.since_ns for found in self.current}

@@ -22,8 +22,8 @@ fn table_name<T: Columns>(_: &T) -> &'static str {
 
 macro_rules! all_tables {
     ($tables:expr, $name:expr, $visit:ident) => {
-        by_name!($tables, $name, $visit: connections sessions parameters pdus cycles rounds logins task_management nops
-            texts logouts rejects asyncs snacks segments sacks window round_trips retransmissions recoveries flights senders
+        by_name!($tables, $name, $visit: connections sessions parameters pdus cycles rounds write_starts logins task_management
+            nops texts logouts rejects asyncs snacks segments sacks window round_trips retransmissions recoveries flights senders
             budget counters)
     };
 }

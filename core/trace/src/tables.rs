@@ -370,6 +370,13 @@ table! {
 }
 
 table! {
+    /// How the data of one write begins a row.
+    WriteStarts WriteStart "write_starts" {
+        cycle: u32 = 0, bytes: u8 = 0, crc32c: u32 = 0,
+    }
+}
+
+table! {
     /// One stretch of time with one owner a row.
     Budget BudgetRow "budget" {
         session: u32 = NULL_U32, connection: u32 = NULL_U32, time_first_ns: i64 = 0, time_last_ns: i64 = 0,
@@ -419,6 +426,7 @@ pub struct Tables {
     pub pdus: Pdus,
     pub cycles: Cycles,
     pub rounds: Rounds,
+    pub write_starts: WriteStarts,
     pub logins: Logins,
     pub task_management: TaskManagements,
     pub nops: Nops,
@@ -462,12 +470,12 @@ macro_rules! wanted {
         }
     };
 }
-wanted!(pdus segments sacks window round_trips retransmissions recoveries flights senders budget);
+wanted!(pdus write_starts segments sacks window round_trips retransmissions recoveries flights senders budget);
 
 impl Wanted {
     /// Whether a table is wanted that tells how the senders behaved.
     pub fn has_dynamics(self) -> bool {
-        Self { pdus: false, segments: false, ..self } != Self::default()
+        Self { pdus: false, write_starts: false, segments: false, ..self } != Self::default()
     }
 }
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from iscsitrace.analysis.curves.decimation import Detail, LineMaker, chunks
 from iscsitrace.analysis.curves.marks import Array, Line
 from iscsitrace.analysis.curves.view import View
+from iscsitrace.analysis.jobs.streams import Job
+from iscsitrace.analysis.jobs.streams import Stream as StreamOfJob
 from iscsitrace.errors import InputInvalid
 from iscsitrace.schema import CATEGORIES
 from iscsitrace.table import Table
@@ -24,6 +28,12 @@ class Stream:
     passed: Line
     outstanding: Line
     passed_bytes: int
+    finish_ns: int | None = None
+    """When it had done its part of a job; None where it has none, or that is not in the view."""
+    cause: str | None = None
+    """Why it is slower than others of the job."""
+    losses: dict[str, Line] = field(default_factory=dict)
+    """Of its losses, those that ended slow start and those that a timeout found out: when, and owin then."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +44,13 @@ class Streams:
     streams: tuple[Stream, ...]
     connection_count: int
     is_decimated: bool
+    job: Job | None = None
+    """The one that most of them are streams of."""
 
 
-def prepare(segments: Table, window: Table, view: View, detail: Detail | None = None) -> Streams:
+def prepare(
+    segments: Table, window: Table, view: View, detail: Detail | None = None, jobs: Sequence[Job] = ()
+) -> Streams:
     """The streams of the view's direction; InputInvalid when none carried payload in it."""
     detail = detail or Detail(limit=5000)
     sizes = _payload_by_connection(segments, view)
@@ -46,15 +60,48 @@ def prepare(segments: Table, window: Table, view: View, detail: Detail | None = 
         raise InputInvalid("nothing to draw: no payload passed the tap in that direction in the view")
     edges = detail.edges(max(sizes[number][1] for number in shown), view.start_ns, view.end_ns)
     passed = _passed(segments, view, shown, edges)
+    job = _job(jobs, view, shown)
+    of_job = {stream.run.connection: stream for stream in job.streams} if job else {}
+    streams = []
+    for number in shown:
+        outstanding = _outstanding(window, view, number, edges)
+        known = _of_job(of_job[number], view, outstanding) if number in of_job else {}
+        streams.append(Stream(number, passed[number], outstanding, sizes[number][0], **known))
     return Streams(
         view=view,
-        streams=tuple(
-            Stream(number, passed[number], _outstanding(window, view, number, edges), sizes[number][0])
-            for number in shown
-        ),
+        streams=tuple(streams),
         connection_count=len(view.connections),
         is_decimated=edges is not None,
+        job=job,
     )
+
+
+def _job(jobs: Sequence[Job], view: View, shown: list[int]) -> Job | None:
+    """The job in the view that most of these connections are streams of."""
+
+    def members(job: Job) -> int:
+        seen = [run for run in job.runs if run.first_ns <= view.end_ns and run.last_ns >= view.start_ns]
+        return sum(run.connection in shown and run.to_target == view.to_target for run in seen)
+
+    most = max(jobs, key=members, default=None)
+    return most if most is not None and members(most) > 1 else None
+
+
+def _of_job(stream: StreamOfJob, view: View, outstanding: Line) -> dict[str, Any]:
+    """What a stream of a job has to show in the view."""
+    losses, found = stream.evidence.losses, {}
+    for kind in ("slow_start_exit", "timeout"):
+        times = np.array([loss.time_ns for loss in losses if loss.kind == kind], dtype=np.int64)
+        at = times[view.covers(times)]
+        if len(at) and len(outstanding):
+            place = np.maximum(np.searchsorted(outstanding.times_ns, at, side="right") - 1, 0)
+            found[kind] = Line(at, outstanding.values[place])
+    last_ns = stream.run.last_ns
+    return {
+        "finish_ns": last_ns if view.start_ns <= last_ns <= view.end_ns else None,
+        "cause": stream.cause.name if stream.cause else None,
+        "losses": found,
+    }
 
 
 def _is_new(segments: Table, rows: slice, view: View) -> Array:

@@ -2,5 +2,7 @@
 
 from typing import Final
 
-NEEDED: Final = ("budget", "recoveries", "senders")
-"""Tables filled on request that an examined trace has to have."""
+OF_SUBJECTS: Final = ("budget", "recoveries", "senders")
+"""Tables filled on request without which nothing can be examined."""
+NEEDED: Final = (*OF_SUBJECTS, "write_starts", "retransmissions")
+"""Tables filled on request that an examined trace has to have; the others make mirrors, and causes of streams, sure."""

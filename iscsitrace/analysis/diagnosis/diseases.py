@@ -205,13 +205,35 @@ _ALL: Final = (
         "Connections (or sessions) that are used together carry unequal amounts: all wait for the one that has most to "
         "do or the worst path.",
         f"The busiest carried so much more than the mean that {_percent(at.UNEVEN)} of the time is lost on the others "
-        "(1 - mean / most), of connections that ran at the same time and have moved data.",
-        "Command and status of the last task of the most and of the least used. The share is what an even dealing "
-        "could win at most.",
+        "(1 - mean / most), of connections that ran at the same time and have moved data: of one session, between the "
+        "same two nodes, or (`info`) begun together with the same kind of tasks.",
+        "The loss that made the slowest slow, where one did; command and status of the last task of the most and of "
+        "the least used. The share is what an even dealing could win at most.",
         (
             "Deal by load and not by turn: `path_selector \"service-time 0\"` in multipath.conf.",
-            "See whether one path is longer or loses packets: rtt and retransmissions of each in `iscsitrace summary`.",
+            "See whether one path is longer or loses packets: rtt and retransmissions of each in `iscsitrace summary`, "
+            "`iscsitrace plot streams` beside each other.",
+            "A loss in slow start fixes a window low for long: net.ipv4.tcp_congestion_control = bbr grows out of it, "
+            "and streams that take what is next (not a fixed part each) lose less to the last one.",
             "More tasks outstanding than connections: node.session.queue_depth.",
+        ),
+    ),
+    Disease(
+        "mirror_waits_for_farthest",
+        "Sessions carry the same writes to several targets, as a software RAID1 does, and each write is done when the "
+        "slowest leg has it: the farthest target sets the pace of all.",
+        f"Only the slowest leg has writes outstanding for {_WORTH}, of a mirror that is recognised by its extents "
+        "(docs/method.md, section 9).",
+        "Command and status, on every leg, of the three writes that waited longest. The share is the time in which "
+        "only that leg was still at work.",
+        (
+            "Let the far member lag: mark it write-mostly (`mdadm /dev/mdN --add --write-mostly DEVICE`, or "
+            "`echo writemostly > /sys/block/mdN/md/dev-DEVICE/state`) and give the array a bitmap with write-behind: "
+            "`mdadm --grow /dev/mdN --bitmap=none`, then `mdadm --grow /dev/mdN --bitmap=internal --write-behind=256`. "
+            "A write is done then when the others have it; what is still under way is lost with the host, or its disk.",
+            "Place that member nearer, or give its path a faster line.",
+            "Tune that leg alone: what is found of its session; mostly its R2Ts (node.session.iscsi.InitialR2T = No, "
+            "node.session.iscsi.FirstBurstLength) and its windows.",
         ),
     ),
     Disease(

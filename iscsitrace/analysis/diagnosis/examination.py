@@ -5,7 +5,7 @@ Pure functions of tables; what a disease is stands in ``diseases``, from when on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from iscsitrace.analysis.diagnosis import (
     failures,
     gains,
     hosts,
+    mirrored,
     parallel,
     system_calls,
     transport,
@@ -27,6 +28,11 @@ from iscsitrace.analysis.diagnosis import (
 from iscsitrace.analysis.diagnosis.finding import Finding, by_weight
 from iscsitrace.analysis.diagnosis.grouping import Source, subjects_of
 from iscsitrace.analysis.diagnosis.subject import Subject
+from iscsitrace.analysis.jobs import streams
+from iscsitrace.analysis.jobs.streams import Job
+from iscsitrace.analysis.mirrors import account
+from iscsitrace.analysis.mirrors.account import Account
+from iscsitrace.table import Table
 
 _FAMILIES: Final[tuple[Callable[[Subject], Iterator[Finding]], ...]] = (
     failures.find,
@@ -40,8 +46,8 @@ _FAMILIES: Final[tuple[Callable[[Subject], Iterator[Finding]], ...]] = (
 )
 
 
-SESSION_ONLY: Final = frozenset({"command_window_closed", "uneven_connections"})
-"""Findings about the connections of a session together."""
+SESSION_ONLY: Final = frozenset({"command_window_closed", "uneven_connections", "mirror_waits_for_farthest"})
+"""Findings about the connections of a session together, and about sessions together."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,10 @@ class Diagnosis:
 
     sessions: dict[int, Opinion]
     connections: dict[int, Opinion]
+    mirrors: tuple[Account, ...] = ()
+    """Sessions that carry the same writes."""
+    jobs: tuple[Job, ...] = ()
+    """Connections that are streams of one job."""
 
     @property
     def budget(self) -> dict[str, int]:
@@ -95,22 +105,36 @@ class Diagnosis:
         return {finding.name for opinion in opinions for finding in opinion.findings}
 
 
-def examine(source: Source) -> Diagnosis:
-    """Examines a trace read with the tables NEEDED; ``source`` is its method ``table``."""
+@dataclass(frozen=True)
+class _Groups:
+    """What several sessions or connections are together, and the table of all their tasks."""
+
+    mirrors: tuple[Account, ...]
+    jobs: tuple[Job, ...]
+    cycles: Table
+
+
+def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
+    """Examines a trace read with the tables NEEDED; ``source`` is its method ``table``.
+
+    Without ``has_mirrors`` none are looked for, and of jobs only those that names tell: the legs of a mirror would else
+    be taken for streams.
+    """
     sessions, connections = subjects_of(source)
-    groups = _used_together(source, connections)
-    opinions = {number: _opinion(subject, groups.get(number, ())) for number, subject in sessions.items()}
-    return Diagnosis(
-        opinions,
-        {number: _of_connection(subject, sessions, opinions) for number, subject in connections.items()},
-    )
+    accounts = tuple(account.of_trace(source)) if has_mirrors else ()
+    found = streams.find(source, [each.mirror for each in accounts])
+    jobs = tuple(job for job in found if has_mirrors or job.is_certain)
+    groups = _Groups(accounts, jobs, source("cycles"))
+    opinions = {number: _opinion(subject, groups) for number, subject in sessions.items()}
+    own = {number: _of_connection(subject, sessions, opinions) for number, subject in connections.items()}
+    return Diagnosis(opinions, own, accounts, jobs)
 
 
 def _of_connection(subject: Subject, sessions: dict[int, Subject], opinions: dict[int, Opinion]) -> Opinion:
     """The opinion on a connection: on the only one of a session that on the session, less what only sessions have."""
     session = subject.connections[0]["session"]
     if session not in sessions or len(sessions[session].connections) > 1:
-        return _opinion(subject, ())
+        return _opinion(subject, None)
     own = [finding for finding in opinions[session].findings if finding.name not in SESSION_ONLY]
     number = subject.connections[0]["connection"]
     # the session's subject knows much by now
@@ -118,24 +142,13 @@ def _of_connection(subject: Subject, sessions: dict[int, Subject], opinions: dic
     return replace(opinions[session], number=number, verdict=verdict.say(subject, own), findings=own)
 
 
-def _used_together(source: Source, connections: dict[int, Subject]) -> dict[int, Sequence[Subject]]:
-    """For each session the connections between the same initiator and target, of whichever session they are."""
-    names = {}
-    for row in source("sessions").rows(("session", "initiator_name", "target_name")):
-        pair = (row["initiator_name"], row["target_name"])
-        # without the login nobody knows what belongs together but the connections of one session
-        names[row["session"]] = row["session"] if None in pair else pair
-    by_name: dict[Any, list[Subject]] = {}
-    for subject in connections.values():
-        session = subject.connections[0]["session"]
-        if session is not None:
-            by_name.setdefault(names.get(session), []).append(subject)
-    return {session: by_name.get(name, ()) for session, name in names.items()}
-
-
-def _opinion(subject: Subject, together: Sequence[Subject]) -> Opinion:
+def _opinion(subject: Subject, groups: _Groups | None) -> Opinion:
     found = [finding for family in _FAMILIES for finding in family(subject)]
-    found = gains.with_gains(subject, by_weight([*found, *parallel.find(subject, together)]))
+    if groups:
+        found += parallel.find(subject, groups.jobs, groups.cycles)
+        found += mirrored.find(subject, groups.mirrors, groups.cycles)
+        found = [each for each in found if each.name != "initiator_think_time" or not mirrored.explains(each, found)]
+    found = gains.with_gains(subject, by_weight(found))
     sums = subject.budget
     number = int(subject.label.split()[1])
     return Opinion(

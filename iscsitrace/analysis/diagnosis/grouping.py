@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis import budget
 from iscsitrace.analysis.budget import Budget
-from iscsitrace.analysis.diagnosis import NEEDED
+from iscsitrace.analysis.diagnosis import OF_SUBJECTS
 from iscsitrace.analysis.diagnosis.subject import Subject, known
 from iscsitrace.table import Table
 
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 Source = Callable[[str], Table]
 """Gives the table of a name, as ``Trace.table`` does."""
 
-TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
+TABLES: Final = (*OF_SUBJECTS, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 
 _CONNECTION_COLUMNS = (
     *("connection", "session", "is_iscsi", "rtt_to_target_min_ns", "rtt_to_initiator_min_ns"),

@@ -27,7 +27,8 @@ Array = NDArray[Any]
 
 WAITS: Final = tuple(part for part in PARTS if part != "transfer")
 
-_FRAMES = ("command_frame", "data_first_frame", "data_last_frame", "status_frame")
+FRAMES: Final = ("command_frame", "data_first_frame", "data_last_frame", "status_frame")
+"""The columns of ``cycles`` with the frames of a task."""
 
 
 def known(table: Table, name: str) -> Array:
@@ -147,7 +148,7 @@ class Subject:
 
     def frames_of(self, rows: Sequence[int] | Array) -> list[int | None]:
         """The frames of these tasks: command, first and last data, status."""
-        return frames_in(self.cycles, rows, *_FRAMES)
+        return frames_in(self.cycles, rows, *FRAMES)
 
     def evidence(self, stretches: Stretches) -> list[int | None]:
         """The frames that ended the longest waits; where none is known, those of the tasks that waited longest."""

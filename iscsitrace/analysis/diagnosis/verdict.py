@@ -25,7 +25,7 @@ _WAITS_FOR: Final = {
 _CAUSES: Final = {
     "propagation": ("r2t_rounds", "unsolicited_data_unused", "queue_depth_low"),
     "target_service": ("r2t_late", "slow_target"),
-    "initiator_think": ("initiator_think_time",),
+    "initiator_think": ("mirror_waits_for_farthest", "initiator_think_time"),
     "initiator_service": ("slow_initiator",),
     "ack_wait": ("held_for_ack",),
     "receive_window": ("receive_window_small", "receiver_stalled"),
@@ -82,6 +82,9 @@ def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str | No
         # half of the weightiest, and a third of the part
         if shares.get(finding.name, 0.0) >= max(most / 2, own / 3, 1e-9):
             asked = subject.workload if finding.name == "queue_depth_low" else None
+            if finding.name == "mirror_waits_for_farthest":
+                # the figures stand in the finding
+                return finding.text.partition(": ")[0]
             return asked.phrase if asked else finding.text
     waits = subject.with_next(subject.stretches(part))
     others = waits.where(subject.is_of(waits, ~subject.is_transfer))

@@ -1,57 +1,46 @@
-"""Mirrors among the points of a trace: sessions that write the same at the same time, each to a target of its own.
+"""Mirrors among the points of a trace: sessions that carry the same writes, each to a target of its own.
 
 A mirrored write is done when the last target has it, so its point is that of the farthest; nearer sessions wait for it
-between their tasks, and are no points of their own.
+between their tasks, and are no points of their own. Which sessions are a mirror is for analysis/mirrors to say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from iscsitrace.analysis.mirrors.recognition import Mirror
 from iscsitrace.analysis.model.points import Point
 from iscsitrace.analysis.model.prediction import predict
 
-Array = NDArray[Any]
-
-TOGETHER: Final = 0.9
-"""Share of the cycles that have to begin together."""
-AT_ONCE: Final = 0.05
-"""Share of a period within which they do: of sessions that know nothing of each other a tenth would, by chance."""
 SHARED: Final = 0.99
 """Share of the period with all copies on one line that a cycle has to take for them to share it."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A point, and when its cycles began."""
+    """A point, and the session that it is of."""
 
     point: Point
-    starts: Array
+    session: int
 
-    def is_mirrored_by(self, other: Candidate) -> bool:
-        """Whether both write the same at the same time."""
+    def is_mirrored_by(self, other: Candidate, mirrors: Sequence[Mirror]) -> bool:
+        """Whether both are writes of one mirror, and ask for the same."""
         one, two = self.point, other.point
-        if one.setting.operation != "write" or _asked(one) != _asked(two):
+        if {one.setting.operation, two.setting.operation} != {"write"} or _asked(one) != _asked(two):
             return False
-        fewer, more = sorted((self.starts, other.starts), key=len)
-        places = np.searchsorted(more, fewer).clip(1, len(more) - 1)
-        off = np.minimum(np.abs(more[places] - fewer), np.abs(more[places - 1] - fewer))
-        is_together = off <= AT_ONCE * min(one.period_ns, two.period_ns)
-        return bool(is_together.mean() >= TOGETHER and len(fewer) >= TOGETHER * len(more))
+        both = {self.session, other.session}
+        return len(both) > 1 and any(both <= set(mirror.sessions) for mirror in mirrors)
 
 
-def join(candidates: Sequence[Candidate]) -> list[Point]:
+def join(candidates: Sequence[Candidate], mirrors: Sequence[Mirror]) -> list[Point]:
     """The points, those of a mirror as one."""
     found = []
     left = list(candidates)
     while left:
         first = left.pop(0)
-        copies = [first, *(each for each in left if each.is_mirrored_by(first))]
+        copies = [first, *(each for each in left if each.is_mirrored_by(first, mirrors))]
         left = [each for each in left if not any(each is copy for copy in copies)]
         found.append(_one(copies) if len(copies) > 1 else first.point)
     return found

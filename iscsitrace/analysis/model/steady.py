@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis import budget
 from iscsitrace.analysis.diagnosis import wording
+from iscsitrace.analysis.mirrors import recognition
 from iscsitrace.analysis.model import robust
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.judgement import STALLS, Judgement
@@ -81,8 +82,10 @@ def survey(source: Source, name: str) -> Survey:
             missing.append(f"{label}: no delay is known, for {session.why_no_path}")
         else:
             waits = Waits(budget.rows_of(source("budget"), session=number), path.round_trip_ns)
-            found += _of_session(label, session, path, tasks, waits, missing)
-    return Survey(tuple(join(found)), tuple(missing) or (() if found else (f"{name}: no iSCSI session",)))
+            made = _of_session(label, session, path, tasks, waits, missing)
+            found += [Candidate(point, number) for point in made]
+    mirrors = recognition.find(source) if len({candidate.session for candidate in found}) > 1 else []
+    return Survey(tuple(join(found, mirrors)), tuple(missing) or (() if found else (f"{name}: no iSCSI session",)))
 
 
 def _session(source: Source, number: int, connections: list[dict[str, Any]]) -> Session:
@@ -102,7 +105,7 @@ def _session(source: Source, number: int, connections: list[dict[str, Any]]) -> 
 
 def _of_session(
     label: str, session: Session, path: Path, tasks: Tasks, waits: Waits, missing: list[str]
-) -> Iterator[Candidate]:
+) -> Iterator[Point]:
     kinds = list(tasks.spans())
     for operation in dict.fromkeys(spans.operation for spans in kinds):
         moved = int(tasks.bytes[tasks.operation == (operation == "write")].sum())
@@ -123,8 +126,7 @@ def _of_session(
         others = task_count - sum(len(spans.first) * spans.tasks_in_each for spans in large)
         for spans, judgement in usable:
             left_out = judgement.left_out + Counter({"other_block": others} if spans is most and others else {})
-            point = _point(label, session, path, tasks, waits, judgement, left_out)
-            yield Candidate(point, judgement.spans.starts)
+            yield _point(label, session, path, tasks, waits, judgement, left_out)
 
 
 def _bytes(spans: Spans) -> int:

@@ -181,10 +181,11 @@ impl WorkloadSettings {
         u64::from(self.max_transfer_bytes.unwrap_or(self.block_size_bytes))
     }
 
-    /// The contents of the volume.
+    /// The contents of the volume of that target: all mirrors hold the same, every stripe something else.
     #[must_use]
-    pub fn pattern(&self) -> Pattern {
-        Pattern { seed: self.pattern_seed }
+    pub fn pattern(&self, target: usize) -> Pattern {
+        let place = if self.layout == Layout::Stripe { target as u64 } else { 0 };
+        Pattern { seed: self.pattern_seed.wrapping_add(place) }
     }
 
     /// Checks what a user set.

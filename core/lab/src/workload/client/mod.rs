@@ -123,7 +123,7 @@ impl Client {
                     target,
                     address: client.settings.targets[target].address,
                     hop_count: 0,
-                    volume: Volume::new(client.settings.workload.pattern()),
+                    volume: Volume::new(client.settings.workload.pattern(target)),
                     stage: Stage::Connecting,
                     commands: Vec::new(),
                     unit: None,

@@ -10,6 +10,7 @@ mod unread;
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::cdb;
+use iscsitrace_wire::digest;
 use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
@@ -25,7 +26,7 @@ use super::spans::Spans;
 use super::task::{self, Burst, Missing, Task, end_of};
 use crate::counters::{Counter, Counters};
 use crate::dynamics::timeline::Timeline;
-use crate::tables::{Columns, Tables};
+use crate::tables::{Columns, Tables, WriteStart};
 
 /// Open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
@@ -35,6 +36,9 @@ const NEAR: i32 = 1 << 14;
 const KEPT_TEXT_MAX: usize = 64 << 10;
 /// Data kept of a SCSI Response: SenseLength and the longest sense data.
 const KEPT_SENSE_MAX: usize = 2 + 252;
+/// Data kept of a write to tell it from another: what a fast processor looks up at once, and as much of a file system's
+/// block or a RAID's superblock as differs from others (identities, counts).
+const KEPT_START_MAX: usize = 64;
 
 /// What all connections share.
 #[derive(Debug, Default)]
@@ -225,6 +229,15 @@ impl IscsiConnection {
             let is_data =
                 matches!(opcode, Opcode::DataIn | Opcode::DataOut) && bhs.data_segment_length().unwrap_or(0) > 0;
             self.spans[usize::from(!to_target)].push(pdu.offset, pdu.end, cycle, is_data, &mut context.tables.cycles);
+        }
+        if context.tables.wanted.write_starts
+            && let Some(cycle) = cycle
+            && begins_write(bhs)
+            && !pdu.data.is_empty()
+        {
+            let bytes = pdu.data.len().min(KEPT_START_MAX);
+            let crc32c = digest::crc32c(&pdu.data[..bytes]);
+            context.tables.write_starts.push(WriteStart { cycle, bytes: bytes as u8, crc32c });
         }
         if context.tables.wanted.pdus {
             let row = row::row(pdu, opcode, self.number, to_target, cycle);
@@ -495,6 +508,16 @@ impl IscsiConnection {
     }
 }
 
+/// Whether the data of a PDU are the first of a write.
+#[inline]
+fn begins_write(header: Bhs<'_>) -> bool {
+    match header.opcode() {
+        Some(Opcode::ScsiCommand) => true,
+        Some(Opcode::DataOut) => header.buffer_offset() == Some(0),
+        _ => false,
+    }
+}
+
 /// SCSI status CHECK CONDITION.
 const CHECK_CONDITION: u8 = 0x02;
 
@@ -523,6 +546,9 @@ impl Listener for Ear<'_> {
 
     #[inline]
     fn keeps_data(&self, header: Bhs<'_>) -> usize {
+        if self.context.tables.wanted.write_starts && begins_write(header) {
+            return KEPT_START_MAX;
+        }
         self.connection.keeps_data(header)
     }
 

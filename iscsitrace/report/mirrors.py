@@ -1,0 +1,90 @@
+"""The section on mirrors: which leg the writes wait for, why, and the writes that waited longest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from iscsitrace.analysis.diagnosis import wording
+from iscsitrace.analysis.mirrors import tables
+from iscsitrace.analysis.mirrors.account import WORDS, Account
+from iscsitrace.report import cells
+from iscsitrace.report.document import Grid, Section
+from iscsitrace.trace import Trace
+
+WRITES: Final = 8
+"""Mirrored writes that are shown, those with the largest skew first."""
+
+
+def of_trace(trace: Trace, accounts: Sequence[Account]) -> Iterator[Section]:
+    """One section for all mirrors; none where there is none."""
+    if not accounts:
+        return
+    lines: list[str] = []
+    grids: list[Grid] = []
+    for number, account in enumerate(accounts):
+        lines += _said(account)
+        grids += [_legs(number, account), _writes(number, account, trace)]
+    yield Section("mirrors", "Mirrors", tuple(lines), tuple(grids))
+
+
+def _said(account: Account) -> Iterator[str]:
+    """The verdict first."""
+    far = account.farthest
+    because = f", mostly because {WORDS[far.cause]}" if far.cause else ""
+    name = f"{account.name[0].upper()}{account.name[1:]}"
+    yield (
+        f"{name}: its writes wait for {far.label}, the last to finish in {far.last_count} of "
+        f"{wording.count(account.known_count, 'write')}{because}."
+    )
+    yield (
+        f"From done on the first leg to done on the last it is {cells.time(account.skews['p50'])} for half of the "
+        f"writes or more, at most {cells.time(account.skews['max'])}; {far.label} was at work alone for "
+        f"{cells.time(far.alone_ns)}."
+    )
+    if account.doubt:
+        yield f"{account.doubt[0].upper()}{account.doubt[1:]}."
+
+
+def _legs(number: int, account: Account) -> Grid:
+    rows = tuple(
+        (
+            str(leg.place),
+            ", ".join(map(str, leg.sessions)),
+            cells.text(leg.target),
+            str(leg.lun),
+            cells.count(leg.last_count),
+            cells.milliseconds(leg.alone_ns),
+            cells.text(leg.cause and leg.cause.replace("_", " ")),
+        )
+        for leg in account.legs
+    )
+    columns = ("leg", "sessions", "target", "LUN", "last to finish", "alone at work ms", "mostly because")
+    return Grid(f"Legs of mirror {number}", columns, rows)
+
+
+def _writes(number: int, account: Account, trace: Trace) -> Grid:
+    times = trace.connections.raw("time_first_ns")
+    start_ns = int(times.min()) if len(times) else 0
+    worst = account.worst[:WRITES]
+    written = tables.mirrored_writes([account.found], trace.table).select(worst)
+    legs = tables.mirror_legs([account.found], trace.table)
+    rows = []
+    for row in written.rows():
+        own = list(legs.select(legs.raw("mirrored_write") == row["mirrored_write"]).rows())
+        done = [cells.milliseconds(leg["end_ns"] - row["begin_ns"]) for leg in own]
+        frames = sorted({leg[name] for leg in own for name in ("command_frame", "status_frame")} - {None})
+        rows.append(
+            (
+                cells.seconds(row["begin_ns"] - start_ns),
+                cells.text(row["lba"]),
+                cells.size(row["bytes"]),
+                cells.milliseconds(row["skew_ns"]),
+                cells.text(row["last_session"]),
+                cells.text(row["cause"] and row["cause"].replace("_", " ")),
+                " / ".join(done),
+                f"frame.number in {{{', '.join(map(str, frames))}}}",
+            )
+        )
+    columns = ("time s", "LBA", "bytes", "skew ms", "last session", "because", "done on each leg ms", "display filter")
+    return Grid(f"Writes of mirror {number} that waited longest", columns, tuple(rows))
