@@ -23,9 +23,16 @@ QUANTITIES: Final = {
     "model_error": "%",
     "period": "ms",
     "k": "delays",
+    "efficiency": "%",
+    "cpu": "s/GB",
+    "target_cpu": "s/GB",
+    "host_share": "%",
 }
 """What results can be plotted and compared, and its unit."""
-FIGURES: Final = ("lines", "packets")
+FIGURES: Final = ("lines", "packets", "budget")
+WORLDS: Final = ("simulated", "real")
+TABLES: Final = ("efficiency", "budget")
+"""What a definition may want beside the tables that all have."""
 _LIMITS: Final = 2
 ARM: Final = "arm"
 """What stands for the arm where a setting could stand."""
@@ -51,6 +58,8 @@ class Arm:
     settings: Place
     grid: Mapping[str, tuple[Written, ...]]
     """Of its own, in place of that of all."""
+    worlds: tuple[str, ...] = WORLDS
+    """In which it can be run."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,9 @@ class Figure:
 
     name: str
     kind: str
-    """One of FIGURES: ``lines`` over a setting, or the ``packets`` of a few cycles at one point."""
+    """One of FIGURES: ``lines`` over a setting, the ``packets`` of a few cycles at one point, or the time ``budget`` of
+    the calls of an arm over a setting.
+    """
     title: str
     where: Mapping[str, Written]
     """Only points with these settings."""
@@ -121,6 +132,10 @@ class Claim:
     """Why it may come out another way, or cannot be tested."""
     checks: tuple[Check, ...]
     """All have to hold; none where it cannot be tested."""
+    worlds: tuple[str, ...] = WORLDS
+    """In which it can be tested."""
+    real_note: str = ""
+    """In place of the note, in the real world."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +170,8 @@ class Definition:
     figures: tuple[Figure, ...]
     published: tuple[Published, ...]
     claims: tuple[Claim, ...]
+    tables: tuple[str, ...] = ()
+    """Of TABLES."""
 
 
 def load(path: Path) -> Definition:
@@ -193,13 +210,14 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
         figures=tuple(_figure(each, names, known) for each in top.tables("figures")),
         published=tuple(_published(each, names, known) for each in top.tables("published")),
         claims=tuple(_claim(each, names, known) for each in top.tables("claims")),
+        tables=_of(top, "tables", TABLES, ()),
     )
     top.refuse_others()
     return definition
 
 
 def _arm(entry: Entry) -> Arm:
-    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")))
+    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")), _of(entry, "worlds", WORLDS, WORLDS))
     entry.refuse_others()
     return arm
 
@@ -216,17 +234,17 @@ def _real(entry: Entry) -> RealWorld:
 
 def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
     kind = entry.word("kind", FIGURES)
-    is_lines = kind == "lines"
+    is_lines, is_over = kind == "lines", kind != "packets"
     figure = Figure(
         name=entry.text("name"),
         kind=kind,
         title=entry.text("title"),
         where=_where(entry.table("where"), known),
         arms=_arms(entry, arms),
-        x=_setting(entry, "x", known) if is_lines else "",
+        x=_setting(entry, "x", known) if is_over else "",
         y=entry.word("y", QUANTITIES) if is_lines else "",
         lines=_setting(entry, "lines", known, ARM) if is_lines else ARM,
-        cycles=1 if is_lines else entry.count("cycles", 1),
+        cycles=1 if is_over else entry.count("cycles", 1),
     )
     if not figure.name.replace("-", "").isalnum():
         raise entry.error("name", "it names a file: write letters, digits and dashes")
@@ -260,6 +278,8 @@ def _claim(entry: Entry, arms: list[str], known: set[str]) -> Claim:
         text=entry.text("text"),
         note=entry.text("note", ""),
         checks=tuple(_check(each, common, arms, known) for each in entry.tables("checks")),
+        worlds=_of(entry, "worlds", WORLDS, WORLDS),
+        real_note=entry.text("real-note", ""),
     )
     entry.refuse_others()
     return claim
@@ -296,6 +316,15 @@ def _arms(entry: Entry, names: list[str]) -> tuple[str, ...]:
         if name not in names:
             raise entry.error("arms", f"no arm is called {name!r}; there are {', '.join(names)}")
     return wanted
+
+
+def _of(entry: Entry, key: str, words: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+    """Some of a few words; all that are meant when it is not there."""
+    found = entry.words(key)
+    for word in found:
+        if word not in words:
+            raise entry.error(key, f"{word!r} is none of {', '.join(words)}")
+    return found or default
 
 
 def _setting(entry: Entry, key: str, known: set[str], default: str | None = None) -> str:

@@ -43,6 +43,8 @@ class Surroundings:
     """What the hosts take, beside what they are set to."""
     window_bytes: int | None = None
     """The largest window that the receiver of the data advertised; None where it is what it is set to."""
+    has_host_delays: bool = True
+    """Whether hosts take what they are set to take: those of the simulated world."""
 
 
 SIMULATED: Final = Surroundings()
@@ -106,9 +108,9 @@ def setting_of(
     ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
     sender, receiver = ("target", "initiator") if operation == "read" else ("initiator", "target")
     delay_ns = sum(ways) / len(ways)
+    of_hosts = ("initiator.host-delay", "target.host-delay") if surroundings.has_host_delays else ()
     service_ns = surroundings.service_ns + sum(
-        float(str(values.get(name, 0)))
-        for name in ("target.service-delay", "initiator.host-delay", "target.host-delay")
+        float(str(values.get(name, 0))) for name in ("target.service-delay", *of_hosts)
     )
     window, data_pdu = _window(values, sender, receiver, surroundings), _data_pdu_bytes(operation, parameters)
     return Setting(

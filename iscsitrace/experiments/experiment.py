@@ -77,5 +77,6 @@ def _results(definition: Definition, points: Sequence[Point], found: Sequence[Po
         fits=tuple(comparison.fits(points, found)),
         beside=tuple(comparison.beside(definition, found)),
         figures=tuple(figures.draw(definition, points, found, directory)),
-        claims=tuple(claims.judge(definition.claims, comparison.rows(found))),
+        claims=tuple(claims.judge(definition.claims, comparison.rows(found), points[0].world)),
+        tables=definition.tables,
     )

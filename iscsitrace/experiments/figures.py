@@ -17,7 +17,8 @@ from iscsitrace.experiments.definition import ARM, QUANTITIES, Definition, Figur
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import FigureFile, PointResult
 from iscsitrace.experiments.runner import POINTS
-from iscsitrace.plots import experiment, footer, ladder, style
+from iscsitrace.plots import budget_bars, experiment, footer, ladder, style
+from iscsitrace.plots.budget_bars import Bars
 from iscsitrace.plots.experiment import Chart, Line
 
 FORMAT: Final = "svg"
@@ -27,9 +28,14 @@ _Y_LABELS: Final = {
     "model_error": "error of the model",
     "period": "time from call to call",
     "k": "one-way delays of a cycle",
+    "efficiency": "efficiency: share of the line's rate",
+    "cpu": "processor time of the initiator",
+    "target_cpu": "processor time of the target",
+    "host_share": "time of a call that is the hosts'",
 }
 _LADDER_TABLES: Final = ("segments", "pdus", "budget")
 _READ_LINES: Final = "Marks were measured, lines are the model's, stars were published."
+_READ_BUDGET: Final = "Each bar is the time of a call, from one to the next, cut into what it was spent on."
 _READ_PACKETS: Final = (
     "Time runs downwards; packets cross from one host to the other. Shaded spans are idle at the tap, the column on "
     "the right says on what they were spent."
@@ -62,6 +68,8 @@ def pictures(
     for figure in definition.figures:
         if figure.kind == "packets":
             found = _packets(figure, points, results, directory)
+        elif figure.kind == "budget":
+            found = _budget(figure, definition, rows)
         else:
             found = _lines(figure, definition, rows)
         if found is not None:
@@ -93,16 +101,51 @@ def _lines(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Pictu
     )
 
 
-def chart_of(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Chart:
-    """The arrays of a figure over a setting."""
+def _budget(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Picture | None:
+    bars = bars_of(figure, definition, rows)
+    if not bars.panels:
+        return None
+    return Picture(figure.name, bars.title, _READ_BUDGET, lambda drawn: budget_bars.draw(drawn, bars), bars.notes)
+
+
+def bars_of(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Bars:
+    """The arrays of a figure of budgets."""
+    shown = [row for row in _shown(figure, rows) if row.shares]
+    texts = _texts(definition, figure.x)
+    ordered = sorted(shown, key=lambda row: _order(row.values[figure.x]))
+    return Bars(
+        title=figure.title,
+        x_label=_words(figure.x),
+        panels=tuple(
+            (
+                arm,
+                tuple(
+                    (texts.get(_key(row.values[figure.x]), str(row.values[figure.x])), row.shares)
+                    for row in ordered
+                    if row.arm == arm
+                ),
+            )
+            for arm in dict.fromkeys(row.arm for row in shown)
+        ),
+        notes=(f"{definition.title}: {definition.source}",),
+    )
+
+
+def _shown(figure: Figure, rows: Sequence[Row]) -> list[Row]:
+    """The rows of a figure over a setting."""
     wanted = {name: each.value for name, each in figure.where.items()}
-    shown = [
+    return [
         row
         for row in rows
         if (not figure.arms or row.arm in figure.arms)
         and figure.x in row.values
         and all(row.values.get(name) == value for name, value in wanted.items())
     ]
+
+
+def chart_of(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Chart:
+    """The arrays of a figure over a setting."""
+    shown = _shown(figure, rows)
     texts = _texts(definition, figure.x)
     places = sorted({_key(value): value for row in shown for value in [row.values[figure.x]]}.values(), key=_order)
     # values lie evenly: they double, mostly

@@ -8,14 +8,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import settings
 from iscsitrace.experiments.definition import Arm, Definition, Place, RealWorld, Written
 from iscsitrace.experiments.vocabulary import Value
 
-WORLDS: Final = ("simulated", "real")
 _DIGEST_DIGITS = 16
 _FORMAT = 1
 """Of what is measured at a point; another number has all points run again."""
@@ -35,7 +34,7 @@ class Point:
     repeat: int
     """From 1 on; the seed of its run."""
     world: str
-    """One of WORLDS."""
+    """One of `definition.WORLDS`."""
     warm_up_calls: int
 
     @property
@@ -48,10 +47,17 @@ class Point:
         """``client``, ``portals`` and ``world`` of its run."""
         return settings.of_run(self.values, self.repeat)
 
+    @property
+    def programs(self) -> dict[str, Any]:
+        """Who takes part in the real world, and where is captured."""
+        return settings.programs_of(self.values)
+
     @cached_property
     def digest(self) -> str:
         """Of all that decides its result: a finished point with the same one need not be run again."""
-        decisive = [_FORMAT, self.world, self.warm_up_calls, self.run_settings]
+        decisive: list[Any] = [_FORMAT, self.world, self.warm_up_calls, self.run_settings]
+        if self.world == "real" and self.programs:
+            decisive.append(self.programs)
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
 
@@ -66,7 +72,8 @@ def of_experiment(definition: Definition, world: str) -> list[Point]:
     if real is not None and not real.is_possible:
         raise InputInvalid(f"{definition.name} has no real world: {real.note or 'its definition says so'}")
     repeats = real.repeats if real is not None and real.repeats else definition.repeats
-    points = [point for arm in definition.arms for point in _of_arm(definition, arm, real, repeats, world)]
+    arms = [arm for arm in definition.arms if world in arm.worlds]
+    points = [point for arm in arms for point in _of_arm(definition, arm, real, repeats, world)]
     for point in points:
         if not any(f"workload.{name}" in point.place for name in ("calls", "bytes", "seconds")):
             raise InputInvalid(

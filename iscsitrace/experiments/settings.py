@@ -34,6 +34,27 @@ _NAMES = {
 """What settings are called in a run; the others have their own name, with ``_`` for ``-``."""
 
 
+def programs_of(values: Mapping[str, Value]) -> dict[str, Any]:
+    """Who takes part in the real world, over what, and where is captured, as `lab.real.Programs` takes it; what is not
+    set is left to that.
+    """
+    found: dict[str, Any] = {
+        name: str(values[key]).replace("_", "-")
+        for name, key in (
+            ("initiator", "initiator.program"),
+            ("driver", "initiator.driver"),
+            ("receive", "initiator.receive"),
+        )
+        if key in values
+    }
+    limit, rates = values.get("link.bypass-from"), [link_of(values, way).get("rate_bps") for way in DIRECTIONS]
+    if limit and any(rate is None or rate >= limit for rate in rates):
+        found["is_bypassed"] = True
+    if values.get("capture.at") == "initiator":
+        found["capture_at"] = ("initiator",)
+    return found
+
+
 def call_bytes(values: Mapping[str, Value]) -> int:
     """Bytes of a system call; without a size of its own that is a command."""
     found = values.get("workload.system-call-size") or values.get("workload.block-size") or 65_536
@@ -136,7 +157,7 @@ def _keys(values: Mapping[str, Value], section: str) -> dict[str, Any]:
 def _named(values: Mapping[str, Value], section: str, names: str = "") -> dict[str, Any]:
     """The settings of a section, as a run calls them."""
     known = _NAMES.get(names or section, {})
-    own = {"link": ("access-rate", "access-queue-packets", "target-delays")}.get(section, ())
+    own = {"link": ("access-rate", "access-queue-packets", "target-delays", "bypass-from")}.get(section, ())
     return {
         known.get(name, name.replace("-", "_")): value
         for name, value in _section(values, section).items()
