@@ -99,6 +99,13 @@ def test_programs_are_what_the_settings_say() -> None:
     assert settings.programs_of({}) == {}
 
 
+def test_an_arm_may_have_settings_in_one_world_alone() -> None:
+    found = catalogue.load("design-study")
+    for world, wanted in (("simulated", {36_000, 40_000}), ("real", {None})):
+        made = [each for each in points.of_experiment(found, world) if each.arm in {"events", "threads"}]
+        assert {each.values.get("workload.think-time") for each in made} == wanted
+
+
 def test_a_design_decides_in_the_real_world_alone(tmp_path: Path) -> None:
     text = 'title = "t"\nsource = "s"\nworkload.calls = 9\n[[arms]]\nname = "one"\n[[arms]]\nname = "two"\n'
     (tmp_path / "two.toml").write_text(text + 'initiator.driver = "threads"\n')
@@ -112,6 +119,8 @@ def test_a_design_decides_in_the_real_world_alone(tmp_path: Path) -> None:
     [
         ('tables = ["costs"]', "tables: 'costs' is none of efficiency, budget"),
         ('[[arms]]\nname = "a"\nworlds = ["virtual"]', "arms[1].worlds: 'virtual' is none of simulated, real"),
+        ('[[arms]]\nname = "a"\nreal.workload.speed = 1', "arms[1].real.workload.speed: there is no such setting"),
+        ('[[arms]]\nname = "a"\nreal.speed = 1', "arms[1].real.speed: there is no such key"),
         ('[[arms]]\nname = "a"\ninitiator.program = "open"', "'open' is not one of iscsitrace, iscsi-perf, open-iscsi"),
     ],
 )
@@ -172,12 +181,13 @@ def test_the_stretch_of_another_initiator_is_what_its_capture_shows() -> None:
 
 def test_hosts_of_the_real_world_take_what_the_capture_shows_alone() -> None:
     values: dict[str, Any] = {"workload.operation": "read", "target.host-delay": 5_000, "initiator.host-delay": 7_000}
+    values["workload.think-time"] = 40_000
     simulated, real = (
         expected.setting_of(values, {}, expected.Surroundings(100.0, has_host_delays=each)) for each in (True, False)
     )
     assert simulated is not None
     assert real is not None
-    assert (simulated.service_ns, real.service_ns) == (12_100, 100)
+    assert (simulated.service_ns, real.service_ns) == (52_100, 100)
 
 
 # ---- open-iscsi
@@ -251,11 +261,10 @@ def test_a_large_block_takes_its_line_and_its_hosts(study: tuple[Definition, Res
         assert one.period_ns == pytest.approx(period_ns, rel=0.002)
         assert one.efficiency == pytest.approx(MIB_NS / factor * PAYLOAD_SHARE / period_ns, rel=0.002)
         assert one.cpu_s_per_gigabyte is None
-    # the initiator takes notice of the last bytes after its delay at the latest
-    for arm, most_ns in (("events", 36_000), ("threads", 40_000)):
-        one = point(found, arm, "1Gbit", "1M")
-        assert one.period_ns is not None
-        assert MIB_NS + 18_000 < one.period_ns < MIB_NS + 18_000 + most_ns + 5_000
+    for arm, hosts_ns in (("events", 18_000 + 36_000), ("threads", 18_000 + 40_000)):
+        one = point(found, arm, "10Gbit", "1M")
+        assert one.period_ns == pytest.approx(MIB_NS / 10 + hosts_ns, rel=0.001)
+        assert one.model_error == pytest.approx(0, abs=0.005)
 
 
 def test_hosts_decide_where_blocks_are_small_and_the_line_where_they_are_large(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,6 +60,8 @@ class Arm:
     """Of its own, in place of that of all."""
     worlds: tuple[str, ...] = WORLDS
     """In which it can be run."""
+    own: Mapping[str, Place] = field(default_factory=dict)
+    """By world, what it has there alone."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,7 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
         if names.count(arm) > 1:
             raise top.error("arms", f"{arm!r} is there twice")
     known = {*settings, *grid, *(key for arm in arms for key in (*arm.settings, *arm.grid))}
+    known |= {key for arm in arms for its in arm.own.values() for key in its}
     real = _real(top.table("real"))
     definition = Definition(
         name=name,
@@ -217,7 +220,18 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
 
 
 def _arm(entry: Entry) -> Arm:
-    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")), _of(entry, "worlds", WORLDS, WORLDS))
+    own = {}
+    for world in WORLDS:
+        table = entry.table(world)
+        own[world] = _settings(table)
+        table.refuse_others()
+    arm = Arm(
+        name=entry.text("name"),
+        settings=_settings(entry),
+        grid=_grid(entry.table("grid")),
+        worlds=_of(entry, "worlds", WORLDS, WORLDS),
+        own=own,
+    )
     entry.refuse_others()
     return arm
 

@@ -44,7 +44,7 @@ class Surroundings:
     window_bytes: int | None = None
     """The largest window that the receiver of the data advertised; None where it is what it is set to."""
     has_host_delays: bool = True
-    """Whether hosts take what they are set to take: those of the simulated world."""
+    """Whether hosts take what they are set to take, and nothing else: those of the simulated world."""
 
 
 SIMULATED: Final = Surroundings()
@@ -108,7 +108,10 @@ def setting_of(
     ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
     sender, receiver = ("target", "initiator") if operation == "read" else ("initiator", "target")
     delay_ns = sum(ways) / len(ways)
-    of_hosts = ("initiator.host-delay", "target.host-delay") if surroundings.has_host_delays else ()
+    # a capture of the real world shows pauses between calls as time of the hosts, too
+    of_hosts = (
+        ("initiator.host-delay", "target.host-delay", "workload.think-time") if surroundings.has_host_delays else ()
+    )
     service_ns = surroundings.service_ns + sum(
         float(str(values.get(name, 0))) for name in ("target.service-delay", *of_hosts)
     )

@@ -86,6 +86,7 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, repeats: i
     grid = {**definition.grid, **(real.grid if real is not None else {}), **arm.grid}
     # what an arm has of its own is what it is about
     base = {**definition.settings, **(real.settings if real is not None else {}), **arm.settings}
+    base |= arm.own.get(world, {})
     for values in itertools.product(*grid.values()):
         at = dict(zip(grid, values, strict=True))
         for repeat in range(1, repeats + 1):

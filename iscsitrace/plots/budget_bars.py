@@ -49,18 +49,20 @@ def draw(figure: Figure, bars: Bars) -> None:
                     )  # fmt: skip
             below = [low + height for low, height in zip(below, heights, strict=True)]
         axes.set_xticks(range(len(places)), [text for text, _ in places], rotation=60)
-        axes.set_xlabel(bars.x_label)
-        axes.set_title(name)
+        axes.set_xlabel(f"{bars.x_label}: {name}")
         axes.set_ylim(0, 100)
         axes.grid(visible=False, axis="x")
     every[0].set_ylabel("% of the time of a call")
-    figure.legend(
+    every[0].legend(
         handles=[
             Patch(facecolor=color, hatch=hatch, edgecolor="white", label=label)
             for part, (color, hatch, label) in LOOKS.items()
             if part in seen
         ],
-        loc="outside upper center",
-        ncols=4,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        # no wider than its panel
+        ncols=max(1, 4 // len(bars.panels)),
         frameon=False,
+        borderaxespad=0.3,
     )
