@@ -15,6 +15,7 @@ from math import ceil
 from typing import Any
 
 from bench.run import machine
+from iscsitrace.analysis.model.bounds import loss_window_bytes
 from iscsitrace.analysis.model.bursts import first_burst_bytes
 from iscsitrace.analysis.model.prediction import grid, predict
 from iscsitrace.analysis.model.setting import Prediction, Setting, Solicitation
@@ -30,6 +31,8 @@ _IDLE_NS = 5_000 * MS
 _KIB, _MIB = 1 << 10, 1 << 20
 _BYTES, _CYCLES_LEAST, _CYCLES_MOST = 24 << 20, 12, 48
 _DELAYED_ACK_NS = 40 * MS
+_SEEDS, _LOSSES = (1, 2, 3, 4), 200
+"""Of a setting with losses: the runs, and how many losses of a connection they have together."""
 
 PLAIN = Setting(
     operation="read",
@@ -41,6 +44,7 @@ PLAIN = Setting(
 )
 UNSOLICITED = {"is_initial_r2t": False, "is_immediate_data": True}
 SOLICITED = {"is_initial_r2t": True, "is_immediate_data": False}
+_UNASKED = {key: (value,) for key, value in UNSOLICITED.items()}
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,11 @@ class Outcome:
 
 
 def bytes_moved(setting: Setting) -> int:
-    """What is simulated of a setting: enough cycles that one more or less of a task weighs little."""
+    """What is simulated of a setting: enough cycles that one more or less of a task weighs little, or losses enough."""
     round_bytes = setting.block_bytes * setting.queue_depth * setting.connections
+    if setting.loss:
+        size = _LOSSES / setting.loss * setting.segment_bytes * setting.connections / len(_SEEDS)
+        return round_bytes * ceil(size / round_bytes)
     return round_bytes * min(_CYCLES_MOST, max(_CYCLES_LEAST, _BYTES // round_bytes))
 
 
@@ -88,7 +95,7 @@ def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
         "send_buffer_bytes": _WIDE_BYTES,
         "mss": setting.segment_bytes + HEADERS_OF_SEGMENT_BYTES,
         "nagle": False,
-        "initial_window": round(start_bytes / setting.segment_bytes) if start_bytes else 1_000,
+        "initial_window": round((start_bytes or _start_bytes(setting)) / setting.segment_bytes),
         "hystart": False,
         "congestion_control": setting.congestion_control,
     }
@@ -126,12 +133,20 @@ def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
         "world": {
             "initiator_tcp": tcp,
             "target_tcp": tcp | {"nagle": setting.is_status_held},
-            "access": dict.fromkeys(("to_target", "to_initiator"), direction) if is_mirror else None,
+            # packets are lost on the way to a target, once
+            "access": dict.fromkeys(("to_target", "to_initiator"), direction | {"loss_probability": 0.0})
+            if is_mirror
+            else None,
             "paths": paths,
             "tcp_log": "none",
             "seed": seed,
         },
     }
+
+
+def _start_bytes(setting: Setting) -> float:
+    """More than is needed; with losses what they leave, so that no time is needed to get there."""
+    return loss_window_bytes(setting) if setting.loss else 1_000 * setting.segment_bytes
 
 
 def _portal(setting: Setting, number: int, keys: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -185,6 +200,9 @@ def simulate(setting: Setting, seed: int = 1, total_bytes: int | None = None) ->
 
 def outcome(kind: str, setting: Setting) -> Outcome:
     """Simulates a setting, and predicts it."""
+    if setting.loss:
+        runs = [measured_bytes_per_s(setting, simulate(setting, seed)) for seed in _SEEDS]
+        return Outcome(kind, predict(setting), statistics.harmonic_mean(runs))
     truth = simulate(setting)
     if setting.is_status_held and _has_odd_segments(setting):
         setting = replace(setting, ack_delay_ns=_DELAYED_ACK_NS)
@@ -248,6 +266,18 @@ def settings() -> Iterator[tuple[str, Setting]]:
         PLAIN, delay_ns=delays_ns, operation=("read", "write"), service_ns=(5 * MS,), queue_depth=(1, 4)
     ):
         yield "slow target", setting
+    deep = replace(PLAIN, block_bytes=256 * _KIB, queue_depth=8)
+    for setting in grid(
+        deep, delay_ns=(4 * MS, 16 * MS), loss=(1e-3, 1e-4), congestion_control=("reno", "cubic"), connections=(1, 4)
+    ):
+        yield "losses, connections", setting
+        if setting.connections == 1:
+            yield "losses, window 64K", replace(setting, window_bytes=64 * _KIB)
+            for nearer in (1, 4):
+                delays = (setting.delay_ns / nearer, setting.delay_ns)
+                keys = {"max_burst_bytes": (256 * _KIB,), "first_burst_bytes": (256 * _KIB,)}
+                (mirror,) = grid(setting, operation=("write",), target_delays_ns=(delays,), **keys, **_UNASKED)
+                yield "losses, mirror", mirror
 
 
 def main() -> None:

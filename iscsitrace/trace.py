@@ -232,11 +232,18 @@ def hide_secret(text: str) -> str:
     return f"{key}=(hidden)" if value and key.strip() in _core.SECRET_KEYS else text
 
 
-def _load_tables() -> None:
-    """Loads NumPy, which takes as long as the core takes for hundreds of MB, while the core reads; and after it."""
+def load_meanwhile(module: str) -> None:
+    """Begins to import a module: loading NumPy takes as long as the core takes for hundreds of MB, and can go on while
+    the core reads.
+    """
+    # no daemon: an interpreter that ends while NumPy is being loaded crashes
+    Thread(target=_load, args=(module,)).start()
+
+
+def _load(module: str) -> None:
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, get_native_id(), _LOADING_NICENESS)
-    import_module("iscsitrace.phases")
+    import_module(module)
 
 
 def _check_range(name: str, number: int | None, least: int, most: int) -> None:
@@ -295,8 +302,7 @@ def read(
         "tables": [name for name in wanted if name in ON_REQUEST],
     }
     sources = [os.fsdecode(each) if isinstance(each, os.PathLike) else each for each in (source, *more)]
-    # no daemon: an interpreter that ends while NumPy is being loaded crashes
-    Thread(target=_load_tables).start()
+    load_meanwhile("iscsitrace.phases")
     try:
         core_pass = _core.read(sources, progress=progress, **options)
     except _core.CaptureError as error:

@@ -88,7 +88,7 @@ def test_programs_are_what_the_settings_say() -> None:
     for world in definition.WORLDS:
         for each in points.of_experiment(found, world):
             programs, rate = each.programs, each.values["link.rate"]
-            assert programs["capture_at"] == ("initiator",)
+            assert each.capture_at == ("initiator",)
             assert programs.get("is_bypassed", False) == (rate == 10_000_000_000)
             assert programs.get("initiator", "iscsitrace") == (each.arm if "iscsi" in each.arm else "iscsitrace")
             assert programs.get("driver", "events") == ("threads" if each.arm == "threads" else "events")

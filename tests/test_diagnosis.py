@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.analysis.diagnosis import system_calls, wording
+from iscsitrace.analysis.diagnosis import NEEDED, system_calls, wording
 from iscsitrace.analysis.diagnosis.diseases import DISEASES
-from iscsitrace.analysis.diagnosis.examination import NEEDED, examine
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.diagnosis.finding import Finding, by_weight, shown
 from iscsitrace.analysis.diagnosis.grouping import TABLES
 from iscsitrace.analysis.diagnosis.subject import Subject

@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis import NEEDED
 from iscsitrace.analysis.diagnosis.diseases import DISEASES
-from iscsitrace.analysis.diagnosis.examination import NEEDED, Diagnosis, Opinion, examine
+from iscsitrace.analysis.diagnosis.examination import Diagnosis, Opinion, examine
 from iscsitrace.cli import main
 from tests.capture_file import read_records, thin, write_pcapng
 from tests.conversation import Capture, Conversation, Session

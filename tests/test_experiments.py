@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -235,6 +236,15 @@ def test_the_real_world_has_its_own_scale(tmp_path: Path) -> None:
     # what an arm is about stays
     assert held[0].values["workload.block-size"] == 128_000
     assert held[0].run_settings["world"]["seed"] != held[1].run_settings["world"]["seed"]
+
+
+def test_a_simulated_point_is_repeated_where_chance_has_a_hand_in_it(tmp_path: Path) -> None:
+    lossy = '[[arms]]\nname = "lossy"\nlink.to-initiator.loss = "1%"\n'
+    lossy += '[[arms]]\nname = "random"\nworkload.access = "random"\n'
+    found = written(tmp_path, "repeats = 3\n" + PLAIN + lossy)
+    counts = Counter(point.arm for point in points.of_experiment(found, "simulated"))
+    assert counts == {"held": 2, "with data": 2, "impossible": 1, "lossy": 6, "random": 6}
+    assert len(points.of_experiment(found, "real")) == 3 * (2 + 2 + 1 + 2 + 2)
 
 
 # ---- settings: those of the same options of `simulate`
@@ -678,6 +688,21 @@ def test_the_real_world_decides_windows_and_hosts_time(tmp_path: Path) -> None:
     narrow = expected.setting_of(values, {}, expected.Surroundings(window_bytes=77_000))
     assert narrow is not None
     assert narrow.window_bytes == 77_000
+
+
+def test_of_blocks_beyond_the_window_the_packets_say_whether_their_end_is_held(tmp_path: Path) -> None:
+    found = written(tmp_path, PLAIN)
+    held = next(point.values for point in points.of_experiment(found, "simulated") if point.arm == "held")
+    large = held | {"workload.block-size": 2_000_000, "tcp.window": 1_000_000}
+    seen = [expected.of_point(large, None, expected.Surroundings(delays=each)) for each in (2.0, 2.8)]
+    assert [round(each.k, 6) for each in seen if each] == [2.0, 2.8]
+    # one way is 1 ms
+    assert seen[1] is not None
+    assert seen[0] is not None
+    assert seen[1].period_ns - seen[0].period_ns == pytest.approx(0.8e6)
+    # within the window the settings decide
+    small = [expected.of_point(held, None, expected.Surroundings(delays=each)) for each in (2.0, None)]
+    assert small[0] == small[1]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iscsitrace.analysis.diagnosis import NEEDED
 from iscsitrace.analysis.diagnosis.diseases import NAMES
 from iscsitrace.cli import capture_content, units
 from iscsitrace.cli.capture_health import show_health
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 EXIT_FINDING = 1
 _ANY = "any"
+_EXAMINATION = "iscsitrace.analysis.diagnosis.examination"
 _OPEN = 1.2
 """Gains whose most is so many times their least are shown with both."""
 
@@ -41,9 +43,9 @@ def command(capture_input: CaptureInput, is_json: bool, fail_on: tuple[str, ...]
     Shares are of that time without the pauses between jobs. Findings may claim the same time as others: each says
     what its cure could win at most.
     """
-    from iscsitrace.analysis.diagnosis.examination import NEEDED, examine
+    trace = capture_input.read(NEEDED, loading=_EXAMINATION)
+    from iscsitrace.analysis.diagnosis.examination import examine
 
-    trace = capture_input.read(NEEDED)
     diagnosis = examine(trace.table)
     failed = sorted(diagnosis.found if _ANY in fail_on else diagnosis.found & set(fail_on))
     if is_json:

@@ -76,6 +76,12 @@ def list_command(is_json: bool) -> None:
     show_default=True,
     help="Captures and truths that stay: those that figures are drawn from, all (captures), or none.",
 )
+@click.option(
+    "--reduced",
+    "is_reduced",
+    is_flag=True,
+    help="In virtual time, too, at the scale that the definition has for the real world: to compare the two.",
+)
 @click.option("--arm", "arms", multiple=True, metavar="ARM", help="Only that arm. Repeatable.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Points at a time in the simulated world (one a processor).")
 @click.option("--force", "is_forced", is_flag=True, help="Begin anew: finished points are run again.")
@@ -86,6 +92,7 @@ def command(
     directory: Path,
     world: str,
     keep: str,
+    is_reduced: bool,
     arms: tuple[str, ...],
     jobs: int | None,
     is_forced: bool,
@@ -102,7 +109,7 @@ def command(
     from iscsitrace.experiments.points import of_experiment
 
     definition = catalogue.load(name)
-    points = of_experiment(definition, world)
+    points = of_experiment(definition, world, is_reduced=is_reduced)
     known = list(dict.fromkeys(point.arm for point in points))
     for arm in arms:
         if arm not in known:
@@ -115,7 +122,13 @@ def command(
         with wishing() as wish:
             watched.wish = wish
             found = experiment.carry_out(
-                definition, points, directory, watched, jobs=count if world == "simulated" else 1, keep=keep
+                definition,
+                points,
+                directory,
+                watched,
+                jobs=count if world == "simulated" else 1,
+                keep=keep,
+                is_reduced=is_reduced,
             )
     finally:
         watched.close()

@@ -43,10 +43,12 @@ class CaptureInput:
         if self.capture_filter or self.time_from or self.time_to:
             raise click.UsageError(f"{purpose} reads the file as tshark does: without -f, --from and --to")
 
-    def read(self, tables: Iterable[str] = ()) -> Trace:
-        """The pass; ``tables`` as for iscsitrace.read."""
-        from iscsitrace.trace import read
+    def read(self, tables: Iterable[str] = (), loading: str | None = None) -> Trace:
+        """The pass; ``tables`` as for iscsitrace.read, ``loading`` a module that is needed after it."""
+        from iscsitrace.trace import load_meanwhile, read
 
+        if loading is not None:
+            load_meanwhile(loading)
         moments = [moment for moment in (self.time_from, self.time_to) if moment]
         progress = _Progress() if self.has_progress and sys.stderr.isatty() else None
         try:

@@ -44,6 +44,8 @@ class Row:
     """The most frequent."""
     shares: dict[str, float] = field(default_factory=dict)
     """Of each part of the time budget, in %: the mean over repeats."""
+    stream_count: int = 0
+    """Connections beside each other."""
 
 
 def quantity(point: PointResult, name: str) -> float | None:
@@ -58,6 +60,15 @@ def quantity(point: PointResult, name: str) -> float | None:
         "cpu": (point.cpu_s_per_gigabyte, 1),
         "target_cpu": (point.target_cpu_s_per_gigabyte, 1),
         "host_share": (_share(point.parts_ns, HOSTS), 100),
+        "jain": (point.jain, 1),
+        "spread": (point.spread_s, 1),
+        "spread_ratio": (point.spread_ratio, 1),
+        "retransmission_rate": (point.retransmission_rate, 100),
+        "utilisation": (point.utilisation, 100),
+        "timeouts": (point.timeout_count, 1),
+        "slow_start_rank": (point.slow_start_rank, 1),
+        # of repeats, not of a point
+        "scatter": (None, 1),
     }
     value, factor = found[name]
     return None if value is None else value * factor
@@ -82,14 +93,18 @@ def _row(group: Sequence[PointResult]) -> Row:
     found = {name: [value for point in good if (value := quantity(point, name)) is not None] for name in QUANTITIES}
     limiters = [point.limiter for point in good if point.limiter]
     model = first.model or {}
+    means = {name: float(np.mean(values)) for name, values in found.items() if values}
+    spreads = {name: float(np.std(values, ddof=1)) for name, values in found.items() if len(values) > 1}
+    if "throughput" in spreads:
+        means["scatter"] = 100 * spreads["throughput"] / means["throughput"]
     return Row(
         arm=first.arm,
         grid=first.grid,
         values=first.values,
         run_count=len(good),
         failed_count=sum(point.error is not None for point in group),
-        means={name: float(np.mean(values)) for name, values in found.items() if values},
-        spreads={name: float(np.std(values, ddof=1)) for name, values in found.items() if len(values) > 1},
+        means=means,
+        spreads=spreads,
         model={
             "throughput": model["throughput_bytes_per_s"] * 1e-6,
             "period": model["period_ns"] * 1e-6,
@@ -100,6 +115,7 @@ def _row(group: Sequence[PointResult]) -> Row:
         else {},
         limiter=max(limiters, key=limiters.count) if limiters else None,
         shares=_shares(good),
+        stream_count=max((len(point.streams) for point in good), default=0),
     )
 
 

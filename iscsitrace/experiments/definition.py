@@ -27,9 +27,19 @@ QUANTITIES: Final = {
     "cpu": "s/GB",
     "target_cpu": "s/GB",
     "host_share": "%",
+    "jain": "of 1",
+    "spread": "s",
+    "spread_ratio": "times",
+    "retransmission_rate": "%",
+    "utilisation": "%",
+    "timeouts": "timeouts",
+    "slow_start_rank": "of 1",
+    "scatter": "%",
 }
 """What results can be plotted and compared, and its unit."""
-FIGURES: Final = ("lines", "packets", "budget")
+FIGURES: Final = ("lines", "packets", "streams", "finishes", "budget")
+CAPTURED: Final = ("packets", "streams")
+"""Figures that are drawn from a capture."""
 WORLDS: Final = ("simulated", "real")
 TABLES: Final = ("efficiency", "budget")
 """What a definition may want beside the tables that all have."""
@@ -58,6 +68,8 @@ class Arm:
     settings: Place
     grid: Mapping[str, tuple[Written, ...]]
     """Of its own, in place of that of all."""
+    repeats: int | None = None
+    """Of its own, in place of those of all, in the simulated world."""
     worlds: tuple[str, ...] = WORLDS
     """In which it can be run."""
     own: Mapping[str, Place] = field(default_factory=dict)
@@ -70,8 +82,8 @@ class Figure:
 
     name: str
     kind: str
-    """One of FIGURES: ``lines`` over a setting, the ``packets`` of a few cycles at one point, or the time ``budget`` of
-    the calls of an arm over a setting.
+    """One of FIGURES: ``lines`` over a setting, ``finishes`` of streams, the first to be done first, the ``budget`` of
+    calls over a setting; or, from the capture of one point, the ``packets`` of a few cycles, or its ``streams``.
     """
     title: str
     where: Mapping[str, Written]
@@ -149,6 +161,9 @@ class RealWorld:
     settings: Place
     grid: Mapping[str, tuple[Written, ...]]
     repeats: int | None
+    warm_up_seconds: float | None
+    arms: tuple[str, ...]
+    """Only these; all when empty."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +183,8 @@ class Definition:
     repeats: int
     warm_up_calls: int
     """System calls at the beginning that do not count: slow start."""
+    warm_up_seconds: float
+    """The same as a time, of runs that end by the clock."""
     real: RealWorld
     figures: tuple[Figure, ...]
     published: tuple[Published, ...]
@@ -197,7 +214,7 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
             raise top.error("arms", f"{arm!r} is there twice")
     known = {*settings, *grid, *(key for arm in arms for key in (*arm.settings, *arm.grid))}
     known |= {key for arm in arms for its in arm.own.values() for key in its}
-    real = _real(top.table("real"))
+    real = _real(top.table("real"), names)
     definition = Definition(
         name=name,
         text=text,
@@ -209,6 +226,7 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
         arms=arms,
         repeats=top.count("repeats", 1),
         warm_up_calls=top.count("warm-up-calls", 0, least=0),
+        warm_up_seconds=top.amount("warm-up-seconds", 0.0) or 0.0,
         real=real,
         figures=tuple(_figure(each, names, known) for each in top.tables("figures")),
         published=tuple(_published(each, names, known) for each in top.tables("published")),
@@ -229,6 +247,7 @@ def _arm(entry: Entry) -> Arm:
         name=entry.text("name"),
         settings=_settings(entry),
         grid=_grid(entry.table("grid")),
+        repeats=entry.count("repeats", 0, least=0) or None,
         worlds=_of(entry, "worlds", WORLDS, WORLDS),
         own=own,
     )
@@ -236,11 +255,17 @@ def _arm(entry: Entry) -> Arm:
     return arm
 
 
-def _real(entry: Entry) -> RealWorld:
+def _real(entry: Entry, arms: list[str]) -> RealWorld:
     grid = _grid(entry.table("grid"))
     repeats = entry.count("repeats", 0, least=0)
     world = RealWorld(
-        entry.switch("is-possible", True), entry.text("note", ""), _settings(entry), grid, repeats or None
+        is_possible=entry.switch("is-possible", True),
+        note=entry.text("note", ""),
+        settings=_settings(entry),
+        grid=grid,
+        repeats=repeats or None,
+        warm_up_seconds=entry.amount("warm-up-seconds", None),
+        arms=_arms(entry, arms),
     )
     entry.refuse_others()
     return world
@@ -248,7 +273,7 @@ def _real(entry: Entry) -> RealWorld:
 
 def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
     kind = entry.word("kind", FIGURES)
-    is_lines, is_over = kind == "lines", kind != "packets"
+    is_lines, has_lines, is_over = kind == "lines", kind not in CAPTURED, kind in {"lines", "budget"}
     figure = Figure(
         name=entry.text("name"),
         kind=kind,
@@ -257,8 +282,8 @@ def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
         arms=_arms(entry, arms),
         x=_setting(entry, "x", known) if is_over else "",
         y=entry.word("y", QUANTITIES) if is_lines else "",
-        lines=_setting(entry, "lines", known, ARM) if is_lines else ARM,
-        cycles=1 if is_over else entry.count("cycles", 1),
+        lines=_setting(entry, "lines", known, ARM) if has_lines else ARM,
+        cycles=entry.count("cycles", 1) if kind == "packets" else 1,
     )
     if not figure.name.replace("-", "").isalnum():
         raise entry.error("name", "it names a file: write letters, digits and dashes")

@@ -67,6 +67,15 @@ class Entry:
             raise self.error(name, f"{found!r} is no whole number from {least} on")
         return found
 
+    def amount(self, name: str, default: float | None) -> float | None:
+        """A number, 0 or more."""
+        found = self._take(name, default)
+        if found is None:
+            return None
+        if not isinstance(found, int | float) or isinstance(found, bool) or found < 0:
+            raise self.error(name, f"{found!r} is no number from 0 on")
+        return float(found)
+
     def switch(self, name: str, default: bool) -> bool:
         """True or false."""
         found = self._take(name, default)

@@ -1,13 +1,18 @@
 """What the model says of a point, from its settings: of what was measured nothing goes in but what no setting decides.
 
-C is the rate of the line times payload / frame, d the delay of the link, s what services and hosts are set to take. In
-the real world the hosts take time of their own, and the kernel advertises what window its packets let a buffer hold.
+C is the rate of the line times payload / frame, d the delay of the link, s what services and hosts are set to take. Of
+several targets that blocks are dealt over each is a stream of its own: C is what the line that they share carries, or
+what their own lines, or services one after the other, carry together, if that is less. In the real world the hosts take
+time of their own, and the kernel advertises what window its packets let a buffer hold.
 
 A status that the target hands out apart waits (Nagle) for the ACK of the last small segment before it. That is the end
 of its data where these were handed to TCP at once: two more delays. Else the small end of the first part is sent, and
 holds back that of the second, which goes with the data of the third ...; the end of the last part, with the status,
 leaves when the first part is acknowledged: 2 d + first part / C after the first byte, or at once where the data take
 longer. Parts are the commands of a system call, and what our target hands over at a time.
+
+Of a block that is larger than the window a kernel also cuts segments where the window ends, and such a small one may
+hold the end back or not. No setting decides that: in the real world the delays are taken that the packets show.
 """
 
 from __future__ import annotations
@@ -43,6 +48,8 @@ class Surroundings:
     """What the hosts take, beside what they are set to."""
     window_bytes: int | None = None
     """The largest window that the receiver of the data advertised; None where it is what it is set to."""
+    delays: float | None = None
+    """One-way delays that the packets of a cycle show; None where the settings decide them."""
     has_host_delays: bool = True
     """Whether hosts take what they are set to take, and nothing else: those of the simulated world."""
 
@@ -63,7 +70,12 @@ def of_point(
     prediction = predict(setting)
     part = _part_bytes(values)
     is_cut = setting.operation == "read" and setting.queue_depth == 1 and part < setting.block_bytes
-    return _cut(prediction, part) if is_cut and _is_apart(values) else prediction
+    if not (is_cut and _is_apart(values)):
+        return prediction
+    is_beyond = setting.window_bytes is not None and setting.window_bytes < setting.block_bytes
+    if is_beyond and surroundings.delays is not None:
+        return _waiting(prediction, max(0.0, surroundings.delays - prediction.k) * setting.delay_ns)
+    return _cut(prediction, part)
 
 
 def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
@@ -71,10 +83,16 @@ def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
     setting = prediction.setting
     first_ns = prediction.transfer_ns * part_bytes / setting.block_bytes
     wait_ns = max(0.0, 2 * setting.delay_ns + first_ns - prediction.transfer_ns - prediction.stall_ns)
+    return _waiting(prediction, wait_ns)
+
+
+def _waiting(prediction: Prediction, wait_ns: float) -> Prediction:
+    """That of a block whose end is held back for so long."""
+    setting = prediction.setting
     period_ns = prediction.period_ns + wait_ns
     share = prediction.period_ns / period_ns
     delays = wait_ns / setting.delay_ns if setting.delay_ns else 0.0
-    leg = Leg("ack", delays, "the end of the block waits for the ACK of its first part (Nagle)")
+    leg = Leg("ack", delays, "the end of the block waits for the ACK of an earlier part (Nagle)")
     return replace(
         prediction,
         period_ns=period_ns,
@@ -116,17 +134,23 @@ def setting_of(
         float(str(values.get(name, 0))) for name in ("target.service-delay", *of_hosts)
     )
     window, data_pdu = _window(values, sender, receiver, surroundings), _data_pdu_bytes(operation, parameters)
+    line, served = _line(values, link), _served(values, block, is_socket=is_socket)
+    if served is not None and (line is None or served < line):
+        # one after the other: the service is what a transfer is on a line
+        line, service_ns = served, service_ns - float(str(values["target.service-delay"]))
     return Setting(
         # bytes over a socket go as those of a read do: nobody asks for them
         operation="read" if is_socket else operation,
         block_bytes=block,
         delay_ns=delay_ns,
-        c_bytes_per_s=payload_rate(values, link),
+        c_bytes_per_s=line,
         service_ns=service_ns,
         queue_depth=depth,
         # of one call after the other: of several the commands of one go beside those of the next
         call_bytes=call if is_cut else None,
-        connections=_count(values, "workload.connections") * _count(values, "workload.sessions"),
+        connections=_count(values, "workload.connections")
+        * _count(values, "workload.sessions")
+        * settings.stripe_count(values),
         data_pdu_bytes=data_pdu,
         is_status_held=_is_apart(values) and not is_socket and (depth > 1 or _part_bytes(values) >= block),
         ack_delay_ns=_ACK_DELAY_NS if settings.tcp_of(values, receiver).get("delayed_ack", True) else 0.0,
@@ -145,6 +169,24 @@ def segment_bytes(values: dict[str, Value]) -> int:
     largest = min(int(host.get("mss", _MSS)) for host in hosts)
     has_timestamps = all(host.get("timestamps", True) for host in hosts)
     return largest - (_TIMESTAMPS_BYTES if has_timestamps else 0)
+
+
+def _line(values: dict[str, Value], link: dict[str, Any]) -> float | None:
+    """What the line that all targets share carries, or all of their own together; None without a rate."""
+    own, access = payload_rate(values, link), settings.access_of(values)
+    lines = [own * settings.stripe_count(values)] if own is not None else []
+    if "rate_bps" in access:
+        shared = payload_rate(values, link | {"rate_bps": access["rate_bps"], "overhead_bytes": 0})
+        lines += [shared] if shared is not None else []
+    return min(lines, default=None)
+
+
+def _served(values: dict[str, Value], block_bytes: int, *, is_socket: bool) -> float | None:
+    """What targets get done that serve one command after the other; None of those that serve any number at once."""
+    delay_ns = float(str(values.get("target.service-delay", 0)))
+    if is_socket or not values.get("target.is-serial") or not delay_ns:
+        return None
+    return settings.stripe_count(values) * min(block_bytes, _command_bytes(values)) * 1e9 / delay_ns
 
 
 def payload_rate(values: dict[str, Value], link: dict[str, Any]) -> float | None:

@@ -49,7 +49,14 @@ def prepare(definition: Definition, points: Sequence[Point], directory: Path, *,
 
 
 def carry_out(
-    definition: Definition, points: Sequence[Point], directory: Path, watch: Watch, *, jobs: int, keep: str
+    definition: Definition,
+    points: Sequence[Point],
+    directory: Path,
+    watch: Watch,
+    *,
+    jobs: int,
+    keep: str,
+    is_reduced: bool = False,
 ) -> Results:
     """Runs what is left to run, and writes ``results.json``, ``results.csv`` and the figures; the results so far."""
     drawn_from = figures.needed(definition, points)
@@ -59,13 +66,21 @@ def carry_out(
         "none": lambda _: False,
     }
     found = runner.run(points, directory, watch, jobs=jobs, kept=kept[keep])
-    made = _results(definition, points, found, directory)
+    made = _results(definition, points, found, directory, is_reduced=is_reduced)
     results.write(directory, made)
     return made
 
 
-def _results(definition: Definition, points: Sequence[Point], found: Sequence[PointResult], directory: Path) -> Results:
+def _results(
+    definition: Definition,
+    points: Sequence[Point],
+    found: Sequence[PointResult],
+    directory: Path,
+    *,
+    is_reduced: bool,
+) -> Results:
     return Results(
+        is_reduced=is_reduced,
         name=definition.name,
         title=definition.title,
         source=definition.source,

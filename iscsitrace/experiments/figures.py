@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 import iscsitrace
 from iscsitrace.analysis.curves import ladder as ladder_curves
 from iscsitrace.analysis.curves import subject, view
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.drawings import KINDS
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import comparison
 from iscsitrace.experiments.comparison import Row
-from iscsitrace.experiments.definition import ARM, QUANTITIES, Definition, Figure
+from iscsitrace.experiments.definition import ARM, CAPTURED, QUANTITIES, Definition, Figure
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import FigureFile, PointResult
 from iscsitrace.experiments.runner import POINTS
@@ -32,6 +36,14 @@ _Y_LABELS: Final = {
     "cpu": "processor time of the initiator",
     "target_cpu": "processor time of the target",
     "host_share": "time of a call that is the hosts'",
+    "jain": "Jain's index of the streams' throughputs",
+    "spread": "from the first stream's end to the last one's",
+    "spread_ratio": "time of the last stream / time of the first",
+    "retransmission_rate": "segments sent again / packets sent",
+    "utilisation": "share of the time in which the shared line was busy",
+    "timeouts": "retransmission timeouts of all streams",
+    "slow_start_rank": "rank correlation of ends with the windows that slow start left",
+    "scatter": "standard deviation of the throughput over repeats / mean",
 }
 _LADDER_TABLES: Final = ("segments", "pdus", "budget")
 _READ_LINES: Final = "Marks were measured, lines are the model's, stars were published."
@@ -39,6 +51,13 @@ _READ_BUDGET: Final = "Each bar is the time of a call, from one to the next, cut
 _READ_PACKETS: Final = (
     "Time runs downwards; packets cross from one host to the other. Shaded spans are idle at the tap, the column on "
     "the right says on what they were spent."
+)
+_READ_FINISHES: Final = (
+    "Marks are means over repeats, bars their standard deviations; streams in the order of their ends."
+)
+_READ_STREAMS: Final = (
+    "On the left how far each stream got over time, on the right what each had outstanding: a loss halves it, a "
+    "timeout takes it to nothing."
 )
 
 
@@ -70,6 +89,10 @@ def pictures(
             found = _packets(figure, points, results, directory)
         elif figure.kind == "budget":
             found = _budget(figure, definition, rows)
+        elif figure.kind == "streams":
+            found = _streams(figure, points, results, directory)
+        elif figure.kind == "finishes":
+            found = _finishes(figure, definition, results)
         else:
             found = _lines(figure, definition, rows)
         if found is not None:
@@ -192,7 +215,7 @@ def _published(figure: Figure, definition: Definition) -> dict[tuple[str, str], 
     return found
 
 
-def _line_name(figure: Figure, definition: Definition, row: Row) -> str:
+def _line_name(figure: Figure, definition: Definition, row: Row | PointResult) -> str:
     if figure.lines == ARM:
         return row.arm
     value = row.values.get(figure.lines)
@@ -227,22 +250,97 @@ def _order(value: Any) -> tuple[int, tuple[float, ...], str]:
 
 
 def _only(figure: Figure, points: Sequence[Point]) -> Point | None:
-    """The first point of a figure of packets."""
-    if figure.kind != "packets":
+    """The first point of a figure that is drawn from its capture, of those that have one."""
+    if figure.kind not in CAPTURED:
         return None
     arms = figure.arms
-    return next((point for point in points if (not arms or point.arm in arms) and point.is_at(figure.where)), None)
+    having = [point for point in points if "initiator" in point.capture_at]
+    return next((point for point in having if (not arms or point.arm in arms) and point.is_at(figure.where)), None)
+
+
+def _capture(figure: Figure, points: Sequence[Point], results: Sequence[PointResult], directory: Path) -> Path | None:
+    """That of the figure's point, beside the initiator; None when it was not kept."""
+    point = _only(figure, points)
+    result = next((each for each in results if point and each.name == point.name), None)
+    if result is None or not result.captures:
+        return None
+    return directory / POINTS / result.name / result.captures[0]
+
+
+def _streams(
+    figure: Figure, points: Sequence[Point], results: Sequence[PointResult], directory: Path
+) -> Picture | None:
+    """The streams of the figure's point, as `plot streams` draws them."""
+    capture = _capture(figure, points, results, directory)
+    if capture is None:
+        return None
+    kind = KINDS["streams"]
+    trace = iscsitrace.read(capture, tables=kind.tables)
+    drawing = kind.prepare(trace, view.Zoom(), trace.inputs[0]["time_first_ns"], Detail())
+    about = subject.describe([str(capture)], trace.connections, trace.coverage, drawing.view)
+    return Picture(
+        figure.name,
+        figure.title,
+        _READ_STREAMS,
+        drawing.draw,
+        (*(f"Note: {note}" for note in drawing.notes), *footer.facts(about)),
+    )
+
+
+def _finishes(figure: Figure, definition: Definition, results: Sequence[PointResult]) -> Picture | None:
+    chart = finishes_of(figure, definition, results)
+    if not chart.lines:
+        return None
+    return Picture(
+        figure.name, chart.title, _READ_FINISHES, lambda drawn: experiment.draw(drawn, chart), tuple(chart.notes)
+    )
+
+
+def finishes_of(figure: Figure, definition: Definition, results: Sequence[PointResult]) -> Chart:
+    """The arrays of a figure of finish times: of every point its streams, the first to be done first."""
+    wanted = {name: each.value for name, each in figure.where.items()}
+    groups: dict[str, list[list[float]]] = {}
+    for result in results:
+        is_shown = (not figure.arms or result.arm in figure.arms) and all(
+            name in result.values and result.values[name] == value for name, value in wanted.items()
+        )
+        if is_shown and result.streams:
+            ends = sorted(stream.ended_s for stream in result.streams)
+            groups.setdefault(_line_name(figure, definition, result), []).append(ends)
+    most = max((len(ends) for group in groups.values() for ends in group), default=0)
+    return Chart(
+        title=figure.title,
+        x_label="stream, in the order of their ends",
+        y_label="time from the first command to the stream's last status, s",
+        ticks=tuple((float(place), str(place + 1)) for place in range(most)),
+        lines=tuple(_line_of_ends(name, group) for name, group in groups.items()),
+        notes=(f"{definition.title}: {definition.source}",),
+    )
+
+
+def _line_of_ends(name: str, repeats: Sequence[Sequence[float]]) -> Line:
+    """Repeats of one point, which has as many streams in each."""
+    count = min(map(len, repeats))
+    ends = np.array([each[:count] for each in repeats])
+    spreads = ends.std(axis=0, ddof=1) if len(repeats) > 1 else [None] * count
+    nothing = (None,) * count
+    return Line(
+        name=name,
+        places=tuple(map(float, range(count))),
+        measured=tuple(map(float, ends.mean(axis=0))),
+        spreads=tuple(None if each is None else float(each) for each in spreads),
+        model=nothing,
+        published=nothing,
+    )
 
 
 def _packets(
     figure: Figure, points: Sequence[Point], results: Sequence[PointResult], directory: Path
 ) -> Picture | None:
     """Of the figure's point those of its last cycles but one, which are steady; None without its capture."""
-    point = _only(figure, points)
-    result = next((each for each in results if point and each.name == point.name), None)
-    if result is None or not result.captures:
+    capture = _capture(figure, points, results, directory)
+    if capture is None:
         return None
-    capture = directory / POINTS / result.name / result.captures[0]
     trace = iscsitrace.read(capture, tables=_LADDER_TABLES)
     reads = [row["cycle"] for row in trace.cycles.rows() if row["operation"] in {"read", "write"}]
     if len(reads) <= figure.cycles:

@@ -1,6 +1,6 @@
 """What a run gave at a point: from its truth how fast it was, from its capture why.
 
-Both count what came after the warm-up. Reads the initiator's capture; runs nothing.
+Both count what came after the warm-up. Reads the initiator's capture, if there is one; runs nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import iscsitrace
 from iscsitrace.analysis import budget
 from iscsitrace.analysis.model import fit, steady
 from iscsitrace.errors import InputInvalid
+from iscsitrace.experiments import streams
 from iscsitrace.experiments.settings import call_bytes, copy_count
 from iscsitrace.experiments.vocabulary import Value
 from iscsitrace.table import Table
@@ -29,11 +30,20 @@ _TABLES: Final = tuple(dict.fromkeys((*steady.NEEDED, "budget")))
 
 
 @dataclass(frozen=True)
+class WarmUp:
+    """What at the beginning does not count."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    """Of runs that end by the clock; what counts then ends by it, too."""
+
+
+@dataclass(frozen=True)
 class Stretch:
     """The part of a run that counts."""
 
     start_ns: int
-    """When the last call of the warm-up ended."""
+    """When the warm-up ended."""
     end_ns: int
     call_count: int
     byte_count: int
@@ -44,17 +54,20 @@ class Stretch:
         return self.byte_count * 1e9 / (self.end_ns - self.start_ns)
 
 
-def of_run(truth: dict[str, Any], capture: Path, values: dict[str, Value], warm_up_calls: int) -> dict[str, Any]:
+def of_run(truth: dict[str, Any], capture: Path | None, values: dict[str, Value], warm_up: WarmUp) -> dict[str, Any]:
     """The fields of a `PointResult` that a run decides; InputInvalid for a run that is too short to tell."""
     results = truth["results"]
     if "mode" not in results:
-        return _of_others(results, capture, warm_up_calls)
+        return _of_others(results, capture, warm_up)
     if results["mode"] == SOCKET:
         return {
             "throughput_bytes_per_s": results["bytes"] * 1e9 / results["elapsed_ns"],
             "steady_throughput_bytes_per_s": results["steady_bytes_per_s"],
         }
-    stretch = steady_stretch(truth, values, warm_up_calls)
+    is_timed = bool(warm_up.seconds) and "workload.seconds" in values
+    stretch = (
+        timed_stretch(truth, values, warm_up.seconds) if is_timed else steady_stretch(truth, values, warm_up.calls)
+    )
     depth = int(str(values.get("workload.queue-depth", 1)))
     found: dict[str, Any] = {
         "throughput_bytes_per_s": results["bytes"] * 1e9 / results["elapsed_ns"],
@@ -62,15 +75,18 @@ def of_run(truth: dict[str, Any], capture: Path, values: dict[str, Value], warm_
         "period_ns": (stretch.end_ns - stretch.start_ns) / stretch.call_count * depth,
         "call_count": stretch.call_count,
     }
-    return found | _captured(capture, stretch)
+    found |= _of_streams(truth, values, stretch, is_timed=is_timed)
+    return found if capture is None else found | _captured(capture, stretch)
 
 
-def _of_others(results: dict[str, Any], capture: Path, warm_up_calls: int) -> dict[str, Any]:
+def _of_others(results: dict[str, Any], capture: Path | None, warm_up: WarmUp) -> dict[str, Any]:
     """The same of another's initiator, which keeps no truth: by its capture, and by its own word how fast it was."""
+    found: dict[str, Any] = {"throughput_bytes_per_s": float(results["throughput_bytes_per_s"])}
+    if capture is None:
+        return found | {"steady_throughput_bytes_per_s": found["throughput_bytes_per_s"]}
     trace = iscsitrace.read(capture, tables=_TABLES)
-    stretch, byte_count = captured_stretch(trace.cycles, warm_up_calls)
-    found: dict[str, Any] = {
-        "throughput_bytes_per_s": float(results["throughput_bytes_per_s"]),
+    stretch, byte_count = captured_stretch(trace.cycles, warm_up.calls)
+    found |= {
         "steady_throughput_bytes_per_s": stretch.throughput_bytes_per_s,
         "period_ns": (stretch.end_ns - stretch.start_ns) / stretch.call_count,
         "call_count": stretch.call_count,
@@ -94,8 +110,42 @@ def captured_stretch(cycles: Table, warm_up_calls: int) -> tuple[Stretch, int]:
     return stretch, sum(size for _, size in ended)
 
 
-def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_calls: int) -> Stretch:
-    """From the end of the warm-up to the end of the last call; calls in their order."""
+def _of_streams(truth: dict[str, Any], values: dict[str, Value], stretch: Stretch, *, is_timed: bool) -> dict[str, Any]:
+    """What the streams of a run did beside each other; of both directions nobody says which one counts."""
+    operation = values.get("workload.operation", "read")
+    if operation not in {"read", "write"}:
+        return {}
+    is_read = operation == "read"
+    found = streams.of_truth(truth, stretch.start_ns, stretch.end_ns if is_timed else None, is_read=is_read)
+    return {
+        "streams": found,
+        "jain": streams.jain(found),
+        # by the clock all end at once
+        "spread_s": None if is_timed else streams.spread_s(found),
+        "spread_ratio": None if is_timed else streams.spread_ratio(found),
+        "slow_start_rank": None if is_timed else streams.slow_start_rank(found),
+        "timeout_count": streams.timeout_count(found),
+        "retransmission_rate": streams.retransmission_rate(truth, found, is_read=is_read),
+        "utilisation": streams.utilisation(truth, stretch.start_ns, stretch.end_ns, is_read=is_read),
+    }
+
+
+def timed_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_s: float) -> Stretch:
+    """From the end of the warm-up to the time at which no call was begun any more."""
+    begun_ns = int(truth["results"]["started_ns"])
+    start_ns = begun_ns + round(warm_up_s * 1e9)
+    end_ns = begun_ns + round(float(str(values["workload.seconds"])) * 1e9)
+    ended = _ended(truth)
+    copies = copy_count(values)
+    counted = ended[(ended[:, 0] > start_ns) & (ended[:, 0] <= end_ns)]
+    calls = len(counted) // (_commands_per_call(values) * copies)
+    if end_ns <= start_ns or not calls:
+        raise InputInvalid(f"{end_ns - begun_ns} ns are too short: the warm-up alone takes {start_ns - begun_ns}")
+    return Stretch(start_ns, end_ns, calls, int(counted[:, 1].sum()) // copies)
+
+
+def _ended(truth: dict[str, Any]) -> NDArray[np.int64]:
+    """When each command of the workload was done, and its bytes; in the order of time."""
     cycles = truth["cycles"]
     ended = np.array(
         [
@@ -105,7 +155,12 @@ def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_call
         ],
         dtype=np.int64,
     ).reshape(-1, 2)
-    ended = ended[np.argsort(ended[:, 0], kind="stable")]
+    return ended[np.argsort(ended[:, 0], kind="stable")]
+
+
+def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_calls: int) -> Stretch:
+    """From the end of the warm-up to the end of the last call; calls in their order."""
+    ended = _ended(truth)
     copies = copy_count(values)
     per_call = _commands_per_call(values) * copies
     calls = len(ended) // per_call

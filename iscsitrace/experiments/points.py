@@ -8,16 +8,25 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import settings
 from iscsitrace.experiments.definition import Arm, Definition, Place, RealWorld, Written
+from iscsitrace.experiments.measured import WarmUp
 from iscsitrace.experiments.vocabulary import Value
 
+LENGTHS: Final = ("workload.calls", "workload.bytes", "workload.seconds")
+"""What says how long a run is; that of an arm takes the place of any other."""
 _DIGEST_DIGITS = 16
-_FORMAT = 1
+_SEEDS_APART = 1_000
+"""From repeat to repeat: each path to a target has a seed of its own, the next one's being one more."""
+_FORMAT = 2
 """Of what is measured at a point; another number has all points run again."""
+_BY_CHANCE: Final = ("random", "mixed")
+"""Words for which chance decides what is done."""
+_CHANCES: Final = (".loss", ".jitter")
+"""Ends of settings that let it decide, unless they are 0."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +41,10 @@ class Point:
     place: Place
     """All its settings."""
     repeat: int
-    """From 1 on; the seed of its run."""
+    """From 1 on; decides the seed of its run."""
     world: str
     """One of `definition.WORLDS`."""
-    warm_up_calls: int
+    warm_up: WarmUp
 
     @property
     def values(self) -> dict[str, Value]:
@@ -45,17 +54,24 @@ class Point:
     @property
     def run_settings(self) -> dict[str, Any]:
         """``client``, ``portals`` and ``world`` of its run."""
-        return settings.of_run(self.values, self.repeat)
+        return settings.of_run(self.values, 1 + (self.repeat - 1) * _SEEDS_APART)
+
+    @property
+    def capture_at(self) -> tuple[str, ...]:
+        """Beside whom captures are taken: ``initiator``, ``target``."""
+        return settings.capture_at(self.values)
 
     @property
     def programs(self) -> dict[str, Any]:
-        """Who takes part in the real world, and where is captured."""
+        """Who takes part in the real world, and over what."""
         return settings.programs_of(self.values)
 
     @cached_property
     def digest(self) -> str:
         """Of all that decides its result: a finished point with the same one need not be run again."""
-        decisive: list[Any] = [_FORMAT, self.world, self.warm_up_calls, self.run_settings]
+        decisive: list[Any] = [
+            *(_FORMAT, self.world, self.warm_up.calls, self.warm_up.seconds, self.capture_at, self.run_settings)
+        ]
         if self.world == "real" and self.programs:
             decisive.append(self.programs)
         text = json.dumps(decisive, sort_keys=True)
@@ -66,39 +82,58 @@ class Point:
         return all(name in self.place and self.place[name].value == each.value for name, each in where.items())
 
 
-def of_experiment(definition: Definition, world: str) -> list[Point]:
-    """All points, arm by arm; InputInvalid for a world that cannot carry them."""
-    real = definition.real if world == "real" else None
+def of_experiment(definition: Definition, world: str, *, is_reduced: bool = False) -> list[Point]:
+    """All points, arm by arm; InputInvalid for a world that cannot carry them.
+
+    ``is_reduced``: in the simulated world, too, at the scale that the definition has for the real one.
+    """
+    real = definition.real if world == "real" or is_reduced else None
     if real is not None and not real.is_possible:
         raise InputInvalid(f"{definition.name} has no real world: {real.note or 'its definition says so'}")
-    repeats = real.repeats if real is not None and real.repeats else definition.repeats
     arms = [arm for arm in definition.arms if world in arm.worlds]
-    points = [point for arm in arms for point in _of_arm(definition, arm, real, repeats, world)]
+    arms = [arm for arm in arms if real is None or not real.arms or arm.name in real.arms]
+    points = [point for arm in arms for point in _of_arm(definition, arm, real, world)]
     for point in points:
-        if not any(f"workload.{name}" in point.place for name in ("calls", "bytes", "seconds")):
+        if not any(name in point.place for name in LENGTHS):
             raise InputInvalid(
                 f"{definition.name}: {point.arm}: nothing says how long: workload.calls, bytes or seconds"
             )
     return points
 
 
-def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, repeats: int, world: str) -> Iterator[Point]:
+def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str) -> Iterator[Point]:
+    repeats = real.repeats if real is not None and real.repeats else arm.repeats or definition.repeats
     grid = {**definition.grid, **(real.grid if real is not None else {}), **arm.grid}
     # what an arm has of its own is what it is about
-    base = {**definition.settings, **(real.settings if real is not None else {}), **arm.settings}
-    base |= arm.own.get(world, {})
+    base = {**definition.settings, **(real.settings if real is not None else {})}
+    if any(name in arm.settings for name in LENGTHS):
+        base = {name: value for name, value in base.items() if name not in LENGTHS}
+    base |= {**arm.settings, **arm.own.get(world, {})}
+    warm_up_s = definition.warm_up_seconds
+    if real is not None and real.warm_up_seconds is not None:
+        warm_up_s = real.warm_up_seconds
+    warm_up = WarmUp(definition.warm_up_calls, warm_up_s)
     for values in itertools.product(*grid.values()):
         at = dict(zip(grid, values, strict=True))
-        for repeat in range(1, repeats + 1):
+        place = {**base, **at}
+        count = repeats if world == "real" or _has_chance(place) else 1
+        for repeat in range(1, count + 1):
             yield Point(
-                name=_name(arm.name, at, repeat if repeats > 1 else None),
+                name=_name(arm.name, at, repeat if count > 1 else None),
                 arm=arm.name,
                 grid=at,
-                place={**base, **at},
+                place=place,
                 repeat=repeat,
                 world=world,
-                warm_up_calls=definition.warm_up_calls,
+                warm_up=warm_up,
             )
+
+
+def _has_chance(place: Place) -> bool:
+    """Whether another seed makes another run in the simulated world."""
+    return any(
+        each.value in _BY_CHANCE or (name.endswith(_CHANCES) and each.value != 0) for name, each in place.items()
+    )
 
 
 def _name(arm: str, at: Place, repeat: int | None) -> str:

@@ -47,7 +47,7 @@ def describe(directory: Path, *, has_pictures: bool = True) -> Document:
 
 
 def _pictures(definition: Definition, found: Results, directory: Path, looks: inline.Looks) -> Iterator[Picture]:
-    points = of_experiment(definition, found.world)
+    points = of_experiment(definition, found.world, is_reduced=found.is_reduced)
     for number, picture in enumerate(figures.pictures(definition, points, found.points, directory)):
         with style.applied():
             figure = style.new_figure()
@@ -123,7 +123,8 @@ def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> 
 
 def _making(definition: Definition, found: Results) -> Iterator[str]:
     yield (
-        f"By iscsitrace {iscsitrace.__version__}: `iscsitrace lab run {definition.name} --world {found.world}`; the "
+        f"By iscsitrace {iscsitrace.__version__}: `iscsitrace lab run {definition.name} --world {found.world}"
+        f"{' --reduced' if found.is_reduced else ''}`; the "
         f"definition is in the folder, {definition.name}{catalogue.ENDING}."
     )
     if found.world == "real":

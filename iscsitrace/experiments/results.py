@@ -20,6 +20,7 @@ import iscsitrace
 from iscsitrace.analysis.model.points import Point as SteadyPoint
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments.documents import rebuilt
+from iscsitrace.experiments.streams import Stream
 
 RESULTS_SCHEMA: Final = 1
 """Of results.json; it changes when a name in it changes its meaning."""
@@ -29,6 +30,7 @@ _CSV_COLUMNS: Final = (
     *("throughput_bytes_per_s", "steady_throughput_bytes_per_s", "period_ns", "idle_fraction", "limiter"),
     *("k", "d_ns", "s_ns", "c_bytes_per_s", "model_throughput_bytes_per_s", "model_period_ns", "model_error"),
     *("efficiency", "cpu_s_per_gigabyte", "target_cpu_s_per_gigabyte"),
+    *("jain", "spread_s", "spread_ratio", "retransmission_rate", "utilisation", "timeout_count", "slow_start_rank"),
 )
 
 
@@ -79,6 +81,22 @@ class PointResult:
     """What the model says of the settings: as ``model predict --json``."""
     captures: tuple[str, ...] = ()
     """Files that were kept in its folder."""
+    streams: tuple[Stream, ...] = ()
+    """By target and connection; as all that follows, from the truth."""
+    jain: float | None = None
+    """Jain's fairness index of their throughputs."""
+    spread_s: float | None = None
+    """From the first stream's end to the last one's; None where a clock ended all."""
+    spread_ratio: float | None = None
+    """What the last one took / what the first one did."""
+    retransmission_rate: float | None = None
+    """Segments sent again / packets sent, by those who send data."""
+    utilisation: float | None = None
+    """Share of the time in which the line that the streams share carried bits, after the warm-up."""
+    timeout_count: int | None = None
+    """Retransmission timeouts of all streams."""
+    slow_start_rank: float | None = None
+    """Rank correlation of the streams' ends with the windows that slow start left them."""
 
     @property
     def model_throughput_bytes_per_s(self) -> float | None:
@@ -184,6 +202,8 @@ class Results:
     claims: tuple[JudgedClaim, ...] = ()
     tables: tuple[str, ...] = ()
     """What is wanted beside the tables that all have: of `definition.TABLES`."""
+    is_reduced: bool = False
+    """Whether it was run at the scale of the real world."""
 
     @property
     def failed(self) -> tuple[PointResult, ...]:

@@ -26,8 +26,6 @@ from iscsitrace.lab.open_iscsi import NotHere
 
 POINTS: Final = "points"
 RESULT: Final = "result.json"
-_CAPTURE: Final = run_files.capture_names(1)[0]
-"""The initiator's."""
 _LOOK_S: Final = 0.2
 
 
@@ -116,24 +114,27 @@ def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_
 
 
 def _captures(point: Point, folder: Path) -> list[Path]:
-    """One beside the initiator, one beside each target."""
-    return [folder / name for name in run_files.capture_names(len(settings.target_delays(point.values)))]
+    """One beside the initiator, one beside each target; of those only that are wanted."""
+    hosts = run_files.hosts(len(settings.target_delays(point.values)), point.capture_at)
+    return [folder / run_files.capture_name(host) for host in hosts]
 
 
 def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
     if point.world == "real":
-        truth = real.run(point.run_settings, folder, lambda _: has_ended(), programs=real.Programs(**point.programs))
+        programs = real.Programs(capture_at=point.capture_at, **point.programs)
+        truth = real.run(point.run_settings, folder, lambda _: has_ended(), programs=programs)
     else:
-        truth = simulation.run(point.run_settings, folder, lambda *_: has_ended())
+        truth = simulation.run(point.run_settings, folder, lambda *_: has_ended(), capture_at=point.capture_at)
     if has_ended():
         raise _Stopped
     outcome = truth["results"]
     if outcome.get("error_count"):
         raise InputInvalid(f"{outcome['error_count']} commands failed: {(outcome['errors'] or ['?'])[0]}")
-    dropped = truth.get("capture_dropped_counts", [0])[0]
+    dropped = truth.get("capture_dropped_counts", [0])[0] or 0
     if dropped:
         raise InputInvalid(f"the capture lost {dropped} packets: the machine was too busy")
-    found = measured.of_run(truth, folder / _CAPTURE, point.values, point.warm_up_calls)
+    capture = truth["captures"]["initiator"]
+    found = measured.of_run(truth, capture and folder / capture, point.values, point.warm_up)
     surroundings = _surroundings(truth, point, found) if point.world == "real" else expected.SIMULATED
     # of a veth pair nobody says what it carries
     is_known = point.world != "real" or not point.programs.get("is_bypassed")
@@ -144,11 +145,13 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
 
 
 def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) -> expected.Surroundings:
-    """The hosts' time by the capture, and the window by what the kernel of the sender knew of it."""
+    """The hosts' time and the delays by the capture, and the window by what the kernel of the sender knew of it."""
     is_read = str(point.values.get("workload.operation", "read")).endswith("read")
     ends = [end for ends in truth["target_ends"] for end in ends] if is_read else truth["initiator_ends"]
     windows = [window for end in ends for window in end["windows"]["snd_wnd_bytes"] or () if window is not None]
-    return expected.Surroundings(found.get("s_ns") or 0.0, max(windows, default=None), has_host_delays=False)
+    return expected.Surroundings(
+        found.get("s_ns") or 0.0, max(windows, default=None), found.get("k"), has_host_delays=False
+    )
 
 
 def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:
@@ -161,7 +164,8 @@ def _earlier(point: Point, directory: Path, is_kept: bool) -> PointResult | None
     result = results.read_point(folder / RESULT)
     if result is None or result.error is not None or result.not_run is not None or result.digest != point.digest:
         return None
-    if is_kept and not (result.captures and all((folder / name).exists() for name in result.captures)):
+    has_captures = bool(result.captures) and all((folder / name).exists() for name in result.captures)
+    if is_kept and point.capture_at and not has_captures:
         return None
     return result
 

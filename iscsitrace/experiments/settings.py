@@ -35,9 +35,7 @@ _NAMES = {
 
 
 def programs_of(values: Mapping[str, Value]) -> dict[str, Any]:
-    """Who takes part in the real world, over what, and where is captured, as `lab.real.Programs` takes it; what is not
-    set is left to that.
-    """
+    """Who takes part in the real world, and over what, as `lab.real.Programs` takes it; the rest is left to that."""
     found: dict[str, Any] = {
         name: str(values[key]).replace("_", "-")
         for name, key in (
@@ -50,8 +48,6 @@ def programs_of(values: Mapping[str, Value]) -> dict[str, Any]:
     limit, rates = values.get("link.bypass-from"), [link_of(values, way).get("rate_bps") for way in DIRECTIONS]
     if limit and any(rate is None or rate >= limit for rate in rates):
         found["is_bypassed"] = True
-    if values.get("capture.at") == "initiator":
-        found["capture_at"] = ("initiator",)
     return found
 
 
@@ -70,6 +66,26 @@ def target_delays(values: Mapping[str, Value]) -> list[Value | None]:
 def copy_count(values: Mapping[str, Value]) -> int:
     """To how many targets each block goes."""
     return len(target_delays(values)) if values.get("workload.layout") == "mirror" else 1
+
+
+def stripe_count(values: Mapping[str, Value]) -> int:
+    """Over how many targets blocks are dealt."""
+    return len(target_delays(values)) // copy_count(values)
+
+
+def access_of(values: Mapping[str, Value]) -> dict[str, Value]:
+    """The line that all targets share, in either direction; empty without one."""
+    return {
+        name: values[key]
+        for name, key in (("rate_bps", "link.access-rate"), ("queue_packets", "link.access-queue-packets"))
+        if key in values
+    }
+
+
+def capture_at(values: Mapping[str, Value]) -> tuple[str, ...]:
+    """Beside whom captures are taken: ``initiator``, ``target``."""
+    where = str(values.get("capture.at", "both"))
+    return {"both": ("initiator", "target"), "none": ()}.get(where, (where,))
 
 
 def of_run(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
@@ -109,11 +125,7 @@ def _world(values: Mapping[str, Value], seed: int) -> dict[str, Any]:
         {direction: link | more for direction, link in links.items()} | {"seed": seed + number}
         for number, more in enumerate(own)
     ]
-    access = {
-        name: values[key]
-        for name, key in (("rate_bps", "link.access-rate"), ("queue_packets", "link.access-queue-packets"))
-        if key in values
-    }
+    access = access_of(values)
     world: dict[str, Any] = {
         "initiator_tcp": tcp_of(values, "initiator"),
         "target_tcp": tcp_of(values, "target"),

@@ -17,7 +17,7 @@ _SHOWN_PERCENT: Final = 0.5
 
 def of(found: Results) -> list[Grid]:
     """Every table that has a row."""
-    every = [_claims(found), _measured(found)]
+    every = [_claims(found), _measured(found), _streams(found)]
     every += [make(found) for name, make in _WANTED.items() if name in found.tables]
     every += [_beside(found), _fits(found), _failed(found), _not_run(found)]
     return [grid for grid in every if grid.rows]
@@ -67,6 +67,40 @@ def _row(row: Row, grid: Sequence[str]) -> tuple[str, ...]:
         _number(measured.get("k"), 2),
         row.limiter or NOTHING,
         f"{row.run_count}/{row.run_count + row.failed_count}" if row.failed_count else str(row.run_count),
+    )
+
+
+def _streams(found: Results) -> Grid:
+    """Of experiments with several streams anywhere; in the order of the table before."""
+    rows = comparison.rows(found.points)
+    grid = list(dict.fromkeys(name for row in rows for name in row.grid))
+    names = [name.rpartition(".")[2] for name in grid]
+    shown = rows if any(row.stream_count > 1 for row in rows) else []
+    return Grid(
+        "Streams beside each other",
+        ("arm", *names, "streams", "line %", "scatter %", "Jain", "first to last s", "times", "resent %", "timeouts"),
+        tuple(_of_streams(row, grid) for row in shown if row.stream_count),
+        (
+            "line: share of the time in which the shared line carried bits; scatter: standard deviation of the "
+            "throughput over repeats / mean; Jain's index of the streams' throughputs; from the first stream's end to "
+            "the last one's; segments sent again / packets sent.",
+        ),
+    )
+
+
+def _of_streams(row: Row, grid: Sequence[str]) -> tuple[str, ...]:
+    means = row.means
+    return (
+        row.arm,
+        *(row.grid.get(name, NOTHING) for name in grid),
+        str(row.stream_count),
+        _number(means.get("utilisation"), 1),
+        _number(means.get("scatter"), 1),
+        _number(means.get("jain"), 3),
+        _number(means.get("spread"), 1),
+        _number(means.get("spread_ratio"), 2),
+        _number(means.get("retransmission_rate"), 4),
+        _number(means.get("timeouts"), 1),
     )
 
 

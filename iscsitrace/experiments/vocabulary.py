@@ -155,9 +155,9 @@ SETTINGS: dict[str, Kind] = {
     "initiator.driver": one_of("events", "threads"),
     "initiator.receive": one_of("copy", "discard"),
     "link.bypass-from": RATE,
-    "capture.at": one_of("both", "initiator"),
     **_under("target", _TARGET),
     **_under("workload", _WORKLOAD),
+    "capture.at": one_of("both", "initiator", "none"),
     "capture.snaplen": SIZE,
     "capture.is-ipv6": SWITCH,
 }

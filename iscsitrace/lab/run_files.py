@@ -28,6 +28,12 @@ def capture_names(target_count: int) -> list[str]:
     return [capture_name(host) for host in (INITIATOR, *targets(target_count))]
 
 
+def hosts(target_count: int, capture_at: Sequence[str]) -> list[str]:
+    """Beside which hosts captures are taken, when it is to be at the ``initiator`` or at each ``target``."""
+    is_wanted = {INITIATOR: INITIATOR in capture_at} | dict.fromkeys(targets(target_count), "target" in capture_at)
+    return [host for host, wanted in is_wanted.items() if wanted]
+
+
 @contextmanager
 def made_in(directory: Path, names: Sequence[str], *, is_forced: bool) -> Iterator[list[Path]]:
     """The paths of captures that the block makes in a folder, beside its truth; when it fails, none of them stays.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,23 @@ def run(
     directory: Path,
     watch: Callable[[int, int], bool],
     *,
+    capture_at: Sequence[str] = ("initiator", "target"),
     is_forced: bool = False,
 ) -> dict[str, Any]:
     """Simulates, and writes ``initiator.pcapng``, ``target.pcapng`` ... and ``truth.json``; the truth.
 
-    The folder is made. OutputExists when one of the files is there and ``is_forced`` is not set; TrafficImpossible for
-    settings that make no sense, and for an end that does not come. A run that fails leaves no files.
+    ``capture_at`` says beside whom captures are taken. The folder is made. OutputExists when one of the files is there
+    and ``is_forced`` is not set; TrafficImpossible for settings that make no sense, and for an end that does not come.
+    A run that fails leaves no files.
     """
-    names = run_files.capture_names(len(settings["portals"]))
-    with run_files.made_in(directory, names, is_forced=is_forced) as files:
-        found = traffic.simulate(settings, files, watch)
+    initiator, *targets = (run_files.INITIATOR, *run_files.targets(len(settings["portals"])))
+    hosts = run_files.hosts(len(targets), capture_at)
+    names = {host: run_files.capture_name(host) for host in hosts}
+    with run_files.made_in(directory, list(names.values()), is_forced=is_forced) as files:
+        file_of = dict(zip(hosts, files, strict=True))
+        found = traffic.simulate(settings, [file_of.get(host) for host in (initiator, *targets)], watch)
         truth = truth_file.envelope("simulation")
-        truth["captures"] = {"initiator": names[0], "targets": names[1:]}
+        truth["captures"] = {"initiator": names.get(initiator), "targets": [names.get(host) for host in targets]}
         truth |= found
         for log in filter(None, (truth["access"], *truth["paths"])):
             truth_file.pack_busy_times(log)

@@ -100,7 +100,8 @@ def write(file: Path, truth: Mapping[str, Any]) -> None:
         raise TrafficImpossible(f"cannot write {file}: {error.strerror}") from error
     try:
         with stream:
-            json.dump(truth, stream, allow_nan=False)
+            # at once: piece by piece takes ten times as long
+            stream.write(json.dumps(truth, allow_nan=False))
             stream.write("\n")
     except BaseException as error:
         file.unlink(missing_ok=True)

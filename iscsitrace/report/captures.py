@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.diagnosis.examination import NEEDED, Diagnosis, Opinion, examine
+from iscsitrace.analysis.diagnosis import NEEDED
+from iscsitrace.analysis.diagnosis.examination import Diagnosis, Opinion, examine
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline
 from iscsitrace.report import cells, chapters, figures, modelled, sections

@@ -85,6 +85,8 @@ pub struct End {
     pub snd_mss: u32,
     /// Segments that it sent again.
     pub retransmitted_segment_count: u64,
+    /// Retransmission timeouts of its.
+    pub timeout_count: u64,
     /// Its windows over time.
     pub windows: Windows,
 }
@@ -105,6 +107,7 @@ impl From<EndLog> for End {
             initiator_port: log.initiator_port,
             snd_mss: log.info.snd_mss,
             retransmitted_segment_count: log.info.total_retransmissions,
+            timeout_count: log.info.total_timeouts,
             windows,
         }
     }
@@ -172,7 +175,7 @@ pub fn run(
     watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Truth, Failure> {
     let client = &mut simulation.client;
-    (client.pdu_log, client.task_log) = (true, true);
+    (client.pdu_log, client.task_log) = (!simulation.world.is_untapped, true);
     simulation.name_targets();
     let mut client = Client::new(simulation.client.clone())?;
     let mut portals =
@@ -187,6 +190,10 @@ pub fn run(
             .map(|found| (found.session, found.target))
     };
     let (tasks, asked) = (by_task(&client.take_pdu_log()), client.take_task_log());
+    if simulation.world.is_untapped {
+        let cycles = Cycles::by_initiator(&asked, target_of);
+        return Ok(played.truth(simulation, results, cycles));
+    }
     let cycles = Cycles::new(&tasks, &asked, &played.initiator_tap, &played.target_taps, target_of);
     Ok(played.truth(simulation, results, cycles))
 }
@@ -230,7 +237,10 @@ fn play<T: Application>(
     captures: Captures<'_>,
     watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Played, Failure> {
-    let tap = |out, name: &str| TapPoint::new(out, name, world.snaplen_bytes).map_err(SimulationError::from);
+    let tap = |out, name: &str| match out {
+        None if world.is_untapped => Ok(TapPoint::blind()),
+        out => TapPoint::new(out, name, world.snaplen_bytes).map_err(SimulationError::from),
+    };
     let mut outs = captures.targets;
     outs.resize_with(targets.len(), || None);
     let target_taps = outs

@@ -234,9 +234,50 @@ pub struct Cycles {
     pub initiator: InstantColumns,
     /// When they passed the tap of their target.
     pub at_target: InstantColumns,
+    /// As the initiator saw them, where no tap did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_initiator: Option<InitiatorColumns>,
+}
+
+/// Instants of tasks as the initiator knows them, in nanoseconds, as columns.
+#[derive(Debug, Default, Serialize)]
+#[allow(clippy::struct_field_names, reason = "the names of TaskRecord")]
+pub struct InitiatorColumns {
+    /// When it was handed in.
+    pub submitted_ns: Vec<i64>,
+    /// When its command went to the transport.
+    pub sent_ns: Vec<Option<i64>>,
+    /// When the first Data-In, or the first R2T, came.
+    pub first_data_ns: Vec<Option<i64>>,
+    /// When its status came.
+    pub completed_ns: Vec<i64>,
 }
 
 impl Cycles {
+    /// Of the tasks that the workload asked for, as the initiator saw them, in the order of their ends.
+    pub fn by_initiator(asked: &[TaskRecord], place_of: impl Fn(usize) -> Option<(usize, usize)>) -> Self {
+        let mut cycles = Self::default();
+        let mut instants = InitiatorColumns::default();
+        for record in asked {
+            let place = place_of(record.connection);
+            cycles.session.push(place.map(|place| place.0));
+            cycles.connection.push(record.connection);
+            cycles.target.push(place.map(|place| place.1));
+            cycles.initiator_task_tag.push(record.initiator_task_tag);
+            cycles.operation.push(Some(if record.is_read { "read" } else { "write" }));
+            cycles.lba.push(Some(record.lba));
+            cycles.block_count.push(Some(record.blocks));
+            cycles.bytes.push(u64::from(record.bytes));
+            cycles.status.push(record.status);
+            instants.submitted_ns.push(record.submitted_ns);
+            instants.sent_ns.push(record.sent_ns);
+            instants.first_data_ns.push(record.first_data_ns);
+            instants.completed_ns.push(record.completed_ns);
+        }
+        cycles.by_initiator = Some(instants);
+        cycles
+    }
+
     /// Of `tasks`, as the taps saw them; `place_of` gives session and target of a connection.
     pub fn new(
         tasks: &[TaskPdus],

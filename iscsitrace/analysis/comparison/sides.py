@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.analysis.budget import PARTS
-from iscsitrace.analysis.diagnosis import workload
-from iscsitrace.analysis.diagnosis.grouping import NEEDED, Source, subjects_of
+from iscsitrace.analysis.diagnosis import NEEDED, workload
+from iscsitrace.analysis.diagnosis.grouping import Source, subjects_of
 from iscsitrace.analysis.diagnosis.situation import Measured, measure
 from iscsitrace.analysis.diagnosis.subject import Subject
 from iscsitrace.analysis.diagnosis.transport import line_bytes_per_s

@@ -25,10 +25,8 @@ from iscsitrace.analysis.diagnosis import (
     writes,
 )
 from iscsitrace.analysis.diagnosis.finding import Finding, by_weight
-from iscsitrace.analysis.diagnosis.grouping import NEEDED, Source, subjects_of
+from iscsitrace.analysis.diagnosis.grouping import Source, subjects_of
 from iscsitrace.analysis.diagnosis.subject import Subject
-
-__all__ = ["NEEDED", "Diagnosis", "Opinion", "examine"]
 
 _FAMILIES: Final[tuple[Callable[[Subject], Iterator[Finding]], ...]] = (
     failures.find,

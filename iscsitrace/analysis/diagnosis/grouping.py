@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis import budget
 from iscsitrace.analysis.budget import Budget
+from iscsitrace.analysis.diagnosis import NEEDED
 from iscsitrace.analysis.diagnosis.subject import Subject, known
 from iscsitrace.table import Table
 
@@ -18,8 +19,6 @@ Array = NDArray[Any]
 Source = Callable[[str], Table]
 """Gives the table of a name, as ``Trace.table`` does."""
 
-NEEDED: Final = ("budget", "recoveries", "senders")
-"""Tables filled on request that a source has to have."""
 TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 
 _CONNECTION_COLUMNS = (

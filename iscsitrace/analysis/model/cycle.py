@@ -45,16 +45,19 @@ def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
         return outstanding * setting.block_bytes / period_ns * 1e9 if period_ns else inf
     ways = _ways(replace(setting, start_window_bytes=None), k_factor)
     targets = range(len(ways) // setting.connections)
+    block = block_of(setting)
+    if setting.call_bytes:
+        # only the call waits for all copies: a nearer target gets its commands sooner
+        count = max(1, setting.call_bytes // setting.block_bytes)
+        alone = [[number] for number in range(len(ways)) for _ in range(setting.queue_depth)]
+        kinds = [number // setting.connections for (number,) in alone]
+        call_ns = Pipeline(block, ways, alone, byte_ns(setting), setting.service_ns).call(count, kinds)
+        return count * setting.block_bytes / call_ns * 1e9 if call_ns else inf
     tasks = [
         [target * setting.connections + connection for target in targets]
         for _ in range(setting.queue_depth)
         for connection in range(setting.connections)
     ]
-    block = block_of(setting)
-    if setting.call_bytes:
-        count = max(1, setting.call_bytes // setting.block_bytes)
-        call_ns = Pipeline(block, ways, tasks, byte_ns(setting), setting.service_ns).call(count)
-        return count * setting.block_bytes / call_ns * 1e9 if call_ns else inf
     bursts = outstanding * len(targets) * (1 + len(block.solicited_bytes))
     rounds = min(_ROUNDS_MOST, max(_ROUNDS_LEAST, _BURSTS_MOST // bursts))
     done_ns = Pipeline(block, ways, tasks, byte_ns(setting), setting.service_ns).run(rounds * outstanding)

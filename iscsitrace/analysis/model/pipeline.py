@@ -122,12 +122,15 @@ class Pipeline:
         self._order = 0
         self._bursts_left = [0] * len(tasks)
         self._done_ns = [0.0] * len(tasks)
-        self._to_begin = inf
+        self._kinds: Sequence[int] = [0] * len(tasks)
+        self._to_begin = [inf]
 
-    def call(self, count: int) -> float:
-        """How long it takes until so many tasks are done, and no more are begun."""
-        self._to_begin = count
-        return self.run(count)[-1]
+    def call(self, count: int, kinds: Sequence[int]) -> float:
+        """How long it takes until so many tasks of each kind are done, and no more are begun; ``kinds``: of each task,
+        counted from 0.
+        """
+        self._kinds, self._to_begin = kinds, [float(count)] * (max(kinds) + 1)
+        return self.run(count * len(self._to_begin))[-1]
 
     def run(self, count: int) -> list[float]:
         """When each of so many tasks was done, in order; all that there are begin at 0."""
@@ -150,9 +153,10 @@ class Pipeline:
         return sorted(done)
 
     def _begin(self, task: int, time_ns: float) -> None:
-        if not self._to_begin:
+        kind = self._kinds[task]
+        if not self._to_begin[kind]:
             return
-        self._to_begin -= 1
+        self._to_begin[kind] -= 1
         ways = self._tasks[task]
         self._bursts_left[task] = len(ways) * (1 + len(self._block.solicited_bytes))
         self._done_ns[task] = 0.0

@@ -14,7 +14,7 @@ from itertools import product
 from math import hypot, inf, sqrt
 from typing import Any, Protocol
 
-from iscsitrace.analysis.model.bounds import LEAST_SEGMENTS, loss_window_bytes, window_bytes_per_s
+from iscsitrace.analysis.model.bounds import LEAST_SEGMENTS, loss_window_bytes, mirror_bytes_per_s, window_bytes_per_s
 from iscsitrace.analysis.model.bursts import first_burst_bytes, solicited_bytes
 from iscsitrace.analysis.model.cycle import Cycle, bytes_per_s, cycle_of
 from iscsitrace.analysis.model.estimate import Estimate
@@ -121,10 +121,15 @@ def _bounds(setting: Setting, cycle: Cycle, copies: int, k_factor: float) -> dic
     farthest = replace(setting, delay_ns=max((setting.delay_ns, *setting.target_delays_ns)))
     payload = setting.block_bytes / stream_bytes(setting.block_bytes, setting.data_pdu_bytes)
     connections = setting.connections * payload
+    lossy = (
+        payload * mirror_bytes_per_s(setting)
+        if setting.loss and setting.target_delays_ns
+        else connections * window_bytes_per_s(replace(farthest, window_bytes=None), loss_window_bytes(farthest))
+    )
     return {
         "line": setting.c_bytes_per_s * payload / copies if setting.c_bytes_per_s else inf,
         "window": connections * window_bytes_per_s(farthest),
-        "loss": connections * window_bytes_per_s(replace(farthest, window_bytes=None), loss_window_bytes(farthest)),
+        "loss": lossy,
         "cycle": bytes_per_s(setting, cycle, k_factor),
     }
 

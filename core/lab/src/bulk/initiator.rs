@@ -110,6 +110,7 @@ impl BulkInitiator {
             total_bytes: self.settings.workload.total_bytes,
             elapsed_ns: started_ns.map_or(0, |started_ns| now_ns.saturating_sub(started_ns)),
             duration_ns: self.settings.workload.duration_ns,
+            tuning: None,
         }
     }
 

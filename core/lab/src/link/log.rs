@@ -16,6 +16,18 @@ pub struct LinkLog {
     pub to_initiator: DirectionLog,
 }
 
+impl LinkLog {
+    /// Forgets when the lines were busy, and keeps for how long.
+    pub fn forget_busy_times(&mut self) {
+        for direction in [&mut self.to_target, &mut self.to_initiator] {
+            if let Some(line) = &mut direction.line {
+                line.not_kept_from_ns = line.busy_times.first().map(|busy| busy.from_ns).or(line.not_kept_from_ns);
+                line.busy_times = Vec::new();
+            }
+        }
+    }
+}
+
 /// What became of everything in one direction.
 #[derive(Debug, Clone, Serialize)]
 pub struct DirectionLog {

@@ -37,6 +37,8 @@ pub struct TcpInfo {
     pub pipe: u32,
     /// Segments retransmitted since the connection began.
     pub total_retransmissions: u64,
+    /// Retransmission timeouts since the connection began.
+    pub total_timeouts: u64,
     /// Window that the peer offers, in bytes.
     pub snd_wnd: u32,
     /// Window that is offered to the peer, in bytes.
@@ -68,6 +70,7 @@ impl Endpoint {
             retransmitted: sender.board.retransmitted_count,
             pipe: sender.board.pipe(),
             total_retransmissions: sender.retransmission_count,
+            total_timeouts: sender.timeout_count,
             snd_wnd: sender.snd_wnd,
             rcv_wnd: receiver.window_bytes(),
             bytes_acked: (sender.snd_una.min(sender.buffer.end()) - 1).max(0),

@@ -19,12 +19,20 @@ pub enum DealingRule {
     LeastLoaded,
 }
 
+/// A connection as the dealer sees it.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Commands under way.
+    load: usize,
+    /// Whether it takes more.
+    is_open: bool,
+}
+
 /// The connections of one session, and what they carry.
 #[derive(Debug)]
 pub struct Dealer {
     rule: DealingRule,
-    /// Commands under way, per connection; none for one that takes no more.
-    loads: Vec<Option<usize>>,
+    places: Vec<Place>,
     finished: VecDeque<usize>,
     next: usize,
 }
@@ -33,7 +41,8 @@ impl Dealer {
     /// For a session with this many connections.
     #[must_use]
     pub fn new(rule: DealingRule, connections: usize) -> Self {
-        Self { rule, loads: vec![Some(0); connections], finished: VecDeque::new(), next: 0 }
+        let places = vec![Place { load: 0, is_open: true }; connections];
+        Self { rule, places, finished: VecDeque::new(), next: 0 }
     }
 
     /// The connection for the next command, which it carries from now on; none when none takes any.
@@ -42,19 +51,19 @@ impl Dealer {
             DealingRule::TurnThenFinished => self.next_finished().or_else(|| self.next_in_turn()),
             DealingRule::Turn => self.next_in_turn(),
             DealingRule::LeastLoaded => {
-                let loads = self.loads.iter().enumerate();
-                loads.filter_map(|(index, load)| Some((*load.as_ref()?, index))).min().map(|(_, index)| index)
+                let open = self.places.iter().enumerate().filter(|(_, place)| place.is_open);
+                open.map(|(index, place)| (place.load, index)).min().map(|(_, index)| index)
             }
         }?;
-        if let Some(Some(load)) = self.loads.get_mut(chosen) {
-            *load += 1;
+        if let Some(place) = self.places.get_mut(chosen) {
+            place.load += 1;
         }
         Some(chosen)
     }
 
     fn next_finished(&mut self) -> Option<usize> {
         while let Some(index) = self.finished.pop_front() {
-            if matches!(self.loads.get(index), Some(Some(_))) {
+            if self.places.get(index).is_some_and(|place| place.is_open) {
                 return Some(index);
             }
         }
@@ -62,27 +71,49 @@ impl Dealer {
     }
 
     fn next_in_turn(&mut self) -> Option<usize> {
-        let count = self.loads.len();
-        let chosen = (0..count).map(|step| (self.next + step) % count).find(|index| self.loads[*index].is_some())?;
+        let count = self.places.len();
+        let chosen = (0..count).map(|step| (self.next + step) % count).find(|index| self.places[*index].is_open)?;
         self.next = (chosen + 1) % count;
         Some(chosen)
     }
 
     /// A command of a connection ended.
     pub fn finish(&mut self, connection: usize) {
-        if let Some(Some(load)) = self.loads.get_mut(connection) {
-            *load = load.saturating_sub(1);
-            if self.rule == DealingRule::TurnThenFinished {
+        if let Some(place) = self.places.get_mut(connection) {
+            place.load = place.load.saturating_sub(1);
+            if place.is_open && self.rule == DealingRule::TurnThenFinished {
                 self.finished.push_back(connection);
             }
         }
     }
 
+    /// A connection takes commands from now on: as if it had just finished `count` of them.
+    pub fn join(&mut self, connection: usize, count: usize) {
+        let nobody = Place { load: 0, is_open: false };
+        self.places.resize(self.places.len().max(connection + 1), nobody);
+        self.places[connection].is_open = true;
+        if self.rule == DealingRule::TurnThenFinished {
+            self.finished.extend(std::iter::repeat_n(connection, count));
+        }
+    }
+
     /// A connection takes no more commands.
     pub fn retire(&mut self, connection: usize) {
-        if let Some(load) = self.loads.get_mut(connection) {
-            *load = None;
+        if let Some(place) = self.places.get_mut(connection) {
+            place.is_open = false;
         }
+    }
+
+    /// Connections that take commands.
+    #[must_use]
+    pub fn open_count(&self) -> usize {
+        self.places.iter().filter(|place| place.is_open).count()
+    }
+
+    /// Commands under way on connections that take no more.
+    #[must_use]
+    pub fn leaving_load(&self) -> usize {
+        self.places.iter().filter(|place| !place.is_open).map(|place| place.load).sum()
     }
 }
 
@@ -130,5 +161,23 @@ mod tests {
             dealer.retire(1);
             assert_eq!(dealer.deal(), None);
         }
+    }
+
+    #[test]
+    fn one_that_joins_gets_the_next_and_one_that_leaves_keeps_what_it_has() {
+        for rule in [DealingRule::TurnThenFinished, DealingRule::LeastLoaded] {
+            let mut dealer = Dealer::new(rule, 2);
+            assert_eq!(dealt(&mut dealer, 4), [0, 1, 0, 1]);
+            dealer.join(2, 2);
+            assert_eq!((dealt(&mut dealer, 2), dealer.open_count()), (vec![2, 2], 3), "{rule:?}");
+            dealer.retire(1);
+            assert_eq!((dealer.open_count(), dealer.leaving_load()), (2, 2));
+            dealer.finish(1);
+            assert_eq!(dealer.leaving_load(), 1);
+            assert_ne!(dealer.deal(), Some(1), "{rule:?}");
+        }
+        let mut dealer = Dealer::new(DealingRule::Turn, 1);
+        dealer.join(1, 1);
+        assert_eq!(dealt(&mut dealer, 4), [0, 1, 0, 1]);
     }
 }

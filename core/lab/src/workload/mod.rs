@@ -4,6 +4,7 @@
 //! settings   the workload            pattern    data that tells where it belongs
 //! sequence   where the next call goes           split   a system call -> commands
 //! dealing    which connection carries the next command
+//! tuning     how many connections there should be
 //! latency, slices   what is measured
 //! client     the reference initiator: sessions, logical units, the run, its results
 //! url        libiscsi's URLs -> settings
@@ -19,4 +20,5 @@ pub mod sequence;
 pub mod settings;
 pub mod slices;
 pub mod split;
+pub mod tuning;
 pub mod url;

@@ -5,6 +5,7 @@ use thiserror::Error;
 
 use super::dealing::DealingRule;
 use super::pattern::Pattern;
+use super::tuning::TuningSettings;
 
 /// Which commands; or none, but bytes over a bare socket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +105,8 @@ pub struct WorkloadSettings {
     pub sessions: u16,
     /// Connections per session, 1 to 64.
     pub connections: u16,
+    /// How their number is found while the workload runs; `queue_depth` is then that of each connection.
+    pub tuning: Option<TuningSettings>,
     /// What several targets are to each other.
     pub layout: Layout,
     /// Which connection carries the next command.
@@ -133,6 +136,7 @@ impl Default for WorkloadSettings {
             pattern_seed: 1,
             sessions: 1,
             connections: 1,
+            tuning: None,
             layout: Layout::Stripe,
             dealing: DealingRule::TurnThenFinished,
             errors_allowed: 0,
@@ -190,6 +194,9 @@ impl WorkloadSettings {
     pub fn validate(&self) -> Result<(), InvalidWorkload> {
         const COMMAND: &str = "a multiple of 512 from 512 to 16777216 bytes";
         const CALL: &str = "a multiple of 512 from 512 to 1073741824 bytes";
+        let tuning = self.tuning.clone().unwrap_or_default();
+        let (most, start, measure_ns) = (tuning.most_connections, tuning.start_connections, tuning.measure_ns);
+        let (measure_bytes, line) = (tuning.measure_bytes.unwrap_or(1), tuning.line_bytes_per_s.unwrap_or(1.0));
         let is_size = |bytes: u64, most: u64| (512..=most).contains(&bytes) && bytes.is_multiple_of(512);
         let checks = [
             (
@@ -209,6 +216,17 @@ impl WorkloadSettings {
             ),
             ("sessions", (1..=1024).contains(&self.sessions), self.sessions.to_string(), "1 to 1024"),
             ("connections", (1..=64).contains(&self.connections), self.connections.to_string(), "1 to 64"),
+            (
+                "connections",
+                self.tuning.is_none() || self.connections == 1 && !self.operation.is_socket(),
+                self.connections.to_string(),
+                "1, and not of a socket, where their number is looked for",
+            ),
+            ("most_connections", (1..=64).contains(&most), most.to_string(), "1 to 64"),
+            ("start_connections", (1..=64).contains(&start), start.to_string(), "1 to 64"),
+            ("measure_ns", measure_ns > 0, measure_ns.to_string(), "1 or more"),
+            ("measure_bytes", measure_bytes > 0, measure_bytes.to_string(), "1 or more"),
+            ("line_bytes_per_s", line > 0.0, line.to_string(), "more than 0"),
             ("read_share", (0.0..=1.0).contains(&self.read_share), self.read_share.to_string(), "0 to 1"),
             ("think_time_ns", self.think_time_ns >= 0, self.think_time_ns.to_string(), "0 or more"),
             ("duration_ns", self.duration_ns.is_none_or(|ns| ns > 0), format!("{:?}", self.duration_ns), "1 or more"),

@@ -69,6 +69,14 @@ pub(super) enum Urgent {
 pub(super) struct Connection {
     pub state: State,
     pub cid: u16,
+    /// Initiator Task Tag of its login.
+    pub login_tag: u32,
+    /// Whether the session goes on without it when it does not come to the full feature phase.
+    pub is_optional: bool,
+    /// Whether it was in the full feature phase once.
+    pub has_logged_in: bool,
+    /// Whether it leaves because this side has no more use for it.
+    pub is_removed: bool,
     pub decoder: Decoder,
     pub parameters: Parameters,
     pub digests: Digests,
@@ -101,6 +109,10 @@ impl Connection {
         Self {
             state,
             cid,
+            login_tag: u32::from(cid),
+            is_optional: false,
+            has_logged_in: false,
+            is_removed: false,
             decoder: Decoder::new(LOGIN_DATA_SEGMENT_MAX_BYTES as u32),
             parameters: Parameters::default(),
             digests: Digests::default(),

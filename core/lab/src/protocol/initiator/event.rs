@@ -56,6 +56,15 @@ pub struct DiscoveredTarget {
 pub enum Event {
     /// All connections are in the full feature phase, but for those that the target wanted closed since.
     Ready,
+    /// A connection that was added, counted from 0, is in the full feature phase: it takes commands.
+    Joined(usize),
+    /// A connection that was added did not come to the full feature phase; the session goes on without it.
+    Refused {
+        /// The connection, counted from 0.
+        connection: usize,
+        /// Why, in a line.
+        reason: String,
+    },
     /// A task, ping or task management function ended.
     Done(Completion),
     /// What SendTargets gave.

@@ -5,7 +5,7 @@
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 
-use super::connection::{Connection, State};
+use super::connection::State;
 use super::event::Event;
 use super::session::Session;
 use super::violation::{SessionError, Violation};
@@ -44,7 +44,7 @@ impl Session {
     ) -> Result<(), SessionError> {
         let tag = header.initiator_task_tag().unwrap_or(0);
         // Section 11.12: all PDUs of a login have one Initiator Task Tag.
-        if tag != index as u32 {
+        if tag != self.connections[index].login_tag {
             return Err(Violation::UnknownTask { opcode: Opcode::LoginResponse, tag }.into());
         }
         let connection = &mut self.connections[index];
@@ -77,7 +77,10 @@ impl Session {
         let connection = &mut self.connections[index];
         connection.login = None;
         connection.agree(logged_in.parameters);
-        connection.state = State::Full;
+        (connection.state, connection.has_logged_in) = (State::Full, true);
+        if connection.is_optional {
+            self.events.push_back(Event::Joined(index));
+        }
         self.remarks.extend(logged_in.remarks);
         self.check_within(now_ns, self.settings.timeouts.nop_interval_ns);
         if index == 0 {
@@ -90,11 +93,7 @@ impl Session {
             }
             self.connections.iter_mut().skip(1).for_each(|connection| connection.state = State::Wanted);
         }
-        // one that was ready first may have been asked to leave since
-        if !self.connections.iter().any(Connection::is_coming) {
-            self.is_connecting = false;
-            self.events.push_back(Event::Ready);
-        }
+        self.end_connecting();
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! A session as its initiator sees it: one to 64 connections, ErrorRecoveryLevel 0 (RFC 7143).
 //!
 //! ```text
-//!               submit, ping, abort_task, send_targets, logout
+//!               submit, ping, abort_task, send_targets, add_connection, remove_connection, logout
 //!                                 |
-//!   poll_connect, opened  ->   Session   ->  poll_event: Ready, Done, Targets, Close, Ended ...
+//!   poll_connect, opened  ->   Session   ->  poll_event: Ready, Joined, Done, Targets, Close, Ended ...
 //!   receive, closed       ->      |
 //!   handle_timeout        ->      +---- window   CmdSN, ExpCmdSN, MaxCmdSN of the session
 //!   poll_transmit         <-      +---- task     what is under way, by Initiator Task Tag

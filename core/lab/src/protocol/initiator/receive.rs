@@ -34,7 +34,7 @@ impl Session {
     /// Bytes of a connection came in.
     pub fn receive(&mut self, now_ns: i64, connection: usize, bytes: &[u8], data: &mut impl TaskData) {
         if let Err(error) = self.read(now_ns, connection, bytes, data) {
-            self.fail(error);
+            self.fail_over(connection, error);
         }
         self.proceed(now_ns);
     }

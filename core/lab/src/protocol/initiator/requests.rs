@@ -5,7 +5,7 @@ use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::text;
 
-use super::connection::{State, Urgent};
+use super::connection::{Connection, State, Urgent};
 use super::event::{DiscoveredTarget, Event, Outcome};
 use super::session::Session;
 use super::task::{Kind, Task};
@@ -61,7 +61,8 @@ impl Session {
 
     /// Sends what is due now that something ended.
     pub(super) fn proceed(&mut self, now_ns: i64) {
-        if self.is_over || !(self.is_logout_wanted || self.asked_to_leave.is_some()) {
+        let is_leaving = self.is_logout_wanted || self.asked_to_leave.is_some() || self.removed_count > 0;
+        if self.is_over || !is_leaving {
             return;
         }
         let timeout_ns = self.settings.timeouts.login_ns;
@@ -70,7 +71,9 @@ impl Session {
         };
         if self.is_logout_wanted {
             let is_quiet = self.tasks.active_count() == 0;
-            let open = self.connections.iter().position(|connection| connection.is_open());
+            let is_logged_in = |connection: &Connection| matches!(connection.state, State::Full | State::Leaving);
+            let logged_in = self.connections.iter().position(is_logged_in);
+            let open = logged_in.or_else(|| self.connections.iter().position(Connection::is_open));
             let is_under_way = self.connections.iter().any(|connection| connection.state == State::LoggingOut);
             if let Some(index) = open.filter(|_| is_quiet && !is_under_way) {
                 self.send_logout(now_ns, index, 0, timeout_ns);
@@ -82,6 +85,7 @@ impl Session {
             if connection.state == State::Leaving && connection.task_count == 0 {
                 // Section 11.14.1: 0 closes the session, 1 the connection.
                 let reason = if is_last(index, self) { 0 } else { 1 };
+                self.removed_count -= usize::from(connection.is_removed);
                 self.send_logout(now_ns, index, reason, timeout_ns);
             }
         }
@@ -175,7 +179,11 @@ impl Session {
         let Some(Kind::Logout { reason }) = self.tasks.get(tag).map(|task| task.kind) else { return Ok(()) };
         self.complete(tag, Outcome::Answered(response), 0, Vec::new(), false);
         if response != 0 {
-            return Err(SessionError::LogoutRefused { response });
+            if reason != 1 || !self.connections[index].is_removed {
+                return Err(SessionError::LogoutRefused { response });
+            }
+            // nothing is under way on it, so that nothing is lost
+            self.remarks.push(format!("connection {index}: {}", SessionError::LogoutRefused { response }));
         }
         if reason == 1 {
             self.connections[index].state = State::Closed;
@@ -290,13 +298,17 @@ impl Session {
             return;
         }
         self.check_ns = None;
-        if let Err(error) = self.check_connections(now_ns).and_then(|()| self.check_tasks(now_ns)) {
+        self.check_connections(now_ns);
+        if self.is_over {
+            return;
+        }
+        if let Err(error) = self.check_tasks(now_ns) {
             self.fail(error);
         }
         self.proceed(now_ns);
     }
 
-    fn check_connections(&mut self, now_ns: i64) -> Result<(), SessionError> {
+    fn check_connections(&mut self, now_ns: i64) {
         let timeouts = self.settings.timeouts;
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
@@ -306,7 +318,9 @@ impl Session {
                     if timeouts.login_ns > 0 && limit <= now_ns {
                         let awaited =
                             if connection.state == State::Opening { "connection" } else { "end of the login" };
-                        return Err(SessionError::TimedOut { awaited, timeout_ns: timeouts.login_ns });
+                        let error = SessionError::TimedOut { awaited, timeout_ns: timeouts.login_ns };
+                        self.fail_over(index, error);
+                        continue;
                     }
                     self.check_within(limit, i64::from(timeouts.login_ns > 0));
                 }
@@ -325,7 +339,6 @@ impl Session {
                 _ => {}
             }
         }
-        Ok(())
     }
 
     fn check_tasks(&mut self, now_ns: i64) -> Result<(), SessionError> {

@@ -14,6 +14,9 @@ use crate::application::Closed;
 use crate::protocol::keys::Parameters;
 use crate::protocol::pdu_log::PduRecord;
 
+/// Initiator Task Tags of logins while tasks are under way: no task has one so high (RFC 7143 section 11.2.1.8).
+const LATER_LOGIN_TAGS: u32 = 0x8000_0000;
+
 /// One iSCSI session as its initiator sees it. Connections are counted from 0; 0 is the leading one.
 #[derive(Debug)]
 pub struct Session {
@@ -26,6 +29,10 @@ pub struct Session {
     pub(super) is_over: bool,
     /// Whether connections are not in the full feature phase yet.
     pub(super) is_connecting: bool,
+    /// Whether [`Event::Ready`] was told.
+    pub(super) has_begun: bool,
+    /// Connections that are to be closed and whose Logout Request was not handed in yet.
+    pub(super) removed_count: usize,
     pub(super) is_logout_wanted: bool,
     /// Why the target wants it to end.
     pub(super) asked_to_leave: Option<&'static str>,
@@ -55,6 +62,8 @@ impl Session {
             tsih: 0,
             is_over: false,
             is_connecting: true,
+            has_begun: false,
+            removed_count: 0,
             is_logout_wanted: false,
             asked_to_leave: None,
             data_digest_error_count: 0,
@@ -82,20 +91,57 @@ impl Session {
         if self.connections.get(connection).is_some_and(|connection| connection.state == State::Opening)
             && let Err(error) = self.begin_login(now_ns, connection)
         {
-            self.fail(error);
+            self.fail_over(connection, error);
         }
     }
 
+    /// One connection more for a session that has begun: [`Event::Joined`] or [`Event::Refused`] says what became of it.
+    /// None when the session is about to end, or has no connection ID left.
+    ///
+    /// MaxConnections is not looked at: a target that has agreed on less refuses it (RFC 7143 section 13.2).
+    pub fn add_connection(&mut self) -> Option<usize> {
+        let index = self.connections.len();
+        let cid = u16::try_from(index).ok()?;
+        if self.is_over || !self.has_begun || self.is_logout_wanted || self.asked_to_leave.is_some() {
+            return None;
+        }
+        let mut connection = Connection::new(cid, State::Wanted);
+        connection.login_tag = LATER_LOGIN_TAGS | u32::from(cid);
+        connection.is_optional = true;
+        self.connections.push(connection);
+        self.is_connecting = true;
+        Some(index)
+    }
+
+    /// Closes a connection while the session goes on: it takes no more commands, and logs out when those that it has are
+    /// done (RFC 7143 section 11.14); [`Event::Close`] follows. False for one that takes no commands, and for the last.
+    pub fn remove_connection(&mut self, now_ns: i64, connection: usize) -> bool {
+        let is_last = (0..self.connections.len()).all(|other| other == connection || !self.is_usable(other));
+        if is_last || !self.is_usable(connection) {
+            return false;
+        }
+        let leaving = &mut self.connections[connection];
+        (leaving.state, leaving.is_removed) = (State::Leaving, true);
+        self.removed_count += 1;
+        self.proceed(now_ns);
+        true
+    }
+
     /// A connection is over, not by this side.
-    pub fn closed(&mut self, _now_ns: i64, connection: usize, why: &Closed) {
-        let Some(index) = self.connections.get_mut(connection) else { return };
-        let state = std::mem::replace(&mut index.state, State::Closed);
+    pub fn closed(&mut self, now_ns: i64, connection: usize, why: &Closed) {
+        let Some(found) = self.connections.get_mut(connection) else { return };
+        let state = std::mem::replace(&mut found.state, State::Closed);
+        let is_optional = found.is_optional;
         let reason = match why {
             Closed::ByPeer => "closed by the target".to_owned(),
             Closed::Failed(reason) => reason.clone(),
         };
         match state {
             State::Waiting | State::Wanted | State::Closed => {}
+            State::Opening if is_optional => self.go_without(connection, &SessionError::Unreachable(reason)),
+            State::Login if is_optional => {
+                self.go_without(connection, &SessionError::Login(format!("the connection was lost: {reason}")));
+            }
             State::Opening => self.fail(SessionError::Unreachable(reason)),
             State::Login => self.fail(SessionError::Login(format!("the connection was lost: {reason}"))),
             State::LoggingOut => self.closed_in_logout(connection, &reason),
@@ -104,6 +150,7 @@ impl Session {
                 None => self.fail(SessionError::ConnectionLost { connection, reason }),
             },
         }
+        self.proceed(now_ns);
     }
 
     /// What happened since the last call. A tag is used again only after its end was told here.
@@ -127,10 +174,10 @@ impl Session {
     #[must_use]
     pub fn parameters(&self, connection: usize) -> Option<&Parameters> {
         let connection = self.connections.get(connection)?;
-        (!connection.is_coming()).then_some(&connection.parameters)
+        connection.has_logged_in.then_some(&connection.parameters)
     }
 
-    /// How many connections it has or wants.
+    /// How many connections it has, had or wants.
     #[must_use]
     pub fn connection_count(&self) -> usize {
         self.connections.len()
@@ -262,6 +309,41 @@ impl Session {
         }
         if is_told {
             self.events.push_back(Event::Done(completion));
+        }
+    }
+
+    /// Something is wrong on a connection: that ends the session, but for a login without which it goes on.
+    pub(super) fn fail_over(&mut self, index: usize, error: SessionError) {
+        let is_coming = |connection: &Connection| matches!(connection.state, State::Opening | State::Login);
+        match self.connections.get_mut(index) {
+            Some(connection) if connection.is_optional && is_coming(connection) => {
+                connection.state = State::Closed;
+                self.events.push_back(Event::Close(index));
+                self.go_without(index, &error);
+            }
+            _ => self.fail(error),
+        }
+    }
+
+    /// A connection that was added does not come.
+    fn go_without(&mut self, index: usize, error: &SessionError) {
+        if let Some(connection) = self.connections.get_mut(index) {
+            (connection.login, connection.login_request) = (None, None);
+        }
+        self.events.push_back(Event::Refused { connection: index, reason: error.to_string() });
+        self.end_connecting();
+    }
+
+    /// Looks whether a connection is still to come.
+    pub(super) fn end_connecting(&mut self) {
+        // one that was ready first may have been asked to leave since
+        if self.connections.iter().any(Connection::is_coming) {
+            return;
+        }
+        self.is_connecting = false;
+        if !self.has_begun {
+            self.has_begun = true;
+            self.events.push_back(Event::Ready);
         }
     }
 

@@ -49,7 +49,7 @@ impl Session {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(request) = connection.login_request.take() else { return };
         // Section 11.12: a login has the same Initiator Task Tag in all its PDUs, and CmdSN does not advance.
-        let header = request.header().initiator_task_tag(index as u32).cmd_sn(self.window.cmd_sn());
+        let header = request.header().initiator_task_tag(connection.login_tag).cmd_sn(self.window.cmd_sn());
         let header = header.exp_stat_sn(connection.exp_stat_sn()).build();
         let log = self.pdu_log.as_mut();
         emit(index, connection, out, &header, log, |place| place.copy_from_slice(&request.data));

@@ -77,6 +77,8 @@ pub struct Sender {
     pub has_sack: bool,
     /// Retransmissions so far.
     pub retransmission_count: u64,
+    /// Retransmission timeouts so far.
+    pub timeout_count: u64,
     /// What is to be sent, in order.
     pub outgoing: Vec<Transmission>,
     /// State and undo of recovery.
@@ -116,6 +118,7 @@ impl Sender {
             mss: 536,
             has_sack: false,
             retransmission_count: 0,
+            timeout_count: 0,
             outgoing: Vec::new(),
             recovery: Recovery::default(),
             rack: Rack::default(),

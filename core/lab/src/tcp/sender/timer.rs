@@ -119,6 +119,7 @@ impl Sender {
             return false;
         }
         self.enter_loss(now_ns);
+        self.timeout_count += 1;
         self.probe.timeout_count += 1;
         self.retransmit(now_ns, first, false);
         self.round_trip.back_off();

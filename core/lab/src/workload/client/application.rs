@@ -9,7 +9,7 @@ use crate::application::{Application, Closed, ConnectionNumber, Dial};
 
 impl Application for Client {
     fn poll_connect(&mut self, now_ns: i64) -> Option<Dial> {
-        if self.connecting_count == 0 {
+        if self.connecting_count + self.joining_count == 0 {
             return None;
         }
         for (index, driven) in self.sessions.iter_mut().enumerate() {
@@ -64,6 +64,7 @@ impl Application for Client {
     fn closed(&mut self, now_ns: i64, connection: ConnectionNumber, why: Closed) {
         if let Some((index, inner)) = self.place(connection) {
             self.places[connection] = None;
+            self.sessions[index].span(inner).1 = Some(now_ns);
             self.sessions[index].session.closed(now_ns, inner, &why);
             self.pump(now_ns, index);
             self.proceed(now_ns);
@@ -100,6 +101,7 @@ impl Application for Client {
                 Wake::Lane(lane) => self.end_pause(now_ns, lane),
                 Wake::Ping(index) => self.ping(now_ns, index),
                 Wake::Retry(retry) => self.retry(now_ns, retry),
+                Wake::Measured(serial) => self.measured(now_ns, serial),
             }
         }
         self.proceed(now_ns);

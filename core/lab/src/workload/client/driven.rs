@@ -48,6 +48,8 @@ pub(super) struct Driven {
     pub commands: Vec<Option<Pending>>,
     /// Commands that ended well and their bytes, per connection.
     pub counts: Vec<(u64, u64)>,
+    /// When each came to the full feature phase, and when it was closed.
+    pub spans: Vec<(Option<i64>, Option<i64>)>,
     pub unit: Option<LogicalUnit>,
     pub pings_left: u64,
     pub ping_connection: usize,
@@ -55,6 +57,12 @@ pub(super) struct Driven {
 }
 
 impl Driven {
+    /// From when to when a connection was there.
+    pub(super) fn span(&mut self, connection: usize) -> &mut (Option<i64>, Option<i64>) {
+        self.spans.resize(self.spans.len().max(connection + 1), (None, None));
+        &mut self.spans[connection]
+    }
+
     /// The first connection, from `first` on, that takes requests; none when the session is about to end.
     pub(super) fn usable_connection(&self, first: usize) -> Option<usize> {
         let count = self.session.connection_count();

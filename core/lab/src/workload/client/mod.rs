@@ -16,6 +16,7 @@ pub mod sense;
 pub mod settings;
 #[cfg(test)]
 mod tests;
+mod tuned;
 pub mod volume;
 
 use std::cmp::Reverse;
@@ -32,9 +33,10 @@ use crate::workload::latency::Latencies;
 use crate::workload::pattern::Mismatch;
 use driven::{Driven, Stage};
 use probe::{Next, Probe};
-use results::{ConnectionResults, OperationResults, Progress, Results, TargetResults, TaskRecord};
+use results::{ConnectionResults, OperationResults, Progress, Results, TargetResults, TaskRecord, TuningProgress};
 use run::Run;
 use settings::{ClientSettings, InvalidClient, Mode, TargetSettings};
+use tuned::Tuned;
 use volume::Volume;
 
 /// Errors that are kept as text.
@@ -51,6 +53,8 @@ enum Wake {
     Ping(usize),
     /// A command that was refused for now.
     Retry(usize),
+    /// The end of a measurement of the tuning.
+    Measured(u64),
 }
 
 /// The reference initiator.
@@ -66,7 +70,10 @@ pub struct Client {
     wake_count: u64,
     /// Sessions that still open connections.
     connecting_count: usize,
+    /// Connections that are added to sessions and are not there yet.
+    joining_count: usize,
     run: Run,
+    tuned: Option<Tuned>,
     is_leaving: bool,
     discovered: Vec<DiscoveredTarget>,
     pings: Latencies,
@@ -91,7 +98,9 @@ impl Client {
             wakes: BinaryHeap::new(),
             wake_count: 0,
             connecting_count: settings.targets.len() * per_target,
+            joining_count: 0,
             run: Run::new(&settings),
+            tuned: settings.workload.tuning.as_ref().filter(|_| settings.mode == Mode::Run).map(Tuned::new),
             is_leaving: false,
             discovered: Vec::new(),
             pings: Latencies::default(),
@@ -109,6 +118,7 @@ impl Client {
                     dealer: Dealer::new(client.settings.workload.dealing, usize::from(settings.connections)),
                     numbers: Vec::new(),
                     counts: vec![(0, 0); usize::from(settings.connections)],
+                    spans: Vec::new(),
                     session: Session::new(settings),
                     target,
                     address: client.settings.targets[target].address,
@@ -150,6 +160,14 @@ impl Client {
         if self.settings.mode == Mode::Ping {
             progress.calls = self.pings.summary().count;
         }
+        progress.tuning = self.tuned.as_ref().map(|tuned| {
+            let latest = tuned.latest();
+            TuningProgress {
+                connections: tuned.connection_count() as u16,
+                step_count: latest.map_or(0, |(_, count)| count),
+                step: latest.map(|(step, _)| step.clone()),
+            }
+        });
         progress
     }
 
@@ -164,6 +182,8 @@ impl Client {
                 connection: *connection,
                 cid: index as u16,
                 parameters: driven.session.parameters(index).cloned(),
+                joined_ns: driven.spans.get(index).and_then(|span| span.0),
+                left_ns: driven.spans.get(index).and_then(|span| span.1),
                 commands: driven.counts.get(index).map_or(0, |counts| counts.0),
                 bytes: driven.counts.get(index).map_or(0, |counts| counts.1),
             })
@@ -200,6 +220,7 @@ impl Client {
             data_digest_error_count: sessions.clone().map(Session::data_digest_error_count).sum(),
             verify_error_count: run.verify_error_count,
             first_mismatch: run.first_mismatch,
+            tuning: self.tuned.as_ref().map(|tuned| tuned.results(run.started_ns)),
             remarks: self.remarks.iter().chain(sessions.flat_map(|session| session.remarks())).cloned().collect(),
         }
     }
@@ -259,12 +280,19 @@ impl Client {
             match event {
                 Event::Done(completion) => self.done(now_ns, index, &completion),
                 Event::Ready => self.ready(now_ns, index),
+                Event::Joined(connection) => {
+                    self.sessions[index].span(connection).0 = Some(now_ns);
+                    self.joined(now_ns, connection);
+                }
+                Event::Refused { reason, .. } => self.refused(now_ns, reason),
                 Event::Targets(targets) => {
                     self.discovered.extend(targets);
                     self.sessions[index].session.logout(now_ns);
                 }
                 Event::Close(connection) => {
                     self.sessions[index].dealer.retire(connection);
+                    self.sessions[index].span(connection).1 = Some(now_ns);
+                    self.forget_connection(now_ns, connection);
                     if let Some(number) = self.sessions[index].numbers.get(connection).copied() {
                         self.places[number] = None;
                         self.closing.push_back(number);
@@ -286,6 +314,9 @@ impl Client {
 
     fn ready(&mut self, now_ns: i64, index: usize) {
         self.connecting_count = self.connecting_count.saturating_sub(1);
+        for connection in 0..self.sessions[index].session.connection_count() {
+            self.sessions[index].span(connection).0 = Some(now_ns);
+        }
         if self.is_leaving {
             self.sessions[index].session.logout(now_ns);
             return;

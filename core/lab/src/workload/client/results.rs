@@ -11,6 +11,7 @@ use crate::protocol::keys::Parameters;
 use crate::workload::latency::LatencySummary;
 use crate::workload::pattern::Mismatch;
 use crate::workload::slices::Slices;
+use crate::workload::tuning::{Decision, TuningRule};
 
 /// What commands of one kind gave.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,10 @@ pub struct ConnectionResults {
     pub connection: usize,
     /// CID.
     pub cid: u16,
+    /// When it came to the full feature phase.
+    pub joined_ns: Option<i64>,
+    /// When it was closed.
+    pub left_ns: Option<i64>,
     /// Parameters in force, once they were.
     pub parameters: Option<Parameters>,
     /// Commands that ended well.
@@ -96,12 +101,63 @@ pub struct Results {
     pub verify_error_count: u64,
     /// The first wrong byte.
     pub first_mismatch: Option<Mismatch>,
+    /// How the number of connections was found, where it was looked for.
+    pub tuning: Option<TuningResults>,
     /// What targets did that RFC 7143 does not allow, and that did no harm.
     pub remarks: Vec<String>,
 }
 
+/// A measurement of the tuning, and what followed from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TuningStep {
+    /// When it ended, since the first command.
+    pub time_s: f64,
+    /// Connections that were in use.
+    pub connections: u16,
+    /// Bytes per second of commands that ended well.
+    pub goodput_bytes_per_s: f64,
+    /// From handing in to status, on average; none when no command ended.
+    pub command_s: Option<f64>,
+    /// What is done next.
+    pub decision: Decision,
+    /// Connections then.
+    pub next_connections: u16,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
+/// How the number of connections was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TuningResults {
+    /// Which search.
+    pub rule: TuningRule,
+    /// Connections in use at the end.
+    pub connections: u16,
+    /// The number that was found; none during a search.
+    pub settled_connections: Option<u16>,
+    /// When it was found first, since the first command.
+    pub converged_s: Option<f64>,
+    /// The most that there could be, as far as is known: settings, and what the target refused.
+    pub most_connections: u16,
+    /// What a target said that refused another connection.
+    pub refusal: Option<String>,
+    /// Every measurement.
+    pub steps: Vec<TuningStep>,
+}
+
+/// How far the tuning is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TuningProgress {
+    /// Connections in use.
+    pub connections: u16,
+    /// Measurements so far.
+    pub step_count: usize,
+    /// The last of them.
+    pub step: Option<TuningStep>,
+}
+
 /// How far a run is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Whether the workload has begun.
     pub is_running: bool,
@@ -115,6 +171,8 @@ pub struct Progress {
     pub elapsed_ns: i64,
     /// Time in all, when the settings say so.
     pub duration_ns: Option<i64>,
+    /// Where the number of connections is looked for.
+    pub tuning: Option<TuningProgress>,
 }
 
 /// A task of the workload, for the truth file.

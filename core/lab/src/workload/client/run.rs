@@ -123,11 +123,17 @@ impl Run {
             total_bytes: self.total_bytes,
             elapsed_ns: self.started_ns.map_or(0, |started| now_ns - started),
             duration_ns: self.duration_ns,
+            tuning: None,
         }
     }
 
     fn is_time_over(&self, now_ns: i64) -> bool {
         self.started_ns.zip(self.duration_ns).is_some_and(|(started, duration)| now_ns - started >= duration)
+    }
+
+    /// Whether no more calls are begun.
+    pub(super) fn is_over(&self, now_ns: i64) -> bool {
+        self.is_stopping || self.is_time_over(now_ns)
     }
 
     /// Whether nothing is under way and nothing more will be begun.
@@ -146,6 +152,7 @@ impl Client {
             return;
         }
         (self.run.started_ns, self.run.ended_ns) = (Some(now_ns), now_ns);
+        self.begin_tuning(now_ns);
         // one call each in turn, so that blocks are dealt over all lanes from the first on
         loop {
             let begun = (0..self.run.lanes.len()).filter(|lane| self.begin_call(now_ns, *lane)).count();
@@ -213,13 +220,30 @@ impl Client {
         Ok(())
     }
 
+    /// Begins all calls of a lane that there is room for.
+    pub(super) fn begin_calls(&mut self, now_ns: i64, lane: usize) {
+        while self.begin_call(now_ns, lane) {}
+    }
+
+    /// How many calls may be under way in a lane: where the number of connections is looked for so many for each that
+    /// takes commands, beside what the others still have to end.
+    fn depth(&self, lane: usize) -> usize {
+        let depth = self.settings.workload.queue_depth as usize;
+        let session = self.run.lanes.get(lane).and_then(|lane| lane.sessions.first());
+        match session.and_then(|session| self.sessions.get(*session)).filter(|_| self.tuned.is_some()) {
+            Some(driven) => depth * driven.dealer.open_count() + driven.dealer.leaving_load(),
+            None => depth,
+        }
+    }
+
     /// Begins the next call of a lane; false when there is none now.
     fn begin_call(&mut self, now_ns: i64, lane_index: usize) -> bool {
+        let depth = self.depth(lane_index);
         let run = &mut self.run;
         let workload = &self.settings.workload;
-        let is_over = run.is_stopping || run.is_time_over(now_ns);
+        let is_over = run.is_over(now_ns);
         let Some(lane) = run.lanes.get_mut(lane_index) else { return false };
-        if is_over || lane.busy_count >= workload.queue_depth {
+        if is_over || lane.busy_count as usize >= depth {
             return false;
         }
         let Some(call) = run.sequences.get_mut(lane.sequence).and_then(Sequence::next_call) else { return false };
@@ -276,6 +300,7 @@ impl Client {
     pub(super) fn end_command(&mut self, now_ns: i64, index: usize, completion: &Completion) {
         let driven = &mut self.sessions[index];
         driven.dealer.finish(completion.connection);
+        let connection = completion.connection;
         let tag = completion.initiator_task_tag;
         let Some(pending) = driven.commands.get_mut(tag as usize).and_then(Option::take) else { return };
         let mismatch = driven.volume.take_mismatch(tag);
@@ -312,6 +337,7 @@ impl Client {
                 count.bytes += bytes;
                 count.latencies.record(now_ns - pending.submitted_ns);
                 run.slices.add(now_ns - run.started_ns.unwrap_or(now_ns), bytes);
+                self.count_for_tuning(now_ns, connection, bytes, now_ns - pending.submitted_ns);
             }
             Outcome::Status(0) => {
                 if let Some(found) = mismatch {

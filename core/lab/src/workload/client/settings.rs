@@ -112,6 +112,9 @@ pub enum InvalidClient {
     /// A LUN that does not fit.
     #[error("LUN {0} is not from 0 to 16383")]
     Lun(u16),
+    /// More than one session, where the number of connections is looked for.
+    #[error("the number of connections is looked for in one session of one target, not in {0}")]
+    Tuning(usize),
     /// The login.
     #[error(transparent)]
     Login(#[from] InvalidSettings),
@@ -130,7 +133,8 @@ impl ClientSettings {
         if self.mode == Mode::Discover {
             login.target_name = None;
         } else {
-            let wanted = u32::from(self.workload.connections);
+            let tuned = self.workload.tuning.as_ref().map(|tuning| tuning.most_connections);
+            let wanted = u32::from(tuned.unwrap_or(self.workload.connections));
             login.offers.max_connections = login.offers.max_connections.map(|offered| offered.max(wanted));
         }
         login
@@ -155,6 +159,10 @@ impl ClientSettings {
         }
         if self.mode == Mode::Run {
             self.workload.validate()?;
+            let sessions = self.targets.len() * usize::from(self.workload.sessions);
+            if self.workload.tuning.is_some() && sessions != 1 {
+                return Err(InvalidClient::Tuning(sessions));
+            }
         }
         Ok(())
     }

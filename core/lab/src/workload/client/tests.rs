@@ -11,6 +11,8 @@ use crate::protocol::target::{Portal, PortalSettings};
 use crate::scsi::{DeviceSettings, LogicalUnitSettings};
 use crate::workload::settings::{Access, Layout, Operation, WorkloadSettings};
 
+mod tuning;
+
 const NAME: &str = "iqn.2026-01.test:disk";
 const MB: u64 = 1 << 20;
 

@@ -54,6 +54,8 @@ pub(super) struct End {
     pub initiator_port: u16,
     pub is_open: bool,
     pub is_closing: bool,
+    /// When it waits for something, as its host knows.
+    pub timeout_ns: Option<i64>,
     /// Waits until much of the send buffer is free, as a blocked writer does.
     is_blocked: bool,
     out: Vec<u8>,
@@ -68,6 +70,7 @@ impl End {
             initiator_port,
             is_open: false,
             is_closing: false,
+            timeout_ns: None,
             is_blocked: false,
             out: Vec::new(),
             written: 0,
@@ -86,12 +89,12 @@ impl End {
     }
 
     /// Fills the send buffer with what the application has to say, one system call after the other; closes after its last
-    /// word.
-    pub fn transmit(&mut self, now_ns: i64, number: ConnectionNumber, application: &mut dyn Application) {
+    /// word. Whether there was any.
+    pub fn transmit(&mut self, now_ns: i64, number: ConnectionNumber, application: &mut dyn Application) -> bool {
         if self.is_blocked && !self.endpoint.is_writable() {
-            return;
+            return false;
         }
-        self.is_blocked = false;
+        let mut has_said = std::mem::take(&mut self.is_blocked);
         loop {
             if self.written == self.out.len() {
                 self.out.clear();
@@ -101,15 +104,17 @@ impl End {
                     break;
                 }
             }
+            has_said = true;
             self.written += self.endpoint.write(now_ns, &self.out[self.written..]);
             if self.written < self.out.len() {
                 self.is_blocked = true;
-                return;
+                return true;
             }
         }
         if self.is_closing {
             self.endpoint.close(now_ns);
         }
+        has_said || self.is_closing
     }
 
     /// Logs its windows, if they changed.

@@ -1,6 +1,6 @@
 //! A host of the simulated world: an application, and an end of TCP for each of its connections.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
 use super::end::{End, EndLog, TcpLog};
@@ -26,6 +26,12 @@ pub struct Host<'a> {
     seed: u64,
     tcp_log: TcpLog,
     ends: BTreeMap<ConnectionNumber, End>,
+    /// Ends to which something happened since the last look at them; the others have nothing new.
+    touched: BTreeSet<ConnectionNumber>,
+    /// Whether something happened to the application: then each of its connections may have something to say.
+    is_told: bool,
+    /// When ends wait for something, by time.
+    timeouts: BTreeSet<(i64, ConnectionNumber)>,
     by_peer: HashMap<(SocketAddr, u16), ConnectionNumber>,
     /// What its ends have sent and nobody has taken yet.
     pub out: Vec<Segment>,
@@ -52,6 +58,10 @@ impl<'a> Host<'a> {
             seed,
             tcp_log,
             ends: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            // it may begin
+            is_told: true,
+            timeouts: BTreeSet::new(),
             by_peer: HashMap::new(),
             out: Vec::new(),
             finished: Vec::new(),
@@ -65,8 +75,8 @@ impl<'a> Host<'a> {
 
     /// When something is to happen here next.
     pub fn poll_timeout(&self) -> Option<i64> {
-        let ends = self.ends.values().filter_map(|end| end.endpoint.poll_timeout());
-        ends.chain(self.application.poll_timeout()).chain(self.notice_ns).min()
+        let end = self.timeouts.first().map(|(at_ns, _)| *at_ns);
+        end.into_iter().chain(self.application.poll_timeout()).chain(self.notice_ns).min()
     }
 
     /// A segment arrives.
@@ -78,6 +88,7 @@ impl<'a> Host<'a> {
                 let Some(number) = self.application.accept(now_ns, segment.source, segment.destination) else {
                     return self.out.extend(segment.reset());
                 };
+                self.is_told = true;
                 self.add(number, Role::Passive, segment.destination, segment.source);
                 number
             }
@@ -85,6 +96,7 @@ impl<'a> Host<'a> {
         };
         if let Some(end) = self.ends.get_mut(&number) {
             end.endpoint.receive(now_ns, segment);
+            self.touched.insert(number);
         }
     }
 
@@ -95,22 +107,30 @@ impl<'a> Host<'a> {
         let end = End::new(Endpoint::new(self.settings.clone(), role, local, remote, seed), initiator_port);
         self.by_peer.insert((remote, local.port()), number);
         self.ends.insert(number, end);
+        self.touched.insert(number);
     }
 
     /// Whatever was waited for until now.
     pub fn handle_timeout(&mut self, now_ns: i64) {
         let is_due = |timeout_ns: Option<i64>| timeout_ns.is_some_and(|timeout_ns| timeout_ns <= now_ns);
-        for end in self.ends.values_mut().filter(|end| is_due(end.endpoint.poll_timeout())) {
-            end.endpoint.handle_timeout(now_ns);
+        let due: BTreeSet<ConnectionNumber> =
+            self.timeouts.iter().take_while(|(at_ns, _)| *at_ns <= now_ns).map(|(_, number)| *number).collect();
+        for &number in &due {
+            if let Some(end) = self.ends.get_mut(&number) {
+                end.endpoint.handle_timeout(now_ns);
+            }
         }
+        self.touched.extend(due);
         if is_due(self.application.poll_timeout()) {
             self.application.handle_timeout(now_ns);
+            self.is_told = true;
         }
     }
 
     /// Lets the application and its connections do all that they can do now.
     pub fn run(&mut self, now_ns: i64) {
         while let Some(dial) = self.application.poll_connect(now_ns) {
+            self.is_told = true;
             if dial.connection >= CONNECTIONS_MAX {
                 let why = format!("the simulated host has ports for {CONNECTIONS_MAX} connections");
                 self.application.closed(now_ns, dial.connection, Closed::Failed(why));
@@ -124,9 +144,16 @@ impl<'a> Host<'a> {
         }
         let takes_notice = self.takes_notice(now_ns);
         let mut over = Vec::new();
-        for (&number, end) in &mut self.ends {
+        let mut touched = std::mem::take(&mut self.touched);
+        if takes_notice && self.delay_ns > 0 {
+            // and what came while the application took no notice
+            touched.extend(self.ends.keys());
+        }
+        for &number in &touched {
+            let Some(end) = self.ends.get_mut(&number) else { continue };
             if !end.is_open && end.endpoint.is_synchronized() {
                 end.is_open = true;
+                self.is_told = true;
                 if end.initiator_port == end.endpoint.addresses().0.port() {
                     self.application.connected(now_ns, number);
                 }
@@ -142,6 +169,7 @@ impl<'a> Host<'a> {
                 let count = bytes.len();
                 self.application.receive(now_ns, number, bytes);
                 end.endpoint.consume(now_ns, count);
+                self.is_told = true;
             }
             if let Some(why) = end.ending() {
                 over.push((number, why));
@@ -150,22 +178,45 @@ impl<'a> Host<'a> {
         for (number, why) in over {
             self.end(now_ns, number, why);
         }
-        for (&number, end) in self.ends.iter_mut().filter(|(_, end)| end.is_open) {
-            end.transmit(now_ns, number, self.application);
+        if std::mem::take(&mut self.is_told) {
+            for (&number, end) in self.ends.iter_mut().filter(|(_, end)| end.is_open) {
+                if end.transmit(now_ns, number, self.application) {
+                    touched.insert(number);
+                    // what it said may be what another connection waited for
+                    self.is_told = true;
+                }
+            }
+        } else {
+            for number in &touched {
+                if let Some(end) = self.ends.get_mut(number).filter(|end| end.is_open) {
+                    self.is_told |= end.transmit(now_ns, *number, self.application);
+                }
+            }
         }
         // the last word on a connection may be what made the application close it
         while let Some(number) = self.application.poll_close() {
             let Some(end) = self.ends.get_mut(&number) else { continue };
             end.is_closing = true;
+            self.is_told = true;
+            touched.insert(number);
             if end.is_open {
                 end.transmit(now_ns, number, self.application);
             } else {
                 end.endpoint.close(now_ns);
             }
         }
-        for end in self.ends.values_mut() {
+        touched.append(&mut self.touched);
+        for number in touched {
+            let Some(end) = self.ends.get_mut(&number) else { continue };
             self.out.extend(std::iter::from_fn(|| end.endpoint.poll_transmit(now_ns)));
             end.sample(now_ns, self.tcp_log);
+            let timeout_ns = end.endpoint.poll_timeout();
+            if timeout_ns != end.timeout_ns {
+                if let Some(earlier_ns) = std::mem::replace(&mut end.timeout_ns, timeout_ns) {
+                    self.timeouts.remove(&(earlier_ns, number));
+                }
+                self.timeouts.extend(timeout_ns.map(|at_ns| (at_ns, number)));
+            }
         }
     }
 
@@ -187,7 +238,9 @@ impl<'a> Host<'a> {
         if !end.is_closing {
             end.is_closing = true;
             self.application.closed(now_ns, number, why);
+            self.is_told = true;
         }
+        self.touched.insert(number);
         // what it still sends (an ACK, its own FIN) goes out before it is forgotten
         end.endpoint.close(now_ns);
         while let Some(segment) = end.endpoint.poll_transmit(now_ns) {
@@ -198,6 +251,9 @@ impl<'a> Host<'a> {
         {
             let (local, remote) = end.endpoint.addresses();
             self.by_peer.remove(&(remote, local.port()));
+            if let Some(at_ns) = end.timeout_ns {
+                self.timeouts.remove(&(at_ns, number));
+            }
             self.finished.push(end.log());
         }
     }

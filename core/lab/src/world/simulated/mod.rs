@@ -13,6 +13,7 @@ mod end;
 mod host;
 mod tap;
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
@@ -59,6 +60,9 @@ pub struct SimulatedSettings {
     pub limit_ns: i64,
     /// What of a packet the captures keep; 0 is all.
     pub snaplen_bytes: u32,
+    /// Whether taps note nothing and lines do not tell when they were busy: for long runs without captures, in which the
+    /// initiator alone knows when its tasks were.
+    pub is_untapped: bool,
     /// At what changes the ends log their windows.
     pub tcp_log: TcpLog,
     /// Of initial sequence numbers and the like.
@@ -78,6 +82,7 @@ impl Default for SimulatedSettings {
             start_ns: 1_700_000_000_000_000_000,
             limit_ns: 3_600_000_000_000,
             snaplen_bytes: 0,
+            is_untapped: false,
             tcp_log: TcpLog::default(),
             seed: 1,
         }
@@ -204,6 +209,7 @@ pub fn run(
     if settings.paths.len() != targets.len() || taps.targets.len() != targets.len() {
         return Err(SimulationError::Paths { paths: settings.paths.len(), targets: targets.len() });
     }
+    let target_count = targets.len();
     let mut world = World {
         now_ns: settings.start_ns,
         access: settings.access.as_ref().map(Link::new).transpose()?,
@@ -225,13 +231,23 @@ pub fn run(
                 Host::new(&mut **target, address, settings.target_tcp.clone(), delay_ns, seed, settings.tcp_log)
             })
             .collect(),
+        due_ns: vec![i64::MAX; target_count],
+        numbers: (0..target_count).map(|target| (target_address(settings.is_ipv6, target).ip(), target)).collect(),
         taps,
     };
+    (0..target_count).for_each(|target| world.note_due(target));
     world.run(settings, watch)?;
+    let log = |link: Link<Passing>| {
+        let mut log = link.into_log();
+        if settings.is_untapped {
+            log.forget_busy_times();
+        }
+        log
+    };
     Ok(Outcome {
         ended_ns: world.now_ns,
-        access: world.access.map(Link::into_log),
-        paths: world.paths.into_iter().map(Link::into_log).collect(),
+        access: world.access.map(log),
+        paths: world.paths.into_iter().map(log).collect(),
         initiator_ends: world.initiator.finish(),
         target_ends: world.targets.into_iter().map(Host::finish).collect(),
     })
@@ -243,6 +259,10 @@ struct World<'a, 'b> {
     paths: Vec<Link<Passing>>,
     initiator: Host<'a>,
     targets: Vec<Host<'a>>,
+    /// When something is to happen next on the path to each target, or at the target: of many few have something to do.
+    due_ns: Vec<i64>,
+    /// The targets by their addresses.
+    numbers: HashMap<IpAddr, usize>,
     taps: &'a mut Taps<'b>,
 }
 
@@ -277,20 +297,33 @@ impl World<'_, '_> {
     }
 
     fn next_ns(&self) -> Option<i64> {
-        let links = self.access.iter().chain(&self.paths).filter_map(Link::next_ready);
-        let hosts = self.targets.iter().chain([&self.initiator]).filter_map(Host::poll_timeout);
-        links.chain(hosts).min()
+        let access_ns = self.access.as_ref().and_then(Link::next_ready);
+        let others_ns = self.due_ns.iter().copied().min().filter(|&due_ns| due_ns < i64::MAX);
+        [access_ns, others_ns, self.initiator.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Something happened to a target or its path.
+    fn note_due(&mut self, target: usize) {
+        let (link_ns, host_ns) = (self.paths[target].next_ready(), self.targets[target].poll_timeout());
+        self.due_ns[target] = link_ns.into_iter().chain(host_ns).min().unwrap_or(i64::MAX);
+    }
+
+    fn enqueue_to_target(&mut self, passing: Passing) {
+        let target = passing.target;
+        self.paths[target].to_target.enqueue(self.now_ns, passing);
+        self.note_due(target);
     }
 
     /// Does what is due now: packets go on, and hosts do what they waited for.
     fn step(&mut self) -> io::Result<()> {
         let now_ns = self.now_ns;
-        if let Some(access) = &mut self.access {
-            while let Some((_, passing)) = access.to_target.dequeue_ready(now_ns) {
-                self.paths[passing.target].to_target.enqueue(now_ns, passing);
-            }
+        while let Some((_, passing)) = self.access.as_mut().and_then(|access| access.to_target.dequeue_ready(now_ns)) {
+            self.enqueue_to_target(passing);
         }
         for target in 0..self.paths.len() {
+            if self.due_ns[target] > now_ns {
+                continue;
+            }
             while let Some((_, passing)) = self.paths[target].to_target.dequeue_ready(now_ns) {
                 self.pass_target(target, true, &passing.segment)?;
                 self.targets[target].receive(now_ns, passing.segment);
@@ -306,6 +339,7 @@ impl World<'_, '_> {
                 self.targets[target].handle_timeout(now_ns);
                 self.run_target(target)?;
             }
+            self.note_due(target);
         }
         while let Some((_, passing)) = self.access.as_mut().and_then(|access| access.to_initiator.dequeue_ready(now_ns))
         {
@@ -327,15 +361,13 @@ impl World<'_, '_> {
     fn run_initiator(&mut self) -> io::Result<()> {
         self.initiator.run(self.now_ns);
         for segment in std::mem::take(&mut self.initiator.out) {
-            let address = segment.destination.ip();
-            let is_its = |target: &usize| target_address(address.is_ipv6(), *target).ip() == address;
             // to a host that is not there nothing comes, and nothing comes back
-            let Some(target) = (0..self.targets.len()).find(is_its) else { continue };
+            let Some(&target) = self.numbers.get(&segment.destination.ip()) else { continue };
             self.pass_initiator(target, true, &segment)?;
             let passing = Passing { segment, target };
             match &mut self.access {
                 Some(access) => access.to_target.enqueue(self.now_ns, passing),
-                None => self.paths[target].to_target.enqueue(self.now_ns, passing),
+                None => self.enqueue_to_target(passing),
             }
         }
         Ok(())

@@ -14,6 +14,7 @@ use crate::protocol::pdu::{Decoder, Piece, encode};
 
 mod any_target;
 mod breaches;
+mod connections;
 mod conversations;
 
 const LUN: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];

@@ -1,0 +1,211 @@
+//! Golden section: from a few connections up until more give no more, then narrower between the last that gave less and
+//! the first that gave no more.
+//!
+//! ```text
+//! goodput            x   x                 begin   twice: what the same number scatters
+//!              x       .    x              climb   times 1.618, or down where that gives no more
+//!         x    |       |    |              narrow  two numbers within, at the golden section; the part beyond the
+//!      x       low          high                   worse of them falls away
+//! ```
+//!
+//! What is more by less than the scatter is no more: of equals the fewer connections win. Once more connections gave
+//! more, fewer are never tried again.
+
+use std::collections::BTreeMap;
+
+use super::{Measurement, Scatter, Search, Step, count, rate};
+
+/// What a step up or down multiplies or divides by.
+const RATIO: f64 = 1.618_033_988_749_895;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The first number, for the first time.
+    Begin,
+    /// The same again.
+    Again,
+    Up,
+    Down,
+    /// Between `low`, which gave less than something above it, and `high`.
+    Narrow,
+    Settled,
+}
+
+/// The search.
+#[derive(Debug)]
+pub(super) struct GoldenSection {
+    phase: Phase,
+    start: u16,
+    low: u16,
+    high: u16,
+    /// What each number gave; of several measurements their mean.
+    known: BTreeMap<u16, (f64, u32)>,
+}
+
+impl GoldenSection {
+    pub(super) fn new() -> Self {
+        Self { phase: Phase::Begin, start: 1, low: 1, high: 1, known: BTreeMap::new() }
+    }
+
+    fn of(&self, connections: u16) -> f64 {
+        self.known.get(&connections).map_or(0.0, |known| known.0)
+    }
+
+    fn note(&mut self, measured: Measurement) {
+        let known = self.known.entry(measured.connections).or_insert((0.0, 0));
+        known.1 += 1;
+        known.0 += (measured.goodput_bytes_per_s - known.0) / f64::from(known.1);
+    }
+
+    /// The known number right below another.
+    fn below(&self, connections: u16) -> Option<u16> {
+        self.known.range(..connections).next_back().map(|(below, _)| *below)
+    }
+
+    /// The known number right above another.
+    fn above(&self, connections: u16) -> Option<u16> {
+        self.known.range(connections + 1..).next().map(|(above, _)| *above)
+    }
+
+    fn climb(&mut self, now: u16, most: u16, scatter: &Scatter) -> Step {
+        let before = self.below(now);
+        if let Some(before) = before
+            && !scatter.is_more(self.of(now), self.of(before))
+        {
+            if before == self.start && self.start > 1 {
+                self.phase = Phase::Down;
+                self.high = now;
+                let next = down(before);
+                let why = format!("{}: fewer may do", self.no_more(now, before, scatter));
+                return Step::probe(next, why);
+            }
+            self.low = self.below(before).unwrap_or(before);
+            self.high = now;
+            let (low, high) = (self.low, self.high);
+            let why = format!("{}: the best lies between {low} and {high}", self.no_more(now, before, scatter));
+            return self.narrow(most, scatter, &why);
+        }
+        if now >= most && before.is_none() && now > 1 {
+            self.phase = Phase::Down;
+            self.high = now;
+            return Step::probe(down(now), format!("{} is the most there can be: fewer may do", count(now)));
+        }
+        if now >= most {
+            self.low = before.unwrap_or(now);
+            self.high = now;
+            let why = format!("{} is the most there can be", count(now));
+            return self.narrow(most, scatter, &why);
+        }
+        let next = up(now, most);
+        let why = match before {
+            Some(before) => {
+                format!("{now} gave {}, {before} {}: more may give more", self.rate(now), self.rate(before))
+            }
+            None => format!("{} gave {}: more may give more", count(now), self.rate(now)),
+        };
+        self.phase = Phase::Up;
+        Step::probe(next, why)
+    }
+
+    fn descend(&mut self, now: u16, most: u16, scatter: &Scatter) -> Step {
+        let above = self.above(now).unwrap_or(now);
+        if scatter.is_more(self.of(above), self.of(now)) {
+            self.low = now;
+            let (low, high) = (self.low, self.high);
+            let gave = self.rate(now);
+            let why = format!("{} gave less, {gave}: the best lies between {low} and {high}", count(now));
+            return self.narrow(most, scatter, &why);
+        }
+        self.high = above;
+        if now == 1 {
+            self.low = 1;
+            let why = format!("1 connection gave as much, {}", self.rate(1));
+            return self.narrow(most, scatter, &why);
+        }
+        let why = format!("{} gave as much, {}: fewer may do", count(now), self.rate(now));
+        Step::probe(down(now), why)
+    }
+
+    /// The next number within, or the best of all when nothing is left between.
+    fn narrow(&mut self, most: u16, scatter: &Scatter, why: &str) -> Step {
+        self.phase = Phase::Narrow;
+        self.high = self.high.min(most);
+        self.low = self.low.min(self.high);
+        loop {
+            let (low, high) = (self.low, self.high);
+            // between numbers that are near each other goodput does not differ by more than it scatters
+            if high - low <= 2.max(high / 16) {
+                return self.settle(scatter);
+            }
+            let width = f64::from(high - low) / RATIO;
+            let (first, second) = (high - width.round() as u16, low + width.round() as u16);
+            let (first, second) = (first.clamp(low + 1, high - 2), second.clamp(low + 2, high - 1));
+            let second = second.max(first + 1);
+            for next in [first, second] {
+                if !self.known.contains_key(&next) {
+                    return Step::probe(next, why.to_owned());
+                }
+            }
+            if scatter.is_more(self.of(second), self.of(first)) {
+                self.low = first;
+            } else {
+                self.high = second;
+            }
+        }
+    }
+
+    fn settle(&mut self, scatter: &Scatter) -> Step {
+        self.phase = Phase::Settled;
+        let within = || self.known.range(self.low..=self.high);
+        let best = within().map(|(_, known)| known.0).fold(0.0, f64::max);
+        let fewest = within().find(|(_, known)| !scatter.is_more(best, known.0)).map_or(self.high, |(found, _)| *found);
+        let share = 100.0 * scatter.share();
+        let why = format!("{} gave {}, and none gave {share:.1} % more", count(fewest), self.rate(fewest));
+        Step::settle(fewest, why)
+    }
+
+    fn rate(&self, connections: u16) -> String {
+        rate(self.of(connections))
+    }
+
+    fn no_more(&self, now: u16, before: u16, scatter: &Scatter) -> String {
+        let share = 100.0 * scatter.share();
+        let (gave, others) = (self.rate(now), self.rate(before));
+        format!("{now} gave {gave}, {before} {others}: no more than the same number scatters ({share:.1} %)")
+    }
+}
+
+impl Search for GoldenSection {
+    fn begin(&mut self, from: u16, most: u16) -> Step {
+        *self = Self::new();
+        self.start = from.clamp(1, most);
+        Step::probe(self.start, format!("{} to begin with", count(self.start)))
+    }
+
+    fn next(&mut self, measured: Measurement, most: u16, scatter: &Scatter) -> Step {
+        let now = measured.connections;
+        self.note(measured);
+        match self.phase {
+            Phase::Begin => {
+                self.phase = Phase::Again;
+                self.start = now;
+                Step::repeat(now, format!("{}: once more, to see what it scatters", measured.words()))
+            }
+            Phase::Again | Phase::Up => self.climb(now, most, scatter),
+            Phase::Down => self.descend(now, most, scatter),
+            Phase::Narrow => {
+                let why = format!("{}: the best lies between {} and {}", measured.words(), self.low, self.high);
+                self.narrow(most, scatter, &why)
+            }
+            Phase::Settled => self.settle(scatter),
+        }
+    }
+}
+
+fn up(connections: u16, most: u16) -> u16 {
+    ((f64::from(connections) * RATIO).round() as u16).max(connections + 1).min(most)
+}
+
+fn down(connections: u16) -> u16 {
+    ((f64::from(connections) / RATIO).round() as u16).min(connections - 1).max(1)
+}

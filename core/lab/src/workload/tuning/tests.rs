@@ -1,0 +1,201 @@
+//! Searches over curves that are known: what goodput is for every number of connections, and chance beside it.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MB: f64 = 1e6;
+
+fn settings(rule: TuningRule) -> TuningSettings {
+    TuningSettings { rule, ..TuningSettings::default() }
+}
+
+const RULES: [TuningRule; 2] = [TuningRule::GoldenSection, TuningRule::Predicted];
+
+/// Connections add up until the path is full, and lose a share of it beyond twice as many.
+fn broad_peak(connections: u16) -> f64 {
+    let sum = 5.0 * MB * f64::from(connections);
+    let lost = (f64::from(connections) - 48.0).max(0.0) * 0.2 * MB;
+    sum.min(118.0 * MB) - lost
+}
+
+/// A measurement of a curve, off by up to a share of it.
+fn measured(curve: impl Fn(u16) -> f64, connections: u16, random: &mut fastrand::Rng, noise: f64) -> Measurement {
+    let factor = 1.0 + noise * (2.0 * random.f64() - 1.0);
+    Measurement { connections, goodput_bytes_per_s: curve(connections) * factor }
+}
+
+/// Follows a tuner until it settles: every step, and what was found.
+fn follow(tuner: &mut Tuner, curve: impl Fn(u16) -> f64, seed: u64, noise: f64) -> (Vec<Step>, u16) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut steps = vec![tuner.begin()];
+    for _ in 0..100 {
+        let now = steps.last().unwrap().connections;
+        steps.push(tuner.next(measured(&curve, now, &mut random, noise)));
+        if let Some(settled) = tuner.settled() {
+            return (steps, settled);
+        }
+    }
+    panic!("it does not end: {steps:?}");
+}
+
+fn best(curve: impl Fn(u16) -> f64) -> f64 {
+    (1..=64).map(curve).fold(0.0, f64::max)
+}
+
+#[test]
+fn a_broad_peak_is_found_with_the_fewest_connections_that_reach_it() {
+    for rule in RULES {
+        let (steps, settled) = follow(&mut Tuner::new(&settings(rule)), broad_peak, 1, 0.0);
+        // 24 fill the path
+        assert!((23..=30).contains(&settled), "{rule:?}: {settled} after {steps:?}");
+        assert!(broad_peak(settled) > 0.95 * best(broad_peak));
+        assert!(steps.iter().all(|step| !step.why.is_empty() && !step.why.contains('\n')));
+    }
+}
+
+#[test]
+fn the_prediction_needs_fewer_measurements() {
+    let lengths = RULES.map(|rule| follow(&mut Tuner::new(&settings(rule)), broad_peak, 1, 0.0).0.len());
+    assert!(lengths[1] < lengths[0], "{lengths:?}");
+    let known = TuningSettings { line_bytes_per_s: Some(118.0 * MB), ..settings(TuningRule::Predicted) };
+    let (steps, settled) = follow(&mut Tuner::new(&known), broad_peak, 1, 0.0);
+    let tried: Vec<u16> = steps.iter().map(|step| step.connections).collect();
+    // 1.15 * 118 / 5, and a neighbour
+    assert_eq!(tried, [1, 28, 22, 28], "{steps:?}");
+    assert_eq!(settled, 28);
+}
+
+#[test]
+fn where_all_numbers_give_as_much_the_fewest_are_taken() {
+    for rule in RULES {
+        let (_, settled) = follow(&mut Tuner::new(&settings(rule)), |_| 80.0 * MB, 1, 0.0);
+        assert_eq!(settled, 1, "{rule:?}");
+    }
+}
+
+#[test]
+fn where_more_always_give_more_all_are_taken() {
+    for rule in RULES {
+        let (_, settled) = follow(&mut Tuner::new(&settings(rule)), |number| f64::from(number) * MB, 1, 0.0);
+        assert!(settled >= 60, "{rule:?}: {settled}");
+    }
+}
+
+#[test]
+fn a_cliff_is_kept_off() {
+    // beyond 20 connections the path breaks down
+    let cliff = |number: u16| if number <= 20 { f64::from(number) * MB } else { 2.0 * MB };
+    let (steps, settled) = follow(&mut Tuner::new(&settings(TuningRule::GoldenSection)), cliff, 1, 0.0);
+    assert!((17..=20).contains(&settled), "{settled}: {steps:?}");
+    let (_, settled) = follow(&mut Tuner::new(&settings(TuningRule::Predicted)), cliff, 1, 0.0);
+    assert!((14..=20).contains(&settled), "{settled}");
+}
+
+#[test]
+fn what_scatters_by_chance_moves_nothing() {
+    for rule in RULES {
+        for seed in 0..50 {
+            let (steps, settled) = follow(&mut Tuner::new(&settings(rule)), broad_peak, seed, 0.02);
+            assert!(broad_peak(settled) > 0.9 * best(broad_peak), "{rule:?}, {seed}: {settled} after {steps:?}");
+        }
+    }
+}
+
+#[test]
+fn a_target_that_has_no_room_is_an_answer() {
+    for rule in RULES {
+        for room in 1..=12 {
+            let mut tuner = Tuner::new(&settings(rule));
+            let mut step = tuner.begin();
+            for _ in 0..100 {
+                let got = step.connections.min(room);
+                if got < step.connections {
+                    tuner.limit(got);
+                }
+                step = tuner.next(Measurement { connections: got, goodput_bytes_per_s: broad_peak(got) });
+                if tuner.settled().is_some() {
+                    break;
+                }
+            }
+            let found = tuner.settled().expect("it does not end");
+            assert!(found <= room && broad_peak(found) >= 0.8 * broad_peak(room), "{rule:?}: {found} of {room}");
+        }
+    }
+}
+
+#[test]
+fn more_that_gave_more_are_never_left_for_fewer() {
+    let mut tuner = Tuner::new(&settings(TuningRule::GoldenSection));
+    let (steps, _) = follow(&mut tuner, broad_peak, 1, 0.0);
+    let mut floor = 0;
+    let tried: Vec<u16> = steps.iter().map(|step| step.connections).collect();
+    for (place, number) in tried.iter().enumerate() {
+        assert!(*number >= floor, "{number} after {floor}: {tried:?}");
+        let earlier = tried[..place].iter().filter(|earlier| broad_peak(**earlier) < 0.9 * broad_peak(*number));
+        floor = floor.max(earlier.copied().max().unwrap_or(0));
+    }
+}
+
+#[test]
+fn it_watches_and_begins_anew_when_goodput_changes_for_long() {
+    for rule in RULES {
+        let mut tuner = Tuner::new(&settings(rule));
+        let (_, settled) = follow(&mut tuner, broad_peak, 1, 0.0);
+        let mut give = |goodput: f64| tuner.next(Measurement { connections: settled, goodput_bytes_per_s: goodput });
+        let normal = broad_peak(settled);
+        for factor in [1.0, 0.97, 1.04, 0.5, 1.0, 0.6, 0.6, 1.0] {
+            let step = give(factor * normal);
+            assert_eq!((step.decision, step.connections), (Decision::Watch, settled), "{rule:?}, {factor}");
+        }
+        let [first, second, mut step] = [0.5, 0.5, 0.5].map(|factor| give(factor * normal));
+        let decisions = [first.decision, second.decision, step.decision];
+        assert_eq!(decisions, [Decision::Watch, Decision::Watch, Decision::Restart], "{rule:?}");
+        assert_eq!(tuner.settled(), None);
+        // the path carries half as much now
+        let halved = |number: u16| broad_peak(number).min(59.0 * MB);
+        for _ in 0..100 {
+            let connections = step.connections;
+            step = tuner.next(Measurement { connections, goodput_bytes_per_s: halved(connections) });
+            if tuner.settled().is_some() {
+                break;
+            }
+        }
+        let found = tuner.settled().expect("it does not end");
+        assert!(halved(found) > 0.95 * 59.0 * MB && found < settled, "{rule:?}: {found}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    /// Whatever comes of a number of connections, and whenever a target has no more room: it stays within bounds and ends.
+    #[test]
+    fn it_stays_within_bounds_and_ends(seed: u64, most in 1u16..=64, start in 1u16..=64, is_golden: bool) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let rule = RULES[usize::from(!is_golden)];
+        let line_bytes_per_s = random.bool().then(|| 1e6 + 1e9 * random.f64());
+        let settings = TuningSettings {
+            most_connections: most, start_connections: start, line_bytes_per_s, ..settings(rule)
+        };
+        let mut tuner = Tuner::new(&settings);
+        let mut step = tuner.begin();
+        let mut room = most;
+        for number in 0..60 {
+            prop_assert!((1..=tuner.most()).contains(&step.connections), "{step:?}");
+            if random.u8(0..20) == 0 {
+                room = random.u16(1..=room);
+            }
+            let connections = step.connections.min(room);
+            if connections < step.connections {
+                tuner.limit(connections);
+            }
+            let goodput_bytes_per_s = match random.u8(0..20) { 0 => 0.0, _ => 1e9 * random.f64() };
+            step = tuner.next(Measurement { connections, goodput_bytes_per_s });
+            if tuner.settled().is_some() {
+                prop_assert!((1..=tuner.most()).contains(&step.connections), "{step:?}");
+                return Ok(());
+            }
+            prop_assert!(number < 40, "it does not end: {tuner:?}");
+        }
+    }
+}
