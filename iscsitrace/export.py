@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from iscsitrace.csv_writer import write_csv
 from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
+from iscsitrace.output_file import written_aside
 from iscsitrace.schema import ON_REQUEST, SCHEMA_VERSION, TABLES
 from iscsitrace.table import Table
 from iscsitrace.trace import Trace
@@ -41,17 +42,8 @@ def export(
     parts = [trace.table(name) for name in chosen]
     paths = prepare(directory, format, chosen, force)
     for table, path in zip(parts, paths, strict=True):
-        # written aside and renamed, so that an interrupted export leaves no half of a table
-        partial = path.with_name(f"{path.name}.partial")
-        try:
-            try:
-                with partial.open("wb") as stream:
-                    _WRITERS[format](table, stream, trace)
-                partial.replace(path)
-            finally:
-                partial.unlink(missing_ok=True)
-        except OSError as error:
-            raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
+        with written_aside(path) as partial, partial.open("wb") as stream:
+            _WRITERS[format](table, stream, trace)
     return paths
 
 

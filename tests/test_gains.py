@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 import iscsitrace
-from iscsitrace.analysis.diagnosis.examination import NEEDED, examine
+from iscsitrace.analysis.diagnosis import NEEDED
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.diagnosis.finding import Finding, Gain
 from iscsitrace.cli import main
 from tests.runs import Runs

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli import output_file
+from iscsitrace import output_file
 from iscsitrace.cli.capture_files import made_up
 from iscsitrace.cli.capture_limits import Limit, gathered
 from iscsitrace.cli.options import as_json

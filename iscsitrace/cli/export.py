@@ -83,8 +83,7 @@ def _export_tables(
 
 
 def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: bool) -> None:
-    from iscsitrace import sidecar
-    from iscsitrace.cli import output_file
+    from iscsitrace import output_file, sidecar
 
     capture_input.require_whole_file("--sidecar")
     if capture_input.packet_limit is not None:

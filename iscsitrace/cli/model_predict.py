@@ -10,7 +10,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from iscsitrace.cli import output_file, units
+from iscsitrace import output_file
+from iscsitrace.cli import units
 from iscsitrace.cli.options import as_json
 from iscsitrace.cli.output import show_heading, show_json, show_line, show_table
 from iscsitrace.cli.sections import Section, SectionedCommand, option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli import output_file
+from iscsitrace import output_file
 from iscsitrace.cli.options import CaptureInput, takes_captures
 from iscsitrace.cli.units import Moment, Quantity
 from iscsitrace.drawings import KINDS, Drawing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iscsitrace.cli import output_file
+from iscsitrace import output_file
 from iscsitrace.cli.options import CaptureInput, takes_captures
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from iscsitrace.analysis.curves import ladder as ladder_curves
 from iscsitrace.analysis.curves import subject, view
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.drawings import KINDS
-from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import comparison
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import ARM, CAPTURED, QUANTITIES, Definition, Figure
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import FigureFile, PointResult
 from iscsitrace.experiments.runner import POINTS
+from iscsitrace.output_file import written_aside
 from iscsitrace.plots import budget_bars, experiment, footer, ladder, style
 from iscsitrace.plots.budget_bars import Bars
 from iscsitrace.plots.experiment import Chart, Line
@@ -361,12 +361,5 @@ def _packets(
 
 
 def _save(path: Path, drawn: Any) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with partial.open("wb") as stream:
-            style.write(drawn, stream, FORMAT)
-        partial.replace(path)
-    except OSError as error:
-        raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with written_aside(path) as partial, partial.open("wb") as stream:
+        style.write(drawn, stream, FORMAT)

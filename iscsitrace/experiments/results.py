@@ -21,6 +21,7 @@ from iscsitrace.analysis.model.points import Point as SteadyPoint
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments.documents import rebuilt
 from iscsitrace.experiments.streams import Stream
+from iscsitrace.output_file import written_aside
 
 RESULTS_SCHEMA: Final = 1
 """Of results.json; it changes when a name in it changes its meaning."""
@@ -281,12 +282,8 @@ def write_json(file: Path, found: Mapping[str, Any]) -> None:
 
 def write_text(file: Path, text: str) -> None:
     """A text, whole or not at all; InputInvalid when it cannot be written."""
-    partial = file.with_name(f"{file.name}.partial")
-    try:
+    with written_aside(file) as partial:
         partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
-    except OSError as error:
-        raise InputInvalid(f"cannot write {file}: {error.strerror or error}") from error
 
 
 def _whole(point: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Files that a command writes: refused before a long input is read, and never left half written."""
+"""Files that are written: refused before a long input is read, and never left half written."""
 
 from __future__ import annotations
 
