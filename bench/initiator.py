@@ -1,4 +1,4 @@
-"""Races our initiator against iscsi-perf on one LUN of tgt, and our target against tgt under iscsi-perf.
+"""Races our initiator, by every driver, against iscsi-perf on one LUN of tgt, and our target against tgt.
 
 Random reads over loopback, the two in turn, round after round, so that whatever else the machine does hits both; what
 counts is the median over the rounds of one's rate over the other's. A bench, not a test: it always ends with exit
@@ -26,6 +26,8 @@ LOGICAL_BLOCK_BYTES = 512
 SECOND_NS = 1_000_000_000
 POINTS = ((4 << 10, 1), (4 << 10, 32), (64 << 10, 8), (1 << 20, 4))
 """Block size in bytes, and queue depth."""
+DESIGNS = {"threads": ("threads", "copy"), "no copy": ("events", "discard")}
+"""Driver and way to receive of those beside the first, which is one of events that copies."""
 TARGET_POINTS = ((4 << 10, 32), (1 << 20, 4))
 NAME = "iqn.2001-04.com.example:bench"
 OURS = "iscsitrace"
@@ -50,8 +52,8 @@ class Race:
         return statistics.median(ours / other for ours, other in zip(self.ours, self.other, strict=True))
 
 
-def by_our_initiator(url: str) -> Reader:
-    """Our initiator against this URL."""
+def by_our_initiator(url: str, driver: str = "events", receive: str = "copy") -> Reader:
+    """Our initiator of this design against this URL."""
 
     def read(block_size: int, queue_depth: int, seconds: int) -> float:
         workload = {
@@ -61,7 +63,12 @@ def by_our_initiator(url: str) -> Reader:
             "queue_depth": queue_depth,
             "duration_ns": seconds * SECOND_NS,
         }
-        settings = {"client": {"workload": workload}, "urls": [traffic.parse_url(url).resolved()]}
+        settings = {
+            "client": {"workload": workload},
+            "urls": [traffic.parse_url(url).resolved()],
+            "driver": driver,
+            "receive": receive,
+        }
         results = traffic.run_initiator(settings, lambda *_: False)["results"]
         if results["errors"]:
             raise RuntimeError(results["errors"][0])
@@ -146,11 +153,16 @@ def main() -> None:
         # the first reading warms the cache
         ours(1 << 20, 4, 1)
         races += [race("initiator", point, ours, other, *options) for point in POINTS]
+        for name, design in DESIGNS.items():
+            designed = by_our_initiator(tgt.url, *design)
+            races += [race(name, point, designed, other, *options) for point in POINTS]
         with our_target() as url:
             ours = by_iscsi_perf(url)
             races += [race("target", point, ours, other, *options) for point in TARGET_POINTS]
     loads.append(os.getloadavg()[0])
-    print(f"load {loads[1]:.1f} at the end; initiator: against iscsi-perf, both on tgt; target: against tgt")
+    print(
+        f"load {loads[1]:.1f} at the end; initiator, threads, no copy: against iscsi-perf on tgt; target: against tgt"
+    )
     arguments.folder.mkdir(parents=True, exist_ok=True)
     result = {"machine": machine(), "loads": loads, "races": [asdict(each) | {"ratio": each.ratio} for each in races]}
     (arguments.folder / "traffic.json").write_text(json.dumps(result, indent=1) + "\n")

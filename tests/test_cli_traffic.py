@@ -177,7 +177,7 @@ def test_the_other_settings_of_an_initiator(told: dict[str, Any]) -> None:
         "is_nagle": True,
         "bind_address": "127.0.0.1",
     }
-    assert set(found["sockets"]) == fields("SocketSettings", "world/sockets.rs")
+    assert set(found["sockets"]) == fields("SocketSettings", "world/socket_settings.rs")
 
 
 # --- the target

@@ -155,6 +155,8 @@ class _Watched:
     def __call__(self, seen: runner.Progress) -> bool:
         if seen.latest is not None and seen.latest.error is not None:
             click.echo(f"failed: {seen.latest.name}: {seen.latest.error}", err=True)
+        if seen.latest is not None and seen.latest.not_run is not None:
+            click.echo(f"not run: {seen.latest.name}: {seen.latest.not_run}", err=True)
         left = "" if seen.left_s is None else f", {_minutes(seen.left_s)} left"
         failed = f", {seen.failed} failed" if seen.failed else ""
         self._bar.show(seen.done, seen.count, f"{seen.done} of {seen.count} points{failed}{left}")

@@ -11,6 +11,7 @@ from typing import IO, Any
 import click
 
 from iscsitrace.cli import traffic_results
+from iscsitrace.cli.design_options import DESIGN
 from iscsitrace.cli.output import show_json
 from iscsitrace.cli.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import StopWish, wishing
@@ -41,9 +42,16 @@ PINGS = Section(
 )
 
 
+def _design(*, driver: str, receive: str) -> dict[str, Any]:
+    return {"driver": driver, "receive": receive}
+
+
+DRIVER = Section("Design", _design, *DESIGN)
+
+
 @click.command(
     cls=SectionedCommand,
-    sections=(WORKLOAD, KEYS, SOCKETS, PINGS),
+    sections=(WORKLOAD, KEYS, SOCKETS, DRIVER, PINGS),
     epilog="Example:  iscsitrace initiator read iscsi://127.0.0.1:3260/iqn.2025-01.org.iscsitrace:memory/0 --seconds 2",
 )
 @click.argument("mode", type=click.Choice((*MODES, "discover", "ping")))
@@ -140,7 +148,7 @@ def _settings(mode: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
         "workload": workload,
         "ping": PINGS.take(values),
     }
-    return {"client": client, "sockets": SOCKETS.take(values)}
+    return {"client": client, "sockets": SOCKETS.take(values), **DRIVER.take(values)}
 
 
 @contextmanager
@@ -173,7 +181,7 @@ def _truth(settings: dict[str, Any], found: dict[str, Any], samples: Any) -> dic
     from iscsitrace.lab import truth_file
 
     return truth_file.envelope("initiator") | {
-        "settings": {"client": settings["client"], "sockets": settings["sockets"]},
+        "settings": {name: settings[name] for name in ("client", "sockets", "driver", "receive")},
         "results": found["results"],
         "ends": list(samples.ends.values()),
         "cycles": truth_file.initiator_cycles(found),

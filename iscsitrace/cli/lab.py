@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from iscsitrace.cli import experiment, run_options, run_results, traffic_results
+from iscsitrace.cli.design_options import DESIGN
 from iscsitrace.cli.link_options import LINK
 from iscsitrace.cli.output import show_json, show_line, show_table
 from iscsitrace.cli.run_options import PATHS, RUN_MODES, SEED_LIMIT, world_settings
@@ -28,15 +29,26 @@ _WAIT_S = 0.1
 # what other programs can be told; the rest of the sections is ours alone
 _TARGET_OPTIONS = {"logical_units", "target_name", "chap"}
 _CAPTURED = {"both": ("initiator", "target"), "none": ()}
+_DESIGN = {"driver", "receive"}
 _INITIATOR_OPTIONS = {"block_size", "queue_depth", "seconds", "is_random"}
 
 
 def _programs(
-    *, target_program: str, initiator_program: str, capture_at: str, is_bypassed: bool, is_ipv6: bool, snaplen: int
+    *,
+    target_program: str,
+    initiator_program: str,
+    driver: str,
+    receive: str,
+    capture_at: str,
+    is_bypassed: bool,
+    is_ipv6: bool,
+    snaplen: int,
 ) -> dict[str, Any]:
     return {
         "target": target_program,
         "initiator": initiator_program,
+        "driver": driver,
+        "receive": receive,
         "capture_at": _CAPTURED.get(capture_at, (capture_at,)),
         "is_bypassed": is_bypassed,
         "world": {"is_ipv6": is_ipv6, "snaplen_bytes": snaplen},
@@ -55,11 +67,13 @@ PROGRAMS = Section(
     ),
     option(
         "--initiator-program",
-        type=click.Choice(("iscsitrace", "iscsi-perf")),
+        type=click.Choice(("iscsitrace", "iscsi-perf", "open-iscsi")),
         default="iscsitrace",
         show_default=True,
-        help="iscsi-perf takes --block-size, --queue-depth, --seconds and --random of the workload's options.",
+        help="iscsi-perf takes --block-size, --queue-depth, --seconds and --random of the workload's options; "
+        "open-iscsi, which dd reads, --block-size and --seconds.",
     ),
+    *DESIGN,
     option(
         "--capture",
         "capture_at",
@@ -142,6 +156,9 @@ def run(
         run_options.refuse((TARGET,), _TARGET_OPTIONS, values["target_program"])
     if values["initiator_program"] != "iscsitrace":
         run_options.refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, values["initiator_program"])
+        run_options.refuse(
+            (PROGRAMS,), {str(each.name) for each in PROGRAMS.options} - _DESIGN, values["initiator_program"]
+        )
     if values["is_bypassed"]:
         run_options.refuse((LINK, PATHS), {"target_count"}, "a bypass")
     programs = PROGRAMS.take(values)

@@ -32,6 +32,8 @@ def show(truth: dict[str, Any], directory: Path) -> None:
     else:
         rate = units.megabytes(results["throughput_bytes_per_s"])
         show_line(f"{rate} MB/s, {results['iops']} IOPS of {units.size(results['read_bytes'])}")
+        if line := traffic_results.cpu_line(results):
+            show_line(line)
     show_all_links(truth)
     ends = (("initiator", truth["initiator_ends"]), *_numbered(truth["target_ends"]))
     resent = {name: sum(end["retransmitted_segment_count"] for end in found) for name, found in ends}

@@ -8,6 +8,7 @@ import click
 
 from iscsitrace.cli import units
 from iscsitrace.cli.output import show_heading, show_line, show_table
+from iscsitrace.lab import cpu
 
 EXIT_DATA_LOSS = 1
 EXIT_IMPOSSIBLE = 2
@@ -44,6 +45,8 @@ def describe(results: dict[str, Any]) -> dict[str, Any]:
         "seconds": seconds,
         "throughput_bytes_per_s": results["bytes"] / seconds if seconds else None,
     }
+    if "cpu" in results:
+        first["cpu_s_per_GB"] = cpu.seconds_per_gigabyte(results["cpu"], results["bytes"])
     if results["mode"] == "socket":
         return first | results
     first |= {
@@ -65,6 +68,17 @@ def _spelled(value: object) -> object:
     return value
 
 
+def cpu_line(results: dict[str, Any]) -> str | None:
+    """What processor time it took, in all and for 10^9 bytes; None where that is not known."""
+    taken = results.get("cpu")
+    if taken is None:
+        return None
+    user, system = (taken[name] / _SECOND_NS for name in ("user_ns", "system_ns"))
+    each = cpu.seconds_per_gigabyte(taken, results.get("bytes", 0))
+    share = "" if each is None else f": {each:.3f} s/GB"
+    return f"processor time {user + system:.6f} s (user {user:.6f}, system {system:.6f}){share}"
+
+
 def show(results: dict[str, Any], *, has_parameters: bool = True) -> None:
     """The results as text; of a run that could not begin nothing but its errors, which :func:`end` shows."""
     if not has_begun(results):
@@ -78,11 +92,17 @@ def show(results: dict[str, Any], *, has_parameters: bool = True) -> None:
         show_table(("pings", *_latency_headings("min", *_PERCENTILES)), [_latency_row(results["ping_ns"], "min")])
     else:
         _show_workload(results)
+        _show_cpu(results)
         if results.get("tuning"):
             _show_tuning(results["tuning"])
         if has_parameters:
             _show_parameters(results["connections"])
     _show_troubles(results)
+
+
+def _show_cpu(results: dict[str, Any]) -> None:
+    if line := cpu_line(results):
+        show_line(line)
 
 
 def _show_sockets(results: dict[str, Any]) -> None:
@@ -98,6 +118,7 @@ def _show_sockets(results: dict[str, Any]) -> None:
             for one in results["connections"]
         ]
         show_table(("connection", "target", "bytes", "MB/s in the second half"), rows)
+    _show_cpu(results)
 
 
 def _show_discovered(found: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from iscsitrace.experiments.comparison import Row, row_at
-from iscsitrace.experiments.definition import QUANTITIES, Check, Claim, Spot
+from iscsitrace.experiments.definition import QUANTITIES, WORLDS, Check, Claim, Spot
 from iscsitrace.experiments.results import JudgedCheck, JudgedClaim
 
 REPRODUCED: Final = "reproduced"
@@ -16,13 +16,14 @@ NOT_RUN: Final = "not run"
 NOT_TESTABLE: Final = "not testable here"
 
 
-def judge(claims: Sequence[Claim], rows: Sequence[Row]) -> Iterator[JudgedClaim]:
-    """Each claim with its checks; one that nothing can be held against is not testable here."""
+def judge(claims: Sequence[Claim], rows: Sequence[Row], world: str = WORLDS[0]) -> Iterator[JudgedClaim]:
+    """Each claim with its checks; one that nothing can be held against in this world is not testable here."""
     for claim in claims:
-        checks = tuple(_checked(check, rows) for check in claim.checks)
+        checks = tuple(_checked(check, rows) for check in claim.checks) if world in claim.worlds else ()
         verdict = _verdict(checks)
         is_explained = verdict not in {REPRODUCED, NOT_RUN}
-        yield JudgedClaim(claim.name, claim.text, verdict, claim.note if is_explained else "", checks)
+        note = (claim.real_note or claim.note) if world == WORLDS[1] else claim.note
+        yield JudgedClaim(claim.name, claim.text, verdict, note if is_explained else "", checks)
 
 
 def _verdict(checks: Sequence[JudgedCheck]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +18,8 @@ from iscsitrace.experiments.results import ArmFit, Beside, PointResult
 
 DELAY: Final = "link.one-way-delay"
 _FITTED_LEAST: Final = 2
+HOSTS: Final = ("initiator_think", "initiator_service", "target_service")
+"""Parts of the time budget in which neither the path nor TCP is waited for."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Row:
     """What the model says of throughput, period, idle_fraction and k."""
     limiter: str | None
     """The most frequent."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """Of each part of the time budget, in %: the mean over repeats."""
     stream_count: int = 0
     """Connections beside each other."""
 
@@ -58,6 +62,10 @@ def quantity(point: PointResult, name: str) -> float | None:
         "latency_cv": (point.latency_cv, 100),
         "connection_spread": (point.connection_spread, 100),
         "cwnd_spread": (point.cwnd_spread, 100),
+        "efficiency": (point.efficiency, 100),
+        "cpu": (point.cpu_s_per_gigabyte, 1),
+        "target_cpu": (point.target_cpu_s_per_gigabyte, 1),
+        "host_share": (_share(point.parts_ns, HOSTS), 100),
         "jain": (point.jain, 1),
         "spread": (point.spread_s, 1),
         "spread_ratio": (point.spread_ratio, 1),
@@ -72,6 +80,11 @@ def quantity(point: PointResult, name: str) -> float | None:
     return None if value is None else value * factor
 
 
+def _share(parts_ns: Mapping[str, float], names: Iterable[str]) -> float | None:
+    total_ns = sum(parts_ns.values())
+    return sum(parts_ns[name] for name in names) / total_ns if total_ns else None
+
+
 def rows(points: Iterable[PointResult]) -> list[Row]:
     """The repeats of each point as one row, in their order."""
     groups: dict[tuple[str, ...], list[PointResult]] = {}
@@ -81,7 +94,7 @@ def rows(points: Iterable[PointResult]) -> list[Row]:
 
 
 def _row(group: Sequence[PointResult]) -> Row:
-    good = [point for point in group if point.error is None]
+    good = [point for point in group if point.error is None and point.not_run is None]
     first = (good or list(group))[0]
     found = {name: [value for point in good if (value := quantity(point, name)) is not None] for name in QUANTITIES}
     limiters = [point.limiter for point in good if point.limiter]
@@ -95,7 +108,7 @@ def _row(group: Sequence[PointResult]) -> Row:
         grid=first.grid,
         values=first.values,
         run_count=len(good),
-        failed_count=len(group) - len(good),
+        failed_count=sum(point.error is not None for point in group),
         means=means,
         spreads=spreads,
         model={
@@ -107,8 +120,17 @@ def _row(group: Sequence[PointResult]) -> Row:
         if model
         else {},
         limiter=max(limiters, key=limiters.count) if limiters else None,
+        shares=_shares(good),
         stream_count=max((len(point.streams) for point in good), default=0),
     )
+
+
+def _shares(points: Sequence[PointResult]) -> dict[str, float]:
+    budgets = [point.parts_ns for point in points if sum(point.parts_ns.values())]
+    return {
+        part: 100 * float(np.mean([parts[part] / sum(parts.values()) for parts in budgets]))
+        for part in (budgets[0] if budgets else ())
+    }
 
 
 def beside(definition: Definition, results: Sequence[PointResult]) -> list[Beside]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,10 @@ QUANTITIES: Final = {
     "latency_cv": "%",
     "connection_spread": "%",
     "cwnd_spread": "%",
+    "efficiency": "%",
+    "cpu": "s/GB",
+    "target_cpu": "s/GB",
+    "host_share": "%",
     "jain": "of 1",
     "spread": "s",
     "spread_ratio": "times",
@@ -39,9 +43,12 @@ QUANTITIES: Final = {
     "scatter": "%",
 }
 """What results can be plotted and compared, and its unit."""
-FIGURES: Final = ("lines", "packets", "streams", "finishes", "courses")
+FIGURES: Final = ("lines", "packets", "streams", "finishes", "courses", "budget")
 CAPTURED: Final = ("packets", "streams")
 """Figures that are drawn from a capture."""
+WORLDS: Final = ("simulated", "real")
+TABLES: Final = ("efficiency", "budget")
+"""What a definition may want beside the tables that all have."""
 _LIMITS: Final = 2
 ARM: Final = "arm"
 """What stands for the arm where a setting could stand."""
@@ -71,6 +78,10 @@ class Arm:
     """Of its own, in place of those of all, in the simulated world."""
     is_modelled: bool = True
     """Whether the model, which is of what goes on for ever, has anything to say of it."""
+    worlds: tuple[str, ...] = WORLDS
+    """In which it can be run."""
+    own: Mapping[str, Place] = field(default_factory=dict)
+    """By world, what it has there alone."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +91,8 @@ class Figure:
     name: str
     kind: str
     """One of FIGURES: ``lines`` over a setting, ``finishes`` of streams, the first to be done first, ``courses`` over
-    the time of runs; or, from the capture of one point, the ``packets`` of a few cycles, or its ``streams``.
+    the time of runs, the ``budget`` of calls over a setting; or, from the capture of one point, the ``packets`` of a few
+    cycles, or its ``streams``.
     """
     title: str
     where: Mapping[str, Written]
@@ -147,6 +159,10 @@ class Claim:
     """Why it may come out another way, or cannot be tested."""
     checks: tuple[Check, ...]
     """All have to hold; none where it cannot be tested."""
+    worlds: tuple[str, ...] = WORLDS
+    """In which it can be tested."""
+    real_note: str = ""
+    """In place of the note, in the real world."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +202,8 @@ class Definition:
     figures: tuple[Figure, ...]
     published: tuple[Published, ...]
     claims: tuple[Claim, ...]
+    tables: tuple[str, ...] = ()
+    """Of TABLES."""
 
 
 def load(path: Path) -> Definition:
@@ -208,6 +226,7 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
         if names.count(arm) > 1:
             raise top.error("arms", f"{arm!r} is there twice")
     known = {*settings, *grid, *(key for arm in arms for key in (*arm.settings, *arm.grid))}
+    known |= {key for arm in arms for its in arm.own.values() for key in its}
     real = _real(top.table("real"), names)
     definition = Definition(
         name=name,
@@ -225,15 +244,27 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
         figures=tuple(_figure(each, names, known) for each in top.tables("figures")),
         published=tuple(_published(each, names, known) for each in top.tables("published")),
         claims=tuple(_claim(each, names, known) for each in top.tables("claims")),
+        tables=_of(top, "tables", TABLES, ()),
     )
     top.refuse_others()
     return definition
 
 
 def _arm(entry: Entry) -> Arm:
-    repeats = entry.count("repeats", 0, least=0)
-    is_modelled = entry.switch("model", True)
-    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")), repeats or None, is_modelled)
+    own = {}
+    for world in WORLDS:
+        table = entry.table(world)
+        own[world] = _settings(table)
+        table.refuse_others()
+    arm = Arm(
+        name=entry.text("name"),
+        settings=_settings(entry),
+        grid=_grid(entry.table("grid")),
+        repeats=entry.count("repeats", 0, least=0) or None,
+        worlds=_of(entry, "worlds", WORLDS, WORLDS),
+        own=own,
+        is_modelled=entry.switch("model", True),
+    )
     entry.refuse_others()
     return arm
 
@@ -256,14 +287,14 @@ def _real(entry: Entry, arms: list[str]) -> RealWorld:
 
 def _figure(entry: Entry, arms: list[str], known: set[str]) -> Figure:
     kind = entry.word("kind", FIGURES)
-    is_lines, has_lines = kind == "lines", kind not in CAPTURED
+    is_lines, has_lines, is_over = kind == "lines", kind not in CAPTURED, kind in {"lines", "budget"}
     figure = Figure(
         name=entry.text("name"),
         kind=kind,
         title=entry.text("title"),
         where=_where(entry.table("where"), known),
         arms=_arms(entry, arms),
-        x=_setting(entry, "x", known) if is_lines else "",
+        x=_setting(entry, "x", known) if is_over else "",
         y=entry.word("y", QUANTITIES) if is_lines else "",
         lines=_setting(entry, "lines", known, ARM) if has_lines else ARM,
         courses=entry.words("courses") if kind == "courses" else (),
@@ -304,6 +335,8 @@ def _claim(entry: Entry, arms: list[str], known: set[str]) -> Claim:
         text=entry.text("text"),
         note=entry.text("note", ""),
         checks=tuple(_check(each, common, arms, known) for each in entry.tables("checks")),
+        worlds=_of(entry, "worlds", WORLDS, WORLDS),
+        real_note=entry.text("real-note", ""),
     )
     entry.refuse_others()
     return claim
@@ -340,6 +373,15 @@ def _arms(entry: Entry, names: list[str]) -> tuple[str, ...]:
         if name not in names:
             raise entry.error("arms", f"no arm is called {name!r}; there are {', '.join(names)}")
     return wanted
+
+
+def _of(entry: Entry, key: str, words: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+    """Some of a few words; all that are meant when it is not there."""
+    found = entry.words(key)
+    for word in found:
+        if word not in words:
+            raise entry.error(key, f"{word!r} is none of {', '.join(words)}")
+    return found or default
 
 
 def _setting(entry: Entry, key: str, known: set[str], default: str | None = None) -> str:

@@ -50,6 +50,8 @@ class Surroundings:
     """The largest window that the receiver of the data advertised; None where it is what it is set to."""
     delays: float | None = None
     """One-way delays that the packets of a cycle show; None where the settings decide them."""
+    has_host_delays: bool = True
+    """Whether hosts take what they are set to take, and nothing else: those of the simulated world."""
 
 
 SIMULATED: Final = Surroundings()
@@ -124,8 +126,12 @@ def setting_of(
     ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
     sender, receiver = ("target", "initiator") if operation == "read" else ("initiator", "target")
     delay_ns = sum(ways) / len(ways)
+    # a capture of the real world shows pauses between calls as time of the hosts, too
+    of_hosts = (
+        ("initiator.host-delay", "target.host-delay", "workload.think-time") if surroundings.has_host_delays else ()
+    )
     service_ns = surroundings.service_ns + settings.service_ns(values)
-    service_ns += sum(float(str(values.get(name, 0))) for name in ("initiator.host-delay", "target.host-delay"))
+    service_ns += sum(float(str(values.get(name, 0))) for name in of_hosts)
     # what is outstanding in a session is dealt over its connections
     connections = _count(values, "workload.connections")
     if not is_socket:

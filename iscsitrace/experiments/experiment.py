@@ -92,5 +92,6 @@ def _results(
         fits=tuple(comparison.fits(points, found)),
         beside=tuple(comparison.beside(definition, found)),
         figures=tuple(figures.draw(definition, points, found, directory)),
-        claims=tuple(claims.judge(definition.claims, comparison.rows(found))),
+        claims=tuple(claims.judge(definition.claims, comparison.rows(found), points[0].world)),
+        tables=definition.tables,
     )

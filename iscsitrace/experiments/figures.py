@@ -21,7 +21,8 @@ from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import FigureFile, PointResult
 from iscsitrace.experiments.runner import POINTS
 from iscsitrace.output_file import written_aside
-from iscsitrace.plots import courses, experiment, footer, ladder, style
+from iscsitrace.plots import budget_bars, courses, experiment, footer, ladder, style
+from iscsitrace.plots.budget_bars import Bars
 from iscsitrace.plots.experiment import Chart, Line
 
 FORMAT: Final = "svg"
@@ -37,6 +38,10 @@ _Y_LABELS: Final = {
     "latency_cv": "scatter of latencies, of their mean",
     "connection_spread": "scatter of throughput over connections, of its mean",
     "cwnd_spread": "scatter of congestion windows over connections, of their mean",
+    "efficiency": "efficiency: share of the line's rate",
+    "cpu": "processor time of the initiator",
+    "target_cpu": "processor time of the target",
+    "host_share": "time of a call that is the hosts'",
     "jain": "Jain's index of the streams' throughputs",
     "spread": "from the first stream's end to the last one's",
     "spread_ratio": "time of the last stream / time of the first",
@@ -49,6 +54,7 @@ _Y_LABELS: Final = {
 _OWN_WORDS: Final = {"target.count": "targets"}
 _LADDER_TABLES: Final = ("segments", "pdus", "budget")
 _READ_LINES: Final = "Marks were measured, lines are the model's, stars were published."
+_READ_BUDGET: Final = "Each bar is the time of a call, from one to the next, cut into what it was spent on."
 _READ_PACKETS: Final = (
     "Time runs downwards; packets cross from one host to the other. Shaded spans are idle at the tap, the column on "
     "the right says on what they were spent."
@@ -88,6 +94,8 @@ def pictures(
     for figure in definition.figures:
         if figure.kind == "packets":
             found = _packets(figure, points, results, directory)
+        elif figure.kind == "budget":
+            found = _budget(figure, definition, rows)
         elif figure.kind == "streams":
             found = _streams(figure, points, results, directory)
         elif figure.kind == "finishes":
@@ -125,16 +133,51 @@ def _lines(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Pictu
     )
 
 
-def chart_of(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Chart:
-    """The arrays of a figure over a setting."""
+def _budget(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Picture | None:
+    bars = bars_of(figure, definition, rows)
+    if not bars.panels:
+        return None
+    return Picture(figure.name, bars.title, _READ_BUDGET, lambda drawn: budget_bars.draw(drawn, bars), bars.notes)
+
+
+def bars_of(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Bars:
+    """The arrays of a figure of budgets."""
+    shown = [row for row in _shown(figure, rows) if row.shares]
+    texts = _texts(definition, figure.x)
+    ordered = sorted(shown, key=lambda row: _order(row.values[figure.x]))
+    return Bars(
+        title=figure.title,
+        x_label=_words(figure.x),
+        panels=tuple(
+            (
+                arm,
+                tuple(
+                    (texts.get(_key(row.values[figure.x]), str(row.values[figure.x])), row.shares)
+                    for row in ordered
+                    if row.arm == arm
+                ),
+            )
+            for arm in dict.fromkeys(row.arm for row in shown)
+        ),
+        notes=(f"{definition.title}: {definition.source}",),
+    )
+
+
+def _shown(figure: Figure, rows: Sequence[Row]) -> list[Row]:
+    """The rows of a figure over a setting."""
     wanted = {name: each.value for name, each in figure.where.items()}
-    shown = [
+    return [
         row
         for row in rows
         if (not figure.arms or row.arm in figure.arms)
         and figure.x in row.values
         and all(row.values.get(name) == value for name, value in wanted.items())
     ]
+
+
+def chart_of(figure: Figure, definition: Definition, rows: Sequence[Row]) -> Chart:
+    """The arrays of a figure over a setting."""
+    shown = _shown(figure, rows)
     texts = _texts(definition, figure.x)
     places = sorted({_key(value): value for row in shown for value in [row.values[figure.x]]}.values(), key=_order)
     # values lie evenly: they double, mostly

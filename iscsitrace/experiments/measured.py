@@ -19,6 +19,8 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import course, streams
 from iscsitrace.experiments.settings import call_bytes, copy_count, is_tuned, queue_depth
 from iscsitrace.experiments.vocabulary import Value
+from iscsitrace.table import Table
+from iscsitrace.trace import Trace
 
 SOCKET: Final = "socket"
 """The mode of a plain transfer: it has no cycles, and its second half is steady."""
@@ -55,6 +57,8 @@ class Stretch:
 def of_run(truth: dict[str, Any], capture: Path | None, values: dict[str, Value], warm_up: WarmUp) -> dict[str, Any]:
     """The fields of a `PointResult` that a run decides; InputInvalid for a run that is too short to tell."""
     results = truth["results"]
+    if "mode" not in results:
+        return _of_others(results, capture, warm_up)
     if results["mode"] == SOCKET:
         return {
             "throughput_bytes_per_s": results["bytes"] * 1e9 / results["elapsed_ns"],
@@ -74,6 +78,37 @@ def of_run(truth: dict[str, Any], capture: Path | None, values: dict[str, Value]
         found["period_ns"] = (stretch.end_ns - stretch.start_ns) / stretch.call_count * queue_depth(values)
     found |= _of_streams(truth, values, stretch, is_timed=is_timed)
     return found if capture is None else found | _captured(capture, stretch)
+
+
+def _of_others(results: dict[str, Any], capture: Path | None, warm_up: WarmUp) -> dict[str, Any]:
+    """The same of another's initiator, which keeps no truth: by its capture, and by its own word how fast it was."""
+    found: dict[str, Any] = {"throughput_bytes_per_s": float(results["throughput_bytes_per_s"])}
+    if capture is None:
+        return found | {"steady_throughput_bytes_per_s": found["throughput_bytes_per_s"]}
+    trace = iscsitrace.read(capture, tables=_TABLES)
+    stretch, byte_count = captured_stretch(trace.cycles, warm_up.calls)
+    found |= {
+        "steady_throughput_bytes_per_s": stretch.throughput_bytes_per_s,
+        "period_ns": (stretch.end_ns - stretch.start_ns) / stretch.call_count,
+        "call_count": stretch.call_count,
+    }
+    return found | _read(trace, capture, stretch) | {"byte_count": byte_count}
+
+
+def captured_stretch(cycles: Table, warm_up_calls: int) -> tuple[Stretch, int]:
+    """The stretch that a capture shows, a command a call; and the bytes of all its reads and writes that ended well."""
+    ended = sorted(
+        (row["status_ns"], row["bytes"])
+        for row in cycles.rows()
+        if row["operation"] in {"read", "write"} and row["status"] == 0 and row["status_ns"] is not None
+    )
+    if len(ended) <= warm_up_calls + 1:
+        raise InputInvalid(f"{len(ended)} commands are too few: the warm-up alone takes {warm_up_calls}")
+    # from the end of one command on
+    first = max(warm_up_calls, 1)
+    counted = ended[first:]
+    stretch = Stretch(ended[first - 1][0], counted[-1][0], len(counted), sum(size for _, size in counted))
+    return stretch, sum(size for _, size in ended)
 
 
 def _of_streams(truth: dict[str, Any], values: dict[str, Value], stretch: Stretch, *, is_timed: bool) -> dict[str, Any]:
@@ -152,7 +187,10 @@ def _commands_per_call(values: dict[str, Value]) -> int:
 
 
 def _captured(capture: Path, stretch: Stretch) -> dict[str, Any]:
-    trace = iscsitrace.read(capture, tables=_TABLES)
+    return _read(iscsitrace.read(capture, tables=_TABLES), capture, stretch)
+
+
+def _read(trace: Trace, capture: Path, stretch: Stretch) -> dict[str, Any]:
     found: dict[str, Any] = {}
     rows = budget.rows_of(trace.budget, session=0)
     if len(rows):

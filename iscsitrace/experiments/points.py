@@ -16,13 +16,11 @@ from iscsitrace.experiments.definition import Arm, Definition, Place, RealWorld,
 from iscsitrace.experiments.measured import WarmUp
 from iscsitrace.experiments.vocabulary import Value
 
-WORLDS: Final = ("simulated", "real")
 LENGTHS: Final = ("workload.calls", "workload.bytes", "workload.seconds")
 """What says how long a run is; that of an arm takes the place of any other."""
 _DIGEST_DIGITS = 16
 _SEEDS_APART = 1_000
 """From repeat to repeat: each path to a target has a seed of its own, the next one's being one more."""
-_BESIDE = ("target.program",)
 _FORMAT = 2
 """Of what is measured at a point; another number has all points run again."""
 _BY_CHANCE: Final = ("random", "mixed")
@@ -45,7 +43,7 @@ class Point:
     repeat: int
     """From 1 on; decides the seed of its run."""
     world: str
-    """One of WORLDS."""
+    """One of `definition.WORLDS`."""
     warm_up: WarmUp
     is_modelled: bool = True
     """Whether the model stands beside it."""
@@ -65,17 +63,21 @@ class Point:
         """Beside whom captures are taken: ``initiator``, ``target``."""
         return settings.capture_at(self.values)
 
+    @property
+    def programs(self) -> dict[str, Any]:
+        """Who takes part in the real world, and over what."""
+        return settings.programs_of(self.values)
+
     @cached_property
     def digest(self) -> str:
         """Of all that decides its result: a finished point with the same one need not be run again."""
         decisive: list[Any] = [
             *(_FORMAT, self.world, self.warm_up.calls, self.warm_up.seconds, self.capture_at, self.run_settings)
         ]
-        # how it is run, of which its settings tell nothing
-        beside = {name: each.value for name, each in self.place.items() if name in _BESIDE}
-        decisive += [beside] if beside else []
         if not self.is_modelled:
             decisive.append("without the model")
+        if self.world == "real" and self.programs:
+            decisive.append(self.programs)
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
 
@@ -92,7 +94,8 @@ def of_experiment(definition: Definition, world: str, *, is_reduced: bool = Fals
     real = definition.real if world == "real" or is_reduced else None
     if real is not None and not real.is_possible:
         raise InputInvalid(f"{definition.name} has no real world: {real.note or 'its definition says so'}")
-    arms = [arm for arm in definition.arms if real is None or not real.arms or arm.name in real.arms]
+    arms = [arm for arm in definition.arms if world in arm.worlds]
+    arms = [arm for arm in arms if real is None or not real.arms or arm.name in real.arms]
     points = [point for arm in arms for point in _of_arm(definition, arm, real, world)]
     for point in points:
         if not any(name in point.place for name in LENGTHS):
@@ -109,7 +112,7 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
     base = {**definition.settings, **(real.settings if real is not None else {})}
     if any(name in arm.settings for name in LENGTHS):
         base = {name: value for name, value in base.items() if name not in LENGTHS}
-    base |= arm.settings
+    base |= {**arm.settings, **arm.own.get(world, {})}
     warm_up_s = definition.warm_up_seconds
     if real is not None and real.warm_up_seconds is not None:
         warm_up_s = real.warm_up_seconds

@@ -99,6 +99,7 @@ def _place(row: Row) -> str:
 
 def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> Iterator[Fact]:
     failed = f"{len(found.failed)} failed" if found.failed else "none failed"
+    failed += f", {len(found.not_run)} not run" if found.not_run else ""
     run = f"{len(found.points)} of {found.point_count}"
     yield Fact("points", run if not found.is_complete else str(found.point_count), failed)
     rates = [row.means["throughput"] for row in rows if "throughput" in row.means]

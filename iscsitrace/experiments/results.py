@@ -31,6 +31,7 @@ _CSV_COLUMNS: Final = (
     *("throughput_bytes_per_s", "steady_throughput_bytes_per_s", "period_ns", "idle_fraction", "limiter"),
     *("connections", "converged_s", "goodput_lost", "latency_cv", "connection_spread", "cwnd_spread"),
     *("k", "d_ns", "s_ns", "c_bytes_per_s", "model_throughput_bytes_per_s", "model_period_ns", "model_error"),
+    *("efficiency", "cpu_s_per_gigabyte", "target_cpu_s_per_gigabyte"),
     *("jain", "spread_s", "spread_ratio", "retransmission_rate", "utilisation", "timeout_count", "slow_start_rank"),
 )
 
@@ -61,6 +62,8 @@ class PointResult:
     digest: str
     error: str | None = None
     """Why it failed, in a line; then nothing else is known."""
+    not_run: str | None = None
+    """Why this host cannot run it, in a line; that is no failure, and nothing else is known."""
     throughput_bytes_per_s: float | None = None
     """Of all system calls, as the initiator counts it."""
     steady_throughput_bytes_per_s: float | None = None
@@ -69,6 +72,12 @@ class PointResult:
     """From one system call to the next, times queue depth; after the warm-up."""
     call_count: int = 0
     """After the warm-up."""
+    efficiency: float | None = None
+    """Steady throughput / the rate of the line; None without a rate."""
+    cpu_s_per_gigabyte: float | None = None
+    """Processor time of the initiator for 10^9 bytes, in the real world."""
+    target_cpu_s_per_gigabyte: float | None = None
+    """Of our targets."""
     idle_fraction: float | None = None
     """From the initiator's capture, after the warm-up; as all that follows."""
     limiter: str | None = None
@@ -218,6 +227,8 @@ class Results:
     beside: tuple[Beside, ...] = ()
     figures: tuple[FigureFile, ...] = ()
     claims: tuple[JudgedClaim, ...] = ()
+    tables: tuple[str, ...] = ()
+    """What is wanted beside the tables that all have: of `definition.TABLES`."""
     is_reduced: bool = False
     """Whether it was run at the scale of the real world."""
 
@@ -225,6 +236,11 @@ class Results:
     def failed(self) -> tuple[PointResult, ...]:
         """The points that failed."""
         return tuple(point for point in self.points if point.error is not None)
+
+    @property
+    def not_run(self) -> tuple[PointResult, ...]:
+        """The points that this host cannot run."""
+        return tuple(point for point in self.points if point.not_run is not None)
 
 
 def load(directory: Path) -> Results:
@@ -276,10 +292,12 @@ def table(results: Results) -> str:
     grid = list(dict.fromkeys(name for point in results.points for name in point.grid))
     stream = io.StringIO()
     rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(["arm", *grid, "repeat", *_CSV_COLUMNS, "error"])
+    rows.writerow(["arm", *grid, "repeat", *_CSV_COLUMNS, "error", "not_run"])
     for point in results.points:
         numbers = [getattr(point, name) for name in _CSV_COLUMNS]
-        rows.writerow([point.arm, *(point.grid.get(name) for name in grid), point.repeat, *numbers, point.error])
+        rows.writerow(
+            [point.arm, *(point.grid.get(name) for name in grid), point.repeat, *numbers, point.error, point.not_run]
+        )
     return stream.getvalue()
 
 

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid, IscsitraceError
-from iscsitrace.experiments import expected, measured, results, settings
+from iscsitrace.experiments import costs, expected, measured, results, settings
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import PointResult
 from iscsitrace.lab import real, run_files, simulation
+from iscsitrace.lab.open_iscsi import NotHere
 
 POINTS: Final = "points"
 RESULT: Final = "result.json"
@@ -91,6 +92,8 @@ def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_
     )
     try:
         result = _measured(point, about, folder, has_ended)
+    except NotHere as reason:
+        result = replace(about, not_run=str(reason))
     except _Stopped:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -100,7 +103,7 @@ def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_
             raise _Stopped from error
         line = " ".join(str(error).split())
         result = replace(about, error=line if isinstance(error, IscsitraceError) else repr(error))
-    if not is_kept or result.error is not None:
+    if not is_kept or result.error is not None or result.not_run is not None:
         for file in (*_captures(point, folder), folder / run_files.TRUTH):
             file.unlink(missing_ok=True)
     else:
@@ -118,14 +121,14 @@ def _captures(point: Point, folder: Path) -> list[Path]:
 
 def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
     if point.world == "real":
-        programs = real.Programs(target=settings.target_program(point.values), capture_at=point.capture_at)
+        programs = real.Programs(capture_at=point.capture_at, **point.programs)
         truth = real.run(point.run_settings, folder, lambda _: has_ended(), programs=programs)
     else:
         truth = simulation.run(point.run_settings, folder, lambda *_: has_ended(), capture_at=point.capture_at)
     if has_ended():
         raise _Stopped
     outcome = truth["results"]
-    if outcome["error_count"]:
+    if outcome.get("error_count"):
         raise InputInvalid(f"{outcome['error_count']} commands failed: {(outcome['errors'] or ['?'])[0]}")
     dropped = truth.get("capture_dropped_counts", [0])[0] or 0
     if dropped:
@@ -133,8 +136,13 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
     capture = truth["captures"]["initiator"]
     found = measured.of_run(truth, capture and folder / capture, point.values, point.warm_up)
     surroundings = _surroundings(truth, point, found) if point.world == "real" else expected.SIMULATED
-    prediction = expected.of_point(point.values, _parameters(outcome), surroundings) if point.is_modelled else None
-    return replace(about, **found, model=None if prediction is None else prediction.as_dict())
+    # of a veth pair nobody says what it carries
+    is_known = point.world != "real" or not point.programs.get("is_bypassed")
+    is_modelled = is_known and point.is_modelled
+    prediction = expected.of_point(point.values, _parameters(outcome), surroundings) if is_modelled else None
+    captured_bytes = found.pop("byte_count", 0)
+    rates = costs.of_run(truth, point.values, found["steady_throughput_bytes_per_s"], captured_bytes)
+    return replace(about, **found, **rates, model=None if prediction is None else prediction.as_dict())
 
 
 def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) -> expected.Surroundings:
@@ -142,18 +150,20 @@ def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) ->
     is_read = str(point.values.get("workload.operation", "read")).endswith("read")
     ends = [end for ends in truth["target_ends"] for end in ends] if is_read else truth["initiator_ends"]
     windows = [window for end in ends for window in end["windows"]["snd_wnd_bytes"] or () if window is not None]
-    return expected.Surroundings(found.get("s_ns") or 0.0, max(windows, default=None), found.get("k"))
+    return expected.Surroundings(
+        found.get("s_ns") or 0.0, max(windows, default=None), found.get("k"), has_host_delays=False
+    )
 
 
 def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:
     """The keys in force."""
-    return next((found for each in outcome["connections"] if (found := each.get("parameters"))), None)
+    return next((found for each in outcome.get("connections", ()) if (found := each.get("parameters"))), None)
 
 
 def _earlier(point: Point, directory: Path, is_kept: bool) -> PointResult | None:
     folder = directory / POINTS / point.name
     result = results.read_point(folder / RESULT)
-    if result is None or result.error is not None or result.digest != point.digest:
+    if result is None or result.error is not None or result.not_run is not None or result.digest != point.digest:
         return None
     has_captures = bool(result.captures) and all((folder / name).exists() for name in result.captures)
     if is_kept and point.capture_at and not has_captures:

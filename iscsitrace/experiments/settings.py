@@ -35,7 +35,7 @@ _NAMES = {
 
 
 _OWN = {
-    "link": ("access-rate", "access-queue-packets", "target-delays"),
+    "link": ("access-rate", "access-queue-packets", "target-delays", "bypass-from"),
     "workload": (*TUNING, "queue-depth", "connection-depth"),
 }
 """Settings that do not simply become one of a run."""
@@ -48,6 +48,24 @@ _TUNING = {
     "most-connections": "most_connections",
 }
 _BITS = 8
+
+
+def programs_of(values: Mapping[str, Value]) -> dict[str, Any]:
+    """Who takes part in the real world, and over what, as `lab.real.Programs` takes it; the rest is left to that."""
+    found: dict[str, Any] = {
+        name: str(values[key]).replace("_", "-")
+        for name, key in (
+            ("initiator", "initiator.program"),
+            ("target", "target.program"),
+            ("driver", "initiator.driver"),
+            ("receive", "initiator.receive"),
+        )
+        if key in values
+    }
+    limit, rates = values.get("link.bypass-from"), [link_of(values, way).get("rate_bps") for way in DIRECTIONS]
+    if limit and any(rate is None or rate >= limit for rate in rates):
+        found["is_bypassed"] = True
+    return found
 
 
 def call_bytes(values: Mapping[str, Value]) -> int:
@@ -78,11 +96,6 @@ def queue_depth(values: Mapping[str, Value]) -> int:
     if each is None:
         return int(str(values.get("workload.queue-depth", 1)))
     return int(str(each)) * (1 if is_tuned(values) else int(str(values.get("workload.connections", 1))))
-
-
-def target_program(values: Mapping[str, Value]) -> str:
-    """Who is the target in the real world."""
-    return str(values.get("target.program", "iscsitrace"))
 
 
 def service_ns(values: Mapping[str, Value]) -> float:

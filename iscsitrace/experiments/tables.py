@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from iscsitrace.experiments import comparison
 from iscsitrace.experiments.comparison import Row
@@ -11,13 +11,15 @@ from iscsitrace.experiments.results import JudgedCheck, Results
 from iscsitrace.report.cells import NOTHING
 from iscsitrace.report.document import Grid
 
+_SHOWN_PERCENT: Final = 0.5
+"""Of a part of the time budget."""
+
 
 def of(found: Results) -> list[Grid]:
     """Every table that has a row."""
-    every = (
-        *(_claims(found), _measured(found), _searches(found), _streams(found)),
-        *(_beside(found), _fits(found), _failed(found)),
-    )
+    every = [_claims(found), _measured(found), _searches(found), _streams(found)]
+    every += [make(found) for name, make in _WANTED.items() if name in found.tables]
+    every += [_beside(found), _fits(found), _failed(found), _not_run(found)]
     return [grid for grid in every if grid.rows]
 
 
@@ -172,6 +174,70 @@ def _fit(arm: str, where: dict[str, str], fit: dict[str, Any]) -> tuple[str, ...
 
 def _failed(found: Results) -> Grid:
     return Grid("Failed", ("point", "why"), tuple((point.name, point.error or "") for point in found.failed))
+
+
+def _not_run(found: Results) -> Grid:
+    # one reason for many points, mostly
+    groups: dict[tuple[str, str], int] = {}
+    for point in found.not_run:
+        key = (point.arm, point.not_run or "")
+        groups[key] = groups.get(key, 0) + 1
+    return Grid(
+        "Not run", ("arm", "points", "why"), tuple((arm, str(count), why) for (arm, why), count in groups.items())
+    )
+
+
+def _efficiency(found: Results) -> Grid:
+    rows = [row for row in comparison.rows(found.points) if "efficiency" in row.means]
+    grid, names = _places(rows)
+    return Grid(
+        "Efficiency and processor time",
+        ("arm", *names, "efficiency %", "s/GB", "target s/GB"),
+        tuple(
+            (
+                row.arm,
+                *(row.grid.get(name, NOTHING) for name in grid),
+                _number(row.means["efficiency"], 1),
+                _number(row.means.get("cpu"), 2),
+                _number(row.means.get("target_cpu"), 2),
+            )
+            for row in rows
+        ),
+        (
+            "Efficiency: throughput after the warm-up / the rate of the line. s/GB: processor time, user and system, "
+            "for 10^9 bytes; known in the real world.",
+        ),
+    )
+
+
+def _budget(found: Results) -> Grid:
+    rows = [row for row in comparison.rows(found.points) if row.shares]
+    grid, names = _places(rows)
+    parts = list(dict.fromkeys(part for row in rows for part, share in row.shares.items() if share >= _SHOWN_PERCENT))
+    return Grid(
+        "Where the time of a call goes, %",
+        ("arm", *names, "period ms", *(part.replace("_", " ") for part in parts), "decides"),
+        tuple(
+            (
+                row.arm,
+                *(row.grid.get(name, NOTHING) for name in grid),
+                _number(row.means.get("period"), 3),
+                *(_number(row.shares[part], 1) for part in parts),
+                max(row.shares, key=row.shares.__getitem__).replace("_", " "),
+            )
+            for row in rows
+        ),
+        (f"By the capture at the initiator, after the warm-up, without parts below {_SHOWN_PERCENT:g} % everywhere.",),
+    )
+
+
+_WANTED: Final = {"efficiency": _efficiency, "budget": _budget}
+
+
+def _places(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+    """Settings of the grid, and what they are called."""
+    grid = list(dict.fromkeys(name for row in rows for name in row.grid))
+    return grid, [name.rpartition(".")[2] for name in grid]
 
 
 def _number(value: float | None, digits: int) -> str:

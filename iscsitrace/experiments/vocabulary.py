@@ -173,6 +173,11 @@ SETTINGS: dict[str, Kind] = {
     **_under("initiator.keys", _KEYS),
     **_under("target.keys", _KEYS),
     "initiator.host-delay": TIME,
+    # in the real world alone
+    "initiator.program": one_of("iscsitrace", "iscsi-perf", "open-iscsi"),
+    "initiator.driver": one_of("events", "threads"),
+    "initiator.receive": one_of("copy", "discard"),
+    "link.bypass-from": RATE,
     **_under("target", _TARGET),
     **_under("workload", _WORKLOAD),
     "capture.at": one_of("both", "initiator", "none"),

@@ -9,16 +9,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.lab import initiators, peers, places, traffic, truth_file
+from iscsitrace.lab import cpu, initiators, open_iscsi, peers, places, traffic, truth_file
 from iscsitrace.lab.places import Place
 from iscsitrace.lab.tcp_samples import TcpSamples
 
 TARGETS = ("iscsitrace", "tgt", "istgt")
-INITIATORS = ("iscsitrace", "iscsi-perf")
+INITIATORS = ("iscsitrace", "iscsi-perf", "open-iscsi")
+DRIVERS = ("events", "threads")
+"""Who moves the bytes of our initiator: one thread, or two that block for each connection."""
+RECEIVES = ("copy", "discard")
+"""What it does with the data of reads that it does not verify."""
 
 Watch = Callable[[dict[str, Any]], bool]
 """Told of the progress of our initiator, and asked during another's; True ends the run in order."""
@@ -40,7 +44,7 @@ class RunningTarget:
     name: str
     lun: int
     log: dict[str, Any] = field(default_factory=dict)
-    """Of ours, when it has ended: ``counters connections tasks``."""
+    """Of ours, when it has ended: ``counters connections tasks cpu``."""
     last_samples: list[dict[str, Any]] = field(default_factory=list)
     """Of ours, when it has ended: TCP_INFO of each connection as it was closed."""
 
@@ -68,11 +72,15 @@ def require_possible(target_program: str, initiator_program: str, settings: Mapp
     if initiator_program != "iscsitrace":
         workload = settings["client"]["workload"]
         if len(settings["portals"]) > 1:
-            raise InputInvalid("iscsi-perf reads from one target")
+            raise InputInvalid(f"{initiator_program} reads from one target")
         if workload.get("operation", "read") != "read" or not workload.get("duration_ns"):
-            raise InputInvalid("iscsi-perf reads, and for a time: it takes no other operation and no number of bytes")
+            raise InputInvalid(
+                f"{initiator_program} reads, and for a time: it takes no other operation and no number of bytes"
+            )
         if workload["duration_ns"] % _SECOND_NS or workload.get("block_size_bytes", 0) % _LOGICAL_BLOCK_BYTES:
-            raise InputInvalid("iscsi-perf takes whole seconds, and blocks that are multiples of 512 bytes")
+            raise InputInvalid(f"{initiator_program} takes whole seconds, and blocks that are multiples of 512 bytes")
+        if initiator_program == "open-iscsi":
+            open_iscsi.require_here()
 
 
 def is_bulk(settings: Mapping[str, Any]) -> bool:
@@ -139,19 +147,39 @@ def _ours(
         running.last_samples = samples.last
 
 
+@dataclass(frozen=True)
+class Design:
+    """How our initiator is built: who drives it, and how it receives."""
+
+    driver: str = DRIVERS[0]
+    receive: str = RECEIVES[0]
+
+
 def run_initiator(
-    program: str, place: Place, targets: Sequence[RunningTarget], settings: Mapping[str, Any], watch: Watch
+    program: str,
+    place: Place,
+    targets: Sequence[RunningTarget],
+    settings: Mapping[str, Any],
+    watch: Watch,
+    design: Design = Design(),
 ) -> dict[str, Any]:
     """Runs the workload to its end: ``results``, ``cycles`` and ``ends`` of a truth, and ``last_samples``, TCP_INFO of
     each connection as it was closed; all but the results of ours alone.
 
-    Ours takes all settings of the client; iscsi-perf reads alone, from one target, for a time, with block size, depth
-    and order.
+    Ours takes all settings of the client; others read alone, from one target, for a time, with block size, and
+    iscsi-perf with depth and order.
     """
     client = settings["client"]
     if program == "iscsitrace":
-        return _run_ours(place, targets, client, settings["world"].get("initiator_tcp", {}), watch)
+        return _run_ours(place, targets, client, settings["world"].get("initiator_tcp", {}), watch, design)
     (at,) = targets
+    before = cpu.of_ended_children()
+    run = _run_open_iscsi if program == "open-iscsi" else _run_iscsi_perf
+    results = run(place, at, client, watch)
+    return {"results": results | {"cpu": cpu.since(before)}, "cycles": None, "ends": [], "last_samples": []}
+
+
+def _run_iscsi_perf(place: Place, at: RunningTarget, client: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     workload = client["workload"]
     chap = client.get("login", {}).get("chap")
     login = f"{chap['name']}%{chap['secret']}@" if chap else ""
@@ -164,12 +192,26 @@ def run_initiator(
         is_random=workload.get("access") == "random",
         is_enough=lambda: watch({"is_running": False}),
     )
-    results = {
+    return {
         "iops": measured.iops,
         "read_bytes": measured.read_bytes,
         "throughput_bytes_per_s": measured.throughput_bytes_per_s,
     }
-    return {"results": results, "cycles": None, "ends": [], "last_samples": []}
+
+
+def _run_open_iscsi(place: Place, at: RunningTarget, client: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
+    workload = client["workload"]
+    read_bytes = workload.get("block_size_bytes", 1 << 16)
+    seconds = workload["duration_ns"] // _SECOND_NS
+    throughput = open_iscsi.read(
+        place, at.portal, at.name, at.lun, read_bytes=read_bytes, seconds=seconds,
+        is_enough=lambda: watch({"is_running": False}),
+    )  # fmt: skip
+    return {
+        "iops": round(throughput / read_bytes),
+        "read_bytes": read_bytes,
+        "throughput_bytes_per_s": throughput,
+    }
 
 
 def _run_ours(
@@ -178,9 +220,10 @@ def _run_ours(
     client: Mapping[str, Any],
     tcp: Mapping[str, Any],
     watch: Watch,
+    design: Design,
 ) -> dict[str, Any]:
     aims = [{"address": each.portal, "name": each.name, "lun": each.lun} for each in targets]
-    run_settings = {"client": {**client, "targets": aims, "task_log": True}, "sockets": _sockets(tcp)}
+    run_settings = {"client": {**client, "targets": aims, "task_log": True}, "sockets": _sockets(tcp)} | asdict(design)
     is_over, samples = threading.Event(), TcpSamples()
 
     def look(progress: dict[str, Any], descriptors: traffic.Descriptors) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,14 @@ class Programs:
     """Beside the initiator, beside each target."""
     is_bypassed: bool = False
     """Veth pairs in place of the links."""
+    driver: str = actors.DRIVERS[0]
+    """Of our initiator."""
+    receive: str = actors.RECEIVES[0]
+
+    @property
+    def design(self) -> actors.Design:
+        """How our initiator is built."""
+        return actors.Design(self.driver, self.receive)
 
 
 @dataclass(frozen=True)
@@ -183,14 +191,17 @@ def _played(settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch
         ]
         samples = {host: stack.enter_context(sampling(place)) for host, place in world.hosts.items()}
         started_ns = time.time_ns()
-        outcome = actors.run_initiator(programs.initiator, world.hosts[initiator], targets, settings, watch)
+        outcome = actors.run_initiator(
+            programs.initiator, world.hosts[initiator], targets, settings, watch, programs.design
+        )
         ended_ns = time.time_ns()
         # the last packets are still on their way
         time.sleep(_SETTLE_S + _longest_round_trip_s(world_settings))
     samples[initiator].rows += outcome.pop("last_samples")
     for host, target in zip(others, targets, strict=True):
         samples[host].rows += target.last_samples
-    described = {"programs": {"target": programs.target, "initiator": programs.initiator}}
+    design = asdict(programs.design) if programs.initiator == "iscsitrace" else {}
+    described = {"programs": {"target": programs.target, "initiator": programs.initiator, **design}}
     name_of = {host: file.name for host, file in files.items()}
     return {
         "captures": {"initiator": name_of.get(initiator), "targets": [name_of.get(host) for host in others]},

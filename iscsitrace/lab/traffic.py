@@ -66,9 +66,9 @@ def run_initiator(
 ) -> dict[str, Any]:
     """Runs the reference initiator over sockets to its end; ``results`` and ``tasks``.
 
-    ``settings``: ``client``, ``urls``, ``sockets``. ``watch`` is told of the progress, and gives True to end the run in
-    order; it is asked once every period, and before sockets are closed. What goes wrong with a peer is in the results;
-    TrafficImpossible is for settings that cannot be meant.
+    ``settings``: ``client``, ``urls``, ``sockets``, ``driver``, ``receive``. ``watch`` is told of the progress, and
+    gives True to end the run in order; it is asked once every period, and before sockets are closed. What goes wrong
+    with a peer is in the results; TrafficImpossible is for settings that cannot be meant.
     """
     return _document(
         lambda: _core.run_initiator(json.dumps(settings), period_ns, lambda seen, open_: watch(json.loads(seen), open_))

@@ -50,12 +50,15 @@ def initiator_cycles(found: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def target_log(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run of our target gave, as the core gives it, in a truth: ``counters``, ``connections``, ``cycles``."""
+    """What a run of our target gave, as the core gives it, in a truth: ``counters``, ``connections``, ``cycles`` and
+    ``cpu``.
+    """
     tasks = found["tasks"]
     return {
         "counters": found["counters"],
         "connections": found["connections"],
         "cycles": columns(tasks, tasks[0] if tasks else ()),
+        "cpu": found["cpu"],
     }
 
 

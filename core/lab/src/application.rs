@@ -4,7 +4,7 @@
 //!   world                                        application (initiator, target, bulk sender ...)
 //!   opens what poll_connect asks for        ->   connected
 //!   a peer connects                         ->   accept
-//!   bytes arrive                            ->   receive
+//!   bytes arrive                            ->   receive, or skip where they are unwanted
 //!   the send buffer has room                ->   poll_transmit, one system call's worth each time
 //!   the moment poll_timeout names has come  ->   handle_timeout
 //!   either side closes                      ->   closed   |  poll_close
@@ -48,6 +48,15 @@ pub trait Application {
 
     /// Bytes came in.
     fn receive(&mut self, now_ns: i64, connection: ConnectionNumber, bytes: &[u8]);
+
+    /// How many of the bytes that come next on a connection nobody looks at: a world may take them off the socket without
+    /// copying them, and then calls [`Application::skip`] in place of [`Application::receive`].
+    fn unwanted(&self, _connection: ConnectionNumber) -> usize {
+        0
+    }
+
+    /// So many bytes came in, no more than were unwanted, and are gone.
+    fn skip(&mut self, _now_ns: i64, _connection: ConnectionNumber, _count: usize) {}
 
     /// The connection is over; its number is not named again.
     fn closed(&mut self, now_ns: i64, connection: ConnectionNumber, why: Closed);

@@ -17,9 +17,12 @@ use iscsitrace_lab::workload::client::Client;
 use iscsitrace_lab::workload::client::results::{Progress, TaskRecord};
 use iscsitrace_lab::workload::client::settings::{ClientSettings, TargetSettings};
 use iscsitrace_lab::workload::url::Url;
+use iscsitrace_lab::world::cpu::CpuTime;
+use iscsitrace_lab::world::receiving::Receive;
 use iscsitrace_lab::world::simulated::{self, SimulationError};
 use iscsitrace_lab::world::sockets::{Descriptors, SocketSettings, Sockets};
 use iscsitrace_lab::world::tap::{TapLink, TapSettings};
+use iscsitrace_lab::world::threads::Threads;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -77,8 +80,21 @@ struct InitiatorRun {
     /// Further targets of the client; keys and credentials of a URL hold for all.
     urls: Vec<UrlTarget>,
     sockets: SocketSettings,
+    driver: Driver,
+    receive: Receive,
     /// How long the run may go on after it was told to stop.
     grace_ns: i64,
+}
+
+/// Who drives the sockets of an initiator.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Driver {
+    /// One thread that waits for whatever comes.
+    #[default]
+    Events,
+    /// Two threads for each connection, which block.
+    Threads,
 }
 
 impl Default for InitiatorRun {
@@ -87,6 +103,8 @@ impl Default for InitiatorRun {
             client: ClientSettings::default(),
             urls: Vec::new(),
             sockets: SocketSettings::default(),
+            driver: Driver::default(),
+            receive: Receive::default(),
             grace_ns: 2_000_000_000,
         }
     }
@@ -94,8 +112,16 @@ impl Default for InitiatorRun {
 
 #[derive(Serialize)]
 struct InitiatorOutcome<R> {
-    results: R,
+    results: Metered<R>,
     tasks: Vec<TaskRecord>,
+}
+
+/// What a run gave, and what processor time its threads took.
+#[derive(Serialize)]
+struct Metered<R> {
+    #[serde(flatten)]
+    results: R,
+    cpu: CpuTime,
 }
 
 /// What ends by itself, or when it is told to.
@@ -124,26 +150,32 @@ impl Run for BulkInitiator {
     }
 }
 
-/// Lets an initiator run to its end, which comes `grace_ns` after it was told to stop at the latest.
-fn run_to_end<R: Run>(
-    py: Python<'_>,
-    initiator: &mut R,
+/// How an initiator is run.
+struct How {
     sockets: SocketSettings,
+    driver: Driver,
+    receive: Receive,
     grace_ns: i64,
     period: Duration,
-    watcher: &mut Watcher,
-) -> PyResult<()> {
-    let mut sockets = Sockets::new(sockets).map_err(error)?;
+}
+
+/// Lets an initiator run to its end, which comes `grace_ns` after it was told to stop at the latest.
+fn run_to_end<R: Run>(py: Python<'_>, initiator: &mut R, how: How, watcher: &mut Watcher) -> PyResult<CpuTime> {
+    let How { sockets, driver, receive, grace_ns, period } = how;
     let mut stopped_ns = None;
     py.detach(|| {
-        sockets.run(initiator, period, &mut |initiator: &mut R, now_ns, descriptors| {
+        let watch = &mut |initiator: &mut R, now_ns, descriptors: &Descriptors| {
             if watcher.wants_stop(&initiator.progress(now_ns), descriptors) && stopped_ns.is_none() {
                 initiator.stop(now_ns);
                 stopped_ns = Some(now_ns);
             }
             let is_late = stopped_ns.is_some_and(|stopped_ns| now_ns - stopped_ns > grace_ns);
             if is_late || watcher.failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
+        };
+        match driver {
+            Driver::Events => Sockets::new(sockets)?.receiving(receive).run(initiator, period, watch),
+            Driver::Threads => Threads::new(sockets, receive).run(initiator, period, watch),
+        }
     })
     .map_err(error)
 }
@@ -158,16 +190,24 @@ pub fn run_initiator(py: Python<'_>, settings_json: &str, period_ns: u64, watch:
         run.client.targets.push(TargetSettings { address, name: url.target_name, lun: url.lun.unwrap_or(0) });
     }
     let mut watcher = Watcher { ask: watch, failure: None };
-    let (sockets, grace_ns, period) = (run.sockets, run.grace_ns, Duration::from_nanos(period_ns));
+    let how = How {
+        sockets: run.sockets,
+        driver: run.driver,
+        receive: run.receive,
+        grace_ns: run.grace_ns,
+        period: Duration::from_nanos(period_ns),
+    };
     if run.client.workload.operation.is_socket() {
         let mut bulk = BulkInitiator::new(run.client).map_err(error)?;
-        run_to_end(py, &mut bulk, sockets, grace_ns, period, &mut watcher)?;
-        return watcher.finish(document(&InitiatorOutcome { results: bulk.results(), tasks: Vec::new() })?);
+        let cpu = run_to_end(py, &mut bulk, how, &mut watcher)?;
+        let results = Metered { results: bulk.results(), cpu };
+        return watcher.finish(document(&InitiatorOutcome { results, tasks: Vec::new() })?);
     }
     let mut client = Client::new(run.client).map_err(error)?;
-    run_to_end(py, &mut client, sockets, grace_ns, period, &mut watcher)?;
+    let cpu = run_to_end(py, &mut client, how, &mut watcher)?;
     let tasks = client.take_task_log();
-    watcher.finish(document(&InitiatorOutcome { results: client.results(), tasks })?)
+    let results = Metered { results: client.results(), cpu };
+    watcher.finish(document(&InitiatorOutcome { results, tasks })?)
 }
 
 #[derive(Deserialize)]
@@ -194,6 +234,7 @@ struct TargetOutcome<'a> {
     counters: PortalCounters,
     connections: &'a [ConnectionRecord],
     tasks: &'a [iscsitrace_lab::protocol::target::TaskRecord],
+    cpu: CpuTime,
 }
 
 /// Runs a target portal over sockets until `watch` says so; `ready` gets the addresses that it listens at.
@@ -222,11 +263,35 @@ pub fn run_target(
     let mut watcher = Watcher { ask: watch, failure: None };
     if run.is_bulk {
         ready.call1(py, (listening,))?;
-        py.detach(|| {
-            let mut target = BulkTarget::default();
-            sockets.run(&mut target, Duration::from_nanos(period_ns), &mut |target: &mut BulkTarget, _, descriptors| {
-                let connection_count = target.connection_count();
-                let progress = TargetProgress { session_count: connection_count, connection_count };
+        let cpu = py
+            .detach(|| {
+                let mut target = BulkTarget::default();
+                sockets.run(
+                    &mut target,
+                    Duration::from_nanos(period_ns),
+                    &mut |target: &mut BulkTarget, _, descriptors| {
+                        let connection_count = target.connection_count();
+                        let progress = TargetProgress { session_count: connection_count, connection_count };
+                        if watcher.wants_stop(&progress, descriptors) {
+                            ControlFlow::Break(())
+                        } else {
+                            ControlFlow::Continue(())
+                        }
+                    },
+                )
+            })
+            .map_err(error)?;
+        return watcher.finish(document(&TargetOutcome { cpu, ..TargetOutcome::default() })?);
+    }
+    let mut portal = Portal::new(run.portal).map_err(error)?;
+    ready.call1(py, (listening,))?;
+    let cpu = py
+        .detach(|| {
+            sockets.run(&mut portal, Duration::from_nanos(period_ns), &mut |portal: &mut Portal, _, descriptors| {
+                let progress = TargetProgress {
+                    session_count: portal.session_count(),
+                    connection_count: portal.connection_numbers().count(),
+                };
                 if watcher.wants_stop(&progress, descriptors) {
                     ControlFlow::Break(())
                 } else {
@@ -235,22 +300,8 @@ pub fn run_target(
             })
         })
         .map_err(error)?;
-        return watcher.finish(document(&TargetOutcome::default())?);
-    }
-    let mut portal = Portal::new(run.portal).map_err(error)?;
-    ready.call1(py, (listening,))?;
-    py.detach(|| {
-        sockets.run(&mut portal, Duration::from_nanos(period_ns), &mut |portal: &mut Portal, _, descriptors| {
-            let progress = TargetProgress {
-                session_count: portal.session_count(),
-                connection_count: portal.connection_numbers().count(),
-            };
-            if watcher.wants_stop(&progress, descriptors) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
-    })
-    .map_err(error)?;
     let log = portal.log();
-    let outcome = TargetOutcome { counters: log.counters, connections: &log.connections, tasks: &log.tasks };
+    let outcome = TargetOutcome { counters: log.counters, connections: &log.connections, tasks: &log.tasks, cpu };
     watcher.finish(document(&outcome)?)
 }
 

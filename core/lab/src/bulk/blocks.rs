@@ -70,6 +70,19 @@ impl Receiving {
         Self { request, bytes: 0, block_left: 0, is_last: false, first_ns: None, last_ns: 0, half: None }
     }
 
+    /// Bytes of the block at hand that tell nothing.
+    pub fn unwanted(&self) -> usize {
+        usize::try_from(self.block_left).unwrap_or(usize::MAX)
+    }
+
+    /// So many of these came.
+    pub fn skip(&mut self, now_ns: i64, count: usize) {
+        let count = self.block_left.min(count as u64);
+        self.block_left -= count;
+        self.bytes += count;
+        self.note(now_ns);
+    }
+
     /// Bytes that came; those after the end are nobody's.
     pub fn receive(&mut self, now_ns: i64, mut bytes: &[u8]) {
         while let Some(&first) = bytes.first().filter(|_| !self.is_over()) {
@@ -82,6 +95,11 @@ impl Receiving {
             self.bytes += taken as u64;
             bytes = &bytes[taken..];
         }
+        self.note(now_ns);
+    }
+
+    /// Something came.
+    fn note(&mut self, now_ns: i64) {
         let since_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
         self.last_ns = now_ns;
         if self.half.is_none() && (self.bytes >= self.request.limit_bytes / 2 || since_ns >= self.request.limit_ns / 2)

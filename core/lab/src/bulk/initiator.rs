@@ -193,6 +193,22 @@ impl Application for BulkInitiator {
         }
     }
 
+    fn unwanted(&self, connection: ConnectionNumber) -> usize {
+        match self.transfers.get(connection).map(|transfer| &transfer.stage) {
+            Some(Stage::Receives(receiving)) => receiving.unwanted(),
+            _ => 0,
+        }
+    }
+
+    fn skip(&mut self, now_ns: i64, connection: ConnectionNumber, count: usize) {
+        let stage = self.transfers.get_mut(connection).map(|transfer| &mut transfer.stage);
+        let Some(Stage::Receives(receiving)) = stage else { return };
+        receiving.skip(now_ns, count);
+        if receiving.is_over() {
+            self.leave(now_ns, connection);
+        }
+    }
+
     fn receive(&mut self, now_ns: i64, connection: ConnectionNumber, bytes: &[u8]) {
         let Some(transfer) = self.transfers.get_mut(connection) else { return };
         let is_over = match &mut transfer.stage {

@@ -128,6 +128,21 @@ impl Decoder {
         self.offset
     }
 
+    /// Bytes of a data segment that come next and that no digest is over: they need not be read.
+    #[must_use]
+    pub fn passable(&self) -> usize {
+        if self.part == Part::Data && !self.digests.data { self.remaining } else { 0 }
+    }
+
+    /// So many of these came, and nobody read them; what else is complete with them is told by the next call of
+    /// [`Decoder::next`]. Gives how many they were.
+    pub fn pass(&mut self, count: usize) -> usize {
+        let count = count.min(self.passable());
+        self.offset += count as u64;
+        self.remaining -= count;
+        count
+    }
+
     /// Reads on from the front of `input`; none when all of it is used.
     ///
     /// # Errors
@@ -331,6 +346,46 @@ mod tests {
         bad[104] ^= 1;
         let found = read(&bad, digests, 7).unwrap();
         assert_eq!(found.iter().map(|pdu| pdu.3).collect::<Vec<_>>(), [true, false, true, true, true]);
+    }
+
+    #[test]
+    fn data_that_is_passed_over_leaves_the_rest_as_it_is() {
+        for digests in [Digests::default(), Digests { header: true, data: false }] {
+            let (stream, expected) = stream(digests);
+            for most in [1, 3, 8] {
+                let (mut decoder, mut input) = (Decoder::new(0), &stream[..]);
+                decoder.agree(digests, 8);
+                let (mut lengths, mut passed) = (Vec::new(), 0);
+                loop {
+                    // as one who never reads data: at most so much of it is passed over at once
+                    let count = decoder.pass(decoder.passable().min(most));
+                    input = &input[count..];
+                    passed += count;
+                    let step = if decoder.passable() > 0 { 0 } else { input.len().min(1) };
+                    let (mut next, rest) = input.split_at(step);
+                    input = rest;
+                    while let Some(piece) = decoder.next(&mut next).unwrap() {
+                        match piece {
+                            Piece::Header => passed = 0,
+                            Piece::Data(_) => panic!("it was passed over"),
+                            Piece::End { is_data_digest_good } => lengths.push((passed, is_data_digest_good)),
+                        }
+                    }
+                    if input.is_empty() && decoder.passable() == 0 {
+                        break;
+                    }
+                }
+                let wanted: Vec<_> = expected.iter().map(|pdu| (pdu.2.len(), true)).collect();
+                assert_eq!(lengths, wanted, "{digests:?}, {most}");
+                assert_eq!(decoder.offset(), stream.len() as u64);
+            }
+        }
+        // under a digest each byte is read
+        let mut decoder = Decoder::new(0);
+        decoder.agree(Digests { header: false, data: true }, 8);
+        let (stream, _) = stream(Digests { header: false, data: true });
+        assert_eq!(decoder.next(&mut &stream[..48]).unwrap(), Some(Piece::Header));
+        assert_eq!((decoder.passable(), decoder.pass(5)), (0, 0));
     }
 
     #[test]

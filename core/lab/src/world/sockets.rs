@@ -1,15 +1,14 @@
 //! The real world: an application over the kernel's TCP sockets, on one thread, until it is finished or told to stop.
 //!
-//! Times are wall clock at the start plus what a monotonic clock says since, so that they never jump and yet stand
-//! beside the times of a capture. Waits end within microseconds of their time: epoll counts milliseconds, so a timer of the
-//! kernel is watched among the sockets.
+//! Waits end within microseconds of their time: epoll counts milliseconds, so a timer of the kernel is watched among the
+//! sockets.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
@@ -17,56 +16,20 @@ use mio::{Events, Interest, Poll, Token};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
-use serde::{Deserialize, Serialize};
-use socket2::{Domain, Protocol, Socket, Type};
 
+use super::clock::Clock;
+use super::cpu::{CpuMeter, CpuTime};
+use super::receiving::{Receive, Receiver, Taken};
+pub use super::socket_settings::SocketSettings;
 use crate::application::{Application, Closed, ConnectionNumber};
 
 /// Listeners take their tokens from the top, connections theirs from 0 on; the timer's is below the listeners'.
 const LISTENERS_FROM: usize = usize::MAX - 1024;
 const TIMER: Token = Token(LISTENERS_FROM - 1);
-/// Bytes taken from a socket with one call.
-const RECEIVE_BYTES: usize = 1 << 20;
-/// Reads of one connection before the others have their turn.
-const READS_IN_A_ROW: usize = 4;
+/// Bytes of one connection before the others have their turn.
+const BYTES_IN_A_ROW: usize = 4 << 20;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-
-/// What is set on every socket; none leaves the kernel's default.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SocketSettings {
-    /// TCP_CONGESTION.
-    pub congestion_control: Option<String>,
-    /// SO_SNDBUF; the kernel doubles it for its own use.
-    pub send_buffer_bytes: Option<usize>,
-    /// SO_RCVBUF; the kernel doubles it for its own use.
-    pub receive_buffer_bytes: Option<usize>,
-    /// TCP_MAXSEG.
-    pub mss_bytes: Option<u32>,
-    /// Nagle's algorithm: TCP_NODELAY off.
-    pub is_nagle: bool,
-    /// The address to connect from.
-    pub bind_address: Option<IpAddr>,
-}
-
-/// The clock of this world: nanoseconds since 1970.
-#[derive(Debug, Clone, Copy)]
-struct Clock {
-    start: Instant,
-    start_ns: i64,
-}
-
-impl Clock {
-    fn new() -> Self {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { start: Instant::now(), start_ns: i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX) }
-    }
-
-    fn now_ns(self) -> i64 {
-        self.start_ns.saturating_add(i64::try_from(self.start.elapsed().as_nanos()).unwrap_or(i64::MAX))
-    }
-}
 
 /// A timer of the kernel that ends a wait at its nanosecond.
 struct Timer {
@@ -122,7 +85,7 @@ pub struct Sockets {
     connections: BTreeMap<ConnectionNumber, Connection>,
     /// Over, but for a last look at them.
     over: Vec<(ConnectionNumber, TcpStream)>,
-    buffer: Vec<u8>,
+    receiver: Receiver,
 }
 
 impl Sockets {
@@ -141,8 +104,14 @@ impl Sockets {
             listeners: Vec::new(),
             connections: BTreeMap::new(),
             over: Vec::new(),
-            buffer: vec![0; RECEIVE_BYTES],
+            receiver: Receiver::new(Receive::Copy),
         })
+    }
+
+    /// The same, but for what is done with bytes that came.
+    #[must_use]
+    pub fn receiving(self, how: Receive) -> Self {
+        Self { receiver: Receiver::new(how), ..self }
     }
 
     /// Listens, at one more address; gives it with the port that was chosen when it was 0.
@@ -150,7 +119,8 @@ impl Sockets {
     /// # Errors
     /// The address is taken, or not of this machine.
     pub fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let socket = self.socket(address)?;
+        let socket = self.settings.socket(address)?;
+        socket.set_nonblocking(true)?;
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
@@ -163,7 +133,7 @@ impl Sockets {
     }
 
     /// Runs an application until it is finished, or `watch` says so, which is called once every `period`, and before sockets
-    /// are closed.
+    /// are closed. What processor time it took, without that of `watch`.
     ///
     /// # Errors
     /// The kernel fails; a failing connection is told to the application.
@@ -172,28 +142,32 @@ impl Sockets {
         application: &mut A,
         period: Duration,
         watch: &mut dyn FnMut(&mut A, i64, &Descriptors) -> ControlFlow<()>,
-    ) -> io::Result<()> {
+    ) -> io::Result<CpuTime> {
+        let mut cpu = CpuMeter::new();
         let mut events = Events::with_capacity(256);
         let period_ns = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX);
         let mut watch_ns = self.clock.now_ns();
         loop {
             self.serve(application);
             if !self.over.is_empty() {
-                let decision = watch(application, self.clock.now_ns(), &self.descriptors());
+                let (now_ns, descriptors) = (self.clock.now_ns(), self.descriptors());
+                let decision = cpu.leave_out(|| watch(application, now_ns, &descriptors));
                 self.over.clear();
                 if decision.is_break() {
-                    return Ok(());
+                    return Ok(cpu.taken());
                 }
             }
             if application.is_finished() && self.connections.is_empty() {
-                let _ = watch(application, self.clock.now_ns(), &Vec::new());
-                return Ok(());
+                let now_ns = self.clock.now_ns();
+                let _ = cpu.leave_out(|| watch(application, now_ns, &Vec::new()));
+                return Ok(cpu.taken());
             }
             let now_ns = self.clock.now_ns();
             if now_ns >= watch_ns {
                 watch_ns = now_ns.saturating_add(period_ns);
-                if watch(application, now_ns, &self.descriptors()).is_break() {
-                    return Ok(());
+                let descriptors = self.descriptors();
+                if cpu.leave_out(|| watch(application, now_ns, &descriptors)).is_break() {
+                    return Ok(cpu.taken());
                 }
                 continue;
             }
@@ -273,30 +247,9 @@ impl Sockets {
         }
     }
 
-    fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_nonblocking(true)?;
-        socket.set_tcp_nodelay(!self.settings.is_nagle)?;
-        if let Some(name) = &self.settings.congestion_control {
-            socket.set_tcp_congestion(name.as_bytes())?;
-        }
-        if let Some(bytes) = self.settings.send_buffer_bytes {
-            socket.set_send_buffer_size(bytes)?;
-        }
-        if let Some(bytes) = self.settings.receive_buffer_bytes {
-            socket.set_recv_buffer_size(bytes)?;
-        }
-        if let Some(bytes) = self.settings.mss_bytes {
-            socket.set_tcp_mss(bytes)?;
-        }
-        Ok(socket)
-    }
-
     fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        let socket = self.socket(to)?;
-        if let Some(from) = self.settings.bind_address {
-            socket.bind(&SocketAddr::new(from, 0).into())?;
-        }
+        let socket = self.settings.to_connect(to)?;
+        socket.set_nonblocking(true)?;
         match socket.connect(&to.into()) {
             // under way
             Err(error) if error.raw_os_error() == Some(EINPROGRESS) => {}
@@ -344,19 +297,25 @@ impl Sockets {
 
     /// Reads what is there, up to a bound that leaves the others their turn.
     fn receive(&mut self, number: ConnectionNumber, application: &mut impl Application) {
-        for _ in 0..READS_IN_A_ROW {
+        let mut left = BYTES_IN_A_ROW;
+        while left > 0 {
             let Some(connection) = self.connections.get_mut(&number) else { return };
             if !connection.is_readable || !connection.is_open {
                 return;
             }
-            let result = connection.stream.read(&mut self.buffer);
+            let unwanted = if self.receiver.is_discarding() { application.unwanted(number) } else { 0 };
+            let result = self.receiver.take(&connection.stream, unwanted);
             let now_ns = self.clock.now_ns();
             match result {
-                Ok(0) => return self.end(number, now_ns, Closed::ByPeer, application),
-                Ok(count) => {
+                Ok((Taken::Bytes([]), _)) => return self.end(number, now_ns, Closed::ByPeer, application),
+                Ok((taken, may_have_more)) => {
                     // less than asked for: all that was there, but for the end
-                    connection.is_readable = count == self.buffer.len() || connection.is_ended;
-                    application.receive(now_ns, number, &self.buffer[..count]);
+                    connection.is_readable = may_have_more || connection.is_ended;
+                    left = left.saturating_sub(taken.count());
+                    match taken {
+                        Taken::Bytes(bytes) => application.receive(now_ns, number, bytes),
+                        Taken::Gone(count) => application.skip(now_ns, number, count),
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.is_readable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

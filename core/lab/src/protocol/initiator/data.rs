@@ -4,6 +4,11 @@
 ///
 /// Pieces come in any length, down to a byte, and for a task in any order that the negotiated keys allow.
 pub trait TaskData {
+    /// Whether the bytes of a read are looked at; those that are not may never be given to [`TaskData::take`].
+    fn is_wanted(&self, _initiator_task_tag: u32) -> bool {
+        true
+    }
+
     /// Bytes of a read came.
     fn take(&mut self, initiator_task_tag: u32, offset: u32, bytes: &[u8]);
 

@@ -39,6 +39,31 @@ impl Session {
         self.proceed(now_ns);
     }
 
+    /// Bytes that come next on a connection and that nobody looks at: data of a read that does not matter.
+    #[must_use]
+    pub fn unwanted(&self, connection: usize, data: &impl TaskData) -> usize {
+        match self.connections.get(connection).filter(|connection| connection.is_open()) {
+            Some(connection) => match connection.incoming {
+                Incoming::Task { tag, .. } if !data.is_wanted(tag) => connection.decoder.passable(),
+                Incoming::Skip => connection.decoder.passable(),
+                _ => 0,
+            },
+            None => 0,
+        }
+    }
+
+    /// So many of these came in, and are gone.
+    pub fn skip(&mut self, now_ns: i64, connection: usize, count: usize, data: &mut impl TaskData) {
+        if let Some(connection) = self.connections.get_mut(connection) {
+            let count = connection.decoder.pass(count);
+            if let Incoming::Task { offset, .. } = &mut connection.incoming {
+                *offset += count as u32;
+            }
+        }
+        // the PDU may be whole with them
+        self.receive(now_ns, connection, &[], data);
+    }
+
     fn read(
         &mut self,
         now_ns: i64,

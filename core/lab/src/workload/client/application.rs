@@ -45,6 +45,22 @@ impl Application for Client {
         }
     }
 
+    fn unwanted(&self, connection: ConnectionNumber) -> usize {
+        self.place(connection).map_or(0, |(index, connection)| {
+            let driven = &self.sessions[index];
+            driven.session.unwanted(connection, &driven.volume)
+        })
+    }
+
+    fn skip(&mut self, now_ns: i64, connection: ConnectionNumber, count: usize) {
+        if let Some((index, connection)) = self.place(connection) {
+            let driven = &mut self.sessions[index];
+            driven.session.skip(now_ns, connection, count, &mut driven.volume);
+            self.pump(now_ns, index);
+            self.proceed(now_ns);
+        }
+    }
+
     fn closed(&mut self, now_ns: i64, connection: ConnectionNumber, why: Closed) {
         if let Some((index, inner)) = self.place(connection) {
             self.places[connection] = None;

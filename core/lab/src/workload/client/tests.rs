@@ -60,7 +60,17 @@ fn run(client: &mut Client, portals: &mut [Portal]) -> Results {
 }
 
 /// As [`run`], with something that is done to the first portal every microsecond.
-fn run_with(client: &mut Client, portals: &mut [Portal], mut meanwhile: impl FnMut(i64, &mut Portal)) -> Results {
+fn run_with(client: &mut Client, portals: &mut [Portal], meanwhile: impl FnMut(i64, &mut Portal)) -> Results {
+    run_by(client, portals, |client, now_ns, number, bytes| client.receive(now_ns, number, bytes), meanwhile)
+}
+
+/// As [`run_with`], with a way of one's own to hand bytes in.
+fn run_by(
+    client: &mut Client,
+    portals: &mut [Portal],
+    mut hand_in: impl FnMut(&mut Client, i64, usize, &[u8]),
+    mut meanwhile: impl FnMut(i64, &mut Portal),
+) -> Results {
     // connection of the client -> portal and its connection; none when closed
     let mut wires: Vec<Option<(usize, usize)>> = Vec::new();
     let mut closed = VecDeque::new();
@@ -90,7 +100,7 @@ fn run_with(client: &mut Client, portals: &mut [Portal], mut meanwhile: impl FnM
             portals[index].poll_transmit(now_ns, accepted, &mut out);
             moved += out.len();
             if !out.is_empty() {
-                client.receive(now_ns, number, &out);
+                hand_in(client, now_ns, number, &out);
             }
         }
         while let Some(number) = client.poll_close() {
@@ -138,6 +148,53 @@ fn write_then_verify(change: impl Fn(&mut ClientSettings), targets: u16) -> (Res
         results = Some((found, client));
     }
     results.unwrap()
+}
+
+#[test]
+fn what_is_skipped_ends_as_what_is_read() {
+    let read = |digest: Digest, verify: bool, step: usize, is_skipping: bool| {
+        let mut portals = [portal(|_| {})];
+        let little = |operation| WorkloadSettings { total_bytes: Some(MB / 8), ..workload(operation) };
+        let write = settings(1, little(Operation::Write));
+        assert_eq!(run(&mut Client::new(write).unwrap(), &mut portals).bytes, MB / 8);
+        let mut settings = settings(1, WorkloadSettings { verify, ..little(Operation::Read) });
+        settings.login.offers.data_digest = Some(vec![digest]);
+        settings.login.offers.header_digest = Some(vec![Digest::Crc32c]);
+        settings.pdu_log = true;
+        let (mut client, mut skipped) = (Client::new(settings).unwrap(), 0);
+        let hand_in = |client: &mut Client, now_ns: i64, number: usize, mut bytes: &[u8]| {
+            while !bytes.is_empty() {
+                let unwanted = if is_skipping { client.unwanted(number).min(bytes.len()) } else { 0 };
+                if unwanted > 0 {
+                    client.skip(now_ns, number, unwanted);
+                    skipped += unwanted as u64;
+                    bytes = &bytes[unwanted..];
+                } else {
+                    let (next, rest) = bytes.split_at(step.min(bytes.len()));
+                    client.receive(now_ns, number, next);
+                    bytes = rest;
+                }
+            }
+        };
+        let results = run_by(&mut client, &mut portals, hand_in, |_, _| {});
+        assert_eq!(results.errors, [] as [String; 0]);
+        (skipped, results, client.take_task_log(), client.take_pdu_log())
+    };
+    for (digest, verify, is_unwanted) in
+        [(Digest::None, false, true), (Digest::None, true, false), (Digest::Crc32c, false, false)]
+    {
+        for step in [1, 48, 4096] {
+            let (none, results, tasks, pdus) = read(digest, verify, step, false);
+            let (skipped, results_then, tasks_then, pdus_then) = read(digest, verify, step, true);
+            assert_eq!((none, results, tasks, pdus), (0, results_then, tasks_then, pdus_then), "{digest:?} {step}");
+            // of all data at most the pieces that came with their headers were read
+            let most_read = 4 * step as u64;
+            assert!(
+                if is_unwanted { skipped + most_read >= MB / 8 } else { skipped == 0 },
+                "{digest:?} {step} {skipped}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -71,6 +71,11 @@ impl Volume {
 
 impl TaskData for Volume {
     #[inline]
+    fn is_wanted(&self, initiator_task_tag: u32) -> bool {
+        !matches!(self.purposes.get(initiator_task_tag as usize), Some(Purpose::Any) | None)
+    }
+
+    #[inline]
     fn take(&mut self, initiator_task_tag: u32, offset: u32, bytes: &[u8]) {
         let index = initiator_task_tag as usize;
         self.moved_bytes += bytes.len() as u64;

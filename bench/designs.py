@@ -1,0 +1,153 @@
+"""Whether both worlds agree on designs of initiators, and what time each design takes for a read.
+
+Sequential reads, one at a time, over a line without delay, by our initiator as events, as events that copy nothing,
+and as threads. A simulated host takes no time; what the real ones took, from a status to the next command and from a
+command to its data, is measured beside them by the captures of the real run, and given to the simulation. Of several
+real runs the fastest counts: what else runs on the machine can only slow them down. Needs root; prints, and asserts
+nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import iscsitrace
+from bench.run import FOLDER, machine
+from bench.worlds import Hosts
+from iscsitrace.lab import cpu, real, run_files, simulation
+
+BLOCKS = (4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
+DESIGNS = {"events": ("events", "copy"), "events, no copy": ("events", "discard"), "threads": ("threads", "copy")}
+RATE_BPS = 100_000_000
+SECONDS = 1.0
+REPEATS = 3
+NO_TIME = Hosts()
+_OVERHEAD_BYTES = 24
+_TCP = {"receive_buffer_bytes": 3 << 20, "send_buffer_bytes": 4 << 20, "nagle": False}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A run in either world."""
+
+    block_bytes: int
+    rate_bps: int
+    seconds: float
+    design: tuple[str, str] = DESIGNS["events"]
+    hosts: Hosts = NO_TIME
+    is_bypassed: bool = False
+
+    def as_simulated(self) -> dict[str, Any]:
+        """The settings, as either world takes them."""
+        line = {"rate_bps": self.rate_bps, "overhead_bytes": _OVERHEAD_BYTES}
+        count = max(20, round(self.seconds * self.rate_bps / 8 / (self.block_bytes + 4096)))
+        keys = {"max_recv_data_segment_length": 1 << 20, "max_burst_length": 1 << 20}
+        return {
+            "client": {
+                "login": {"offers": keys},
+                "workload": {"block_size_bytes": self.block_bytes, "total_bytes": count * self.block_bytes},
+            },
+            "portals": [{"keys": {"max_burst_length": 1 << 20}}],
+            "world": {
+                "initiator_tcp": _TCP,
+                "target_tcp": _TCP,
+                "initiator_host_delay_ns": self.hosts.initiator_ns,
+                "target_host_delay_ns": self.hosts.target_ns,
+                "paths": [{"to_target": line, "to_initiator": line}],
+                "snaplen_bytes": 160,
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Real:
+    """What a real run gave."""
+
+    throughput_bytes_per_s: float
+    hosts: Hosts
+    cpu_s_per_gigabyte: float
+
+
+def simulated(setting: Setting) -> float:
+    """Throughput in virtual time, in bytes a second."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _throughput(simulation.run(setting.as_simulated(), Path(folder), lambda *_: False))
+
+
+def kernel(setting: Setting) -> Real:
+    """The same over the kernel's TCP."""
+    driver, receive = setting.design
+    programs = real.Programs(driver=driver, receive=receive, is_bypassed=setting.is_bypassed)
+    with tempfile.TemporaryDirectory() as folder:
+        truth = real.run(setting.as_simulated(), Path(folder), lambda _: False, programs=programs)
+        at_initiator, at_target = (_reads(Path(folder, name), setting) for name in run_files.capture_names(1))
+    between = at_initiator["command_first_ns"][1:] - at_initiator["status_ns"][:-1]
+    served = at_target["data_first_ns"] - at_target["command_last_ns"]
+    results = truth["results"]
+    each = cpu.seconds_per_gigabyte(results["cpu"], results["bytes"])
+    return Real(_throughput(truth), Hosts(int(np.mean(between)), int(np.mean(served))), each or 0.0)
+
+
+def _reads(capture: Path, setting: Setting) -> dict[str, Any]:
+    cycles = iscsitrace.read(str(capture)).cycles
+    is_block = cycles.raw("bytes") == setting.block_bytes
+    names = ("command_first_ns", "command_last_ns", "data_first_ns", "status_ns")
+    return {name: cycles.raw(name)[is_block] for name in names}
+
+
+def _throughput(truth: dict[str, Any]) -> float:
+    results = truth["results"]
+    if results["errors"]:
+        raise RuntimeError(results["errors"][0])
+    return float(results["bytes"] * 1e9 / results["elapsed_ns"])
+
+
+def fastest(setting: Setting, repeats: int) -> Real:
+    """Of several runs."""
+    return max((kernel(setting) for _ in range(repeats)), key=lambda each: each.throughput_bytes_per_s)
+
+
+def main() -> None:
+    """The whole bench."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rate", type=int, default=RATE_BPS, help="of the line, in bits a second")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each run")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--bypass", action="store_true", help="a veth pair without a rate; nothing is simulated")
+    arguments = parser.parse_args()
+    where = "a veth pair" if arguments.bypass else f"{arguments.rate / 1e6:g} Mbit/s"
+    print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
+    print(f"reads, QD 1, over {where}; MB/s; real: the fastest of {arguments.repeats}")
+    print("host time: from a status to the next command, and from a command to its data; us on the average")
+    print(f"{'design':17}{'block':>8}{'real':>10}{'simulated':>11}{'error %':>9}{'host time':>13}{'CPU s/GB':>10}")
+    found = []
+    for name, design in DESIGNS.items():
+        for block_bytes in BLOCKS:
+            setting = Setting(block_bytes, arguments.rate, arguments.seconds, design, is_bypassed=arguments.bypass)
+            measured = fastest(setting, arguments.repeats)
+            throughput, hosts = measured.throughput_bytes_per_s, measured.hosts
+            predicted = None if arguments.bypass else simulated(replace(setting, hosts=hosts))
+            found.append({"design": name, "block_bytes": block_bytes, "real": asdict(measured), "simulated": predicted})
+            beside = ("", "")
+            if predicted is not None:
+                beside = (f"{predicted / 1e6:.3f}", f"{100 * (predicted / throughput - 1):+.1f}")
+            took = f"{hosts.initiator_ns / 1e3:.0f} {hosts.target_ns / 1e3:.0f}"
+            print(
+                f"{name:17}{block_bytes >> 10:>6} K{throughput / 1e6:10.3f}{beside[0]:>11}{beside[1]:>9}{took:>13}"
+                f"{measured.cpu_s_per_gigabyte:10.2f}",
+                flush=True,
+            )
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "designs.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

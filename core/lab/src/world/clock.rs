@@ -1,0 +1,22 @@
+//! The clock of worlds in real time: wall clock at the start plus what a monotonic clock says since, so that times never
+//! jump and yet stand beside those of a capture.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Nanoseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    start: Instant,
+    start_ns: i64,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { start: Instant::now(), start_ns: i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX) }
+    }
+
+    pub(super) fn now_ns(self) -> i64 {
+        self.start_ns.saturating_add(i64::try_from(self.start.elapsed().as_nanos()).unwrap_or(i64::MAX))
+    }
+}

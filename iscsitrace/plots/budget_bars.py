@@ -1,0 +1,68 @@
+"""The time budget of calls as bars over a setting, a panel for each arm: which part decides where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from iscsitrace.plots.budget_parts import LOOKS
+
+_NAMED_PERCENT = 12.0
+"""A part of this share has room for its number."""
+_WIDTH = 0.82
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Panels of bars."""
+
+    title: str
+    x_label: str
+    panels: tuple[tuple[str, tuple[tuple[str, Mapping[str, float]], ...]], ...]
+    """The name of each, and its bars: what stands below one, and its parts in %."""
+    notes: tuple[str, ...] = ()
+
+
+def draw(figure: Figure, bars: Bars) -> None:
+    """A row of panels; the parts in the order of the method, from below."""
+    every = figure.subplots(1, len(bars.panels), sharey=True, squeeze=False)[0]
+    seen: set[str] = set()
+    for axes, (name, places) in zip(every, bars.panels, strict=True):
+        below = [0.0] * len(places)
+        for part, (color, hatch, _) in LOOKS.items():
+            heights = [shares.get(part, 0.0) for _, shares in places]
+            if not any(heights):
+                continue
+            seen.add(part)
+            axes.bar(
+                range(len(places)), heights, _WIDTH, bottom=below, color=color, hatch=hatch, edgecolor="white",
+                linewidth=0.3,
+            )  # fmt: skip
+            for place, height in enumerate(heights):
+                if height >= _NAMED_PERCENT:
+                    axes.text(
+                        place, below[place] + height / 2, f"{height:.0f}", ha="center", va="center", fontsize=7,
+                        bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+                    )  # fmt: skip
+            below = [low + height for low, height in zip(below, heights, strict=True)]
+        axes.set_xticks(range(len(places)), [text for text, _ in places], rotation=60)
+        axes.set_xlabel(f"{bars.x_label}: {name}")
+        axes.set_ylim(0, 100)
+        axes.grid(visible=False, axis="x")
+    every[0].set_ylabel("% of the time of a call")
+    every[0].legend(
+        handles=[
+            Patch(facecolor=color, hatch=hatch, edgecolor="white", label=label)
+            for part, (color, hatch, label) in LOOKS.items()
+            if part in seen
+        ],
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        # no wider than its panel
+        ncols=max(1, 4 // len(bars.panels)),
+        frameon=False,
+        borderaxespad=0.3,
+    )
