@@ -91,8 +91,8 @@ class Figure:
     name: str
     kind: str
     """One of FIGURES: ``lines`` over a setting, ``finishes`` of streams, the first to be done first, ``courses`` over
-    the time of runs, the ``budget`` of calls over a setting; or, from the capture of one point, the ``packets`` of a few
-    cycles, or its ``streams``.
+    the time of runs, the ``budget`` of calls over a setting; or, from the capture of one point, the ``packets`` of a
+    few cycles, or its ``streams``.
     """
     title: str
     where: Mapping[str, Written]
