@@ -39,7 +39,8 @@ def _said(account: Account) -> Iterator[str]:
     )
     yield (
         f"Half of the writes were done on the last leg within {cells.time(account.skews['p50'])} of the first, the "
-        f"slowest after {cells.time(account.skews['max'])}; {far.label} was at work alone for {cells.time(far.alone_ns)}."
+        f"slowest after {cells.time(account.skews['max'])}; {far.label} was at work alone for "
+        f"{cells.time(far.alone_ns)}."
     )
     if account.doubt:
         yield f"{account.doubt[0].upper()}{account.doubt[1:]}."
