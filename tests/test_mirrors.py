@@ -233,7 +233,9 @@ def test_a_resync_beside_the_writes() -> None:
     hosts = Hosts()
     hosts.ask(hosts.session("iqn.a"), near).ask(hosts.session("iqn.b"), far)
     hosts.ask(0, copied, "read")
-    hosts.ask(1, [(at + 3, lba, blocks, 3.0) for at, lba, blocks, _ in copied])
+    # read in one piece, written in two; and the other way round
+    hosts.ask(1, [(at + 3, lba + more, 128, 3.0) for at, lba, _, _ in copied[:10] for more in (0, 128)])
+    hosts.ask(1, [(at + 23, lba, 512, 3.0) for at, lba, _, _ in copied[10::2]])
     (found,) = hosts.found()
     assert len(found.found) == 20
     # without the reads they are writes of one leg alone
