@@ -412,6 +412,9 @@ def test_the_table_and_the_document(runs: Runs) -> None:
     (job,) = json.loads(run_of("diagnose", "--json", run.capture()))["jobs"]
     assert [each["connection"] for each in job["streams"]] == [row["connection"] for row in rows]
     assert job["jain"] == pytest.approx(found(run).jain)
+    text = run_of("diagnose", run.capture())
+    assert f"Streams of one job: Jain's fairness index {found(run).jain:.3f}" in text
+    assert text.count("slow_start_exit") == 2
 
 
 def texts(svg: str) -> Sequence[str]:

@@ -21,7 +21,7 @@ import iscsitrace
 from iscsitrace.analysis import derived, mirrors
 from iscsitrace.analysis.diagnosis import NEEDED
 from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.analysis.mirrors import account, recognition
+from iscsitrace.analysis.mirrors import account, recognition, tables
 from iscsitrace.analysis.mirrors.account import Account
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
@@ -212,6 +212,20 @@ def test_three_legs_of_which_two_are_far() -> None:
     assert set(found.found.skews.tolist()) == {11 * MS}
     # the third is alone once the second is done
     assert [leg.alone_ns for leg in found.legs] == [0, 0, 10 * 6 * MS]
+
+
+def test_two_mirrors_are_numbered_through() -> None:
+    hosts = Hosts()
+    for host, count in (("iqn.one", 5), ("iqn.two", 7)):
+        for target in ("a", "b"):
+            hosts.ask(hosts.session(f"{host}.{target}", host), in_order(count))
+    found = [each.found for each in hosts.found()]
+    source = hosts.source()
+    written, legs = tables.mirrored_writes(found, source), tables.mirror_legs(found, source)
+    assert written["mirror"].tolist() == [0] * 5 + [1] * 7
+    assert written["mirrored_write"].tolist() == list(range(12))
+    assert legs["mirrored_write"].tolist() == [number for number in range(12) for _ in range(2)]
+    assert legs["session"].tolist() == [0, 1] * 5 + [2, 3] * 7
 
 
 def test_a_leg_whose_queue_is_full_begins_later() -> None:
