@@ -102,9 +102,10 @@ def _show(trace: Trace, diagnosis: Diagnosis, is_verbose: bool) -> None:
 
 def _show_job(job: Job) -> None:
     """The streams of a job beside each other, the first to finish first."""
+    behind, alone = units.seconds(job.first_to_last_ns), units.percent(job.alone_share)
     show_heading(
-        f"Streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes "
-        f"{units.seconds(job.first_to_last_ns)} s after the first, and is alone for {units.percent(job.alone_share)} % of the whole"
+        f"Streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the first, and is "
+        f"alone for {alone} % of the whole"
     )
     show_table(
         (
