@@ -104,8 +104,8 @@ def _show_job(job: Job) -> None:
     """The streams of a job beside each other, the first to finish first."""
     behind, alone = units.seconds(job.first_to_last_ns), units.percent(job.alone_share)
     show_heading(
-        f"Streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the first, and is "
-        f"alone for {alone} % of the whole"
+        f"Streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the first, and "
+        f"is alone for {alone} % of the whole"
     )
     show_table(
         (
