@@ -275,6 +275,18 @@ def test_paths_that_take_turns_are_no_mirror() -> None:
     assert two(asked[::2], asked[1::2]) == []
 
 
+def test_a_mirror_whose_members_have_two_paths_each() -> None:
+    hosts = Hosts()
+    for target, length in (("iqn.a", 5.0), ("iqn.b", 9.0)):
+        asked = in_order(40, length=length)
+        for path in (0, 1):
+            hosts.ask(hosts.session(target), asked[path::2])
+    (found,) = hosts.found()
+    assert [leg.sessions for leg in found.legs] == [(0, 1), (2, 3)]
+    assert len(found.found) == 40
+    assert found.farthest.label == "sessions 2 and 3"
+
+
 def test_the_same_writes_at_other_times_are_no_mirror() -> None:
     near = in_order(40)
     assert two(near, [(at + 10, lba, blocks, length) for at, lba, blocks, length in near]) == []
