@@ -19,6 +19,7 @@ from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.jobs import streams
 from iscsitrace.analysis.jobs.streams import Job, jain
 from iscsitrace.cli import main
+from iscsitrace.experiments import streams as by_truth
 from iscsitrace.schema import DERIVED_TABLES
 from iscsitrace.table import Table
 from tests.runs import Run, Runs
@@ -306,6 +307,22 @@ def test_figures_are_those_of_the_truth(runs: Runs, name: str) -> None:
     assert job.first_to_last_ns == ends[-1] - ends[0]
 
 
+@pytest.mark.parametrize("name", ["slow start", "losses", "even"])
+def test_an_experiment_measures_the_same_from_the_truth(runs: Runs, name: str) -> None:
+    run = runs(RUNS[name])
+    job, truth = found(run), truth_of(run)
+    measured = by_truth.of_truth(truth, truth["results"]["started_ns"], None, is_read=True)
+    assert job.jain == pytest.approx(by_truth.jain(measured), rel=0.005)
+    ends = [stream.ended_s for stream in measured]
+    assert job.first_to_last_ns / 1e9 == pytest.approx(max(ends) - min(ends))
+    # what ends slow start shows at the tap before TCP knows of it
+    for stream in job.streams:
+        if stream.cause and stream.cause.name == "slow_start_exit":
+            (of,) = [each for each in measured if each.connection == stream.run.connection]
+            left_ns = truth["results"]["started_ns"] + (of.slow_start_ended_s or 0) * 1e9
+            assert 0 <= left_ns - stream.cause.time_ns <= 60 * MS
+
+
 def windows(run: Run, port: int) -> tuple[list[int], list[int]]:
     """Times and congestion windows (segments) of the target's end of a connection."""
     ends = [end for target in truth_of(run)["target_ends"] for end in target if end["initiator_port"] == port]
@@ -395,6 +412,9 @@ def test_the_table_and_the_document(runs: Runs) -> None:
     (job,) = json.loads(run_of("diagnose", "--json", run.capture()))["jobs"]
     assert [each["connection"] for each in job["streams"]] == [row["connection"] for row in rows]
     assert job["jain"] == pytest.approx(found(run).jain)
+    text = run_of("diagnose", run.capture())
+    assert f"Streams of one job: Jain's fairness index {found(run).jain:.3f}" in text
+    assert text.count("slow_start_exit") == 2
 
 
 def texts(svg: str) -> Sequence[str]:

@@ -21,7 +21,7 @@ import iscsitrace
 from iscsitrace.analysis import derived, mirrors
 from iscsitrace.analysis.diagnosis import NEEDED
 from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.analysis.mirrors import account, recognition
+from iscsitrace.analysis.mirrors import account, recognition, tables
 from iscsitrace.analysis.mirrors.account import Account
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
@@ -214,6 +214,20 @@ def test_three_legs_of_which_two_are_far() -> None:
     assert [leg.alone_ns for leg in found.legs] == [0, 0, 10 * 6 * MS]
 
 
+def test_two_mirrors_are_numbered_through() -> None:
+    hosts = Hosts()
+    for host, count in (("iqn.one", 5), ("iqn.two", 7)):
+        for target in ("a", "b"):
+            hosts.ask(hosts.session(f"{host}.{target}", host), in_order(count))
+    found = [each.found for each in hosts.found()]
+    source = hosts.source()
+    written, legs = tables.mirrored_writes(found, source), tables.mirror_legs(found, source)
+    assert written["mirror"].tolist() == [0] * 5 + [1] * 7
+    assert written["mirrored_write"].tolist() == list(range(12))
+    assert legs["mirrored_write"].tolist() == [number for number in range(12) for _ in range(2)]
+    assert legs["session"].tolist() == [0, 1] * 5 + [2, 3] * 7
+
+
 def test_a_leg_whose_queue_is_full_begins_later() -> None:
     """Four at a time: the near leg takes 2 ms for each, the far one 20, and so falls behind more and more."""
     count = 60
@@ -233,7 +247,9 @@ def test_a_resync_beside_the_writes() -> None:
     hosts = Hosts()
     hosts.ask(hosts.session("iqn.a"), near).ask(hosts.session("iqn.b"), far)
     hosts.ask(0, copied, "read")
-    hosts.ask(1, [(at + 3, lba, blocks, 3.0) for at, lba, blocks, _ in copied])
+    # read in one piece, written in two; and the other way round
+    hosts.ask(1, [(at + 3, lba + more, 128, 3.0) for at, lba, _, _ in copied[:10] for more in (0, 128)])
+    hosts.ask(1, [(at + 23, lba, 512, 3.0) for at, lba, _, _ in copied[10::2]])
     (found,) = hosts.found()
     assert len(found.found) == 20
     # without the reads they are writes of one leg alone
@@ -257,6 +273,18 @@ def test_writes_while_only_one_leg_is_at_work_do_not_count() -> None:
 def test_paths_that_take_turns_are_no_mirror() -> None:
     asked = in_order(40)
     assert two(asked[::2], asked[1::2]) == []
+
+
+def test_a_mirror_whose_members_have_two_paths_each() -> None:
+    hosts = Hosts()
+    for target, length in (("iqn.a", 5.0), ("iqn.b", 9.0)):
+        asked = in_order(40, length=length)
+        for path in (0, 1):
+            hosts.ask(hosts.session(target), asked[path::2])
+    (found,) = hosts.found()
+    assert [leg.sessions for leg in found.legs] == [(0, 1), (2, 3)]
+    assert len(found.found) == 40
+    assert found.farthest.label == "sessions 2 and 3"
 
 
 def test_the_same_writes_at_other_times_are_no_mirror() -> None:

@@ -16,6 +16,7 @@ from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, 
 if TYPE_CHECKING:
     from iscsitrace.analysis.diagnosis.examination import Diagnosis, Opinion
     from iscsitrace.analysis.diagnosis.finding import Finding, Gain
+    from iscsitrace.analysis.jobs.streams import Job
     from iscsitrace.trace import Trace
 
 EXIT_FINDING = 1
@@ -92,9 +93,47 @@ def _show(trace: Trace, diagnosis: Diagnosis, is_verbose: bool) -> None:
     for kind, opinion in shown:
         _show_budget(f"{kind} {opinion.number}", opinion)
         _show_findings(f"{kind} {opinion.number}", opinion)
+    for job in diagnosis.jobs:
+        _show_job(job)
     losses = health.reaching(health.by_name(trace.counters), "data_loss")
     if losses:
         show_health(losses)
+
+
+def _show_job(job: Job) -> None:
+    """The streams of a job beside each other, the first to finish first."""
+    behind, alone = units.seconds(job.first_to_last_ns), units.percent(job.alone_share)
+    show_heading(
+        f"Streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the first, and "
+        f"is alone for {alone} % of the whole"
+    )
+    show_table(
+        (
+            "connection",
+            "session",
+            "MB",
+            "MB/s",
+            "finished after s",
+            "sent again %",
+            "losses",
+            "timeouts",
+            "slow because",
+        ),
+        [
+            (
+                stream.run.connection,
+                stream.run.session,
+                units.megabytes(stream.run.bytes),
+                units.megabytes(stream.run.bytes_per_s),
+                units.seconds(stream.run.last_ns - job.first_ns),
+                units.percent(stream.evidence.retransmission_rate),
+                stream.evidence.loss_count,
+                stream.evidence.timeout_count,
+                stream.cause.name if stream.cause else None,
+            )
+            for stream in job.streams
+        ],
+    )
 
 
 def _is_one_of_several(connections: list[dict[str, Any]], number: int) -> bool:

@@ -64,7 +64,9 @@ def _picked(mirrored: Table, slower_ns: int | None, top: int | None) -> Table:
 
 
 def _legs_of(legs: Table, number: int) -> list[dict[str, Any]]:
-    return list(legs.select(legs.raw("mirrored_write") == number).rows())
+    """Of one mirrored write: they stand together, in the order of the writes."""
+    first, last = legs.raw("mirrored_write").searchsorted([number, number + 1])
+    return list(legs.select(slice(int(first), int(last))).rows())
 
 
 def _display_filter(legs: list[dict[str, Any]]) -> str:

@@ -38,8 +38,8 @@ def _said(account: Account) -> Iterator[str]:
         f"{wording.count(account.known_count, 'write')}{because}."
     )
     yield (
-        f"From done on the first leg to done on the last it is {cells.time(account.skews['p50'])} for half of the "
-        f"writes or more, at most {cells.time(account.skews['max'])}; {far.label} was at work alone for "
+        f"Half of the writes were done on the last leg within {cells.time(account.skews['p50'])} of the first, the "
+        f"slowest after {cells.time(account.skews['max'])}; {far.label} was at work alone for "
         f"{cells.time(far.alone_ns)}."
     )
     if account.doubt:

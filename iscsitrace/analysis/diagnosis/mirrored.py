@@ -46,8 +46,8 @@ def _text(account: Account) -> str:
     return (
         f"{account.name} whose writes wait for {far.label}: that (logical unit {far.lun} of {far.target}) was the last "
         f"to finish in {far.last_count} of {wording.count(account.known_count, 'write')}, and was at work alone for "
-        f"{wording.time(far.alone_ns)}{cause}; half of the writes were done on the last leg "
-        f"{wording.time(account.skews['p50'] or 0)} after the first or later, at most "
+        f"{wording.time(far.alone_ns)}{cause}; half of the writes were done on the last leg within "
+        f"{wording.time(account.skews['p50'] or 0)} of the first, the slowest after "
         f"{wording.time(account.skews['max'] or 0)}{doubt}"
     )
 

@@ -185,11 +185,15 @@ def _is_copy(writes: Requests, reads: Requests) -> Array:
     if not len(writes) or not len(reads):
         return found
     by_place = reads.where(np.lexsort((reads.ends, reads.firsts)))
-    places = np.searchsorted(by_place.firsts, writes.firsts, side="right") - 1
-    read = places.clip(0)
-    covers = (places >= 0) & (by_place.firsts[read] <= writes.firsts) & (by_place.lasts[read] >= writes.lasts)
-    since = writes.begins - by_place.ends[read]
-    return np.asarray(covers & (since >= 0) & (since <= COPIED_NS))
+
+    def was_read(bytes_at: Array) -> Array:
+        place = np.searchsorted(by_place.firsts, bytes_at, side="right") - 1
+        read = place.clip(0)
+        since = writes.begins - by_place.ends[read]
+        return np.asarray((place >= 0) & (by_place.lasts[read] > bytes_at) & (since >= 0) & (since <= COPIED_NS))
+
+    # what was read at once may be written in pieces, and the other way round
+    return was_read(writes.firsts) & was_read(writes.lasts - 1)
 
 
 def _starts(source: Source) -> tuple[Array, Array] | None:
