@@ -65,7 +65,7 @@ bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and c
 bench-plots: build/build.stamp ## plot ten million packets, with time and memory (2 GB in build/bench)
 	$(BIN)/python -m bench.plots
 
-bench-traffic: build/build.stamp build/peers.stamp ## race our initiator against iscsi-perf, our target against tgt
+bench-traffic: build/build.stamp build/peers.stamp ## race our initiator, by each driver, against iscsi-perf, our target against tgt
 	$(BIN)/python -m bench.initiator
 
 bench-link: build/build.stamp build/peers.stamp ## measure the link emulator: delay, rate, what it carries (root)
@@ -73,6 +73,7 @@ bench-link: build/build.stamp build/peers.stamp ## measure the link emulator: de
 
 bench-worlds: build/build.stamp build/peers.stamp ## hold the simulated world against the kernel's TCP and iperf3 (root)
 	$(BIN)/python -m bench.worlds
+	$(BIN)/python -m bench.designs
 	$(BIN)/python -m bench.throughput
 
 bench-budget: build/build.stamp build/peers.stamp ## hold idle fraction and limiter against the truth of 136 settings (root)

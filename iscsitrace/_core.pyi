@@ -145,8 +145,8 @@ _Watch = Callable[[str, list[tuple[int, int, bool]]], object]
 def run_initiator(settings_json: str, period_ns: int, watch: _Watch) -> str:
     """Runs the reference initiator over sockets; its results and tasks as JSON.
 
-    ``settings_json``: ``client``, ``urls`` (``url`` and resolved ``address``), ``sockets``. Releases the GIL. What
-    ``watch`` raises, and Ctrl-C, ends the run.
+    ``settings_json``: ``client``, ``urls`` (``url`` and resolved ``address``), ``sockets``, ``driver``, ``receive``.
+    Releases the GIL. What ``watch`` raises, and Ctrl-C, ends the run.
     """
 
 def run_target(settings_json: str, period_ns: int, ready: Callable[[list[str]], object], watch: _Watch) -> str:
