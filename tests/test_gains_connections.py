@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.diagnosis import grouping
-from iscsitrace.analysis.diagnosis.examination import NEEDED, examine
+from iscsitrace.analysis.diagnosis import NEEDED, grouping
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.diagnosis.meeting import tasks_per_ns
 from iscsitrace.analysis.diagnosis.situation import Measured, measure
 from tests.runs import Runs

@@ -141,7 +141,7 @@ def setting_of(
     line, served = _line(values, link), _served(values, block, is_socket=is_socket)
     if served is not None and (line is None or served < line):
         # one after the other: the service is what a transfer is on a line
-        line, service_ns = served, service_ns - float(str(values["target.service-delay"]))
+        line, service_ns = served, service_ns - settings.service_ns(values)
     return Setting(
         # bytes over a socket go as those of a read do: nobody asks for them
         operation="read" if is_socket else operation,
@@ -185,7 +185,7 @@ def _line(values: dict[str, Value], link: dict[str, Any]) -> float | None:
 
 def _served(values: dict[str, Value], block_bytes: int, *, is_socket: bool) -> float | None:
     """What targets get done that serve one command after the other; None of those that serve any number at once."""
-    delay_ns = float(str(values.get("target.service-delay", 0)))
+    delay_ns = settings.service_ns(values)
     if is_socket or not values.get("target.is-serial") or not delay_ns:
         return None
     return settings.stripe_count(values) * min(block_bytes, _command_bytes(values)) * 1e9 / delay_ns

@@ -137,7 +137,10 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
 def _has_chance(place: Place) -> bool:
     """Whether another seed makes another run in the simulated world."""
     return any(
-        each.value in _BY_CHANCE or (name.endswith(_CHANCES) and each.value != 0) for name, each in place.items()
+        each.value in _BY_CHANCE
+        or (name.endswith(_CHANCES) and each.value != 0)
+        or (name == "target.service-delay" and isinstance(each.value, list))
+        for name, each in place.items()
     )
 
 

@@ -50,6 +50,8 @@ pub(super) struct Tuned {
     steps: Vec<TuningStep>,
     converged_ns: Option<i64>,
     refusal: Option<String>,
+    /// The most that were in use at once.
+    most_used: usize,
 }
 
 impl Tuned {
@@ -70,6 +72,7 @@ impl Tuned {
             steps: Vec::new(),
             converged_ns: None,
             refusal: None,
+            most_used: 1,
         }
     }
 
@@ -155,9 +158,12 @@ impl Client {
         if *left > 0 {
             return;
         }
-        if tuned.in_use.len() < usize::from(tuned.step.connections) {
-            tuned.tuner.limit(tuned.in_use.len() as u16);
+        let now = tuned.in_use.len();
+        // a target that took more before may still be about those that have left
+        if now < usize::from(tuned.step.connections) && now >= tuned.most_used {
+            tuned.tuner.limit(now as u16);
         }
+        tuned.most_used = tuned.most_used.max(now);
         self.settle_connections(now_ns);
     }
 

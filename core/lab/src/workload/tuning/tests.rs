@@ -125,6 +125,24 @@ fn a_target_that_has_no_room_is_an_answer() {
 }
 
 #[test]
+fn a_target_that_has_less_room_for_a_while_is_asked_again() {
+    for rule in RULES {
+        let mut tuner = Tuner::new(&settings(rule));
+        let mut step = tuner.begin();
+        for number in 0..100 {
+            // now and then fewer than asked for, and no limit is known
+            let got = if [3, 5, 6].contains(&number) { step.connections.min(6) } else { step.connections };
+            step = tuner.next(Measurement { connections: got, goodput_bytes_per_s: broad_peak(got) });
+            if tuner.settled().is_some() {
+                break;
+            }
+        }
+        let found = tuner.settled().expect("it does not end");
+        assert!(broad_peak(found) > 0.9 * best(broad_peak), "{rule:?}: {found}");
+    }
+}
+
+#[test]
 fn more_that_gave_more_are_never_left_for_fewer() {
     let mut tuner = Tuner::new(&settings(TuningRule::GoldenSection));
     let (steps, _) = follow(&mut tuner, broad_peak, 1, 0.0);

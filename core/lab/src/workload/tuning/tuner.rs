@@ -15,6 +15,9 @@ const SCATTERS: f64 = 3.0;
 /// A search that begins anew begins with this part of what is in use: the model needs to see connections add up.
 const ANEW: u16 = 4;
 
+/// So often there may be fewer connections than asked for without a word: then there are no more to be had.
+const MOST_SHORTAGES: u32 = 3;
+
 /// Says how many connections there should be.
 #[derive(Debug)]
 pub struct Tuner {
@@ -29,6 +32,8 @@ pub struct Tuner {
     /// What it gave at first.
     level: Option<f64>,
     changed_count: u32,
+    asked: u16,
+    shortages: u32,
 }
 
 impl Tuner {
@@ -49,6 +54,8 @@ impl Tuner {
             settled: None,
             level: None,
             changed_count: 0,
+            asked: 1,
+            shortages: 0,
         }
     }
 
@@ -78,6 +85,15 @@ impl Tuner {
 
     /// The next step after what the last one gave.
     pub fn next(&mut self, measured: Measurement) -> Step {
+        let asked = self.asked.min(self.most);
+        if measured.connections < asked {
+            self.shortages += 1;
+            if self.shortages <= MOST_SHORTAGES {
+                let why = format!("{} were to be had for now: again {asked}", count(measured.connections));
+                return self.bounded(Step::repeat(asked, why));
+            }
+            self.limit(measured.connections);
+        }
         if let Some(last) = self.last.filter(|_| !self.is_changed(measured)) {
             self.scatter.note(last, measured);
         }
@@ -121,7 +137,8 @@ impl Tuner {
         Step { connections: step.connections, decision: Decision::Restart, why }
     }
 
-    fn bounded(&self, step: Step) -> Step {
-        Step { connections: step.connections.clamp(1, self.most), ..step }
+    fn bounded(&mut self, step: Step) -> Step {
+        self.asked = step.connections.clamp(1, self.most);
+        Step { connections: self.asked, ..step }
     }
 }
