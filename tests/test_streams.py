@@ -200,6 +200,7 @@ warm-up-seconds = 1
 
 [link]
 one-way-delay = "20ms"
+jitter = "0.1ms"
 access-rate = "20Mbit"
 access-queue-packets = 300
 
