@@ -230,6 +230,7 @@ name = "by the clock"
 
 [[arms]]
 name = "one file"
+warm-up-seconds = 3
 model = false
 repeats = 1
 link.loss = "2%"
@@ -413,6 +414,8 @@ def test_both_worlds_have_a_reduced_scale(small: Small) -> None:
         (point.name, point.run_settings, point.warm_up) for point in real
     ]
     assert real[0].warm_up.seconds == 0.5
+    of_arms = {point.arm: point.warm_up.seconds for point in points.of_experiment(found, "simulated")}
+    assert of_arms == {"by the clock": 1, "one file": 3}
     assert real[0].capture_at == ()
 
 

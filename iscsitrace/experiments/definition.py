@@ -65,6 +65,8 @@ class Arm:
     """Of its own, in place of those of all, in the simulated world."""
     is_modelled: bool = True
     """Whether the model, which is of what goes on for ever, has anything to say of it."""
+    warm_up_seconds: float | None = None
+    """Of its own, in place of that of all."""
 
 
 @dataclass(frozen=True)
@@ -224,8 +226,14 @@ def _definition(name: str, text: str, top: Entry) -> Definition:
 
 def _arm(entry: Entry) -> Arm:
     repeats = entry.count("repeats", 0, least=0)
-    is_modelled = entry.switch("model", True)
-    arm = Arm(entry.text("name"), _settings(entry), _grid(entry.table("grid")), repeats or None, is_modelled)
+    arm = Arm(
+        name=entry.text("name"),
+        settings=_settings(entry),
+        grid=_grid(entry.table("grid")),
+        repeats=repeats or None,
+        is_modelled=entry.switch("model", True),
+        warm_up_seconds=entry.amount("warm-up-seconds", None),
+    )
     entry.refuse_others()
     return arm
 
