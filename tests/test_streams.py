@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from iscsitrace.experiments import (
     points,
     results,
     runner,
+    settings,
     streams,
     tables,
 )
@@ -32,6 +34,7 @@ from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.results import PointResult, Results
 from iscsitrace.experiments.streams import Stream
 from iscsitrace.experiments.vocabulary import Value
+from iscsitrace.lab import simulation
 
 STUDY = "stream-study"
 
@@ -200,6 +203,7 @@ warm-up-seconds = 1
 
 [link]
 one-way-delay = "20ms"
+jitter = "0.1ms"
 access-rate = "20Mbit"
 access-queue-packets = 300
 
@@ -226,6 +230,7 @@ name = "by the clock"
 
 [[arms]]
 name = "one file"
+warm-up-seconds = 3
 model = false
 repeats = 1
 link.loss = "2%"
@@ -297,9 +302,23 @@ def test_without_captures_the_truth_says_what_there_is(small: Small) -> None:
         line = 20e6 / 8 * 1448 / 1514 * 32_768 / 32_816
         assert point.steady_throughput_bytes_per_s == pytest.approx(min(in_turn, line), rel=0.05)
         assert point.utilisation == pytest.approx(min(in_turn, line) / line, rel=0.05)
-        assert (point.jain, point.timeout_count) == (pytest.approx(1, abs=0.01), 0)
-        assert (point.spread_s, point.idle_fraction) == (None, None)
+        assert point.jain == pytest.approx(1, abs=0.01)
+        assert point.timeout_count == 0
+        assert point.spread_s is None
+        assert point.idle_fraction is None
         assert point.model_error == pytest.approx(0, abs=0.05)
+
+
+def test_captures_are_taken_where_they_are_wanted(small: Small, tmp_path: Path) -> None:
+    (point,) = [each for each in points.of_experiment(small[1], "simulated") if each.arm == "one file"]
+    for where, files in (("none", set()), ("initiator", {"initiator.pcapng"}), ("target", {"target.pcapng"})):
+        wanted = {"none": ()}.get(where, (where,))
+        run_settings = settings.of_run({**point.values, "target.count": 1, "workload.bytes": 65_536}, 1)
+        truth = simulation.run(run_settings, tmp_path / where, lambda *_: False, capture_at=wanted)
+        assert {path.name for path in (tmp_path / where).iterdir()} == {"truth.json", *files}
+        named = {truth["captures"]["initiator"], *truth["captures"]["targets"]} - {None}
+        assert named == files
+        assert json.loads((tmp_path / where / "truth.json").read_text()) == truth
 
 
 def test_a_file_over_streams_is_as_its_capture_shows(small: Small) -> None:
@@ -395,6 +414,8 @@ def test_both_worlds_have_a_reduced_scale(small: Small) -> None:
         (point.name, point.run_settings, point.warm_up) for point in real
     ]
     assert real[0].warm_up.seconds == 0.5
+    of_arms = {point.arm: point.warm_up.seconds for point in points.of_experiment(found, "simulated")}
+    assert of_arms == {"by the clock": 1, "one file": 3}
     assert real[0].capture_at == ()
 
 

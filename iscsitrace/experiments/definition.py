@@ -82,6 +82,8 @@ class Arm:
     """In which it can be run."""
     own: Mapping[str, Place] = field(default_factory=dict)
     """By world, what it has there alone."""
+    warm_up_seconds: float | None = None
+    """Of its own, in place of that of all."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,7 @@ def _arm(entry: Entry) -> Arm:
         worlds=_of(entry, "worlds", WORLDS, WORLDS),
         own=own,
         is_modelled=entry.switch("model", True),
+        warm_up_seconds=entry.amount("warm-up-seconds", None),
     )
     entry.refuse_others()
     return arm

@@ -113,10 +113,8 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
     if any(name in arm.settings for name in LENGTHS):
         base = {name: value for name, value in base.items() if name not in LENGTHS}
     base |= {**arm.settings, **arm.own.get(world, {})}
-    warm_up_s = definition.warm_up_seconds
-    if real is not None and real.warm_up_seconds is not None:
-        warm_up_s = real.warm_up_seconds
-    warm_up = WarmUp(definition.warm_up_calls, warm_up_s)
+    own = (arm.warm_up_seconds, real.warm_up_seconds if real is not None else None, definition.warm_up_seconds)
+    warm_up = WarmUp(definition.warm_up_calls, next(each for each in own if each is not None))
     for values in itertools.product(*grid.values()):
         at = dict(zip(grid, values, strict=True))
         place = {**base, **at}
