@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -475,6 +476,25 @@ def test_processes_give_what_one_gives(small: tuple[Path, Results, Watched], tmp
     made = points.of_experiment(written(tmp_path, PLAIN), "simulated")
     found = runner.run(made, tmp_path / "run", Watched(), jobs=2, kept=lambda _: False)
     assert found == [replace(point, captures=()) for point in small[1].points]
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_process_that_is_killed_ends_the_run(tmp_path: Path, is_wanted: bool) -> None:
+    made = points.of_experiment(written(tmp_path, PLAIN), "simulated")
+    killed = []
+
+    def watch(_: runner.Progress) -> bool:
+        for child in multiprocessing.active_children():
+            child.kill()
+            killed.append(child.pid)
+        return is_wanted and bool(killed)
+
+    if is_wanted:
+        assert len(runner.run(made, tmp_path / "run", watch, jobs=2, kept=lambda _: False)) < ALL_DONE
+    else:
+        with pytest.raises(InputInvalid, match="was killed; run it again to go on"):
+            runner.run(made, tmp_path / "run", watch, jobs=2, kept=lambda _: False)
+    assert killed
 
 
 def test_another_experiment_has_a_folder_of_its_own(small: tuple[Path, Results, Watched], tmp_path: Path) -> None:

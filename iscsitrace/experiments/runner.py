@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -205,19 +206,19 @@ def _one_by_one(
 
 
 _is_over: Any = None
-"""In a process of a pool: the event that ends it."""
+"""In a process of a pool: what ends it. Without a lock, which a process that is killed would keep for ever."""
 
 
-def _begin(event: Any) -> None:
+def _begin(is_over: Any) -> None:
     global _is_over  # noqa: PLW0603 -- a pool hands nothing else to its processes
-    _is_over = event
+    _is_over = is_over
     # the first process decides what a Ctrl-C means
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _task(point: Point, directory: Path, is_kept: bool) -> PointResult | None:
     try:
-        return perform(point, directory, _is_over.is_set, is_kept=is_kept)
+        return perform(point, directory, lambda: bool(_is_over.value), is_kept=is_kept)
     except _Stopped:
         return None
 
@@ -227,8 +228,8 @@ def _in_processes(
 ) -> Iterator[PointResult]:
     # no fork: the core and NumPy have threads
     context = multiprocessing.get_context("spawn")
-    event = context.Event()
-    with ProcessPoolExecutor(min(jobs, len(points)), context, initializer=_begin, initargs=(event,)) as pool:
+    is_over = context.RawValue("b", 0)
+    with ProcessPoolExecutor(min(jobs, len(points)), context, initializer=_begin, initargs=(is_over,)) as pool:
         try:
             waiting: set[Future[PointResult | None]] = {
                 pool.submit(_task, point, directory, kept(point)) for point in points
@@ -241,6 +242,12 @@ def _in_processes(
                         yield result
                 if has_ended():
                     raise _Stopped
+        except BrokenProcessPool as error:
+            # who ends all of them at once, as timeout(1) does, ends this one in order
+            time.sleep(_LOOK_S)
+            if has_ended():
+                raise _Stopped from error
+            raise InputInvalid("a process that ran a point was killed; run it again to go on") from error
         finally:
-            event.set()
+            is_over.value = 1
             pool.shutdown(wait=True, cancel_futures=True)
