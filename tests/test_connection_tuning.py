@@ -14,7 +14,6 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import catalogue, comparison, course, definition, experiment, points, settings, tables
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.results import Results
-from tests.lab import needs_root
 from tests.runs import Runs
 from tests.traffic import initiate, our_target
 
@@ -272,7 +271,7 @@ def test_the_studies_of_connections_can_be_read() -> None:
     assert all(number == depth for number, depth in depths), "a command on each connection"
 
 
-# ---- on a terminal, and in the real world
+# ---- on a terminal
 
 
 def test_each_step_is_told_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,23 +286,6 @@ def test_each_step_is_told_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys
     progress.close()
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("3.2 s: 4 connections gave 15.4 MB/s: more may give more; next 6") == 1
-
-
-@needs_root
-def test_istgt_refuses_a_ninth_connection_and_goes_on(tmp_path: Path) -> None:
-    """Bytes, not time, end measurements and the run, so that a machine that stands still changes nothing."""
-    arguments = "lab run read --target-program istgt --capture none --one-way-delay 2ms --rate 200Mbit --block-size 64K"
-    search = "--connections auto:golden --measure-bytes 2M --bytes 48M --no-progress --json"
-    told = [*arguments.split(), *search.split(), "-o", str(tmp_path / "run")]
-    result = CliRunner().invoke(main, told, catch_exceptions=False)
-    assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)
-    tuning = found["tuning"]
-    tried = {step["connections"] for step in tuning["steps"]}
-    assert max(tried) <= 8
-    assert len(tried) > 1
-    assert sum(each["bytes"] for each in found["connections"]) == 48 << 20
-    assert max(tried) <= tuning["most_connections"] <= (64 if tuning["refusal"] is None else 8)
 
 
 def test_without_captures_a_run_is_the_same_and_leaves_its_truth_alone(tmp_path: Path) -> None:
