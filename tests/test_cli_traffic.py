@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 import pytest
@@ -459,13 +459,13 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_truth_that_was_begun_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fill_the_disk(_: object, stream: IO[str], **__: object) -> None:
-        stream.write('{"schema"')
+    def fill_the_disk(*_: object, **__: object) -> str:
+        assert list(tmp_path.iterdir())
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(ValueError, match="JSON compliant"):
         truth_file.write(tmp_path / "truth.json", {"seconds": float("nan")})
-    monkeypatch.setattr(json, "dump", fill_the_disk)
+    monkeypatch.setattr(json, "dumps", fill_the_disk)
     with pytest.raises(TrafficImpossible, match=r"cannot write .*: No space left on device"):
         truth_file.write(tmp_path / "truth.json", {})
     assert list(tmp_path.iterdir()) == []

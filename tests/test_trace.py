@@ -148,7 +148,7 @@ def test_the_interpreter_does_not_end_while_numpy_is_loaded() -> None:
         "from iscsitrace import trace\n"
         "from tests import tables_by_hand as by_hand\n"
         "trace._core = by_hand.core({}, by_hand.CoreError('no capture')); trace._core_missing = None\n"
-        "trace._load_tables = lambda: (time.sleep(0.3), print('loaded'))\n"
+        "trace._load = lambda _: (time.sleep(0.3), print('loaded'))\n"
         "trace.read('a.pcap')"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
