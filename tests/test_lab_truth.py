@@ -84,7 +84,7 @@ def test_a_truth_has_what_is_documented_and_nothing_else(truth: dict[str, Any]) 
     if "captures" in truth:
         assert set(truth["captures"]) == {"initiator", "targets"}
     for each in truth.get("target_logs", ()):
-        assert set(each) == {"counters", "connections", "cycles"}
+        assert set(each) == {"counters", "connections", "cycles", "cpu"}
         assert set(each["cycles"]) == documented(COLUMNS, "target")
     for each in truth.get("ends", ()):
         (row,) = (row for row in NAMES if row.startswith("| `ends`"))
