@@ -87,12 +87,12 @@ def of_trace(source: Source) -> list[Leg]:
     if len(written) < 2:
         return []
     session = cycles.raw("session").astype(np.int64)
-    if len(np.unique(np.stack([session[written], cycles.raw("lun")[written].astype(np.int64)]), axis=1).T) < 2:
+    pairs = _distinct(session[written], cycles.raw("lun")[written].astype(np.int64))
+    if len(pairs) < 2:
         return []
     ends = _ends(source)
     groups: dict[tuple[str, str, int], list[int]] = {}
-    pairs = np.unique(np.stack([session[written], cycles.raw("lun")[written].astype(np.int64)]), axis=1).T
-    for number, lun in pairs.tolist():
+    for number, lun in pairs:
         if number in ends:
             groups.setdefault((*ends[number], lun), []).append(number)
     if len(groups) < 2:
@@ -108,6 +108,14 @@ def of_trace(source: Source) -> list[Leg]:
         writes, reads = (_requests(cycles, rows, block_bytes) for rows in own)
         found.append(Leg(host, target, lun, tuple(sessions), block_bytes, writes, reads))
     return found
+
+
+def _distinct(sessions: Array, luns: Array) -> list[tuple[int, int]]:
+    """Every pair of a session and a logical unit once, in order."""
+    known_luns = luns[:1] if (luns == luns[0]).all() else np.unique(luns)
+    keys = np.unique(sessions * len(known_luns) + np.searchsorted(known_luns, luns))
+    numbers, places = np.divmod(keys, len(known_luns))
+    return list(zip(numbers.tolist(), known_luns[places].tolist(), strict=True))
 
 
 def _requests_of(cycles: Table, operation: str) -> Array:
