@@ -17,12 +17,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import iscsitrace
 from bench.run import FOLDER, machine
-from bench.worlds import Hosts
-from iscsitrace.lab import cpu, real, run_files, simulation
+from bench.worlds import Hosts, hosts_of, throughput_of
+from iscsitrace.lab import cpu, real, simulation
 
 BLOCKS = (4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
 DESIGNS = {"events": ("events", "copy"), "events, no copy": ("events", "discard"), "threads": ("threads", "copy")}
@@ -79,7 +76,7 @@ class Real:
 def simulated(setting: Setting) -> float:
     """Throughput in virtual time, in bytes a second."""
     with tempfile.TemporaryDirectory() as folder:
-        return _throughput(simulation.run(setting.as_simulated(), Path(folder), lambda *_: False))
+        return throughput_of(simulation.run(setting.as_simulated(), Path(folder), lambda *_: False))
 
 
 def kernel(setting: Setting) -> Real:
@@ -88,26 +85,10 @@ def kernel(setting: Setting) -> Real:
     programs = real.Programs(driver=driver, receive=receive, is_bypassed=setting.is_bypassed)
     with tempfile.TemporaryDirectory() as folder:
         truth = real.run(setting.as_simulated(), Path(folder), lambda _: False, programs=programs)
-        at_initiator, at_target = (_reads(Path(folder, name), setting) for name in run_files.capture_names(1))
-    between = at_initiator["command_first_ns"][1:] - at_initiator["status_ns"][:-1]
-    served = at_target["data_first_ns"] - at_target["command_last_ns"]
+        hosts = hosts_of(Path(folder), setting.block_bytes)
     results = truth["results"]
     each = cpu.seconds_per_gigabyte(results["cpu"], results["bytes"])
-    return Real(_throughput(truth), Hosts(int(np.mean(between)), int(np.mean(served))), each or 0.0)
-
-
-def _reads(capture: Path, setting: Setting) -> dict[str, Any]:
-    cycles = iscsitrace.read(str(capture)).cycles
-    is_block = cycles.raw("bytes") == setting.block_bytes
-    names = ("command_first_ns", "command_last_ns", "data_first_ns", "status_ns")
-    return {name: cycles.raw(name)[is_block] for name in names}
-
-
-def _throughput(truth: dict[str, Any]) -> float:
-    results = truth["results"]
-    if results["errors"]:
-        raise RuntimeError(results["errors"][0])
-    return float(results["bytes"] * 1e9 / results["elapsed_ns"])
+    return Real(throughput_of(truth), hosts, each or 0.0)
 
 
 def fastest(setting: Setting, repeats: int) -> Real:

@@ -78,14 +78,14 @@ class Setting:
 def simulated(setting: Setting) -> float:
     """Throughput in virtual time, in bytes a second."""
     with tempfile.TemporaryDirectory() as folder:
-        return _throughput(simulation.run(setting.as_simulated(), Path(folder), lambda *_: False))
+        return throughput_of(simulation.run(setting.as_simulated(), Path(folder), lambda *_: False))
 
 
 def kernel(setting: Setting) -> float:
     """Throughput over the kernel's TCP, in bytes a second."""
     with tempfile.TemporaryDirectory() as folder:
         programs = real.Programs(capture_at=())
-        return _throughput(real.run(setting.as_simulated(), Path(folder), lambda _: False, programs=programs))
+        return throughput_of(real.run(setting.as_simulated(), Path(folder), lambda _: False, programs=programs))
 
 
 def kernel_and_hosts(setting: Setting) -> tuple[float, Hosts]:
@@ -94,21 +94,27 @@ def kernel_and_hosts(setting: Setting) -> tuple[float, Hosts]:
     Means, for it is their sum that makes a run longer.
     """
     with tempfile.TemporaryDirectory() as folder:
-        throughput = _throughput(real.run(setting.as_simulated(), Path(folder), lambda _: False))
-        at_initiator, at_target = (_reads(Path(folder, name)) for name in run_files.capture_names(1))
+        throughput = throughput_of(real.run(setting.as_simulated(), Path(folder), lambda _: False))
+        return throughput, hosts_of(Path(folder), BLOCK_BYTES)
+
+
+def hosts_of(folder: Path, block_bytes: int) -> Hosts:
+    """What the hosts took for a read of that size, by the captures of a run beside them."""
+    at_initiator, at_target = (_reads(folder / name, block_bytes) for name in run_files.capture_names(1))
     between = at_initiator["command_first_ns"][1:] - at_initiator["status_ns"][:-1]
     served = at_target["data_first_ns"] - at_target["command_last_ns"]
-    return throughput, Hosts(int(np.mean(between)), int(np.mean(served)))
+    return Hosts(int(np.mean(between)), int(np.mean(served)))
 
 
-def _reads(capture: Path) -> dict[str, Any]:
+def _reads(capture: Path, block_bytes: int) -> dict[str, Any]:
     cycles = iscsitrace.read(str(capture)).cycles
-    is_block = cycles.raw("bytes") == BLOCK_BYTES
+    is_block = cycles.raw("bytes") == block_bytes
     names = ("command_first_ns", "command_last_ns", "data_first_ns", "status_ns")
     return {name: cycles.raw(name)[is_block] for name in names}
 
 
-def _throughput(truth: dict[str, Any]) -> float:
+def throughput_of(truth: dict[str, Any]) -> float:
+    """Of a run, in bytes a second; RuntimeError when a command failed."""
     results = truth["results"]
     if results["errors"]:
         raise RuntimeError(results["errors"][0])

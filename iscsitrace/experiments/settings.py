@@ -32,8 +32,6 @@ _NAMES = {
     },
 }
 """What settings are called in a run; the others have their own name, with ``_`` for ``-``."""
-
-
 _OWN = {
     "link": ("access-rate", "access-queue-packets", "target-delays", "bypass-from"),
     "workload": (*TUNING, "queue-depth", "connection-depth"),
