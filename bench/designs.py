@@ -2,7 +2,8 @@
 
 Sequential reads, one at a time, over a line without delay, by our initiator as events, as events that copy nothing,
 and as threads. A simulated host takes no time; what the real ones took, from a status to the next command and from a
-command to its data, is measured beside them by the captures of the real run, and given to the simulation. Of several
+command to its data, and what a packet took on an emulated link that has to be woken, is measured by the captures of the
+real run, and given to the simulation. Of several
 real runs the fastest counts: what else runs on the machine can only slow them down. Needs root; prints, and asserts
 nothing.
 """
@@ -44,7 +45,7 @@ class Setting:
 
     def as_simulated(self) -> dict[str, Any]:
         """The settings, as either world takes them."""
-        line = {"rate_bps": self.rate_bps, "overhead_bytes": _OVERHEAD_BYTES}
+        line = {"rate_bps": self.rate_bps, "delay_ns": self.hosts.path_ns, "overhead_bytes": _OVERHEAD_BYTES}
         count = max(20, round(self.seconds * self.rate_bps / 8 / (self.block_bytes + 4096)))
         keys = {"max_recv_data_segment_length": 1 << 20, "max_burst_length": 1 << 20}
         return {
@@ -85,7 +86,7 @@ def kernel(setting: Setting) -> Real:
     programs = real.Programs(driver=driver, receive=receive, is_bypassed=setting.is_bypassed)
     with tempfile.TemporaryDirectory() as folder:
         truth = real.run(setting.as_simulated(), Path(folder), lambda _: False, programs=programs)
-        hosts = hosts_of(Path(folder), setting.block_bytes)
+        hosts = hosts_of(Path(folder), setting.as_simulated(), setting.block_bytes)
     results = truth["results"]
     each = cpu.seconds_per_gigabyte(results["cpu"], results["bytes"])
     return Real(throughput_of(truth), hosts, each or 0.0)
@@ -107,8 +108,10 @@ def main() -> None:
     where = "a veth pair" if arguments.bypass else f"{arguments.rate / 1e6:g} Mbit/s"
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
     print(f"reads, QD 1, over {where}; MB/s; real: the fastest of {arguments.repeats}")
-    print("host time: from a status to the next command, and from a command to its data; us on the average")
-    print(f"{'design':17}{'block':>8}{'real':>10}{'simulated':>11}{'error %':>9}{'host time':>13}{'CPU s/GB':>10}")
+    print(
+        "took: from a status to the next command, from a command to its data, a packet beyond rate and delay; us, means"
+    )
+    print(f"{'design':17}{'block':>8}{'real':>10}{'simulated':>11}{'error %':>9}{'took':>13}{'CPU s/GB':>10}")
     found = []
     for name, design in DESIGNS.items():
         for block_bytes in BLOCKS:
@@ -120,7 +123,7 @@ def main() -> None:
             beside = ("", "")
             if predicted is not None:
                 beside = (f"{predicted / 1e6:.3f}", f"{100 * (predicted / throughput - 1):+.1f}")
-            took = f"{hosts.initiator_ns / 1e3:.0f} {hosts.target_ns / 1e3:.0f}"
+            took = " ".join(f"{ns / 1e3:.0f}" for ns in (hosts.initiator_ns, hosts.target_ns, hosts.path_ns))
             print(
                 f"{name:17}{block_bytes >> 10:>6} K{throughput / 1e6:10.3f}{beside[0]:>11}{beside[1]:>9}{took:>13}"
                 f"{measured.cpu_s_per_gigabyte:10.2f}",
