@@ -82,7 +82,7 @@ bench-budget: build/build.stamp build/peers.stamp ## hold idle fraction and limi
 bench-capture: build/build.stamp build/peers.stamp ## race capture against dumpcap and tcpdump on veth and TAP (root)
 	$(BIN)/python -m bench.capture
 
-bench-model: build/build.stamp ## hold the model against 261 simulated settings
+bench-model: build/build.stamp ## hold the model against 277 simulated settings
 	$(BIN)/python -m bench.model
 
 bench-watch: build/build.stamp build/peers.stamp ## ten minutes of watch at the highest rate of the lab (root)

@@ -30,6 +30,7 @@ _WIDE_BYTES = 64 << 20
 _IDLE_NS = 5_000 * MS
 _KIB, _MIB = 1 << 10, 1 << 20
 _BYTES, _CYCLES_LEAST, _CYCLES_MOST = 24 << 20, 12, 48
+_UNEVEN = 8
 _DELAYED_ACK_NS = 40 * MS
 _SEEDS, _LOSSES = (1, 2, 3, 4), 200
 """Of a setting with losses: the runs, and how many losses of a connection they have together."""
@@ -67,7 +68,9 @@ def bytes_moved(setting: Setting) -> int:
     if setting.loss:
         size = _LOSSES / setting.loss * setting.segment_bytes * setting.connections / len(_SEEDS)
         return round_bytes * ceil(size / round_bytes)
-    return round_bytes * min(_CYCLES_MOST, max(_CYCLES_LEAST, _BYTES // round_bytes))
+    # until tasks that began together are out of step
+    longer = _UNEVEN if setting.service_spread_ns else 1
+    return round_bytes * longer * min(_CYCLES_MOST, max(_CYCLES_LEAST, _BYTES // round_bytes))
 
 
 def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
@@ -159,7 +162,8 @@ def _portal(setting: Setting, number: int, keys: Mapping[str, Any], seed: int) -
     if number:
         portal["targets"] = [{"target_name": f"iqn.2026-01.org.example:mirror-{number + 1}"}]
     if setting.service_ns:
-        delay = {"distribution": "fixed", "delay_ns": round(setting.service_ns)}
+        least_ns, most_ns = (round(setting.service_ns + side * setting.service_spread_ns) for side in (-1, 1))
+        delay = {"distribution": "uniform", "low_ns": least_ns, "high_ns": most_ns}
         portal[f"{setting.operation}_delay"] = delay
     return portal
 
@@ -266,6 +270,19 @@ def settings() -> Iterator[tuple[str, Setting]]:
         PLAIN, delay_ns=delays_ns, operation=("read", "write"), service_ns=(5 * MS,), queue_depth=(1, 4)
     ):
         yield "slow target", setting
+    for setting in grid(
+        PLAIN,
+        delay_ns=(4 * MS, 16 * MS),
+        service_ns=(20 * MS,),
+        service_spread_ns=(5 * MS,),
+        window_bytes=(None, 64 * _KIB),
+        connections=(4, 8, 12, 20),
+    ):
+        yield "slow target, uneven", setting
+    yield from _lossy()
+
+
+def _lossy() -> Iterator[tuple[str, Setting]]:
     deep = replace(PLAIN, block_bytes=256 * _KIB, queue_depth=8)
     for setting in grid(
         deep, delay_ns=(4 * MS, 16 * MS), loss=(1e-3, 1e-4), congestion_control=("reno", "cubic"), connections=(1, 4)

@@ -89,6 +89,7 @@ def test_every_option_reaches_the_setting() -> None:
         *("--immediate-data", "no", "--first-burst", "32K", "--max-burst", "96K", "--outstanding-r2t", "4"),
         *("--data-segment", "16K", "--window", "1M", "--start-window", "14480", "--segment-size", "1000"),
         *("--congestion-control", "reno", "--status-held", "yes", "--ack-delay", "40ms"),
+        *("--service-spread", "2us"),
     )
     assert found["setting"] == {
         "operation": "write",
@@ -97,6 +98,7 @@ def test_every_option_reaches_the_setting() -> None:
         "c_bytes_per_s": 1e6,
         "data_pdu_bytes": 16_384,
         "service_ns": 5_000,
+        "service_spread_ns": 2_000,
         "queue_depth": 2,
         "connections": 3,
         "is_status_held": True,

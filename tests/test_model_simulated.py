@@ -13,9 +13,10 @@ _EVERY = 6
 SETTINGS = [
     (kind, setting)
     for kind, setting in model.settings()
-    if not setting.loss and model.bytes_moved(setting) <= _BYTES_MOST
+    if not (setting.loss or setting.service_spread_ns) and model.bytes_moved(setting) <= _BYTES_MOST
 ][::_EVERY]
 """Every sixth of those without chance that are quick."""
+UNEVEN = [setting for _, setting in model.settings() if setting.service_spread_ns and setting.delay_ns == 4e6]
 LOSSY = [
     (kind, setting)
     for kind, setting in model.settings()
@@ -24,7 +25,8 @@ LOSSY = [
 
 
 def test_the_share_has_some_of_everything() -> None:
-    assert {kind for kind, _ in SETTINGS} == {kind for kind, setting in model.settings() if not setting.loss}
+    even = {kind for kind, setting in model.settings() if not (setting.loss or setting.service_spread_ns)}
+    assert {kind for kind, _ in SETTINGS} == even
     assert {setting.delay_ns for _, setting in SETTINGS} == {1e6, 4e6, 16e6}
     assert {setting.queue_depth for _, setting in SETTINGS} >= {1, 4, 8}
 
@@ -32,6 +34,21 @@ def test_the_share_has_some_of_everything() -> None:
 @pytest.mark.parametrize(("kind", "setting"), SETTINGS, ids=[f"{kind} {n}" for n, (kind, _) in enumerate(SETTINGS)])
 def test_throughput_is_within_three_per_cent(kind: str, setting: Setting) -> None:
     assert abs(model.outcome(kind, setting).error) < 0.03
+
+
+@pytest.mark.parametrize("setting", UNEVEN, ids=[f"{each.connections}, {each.window_bytes}" for each in UNEVEN])
+def test_tasks_of_unequal_times_are_within_five_per_cent(setting: Setting) -> None:
+    assert abs(model.outcome("", setting).error) < 0.05
+
+
+def test_tasks_of_unequal_times_lose_the_step_that_others_keep() -> None:
+    (wide, narrow) = (
+        next(each for each in UNEVEN if (each.connections, each.window_bytes) == (8, window))
+        for window in (None, 64 << 10)
+    )
+    for uneven, is_slower in ((wide, True), (narrow, False)):
+        even = model.replace(uneven, service_spread_ns=0.0)
+        assert (predict(uneven).throughput_bytes_per_s < predict(even).throughput_bytes_per_s) == is_slower
 
 
 def test_nothing_is_lost_when_a_window_is_left_out_that_is_never_in_the_way() -> None:

@@ -75,6 +75,7 @@ _OPTIONS: Final[dict[str, tuple[tuple[str, str, Any, str], ...]]] = {
         ("queue-depth", "queue_depth", _COUNT, "Commands outstanding on each connection (1)."),
         ("connections", "connections", _COUNT, "Connections that share the line (1)."),
         ("service-time", "service_ns", Duration(), "What neither path nor line explains of a cycle (0s)."),
+        ("service-spread", "service_spread_ns", Duration(), "How much more or less of it a task may take (0s)."),
         ("status-held", "is_status_held", Truth(), "A read's status waits for the ACK of its data (no)."),
         ("ack-delay", "ack_delay_ns", Duration(), "What the ACK of a block's last data waits, for held statuses (0s)."),
     ),

@@ -131,6 +131,7 @@ def setting_of(
         ("initiator.host-delay", "target.host-delay", "workload.think-time") if surroundings.has_host_delays else ()
     )
     service_ns = surroundings.service_ns + settings.service_ns(values)
+    spread_ns = settings.service_spread_ns(values)
     service_ns += sum(float(str(values.get(name, 0))) for name in of_hosts)
     # what is outstanding in a session is dealt over its connections
     connections = _count(values, "workload.connections")
@@ -141,7 +142,7 @@ def setting_of(
     line, served = _line(values, link), _served(values, block, is_socket=is_socket)
     if served is not None and (line is None or served < line):
         # one after the other: the service is what a transfer is on a line
-        line, service_ns = served, service_ns - settings.service_ns(values)
+        line, service_ns, spread_ns = served, service_ns - settings.service_ns(values), 0.0
     return Setting(
         # bytes over a socket go as those of a read do: nobody asks for them
         operation="read" if is_socket else operation,
@@ -149,6 +150,7 @@ def setting_of(
         delay_ns=delay_ns,
         c_bytes_per_s=line,
         service_ns=service_ns,
+        service_spread_ns=spread_ns,
         queue_depth=depth,
         # of one call after the other: of several the commands of one go beside those of the next
         call_bytes=call if is_cut else None,

@@ -102,6 +102,12 @@ def service_ns(values: Mapping[str, Value]) -> float:
     return sum(map(float, map(str, delay))) / len(delay) if isinstance(delay, list) else float(str(delay))
 
 
+def service_spread_ns(values: Mapping[str, Value]) -> float:
+    """How much more or less than the average it may be."""
+    delay = values.get("target.service-delay", 0)
+    return (float(str(delay[-1])) - float(str(delay[0]))) / 2 if isinstance(delay, list) else 0.0
+
+
 def stripe_count(values: Mapping[str, Value]) -> int:
     """Over how many targets blocks are dealt."""
     return len(target_delays(values)) // copy_count(values)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Final
 
 from iscsitrace.analysis.model.bounds import loss_window_bytes
 from iscsitrace.analysis.model.legs import legs
-from iscsitrace.analysis.model.pipeline import Pipeline, Way
+from iscsitrace.analysis.model.pipeline import Pipeline, Service, Way
 from iscsitrace.analysis.model.setting import Leg, Setting
 from iscsitrace.analysis.model.transfer import alone_ns, block_of, byte_ns, line_ns, open_way, way_of
 
 _ROUNDS_LEAST, _ROUNDS_MOST, _BURSTS_MOST = 6, 24, 4_000
 """Cycles of each task that are followed; the first third of them does not count."""
+_LONGER: Final = 3
+"""So many times as long where chance has a hand in it: tasks that begin together come out of step one by one."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,13 @@ def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
         return outstanding * setting.block_bytes / period_ns * 1e9 if period_ns else inf
     ways = _ways(replace(setting, start_window_bytes=None), k_factor)
     targets = range(len(ways) // setting.connections)
-    block = block_of(setting)
+    block, service = block_of(setting), Service(setting.service_ns, setting.service_spread_ns)
     if setting.call_bytes:
         # only the call waits for all copies: a nearer target gets its commands sooner
         count = max(1, setting.call_bytes // setting.block_bytes)
         alone = [[number] for number in range(len(ways)) for _ in range(setting.queue_depth)]
         kinds = [number // setting.connections for (number,) in alone]
-        call_ns = Pipeline(block, ways, alone, byte_ns(setting), setting.service_ns).call(count, kinds)
+        call_ns = Pipeline(block, ways, alone, byte_ns(setting), service).call(count, kinds)
         return count * setting.block_bytes / call_ns * 1e9 if call_ns else inf
     tasks = [
         [target * setting.connections + connection for target in targets]
@@ -60,7 +63,9 @@ def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
     ]
     bursts = outstanding * len(targets) * (1 + len(block.solicited_bytes))
     rounds = min(_ROUNDS_MOST, max(_ROUNDS_LEAST, _BURSTS_MOST // bursts))
-    done_ns = Pipeline(block, ways, tasks, byte_ns(setting), setting.service_ns).run(rounds * outstanding)
+    if service.spread_ns:
+        rounds *= _LONGER
+    done_ns = Pipeline(block, ways, tasks, byte_ns(setting), service).run(rounds * outstanding)
     first = rounds // 3 * outstanding - 1
     elapsed_ns = done_ns[-1] - done_ns[first]
     return (len(done_ns) - 1 - first) * setting.block_bytes / elapsed_ns * 1e9 if elapsed_ns else inf
@@ -91,9 +96,11 @@ def _mirrored(setting: Setting, k_factor: float) -> Cycle:
 
 
 def _is_simple(setting: Setting) -> bool:
-    """Whether tasks can meet on the line only: reads whose windows hold all that is asked for. Line and cycle then say
-    all.
+    """Whether tasks can meet on the line only, and not by chance: reads whose windows hold all that is asked for. Line
+    and cycle then say all.
     """
+    if setting.service_spread_ns:
+        return False
     way = way_of(setting, loss_window_bytes(setting))
     asked_bytes = setting.queue_depth * block_of(setting).first_bytes
     return setting.operation == "read" and asked_bytes <= way.window_bytes and not setting.start_window_bytes

@@ -41,6 +41,10 @@ class Setting:
     """Most data of one data PDU: its header of 48 bytes is counted with it; None: headers are left out."""
     service_ns: float = 0.0
     """What neither path nor line explains of a cycle: the target's service, and what initiator and hosts take."""
+    service_spread_ns: float = 0.0
+    """How much more or less of it a task may take, every time between as likely: tasks then meet on the line by chance,
+    and do not fall into step.
+    """
     queue_depth: int = 1
     call_bytes: int | None = None
     """Of a system call that is cut into blocks: no more than ``queue_depth`` of them are outstanding, and the next call
