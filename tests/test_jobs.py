@@ -14,12 +14,15 @@ from click.testing import CliRunner
 
 import iscsitrace
 from iscsitrace.analysis import derived
+from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.diagnosis import NEEDED
 from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.jobs import streams
 from iscsitrace.analysis.jobs.streams import Job, jain
 from iscsitrace.cli import main
+from iscsitrace.drawings import KINDS
 from iscsitrace.experiments import streams as by_truth
+from iscsitrace.report import captures, figures
 from iscsitrace.schema import DERIVED_TABLES
 from iscsitrace.table import Table
 from tests.runs import Run, Runs
@@ -429,3 +432,14 @@ def test_the_plot_names_causes_and_the_index(runs: Runs, tmp_path: Path) -> None
     assert f"4 streams of one job, Jain's fairness index {found(run).jain:.3f}" in " ".join(said).replace("&#39;", "'")
     assert sum("(slow: loss in slow start)" in each for each in said) == 2
     assert any("slow start exit" in each for each in said)
+
+
+@pytest.mark.parametrize(("name", "picture"), [("slow start", "Streams of the job"), ("one session", "Connections")])
+def test_the_report_draws_the_streams_of_all_sessions(runs: Runs, name: str, picture: str) -> None:
+    run = runs(RUNS[name])
+    trace = iscsitrace.read(run.capture(), tables=captures.needed(is_large=False))
+    (job,) = examine(trace.table).jobs
+    pictures = figures.wanted(trace, job.runs[0].session or 0, [job])
+    ((kind, zoom),) = ((kind, zoom) for each, kind, zoom in pictures if each == picture)
+    drawing = KINDS[kind].prepare(trace, zoom, job.first_ns, Detail(limit=2_000, columns=500))
+    assert f"{len(job.streams)} streams of one job" in drawing.title

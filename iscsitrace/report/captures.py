@@ -37,7 +37,9 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
     lead = session if session is not None else next(iter(order), None)
     rest = [diagnosis.sessions[number] for number in order if number != lead]
     looks = inline.Looks()
-    pictures, missing = figures.draw(trace, lead, looks) if lead is not None and has_pictures else ((), ())
+    pictures, missing = (
+        figures.draw(trace, lead, diagnosis.jobs, looks) if lead is not None and has_pictures else ((), ())
+    )
     model, model_missing = (None, "") if lead is None else modelled.of_session(trace, lead)
     return Document(
         title=_title(trace),

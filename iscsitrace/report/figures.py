@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.view import Zoom
+from iscsitrace.analysis.jobs.streams import Job
 from iscsitrace.analysis.selection import pick
 from iscsitrace.drawings import KINDS
 from iscsitrace.errors import InputInvalid
@@ -33,7 +34,7 @@ _READ: Final = {
     "throughput, a flat stretch a pause; R marks what was sent again.",
     "ladder": "Time runs downwards; packets cross from one host to the other. Shaded spans are idle at the tap, the "
     "column on the right says on what they were spent.",
-    "streams": "The connections of the session beside each other: what each carried, and when.",
+    "streams": "Connections that worked together, beside each other: what each carried, and when.",
 }
 
 
@@ -45,12 +46,14 @@ def needed(is_large: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def draw(trace: Trace, session: int, looks: inline.Looks) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
-    """The pictures of a session, and why others are missing."""
+def draw(
+    trace: Trace, session: int, jobs: Sequence[Job], looks: inline.Looks
+) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
+    """The pictures of a session, and why others are missing; ``jobs`` are those of the trace."""
     origin_ns = min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
     pictures: list[Picture] = []
     missing = []
-    for name, kind, zoom in wanted(trace, session):
+    for name, kind, zoom in wanted(trace, session, jobs):
         if not set(KINDS[kind].tables) <= set(trace.options["tables"]):
             missing.append(f"{name}: the input is too large for it; `iscsitrace plot {kind}` draws part of it")
             continue
@@ -67,7 +70,7 @@ def draw(trace: Trace, session: int, looks: inline.Looks) -> tuple[tuple[Picture
     return tuple(pictures), tuple(missing)
 
 
-def wanted(trace: Trace, session: int) -> Iterator[tuple[str, str, Zoom]]:
+def wanted(trace: Trace, session: int, jobs: Sequence[Job] = ()) -> Iterator[tuple[str, str, Zoom]]:
     """Name, kind and zoom of each picture, the most telling first."""
     whole = Zoom(session=session)
     cycles = pick(trace.cycles, session=session)
@@ -91,8 +94,22 @@ def wanted(trace: Trace, session: int) -> Iterator[tuple[str, str, Zoom]]:
     yield "Tasks", "cycles", whole
     yield "Latency", "latency", whole
     yield "Windows", "window", whole
-    if sum(row["session"] == session for row in trace.connections.rows()) > 1:
+    wide = _wide(jobs, session)
+    if wide is not None:
+        yield "Streams of the job", "streams", wide
+    elif sum(row["session"] == session for row in trace.connections.rows()) > 1:
         yield "Connections", "streams", whole
+
+
+def _wide(jobs: Sequence[Job], session: int) -> Zoom | None:
+    """All sessions while the largest job lasts that this one shares with others; None when it shares none."""
+    shared = [job for job in jobs if {run.session for run in job.runs} > {session}]
+    if not shared:
+        return None
+    job = max(shared, key=lambda each: each.bytes)
+    return Zoom(
+        time_from_ns=job.first_ns, time_to_ns=job.first_ns + job.whole_ns, to_target=job.streams[0].run.to_target
+    )
 
 
 def _slowest(cycles: Table) -> int | None:
