@@ -43,13 +43,15 @@ local function has_own_column()
     return columns:find("iscsitrace.", 1, true) ~= nil
 end
 
--- Whether tshark was started in a way that asks for none of these fields: then even to be called would cost time, half
--- of what tshark takes for a plain list. Its command line has to say so for certain; Wireshark's user may ask later.
-local function is_nobody_asking()
+-- What tshark's command line asks for of these fields: nil when it does not say for certain (Wireshark's user may ask
+-- later); else the text of all words that name some, empty when none does. For what nobody asks costs time on every
+-- packet: even to be called is half of what tshark takes for a plain list.
+local function asked_words()
     local words = command_line()
-    if gui_enabled() or not (words[1] or ""):match("tshark$") then
-        return false
+    if gui_enabled() or not (words[1] or ""):match("tshark$") or has_own_column() then
+        return nil
     end
+    local naming, is_single, is_whole = {}, false, false
     local place = 2
     while place <= #words do
         local word = words[place]
@@ -60,18 +62,27 @@ local function is_nobody_asking()
         local script = word:match("^%-Xlua_script:(.*)$")
         if script then
             if not script:match("iscsitrace%.lua$") then
-                return false -- which may ask
+                return nil -- which may ask
             end
-        elseif word:find("iscsitrace", 1, true) or word:match("^%-%-color") or word:match("^%-X")
-            or (word:match("^%-[^-]*[VOCT]") and word ~= "-Tfields" and word ~= "-Ttext") then
-            return false
+        elseif word:match("^%-%-color") or word:match("^%-X") then
+            return nil
+        elseif word == "-Tfields" then
+            is_single = true
+        elseif word:match("^%-[^-]*[VOCT]") and word ~= "-Ttext" then
+            is_whole = true
+        elseif word:find("iscsitrace", 1, true) then
+            naming[#naming + 1] = word
         end
         place = place + 1
     end
-    return not has_own_column()
+    if is_whole or (#naming > 0 and not is_single) then
+        return nil
+    end
+    return table.concat(naming, " ")
 end
 
-local is_idle = is_nobody_asking()
+local ASKED_WORDS = asked_words()
+local is_idle = ASKED_WORDS == ""
 
 ---------------------------------------------------------------------------------------------------------------- fields
 
@@ -1511,17 +1522,23 @@ end
 
 ------------------------------------------------------------------------------------------------------- post-dissector
 
-local function add(tree, what, value)
-    return tree:add(what, value):set_generated()
+-- Which fields are wanted, by name: all, but where the command line names those that tshark prints.
+local wanted = {}
+for name in pairs(field) do
+    wanted[name] = not ASKED_WORDS or ASKED_WORDS:find("iscsitrace." .. name, 1, true) ~= nil
+end
+
+local function add(tree, name, value)
+    if wanted[name] then
+        tree:add(field[name], value):set_generated()
+    end
 end
 
 local NUMBERS = { "queue_depth", "owin" }
 local TIMES = { "idle_time", "first_data_time", "transfer_time", "status_time" }
 
--- The item of one PDU of a cycle; that of its status has everything.
-local function show_fact(root, fact)
-    local cycle, phase, is_status, is_number_known = unpack_fact(fact)
-    local place = cycle + 1
+-- The item of one PDU of a cycle, below which is what is known of it.
+local function add_cycle(root, cycle, is_number_known)
     local item
     if is_number_known then
         item = root:add(field.cycle, cycle)
@@ -1529,54 +1546,70 @@ local function show_fact(root, fact)
         item = root:add("Cycle, its number not known")
     end
     item:set_generated()
-    add(item, field.phase, PHASES[phase])
-    if phase ~= COMMAND then
-        add(item, field.command_frame, column.command_frame[place])
-    end
-    if not is_status then
-        local status_frame = column.status_frame[place]
-        if status_frame then
-            add(item, field.status_frame, status_frame)
-        end
-        return
-    end
-    add(item, field.operation, column.operation[place])
-    add(item, field.block_size, column.block_size[place])
+    return item
+end
+
+-- What is known of a cycle once its status was shown.
+local function show_cycle(item, place)
+    local operation, block_size = column.operation[place], column.block_size[place]
+    add(item, "operation", operation)
+    add(item, "block_size", block_size)
     for _, name in ipairs(NUMBERS) do
         local value = column[name][place]
         if value then
-            add(item, field[name], value)
+            add(item, name, value)
         end
     end
     for _, name in ipairs(TIMES) do
-        local time_ns = column[name][place]
+        local time_ns = wanted[name] and column[name][place]
         if time_ns then
-            add(item, field[name], relative_time(time_ns))
+            add(item, name, relative_time(time_ns))
         end
     end
-    local latency_ns = difference(column.status_ns[place], column.first_ns[place])
+    local latency_ns = wanted.latency and difference(column.status_ns[place], column.first_ns[place])
     if latency_ns then
-        add(item, field.latency, relative_time(latency_ns))
-        item:append_text(format(": %s of %d bytes, %.3f ms", column.operation[place], column.block_size[place],
-            latency_ns / 1000000))
+        add(item, "latency", relative_time(latency_ns))
+        if not ASKED_WORDS then
+            item:append_text(format(": %s of %d bytes, %.3f ms", operation, block_size, latency_ns / 1000000))
+        end
     end
     local data_frame = column.first_data_frame[place]
     if data_frame then
-        add(item, field.first_data_frame, data_frame)
+        add(item, "first_data_frame", data_frame)
     end
-    add(item, field.status_frame, column.status_frame[place])
+end
+
+-- The item of one PDU of a cycle; that of its status has everything.
+local function show_fact(root, fact)
+    local cycle, phase, is_status, is_number_known = unpack_fact(fact)
+    local place = cycle + 1
+    local item = root
+    if wanted.cycle then
+        item = add_cycle(root, cycle, is_number_known)
+    end
+    add(item, "phase", PHASES[phase])
+    if phase ~= COMMAND then
+        add(item, "command_frame", column.command_frame[place])
+    end
+    if is_status then
+        show_cycle(item, place)
+    end
+    local status_frame = column.status_frame[place]
+    if status_frame then
+        add(item, "status_frame", status_frame)
+    end
 end
 
 local function show_row(root, row)
     local owner, window, loss = row:match("^([^\t]*)\t([^\t]*)\t(.*)$")
     if owner ~= "" then
-        add(root, field.budget_owner, owner)
+        add(root, "budget_owner", owner)
     end
     if window ~= "" and tonumber(window) < SERIAL then
-        add(root, field.cwnd_estimate, tonumber(window))
+        add(root, "cwnd_estimate", tonumber(window))
     end
     if loss ~= "" then
-        add(root, field.loss_class, loss)
+        add(root, "loss_class", loss)
     end
 end
 

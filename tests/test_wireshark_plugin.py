@@ -32,6 +32,7 @@ NOT_WHOLE = {
     "header-and-data-digests": "tshark takes no data digests into account",
     "snaplen-128": "tshark cannot put cut segments together",
 }
+ALONE = ("cycle", "phase", "latency", "first_data_time", "queue_depth", "owin", "command_frame", "status_frame")
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 
 
@@ -158,6 +159,23 @@ def test_display_filters_and_columns() -> None:
     columns = 'gui.column.format:"Depth","%Cus:iscsitrace.queue_depth:0:R"'
     depths = tshark(file, "-o", columns, "-Y", "iscsitrace.queue_depth")
     assert [int(line) for line in depths.split()] == [row["queue_depth"] for row in rows]
+
+
+def columns(file: FilePath, *names: str) -> list[list[str]]:
+    """A row a frame."""
+    asked = [part for name in names for part in ("-e", f"iscsitrace.{name}")]
+    return [line.split("\t") for line in tshark(file, "-T", "fields", *asked).split("\n")[:-1]]
+
+
+def test_a_field_that_is_asked_for_alone_is_what_it_is_among_all() -> None:
+    file = sample("write-r2t-rounds")
+    of_all = columns(file, *ALONE)
+    for number, name in enumerate(ALONE):
+        assert columns(file, name) == [[row[number]] for row in of_all]
+        assert any(row[number] for row in of_all), name
+    # one that a filter alone asks for
+    frames = tshark(file, "-T", "fields", "-e", "frame.number", "-Y", "iscsitrace.queue_depth").split()
+    assert frames == [str(frame) for frame, row in enumerate(of_all, 1) if row[ALONE.index("queue_depth")]]
 
 
 @pytest.mark.parametrize("options", [["-V"], ["-nV"], ["-O", "tcp,iscsitrace"], ["-T", "pdml"], ["-Tjson"]])
