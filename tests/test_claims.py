@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,34 @@ def test_a_claim_holds_when_all_its_checks_do(tmp_path: Path) -> None:
     ):
         (judged,) = claims.judge(written(tmp_path, claim(*checks)).claims, ROWS)
         assert judged.verdict == verdict
+
+
+def captured(of: Row, shares: dict[str, float]) -> Row:
+    return replace(of, limiter=max(shares, key=shares.__getitem__), shares=shares)
+
+
+def test_where_a_claim_does_not_hold_the_captures_say_why(tmp_path: Path) -> None:
+    near, far, other, _ = ROWS[0], *ROWS[2:], ROWS[1]
+    rows = [captured(near, {"line_busy": 90.0, "turnaround": 10.0}), captured(far, {"propagation": 100.0}), other]
+    text = claim(
+        f'of = {{ arm = "one", {NEAR} }}\nover = {{ arm = "one", {FAR} }}\nbetween = [1, 2]',
+        f'of = {{ arm = "one", {NEAR} }}\nbetween = [1, 2]',
+        # taken without a capture
+        f'of = {{ arm = "two", {FAR} }}\nbetween = [1, 2]',
+    )
+    (judged,) = claims.judge(written(tmp_path, text).claims, rows)
+    assert [(each.of, each.limiter, each.means) for each in judged.evidence] == [
+        ("one, one-way-delay 0ms", "line_busy", {"throughput": 10.0}),
+        ("one, one-way-delay 5ms", "propagation", {"throughput": 2.5}),
+    ]
+    assert judged.evidence[0].shares == {"line_busy": 90.0, "turnaround": 10.0}
+    named = text + f'[[claims.evidence]]\narm = "one"\n{FAR}\n'
+    (judged,) = claims.judge(written(tmp_path, named).claims, rows)
+    assert [each.of for each in judged.evidence] == ["one, one-way-delay 5ms"]
+    (judged,) = claims.judge(
+        written(tmp_path, claim(f'of = {{ arm = "one", {NEAR} }}\nbetween = [9, 11]')).claims, rows
+    )
+    assert judged.evidence == ()
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,15 @@ from typing import Final
 
 from iscsitrace.experiments.comparison import Row, row_at
 from iscsitrace.experiments.definition import QUANTITIES, WORLDS, Check, Claim, Spot
-from iscsitrace.experiments.results import JudgedCheck, JudgedClaim
+from iscsitrace.experiments.results import Evidence, JudgedCheck, JudgedClaim
 
 REPRODUCED: Final = "reproduced"
 NOT_REPRODUCED: Final = "not reproduced"
 PARTLY: Final = "partly"
 NOT_RUN: Final = "not run"
 NOT_TESTABLE: Final = "not testable here"
+SHOWN: Final[tuple[str, ...]] = ("throughput", "period", "idle_fraction", "retransmission_rate")
+"""Quantities of a place that stand beside its time budget."""
 
 
 def judge(claims: Sequence[Claim], rows: Sequence[Row], world: str = WORLDS[0]) -> Iterator[JudgedClaim]:
@@ -23,7 +25,18 @@ def judge(claims: Sequence[Claim], rows: Sequence[Row], world: str = WORLDS[0]) 
         verdict = _verdict(checks)
         is_explained = verdict not in {REPRODUCED, NOT_RUN}
         note = (claim.real_note or claim.note) if world == WORLDS[1] else claim.note
-        yield JudgedClaim(claim.name, claim.text, verdict, note if is_explained else "", checks)
+        evidence = tuple(_evidence(claim, rows)) if is_explained and checks else ()
+        yield JudgedClaim(claim.name, claim.text, verdict, note if is_explained else "", checks, evidence)
+
+
+def _evidence(claim: Claim, rows: Sequence[Row]) -> Iterator[Evidence]:
+    """Of each place once, in order, where there is a capture."""
+    of_checks = (spot for check in claim.checks for spot in (check.of, check.beside) if spot is not None)
+    for text, spot in {_text(spot): spot for spot in claim.evidence or of_checks}.items():
+        row = _row(spot, rows)
+        if row is not None and row.limiter is not None:
+            means = {name: row.means[name] for name in SHOWN if name in row.means}
+            yield Evidence(text, row.limiter, row.shares, means)
 
 
 def _verdict(checks: Sequence[JudgedCheck]) -> str:
@@ -55,8 +68,12 @@ def _checked(check: Check, rows: Sequence[Row]) -> JudgedCheck:
 
 def _at(spot: Spot, quantity: str, rows: Sequence[Row]) -> float | None:
     """The mean at the first place with these settings; None where there is none, or nothing is known."""
-    row = row_at(rows, spot.arm, {name: each.value for name, each in spot.where.items()})
+    row = _row(spot, rows)
     return None if row is None else row.means.get(quantity)
+
+
+def _row(spot: Spot, rows: Sequence[Row]) -> Row | None:
+    return row_at(rows, spot.arm, {name: each.value for name, each in spot.where.items()})
 
 
 def _text(spot: Spot) -> str:

@@ -188,6 +188,19 @@ class JudgedCheck:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What the captures of a place say."""
+
+    of: str
+    """In words."""
+    limiter: str
+    shares: dict[str, float]
+    """Of each part of the time budget, in %."""
+    means: dict[str, float]
+    """Of the quantities in `claims.SHOWN` that are known, in their units."""
+
+
+@dataclass(frozen=True)
 class JudgedClaim:
     """A claim of the study, held against what was measured."""
 
@@ -198,6 +211,8 @@ class JudgedClaim:
     why: str
     """Of what was not reproduced, or not tested."""
     checks: tuple[JudgedCheck, ...]
+    evidence: tuple[Evidence, ...] = ()
+    """Of what was not reproduced, where there are captures."""
 
 
 @dataclass(frozen=True)

@@ -147,12 +147,16 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
 
 
 def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) -> expected.Surroundings:
-    """The hosts' time and the delays by the capture, and the window by what the kernel of the sender knew of it."""
+    """The hosts' time and the delays by the capture, and the window by what the kernel of the sender knew of it.
+
+    Of a mirror's legs the captures show each one's waits for the other as time of the hosts: none is taken.
+    """
     is_read = str(point.values.get("workload.operation", "read")).endswith("read")
     ends = [end for ends in truth["target_ends"] for end in ends] if is_read else truth["initiator_ends"]
     windows = [window for end in ends for window in end["windows"]["snd_wnd_bytes"] or () if window is not None]
+    hosts_ns = 0.0 if settings.copy_count(point.values) > 1 else found.get("s_ns") or 0.0
     return expected.Surroundings(
-        found.get("s_ns") or 0.0, max(windows, default=None), found.get("k"), has_host_delays=False
+        hosts_ns, max(windows, default=None), found.get("k"), has_host_delays=False
     )
 
 

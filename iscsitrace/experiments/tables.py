@@ -13,11 +13,12 @@ from iscsitrace.report.document import Grid
 
 _SHOWN_PERCENT: Final = 0.5
 """Of a part of the time budget."""
+_SHOWN_PARTS: Final = 3
 
 
 def of(found: Results) -> list[Grid]:
     """Every table that has a row."""
-    every = [_claims(found), _measured(found), _searches(found), _streams(found)]
+    every = [_claims(found), _evidence(found), _measured(found), _searches(found), _streams(found)]
     every += [make(found) for name, make in _WANTED.items() if name in found.tables]
     every += [_beside(found), _fits(found), _failed(found), _not_run(found)]
     return [grid for grid in every if grid.rows]
@@ -38,6 +39,33 @@ def _check(check: JudgedCheck) -> str:
     sign = "less" if check.unit != "times" else "over"
     where = f"{check.of}, {sign} {check.beside}" if check.beside else check.of
     return f"{_number(check.value, 2)} {check.unit} ({check.low:g} to {check.high:g}): {where}"
+
+
+def _evidence(found: Results) -> Grid:
+    return Grid(
+        "What the captures say where a claim is not reproduced",
+        ("claim", "at", "MB/s", "period ms", "idle %", "resent %", "limiter", "where the time goes"),
+        tuple(
+            (
+                claim.name,
+                each.of,
+                _number(each.means.get("throughput"), 2),
+                _number(each.means.get("period"), 2),
+                _number(each.means.get("idle_fraction"), 1),
+                _number(each.means.get("retransmission_rate"), 3),
+                each.limiter,
+                _largest(each.shares),
+            )
+            for claim in found.claims
+            for each in claim.evidence
+        ),
+        ("By the capture at the initiator, after the warm-up: the three largest parts of the time budget.",),
+    )
+
+
+def _largest(shares: dict[str, float]) -> str:
+    parts = sorted(shares, key=lambda part: -shares[part])[:_SHOWN_PARTS]
+    return ", ".join(f"{part.replace('_', ' ')} {shares[part]:.0f} %" for part in parts if shares[part] >= 1)
 
 
 def _measured(found: Results) -> Grid:
