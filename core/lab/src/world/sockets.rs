@@ -1,7 +1,7 @@
 //! The real world: an application over the kernel's TCP sockets, on one thread, until it is finished or told to stop.
 //!
 //! Waits end within microseconds of their time: epoll counts milliseconds, so a timer of the kernel is watched among the
-//! sockets.
+//! sockets. While waits are short they are spent looking: to sleep costs the peer, too, which has to wake this side.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -28,6 +28,8 @@ const LISTENERS_FROM: usize = usize::MAX - 1024;
 const TIMER: Token = Token(LISTENERS_FROM - 1);
 /// Bytes of one connection before the others have their turn.
 const BYTES_IN_A_ROW: usize = 4 << 20;
+/// A wait of no more is short: about what it takes to fall asleep and to be woken.
+const SHORT_NS: i64 = 30_000;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
@@ -86,6 +88,8 @@ pub struct Sockets {
     /// Over, but for a last look at them.
     over: Vec<(ConnectionNumber, TcpStream)>,
     receiver: Receiver,
+    /// Whether the last wait was short; the next one is likely to be, too.
+    was_short: bool,
 }
 
 impl Sockets {
@@ -105,6 +109,7 @@ impl Sockets {
             connections: BTreeMap::new(),
             over: Vec::new(),
             receiver: Receiver::new(Receive::Copy),
+            was_short: false,
         })
     }
 
@@ -177,7 +182,7 @@ impl Sockets {
             if is_waiting {
                 self.timer.set(now_ns, wake_ns)?;
             }
-            match self.poll.poll(&mut events, if is_waiting { None } else { Some(Duration::ZERO) }) {
+            match if is_waiting { self.wait(&mut events) } else { self.poll.poll(&mut events, Some(Duration::ZERO)) } {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
@@ -195,6 +200,22 @@ impl Sockets {
                 application.handle_timeout(now_ns);
             }
         }
+    }
+
+    /// Waits for an event: first looking, if the last wait was short, then asleep.
+    fn wait(&mut self, events: &mut Events) -> io::Result<()> {
+        let short_until_ns = self.clock.now_ns() + SHORT_NS;
+        while self.was_short {
+            self.poll.poll(events, Some(Duration::ZERO))?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+            std::thread::yield_now();
+            self.was_short = self.clock.now_ns() < short_until_ns;
+        }
+        self.poll.poll(events, None)?;
+        self.was_short = self.clock.now_ns() < short_until_ns;
+        Ok(())
     }
 
     fn descriptors(&self) -> Descriptors {
