@@ -251,5 +251,7 @@ def _run_ours(
 
 
 def _sockets(tcp: Mapping[str, Any]) -> dict[str, Any]:
-    """What is each socket's own; the rest is the namespace's."""
-    return {"is_nagle": tcp.get("nagle", False)}
+    """What is each socket's own; the rest is the namespace's. Hosts and links share the processors: none looks while it
+    could sleep.
+    """
+    return {"is_nagle": tcp.get("nagle", False), "sleeps_at_once": True}

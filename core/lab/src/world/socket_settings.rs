@@ -1,4 +1,4 @@
-//! What is set on the sockets of an application, whoever drives them.
+//! What is set on the sockets of an application, and how it waits for them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,6 +22,9 @@ pub struct SocketSettings {
     pub is_nagle: bool,
     /// The address to connect from.
     pub bind_address: Option<IpAddr>,
+    /// Whether to sleep as soon as there is nothing to do, and leave the processor to others; else short waits are spent
+    /// looking.
+    pub sleeps_at_once: bool,
 }
 
 impl SocketSettings {

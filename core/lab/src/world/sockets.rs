@@ -214,7 +214,7 @@ impl Sockets {
             self.was_short = self.clock.now_ns() < short_until_ns;
         }
         self.poll.poll(events, None)?;
-        self.was_short = self.clock.now_ns() < short_until_ns;
+        self.was_short = !self.settings.sleeps_at_once && self.clock.now_ns() < short_until_ns;
         Ok(())
     }
 
