@@ -66,11 +66,14 @@ def _outcome(definition: Definition, found: Results) -> Outcome:
 
 
 def _claimed(found: Results) -> str:
-    """How many claims hold, and which do not."""
-    others = [each for each in found.claims if each.verdict != claims.REPRODUCED]
+    """How many claims hold of those that were held against something, and which do not."""
+    judged = [each for each in found.claims if each.verdict != claims.NOT_RUN]
+    others = [each for each in judged if each.verdict != claims.REPRODUCED]
     rest = ", ".join(f"{each.name} ({each.verdict})" for each in others)
-    reproduced = f"{len(found.claims) - len(others)} of {len(found.claims)} claims of the study are reproduced"
-    return f"{reproduced}{f'; not so: {rest}' if rest else ''}."
+    said = f"{len(judged) - len(others)} of {len(judged)} claims of the study are reproduced"
+    said += f"; not so: {rest}" if rest else ""
+    not_run = ", ".join(each.name for each in found.claims if each.verdict == claims.NOT_RUN)
+    return f"{said}{f'; not run: {not_run}' if not_run else ''}."
 
 
 def _model_error(row: Row) -> float | None:

@@ -155,9 +155,7 @@ def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) ->
     ends = [end for ends in truth["target_ends"] for end in ends] if is_read else truth["initiator_ends"]
     windows = [window for end in ends for window in end["windows"]["snd_wnd_bytes"] or () if window is not None]
     hosts_ns = 0.0 if settings.copy_count(point.values) > 1 else found.get("s_ns") or 0.0
-    return expected.Surroundings(
-        hosts_ns, max(windows, default=None), found.get("k"), has_host_delays=False
-    )
+    return expected.Surroundings(hosts_ns, max(windows, default=None), found.get("k"), has_host_delays=False)
 
 
 def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:
