@@ -118,7 +118,11 @@ def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> 
     limiters = [row.limiter for row in rows if row.limiter]
     if limiters:
         named = sorted(set(limiters), key=lambda name: (-limiters.count(name), name))[:_SHOWN_LIMITERS]
-        yield Fact("limited by", ", ".join(f"{name} {limiters.count(name)}" for name in named), "places of the grid")
+        yield Fact(
+            "limited by",
+            ", ".join(f"{name.replace('_', ' ')} {limiters.count(name)}" for name in named),
+            "places of the grid",
+        )
     ratios = [each.ours / each.published for each in found.beside if each.ours is not None and each.published]
     if ratios:
         yield Fact("beside the published", f"{np.median(ratios):.2f} times", f"median of {len(ratios)} figures")
