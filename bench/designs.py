@@ -3,9 +3,8 @@
 Sequential reads, one at a time, over a line without delay, by our initiator as events, as events that copy nothing,
 and as threads. A simulated host takes no time; what the real ones took, from a status to the next command and from a
 command to its data, and what a packet took on an emulated link that has to be woken, is measured by the captures of the
-real run, and given to the simulation. Of several
-real runs the fastest counts: what else runs on the machine can only slow them down. Needs root; prints, and asserts
-nothing.
+real run, and given to the simulation. Of several real runs the fastest counts: what else runs on the machine can only
+slow them down. Needs root; prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.run import FOLDER, machine
-from bench.worlds import Hosts, hosts_of, throughput_of
+from bench.worlds import TOOK, Hosts, hosts_of, throughput_of
 from iscsitrace.lab import cpu, real, simulation
 
 BLOCKS = (4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
@@ -108,9 +107,7 @@ def main() -> None:
     where = "a veth pair" if arguments.bypass else f"{arguments.rate / 1e6:g} Mbit/s"
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
     print(f"reads, QD 1, over {where}; MB/s; real: the fastest of {arguments.repeats}")
-    print(
-        "took: from a status to the next command, from a command to its data, a packet beyond rate and delay; us, means"
-    )
+    print(TOOK)
     print(f"{'design':17}{'block':>8}{'real':>10}{'simulated':>11}{'error %':>9}{'took':>13}{'CPU s/GB':>10}")
     found = []
     for name, design in DESIGNS.items():
@@ -123,10 +120,9 @@ def main() -> None:
             beside = ("", "")
             if predicted is not None:
                 beside = (f"{predicted / 1e6:.3f}", f"{100 * (predicted / throughput - 1):+.1f}")
-            took = " ".join(f"{ns / 1e3:.0f}" for ns in (hosts.initiator_ns, hosts.target_ns, hosts.path_ns))
             print(
-                f"{name:17}{block_bytes >> 10:>6} K{throughput / 1e6:10.3f}{beside[0]:>11}{beside[1]:>9}{took:>13}"
-                f"{measured.cpu_s_per_gigabyte:10.2f}",
+                f"{name:17}{block_bytes >> 10:>6} K{throughput / 1e6:10.3f}{beside[0]:>11}{beside[1]:>9}"
+                f"{hosts.text:>13}{measured.cpu_s_per_gigabyte:10.2f}",
                 flush=True,
             )
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """Whether both worlds agree: the throughputs of the same runs over the kernel's TCP and in virtual time.
 
 Reads of 128 KiB, one at a time, over 320 Mbit/s: at five delays, and with 0.1 % loss (Reno), where each seed loses the
-same packets of a direction in both worlds. A simulated host takes no time; a real one wakes up, reads and copies. How
-long that takes is measured beside the hosts, by the captures of the real run, and given to the simulation. Of several
-real runs the fastest counts: what else runs on the machine can only slow them down. Needs root; prints, and
+same packets of a direction in both worlds. A simulated host takes no time; a real one wakes up, reads and copies, and
+so does an emulated link. How long that takes is measured by the captures of the real run, and given to the simulation.
+Of several real runs the fastest counts: what else runs on the machine can only slow them down. Needs root; prints, and
 asserts nothing.
 """
 
@@ -46,6 +46,14 @@ class Hosts:
     target_ns: int = 0
     path_ns: int = 0
     """What a packet takes from host to host beyond rate and delay: the emulated link has to be woken."""
+
+    @property
+    def text(self) -> str:
+        """In the words of TOOK."""
+        return " ".join(f"{ns / 1e3:.0f}" for ns in (self.initiator_ns, self.target_ns, self.path_ns))
+
+
+TOOK = "took: from a status to the next command, from a command to its data, a packet beyond rate and delay; us, means"
 
 
 @dataclass(frozen=True)
@@ -149,9 +157,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
     print("reads of 128 KiB, QD 1, 320 Mbit/s; MB/s; real: the fastest of", arguments.repeats, "(and the slowest)")
-    print(
-        "took: from a status to the next command, from a command to its data, a packet beyond rate and delay; us, means"
-    )
+    print(TOOK)
     headings = (
         ("real", 18),
         ("simulated", 11),
@@ -173,7 +179,7 @@ def main() -> None:
             f"{measured / 1e6:.3f} ({min(runs)[0] / 1e6:.3f})",
             f"{predicted / 1e6:.3f}",
             f"{100 * (predicted / measured - 1):+.2f}",
-            " ".join(f"{ns / 1e3:.0f}" for ns in (hosts.initiator_ns, hosts.target_ns, hosts.path_ns)),
+            hosts.text,
             f"{ideal / 1e6:.3f}",
             f"{100 * (ideal / measured - 1):+.2f}",
         )
