@@ -91,7 +91,7 @@ def captured(of: Row, shares: dict[str, float]) -> Row:
 
 
 def test_where_a_claim_does_not_hold_the_captures_say_why(tmp_path: Path) -> None:
-    near, far, other, _ = ROWS[0], *ROWS[2:], ROWS[1]
+    near, _, far, other = ROWS
     rows = [captured(near, {"line_busy": 90.0, "turnaround": 10.0}), captured(far, {"propagation": 100.0}), other]
     text = claim(
         f'of = {{ arm = "one", {NEAR} }}\nover = {{ arm = "one", {FAR} }}\nbetween = [1, 2]',

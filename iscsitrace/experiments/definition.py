@@ -342,7 +342,7 @@ def _claim(entry: Entry, arms: list[str], known: set[str]) -> Claim:
         checks=tuple(_check(each, common, arms, known) for each in entry.tables("checks")),
         worlds=_of(entry, "worlds", WORLDS, WORLDS),
         real_note=entry.text("real-note", ""),
-        evidence=tuple(_shown(each, common, arms, known) for each in entry.tables("evidence")),
+        evidence=tuple(_spot(each, common, arms, known) for each in entry.tables("evidence")),
     )
     entry.refuse_others()
     return claim
@@ -366,12 +366,6 @@ def _check(entry: Entry, common: Place, arms: list[str], known: set[str]) -> Che
     )
     entry.refuse_others()
     return check
-
-
-def _shown(entry: Entry, common: Place, arms: list[str], known: set[str]) -> Spot:
-    spot = _spot(entry, common, arms, known)
-    entry.refuse_others()
-    return spot
 
 
 def _spot(entry: Entry, common: Place, arms: list[str], known: set[str]) -> Spot:

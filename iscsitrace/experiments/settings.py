@@ -98,14 +98,20 @@ def queue_depth(values: Mapping[str, Value]) -> int:
 
 def service_ns(values: Mapping[str, Value]) -> float:
     """The target's service time on average."""
-    delay = values.get("target.service-delay", 0)
-    return sum(map(float, map(str, delay))) / len(delay) if isinstance(delay, list) else float(str(delay))
+    least_ns, most_ns = _service_range_ns(values)
+    return (least_ns + most_ns) / 2
 
 
 def service_spread_ns(values: Mapping[str, Value]) -> float:
     """How much more or less than the average it may be."""
+    least_ns, most_ns = _service_range_ns(values)
+    return (most_ns - least_ns) / 2
+
+
+def _service_range_ns(values: Mapping[str, Value]) -> tuple[float, float]:
     delay = values.get("target.service-delay", 0)
-    return (float(str(delay[-1])) - float(str(delay[0]))) / 2 if isinstance(delay, list) else 0.0
+    least, most = delay if isinstance(delay, list) else (delay, delay)
+    return float(str(least)), float(str(most))
 
 
 def stripe_count(values: Mapping[str, Value]) -> int:

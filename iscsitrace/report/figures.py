@@ -70,7 +70,7 @@ def draw(
     return tuple(pictures), tuple(missing)
 
 
-def wanted(trace: Trace, session: int, jobs: Sequence[Job] = ()) -> Iterator[tuple[str, str, Zoom]]:
+def wanted(trace: Trace, session: int, jobs: Sequence[Job]) -> Iterator[tuple[str, str, Zoom]]:
     """Name, kind and zoom of each picture, the most telling first."""
     whole = Zoom(session=session)
     cycles = pick(trace.cycles, session=session)
