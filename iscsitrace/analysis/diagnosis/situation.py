@@ -59,7 +59,7 @@ class Situation:
     """Of STALLS."""
     open_names: frozenset[str] = frozenset()
     """Fields of Setting and Solicitation that the packets do not tell: their values are assumed."""
-    service_spread_ns: float = 0.0
+    service_deviation_ns: float = 0.0
     """Standard deviation of what the target takes for a task, where tasks go one after another."""
     groups: int = 1
     """Of connections that are like those measured, and stall on their own."""
@@ -98,10 +98,10 @@ class Situation:
     def _by_chance(self, setting: Setting) -> float:
         """What is left of a throughput when tasks meet on the line; infinite when they fall into step."""
         outstanding = setting.queue_depth * setting.connections
-        if outstanding == 1 or not setting.c_bytes_per_s or not self.service_spread_ns:
+        if outstanding == 1 or not setting.c_bytes_per_s or not self.service_deviation_ns:
             return inf
         alone = predict(replace(setting, queue_depth=1, connections=1))
-        if self.service_spread_ns < UNEVEN * alone.transfer_ns:
+        if self.service_deviation_ns < UNEVEN * alone.transfer_ns:
             return inf
         return 1e9 * setting.block_bytes * tasks_per_ns(outstanding, alone.period_ns, alone.transfer_ns)
 
@@ -221,8 +221,8 @@ def measure(subject: Subject) -> Measured | None:
     }
     stalls_ns_per_byte = {name: stall / moved for name, stall in stalls_ns.items()}
     service_ns = subject.waits_by_cycle(subject.stretches("target_service"))[subject.rows_of(cycles.raw("cycle"))]
-    spread_ns = float(np.std(service_ns)) if depth == 1 else 0.0
-    situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), spread_ns)
+    deviation_ns = float(np.std(service_ns)) if depth == 1 else 0.0
+    situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), deviation_ns)
     throughput = moved * 1e9 / busy_ns
     if depth > 1 and (subject.rtt_ns("initiator") or 0) > path_ns * _AWAY:
         # what queues before the line beyond the tap is outstanding, too: without it the line would not be so busy
