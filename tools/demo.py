@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import iscsitrace
-from iscsitrace.analysis import distribution, health, volumes
+from iscsitrace.analysis.measures import capture_health as health
+from iscsitrace.analysis.measures import distribution, volumes
 from iscsitrace.cli import main as iscsitrace_command
 from iscsitrace.cli import units
 from iscsitrace.cli.output import show_heading, show_line, show_table

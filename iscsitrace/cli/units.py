@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.quantities import RATES, SIZES, TIMES, parse_quantity, parse_share
+from iscsitrace.wording.quantities import RATES, SIZES, TIMES, parse_quantity, parse_share
 
 # group 1: the fraction with its mark, after seconds only (datetime keeps but six digits of it)
 _ISO_DATE = re.compile(

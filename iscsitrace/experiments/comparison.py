@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis.model import fit
-from iscsitrace.analysis.model.points import Point as SteadyPoint
+from iscsitrace.analysis.fit import regression as fit
+from iscsitrace.analysis.fit.points import Point as SteadyPoint
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments.definition import QUANTITIES, Definition, Published
 from iscsitrace.experiments.points import Point

@@ -13,14 +13,14 @@ import iscsitrace
 from iscsitrace.analysis.curves import ladder as ladder_curves
 from iscsitrace.analysis.curves import subject, view
 from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.drawings import KINDS
 from iscsitrace.experiments import comparison, course_figures
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import ARM, CAPTURED, QUANTITIES, Definition, Figure
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.results import FigureFile, PointResult
 from iscsitrace.experiments.runner import POINTS
-from iscsitrace.output_file import written_aside
+from iscsitrace.outputs.drawings import KINDS
+from iscsitrace.outputs.files import written_aside
 from iscsitrace.plots import budget_bars, courses, experiment, footer, ladder, style
 from iscsitrace.plots.budget_bars import Bars
 from iscsitrace.plots.experiment import Chart, Line

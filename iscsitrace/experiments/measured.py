@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import iscsitrace
-from iscsitrace.analysis import budget
-from iscsitrace.analysis.model import fit, steady
+from iscsitrace.analysis.fit import regression as fit
+from iscsitrace.analysis.fit import steady
+from iscsitrace.analysis.measures import budget
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import course, streams
 from iscsitrace.experiments.settings import call_bytes, copy_count, is_tuned, queue_depth
 from iscsitrace.experiments.vocabulary import Value
-from iscsitrace.table import Table
-from iscsitrace.trace import Trace
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Trace
 
 SOCKET: Final = "socket"
 """The mode of a plain transfer: it has no cycles, and its second half is steady."""

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import iscsitrace
-from iscsitrace.analysis.model.points import Point as SteadyPoint
+from iscsitrace.analysis.fit.points import Point as SteadyPoint
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments.documents import rebuilt
 from iscsitrace.experiments.streams import Stream
-from iscsitrace.output_file import written_aside
+from iscsitrace.outputs.files import written_aside
 
 RESULTS_SCHEMA: Final = 1
 """Of results.json; it changes when a name in it changes its meaning."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iscsitrace.lab.login_keys import LIST, LOGIN_KEYS, NUMBER
-from iscsitrace.quantities import RATES, SIZES, TIMES, parse_quantity, parse_share
+from iscsitrace.wording.quantities import RATES, SIZES, TIMES, parse_quantity, parse_share
 
 Value = int | float | bool | str | list[int] | list[str]
 """A value as the settings of a run take it: nanoseconds, bytes, bits a second, counts, words."""

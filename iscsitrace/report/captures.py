@@ -6,13 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.diagnosis import NEEDED
-from iscsitrace.analysis.diagnosis.examination import Diagnosis, Opinion, examine
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, examine
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline
 from iscsitrace.report import cells, chapters, figures, modelled, sections
 from iscsitrace.report.document import Document, Grid
-from iscsitrace.trace import Trace
+from iscsitrace.tables.trace import Trace
 
 __all__ = ["describe", "needed"]
 

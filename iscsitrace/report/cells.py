@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from iscsitrace.analysis.diagnosis import wording
+from iscsitrace.wording import amounts as wording
 
 NOTHING: Final = "-"
 TEXT_LIMIT: Final = 160

@@ -6,17 +6,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis import tap
-from iscsitrace.analysis.diagnosis import wording, workload
-from iscsitrace.analysis.diagnosis.examination import Opinion
-from iscsitrace.analysis.diagnosis.finding import Finding
-from iscsitrace.analysis.distribution import percentiles
-from iscsitrace.analysis.volumes import measure
+from iscsitrace.analysis.findings.examination import Opinion
+from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.measures import tap_position as tap
+from iscsitrace.analysis.measures.distribution import percentiles
+from iscsitrace.analysis.measures.volumes import measure
+from iscsitrace.analysis.session import workload
 from iscsitrace.plots.budget_parts import LOOKS
 from iscsitrace.report import cells
 from iscsitrace.report.document import Chapter, Fact, Grid, Part, Remedy, Step
-from iscsitrace.table import Table
-from iscsitrace.trace import Trace
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Trace
+from iscsitrace.wording import amounts as wording
 
 _MEANINGS: Final = {
     "transfer": "data passes the tap",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from iscsitrace.analysis.diagnosis import wording
-from iscsitrace.analysis.mirrors import tables
-from iscsitrace.analysis.mirrors.account import WORDS, Account
+from iscsitrace.analysis.groups.mirrors import tables
+from iscsitrace.analysis.groups.mirrors.account import WORDS, Account
 from iscsitrace.report import cells
 from iscsitrace.report.document import Grid, Section
-from iscsitrace.trace import Trace
+from iscsitrace.tables.trace import Trace
+from iscsitrace.wording import amounts as wording
 
 WRITES: Final = 8
 """Mirrored writes that are shown, those with the largest skew first."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from iscsitrace.analysis.diagnosis import wording
+from iscsitrace.analysis.fit.points import REASONS, Fit, Point
+from iscsitrace.analysis.fit.regression import fit
+from iscsitrace.analysis.fit.steady import NEEDED, survey
 from iscsitrace.analysis.model.estimate import Estimate
-from iscsitrace.analysis.model.fit import fit
-from iscsitrace.analysis.model.points import REASONS, Fit, Point
 from iscsitrace.analysis.model.prediction import changed, predict_with
 from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.model.steady import NEEDED, survey
 from iscsitrace.errors import InputInvalid
 from iscsitrace.report import cells
 from iscsitrace.report.document import Grid, Model
-from iscsitrace.trace import Trace
+from iscsitrace.tables.trace import Trace
+from iscsitrace.wording import amounts as wording
 
 __all__ = ["NEEDED", "of_session"]
 

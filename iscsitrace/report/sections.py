@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis import health, operations
-from iscsitrace.analysis.mirrors.account import Account
-from iscsitrace.analysis.selection import display_filter, pick
+from iscsitrace.analysis.groups.mirrors.account import Account
+from iscsitrace.analysis.measures import capture_health as health
+from iscsitrace.analysis.measures import operations
+from iscsitrace.analysis.measures.selection import display_filter, pick
 from iscsitrace.report import cells, mirrors
 from iscsitrace.report.document import Grid, Section
-from iscsitrace.trace import Trace
+from iscsitrace.tables.trace import Trace
 
 SLOW_TASKS: Final = 12
 ROWS: Final = 24

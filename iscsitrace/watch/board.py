@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from iscsitrace.analysis.budget import PARTS, Budget
+from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.watch.figures import CAUSES, Line
 from iscsitrace.watch.watcher import Report
 

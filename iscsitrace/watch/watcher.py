@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis import budget, health
-from iscsitrace.analysis.running.distribution import Distribution
-from iscsitrace.analysis.running.totals import Totals
-from iscsitrace.live import Live, Pace, View
-from iscsitrace.schema import SCHEMA_VERSION
-from iscsitrace.table import Table
+from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures import capture_health as health
+from iscsitrace.analysis.measures.running.distribution import Distribution
+from iscsitrace.analysis.measures.running.totals import Totals
+from iscsitrace.tables.live_pass import Live, Pace, View
+from iscsitrace.tables.schema import SCHEMA_VERSION
+from iscsitrace.tables.table import Table
 from iscsitrace.watch.figures import NO_LOAD, Line, Load, Transport, load_of, loads_of, transports_of
 from iscsitrace.watch.findings import Findings, Found
 
