@@ -32,7 +32,7 @@ from iscsitrace.tables.schema import (
 
 ROOT = Path(__file__).resolve().parents[1]
 _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
-_THRESHOLDS_SOURCE = ROOT / "iscsitrace" / "analysis" / "diagnosis" / "thresholds.py"
+_THRESHOLDS_SOURCE = ROOT / "iscsitrace" / "analysis" / "findings" / "thresholds.py"
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
 
