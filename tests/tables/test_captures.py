@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import iscsitrace
@@ -52,11 +53,20 @@ def describe(file: Path) -> dict[str, Any]:
     return content
 
 
+def by_tshark(file: Path) -> dict[str, Any]:
+    """What tshark shows of a capture: ``ops`` counts PDUs; the least round trips are not told of every capture."""
+    description = describe(file)
+    if "tshark" in description:
+        found: dict[str, Any] = description["tshark"][file.name]
+        return found
+    return {"ops": description["tshark_shows"][file.name]["pdus"], "handshake_rtt_ms": {}, "min_ack_rtt_ms": {}}
+
+
 def is_lossless(file: Path) -> bool:
     """Whether the capture tool dropped nothing and cut nothing, and no data digests confuse tshark."""
     description = describe(file)
     dropped = [line for line in description["capture_tool_says"] if re.match(r"[1-9]\d* packets dropped", line)]
-    return not dropped and not description["tshark"][file.name].get("cut")
+    return not dropped and not by_tshark(file).get("cut")
 
 
 def is_from_initiator(file: Path) -> bool:
@@ -67,8 +77,10 @@ def is_from_initiator(file: Path) -> bool:
 @with_files
 def test_pdu_counts(file: Path) -> None:
     description = describe(file)
-    counts = Counter(read(file).pdus["opcode"].tolist())
-    told = description["tshark"][file.name]
+    pdus = read(file).pdus
+    # tshark shows none of which a part never came
+    counts = Counter(pdus["opcode"][~np.ma.getmaskarray(pdus["frame_last"])].tolist())
+    told = by_tshark(file)
     expected = {OPCODES[name]: count for name, count in told["ops"].items()}
     has_data_digest = any(each["data_digest"] == "1" for each in description["negotiated_as_seen_by_initiator_kernel"])
     if is_lossless(file) and not has_data_digest and not told.get("lost_segment") and not told.get("ooo"):
@@ -90,8 +102,10 @@ def test_every_command_has_its_cycle(file: Path) -> None:
         if not row["has_retransmission"]:
             assert known == sorted(known)
     if is_lossless(file):
-        open_ended = [row["cycle"] for row in trace.cycles.rows() if not row["is_complete"] and not row["is_aborted"]]
-        assert open_ended == []
+        # a session that another one replaced ended with its connection, and with it what was in flight
+        replaced = {row["session"] for row in trace.sessions.rows() if row["end"] == "reinstated"}
+        left = [row for row in trace.cycles.rows() if not row["is_complete"] and not row["is_aborted"]]
+        assert [row["cycle"] for row in left if row["session"] not in replaced] == []
         assert trace.coverage[-1].explained_bytes_share == 1.0
         assert trace.coverage[-1].missing_pdu_count == 0
 
@@ -112,7 +126,7 @@ def test_digests_are_good(file: Path) -> None:
 def test_parameters_in_force(file: Path) -> None:
     trace = read(file)
     negotiated = describe(file)["negotiated_as_seen_by_initiator_kernel"]
-    if describe(file)["tshark"][file.name].get("cut"):
+    if by_tshark(file).get("cut"):
         pytest.skip("the snaplen cut the login's text")
     for each in negotiated:
         sessions = [
@@ -121,7 +135,7 @@ def test_parameters_in_force(file: Path) -> None:
             if row["target_name"] == each["targetname"] and row["login_status"] == 0 and row["is_login_captured"]
         ]
         if not sessions:
-            assert "Login" not in describe(file)["tshark"][file.name]["ops"]
+            assert "Login" not in by_tshark(file)["ops"]
             continue
         rows = {row["key"]: row for row in trace.parameters.rows() if row["session"] == sessions[-1]["session"]}
         for name, (key, words) in KERNEL_KEYS.items():
@@ -145,7 +159,7 @@ def test_login_keys_are_told_and_secrets_are_not(file: Path) -> None:
         for key, value in re.findall(r"([A-Za-z0-9_]+)=(.*?)(?=,[A-Za-z0-9_]+=|$)", said["keys"]):
             if key in ("CHAP_C", "CHAP_R"):
                 assert value not in text
-            elif value and not key.startswith("CHAP_") and not describe(file)["tshark"][file.name].get("cut"):
+            elif value and not key.startswith("CHAP_") and not by_tshark(file).get("cut"):
                 side = "initiator_value" if "request" in said["pdu"] else "target_value"
                 assert stored[int(said["stream"]), key][side] == value
 
@@ -205,9 +219,15 @@ def test_what_programs_moved_is_in_the_cycles(file: Path) -> None:
 @with_files
 def test_round_trip_times(file: Path) -> None:
     description = describe(file)
-    told = description["tshark"][file.name]
+    told = by_tshark(file)
     delays = description["network"]["one_way_delay_ms"].values()
+    # with reordering netem lets some packets skip the delay
+    is_delayed = not any("reorder" in str(text) for name, text in description["network"].items() if "netem" in name)
     for row in read(file).connections.rows():
+        if row["rtt_to_target_min_ns"] is None:
+            # refused: one packet each way
+            assert row["packets_to_target"] == row["packets_to_initiator"] == 1
+            continue
         # from SYN to the last of the three packets; which SYN was answered is not known when it was sent again
         handshake_ms = told["handshake_rtt_ms"].get(str(row["connection"]))
         both = row["handshake_rtt_to_target_ns"], row["handshake_rtt_to_initiator_ns"]
@@ -215,7 +235,7 @@ def test_round_trip_times(file: Path) -> None:
             assert sum(both) == pytest.approx(handshake_ms * 1e6, abs=1_000)
             assert row["rtt_to_target_min_ns"] <= both[0]
             assert row["rtt_to_initiator_min_ns"] <= both[1]
-        if all(isinstance(delay, (int, float)) for delay in delays):
+        if is_delayed and all(isinstance(delay, (int, float)) for delay in delays):
             # nothing is faster than the path
             assert row["rtt_to_target_min_ns"] + row["rtt_to_initiator_min_ns"] >= sum(delays) * 1e6
         if len(told["handshake_rtt_ms"]) <= 1:
@@ -244,11 +264,14 @@ def test_retransmissions_are_the_kernels(file: Path) -> None:
         [row["time_last_ns"] for row in trace.connections.rows()],
     )
     made = [row for row in rows if min(times[0]) <= float(row["time"]) * 1e9 <= max(times[1])]
+    # an event may be of several segments, which the kernel counts one by one, over the whole experiment
+    total = int(describe(file)["tcp_counters_delta"].get(side, {}).get("TcpRetransSegs", 0))
+    segments = total if len(made) == len(rows) else len(made)
     counted = sum(row[f"retransmitted_packets_{direction}"] for row in trace.connections.rows())
     # a SYN or FIN sent again brings no bytes
     port = f"tcp.{'dst' if side == 'initiator' else 'src'}port == {describe(file)['target'].get('port', 3260)}"
     without_bytes = tshark.frame_numbers(file, f"tcp.analysis.retransmission && tcp.len == 0 && {port}")
-    assert counted == len(made) - len(without_bytes)
+    assert counted == segments - len(without_bytes)
 
 
 # --- captures that others published
