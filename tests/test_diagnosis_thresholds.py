@@ -1,0 +1,287 @@
+"""Both sides of the thresholds of the diagnosis, wherever one decides: as docs/diagnosis.md has them, in numbers of its own.
+
+tests/test_diagnosis.py has what each finding says; thresholds that it meets on both sides are not repeated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from iscsitrace.analysis.diagnosis import system_calls
+from iscsitrace.analysis.diagnosis.system_calls import SystemCall
+from tests.story import SECOND, Story
+from tests.tables_by_hand import MS, table
+
+BLOCK = 131_072
+KIB = 1024
+
+
+def has(story: Story, name: str) -> bool:
+    return story.found(name) is not None
+
+
+# --- costs
+
+
+def test_losses_are_worth_a_word_from_a_hundredth_of_the_time_on() -> None:
+    def story(repair_ns: int) -> Story:
+        return Story().tasks(10, ("transfer", 100 * MS - repair_ns), ("loss_recovery", repair_ns))
+
+    assert not has(story(MS - 1), "loss")
+    assert has(story(MS), "loss")
+
+
+@pytest.mark.parametrize(("wait_ms", "is_said"), [(19.9, False), (20, True)])
+def test_beside_a_full_line_a_fifth_of_the_time_is_said(wait_ms: float, is_said: bool) -> None:
+    wait_ns = round(wait_ms * MS)
+    verdict = Story().tasks(10, ("transfer", 100 * MS - wait_ns), ("target_service", wait_ns)).opinion().verdict
+    assert "is what limits it" in verdict
+    assert ("Beside that" in verdict) == is_said
+
+
+@pytest.mark.parametrize(("transfer_ms", "limits"), [(50, False), (50.1, True)])
+def test_the_line_limits_from_half_of_the_jobs_time_on_whatever_the_pauses(transfer_ms: float, limits: bool) -> None:
+    """Ten seconds without a task are no time of the jobs'."""
+    transfer_ns = round(transfer_ms * MS)
+    parts = (("transfer", transfer_ns), ("target_service", 100 * MS - transfer_ns))
+    verdict = Story().tasks(10, *parts).pause(10 * SECOND).tasks(10, *parts).opinion().verdict
+    assert verdict.startswith("Session 0 transfers data 50 %") == limits
+    assert verdict.startswith("Session 0 waits 50 % of its time for the target") != limits
+
+
+# --- eight are a habit
+
+
+def late_r2ts(tasks: int, late_ns: int) -> Story:
+    """Writes of one R2T each over 2 ms, granted so much later than that explains."""
+    story = Story(rtt_to_target_ns=2 * MS)
+    for number in range(tasks):
+        granted = story.now + 2 * MS + late_ns
+        data = {"data_first_ns": granted, "data_last_ns": granted + MS}
+        story.rows["rounds"].append({"cycle": number, "r2t_sn": 0, "r2t_ns": granted} | data)
+        parts = (("propagation", 2 * MS), ("target_service", late_ns), ("transfer", MS))
+        story.task(*parts, operation="write", r2t_first_ns=granted, immediate_bytes=1)
+    return story
+
+
+def writes_that_wait_for_leave(tasks: int, others: int = 0) -> Story:
+    """Writes that send nothing before their R2T, and others that send all with the command."""
+    story = Story()
+    for number in range(tasks):
+        granted = story.now + 16 * MS
+        data = {"data_first_ns": granted, "data_last_ns": granted + 4 * MS}
+        story.rows["rounds"].append({"cycle": number, "r2t_sn": 0, "r2t_ns": granted} | data)
+        story.task(("propagation", 16 * MS), ("transfer", 4 * MS), operation="write", r2t_first_ns=granted)
+    return story.tasks(others, ("transfer", 4 * MS), operation="write", immediate_bytes=BLOCK)
+
+
+def think(pauses: int) -> Story:
+    story = Story()
+    for _ in range(pauses):
+        story.task(("transfer", 10 * MS)).pause(90 * MS)
+    return story.task(("transfer", 10 * MS))
+
+
+HABITS: dict[str, Callable[[int], Story]] = {
+    "queue_depth_low": lambda count: Story().tasks(count, ("propagation", 16 * MS)),
+    "held_for_ack": lambda count: Story().tasks(count, ("transfer", MS), ("ack_wait", MS)),
+    "slow_target": lambda count: Story().tasks(count, ("transfer", MS), ("target_service", MS)),
+    "initiator_think_time": think,
+    "r2t_late": lambda count: late_r2ts(count, 2 * MS),
+    "unsolicited_data_unused": writes_that_wait_for_leave,
+}
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_eight_are_a_habit_and_seven_may_be_chance(name: str) -> None:
+    assert not has(HABITS[name](7), name)
+    assert has(HABITS[name](8), name)
+
+
+def test_tasks_that_wait_for_nothing_do_not_make_a_habit() -> None:
+    for name, part in (("held_for_ack", "ack_wait"), ("slow_target", "target_service")):
+        story = Story().tasks(7, ("transfer", MS), (part, MS)).tasks(20, ("transfer", MS))
+        assert not has(story, name)
+
+
+def test_a_verdict_on_seven_tasks_may_be_chance() -> None:
+    assert Story().tasks(7, ("propagation", 16 * MS)).opinion().verdict.endswith(
+        "Only 7 tasks moved data: that may be chance."
+    )
+    assert "chance" not in Story().tasks(8, ("propagation", 16 * MS)).opinion().verdict
+
+
+# --- blocks
+
+
+def scattered(count: int, continued: int) -> Story:
+    """Reads of 128 KiB, of which so many begin where the one before ended."""
+    story = Story()
+    for number in range(count):
+        away = {} if 0 < number <= continued else {"lba": 10_000_000 + number * 7_919}
+        story.task(("propagation", 16 * MS), ("transfer", MS), **away)
+    return story
+
+
+def test_blocks_are_small_where_half_of_them_follow_one_another() -> None:
+    assert has(scattered(16, 8), "block_size_small")
+    assert not has(scattered(16, 7), "block_size_small")
+
+
+def test_a_mebibyte_is_no_small_block() -> None:
+    def story(size: int) -> Story:
+        return Story().tasks(16, ("propagation", 16 * MS), ("transfer", MS), bytes=size)
+
+    assert not has(story(KIB * KIB), "block_size_small")
+    assert has(story(KIB * KIB - 512), "block_size_small")
+
+
+# --- system calls
+
+
+def call_of(sizes: Sequence[int], *, apart: Sequence[int] = (), depths: Sequence[int] = ()) -> SystemCall | None:
+    """What is inferred from tasks one after the other; those at the places ``apart`` begin elsewhere."""
+    rows, lba = [], 0
+    for place, size in enumerate(sizes):
+        lba += 1_000_000 if place in apart else 0
+        depth = depths[place] if depths else 1
+        row = {"cycle": place, "operation": "read", "lba": lba, "block_count": size // 512, "bytes": size}
+        rows.append(row | {"data_bytes": size, "queue_depth": depth, "session": 0, "lun": 0})
+        lba += size // 512
+    return system_calls.infer(table("cycles", *rows))
+
+
+FULL, REST = 64 * KIB, 16 * KIB
+
+
+def test_four_calls_of_one_size_are_a_habit_and_three_are_none() -> None:
+    # eight tasks both times: four calls of two, or three and two tasks on their own
+    found = call_of([FULL, REST] * 4)
+    assert found
+    assert (found.bytes, found.pieces, found.count) == (80 * KIB, (FULL, REST), 4)
+    assert call_of([FULL, REST] * 3) is None
+    assert call_of([FULL, REST] * 3 + [REST, REST]) is None
+
+
+def test_four_of_five_calls_have_to_be_of_one_size() -> None:
+    one, others = [FULL, FULL, REST], [FULL, FULL, 2 * REST, FULL, FULL, 3 * REST]
+    found = call_of(one * 8 + others)
+    assert found
+    assert (found.bytes, found.count) == (144 * KIB, 8)
+    # seven of nine
+    assert call_of(one * 7 + others) is None
+
+
+def test_a_quarter_of_the_tasks_have_to_be_full_pieces() -> None:
+    """Else the largest size is no full piece, and the next smaller is: of these calls one has two full pieces."""
+    # a full piece in each call of four
+    small = [FULL, REST, REST, REST // 2]
+    assert call_of([FULL, *[2 * REST] * 2, REST] * 8) is None
+    found = call_of([FULL, FULL, REST] * 4 + small * 0)
+    assert found
+    # one piece of 128 KiB in twenty is another program's: 64 KiB are full all the same
+    strange = call_of([*[FULL, FULL, REST] * 13, 2 * FULL], apart=[39])
+    assert strange
+    assert (strange.bytes, strange.pieces) == (144 * KIB, (FULL, FULL, REST))
+
+
+def test_a_system_call_has_64_mib_at_most() -> None:
+    piece = 1 << 20
+    found = call_of([piece] * 64 * 4, depths=[*range(1, 65)] * 4)
+    assert found
+    assert (found.bytes, found.is_at_once) == (64 << 20, True)
+    longer = [*[piece] * 64, 512]
+    assert call_of(longer * 4, depths=[*range(1, 66)] * 4) is None
+
+
+# --- writes
+
+
+def test_an_r2t_is_late_after_more_than_a_millisecond_beyond_the_path() -> None:
+    assert not has(late_r2ts(10, MS), "r2t_late")
+    assert has(late_r2ts(10, MS + 1), "r2t_late")
+
+
+def test_half_of_the_writes_have_to_wait_for_leave() -> None:
+    assert has(writes_that_wait_for_leave(10, 10), "unsolicited_data_unused")
+    assert not has(writes_that_wait_for_leave(10, 11), "unsolicited_data_unused")
+
+
+# --- the command window
+
+
+def commands(count: int, waiting: int, *, opened_before_ns: int = 10_000) -> Story:
+    """One command at a time, 8 ms each. So many had no room until that long before them; then there is room for all."""
+    story = Story(rtt_to_target_ns=8 * MS)
+    at = story.now
+    for number in range(count):
+        # of the room that the login left for the first two nobody speaks
+        room = number + 1 if number < waiting else number + 101
+        story.rows["cycles"].append(
+            {"cycle": number, "session": 0, "connection": 3, "operation": "read", "queue_depth": 1}
+            | {"command_first_ns": at, "status_ns": at + 8 * MS, "cmd_sn": 7 + number, "max_cmd_sn": 7 + room}
+        )
+        at += 8 * MS + opened_before_ns
+    return story
+
+
+def waits(story: Story) -> str:
+    found = story.found("command_window_closed")
+    return found.text.partition(" commands")[0] if found else ""
+
+
+def test_one_command_in_ten_has_to_wait_for_room_and_eight_at_least() -> None:
+    assert waits(commands(120, 12)) == "12 of 120"
+    assert waits(commands(120, 11)) == ""
+    assert waits(commands(40, 8)) == "8 of 40"
+    assert waits(commands(40, 7)) == ""
+
+
+def test_a_command_waits_for_room_that_was_made_less_than_a_millisecond_before() -> None:
+    assert waits(commands(40, 20, opened_before_ns=MS - 1)) == "20 of 40"
+    assert waits(commands(40, 20, opened_before_ns=MS)) == ""
+
+
+# --- the model
+
+
+@pytest.mark.parametrize("way", ["slower", "faster"])
+def test_a_model_that_is_a_quarter_off_says_nothing_of_changes(way: str) -> None:
+    """The path takes 16 ms; what a read takes of it in fact is no part of the model."""
+
+    def gains(period_ns: int) -> int:
+        found = Story().tasks(20, ("propagation", period_ns)).found("queue_depth_low")
+        assert found
+        return len(found.gains)
+
+    # 16 * 1.25 = 20, and 16 / 1.25 = 12.8
+    near, far = {"slower": (19_900_000, 20_100_000), "faster": (12_900_000, 12_700_000)}[way]
+    assert gains(near)
+    assert not gains(far)
+
+
+def test_a_reading_with_twice_what_is_missing_is_not_made_up() -> None:
+    """Where the path seems to take less than its round trip, it is the path that is shorter, for all of it."""
+    found = Story().tasks(20, ("propagation", 14 * MS), ("target_service", 14 * MS)).found("slow_target")
+    assert found
+    gain = {each.change: each for each in found.gains}["a target that takes no time"]
+    # 30 ms to 16 by the model; 28 to 14 in fact
+    assert gain.throughput_factor == pytest.approx(30 / 16)
+    assert (gain.low, gain.high) == (pytest.approx(30 / 16), pytest.approx(28 / 14, rel=0.01))
+
+
+# --- frames
+
+
+def test_a_finding_shows_three_tasks_with_four_frames_each() -> None:
+    story = Story()
+    for number in range(10):
+        frames: dict[str, Any] = {"data_first_frame": 1_000 + number, "data_last_frame": 2_000 + number}
+        story.task(("propagation", (20 - number) * MS), ("transfer", MS), **frames)
+    found = story.found("queue_depth_low")
+    assert found
+    assert len(found.frames) == 12
+    assert {1_000, 1_001, 1_002, 2_000, 2_001, 2_002} < set(found.frames)
