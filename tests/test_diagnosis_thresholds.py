@@ -1,4 +1,4 @@
-"""Both sides of the thresholds of the diagnosis, wherever one decides: as docs/diagnosis.md has them, in numbers of its own.
+"""Both sides of the thresholds of the diagnosis, wherever one decides, in numbers as docs/diagnosis.md has them.
 
 tests/test_diagnosis.py has what each finding says; thresholds that it meets on both sides are not repeated here.
 """
@@ -108,8 +108,11 @@ def test_tasks_that_wait_for_nothing_do_not_make_a_habit() -> None:
 
 
 def test_a_verdict_on_seven_tasks_may_be_chance() -> None:
-    assert Story().tasks(7, ("propagation", 16 * MS)).opinion().verdict.endswith(
-        "Only 7 tasks moved data: that may be chance."
+    assert (
+        Story()
+        .tasks(7, ("propagation", 16 * MS))
+        .opinion()
+        .verdict.endswith("Only 7 tasks moved data: that may be chance.")
     )
     assert "chance" not in Story().tasks(8, ("propagation", 16 * MS)).opinion().verdict
 

@@ -1,4 +1,4 @@
-"""What is measured of a session before the model is asked: waits, queue depth, which tasks count, and what its gains are."""
+"""What is measured of a session before the model is asked: waits, queue depth, and which tasks count."""
 
 from __future__ import annotations
 
@@ -36,30 +36,12 @@ def gains(finding: Finding | None) -> dict[str, Gain]:
     return {gain.change: gain for gain in finding.gains}
 
 
-def kept_filled(story: Story, count: int, depth: int, *parts: tuple[str, int], operation: str = "read") -> Story:
-    """Tasks of which so many are outstanding: one begins in each slot of time, which is the sum of the parts, and takes
-    as many slots as are outstanding. What the first ones take until one is done is the path's.
-    """
-    start, slot_ns = story.now, sum(length for _, length in parts)
-    for number in range(count):
-        began = start + number * slot_ns
-        story.task(
-            *parts,
-            operation=operation,
-            command_first_ns=began,
-            command_last_ns=began,
-            status_ns=began + depth * slot_ns,
-            queue_depth=min(number + 1, depth),
-        )
-    return story.pause((depth - 1) * slot_ns, "propagation")
-
-
 # --- waits
 
 
 def test_a_wait_is_paid_by_every_task_that_is_outstanding() -> None:
     """Eight at a time, each 16 ms for the path and 24 for the target, which shows 3 ms of its own in each slot of 5."""
-    story = kept_filled(Story(), 56, 8, ("propagation", 2 * MS), ("target_service", 3 * MS))
+    story = Story().kept_filled(56, 8, ("propagation", 2 * MS), ("target_service", 3 * MS))
     # 56 tasks in 55 slots and 40 ms
     side = side_of(story)
     assert side.queue_depth == 8
@@ -181,7 +163,7 @@ def test_away_from_the_initiator_a_task_is_outstanding_until_its_answer_can_be_b
 def test_what_queues_beyond_a_tap_away_from_the_initiator_is_outstanding_too(to_initiator_ns: int, depth: int) -> None:
     """A block each 4 ms over 16 ms: four at once, of which the tap sees three; beside the initiator it sees all."""
     story = Story(rtt_to_target_ns=16 * MS - to_initiator_ns, rtt_to_initiator_ns=to_initiator_ns)
-    assert side_of(kept_filled(story, 56, 2, ("propagation", 4 * MS))).queue_depth == depth
+    assert side_of(story.kept_filled(56, 2, ("propagation", 4 * MS))).queue_depth == depth
 
 
 # --- tasks that meet by chance
