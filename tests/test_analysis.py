@@ -56,6 +56,18 @@ def test_volumes_of_a_bidirectional_task_go_both_ways() -> None:
     assert (total.read_bytes, total.write_bytes) == (600, 400)
 
 
+def test_tasks_that_moved_nothing_are_neither_reads_nor_writes() -> None:
+    rows = [
+        {"operation": word, f"is_{word}": True, "data_bytes": moved, "command_first_ns": 0, "status_ns": 4 * MS}
+        for word, moved in (("read", 512), ("read", 0), ("write", 1024), ("write", 0), ("write", 0))
+    ]
+    (total,) = volumes.measure(table("cycles", *rows))
+    assert (total.cycle_count, total.read_cycle_count, total.write_cycle_count) == (5, 1, 1)
+    assert (total.read_bytes_per_s, total.write_bytes_per_s) == (512 / 0.004, 1024 / 0.004)
+    # they had a command and a status all the same
+    assert total.iops == 5 / 0.004
+
+
 def test_volumes_without_cycles() -> None:
     (total,) = volumes.measure(table("cycles"))
     assert (total.active_ns, total.iops, total.queue_depth_max) == (0, None, None)

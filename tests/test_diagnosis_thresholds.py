@@ -274,6 +274,55 @@ def test_a_path_that_was_shorter_than_the_model_has_it_leaves_more_to_be_won() -
     assert 30 / 16 < gain.high <= 28 / 14
 
 
+def on_a_line(transfer_ms: float, service_ms: int = 0) -> Story:
+    """Reads one at a time over 16 ms, each so long on the line."""
+    story, transfer_ns = Story(), round(transfer_ms * MS)
+    # a block goes in one PDU, with a header
+    line = {"to_target": False, "line_bytes_per_s": round((BLOCK + 48) * 1e9 / transfer_ns), "segment_bytes": 1_448}
+    story.add("senders", rwnd_min_bytes=1 << 24, rwnd_max_bytes=1 << 24, **line)
+    parts = (("propagation", 16 * MS), ("target_service", service_ms * MS), ("transfer", transfer_ns))
+    return story.tasks(20, *parts, data_pdu_bytes_max=BLOCK)
+
+
+def changes(story: Story, name: str, word: str) -> list[str]:
+    found = story.found(name)
+    assert found
+    return [gain.change.partition(" (")[0] for gain in found.gains if word in gain.change]
+
+
+@pytest.mark.parametrize(("more", "depths"), [(1.03, [8, 32]), (1.01, [8])])
+def test_a_further_step_is_said_where_it_wins_two_hundredths(more: float, depths: list[int]) -> None:
+    """The line carries so many times what eight at once do: 16 + t is 8 * more * t."""
+    story = on_a_line(16 / (8 * more - 1))
+    assert changes(story, "queue_depth_low", "queue depth") == [f"queue depth {depth}" for depth in depths]
+
+
+@pytest.mark.parametrize(("more", "numbers"), [(1.11, [2, 4]), (1.09, [2])])
+def test_twice_as_many_connections_are_said_where_they_win_a_tenth(more: float, numbers: list[int]) -> None:
+    """The line carries so many times what two do: 24 + t is 2 * more * t."""
+    story = on_a_line(24 / (2 * more - 1), service_ms=8)
+    assert changes(story, "slow_target", "connections") == [f"{number} connections" for number in numbers]
+
+
+def test_the_pace_of_the_line_is_known_to_two_hundredths() -> None:
+    """Eight at once fill a line of 4 ms a block, where one takes 20."""
+    found = on_a_line(4).found("queue_depth_low")
+    assert found
+    gain = found.gains[0]
+    assert gain.throughput_factor == pytest.approx(1 + 16 / 4, rel=1e-6)
+    assert (gain.low, gain.high) == (pytest.approx(1 + 16 / 4 * 0.98), pytest.approx(1 + 16 / 4 * 1.02))
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "word"), [(18, 2, "read"), (17, 3, "block"), (3, 17, "block"), (2, 19, "write")]
+)
+def test_a_session_reads_or_writes_where_nine_tenths_of_the_bytes_are_that(reads: int, writes: int, word: str) -> None:
+    wait = ("propagation", 16 * MS)
+    found = Story().tasks(reads, wait).tasks(writes, wait, operation="write").found("queue_depth_low")
+    assert found
+    assert found.text.startswith(f"one 128 KiB {word} at a time")
+
+
 # --- frames
 
 

@@ -71,6 +71,20 @@ def test_writes_are_cut_into_64_pieces_each_of_64_at_most() -> None:
     assert two(*in_pieces(1_025)) == []
 
 
+@pytest.mark.parametrize(("writes", "is_found"), [(-4, False), (-3, True), (4, True), (5, False)])
+def test_legs_with_other_addresses_are_up_to_four_writes_apart(writes: int, is_found: bool) -> None:
+    """The distance of the addresses is that of most neighbors in time: of each write of the leg with fewer, the four
+    before it, and four from it on.
+    """
+    near: list[Write] = [
+        (1.0 * number + 50, 10_000 + 256 * (number * 7_919 % 1_009), 256, 40.0) for number in range(60)
+    ]
+    far = [(at + writes, lba + 70_000, blocks, length) for at, lba, blocks, length in near]
+    # where the lowest addresses are as far apart they tell without it: not here
+    found = two([*near, (80.0, 8, 8, 40.0)], far)
+    assert [each.mirror.offsets for each in found] == ([(0, 70_000 * 512)] if is_found else [])
+
+
 # --- what is on both legs
 
 

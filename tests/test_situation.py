@@ -93,6 +93,72 @@ def test_seven_tasks_measure_nothing() -> None:
     assert measured(Story().tasks(8, ("propagation", 16 * MS)))
 
 
+def held_reads(held: int, wait_ns: int = 16 * MS) -> Story:
+    """Twenty reads over 16 ms, so many of which have their status after the ACK of their data."""
+    story = Story().tasks(held, ("propagation", 16 * MS), ("ack_wait", wait_ns), is_status_in_data=False)
+    return story.tasks(20 - held, ("propagation", 16 * MS))
+
+
+@pytest.mark.parametrize(("held", "is_held"), [(10, False), (11, True)])
+def test_a_status_is_held_where_more_than_half_of_them_are(held: int, is_held: bool) -> None:
+    found = measured(held_reads(held))
+    assert found
+    assert found.situation.setting.is_status_held == is_held
+    # two delays of each are the model's then
+    wait_ns = held * 16 * MS / 20
+    assert found.situation.waits_ns["ack_wait"] == pytest.approx(0 if is_held else wait_ns)
+
+
+@pytest.mark.parametrize(("wait_ns", "is_held"), [(7_990_000, False), (8_010_000, True)])
+def test_a_status_that_waited_less_than_half_of_the_path_was_not_held(wait_ns: int, is_held: bool) -> None:
+    found = measured(held_reads(20, wait_ns))
+    assert found
+    assert found.situation.setting.is_status_held == is_held
+
+
+def test_what_a_held_status_waits_beyond_the_path_is_a_wait_of_its_own() -> None:
+    found = measured(held_reads(20, 56 * MS))
+    assert found
+    assert found.situation.waits_ns["ack_wait"] == 40 * MS
+    gain = gains(held_reads(20, 56 * MS).found("held_for_ack"))["status in the last Data-In"]
+    # 16 ms of path, and 16 and 40 of an ACK
+    assert gain.throughput_factor == pytest.approx(72 / 16)
+
+
+@pytest.mark.parametrize(("apart", "is_open"), [(28, False), (29, True)])
+def test_with_several_outstanding_nobody_sees_whether_a_status_is_held(apart: int, is_open: bool) -> None:
+    """Where more than half of them come apart from their data."""
+    story = Story().kept_filled(56, 8, ("propagation", 2 * MS))
+    for row in story.rows["cycles"][:apart]:
+        row["is_status_in_data"] = False
+    found = measured(story)
+    assert found
+    assert ("is_status_held" in found.situation.open_names) == is_open
+
+
+@pytest.mark.parametrize(
+    ("columns", "window_bytes"),
+    [
+        ({"rwnd_min_bytes": 1_448}, 65_536),
+        ({"rwnd_min_bytes": 1_447}, None),
+        ({"rwnd_min_bytes": 1_448, "is_window_scale_inferred": True}, None),
+    ],
+)
+def test_a_window_is_known_where_it_never_closed_and_its_scale_was_seen(
+    columns: dict[str, int], window_bytes: int | None
+) -> None:
+    sender = {"to_target": False, "rwnd_max_bytes": 65_536, "segment_bytes": 1_448, "line_bytes_per_s": 10**9}
+    # acknowledgments, and what a connection sent that carried less, are not what reads wait for
+    story = Story().add("senders", to_target=True, rwnd_max_bytes=1, rwnd_min_bytes=1_448)
+    story.rows["connections"].append(story.connection | {"connection": 4, "stream_bytes_to_initiator": 999_999})
+    story.add("senders", **sender | {"connection": 4, "rwnd_max_bytes": 2, "rwnd_min_bytes": 1_448})
+    found = measured(story.tasks(20, ("propagation", 16 * MS)).add("senders", **sender, **columns))
+    assert found
+    assert found.situation.setting.window_bytes == window_bytes
+    assert found.situation.open_names == frozenset(() if window_bytes else {"window_bytes"})
+    assert found.situation.setting.c_bytes_per_s == 10**9
+
+
 # --- which tasks
 
 
