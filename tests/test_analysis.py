@@ -54,6 +54,9 @@ def test_volumes_of_a_bidirectional_task_go_both_ways() -> None:
     row = {"is_read": True, "is_write": True, "data_bytes": 1000, "solicited_bytes": 400}
     (total,) = volumes.measure(table("cycles", row))
     assert (total.read_bytes, total.write_bytes) == (600, 400)
+    # of data that was sent twice no more than there was
+    (total,) = volumes.measure(table("cycles", row | {"solicited_bytes": 1_200}))
+    assert (total.read_bytes, total.write_bytes) == (0, 1_000)
 
 
 def test_tasks_that_moved_nothing_are_neither_reads_nor_writes() -> None:
@@ -80,6 +83,11 @@ def test_latencies_by_operation() -> None:
     assert found["write"]["latency_ns"] == dict.fromkeys(("p50", "p95", "p99", "max"), 43 * MS)
     assert found["read"]["status_wait_ns"]["p50"] == 0
     assert found["test_unit_ready"]["latency_ns"]["max"] is None
+    assert {name: row["complete_cycle_count"] for name, row in found.items()} == {
+        "write": 2,
+        "read": 1,
+        "test_unit_ready": 0,
+    }
 
 
 def test_block_sizes_leave_out_tasks_without_data() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from iscsitrace.analysis import derived
+from iscsitrace.analysis.diagnosis.examination import examine
+from iscsitrace.analysis.diagnosis.finding import Finding
 from iscsitrace.analysis.mirrors import recognition
 from iscsitrace.analysis.mirrors.recognition import Mirror
+from iscsitrace.table import Table
 from tests.mirrors_by_hand import SECOND, Hosts, Write, in_order, two
 from tests.tables_by_hand import MS, table
 
@@ -284,3 +287,60 @@ def test_the_tables_say_who_waited_for_whom() -> None:
     legs = list(derived.make("mirror_legs", source).rows())
     assert [(row["leg"], row["session"], row["wait_ns"]) for row in legs[:2]] == [(0, 0, 5 * MS), (1, 1, 0)]
     assert [row["end_ns"] - row["begin_ns"] for row in legs[:2]] == [5 * MS, 9 * MS]
+
+
+# --- the finding
+
+
+def finding_of(hosts: Hosts) -> Finding:
+    """That of the first session."""
+    made = hosts.source()
+
+    def source(name: str) -> Table:
+        return made(name) if name in ("sessions", "connections", "cycles", "budget") else table(name)
+
+    findings = examine(source).sessions[0].findings
+    return next(finding for finding in findings if finding.name == "mirror_waits_for_farthest")
+
+
+def near_and_far(hosts: Hosts, session: int, gaps_ms: list[int], *, lun: int = 0) -> list[Write]:
+    """A near leg's writes of 5 ms, with these gaps behind them; and its budget. What is given is the far leg's."""
+    at, far = 0, []
+    for number, gap in enumerate(gaps_ms):
+        lba = 10_000 + 256 * number
+        hosts.ask(session, [(at, lba, 256, 5.0)], lun=lun)
+        far.append((float(at), lba, 256, 5.0 + gap))
+        for part, length in (("target_service", 5), ("initiator_think", gap)):
+            times = {"time_first_ns": SECOND + at * MS, "time_last_ns": SECOND + (at + length) * MS}
+            if part == "target_service" or number < len(gaps_ms) - 1:
+                hosts.budget.append({"session": session, "connection": session, "part": part} | times)
+            at += length
+    return far
+
+
+def test_a_leg_that_waits_longer_than_it_works_waits_for_all_of_its_time() -> None:
+    """155 ms of waiting in 34 ms of work: one wait of 150 ms counts as a pause between jobs."""
+    hosts = Hosts()
+    near, far = hosts.session("iqn.a"), hosts.session("iqn.b")
+    hosts.ask(far, near_and_far(hosts, near, [1, 1, 1, 1, 150, 1]))
+    finding = finding_of(hosts)
+    assert finding.share == 1
+    assert "155.0 ms" in finding.text
+    # half of the writes were done on the far leg within 1 ms, the slowest after 150
+    assert "within 1.0 ms" in finding.text
+    assert "after 150.0 ms" in finding.text
+
+
+def test_of_two_mirrors_the_one_that_costs_more_is_said() -> None:
+    """Two logical units of one session, each mirrored to a target of its own."""
+    for order in ((2, 6), (6, 2)):
+        hosts = Hosts()
+        near = hosts.session("iqn.a")
+        for lun, gap in enumerate(order):
+            far = hosts.session(f"iqn.{lun}")
+            asked = near_and_far(hosts, near, [gap] * 10, lun=lun)
+            hosts.ask(far, asked, lun=lun)
+            if lun:
+                del hosts.budget[-19:]
+        # ten writes on either, of which the farther one takes 6 ms longer
+        assert "60.0 ms" in finding_of(hosts).text

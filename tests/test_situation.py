@@ -211,6 +211,50 @@ def test_a_capture_of_both_at_once_beside_one_of_reads(tmp_path: Path) -> None:
     assert "What explains it" not in result.stdout
 
 
+def test_a_block_of_several_sizes_is_their_mean() -> None:
+    """So that as many of them move as much: 128 KiB and 64 in turn."""
+    story = Story()
+    for number in range(20):
+        story.task(("propagation", 16 * MS), bytes=BLOCK if number % 2 else BLOCK // 2)
+    found = measured(story)
+    assert found
+    assert found.situation.setting.block_bytes == 96 * 1024
+    assert found.remainder == pytest.approx(1)
+
+
+def written(keys: dict[str, str], rounds: tuple[int, ...] = (), **columns: int) -> Situation:
+    """Twenty writes of 256 KiB with these keys in force, the first of which asked for data so."""
+    story = Story()
+    for key, value in keys.items():
+        story.add("parameters", session=0, key=key, effective_target=value)
+    for size in rounds:
+        story.rows["rounds"].append({"cycle": 0, "desired_data_transfer_length": size})
+    found = measured(story.tasks(20, ("propagation", 16 * MS), operation="write", bytes=2 * BLOCK, **columns))
+    assert found
+    return found.situation
+
+
+def test_how_writes_get_their_data_across_is_what_they_did_within_the_keys() -> None:
+    keys = {"InitialR2T": "No", "FirstBurstLength": "65536", "MaxBurstLength": "1048576", "MaxOutstandingR2T": "4"}
+    found = written(keys, (64 * 1024, 64 * 1024), immediate_bytes=8_192).setting.solicitation
+    # bursts are shorter than they may be, and more of the first one could have gone unasked
+    assert (found.max_burst_bytes, found.max_outstanding_r2t, found.first_burst_bytes) == (65_536, 4, 65_536)
+    assert (found.is_initial_r2t, found.is_immediate_data, found.max_recv_data_segment_bytes) == (True, True, 8_192)
+    # as long as what is left of a block: they may be as long as agreed
+    assert written(keys, (2 * BLOCK,)).setting.solicitation.max_burst_bytes == 1 << 20
+    # all of the first burst went with the command, or unasked after it
+    assert not written(keys, (65_536,), immediate_bytes=65_536).setting.solicitation.is_initial_r2t
+    assert not written(keys, (65_536,), unsolicited_bytes=65_536).setting.solicitation.is_initial_r2t
+    assert written(keys | {"InitialR2T": "Yes"}, immediate_bytes=65_536).setting.solicitation.is_initial_r2t
+
+
+def test_a_first_burst_that_was_not_agreed_on_is_assumed() -> None:
+    assert "first_burst_bytes" in written({"MaxBurstLength": "262144"}).open_names
+    assert "first_burst_bytes" not in written({"FirstBurstLength": "65536"}).open_names
+    # nothing else is known than the line's pace and the window
+    assert written({"FirstBurstLength": "65536"}).open_names == {"c_bytes_per_s", "window_bytes"}
+
+
 # --- how many are outstanding
 
 
