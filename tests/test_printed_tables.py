@@ -7,6 +7,7 @@ or of the other direction does not pass.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -71,6 +72,11 @@ def in_force(row: dict[str, Any]) -> str:
 def text(key: str) -> Any:
     """A value as it stands in JSON."""
     return lambda row: "-" if row[key] is None else str(row[key])
+
+
+def nearest(ordered: Sequence[int], percent: int) -> int | None:
+    """The percentile by nearest rank."""
+    return ordered[-(-len(ordered) * percent // 100) - 1] if ordered else None
 
 
 # --- the reader of tables
