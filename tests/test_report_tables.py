@@ -98,6 +98,19 @@ def test_the_page_has_what_the_markdown_has(mixed: tuple[Path, Tables]) -> None:
             assert any(line.startswith(f"{name} {share}") for line in legend), (name, legend)
 
 
+def test_sentences_keep_their_blanks(runs: Runs) -> None:
+    """Where code, a bracket or a gain begins: as in the findings of `diagnose`."""
+    capture = runs(MIRROR).capture()
+    shown = " ".join(plain(line) for line in report(capture).splitlines())
+    document = told("diagnose", capture)
+    for finding in [each for row in document["sessions"] for each in row["findings"]]:
+        assert plain(finding["text"]) in shown
+        assert "`" not in finding["advice"] or finding["advice"].count("`") % 2 == 0
+    assert "- Latency: 7.5 ms p50 (p95 " in shown
+    assert "`mdadm /dev/mdN --add --write-mostly DEVICE`, or `echo writemostly > " in shown
+    assert "duplex. (no losses: about " in shown
+
+
 # --- chapters
 
 
