@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from iscsitrace.cli import main
+from iscsitrace.lab import traffic
 from tests.capture_file import write_pcapng
 from tests.conversation import Conversation, Session
 from tests.printed import UNITS, amounts, check_table, is_amount, shows, table
@@ -645,3 +646,94 @@ def test_the_advice_of_a_capture(runs: Runs) -> None:
         snaplen, share = amounts(shown, rf"-s (\d+) {words}: ([\d.]+)% of the bytes")
         assert int(snaplen) == found[f"{kind}_snaplen"]
         assert is_amount(share, Decimal(found[f"{kind}_kept_bytes"]) / found["byte_count"], "%")
+
+
+# --- runs of the real world: what the core would give, with a number of its own in every place
+
+
+def latency(first: int) -> dict[str, Any]:
+    names = ("count", "min", "mean", "p50", "p90", "p95", "p99", "p999", "max")
+    return {name: first + 1_111_000 * place for place, name in enumerate(names)} | {"count": first // MILLION}
+
+
+def hand_results(**more: Any) -> dict[str, Any]:
+    return {
+        "mode": "run", "started_ns": 5, "elapsed_ns": 2_500_000_000, "bytes": 30_000_000, "calls": 500,
+        "cpu": {"user_ns": 600_000_000, "system_ns": 1_500_000_000},
+        "call_latency_ns": latency(11 * MILLION), "ping_ns": latency(41 * MILLION),
+        "read": {"commands": 21, "bytes": 20_000_000, "latency_ns": latency(21 * MILLION)},
+        "write": {"commands": 31, "bytes": 10_000_000, "latency_ns": latency(31 * MILLION)},
+        "connections": [
+            {"connection": number, "session": 0, "cid": number, "target": 0, "parameters": parameters}
+            for number, parameters in enumerate(({"max_burst_length": 65_536}, {"max_burst_length": 65_536}, {}))
+        ],
+        "discovered": [], "tuning": None, "retry_count": 3, "data_digest_error_count": 4, "verify_error_count": 5,
+        "error_count": 2, "errors": ["first\nthing"],
+        "first_mismatch": {"byte": 512, "found_block": 9, "found_seed": 8}, "remarks": ["so it was"],
+    } | more  # fmt: skip
+
+
+def initiator(monkeypatch: pytest.MonkeyPatch, mode: str, results: dict[str, Any], exit_code: int) -> str:
+    monkeypatch.setattr(traffic, "run_initiator", lambda *_, **__: {"results": results})
+    return printed("initiator", mode, "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0", exit_code=exit_code)
+
+
+def test_what_an_initiator_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = hand_results()
+    shown = initiator(monkeypatch, "read", results, 1)
+    assert "\n30.000 MB in 2.500000 s: 12.000 MB/s, 200.0 IOPS\n" in f"\n{shown}"
+    # 2.1 s for 0.03 GB
+    assert "\nprocessor time 2.100000 s (user 0.600000, system 1.500000): 70.000 s/GB\n" in shown
+    columns = {"latency of": "of", "bytes": "bytes", "count": lambda row: str(row["latency_ns"]["count"]), **LATENCY}
+    rows = [{"of": "calls", "bytes": 30_000_000, "latency_ns": results["call_latency_ns"]}]
+    rows += [{"of": f"{name} commands", **results[name]} for name in ("read", "write")]
+    check_table(shown, columns, rows)
+    keys = {row[0]: row[1:] for row in table(shown, "key", "connections 0 to 1")}
+    assert keys["MaxBurstLength"] == ("65536",)
+    lines = shown[shown.index("\nTroubles\n") :].splitlines()[2:]
+    assert lines == [
+        "commands sent again after BUSY, TASK SET FULL or UNIT ATTENTION: 3",
+        "data digest errors: 4",
+        "reads with wrong data: 5",
+        "errors: 2",
+        "wrong data at byte 512: block 9 of the pattern with seed 8",
+        "remark: so it was",
+        "iscsitrace: first thing",
+        "iscsitrace: and 1 more errors",
+    ]
+
+
+def test_pings_and_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = dict.fromkeys(("retry_count", "data_digest_error_count", "verify_error_count", "error_count"), 0)
+    calm |= {"errors": [], "first_mismatch": None, "remarks": []}
+    results = hand_results(mode="ping", **calm)
+    columns = {"pings": "count", **{f"{name} ms": f"{name}_ns" for name in ("min", "p50", "p95", "p99", "max")}}
+    row = {f"{name}_ns": value for name, value in results["ping_ns"].items()} | {"count": results["ping_ns"]["count"]}
+    check_table(initiator(monkeypatch, "ping", results, 0), columns, [row])
+    found = [{"name": "iqn.a", "addresses": ["10.0.0.1:3260,1", "10.0.0.2:3260,1"]}, {"name": "iqn.b", "addresses": []}]
+    shown = initiator(monkeypatch, "discover", hand_results(mode="discover", discovered=found, **calm), 0)
+    assert table(shown, "target", "address") == [("iqn.a", "10.0.0.1:3260,1, 10.0.0.2:3260,1"), ("iqn.b", "-")]
+
+
+def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def carried(first: int) -> dict[str, Any]:
+        names = ("arrived", "delivered", "queue_full", "lost", "lost_in_burst", "overtaken")
+        counters = {name: {"count": first + place, "bytes": 1000 * (first + place)} for place, name in enumerate(names)}
+        return {"counters": counters, "line": {"busy_ns": (first + 9) * MILLION, "busy_times": []}, "packets": None}
+
+    log = {
+        "link": {"to_target": carried(10), "to_initiator": carried(50)},
+        "lateness": {"count": 1, "median_ns": 1_500_000, "p99_ns": 2_500_000, "max_ns": 4_500_000},
+        "refused": {"count": 7, "bytes": 700},
+        "failure": None,
+    }
+    monkeypatch.setattr(traffic, "run_link", lambda *_, **__: log)
+    shown = printed("link", "near", "far")
+    rows = [
+        {"link": "near to far", "direction": words, "busy_ns": log["link"][way]["line"]["busy_ns"]}
+        | log["link"][way]["counters"]
+        for way, words in (("to_target", "to target"), ("to_initiator", "to initiator"))
+    ]
+    check_table(shown, LINKS, rows)
+    late = table(shown, "link", "late by: median ms", "p99 ms", "max ms", "refused by the kernel")
+    assert late == [("near to far", "1.500", "2.500", "4.500", "7")]
