@@ -89,7 +89,7 @@ FOUND = Results(
     "small", "A small one", "a paper", "", "simulated", True, 5,
     (
         point(0, 12.0), point(1, 8.0), replace(point(2, 1.0), error="broken"),
-        PointResult("b0", "big", GRID, {}, 0, "", not_run="too big"), PointResult("b1", "big", GRID, {}, 1, "", not_run="too big"),
+        *(PointResult(f"b{repeat}", "big", GRID, {}, repeat, "", not_run="too big") for repeat in range(2)),
     ),
     fits=(ArmFit("held", {"workload.queue-depth": "4"}, FIT),),
     beside=(Beside("throughput", "MB/s", "Table 1", "held", {}, "link.one-way-delay", "8ms", 9.75, 10.0, None),),
