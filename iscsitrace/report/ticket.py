@@ -49,4 +49,5 @@ def _escaped(value: Any) -> Any:
     """A value of the document as Markdown; what the templates made of such values is that already."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return Markup(_SPECIAL.sub(r"\\\1", " ".join(value.split())))  # noqa: S704 -- Markdown, not HTML
+    # a blank at an end is that between code, or a bracket, and the word beside it
+    return Markup(_SPECIAL.sub(r"\\\1", re.sub(r"\s+", " ", value)))  # noqa: S704 -- Markdown, not HTML

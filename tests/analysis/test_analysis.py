@@ -63,6 +63,21 @@ def test_volumes_of_a_bidirectional_task_go_both_ways() -> None:
     row = {"is_read": True, "is_write": True, "data_bytes": 1000, "solicited_bytes": 400}
     (total,) = volumes.measure(table("cycles", row))
     assert (total.read_bytes, total.write_bytes) == (600, 400)
+    # of data that was sent twice no more than there was
+    (total,) = volumes.measure(table("cycles", row | {"solicited_bytes": 1_200}))
+    assert (total.read_bytes, total.write_bytes) == (0, 1_000)
+
+
+def test_tasks_that_moved_nothing_are_neither_reads_nor_writes() -> None:
+    rows = [
+        {"operation": word, f"is_{word}": True, "data_bytes": moved, "command_first_ns": 0, "status_ns": 4 * MS}
+        for word, moved in (("read", 512), ("read", 0), ("write", 1024), ("write", 0), ("write", 0))
+    ]
+    (total,) = volumes.measure(table("cycles", *rows))
+    assert (total.cycle_count, total.read_cycle_count, total.write_cycle_count) == (5, 1, 1)
+    assert (total.read_bytes_per_s, total.write_bytes_per_s) == (512 / 0.004, 1024 / 0.004)
+    # they had a command and a status all the same
+    assert total.iops == 5 / 0.004
 
 
 def test_volumes_without_cycles() -> None:
@@ -77,6 +92,11 @@ def test_latencies_by_operation() -> None:
     assert found["write"]["latency_ns"] == dict.fromkeys(("p50", "p95", "p99", "max"), 43 * MS)
     assert found["read"]["status_wait_ns"]["p50"] == 0
     assert found["test_unit_ready"]["latency_ns"]["max"] is None
+    assert {name: row["complete_cycle_count"] for name, row in found.items()} == {
+        "write": 2,
+        "read": 1,
+        "test_unit_ready": 0,
+    }
 
 
 def test_block_sizes_leave_out_tasks_without_data() -> None:

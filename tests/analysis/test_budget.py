@@ -70,6 +70,34 @@ def test_a_pause_between_jobs_does_not_limit_but_a_steady_think_time_does() -> N
     assert budgets.of_connections(budget_table(mixed))[0].between_jobs_ns == 0
 
 
+@pytest.mark.parametrize(
+    ("lengths_ms", "pauses_ms"),
+    [
+        # alone up to 100 ms, beside others up to ten times what three quarters of them do not exceed
+        ([100], 0),
+        ([101], 101),
+        ([20, 20, 20, 200], 0),
+        ([20, 20, 20, 201], 201),
+        ([20, 20, 30, 30, 300], 0),
+        ([20, 20, 20, 20, 30, 201], 201),
+        # two are no steady think time, three are
+        ([150, 150], 300),
+        ([150, 150, 150], 0),
+        ([15, 15, 150], 0),
+        ([14, 14, 141], 141),
+    ],
+)
+def test_how_long_a_stretch_without_a_task_is_a_pause(lengths_ms: list[int], pauses_ms: int) -> None:
+    assert budgets.between_jobs_ns(np.array(lengths_ms) * MS) == pauses_ms * MS
+
+
+def test_the_line_is_what_limits_without_the_pauses_between_jobs() -> None:
+    work = [("transfer", 51 * MS), ("propagation", 49 * MS)]
+    whole = budgets.of_connections(budget_table(stretches([*work, ("initiator_think", 500 * MS), *work])))[0]
+    assert (whole.total_ns, whole.jobs_ns, whole.is_line_bound) == (700 * MS, 200 * MS, True)
+    assert not Budget(dict.fromkeys(PARTS, 0) | {"transfer": 50, "propagation": 50}).is_line_bound
+
+
 def test_a_session_has_its_own_time_when_it_has_several_connections() -> None:
     alone = stretches([("transfer", 10)], session=0, connection=0)
     first, second = (stretches([("transfer", 10)], session=1, connection=number) for number in (1, 2))

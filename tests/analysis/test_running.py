@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iscsitrace.analysis.measures import volumes
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.intervals import union_length
 from iscsitrace.analysis.measures.running import active_time, distribution
 from iscsitrace.analysis.measures.running.active_time import ActiveTime
 from iscsitrace.analysis.measures.running.distribution import EXACT, Distribution
+from iscsitrace.analysis.measures.running.totals import Totals
+from tests.support.tables_by_hand import table
 
 parts = st.lists(st.lists(st.integers(-1000, 1 << 45), max_size=40), max_size=8)
 
@@ -89,6 +93,26 @@ def test_stretches_that_wait_are_bounded(monkeypatch: Any) -> None:
         found.add(starts, starts + 4, 0)
     assert len(vars(found)["_starts"]) <= 150
     assert found.total_ns == 4 * 10_000
+    # what comes late is not counted again where it was given up to wait: all up to the last is 99,994 long
+    found.add(np.array([0]), np.array([99_994]), 0)
+    assert 4 * 10_000 < found.total_ns <= 99_994
+
+
+def test_totals_of_parts_are_those_of_all_cycles() -> None:
+    """The deepest queue came first, and of five tasks one has no status."""
+    rows = [
+        {"cycle": number, "session": 0, "operation": "read", "is_read": True, "data_bytes": 512, "bytes": 512}
+        | {"queue_depth": depth, "command_first_ns": number * 10, "status_ns": end, "is_complete": end is not None}
+        for number, (depth, end) in enumerate([(9, 5), (2, 18), (3, None), (1, 36), (4, 44)])
+    ]
+    found = Totals()
+    for part in (rows[:2], rows[2:4], rows[4:]):
+        found.add(table("cycles", *part), part[-1]["command_first_ns"])
+    expected = [asdict(volume) for volume in volumes.measure(table("cycles", *rows))]
+    assert found.document()["volumes"] == expected
+    assert expected[-1]["queue_depth_max"] == 9
+    # 5, 8, 6 and 4 ns with a task; four have a status
+    assert (expected[-1]["active_ns"], expected[-1]["iops"]) == (23, 4e9 / 23)
 
 
 def test_ranks_are_those_of_numpy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from iscsitrace.experiments.results import PointResult, Results
 from iscsitrace.lab import open_iscsi
 from iscsitrace.plots import budget_bars, style
 from iscsitrace.tables.schema import TABLES
-from tests.support.lab import needs_root
+from tests.support.lab import Truth, judge_run, needs_root
 
 PAYLOAD_SHARE = 1448 / 1538
 """Of a full segment: 1448 bytes, 52 of IP and TCP with timestamps, 14 of Ethernet, 24 that nobody captures."""
@@ -348,15 +349,22 @@ program = "iscsi-perf"
     (tmp_path / "others.toml").write_text(text)
     found = definition.load(tmp_path / "others.toml")
     (made,) = points.of_experiment(found, "real")
-    (one,) = runner.run([made], tmp_path / "run", lambda _: False, kept=lambda _: False)
-    if one.error is not None:
-        assert "the machine was too busy" in one.error
-        return
-    assert one.throughput_bytes_per_s is not None
-    assert one.steady_throughput_bytes_per_s is not None
-    # its own word and the capture's
-    assert one.steady_throughput_bytes_per_s == pytest.approx(one.throughput_bytes_per_s, rel=0.25)
-    assert one.cpu_s_per_gigabyte is not None
-    assert 0 < one.cpu_s_per_gigabyte < 50
-    assert one.parts_ns
-    assert one.model is None
+    runs = itertools.count()
+
+    def run() -> tuple[Truth, PointResult]:
+        (one,) = runner.run([made], tmp_path / f"run{next(runs)}", lambda _: False, kept=lambda _: False)
+        return {}, one
+
+    def judge(_: Truth, one: PointResult) -> None:
+        # a capture that lost packets is an error of its own, on a machine that was too busy
+        assert one.error is None
+        assert one.throughput_bytes_per_s is not None
+        assert one.steady_throughput_bytes_per_s is not None
+        # its own word and the capture's: of a thousand reads in the second they count all but the first two alike
+        assert one.steady_throughput_bytes_per_s == pytest.approx(one.throughput_bytes_per_s, rel=0.05)
+        assert one.cpu_s_per_gigabyte is not None
+        assert 0 < one.cpu_s_per_gigabyte < 50
+        assert one.parts_ns
+        assert one.model is None
+
+    judge_run(run, judge)

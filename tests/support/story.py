@@ -88,6 +88,17 @@ class Story:
             self.task(*parts, **columns)
         return self
 
+    def kept_filled(self, count: int, depth: int, *parts: tuple[str, int], **columns: Any) -> Story:
+        """Tasks of which so many are outstanding: one begins in each slot of time, which is the sum of the parts, and
+        takes as many slots. What remains of the last ones is the path's.
+        """
+        start, slot_ns = self.now, sum(length for _, length in parts)
+        for number in range(count):
+            began = start + number * slot_ns
+            times = {"command_first_ns": began, "command_last_ns": began, "status_ns": began + depth * slot_ns}
+            self.task(*parts, **times | {"queue_depth": min(number + 1, depth)} | columns)
+        return self.pause((depth - 1) * slot_ns, "propagation")
+
     def add(self, of: str, **columns: Any) -> Story:
         """A row of another table."""
         self.rows[of].append({"connection": 3} | columns)

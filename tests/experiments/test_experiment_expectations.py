@@ -1,0 +1,108 @@
+"""What experiments say of a run beside its throughput: the model's line and window, and how connections differed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iscsitrace.experiments import course, expected, measured, settings
+from iscsitrace.lab import simulation
+
+SECOND_NS = 1_000_000_000
+BASE: dict[str, Any] = {
+    "workload.operation": "read",
+    "workload.block-size": 262_144,
+    "workload.queue-depth": 16,
+    "workload.calls": 120,
+    "link.rate": 100_000_000,
+    "link.one-way-delay": 1_000_000,
+    "target.status": "in_data",
+}
+
+
+def throughputs(folder: Path, values: dict[str, Any]) -> tuple[float, float]:
+    """Of a simulated run without its first calls, and by the model."""
+    truth = simulation.run(settings.of_run(values, 0), folder, lambda *_: False)
+    prediction = expected.of_point(values, truth["results"]["connections"][0]["parameters"])
+    assert prediction is not None
+    return measured.steady_stretch(truth, values, 50).throughput_bytes_per_s, prediction.throughput_bytes_per_s
+
+
+@pytest.mark.parametrize(("is_ipv6", "headers_bytes"), [(False, 20 + 20), (True, 40 + 20)])
+def test_a_full_line_carries_what_headers_leave(tmp_path: Path, is_ipv6: bool, headers_bytes: int) -> None:
+    """Of each frame 14 bytes are Ethernet's, and 12 TCP's timestamps; of 262,192 bytes 48 are a Data-In's header."""
+    found, model = throughputs(tmp_path, BASE | {"capture.is-ipv6": is_ipv6})
+    carried = 100e6 / 8 * 1448 / (14 + headers_bytes + 12 + 1448) * 262_144 / 262_192
+    assert model == pytest.approx(carried, rel=1e-6)
+    assert found == pytest.approx(carried, rel=0.001)
+
+
+def test_a_send_buffer_lets_go_two_thirds_of_itself_in_a_round_trip(tmp_path: Path) -> None:
+    """And the segment that makes room enough, at either end, in 20 ms."""
+    buffer = {"link.rate": 10**9, "link.one-way-delay": 10_000_000, "target.tcp.send-buffer": 65_536}
+    found, model = throughputs(tmp_path, BASE | buffer | {"workload.queue-depth": 8})
+    carried = (65_536 * 2 / 3 + 2 * 1448) / 0.020
+    assert model == pytest.approx(carried, rel=0.01)
+    assert found == pytest.approx(carried, rel=0.03)
+
+
+def connection(number: int, **times: int | None) -> dict[str, Any]:
+    return {"connection": number, "joined_ns": None, "left_ns": None} | times
+
+
+def end(port: int, **cwnd_from_s: int) -> dict[str, Any]:
+    """A sender by its initiator's port, and its windows from a second on, as ``at_4=10``."""
+    times = [int(name.removeprefix("at_")) * SECOND_NS for name in cwnd_from_s]
+    return {"initiator_port": port, "windows": {"time_ns": times, "cwnd": list(cwnd_from_s.values())}}
+
+
+def truth_of(tasks: list[tuple[int, int, int]], ends: list[dict[str, Any]], count: int) -> dict[str, Any]:
+    """The truth of reads: of each task connection, milliseconds until it ended, and how long it took."""
+    return {
+        "results": {
+            "started_ns": 0,
+            "tuning": None,
+            "connections": [connection(number) for number in range(count)],
+        },
+        "cycles": {
+            "operation": ["read"] * len(tasks),
+            "connection": [number for number, _, _ in tasks],
+            "bytes": [1_000_000] * len(tasks),
+            "initiator": {
+                "command_first_ns": [(ended - took) * 1_000_000 for _, ended, took in tasks],
+                "status_ns": [ended * 1_000_000 for _, ended, _ in tasks],
+            },
+        },
+        "initiator_ends": [],
+        # in no order: the port tells which came first
+        "target_ends": [ends],
+    }
+
+
+def test_connections_differ_by_the_means_over_time() -> None:
+    """10 packets for nine seconds of ten and 100 for one are 19 on average, beside 57 all the time."""
+    tasks = [(0, 1000 * second, 100) for second in range(1, 11)] + [(1, 5000, 300), (1, 9999, 300)]
+    ends = [end(40_001, at_0=57), end(40_000, at_0=10, at_9=100)]
+    found = course.of_run(truth_of(tasks, ends, 2), {}, 0, 10 * SECOND_NS)
+    assert found["cwnd_spread"] == pytest.approx(19 / 38)
+    # ten megabytes and two: 6 on average, 4 more and less
+    assert found["connection_spread"] == pytest.approx(4 / 6)
+    # ten times 100 ms and twice 300: 133.3 on average
+    mean = 1600 / 12
+    variance = (10 * (100 - mean) ** 2 + 2 * (300 - mean) ** 2) / 12
+    assert found["latency_cv"] == pytest.approx(variance**0.5 / mean)
+    (goodput,) = [each for each in found["courses"] if each.name == "goodput"]
+    assert (goodput.unit, len(goodput.values)) == ("MB/s", 10)
+    # what ends on an edge counts in what follows, and at the end in the last
+    assert goodput.values == pytest.approx((0, 1, 1, 1, 1, 2, 1, 1, 1, 3))
+    assert goodput.times_s == pytest.approx([0.5 + second for second in range(10)])
+
+
+def test_a_window_that_is_known_late_counts_from_then_on() -> None:
+    ends = [end(40_000, at_4=10, at_6=40), end(40_001, at_0=40)]
+    tasks = [(number, 9000, 100) for number in (0, 1)]
+    found = course.of_run(truth_of(tasks, ends, 2), {}, 2 * SECOND_NS, 10 * SECOND_NS)
+    # two seconds of 10 and four of 40 are 30
+    assert found["cwnd_spread"] == pytest.approx(5 / 35)
