@@ -8,8 +8,8 @@ from typing import Any, Final
 from iscsitrace.experiments import comparison
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.results import JudgedCheck, Results
-from iscsitrace.report.cells import NOTHING
 from iscsitrace.report.document import Grid
+from iscsitrace.wording.cells import NOTHING
 
 _SHOWN_PERCENT: Final = 0.5
 """Of a part of the time budget."""

@@ -1,6 +1,8 @@
-"""Amounts as a sentence says them."""
+"""Amounts with their units, as a sentence has them."""
 
 from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
@@ -31,9 +33,23 @@ def time(amount_ns: float) -> str:
     return f"{amount_ns:.0f} ns"
 
 
+def percentage(share: float) -> str:
+    """A share from 0 to 1 in per cent, without the sign: ``78``, ``0.43``, ``99.97``. The one rule for all of them.
+
+    Whole numbers from 1 to 99. Below and above, two decimals rounded towards the middle: 0 says that there is nothing,
+    100 that nothing is missing.
+    """
+    percent = Decimal(repr(float(share))) * 100
+    if 1 <= percent <= 99 or percent <= 0 or percent >= 100:
+        return f"{percent:.0f}"
+    rounding = ROUND_CEILING if percent < 1 else ROUND_FLOOR
+    found = percent.quantize(Decimal("0.01"), rounding)
+    return f"{found.normalize():f}"
+
+
 def percent(share: float) -> str:
-    """``78 %``; ``0.4 %`` below one."""
-    return f"{share * 100:.0f} %" if share >= 0.01 else f"{share * 100:.1f} %"
+    """``78 %``, ``0.43 %``: see :func:`percentage`."""
+    return f"{percentage(share)} %"
 
 
 def rate(bytes_per_s: float) -> str:
@@ -42,5 +58,5 @@ def rate(bytes_per_s: float) -> str:
 
 
 def count(amount: int, word: str, plural: str | None = None) -> str:
-    """``1 task``, ``3 tasks``, ``2 losses``."""
+    """``1 command``, ``3 commands``, ``2 losses``."""
     return f"{amount} {word if amount == 1 else plural or word + 's'}"

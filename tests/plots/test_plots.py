@@ -28,7 +28,6 @@ from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import (
     budget,
-    budget_parts,
     cycles,
     footer,
     ladder,
@@ -43,6 +42,7 @@ from iscsitrace.plots import (
 )
 from iscsitrace.tables.coverage import measure
 from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.wording.parts import PARTS
 from tests.support import xplot_file
 from tests.support.tables_by_hand import MS, TRACE, table
 
@@ -454,7 +454,7 @@ def test_ladder_puts_packets_between_hosts_and_tap() -> None:
     assert [(0.0, 9 - base), (0.2, 10 - base), (1.0, 14 - base)] == bars(axes)[1][:3]
     assert {"initiator", "tap", "target", "Command", "status complete"} <= {text.strip() for text in texts(figure)}
     assert any("Data-In 2952" in text for text in texts(figure))
-    assert any(text.startswith("8 ms propagation") for text in texts(figure))
+    assert any(text.startswith("8 ms network RTT") for text in texts(figure))
     assert axes.get_ylim()[0] > axes.get_ylim()[1]
     assert "cycle 0 read 64K" in ladder.title(found)
     assert [(owner.start_ns, owner.end_ns, owner.part) for owner in found.owners] == [
@@ -589,8 +589,8 @@ def test_budget_stacks_to_all_of_the_time() -> None:
 
 
 def test_every_part_of_the_budget_has_a_look_of_its_own() -> None:
-    assert tuple(budget_parts.LOOKS) == CATEGORIES["budget_part"]
-    assert len({look[:2] for look in budget_parts.LOOKS.values()}) == len(budget_parts.LOOKS)
+    assert tuple(part.name for part in PARTS) == CATEGORIES["budget_part"]
+    assert len({(part.color, part.hatch) for part in PARTS}) == len(PARTS)
 
 
 def test_streams_beside_each_other() -> None:
@@ -645,7 +645,7 @@ def test_footer_says_where_the_numbers_come_from() -> None:
     assert "connection 1: 10.0.0.1:40000 - 10.0.0.2:3260" in text
     assert "tap between initiator and target (least round trips: initiator 2 ms, target 8 ms)" in text
     # 9100 of 10100 bytes, rounded down
-    assert "coverage 90.0 % of bytes" in text
+    assert "coverage 90 % of bytes" in text
     assert "of PDUs" not in text
 
 

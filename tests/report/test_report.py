@@ -145,7 +145,7 @@ def test_the_verdict_is_that_of_the_diagnosis_and_comes_first(wan: FilePath, par
 def test_the_bar_adds_up_and_marks_the_limiter(document: Document, parsed: Page) -> None:
     assert document.lead is not None
     assert sum(part.share for part in document.lead.parts) == pytest.approx(1)
-    assert [part.name for part in document.lead.parts if part.is_limiter] == ["propagation"]
+    assert [part.name for part in document.lead.parts if part.is_limiter] == ["network RTT"]
     shown = parsed.one("div", class_="bar")
     assert f"propagation {document.lead.parts[1].percent}" in shown.attributes["aria-label"]
     assert "the limiter" in parsed.one("li", class_="limiter").words

@@ -16,11 +16,12 @@ from rich.cells import cell_len
 
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Live
-from iscsitrace.watch.board import LOOKS, SORTS, Choice, bar, legend, render, sorted_lines
+from iscsitrace.watch.board import SORTS, Choice, bar, legend, render, sorted_lines
 from iscsitrace.watch.exposition import Exposition, serve
 from iscsitrace.watch.screen import WatchScreen
 from iscsitrace.watch.snapshot import save
 from iscsitrace.watch.watcher import Report, Watcher
+from iscsitrace.wording import parts
 from tests.watch.test_watch import PATIENT, SAMPLES
 
 
@@ -65,9 +66,8 @@ def test_eighty_columns_tell_what_matters(watched: tuple[Watcher, list[Report]])
 
 
 def test_the_bar_needs_no_colour() -> None:
-    letters = [letter for letter, _, _ in LOOKS.values()]
+    letters = [part.letter for part in parts.PARTS]
     assert len(set(letters)) == len(letters)
-    assert set(LOOKS) == set(PARTS)
     budget = Budget({**dict.fromkeys(PARTS, 0), "transfer": 750, "propagation": 240, "loss_recovery": 10})
     assert bar(budget, 100).plain == "T" * 75 + "P" * 24 + "L"
     for width in range(1, 90):
@@ -75,13 +75,6 @@ def test_the_bar_needs_no_colour() -> None:
     words = "".join(line.plain for line in legend(budget, 60))
     assert "transfer 75 %" in words
     assert "loss recovery 1 %" in words
-
-
-def test_the_colours_are_those_of_the_plots() -> None:
-    from iscsitrace.plots.budget_parts import LOOKS as DRAWN
-
-    for part, (_, style, _) in LOOKS.items():
-        assert style.split(" on ")[1].lower() == DRAWN[part][0].lower()
 
 
 def test_the_screen_follows_and_obeys_keys(tmp_path: Path) -> None:

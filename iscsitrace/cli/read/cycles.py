@@ -11,6 +11,7 @@ import click
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.output import envelope, show_heading, show_line, show_table
+from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
     from iscsitrace.tables.table import Table
@@ -136,7 +137,7 @@ def _show(trace: Trace, cycles: Table, has_filter: bool) -> None:
 
     times = trace.connections.raw("time_first_ns")
     start_ns = int(times.min()) if len(times) else 0
-    show_line(f"times in s after the first TCP packet, {units.date(start_ns if len(times) else None)}; phases in ms")
+    show_line(f"times in s after the first TCP packet, {cells.date(start_ns if len(times) else None)}; phases in ms")
     rows = list(cycles.rows())
     show_table(
         (
@@ -174,14 +175,14 @@ def _line(row: dict[str, Any], start_ns: int) -> tuple[object, ...]:
         flags.append("incomplete")
     return (
         row["cycle"],
-        units.seconds(row["command_first_ns"] - start_ns),
+        cells.seconds(row["command_first_ns"] - start_ns),
         row["connection"],
         row["lun"],
         row["operation"],
         row["lba"],
-        units.size(row["bytes"]),
+        cells.size(row["bytes"]),
         *(
-            units.milliseconds(row[name])
+            cells.milliseconds(row[name])
             for name in ("latency_ns", "request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
         ),
         row["queue_depth"],

@@ -8,11 +8,12 @@ import click
 
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.diseases import NAMES
-from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
 from iscsitrace.cli.record import capture_content
 from iscsitrace.cli.record.capture_health import show_health
+from iscsitrace.wording import cells
+from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.findings.examination import Diagnosis, Opinion
@@ -103,7 +104,7 @@ def _show(trace: Trace, diagnosis: Diagnosis, is_verbose: bool) -> None:
 
 def _show_job(job: Job) -> None:
     """The streams of a job beside each other, the first to finish first."""
-    behind, alone = units.seconds(job.first_to_last_ns), units.percent(job.alone_share)
+    behind, alone = cells.seconds(job.first_to_last_ns), cells.percent(job.alone_share)
     show_heading(
         f"Streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the first, and "
         f"is alone for {alone} % of the whole"
@@ -124,10 +125,10 @@ def _show_job(job: Job) -> None:
             (
                 stream.run.connection,
                 stream.run.session,
-                units.megabytes(stream.run.bytes),
-                units.megabytes(stream.run.bytes_per_s),
-                units.seconds(stream.run.last_ns - job.first_ns),
-                units.percent(stream.evidence.retransmission_rate),
+                cells.megabytes(stream.run.bytes),
+                cells.megabytes(stream.run.bytes_per_s),
+                cells.seconds(stream.run.last_ns - job.first_ns),
+                cells.percent(stream.evidence.retransmission_rate),
                 stream.evidence.loss_count,
                 stream.evidence.timeout_count,
                 stream.cause.name if stream.cause else None,
@@ -147,14 +148,14 @@ def _show_budget(label: str, opinion: Opinion) -> None:
     if not opinion.budget or not opinion.jobs_ns:
         return
     pause_ns = sum(opinion.budget.values()) - opinion.jobs_ns
-    show_heading(f"Time of {label}: {units.seconds(opinion.jobs_ns)} s from first command to last status")
+    show_heading(f"Time of {label}: {cells.seconds(opinion.jobs_ns)} s from first command to last status")
     if pause_ns:
-        show_line(f"without pauses between jobs: {units.seconds(pause_ns)} s more")
+        show_line(f"without pauses between jobs: {cells.seconds(pause_ns)} s more")
     parts = opinion.budget | {"initiator_think": opinion.budget["initiator_think"] - pause_ns}
     show_table(
         ("part", "ms", "%"),
         [
-            (part, units.milliseconds(amount), units.percent(amount / opinion.jobs_ns))
+            (BY_NAME[part].label, cells.milliseconds(amount), cells.percent(amount / opinion.jobs_ns))
             for part, amount in parts.items()
             if amount
         ],
@@ -164,7 +165,7 @@ def _show_budget(label: str, opinion: Opinion) -> None:
 def _show_findings(label: str, opinion: Opinion) -> None:
     show_heading(f"Findings of {label}, share of that time" if opinion.findings else f"No findings of {label}")
     for finding in opinion.findings:
-        share = "" if finding.share is None else f", {units.percent(finding.share)} %"
+        share = "" if finding.share is None else f", {cells.percent(finding.share)} %"
         show_line(f"{finding.name} ({finding.severity}{share}): {finding.text}")
         for place, advice in enumerate(finding.advice):
             show_line(f"    - {advice}{_gains(finding, place)}")

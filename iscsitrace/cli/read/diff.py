@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json
 from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
 from iscsitrace.cli.record.capture_content import show_inputs
+from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.comparison.differences import Difference, Explanation
@@ -188,7 +188,7 @@ def _show_figures(a: Side, b: Side) -> None:
         ("throughput", lambda side: text(side.throughput_bytes_per_s, wording.rate)),
         (
             "PDU block sizes",
-            lambda side: ", ".join(f"{count} of {units.size(size)}" for size, count in side.block_sizes.items()),
+            lambda side: ", ".join(f"{count} of {cells.size(size)}" for size, count in side.block_sizes.items()),
         ),
         ("queue depth", lambda side: str(side.queue_depth)),
         ("connections", lambda side: str(side.connection_count)),
@@ -214,11 +214,11 @@ def _show_budget(a: Side, b: Side) -> None:
         [
             (
                 part,
-                units.percent(a.share(part)),
-                units.percent(b.share(part)),
-                units.milliseconds(round(a.ns_per_megabyte(part))),
-                units.milliseconds(round(b.ns_per_megabyte(part))),
-                units.milliseconds(round(b.ns_per_megabyte(part) - a.ns_per_megabyte(part))),
+                cells.percent(a.share(part)),
+                cells.percent(b.share(part)),
+                cells.milliseconds(round(a.ns_per_megabyte(part))),
+                cells.milliseconds(round(b.ns_per_megabyte(part))),
+                cells.milliseconds(round(b.ns_per_megabyte(part) - a.ns_per_megabyte(part))),
             )
             for part in shown
         ],

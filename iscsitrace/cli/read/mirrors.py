@@ -10,6 +10,7 @@ from iscsitrace.analysis.groups.mirrors import NEEDED
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
+from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.groups.mirrors.account import Account
@@ -115,8 +116,8 @@ def _show_account(number: int, account: Account) -> None:
     if account.doubt:
         show_line(account.doubt)
     skews = account.skews
-    said = ", ".join(f"{name} {units.milliseconds(skews[name])}" for name in ("p50", "p95", "max"))
-    written = units.megabytes(float(account.found.lengths.sum()))
+    said = ", ".join(f"{name} {cells.milliseconds(skews[name])}" for name in ("p50", "p95", "max"))
+    written = cells.megabytes(float(account.found.lengths.sum()))
     show_line(f"{len(account.found)} mirrored writes, {written} MB; skew ms: {said}")
     show_table(
         ("leg", "sessions", "target", "LUN", "last to finish", "alone at work ms", "mostly because"),
@@ -127,7 +128,7 @@ def _show_account(number: int, account: Account) -> None:
                 leg.target,
                 leg.lun,
                 leg.last_count,
-                units.milliseconds(leg.alone_ns),
+                cells.milliseconds(leg.alone_ns),
                 leg.cause,
             )
             for leg in account.legs
@@ -136,16 +137,16 @@ def _show_account(number: int, account: Account) -> None:
 
 
 def _line(row: dict[str, Any], legs: list[dict[str, Any]], start_ns: int) -> tuple[object, ...]:
-    done = [units.milliseconds(None if leg["end_ns"] is None else leg["end_ns"] - row["begin_ns"]) for leg in legs]
+    done = [cells.milliseconds(None if leg["end_ns"] is None else leg["end_ns"] - row["begin_ns"]) for leg in legs]
     return (
         row["mirror"],
         row["mirrored_write"],
-        units.seconds(row["begin_ns"] - start_ns),
+        cells.seconds(row["begin_ns"] - start_ns),
         row["lba"],
-        units.size(row["bytes"]),
-        units.milliseconds(row["skew_ns"]),
+        cells.size(row["bytes"]),
+        cells.milliseconds(row["skew_ns"]),
         row["last_session"],
         row["cause"],
-        units.milliseconds(row["cause_ns"]),
+        cells.milliseconds(row["cause_ns"]),
         " ".join(done),
     )

@@ -13,6 +13,7 @@ from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
 from iscsitrace.cli.record import capture_content
 from iscsitrace.errors import InputInvalid
+from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.fit.points import Fit, Point
@@ -162,11 +163,11 @@ def _show(result: Fit, missing: Sequence[str]) -> None:
         [
             (
                 f"{point.delay_ns.value / 1e6:.3f}",
-                units.size(point.setting.block_bytes),
+                cells.size(point.setting.block_bytes),
                 point.setting.queue_depth * point.setting.connections,
                 point.cycle_count,
                 sum(point.left_out.values()),
-                units.megabytes(point.throughput_bytes_per_s),
+                cells.megabytes(point.throughput_bytes_per_s),
                 f"{point.period_ns / 1e6:.3f}",
                 f"{model_ns / 1e6:.3f}",
                 f"{100 * residual:.2f}",

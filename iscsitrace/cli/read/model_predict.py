@@ -10,13 +10,13 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from iscsitrace.cli import units
 from iscsitrace.cli.options import as_json
 from iscsitrace.cli.output import show_heading, show_json, show_line, show_table
 from iscsitrace.cli.read.sections import Section, SectionedCommand, option
 from iscsitrace.cli.units import Duration, Quantity, Rate, Share, Size
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs import files as output_file
+from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.fit.fitted import Fitted
@@ -222,19 +222,19 @@ def _show(base: Setting, fit: Fitted | None, lists: dict[str, tuple[Any, ...]], 
     for answer in answers:
         found = answer.prediction
         doubts = () if answer.gain is None else (
-            units.megabytes(answer.low_bytes_per_s),
-            units.megabytes(answer.high_bytes_per_s),
+            cells.megabytes(answer.low_bytes_per_s),
+            cells.megabytes(answer.high_bytes_per_s),
             f"{100 * answer.gain:.1f}",
         )  # fmt: skip
         rows.append(
             (
                 *(text_of(name, answer.values[name]) for name in varied),
-                units.megabytes(found.throughput_bytes_per_s),
+                cells.megabytes(found.throughput_bytes_per_s),
                 *doubts,
-                units.milliseconds(round(found.period_ns)),
+                cells.milliseconds(round(found.period_ns)),
                 f"{found.k:.2f}",
-                units.milliseconds(round(found.transfer_ns)),
-                units.milliseconds(round(found.stall_ns)),
+                cells.milliseconds(round(found.transfer_ns)),
+                cells.milliseconds(round(found.stall_ns)),
                 f"{100 * found.idle_fraction:.1f}",
                 found.bound + ("" if found.is_in_range else " (out of range)"),
             )

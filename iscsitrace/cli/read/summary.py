@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.analysis.groups.mirrors import RECOGNISING
-from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
 from iscsitrace.cli.record import capture_content
 from iscsitrace.cli.record.capture_content import show_inputs
 from iscsitrace.cli.record.capture_health import show_coverage, show_health
+from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
@@ -136,21 +136,17 @@ def _show_connections(connections: list[dict[str, Any]]) -> None:
                 row["connection"],
                 row["session"],
                 row["cid"],
-                _endpoint(row["initiator_address"], row["initiator_port"]),
-                _endpoint(row["target_address"], row["target_port"]),
+                cells.endpoint(row, "initiator"),
+                cells.endpoint(row, "target"),
                 f"{row['header_digest'] or '-'}/{row['data_digest'] or '-'} ({row['digest_source'] or '-'})",
-                units.milliseconds(row["rtt_to_target_min_ns"]),
-                units.milliseconds(row["rtt_to_initiator_min_ns"]),
+                cells.milliseconds(row["rtt_to_target_min_ns"]),
+                cells.milliseconds(row["rtt_to_initiator_min_ns"]),
                 row["retransmitted_packets_to_target"],
                 row["retransmitted_packets_to_initiator"],
             )
             for row in connections
         ],
     )
-
-
-def _endpoint(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _show_parameters(parameters: list[dict[str, Any]], is_verbose: bool) -> None:
@@ -210,12 +206,12 @@ def _show_volumes(document: dict[str, Any]) -> None:
                 "all" if place == len(document["volumes"]) - 1 else row["session"],
                 row["cycle_count"],
                 row["complete_cycle_count"],
-                units.megabytes(row["read_bytes"]),
-                units.megabytes(row["write_bytes"]),
-                units.seconds(row["active_ns"]),
+                cells.megabytes(row["read_bytes"]),
+                cells.megabytes(row["write_bytes"]),
+                cells.seconds(row["active_ns"]),
                 "-" if row["iops"] is None else f"{row['iops']:.1f}",
-                units.megabytes(row["read_bytes_per_s"]),
-                units.megabytes(row["write_bytes_per_s"]),
+                cells.megabytes(row["read_bytes_per_s"]),
+                cells.megabytes(row["write_bytes_per_s"]),
                 row["queue_depth_max"],
             )
             for place, row in enumerate(document["volumes"])
@@ -232,7 +228,7 @@ def _show_volumes(document: dict[str, Any]) -> None:
     rows: list[tuple[object, ...]] = []
     for operation, found in by_operation.items():
         sizes = sorted(found, key=lambda row: (-row["cycle_count"], row["bytes"]))
-        rows += [(operation, units.size(row["bytes"]), row["cycle_count"]) for row in sizes[:_SIZES_SHOWN]]
+        rows += [(operation, cells.size(row["bytes"]), row["cycle_count"]) for row in sizes[:_SIZES_SHOWN]]
         rest = sizes[_SIZES_SHOWN:]
         if rest:
             rows.append((operation, f"{len(rest)} other sizes", sum(row["cycle_count"] for row in rest)))
@@ -258,12 +254,12 @@ def _show_latencies(latencies: list[dict[str, Any]]) -> None:
             (
                 row["operation"],
                 row["cycle_count"],
-                *(units.milliseconds(row["latency_ns"][name]) for name in ("p50", "p95", "p99", "max")),
-                units.milliseconds(row["request_ns"]["p50"]),
-                units.milliseconds(row["grant_ns"]["p50"]),
-                units.milliseconds(row["transfer_ns"]["p50"]),
+                *(cells.milliseconds(row["latency_ns"][name]) for name in ("p50", "p95", "p99", "max")),
+                cells.milliseconds(row["request_ns"]["p50"]),
+                cells.milliseconds(row["grant_ns"]["p50"]),
+                cells.milliseconds(row["transfer_ns"]["p50"]),
                 # a read waits for its status after the data, a write for the target's service
-                units.milliseconds(
+                cells.milliseconds(
                     row["service_ns"]["p50"] if row["status_wait_ns"]["p50"] is None else row["status_wait_ns"]["p50"]
                 ),
             )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from iscsitrace.cli.output import show_line
-from iscsitrace.cli.units import megabytes, percent
+from iscsitrace.wording.amounts import percent as share_of
+from iscsitrace.wording.cells import megabytes
 
 _MOST = 0.9
 _WORTH_IT = 0.9
@@ -27,7 +28,7 @@ def show_advice(name: str, advice: dict[str, Any], dropped_count: int = 0) -> No
     if share > _WORTH_IT:
         show_line(
             f"no useful cut: a PDU header ends {headers} bytes into its packet, and so many bytes of each packet are "
-            f"{share:.0%} of all"
+            f"{share_of(share)} of all"
         )
         if advice["long_packet_count"]:
             show_line(
@@ -37,10 +38,10 @@ def show_advice(name: str, advice: dict[str, Any], dropped_count: int = 0) -> No
             )
         _show_shorter(advice)
         return
-    show_line(f"-s {headers} keeps every PDU header: {share:.1%} of the bytes")
+    show_line(f"-s {headers} keeps every PDU header: {share_of(share)} of the bytes")
     if texts > headers:
         share = advice["texts_kept_bytes"] / advice["byte_count"]
-        show_line(f"-s {texts} keeps login texts and sense data, too: {share:.1%} of the bytes")
+        show_line(f"-s {texts} keeps login texts and sense data, too: {share_of(share)} of the bytes")
     _show_shorter(advice)
     show_line("this holds for the PDU layout seen; another block size or target may need more")
 
@@ -51,8 +52,8 @@ def _show_shorter(advice: dict[str, Any]) -> None:
         if other["snaplen"] < advice["headers_snaplen"] / 2 and other["headers_share"] >= _MOST:
             share = other["kept_bytes"] / advice["byte_count"]
             show_line(
-                f"most headers end sooner: -s {other['snaplen']} keeps {percent(other['headers_share'])}% of them and "
-                f"{share:.1%} of the bytes; what it loses is counted when the capture is read"
+                f"most headers end sooner: -s {other['snaplen']} keeps {share_of(other['headers_share'])} of them and "
+                f"{share_of(share)} of the bytes; what it loses is counted when the capture is read"
             )
             return
 

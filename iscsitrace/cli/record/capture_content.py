@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from iscsitrace.cli import units
 from iscsitrace.cli.output import show_line
+from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
@@ -25,9 +25,9 @@ def show_inputs(inputs: list[dict[str, Any]]) -> None:
     """A line per input: what it is, how long, from when."""
     for source in inputs:
         first, last = source.get("time_first_ns"), source.get("time_last_ns")
-        span = units.seconds(last - first) if first is not None and last is not None else "-"
+        span = cells.seconds(last - first) if first is not None and last is not None else "-"
         cut = ", its end is missing" if source.get("is_cut_short") else ""
         show_line(
             f"{source.get('name')}: {source.get('format')}, {source.get('packet_count')} packets, "
-            f"{span} s from {units.date(first)}{cut}"
+            f"{span} s from {cells.date(first)}{cut}"
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from iscsitrace.cli import units
 from iscsitrace.cli.output import show_heading, show_table
+from iscsitrace.wording import cells
 
 
 def show_coverage(parts: list[dict[str, Any]]) -> None:
@@ -18,11 +18,11 @@ def show_coverage(parts: list[dict[str, Any]]) -> None:
                 "all" if part["connection"] is None else part["connection"],
                 (part["direction"] or "both").replace("_", " "),
                 part["stream_bytes"],
-                units.percent(part["explained_bytes_share"]),
-                units.percent(part["captured_bytes_share"]),
+                cells.percent(part["explained_bytes_share"]),
+                cells.percent(part["captured_bytes_share"]),
                 part["pdu_count"],
                 part["missing_pdu_count"],
-                units.percent(part["pdu_share"]),
+                cells.percent(part["pdu_share"]),
             )
             for part in parts
         ],

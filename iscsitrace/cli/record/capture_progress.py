@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.output import printable
 from iscsitrace.cli.record.capture_files import numbered
 from iscsitrace.cli.stop_signals import StopWish
+from iscsitrace.wording.cells import text as printable
 from iscsitrace.wording.quantities import SIZES
 
 _DRAWN_EVERY_S = 0.5

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from iscsitrace.cli import units
 from iscsitrace.cli.output import show_table
 from iscsitrace.cli.traffic.link_options import DIRECTIONS
+from iscsitrace.wording import cells
 
 _FATES = ("queue_full", "lost", "lost_in_burst", "overtaken")
 
@@ -25,7 +25,7 @@ def show_links(logs: Iterable[tuple[str, dict[str, Any]]]) -> None:
                     counters["arrived"]["count"],
                     counters["arrived"]["bytes"],
                     *(counters[fate]["count"] for fate in _FATES),
-                    units.milliseconds(line["busy_ns"]) if line else None,
+                    cells.milliseconds(line["busy_ns"]) if line else None,
                 )
             )
     headings = ("packets", "bytes", *(fate.replace("_", " ") for fate in _FATES), "line busy ms")
@@ -39,7 +39,7 @@ def show_lateness(processes: Iterable[tuple[str, dict[str, Any]]]) -> None:
         [
             (
                 name,
-                *(units.milliseconds(log["lateness"][each]) for each in ("median_ns", "p99_ns", "max_ns")),
+                *(cells.milliseconds(log["lateness"][each]) for each in ("median_ns", "p99_ns", "max_ns")),
                 log["refused"]["count"],
             )
             for name, log in processes

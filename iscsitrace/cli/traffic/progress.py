@@ -6,8 +6,8 @@ import sys
 import time
 from typing import Any
 
-from iscsitrace.cli import units
 from iscsitrace.cli.traffic import results as traffic_results
+from iscsitrace.wording import cells
 
 _PATIENCE_S = 0.5
 
@@ -48,7 +48,7 @@ class Progress:
         """The same of an initiator's workload, as it tells of its progress, once it has begun."""
         if seen["is_running"]:
             done, total = ("bytes", "total_bytes") if seen["total_bytes"] else ("elapsed_ns", "duration_ns")
-            text = f"{units.megabytes(seen['bytes'])} MB"
+            text = f"{cells.megabytes(seen['bytes'])} MB"
             tuning = seen.get("tuning")
             if tuning is not None:
                 text += f", {tuning['connections']} connections"

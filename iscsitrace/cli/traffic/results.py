@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli import units
 from iscsitrace.cli.output import show_heading, show_line, show_table
 from iscsitrace.lab import cpu
+from iscsitrace.wording import cells
 
 EXIT_DATA_LOSS = 1
 EXIT_IMPOSSIBLE = 2
@@ -107,14 +107,14 @@ def _show_cpu(results: dict[str, Any]) -> None:
 
 def _show_sockets(results: dict[str, Any]) -> None:
     seconds = results["elapsed_ns"] / _SECOND_NS
-    rate = units.megabytes(results["bytes"] / seconds if seconds else None)
-    steady = units.megabytes(results["steady_bytes_per_s"])
+    rate = cells.megabytes(results["bytes"] / seconds if seconds else None)
+    steady = cells.megabytes(results["steady_bytes_per_s"])
     show_line(
-        f"{units.megabytes(results['bytes'])} MB in {seconds:.6f} s: {rate} MB/s; in the second half {steady} MB/s"
+        f"{cells.megabytes(results['bytes'])} MB in {seconds:.6f} s: {rate} MB/s; in the second half {steady} MB/s"
     )
     if len(results["connections"]) > 1:
         rows = [
-            (one["connection"], one["target"] + 1, one["bytes"], units.megabytes(one["steady_bytes_per_s"]))
+            (one["connection"], one["target"] + 1, one["bytes"], cells.megabytes(one["steady_bytes_per_s"]))
             for one in results["connections"]
         ]
         show_table(("connection", "target", "bytes", "MB/s in the second half"), rows)
@@ -130,14 +130,14 @@ def _latency_headings(*names: str) -> tuple[str, ...]:
 
 
 def _latency_row(latency: dict[str, Any], *first: str) -> tuple[object, ...]:
-    return (latency["count"], *(units.milliseconds(latency[name]) for name in (*first, *_PERCENTILES)))
+    return (latency["count"], *(cells.milliseconds(latency[name]) for name in (*first, *_PERCENTILES)))
 
 
 def _show_workload(results: dict[str, Any]) -> None:
     seconds = results["elapsed_ns"] / _SECOND_NS
     rate = results["bytes"] / seconds if seconds else None
     show_line(
-        f"{units.megabytes(results['bytes'])} MB in {seconds:.6f} s: {units.megabytes(rate)} MB/s, "
+        f"{cells.megabytes(results['bytes'])} MB in {seconds:.6f} s: {cells.megabytes(rate)} MB/s, "
         f"{results['calls'] / seconds if seconds else 0:.1f} IOPS"
     )
     rows = [("calls", results["bytes"], *_latency_row(results["call_latency_ns"]))]
@@ -169,7 +169,7 @@ def _show_tuning(tuning: dict[str, Any]) -> None:
             (
                 f"{step['time_s']:.1f}",
                 step["connections"],
-                units.megabytes(step["goodput_bytes_per_s"]),
+                cells.megabytes(step["goodput_bytes_per_s"]),
                 None if step["command_s"] is None else f"{1e3 * step['command_s']:.3f}",
                 step["decision"],
                 step["next_connections"],

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from iscsitrace.cli import units
 from iscsitrace.cli.output import show_heading, show_line, show_table
 from iscsitrace.cli.traffic import results as traffic_results
 from iscsitrace.cli.traffic.link_results import show_lateness, show_links
+from iscsitrace.wording import cells
 
 _DESCRIBED = ("schema", "tool", "kind", "captures", "started_ns", "ended_ns", "packet_counts", "capture_dropped_counts")
 
@@ -31,8 +31,8 @@ def show(truth: dict[str, Any], directory: Path) -> None:
     if is_ours(truth):
         traffic_results.show(results, has_parameters=False)
     else:
-        rate = units.megabytes(results["throughput_bytes_per_s"])
-        show_line(f"{rate} MB/s, {results['iops']} IOPS of {units.size(results['read_bytes'])}")
+        rate = cells.megabytes(results["throughput_bytes_per_s"])
+        show_line(f"{rate} MB/s, {results['iops']} IOPS of {cells.size(results['read_bytes'])}")
         if line := traffic_results.cpu_line(results):
             show_line(line)
     show_all_links(truth)

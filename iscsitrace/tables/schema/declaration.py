@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from iscsitrace.wording.parts import PARTS
+
 
 @dataclass(frozen=True)
 class Column:
@@ -46,18 +48,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     "parameter_source": ("negotiated", "declared", "default", "offered"),
     "severity": ("info", "warning", "data_loss", "error"),
     "segment_class": ("new", "retransmission", "reordered", "copy", "probe", "empty", "outside"),
-    "budget_part": (
-        "transfer",
-        "propagation",
-        "target_service",
-        "initiator_think",
-        "initiator_service",
-        "ack_wait",
-        "receive_window",
-        "congestion_window",
-        "loss_recovery",
-        "unknown",
-    ),
+    "budget_part": tuple(part.name for part in PARTS),
     "retransmission_cause": ("fast", "timeout", "tail_probe", "unknown"),
     "release": ("acknowledgment", "window_update", "request", "own_time", "unknown"),
     "mirror_cause": (
