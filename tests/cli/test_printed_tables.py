@@ -20,7 +20,7 @@ from iscsitrace.cli import main
 from iscsitrace.lab import traffic
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
-from tests.support.printed import UNITS, amounts, check_table, is_amount, shows, table
+from tests.support.printed import UNITS, amounts, check_table, is_amount, label, percentage, shows, table
 from tests.support.runs import Runs
 from tests.support.transport import Path as Link
 
@@ -300,7 +300,7 @@ def test_cycles(capture: Path) -> None:
 
 # --- diagnose
 
-BUDGET = {"part": "part", "ms": "ns ms", "%": "share"}
+BUDGET = {"part": lambda row: label(row["part"]), "ms": "ns ms", "%": lambda row: percentage(row["share"])}
 STREAMS = {
     "connection": "connection", "session": "session", "MB": "bytes", "MB/s": "bytes_per_s",
     "finished after s": "after_ns", "sent again %": "retransmission_rate", "losses": "loss_count",
@@ -332,12 +332,12 @@ def test_diagnose(runs: Runs) -> None:
         ]
         check_table(block, BUDGET, [each for each in rows if each["ns"]])
         for found in row["findings"]:
-            share = "" if found["share"] is None else f", {int(Decimal(str(found['share'])) * 10_000) / 100:.2f} %"
+            share = "" if found["share"] is None else f", {percentage(found['share'])} %"
             assert f"\n{found['name']} ({found['severity']}{share}): {found['text']}\n" in block
             assert f"\n    {found['display_filter']}\n" in block
     (job,) = document["jobs"]
     assert f"Jain's fairness index {job['jain']:.3f}; the last finishes {job['first_to_last_ns'] / 1e9:.6f} s " in shown
-    assert f"is alone for {int(job['alone_share'] * 10_000) / 100:.2f} % of the whole" in shown
+    assert f"is alone for {percentage(job['alone_share'])} % of the whole" in shown
     first_ns = min(each["time_first_ns"] for each in job["streams"])
     streams = [each | {"after_ns": each["time_last_ns"] - first_ns} for each in job["streams"]]
     check_table(shown, STREAMS, streams)
@@ -403,13 +403,13 @@ def test_diff(runs: Runs) -> None:
         assert is_amount(row[3], Decimal(expected["factor"]))
         assert is_amount(row[4], Decimal(expected["share"]), "%")
     shown_rows = {row[0]: row for row in rows}
-    for label, name in (
+    for heading, name in (
         ("queue depth", "queue_depth"),
         ("block size", "block_bytes"),
         ("receive window", "window_bytes"),
     ):
         (difference,) = [each for each in gap["differences"] if each["name"] == name]
-        _, of_a, of_b, factor, share = shown_rows[label]
+        _, of_a, of_b, factor, share = shown_rows[heading]
         assert is_amount(of_a, difference["a"])
         assert is_amount(of_b, difference["b"])
         assert is_amount(factor, Decimal(difference["throughput_factor"]))
@@ -448,9 +448,9 @@ def check_sides(shown: str, a: dict[str, Any], b: dict[str, Any]) -> None:
         "receive window at most": "window_bytes", "losses": "loss_count",
         **{f"latency {name}": f"latency_ns.{name}" for name in ("p50", "p95", "p99", "max")},
     }  # fmt: skip
-    for label, path in units.items():
-        for cell, side in zip(rows.pop(label), (a, b), strict=True):
-            assert shows(cell, side, path), (label, cell)
+    for heading, path in units.items():
+        for cell, side in zip(rows.pop(heading), (a, b), strict=True):
+            assert shows(cell, side, path), (heading, cell)
     assert rows.pop("operation") == (a["operation"], b["operation"])
     again = [f"{side['retransmitted_packet_count']} of {side['packet_count']}" for side in (a, b)]
     assert rows.pop("packets sent again") == tuple(again)
@@ -643,7 +643,7 @@ def test_the_advice_of_a_capture(runs: Runs) -> None:
     assert is_amount(size, Decimal(summary["input"][0]["byte_count"]), "MB")
     assert pdus == str(summary["coverage"][-1]["pdu_count"])
     for kind, words in (("headers", "keeps every PDU header"), ("texts", "keeps login texts and sense data, too")):
-        snaplen, share = amounts(shown, rf"-s (\d+) {words}: ([\d.]+)% of the bytes")
+        snaplen, share = amounts(shown, rf"-s (\d+) {words}: ([\d.]+) % of the bytes")
         assert int(snaplen) == found[f"{kind}_snaplen"]
         assert is_amount(share, Decimal(found[f"{kind}_kept_bytes"]) / found["byte_count"], "%")
 

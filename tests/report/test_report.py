@@ -147,7 +147,7 @@ def test_the_bar_adds_up_and_marks_the_limiter(document: Document, parsed: Page)
     assert sum(part.share for part in document.lead.parts) == pytest.approx(1)
     assert [part.name for part in document.lead.parts if part.is_limiter] == ["network RTT"]
     shown = parsed.one("div", class_="bar")
-    assert f"propagation {document.lead.parts[1].percent}" in shown.attributes["aria-label"]
+    assert f"network RTT {document.lead.parts[1].percent}" in shown.attributes["aria-label"]
     assert "the limiter" in parsed.one("li", class_="limiter").words
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from math import ceil, floor
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -59,6 +60,24 @@ def _gaps(block: Sequence[str]) -> list[tuple[int, int]]:
 def _cells(line: str, gaps: Sequence[tuple[int, int]]) -> tuple[str, ...]:
     starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), None]
     return tuple(line[start:end].strip() for start, end in zip(starts, ends, strict=True))
+
+
+LABELS = {"propagation": "network RTT", "initiator_think": "initiator idle", "ack_wait": "ACK wait"}
+"""Parts of the time breakdown whose label is not their name."""
+
+
+def label(part: str) -> str:
+    """A part of the time breakdown as people read it."""
+    return LABELS.get(part, part.replace("_", " "))
+
+
+def percentage(share: float | Decimal) -> str:
+    """A share as every output has it: whole per cents from 1 to 99, beyond two decimals that never reach 0 or 100."""
+    percent = Decimal(str(share)) * 100
+    if 1 <= percent <= 99 or percent in (0, 100):
+        return str(round(percent))
+    hundredths = (ceil if percent < 1 else floor)(percent * 100)
+    return f"{Decimal(hundredths) / 100:f}"
 
 
 def is_amount(cell: str, value: float | Decimal, unit: str = "") -> bool:

@@ -26,7 +26,7 @@ from iscsitrace.watch.lines import lines_of
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.capture_file import read_records, write_pcapng
 from tests.support.conversation import Conversation, Session
-from tests.support.printed import amounts, is_amount
+from tests.support.printed import amounts, is_amount, percentage
 from tests.support.runs import Runs
 from tests.support.transport import Path as Link
 from tests.support.truth import SeenCycle, observe
@@ -409,9 +409,9 @@ def check_detail(board: str, kind: str, row: dict[str, Any], own: list[dict[str,
     parts = shares(row)
     if parts:
         # the limiter is the largest part but transfer; the legend has it first of these
-        legend = re.findall(r"([A-Zi?]) ([\w ]+?) (\d+) %", board)
-        assert {letter: Decimal(told) for letter, _, told in legend if letter in WORDS.values()} == {
-            WORDS[part]: round(100 * share) for part, share in parts.items()
+        legend = re.findall(r"([A-Zi?]) ([A-Za-z][A-Za-z ]+?) ([\d.]+) %", board)
+        assert {letter: told for letter, _, told in legend if letter in WORDS.values()} == {
+            WORDS[part]: percentage(share) for part, share in parts.items()
         }
         largest = max((part for part in parts if part != "transfer"), key=lambda part: parts[part], default=None)
         if largest and row["limiter"] == largest:
