@@ -50,20 +50,14 @@ _LEFT_OUT = {"tools/words.py", "CHANGELOG.md"}
 
 def found_in(text: str) -> Iterator[tuple[int, str, str]]:
     """Line, phrase and the word to use instead; a phrase may run over the end of a line."""
-    for number, line in enumerate(_joined(text), 1):
-        for match in _PATTERN.finditer(line):
-            yield number, match[0], list(PHRASES.values())[int((match.lastgroup or "p0")[1:])]
-
-
-def _joined(text: str) -> list[str]:
-    """Every line with the first words of the next one, without what begins a comment or a string there."""
     lines = text.splitlines()
     bare = [re.sub(r"^[\s/#\-!*>\"f]*", "", line) for line in lines]
-    found = []
-    for line, following in zip(lines, [*bare[1:], ""], strict=True):
+    for number, (line, following) in enumerate(zip(lines, [*bare[1:], ""], strict=True), 1):
         end = line.rstrip().removesuffix('"').rstrip()
-        found.append(f"{end} {following}")
-    return found
+        for match in _PATTERN.finditer(f"{end} {following}"):
+            # what begins in the next line is found there
+            if match.start() < len(end):
+                yield number, match[0], list(PHRASES.values())[int((match.lastgroup or "p0")[1:])]
 
 
 def main() -> int:
@@ -73,11 +67,7 @@ def main() -> int:
     for name in names:
         if Path(name).suffix not in _SUFFIXES or name in _LEFT_OUT or not (ROOT / name).is_file():
             continue
-        seen: set[tuple[int, str]] = set()
         for number, phrase, instead in found_in((ROOT / name).read_text(encoding="utf-8")):
-            if (number - 1, phrase) in seen:
-                continue
-            seen.add((number, phrase))
             count += 1
             print(f"{name}:{number}: {phrase!r}: say {instead!r}")
     return int(count > 0)
