@@ -6,12 +6,12 @@ Where the number of connections was looked for: what was found, when, and what t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.experiments.results import Course
 from iscsitrace.experiments.vocabulary import Value
 
 Array = NDArray[Any]
@@ -24,6 +24,17 @@ _MOST_POINTS: Final = 240
 _MB: Final = 1e6
 _LEAST_SHARE: Final = 0.5
 """Connections that were there for less of the time are left out where they are compared."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A quantity over the time of a run."""
+
+    name: str
+    unit: str
+    times_s: tuple[float, ...]
+    """Since the first command."""
+    values: tuple[float, ...]
 
 
 def of_run(truth: dict[str, Any], values: dict[str, Value], start_ns: int, end_ns: int) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.experiments import catalogue, claims, comparison, figures, results, runner
+from iscsitrace.experiments import catalogue, claims, comparison, figures, fits, results, runner
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.points import Point
-from iscsitrace.experiments.results import PointResult, Results
+from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.experiments.results import Results
 from iscsitrace.experiments.runner import Watch
 from iscsitrace.lab.namespaces import require_root
 
@@ -33,7 +34,7 @@ def prepare(definition: Definition, points: Sequence[Point], directory: Path, *,
         is_empty = not any(directory.iterdir())
     except OSError as error:
         raise InputInvalid(f"cannot make {directory}: {error.strerror or error}") from error
-    folder = directory / runner.POINTS
+    folder = directory / results.POINTS
     if not (is_empty or folder.is_dir() or (directory / results.JSON).is_file()):
         raise OutputExists(f"{directory} has other files in it; name a folder of its own")
     if is_forced:
@@ -89,7 +90,7 @@ def _results(
         is_complete=len(found) == len(points),
         point_count=len(points),
         points=tuple(found),
-        fits=tuple(comparison.fits(points, found)),
+        fits=tuple(fits.of(points, found)),
         beside=tuple(comparison.beside(definition, found)),
         figures=tuple(figures.draw(definition, points, found, directory)),
         claims=tuple(claims.judge(definition.claims, comparison.rows(found), points[0].world)),

@@ -18,6 +18,7 @@ from iscsitrace.analysis.fit import steady
 from iscsitrace.analysis.measures import budget
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import course, streams
+from iscsitrace.experiments.points import WarmUp
 from iscsitrace.experiments.settings import call_bytes, copy_count, is_tuned, queue_depth
 from iscsitrace.experiments.vocabulary import Value
 from iscsitrace.tables.table import Table
@@ -28,15 +29,6 @@ SOCKET: Final = "socket"
 DELAY_LEAST_NS: Final = 50_000
 """Of less nobody can say how often a cycle pays it: hosts take as long."""
 _TABLES: Final = tuple(dict.fromkeys((*steady.NEEDED, "budget")))
-
-
-@dataclass(frozen=True)
-class WarmUp:
-    """What at the beginning does not count."""
-
-    calls: int = 0
-    seconds: float = 0.0
-    """Of runs that end by the clock; what counts then ends by it, too."""
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import settings
-from iscsitrace.experiments.definition import Arm, Definition, Place, RealWorld, Written
-from iscsitrace.experiments.measured import WarmUp
+from iscsitrace.experiments.definition import Arm, Definition, RealWorld
+from iscsitrace.experiments.definition_settings import Place
 from iscsitrace.experiments.vocabulary import Value
 
 LENGTHS: Final = ("workload.calls", "workload.bytes", "workload.seconds")
@@ -30,6 +30,15 @@ _CHANCES: Final = (".loss", ".jitter")
 
 
 @dataclass(frozen=True)
+class WarmUp:
+    """The start of a run, which does not count."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    """In a run of a fixed duration, in which what counts also ends with the duration."""
+
+
+@dataclass(frozen=True)
 class Point:
     """One run."""
 
@@ -43,7 +52,7 @@ class Point:
     repeat: int
     """From 1 on; decides the seed of its run."""
     world: str
-    """One of `definition.WORLDS`."""
+    """One of `definition_claims.WORLDS`."""
     warm_up: WarmUp
     is_modelled: bool = True
     """Whether the model stands beside it."""
@@ -81,7 +90,7 @@ class Point:
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
 
-    def is_at(self, where: Mapping[str, Written]) -> bool:
+    def is_at(self, where: Place) -> bool:
         """Whether it has these settings."""
         return all(name in self.place and self.place[name].value == each.value for name, each in where.items())
 
@@ -107,12 +116,12 @@ def of_experiment(definition: Definition, world: str, *, is_reduced: bool = Fals
 
 def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str) -> Iterator[Point]:
     repeats = real.repeats if real is not None and real.repeats else arm.repeats or definition.repeats
-    grid = {**definition.grid, **(real.grid if real is not None else {}), **arm.grid}
+    grid = {**definition.axes, **(real.axes if real is not None else {}), **arm.axes}
     # what an arm has of its own is what it is about
     base = {**definition.settings, **(real.settings if real is not None else {})}
     if any(name in arm.settings for name in LENGTHS):
         base = {name: value for name, value in base.items() if name not in LENGTHS}
-    base |= {**arm.settings, **arm.own.get(world, {})}
+    base |= {**arm.settings, **arm.own(world)}
     own = (arm.warm_up_seconds, real.warm_up_seconds if real is not None else None, definition.warm_up_seconds)
     warm_up = WarmUp(definition.warm_up_calls, next(each for each in own if each is not None))
     for values in itertools.product(*grid.values()):

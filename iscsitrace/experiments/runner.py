@@ -21,12 +21,11 @@ from typing import Any, Final
 from iscsitrace.errors import InputInvalid, IscsitraceError
 from iscsitrace.experiments import costs, expected, measured, results, settings
 from iscsitrace.experiments.points import Point
-from iscsitrace.experiments.results import PointResult
+from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.experiments.results import POINTS, RESULT
 from iscsitrace.lab import real, run_files, simulation
 from iscsitrace.lab.open_iscsi import NotHere
 
-POINTS: Final = "points"
-RESULT: Final = "result.json"
 _LOOK_S: Final = 0.2
 
 
