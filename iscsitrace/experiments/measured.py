@@ -69,7 +69,7 @@ def of_run(truth: dict[str, Any], capture: Path | None, values: dict[str, Value]
     }
     if not is_tuned(values):
         found["period_ns"] = (stretch.end_ns - stretch.start_ns) / stretch.call_count * queue_depth(values)
-    found |= _of_streams(truth, values, stretch, is_timed=is_timed)
+    found |= streams.of_run(truth, values, stretch.start_ns, stretch.end_ns, is_timed=is_timed)
     return found if capture is None else found | _captured(capture, stretch)
 
 
@@ -102,26 +102,6 @@ def captured_stretch(cycles: Table, warm_up_calls: int) -> tuple[Stretch, int]:
     counted = ended[first:]
     stretch = Stretch(ended[first - 1][0], counted[-1][0], len(counted), sum(size for _, size in counted))
     return stretch, sum(size for _, size in ended)
-
-
-def _of_streams(truth: dict[str, Any], values: dict[str, Value], stretch: Stretch, *, is_timed: bool) -> dict[str, Any]:
-    """What the streams of a run did beside each other; of both directions nobody says which one counts."""
-    operation = values.get("workload.operation", "read")
-    if operation not in {"read", "write"}:
-        return {}
-    is_read = operation == "read"
-    found = streams.of_truth(truth, stretch.start_ns, stretch.end_ns if is_timed else None, is_read=is_read)
-    return {
-        "streams": found,
-        "jain": streams.jain(found),
-        # by the clock all end at once
-        "spread_s": None if is_timed else streams.spread_s(found),
-        "spread_ratio": None if is_timed else streams.spread_ratio(found),
-        "slow_start_rank": None if is_timed else streams.slow_start_rank(found),
-        "timeout_count": streams.timeout_count(found),
-        "retransmission_rate": streams.retransmission_rate(truth, found, is_read=is_read),
-        "utilisation": streams.utilisation(truth, stretch.start_ns, stretch.end_ns, is_read=is_read),
-    }
 
 
 def timed_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_s: float) -> Stretch:

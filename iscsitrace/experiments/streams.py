@@ -12,6 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.experiments.vocabulary import Value
+
 _FIRST_PORT: Final = 40_000
 """A simulated connection N has this port of the initiator's + N."""
 _NO_THRESHOLD: Final = 0x7FFF_FFFF
@@ -39,6 +41,28 @@ class Stream:
     """When its first loss ended slow start; None without a loss."""
     slow_start_left_bytes: int | None = None
     """The congestion window that this loss left it (ssthresh)."""
+
+
+def of_run(
+    truth: Mapping[str, Any], values: Mapping[str, Value], start_ns: int, end_ns: int, *, is_timed: bool
+) -> dict[str, Any]:
+    """The fields of a `PointResult` about its streams; none for mixed reads and writes, which have two directions."""
+    operation = values.get("workload.operation", "read")
+    if operation not in {"read", "write"}:
+        return {}
+    is_read = operation == "read"
+    found = of_truth(truth, start_ns, end_ns if is_timed else None, is_read=is_read)
+    return {
+        "streams": found,
+        "jain": jain(found),
+        # in a run of a fixed duration all streams end at once
+        "spread_s": None if is_timed else spread_s(found),
+        "spread_ratio": None if is_timed else spread_ratio(found),
+        "slow_start_rank": None if is_timed else slow_start_rank(found),
+        "timeout_count": timeout_count(found),
+        "retransmission_rate": retransmission_rate(truth, found, is_read=is_read),
+        "utilisation": utilisation(truth, start_ns, end_ns, is_read=is_read),
+    }
 
 
 def of_truth(truth: Mapping[str, Any], start_ns: int, end_ns: int | None, *, is_read: bool) -> tuple[Stream, ...]:
