@@ -140,6 +140,7 @@ def columns() -> tuple[str, ...]:
 
 _SCALES: Final = {"%": 100.0, "MB/s": 1e-6, "ms": 1e-6}
 """From a fraction, bytes/s or ns to the unit; other units are those of the field."""
+_COUNTS: Final = {"connections", "delays", "of 1", "timeouts", "times"}
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,8 @@ class Quantity:
 
     @property
     def axis(self) -> str:
-        """The label of an axis, with the unit if there is one."""
-        return self.label if self.unit == "of 1" else f"{self.label}, {self.unit}"
+        """The label of an axis, with the unit unless it is a count or a ratio."""
+        return self.label if self.unit in _COUNTS else f"{self.label}, {self.unit}"
 
     def measured(self, point: PointResult) -> float | None:
         """The quantity at a point, in its unit."""
@@ -217,9 +218,7 @@ _RECORDS: Final = (
     Quantity("utilisation", "%", "utilisation of the shared line", "line %", 1, STREAMS),
     Quantity("scatter", "%", f"{_CV} of throughput over repeats", "scatter %", 1, STREAMS, of_repeats=_scatter),
     Quantity("jain", "of 1", "Jain's fairness index of the streams", "Jain", 3, STREAMS),
-    Quantity(
-        "spread", "s", "time from the first stream's end to the last's", "first to last s", 1, STREAMS, "spread_s"
-    ),
+    Quantity("spread", "s", "time from first to last end of a stream", "first to last s", 1, STREAMS, "spread_s"),
     Quantity("spread_ratio", "times", "time of the last stream / time of the first", "last / first", 2, STREAMS),
     Quantity("retransmission_rate", "%", "retransmitted segments / packets sent", "retransmitted %", 4, STREAMS),
     Quantity("timeouts", "timeouts", "retransmission timeouts", "timeouts", 1, STREAMS, "timeout_count"),
