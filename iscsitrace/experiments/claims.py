@@ -1,4 +1,4 @@
-"""What a study claims, held against what was measured: numbers, or ratios of numbers, at named places of the grid."""
+"""The claims of a study, checked against measured numbers, ratios and differences at places of the grid."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PARTLY: Final = "partly"
 NOT_RUN: Final = "not run"
 NOT_TESTABLE: Final = "not testable here"
 SHOWN: Final[tuple[str, ...]] = ("throughput", "period", "idle_fraction", "retransmission_rate")
-"""Quantities of a place that stand beside its time budget."""
+"""Quantities that are shown with the time breakdown of a place."""
 
 
 def judge(claims: Sequence[Claim], rows: Sequence[Row], world: str = WORLDS[0]) -> Iterator[JudgedClaim]:
-    """Each claim with its checks; one that nothing can be held against in this world is not testable here."""
+    """Each claim with its checks and a verdict; a claim without checks in this world is not testable here."""
     for claim in claims:
         checks = tuple(_checked(claim, check, rows) for check in claim.checks) if world in claim.worlds else ()
         verdict = _verdict(checks)

@@ -1,4 +1,4 @@
-"""The lines of a figure of courses: which points, which of their courses, and what each is called."""
+"""The lines of a figure over the time of runs: which points, which of their courses, and their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iscsitrace.plots.courses import CourseLine
 def lines_of(
     figure: CourseFigure, points: Sequence[Point], results: Sequence[PointResult], name_of: Callable[[Point], str]
 ) -> tuple[CourseLine, ...]:
-    """Of the first run at each place that the figure names, in the order of the points."""
+    """The courses of the first run at each place of the figure, in the order of the points."""
     by_name = {result.name: result for result in results if result.error is None}
     found: dict[str, CourseLine] = {}
     for point in points:
@@ -31,7 +31,7 @@ def lines_of(
 
 
 def y_label(figure: CourseFigure, results: Sequence[PointResult]) -> str:
-    """The course with its unit; of several what they have in common."""
+    """The name and unit of the course; for several courses, what their names share."""
     units = {each.unit for result in results for each in result.courses if each.name in figure.courses}
     first = figure.courses[0].partition(" of ")[0]
     unit = ", ".join(sorted(filter(None, units)))

@@ -1,4 +1,4 @@
-"""What an experiment gave, as dataclasses and as files: ``results.json`` for programs and reports, ``results.csv``.
+"""The results of an experiment, as dataclasses and as files: ``results.json`` and ``results.csv``.
 
 ```
 DIR/results.json  results.csv  FIGURE.svg ...
@@ -24,11 +24,11 @@ from iscsitrace.experiments.quantities import PointResult, columns
 from iscsitrace.outputs.files import written_aside
 
 RESULTS_SCHEMA: Final = 1
-"""Of results.json; it changes when a name in it changes its meaning."""
+"""The version of results.json; it changes when a name in it changes its meaning."""
 KIND: Final = "experiment"
 JSON, CSV = "results.json", "results.csv"
 POINTS: Final = "points"
-"""The folder that has a folder for each point."""
+"""The folder with a folder for each point."""
 RESULT: Final = "result.json"
 
 
@@ -44,7 +44,7 @@ class ArmFit:
 
 @dataclass(frozen=True)
 class Beside:
-    """A published figure and ours."""
+    """A published value and the measured one."""
 
     quantity: str
     unit: str
@@ -52,24 +52,24 @@ class Beside:
     arm: str
     where: dict[str, str]
     x: str
-    """A setting, and its value as it is written."""
+    """A setting, and its value as the definition writes it."""
     at: str
     published: float
     ours: float | None
     spread: float | None
-    """Standard deviation over repeats; None of one run."""
+    """Standard deviation over repeats; None for a single run."""
 
 
 @dataclass(frozen=True)
 class JudgedCheck:
-    """A number that a claim rests on."""
+    """A measured number of a claim, and its limits."""
 
     quantity: str
     unit: str
     of: str
-    """Where it was measured, in words."""
+    """The place where it was measured, in words."""
     beside: str
-    """Where what it is divided by (in ``times``), or what is taken off, was; empty for a number of its own."""
+    """The other place of a ratio (in ``times``) or of a difference; empty for a number on its own."""
     value: float | None
     low: float
     high: float
@@ -78,35 +78,35 @@ class JudgedCheck:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the captures of a place say."""
+    """What the captures of a place show."""
 
     of: str
-    """In words."""
+    """The place, in words."""
     limiter: str
     shares: dict[str, float]
-    """Of each part of the time budget, in %."""
+    """Each part of the time breakdown, in %."""
     means: dict[str, float]
-    """Of the quantities in `claims.SHOWN` that are known, in their units."""
+    """The known quantities of `claims.SHOWN`, in their units."""
 
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim of the study, held against what was measured."""
+    """A claim of the study, checked against measurements."""
 
     name: str
     text: str
     verdict: str
     """``reproduced``, ``partly``, ``not reproduced``, ``not run``, ``not testable here``."""
     why: str
-    """Of what was not reproduced, or not tested."""
+    """The note on a claim that is not reproduced or not testable."""
     checks: tuple[JudgedCheck, ...]
     evidence: tuple[Evidence, ...] = ()
-    """Of what was not reproduced, where there are captures."""
+    """For a claim that is not reproduced, where there are captures."""
 
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A picture in the folder of the experiment."""
+    """A figure in the folder of the experiment."""
 
     name: str
     title: str
@@ -115,7 +115,7 @@ class FigureFile:
 
 @dataclass(frozen=True)
 class Results:
-    """What an experiment gave so far."""
+    """The results of an experiment so far."""
 
     name: str
     title: str
@@ -123,18 +123,18 @@ class Results:
     about: str
     world: str
     is_complete: bool
-    """Whether every point was run; some may have failed."""
+    """Whether every point ran; some may have failed."""
     point_count: int
-    """In all, also those that were not run."""
+    """All points, those that did not run included."""
     points: tuple[PointResult, ...]
     fits: tuple[ArmFit, ...] = ()
     beside: tuple[Beside, ...] = ()
     figures: tuple[FigureFile, ...] = ()
     claims: tuple[JudgedClaim, ...] = ()
     tables: tuple[str, ...] = ()
-    """What is wanted beside the tables that all have: of `definition.TABLES`."""
+    """Tables beside those of every experiment: of `definition.TABLES`."""
     is_reduced: bool = False
-    """Whether it was run at the scale of the real world."""
+    """Whether it ran at the scale of the real world."""
 
     @property
     def failed(self) -> tuple[PointResult, ...]:

@@ -224,14 +224,14 @@ def test_a_mistake_is_one_line_that_names_its_key(tmp_path: Path, change: tuple[
 
 def test_nobody_waits_for_ever(tmp_path: Path) -> None:
     found = written(tmp_path, SMALL.replace("calls = 8", ""))
-    with pytest.raises(InputInvalid, match="held: nothing says how long"):
+    with pytest.raises(InputInvalid, match="held: the length is missing"):
         points.of_experiment(found, "simulated")
 
 
 def test_a_world_that_cannot_carry_it_is_refused(tmp_path: Path) -> None:
     found = written(tmp_path, SMALL + '\n[real]\nis-possible = false\nnote = "too fast for a kernel"\n')
     assert len(points.of_experiment(found, "simulated")) == ALL_DONE
-    with pytest.raises(InputInvalid, match="small has no real world: too fast for a kernel"):
+    with pytest.raises(InputInvalid, match="small cannot run in the real world: too fast for a kernel"):
         points.of_experiment(found, "real")
 
 
@@ -499,7 +499,7 @@ def test_a_process_that_is_killed_ends_the_run(tmp_path: Path, is_wanted: bool) 
     if is_wanted:
         assert len(runner.run(made, tmp_path / "run", watch, jobs=2, kept=lambda _: False)) < ALL_DONE
     else:
-        with pytest.raises(InputInvalid, match="was killed; run it again to go on"):
+        with pytest.raises(InputInvalid, match="was killed; run the command again to continue"):
             runner.run(made, tmp_path / "run", watch, jobs=2, kept=lambda _: False)
     assert killed
 
@@ -508,7 +508,7 @@ def test_another_experiment_has_a_folder_of_its_own(small: tuple[Path, Results, 
     folder, *_ = small
     other = written(tmp_path, SMALL, "other.toml")
     made = points.of_experiment(other, "simulated")
-    with pytest.raises(OutputExists, match="has small in the simulated world; name another folder, or --force"):
+    with pytest.raises(OutputExists, match="has small in the simulated world; use another folder, or --force"):
         experiment.prepare(other, made, folder, is_forced=False)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
@@ -683,8 +683,8 @@ def test_a_folder_becomes_a_page(small: tuple[Path, Results, Watched], tmp_path:
     text = page.read_text()
     # the verdict is the largest error of the model, which results.json has, too
     worst = max(abs(each.model_error) for each in found.points if each.model_error is not None)
-    assert f"the worst is {100 * worst:.1f} % off" in text
-    assert f"the worst is {100 * worst:.1f} % off" in shown.output
+    assert f"largest {100 * worst:.1f} %" in text
+    assert f"largest {100 * worst:.1f} %" in shown.output
     assert text.count("<figure") == len(found.figures)
     for point in found.points:
         assert point.error is None or point.error.partition(";")[0] in text
@@ -761,4 +761,4 @@ def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(runner, "run", stopping)
     stopped = invoke("lab", "run", file, "-o", tmp_path / "run", "--jobs", 1)
     assert stopped.exit_code == 130
-    assert "stopped: 1 of 5 points are there; run it again to go on" in stopped.output
+    assert "stopped: 1 of 5 points are done; run the command again to continue" in stopped.output
