@@ -188,7 +188,7 @@ def _scatter(means: Mapping[str, float], spreads: Mapping[str, float]) -> float 
     return 100 * spreads["throughput"] / means["throughput"] if "throughput" in spreads else None
 
 
-_CV: Final = "standard deviation / mean"
+_CV: Final = "coefficient of variation"
 _RECORDS: Final = (
     Quantity(
         "throughput",

@@ -96,7 +96,7 @@ def _search(rows: Sequence[Row]) -> Grid:
         rows if is_searched else (),
         lambda row: _texts(shown, row.means),
         "found, after: the number that the search found, and when; lost: throughput of the whole time against that "
-        "after the search; cv: standard deviation / mean, of command latencies and over connections.",
+        "after the search; cv: coefficient of variation (standard deviation / mean).",
     )
 
 
@@ -109,7 +109,7 @@ def _streams(rows: Sequence[Row]) -> Grid:
         ("streams", *(each.heading for each in shown)),
         [row for row in rows if has_several and row.stream_count],
         lambda row: (str(row.stream_count), *_texts(shown, row.means)),
-        "line: time in which the shared line was busy; scatter: standard deviation of throughput over repeats / mean; "
+        "line: time in which the shared line was busy; scatter: coefficient of variation of throughput over repeats; "
         "Jain: fairness index of the streams' throughputs; first to last, times: from the end of the first stream to "
         "the end of the last, and their ratio; retransmitted: retransmitted segments / packets sent.",
     )
