@@ -18,21 +18,22 @@ from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import (
     catalogue,
+    charts,
     comparison,
     definition,
     expected,
     experiment,
-    figures,
     measured,
     points,
     results,
-    runner,
     settings,
     streams,
     tables,
 )
 from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.results import PointResult, Results
+from iscsitrace.experiments.definition_figures import FinishFigure, LineFigure
+from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.experiments.results import Results
 from iscsitrace.experiments.streams import Stream
 from iscsitrace.experiments.vocabulary import Value
 from iscsitrace.lab import simulation
@@ -296,7 +297,7 @@ def test_without_captures_the_truth_says_what_there_is(small: Small) -> None:
     directory, _, found = small
     assert not found.failed
     for point in of_arm(found, "by the clock"):
-        assert [path.name for path in (directory / runner.POINTS / point.name).iterdir()] == [runner.RESULT]
+        assert [path.name for path in (directory / results.POINTS / point.name).iterdir()] == [results.RESULT]
         count = point.values["target.count"]
         assert len(point.streams) == count
         # two commands of 32 KiB in a round trip of 40 ms, the line's time for one of them added; or the line
@@ -351,7 +352,7 @@ def test_a_file_over_streams_is_as_its_capture_shows(small: Small) -> None:
     (point,) = of_arm(found, "one file")
     assert sum(each.byte_count for each in point.streams) == 3 << 20
     assert point.model is None
-    folder = directory / runner.POINTS / point.name
+    folder = directory / results.POINTS / point.name
     assert sorted(path.name for path in folder.iterdir()) == ["initiator.pcapng", "result.json", "truth.json"]
     trace = iscsitrace.read(folder / "initiator.pcapng", tables=("retransmissions",))
     cycles = trace.cycles.select(trace.cycles["operation"] == "read")
@@ -404,9 +405,12 @@ def test_scatter_is_of_repeats(small: Small) -> None:
 def test_figures_show_ends_and_streams(small: Small) -> None:
     directory, found, made = small
     assert [each.file for each in made.figures] == ["scatter.svg", "finishes.svg", "streams.svg"]
-    scale = figures.chart_of(found.figures[0], found, comparison.rows(made.points))
+    lines, finishes, _ = found.figures
+    assert isinstance(lines, LineFigure)
+    assert isinstance(finishes, FinishFigure)
+    scale = charts.of_lines(lines, found, comparison.rows(made.points))
     assert (scale.ticks, scale.x_label) == (((1.0, "1"), (3.0, "3"), (4.0, "4")), "targets")
-    chart = figures.finishes_of(found.figures[1], found, made.points)
+    chart = charts.of_finishes(finishes, found, made.points)
     (line,) = chart.lines
     (point,) = of_arm(made, "one file")
     assert line.measured == tuple(sorted(each.ended_s for each in point.streams))
@@ -418,7 +422,9 @@ def test_ends_of_repeats_are_means(small: Small) -> None:
     _, found, made = small
     (point,) = of_arm(made, "one file")
     slow = replace(point, repeat=2, streams=tuple(replace(each, ended_s=each.ended_s + 2) for each in point.streams))
-    (line,) = figures.finishes_of(found.figures[1], found, [point, slow]).lines
+    finishes = found.figures[1]
+    assert isinstance(finishes, FinishFigure)
+    (line,) = charts.of_finishes(finishes, found, [point, slow]).lines
     ends = sorted(each.ended_s for each in point.streams)
     assert line.measured == pytest.approx([each + 1 for each in ends])
     assert line.spreads == pytest.approx([2**0.5] * 3)
@@ -426,10 +432,10 @@ def test_ends_of_repeats_are_means(small: Small) -> None:
 
 def test_streams_are_a_table(small: Small, tmp_path: Path) -> None:
     directory, _, made = small
-    (grid,) = [each for each in tables.of(made) if each.caption == "Streams beside each other"]
+    (grid,) = [each for each in tables.of(made) if each.caption == "Parallel streams"]
     assert [row[2] for row in grid.rows] == ["1", "4", "3"]
     page = CliRunner().invoke(main, ["report", str(directory), "--format", "md", "-o", "-"]).output
-    assert "**Streams beside each other**" in page
+    assert "**Parallel streams**" in page
 
 
 def test_both_worlds_have_a_reduced_scale(small: Small) -> None:
@@ -449,10 +455,10 @@ def test_both_worlds_have_a_reduced_scale(small: Small) -> None:
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        (("warm-up-seconds = 1\n", 'warm-up-seconds = "1s"\n'), "warm-up-seconds: '1s' is no number from 0 on"),
+        (("warm-up-seconds = 1\n", 'warm-up-seconds = "1s"\n'), "warm-up-seconds: expected a number, got '1s'"),
         (('at = "none"', 'at = "router"'), "capture.at: 'router' is not one of both, initiator, none"),
         (('arms = ["by the clock"]', 'arms = ["by chance"]'), "real.arms: no arm is called 'by chance'; there are by"),
-        (("repeats = 1\nlink", "repeats = 0.5\nlink"), "arms[2].repeats: 0.5 is no whole number from 0 on"),
+        (("repeats = 1\nlink", "repeats = 0.5\nlink"), "arms[2].repeats: expected a whole number, got 0.5"),
         (('kind = "finishes"', 'kind = "finishes"\ny = "k"'), "figures[2].y: there is no such key"),
     ],
 )

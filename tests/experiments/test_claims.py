@@ -118,11 +118,14 @@ def test_where_a_claim_does_not_hold_the_captures_say_why(tmp_path: Path) -> Non
     ("check", "line"),
     [
         ('of = { arm = "three" }\nbetween = [1, 2]', "claims[1].checks[1].of.arm: 'three' is none of one, two"),
-        ('of = { arm = "one" }\nbetween = [2, 1]', "claims[1].checks[1].between: write the least and the greatest"),
-        ('of = { arm = "one" }', "claims[1].checks[1].between: it has to be a list"),
+        (
+            'of = { arm = "one" }\nbetween = [2, 1]',
+            "claims[1].checks[1].between: expected the lower and the upper limit",
+        ),
+        ('of = { arm = "one" }', "claims[1].checks[1].between: it is missing"),
         (
             'of = { arm = "one" }\nover = { arm = "two" }\nminus = { arm = "two" }\nbetween = [1, 2]',
-            "claims[1].checks[1].minus: a number is divided or taken off, not both",
+            "claims[1].checks[1].minus: use over or minus, not both",
         ),
         ('of = { arm = "one", link.rate = "1Mbit" }\nbetween = [1, 2]', "link.rate: no point has this setting"),
     ],

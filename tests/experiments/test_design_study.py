@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.experiments import (
     catalogue,
+    charts,
     claims,
     comparison,
     costs,
     definition,
     expected,
     experiment,
-    figures,
     measured,
     points,
     report,
@@ -30,7 +30,10 @@ from iscsitrace.experiments import (
     tables,
 )
 from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.results import PointResult, Results
+from iscsitrace.experiments.definition_claims import WORLDS
+from iscsitrace.experiments.definition_figures import BudgetFigure
+from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.experiments.results import Results
 from iscsitrace.lab import open_iscsi
 from iscsitrace.plots import budget_bars, style
 from iscsitrace.tables.schema import TABLES
@@ -79,14 +82,14 @@ def point(found: Results, arm: str, rate: str, size: str) -> PointResult:
 
 def test_each_world_has_its_arms() -> None:
     found = catalogue.load("design-study")
-    arms = {world: {each.arm for each in points.of_experiment(found, world)} for world in definition.WORLDS}
+    arms = {world: {each.arm for each in points.of_experiment(found, world)} for world in WORLDS}
     ours = {"socket", "events", "events, no copy", "threads"}
     assert arms == {"simulated": ours | {"hosts of 2005"}, "real": ours | {"iscsi-perf", "open-iscsi"}}
 
 
 def test_programs_are_what_the_settings_say() -> None:
     found = catalogue.load("design-study")
-    for world in definition.WORLDS:
+    for world in WORLDS:
         for each in points.of_experiment(found, world):
             programs, rate = each.programs, each.values["link.rate"]
             assert each.capture_at == ("initiator",)
@@ -225,7 +228,7 @@ def test_a_point_that_this_host_cannot_run_is_no_failure(tmp_path: Path, monkeyp
     (grid,) = [each for each in tables.of(shown) if each.caption == "Not run"]
     assert grid.rows == (("open-iscsi", "2", MISSING),)
     assert shown.failed == ()
-    assert results.read_point(tmp_path / runner.POINTS / first.name / runner.RESULT) == first
+    assert results.read_point(tmp_path / results.POINTS / first.name / results.RESULT) == first
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -303,15 +306,16 @@ def test_claims_are_judged_in_the_world_in_which_they_can_be_tested(study: tuple
 def test_tables_and_bars_show_which_part_decides(study: tuple[Definition, Results, Path]) -> None:
     made, found, folder = study
     grids = {grid.caption: grid for grid in tables.of(found)}
-    budget = grids["Where the time of a call goes, %"]
+    budget = grids["Time breakdown of a call, %"]
     decides = {(row[0], row[1], row[2]): row[-1] for row in budget.rows}
     assert decides["events", "10Gbit", "512B"] == "initiator think"
     assert decides["hosts of 2005", "1Gbit", "1M"] == "transfer"
     assert ("socket", "1Gbit", "1M") not in decides
-    efficiency = {row[:3]: row[3] for row in grids["Efficiency and processor time"].rows}
+    efficiency = {row[:3]: row[3] for row in grids["Efficiency and CPU time"].rows}
     assert efficiency["socket", "1Gbit", "1M"] == "94.1"
     (figure,) = [each for each in made.figures if each.name == "budget-10g"]
-    bars = figures.bars_of(figure, made, comparison.rows(found.points))
+    assert isinstance(figure, BudgetFigure)
+    bars = charts.of_budgets(figure, made, comparison.rows(found.points))
     assert [(name, [text for text, _ in places]) for name, places in bars.panels] == [
         ("events", ["512B", "1M"]),
         ("threads", ["512B", "1M"]),
@@ -324,7 +328,7 @@ def test_tables_and_bars_show_which_part_decides(study: tuple[Definition, Result
     assert {each.name for each in found.figures} == {"efficiency-1g", "efficiency-10g", "budget-1g", "budget-10g"}
     assert (folder / "budget-10g.svg").read_text().startswith("<?xml")
     assert results.load(folder) == found
-    assert "Efficiency and processor time" in str(report.describe(folder, has_pictures=False))
+    assert "Efficiency and CPU time" in str(report.describe(folder, has_pictures=False))
 
 
 @needs_root

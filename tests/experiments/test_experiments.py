@@ -21,6 +21,7 @@ from iscsitrace.cli.traffic import run_options, simulate
 from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.experiments import (
     catalogue,
+    charts,
     comparison,
     definition,
     expected,
@@ -34,8 +35,10 @@ from iscsitrace.experiments import (
     vocabulary,
 )
 from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.definition_figures import LineFigure, PacketFigure
 from iscsitrace.experiments.points import Point
-from iscsitrace.experiments.results import PointResult, Results
+from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.experiments.results import Results
 from iscsitrace.plots import experiment as experiment_plot
 from iscsitrace.plots import style
 
@@ -150,11 +153,11 @@ def test_what_is_shipped_can_be_run(name: str) -> None:
     found = catalogue.load(name)
     made = points.of_experiment(found, "simulated")
     assert len({point.name for point in made}) == len(made)
-    assert all(figure.kind != "packets" or figures.needed(found, made) for figure in found.figures)
+    assert figures.needed(found, made) or not any(isinstance(figure, PacketFigure) for figure in found.figures)
     for published in found.published:
         arms = [point for point in made if not published.arms or point.arm in published.arms]
-        at = [point for point in arms if point.is_at(published.where)]
-        for value, _ in published.values:
+        at = [point for point in arms if point.is_at(published.where.settings)]
+        for value, _ in published.pairs:
             assert any(point.is_at({published.x: value}) for point in at), f"no point at {published.x} {value.text}"
 
 
@@ -172,15 +175,15 @@ def test_the_read_study_is_whole() -> None:
     ("change", "line"),
     [
         (('title = "Small"', ""), "title: it is missing"),
-        (('title = "Small"', "title = 5"), "title: 5 is no text"),
+        (('title = "Small"', "title = 5"), "title: expected text, got 5"),
         (('rate = "351Mbit"', 'rate = "351"'), "link.rate: '351' is not a rate like \"320Mbit\""),
         (('rate = "351Mbit"', 'rat = "351Mbit"'), "link.rat: there is no such setting; there are rate, one-way-delay,"),
         (("[link]", "[links]"), "links: there is no such key; there are "),
         (("calls = 8", 'calls = "8"'), "workload.calls: '8' is not a whole number"),
         (('operation = "read"', 'operation = "rread"'), "workload.operation: 'rread' is not one of read, write, mixed"),
-        (('["1ms", "2ms"]', '"1ms"'), "grid.link.one-way-delay: it has to be a list of values, one at least"),
-        (('["1ms", "2ms"]', '["1ms", "1ms"]'), "grid.link.one-way-delay: a value is there twice"),
-        (('["1ms", "2ms"]', '["1ms", "2"]'), "grid.link.one-way-delay[1]: '2' is not a time like \"8ms\""),
+        (('["1ms", "2ms"]', '"1ms"'), "grid.link.one-way-delay: expected a list of values, at least one"),
+        (('["1ms", "2ms"]', '["1ms", "1ms"]'), "grid.link.one-way-delay[2]: the value 1ms is there twice"),
+        (('["1ms", "2ms"]', '["1ms", "2"]'), "grid.link.one-way-delay[2]: '2' is not a time like \"8ms\""),
         (('name = "with data"', 'name = "held"'), "arms: 'held' is there twice"),
         (('status = "apart-held"', 'status = "late"'), "arms[1].target.status: 'late' is not one of in-data, apart,"),
         (('"impossible"\n', '"impossible"\nsize = 3\n'), "arms[3].size: there is no such key; there are "),
@@ -190,20 +193,36 @@ def test_the_read_study_is_whole() -> None:
             ('arms = ["held", "with data"]', 'arms = ["hold"]'),
             "figures[1].arms: no arm is called 'hold'; there are held,",
         ),
-        (('x = "link.one-way-delay"\ny', 'x = "link.loss"\ny'), "figures[1].x: no setting 'link.loss' is set anywhere"),
+        (
+            ('x = "link.one-way-delay"\ny', 'x = "link.loss"\ny'),
+            "figures[1].x: no arm or grid sets 'link.loss'; they set ",
+        ),
         (
             ('where.link.one-way-delay = "2ms"', 'where.link.loss = "1%"'),
             "figures[2].where.link.loss: no point has this",
         ),
         (('name = "packets"', 'name = "../packets"'), "figures[2].name: it names a file"),
-        (('["4ms", 84]', '["4ms", "84"]'), "published[1].values[2]: write a value of x and the figure, like"),
-        (('["4ms", 84]', '["4", 84]'), "published[1].values[2]: '4' is not a time like"),
-        (("warm-up-calls = 3", "warm-up-calls = -1"), "warm-up-calls: -1 is no whole number from 0 on"),
+        (('kind = "packets"\n', ""), "figures[2].kind: it is missing"),
+        (
+            ('kind = "packets"', 'kind = "packets"\ncycles = 0'),
+            "figures[2].cycles: expected a whole number >= 1, got 0",
+        ),
+        (
+            ('kind = "packets"', 'kind = "packets"\ny = "k"'),
+            "figures[2].y: there is no such key; there are name, title, where, arms, cycles",
+        ),
+        (("[grid.link]", "[grid.lnk]"), "grid.lnk.one-way-delay: there is no such setting; there are link, tcp,"),
+        (("[grid.link]", "[grid]\nlink = 3\n[grid.target]"), "grid.link: there is no such setting; there are "),
+        (("[link]", "tcp = 7\n[link]"), "tcp: expected a table, got 7"),
+        (('arms = ["held", "with data"]', "arms = [5]"), "figures[1].arms[1]: expected text, got 5"),
+        (('["4ms", 84]', '["4ms", "84"]'), "published[1].values[3][2]: expected a number, got '84'"),
+        (('["4ms", 84]', '["4", 84]'), "published[1].values[3]: '4' is not a time like"),
+        (("warm-up-calls = 3", "warm-up-calls = -1"), "warm-up-calls: expected a whole number >= 0, got -1"),
         (
             ("[initiator.tcp]", "[initiator.keys]\nMaxBurst = 5\n[initiator.tcp]"),
             "initiator.keys.MaxBurst: there is no",
         ),
-        (('title = "Small"', 'title = "Small'), " is no TOML: "),
+        (('title = "Small"', 'title = "Small'), " is not TOML: "),
     ],
 )
 def test_a_mistake_is_one_line_that_names_its_key(tmp_path: Path, change: tuple[str, str], line: str) -> None:
@@ -218,14 +237,14 @@ def test_a_mistake_is_one_line_that_names_its_key(tmp_path: Path, change: tuple[
 
 def test_nobody_waits_for_ever(tmp_path: Path) -> None:
     found = written(tmp_path, SMALL.replace("calls = 8", ""))
-    with pytest.raises(InputInvalid, match="held: nothing says how long"):
+    with pytest.raises(InputInvalid, match="held: the length is missing"):
         points.of_experiment(found, "simulated")
 
 
 def test_a_world_that_cannot_carry_it_is_refused(tmp_path: Path) -> None:
     found = written(tmp_path, SMALL + '\n[real]\nis-possible = false\nnote = "too fast for a kernel"\n')
     assert len(points.of_experiment(found, "simulated")) == ALL_DONE
-    with pytest.raises(InputInvalid, match="small has no real world: too fast for a kernel"):
+    with pytest.raises(InputInvalid, match="small cannot run in the real world: too fast for a kernel"):
         points.of_experiment(found, "real")
 
 
@@ -308,7 +327,7 @@ def by_options(arguments: list[str]) -> dict[str, Any]:
 
 
 def by_definition(values: dict[str, Any]) -> dict[str, Any]:
-    read = {name: vocabulary.SETTINGS[name].read(value) for name, value in values.items()}
+    read = {name: vocabulary.SETTINGS[name].kind.read(value) for name, value in values.items()}
     assert None not in read.values()
     return dict(leaves(settings.of_run({"workload.operation": "read", **read}, 1)))
 
@@ -377,7 +396,7 @@ def test_only_the_captures_of_figures_stay(small: tuple[Path, Results, Watched])
     kept = [point.name for point in found.points if point.captures]
     assert kept == ["held,one-way-delay=2ms"]
     for point in found.points:
-        files = {path.name for path in (folder / runner.POINTS / point.name).iterdir()}
+        files = {path.name for path in (folder / results.POINTS / point.name).iterdir()}
         wanted = {"result.json", *point.captures, *(["truth.json"] if point.captures else [])}
         assert files == wanted
 
@@ -412,7 +431,7 @@ def test_a_mirror_counts_its_calls_once_and_leaves_no_capture(tmp_path: Path) ->
     assert point.period_ns is not None
     assert sent_ms + 2 < point.period_ns / 1e6 < sent_ms + 2 + 4.5
     assert point.model_error == pytest.approx(0, abs=0.03)
-    assert [path.name for path in (tmp_path / "run" / runner.POINTS / point.name).iterdir()] == ["result.json"]
+    assert [path.name for path in (tmp_path / "run" / results.POINTS / point.name).iterdir()] == ["result.json"]
 
 
 def test_published_figures_stand_beside_ours(small: tuple[Path, Results, Watched]) -> None:
@@ -493,7 +512,7 @@ def test_a_process_that_is_killed_ends_the_run(tmp_path: Path, is_wanted: bool) 
     if is_wanted:
         assert len(runner.run(made, tmp_path / "run", watch, jobs=2, kept=lambda _: False)) < ALL_DONE
     else:
-        with pytest.raises(InputInvalid, match="was killed; run it again to go on"):
+        with pytest.raises(InputInvalid, match="was killed; run the command again to continue"):
             runner.run(made, tmp_path / "run", watch, jobs=2, kept=lambda _: False)
     assert killed
 
@@ -502,7 +521,7 @@ def test_another_experiment_has_a_folder_of_its_own(small: tuple[Path, Results, 
     folder, *_ = small
     other = written(tmp_path, SMALL, "other.toml")
     made = points.of_experiment(other, "simulated")
-    with pytest.raises(OutputExists, match="has small in the simulated world; name another folder, or --force"):
+    with pytest.raises(OutputExists, match="has small in the simulated world; use another folder, or --force"):
         experiment.prepare(other, made, folder, is_forced=False)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
@@ -515,7 +534,7 @@ def test_another_experiment_has_a_folder_of_its_own(small: tuple[Path, Results, 
 )
 def test_what_is_no_results_says_so_in_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / results.JSON).write_text(text)
-    with pytest.raises(InputInvalid, match=r"results\.json (is no results|has no results)"):
+    with pytest.raises(InputInvalid, match=r"results\.json (is not the results|has no results)"):
         results.load(tmp_path)
     with pytest.raises(InputInvalid, match="cannot read"):
         results.load(tmp_path / "nowhere")
@@ -595,7 +614,9 @@ def test_mixed_reads_and_writes_have_no_model() -> None:
 def test_a_figure_shows_what_was_measured_published_and_expected(small: tuple[Path, Results, Watched]) -> None:
     folder, found, _ = small
     made = definition.load(folder.parent / "definition" / "small.toml")
-    chart = figures.chart_of(made.figures[0], made, comparison.rows(found.points))
+    figure = made.figures[0]
+    assert isinstance(figure, LineFigure)
+    chart = charts.of_lines(figure, made, comparison.rows(found.points))
     assert [text for _, text in chart.ticks] == ["1ms", "2ms"]
     held, with_data = chart.lines
     assert (held.name, with_data.name) == ("held", "with data")
@@ -660,7 +681,7 @@ def test_results_are_shown_as_tables(small: tuple[Path, Results, Watched], capsy
     folder, found, _ = small
     cli_experiment.show(found, folder)
     text = capsys.readouterr().out
-    for words in ("Measured and model", "Beside what was published", "fitted", "Failed", "packets.svg", "1000; it has"):
+    for words in ("Measured and model", "Measured and published", "fitted", "Failed", "packets.svg", "1000; it has"):
         assert words in text
     (row,) = [line.split() for line in text.splitlines() if line.startswith("held") and " 1ms " in line]
     point = by_name(found)["held", "1ms"]
@@ -675,15 +696,15 @@ def test_a_folder_becomes_a_page(small: tuple[Path, Results, Watched], tmp_path:
     text = page.read_text()
     # the verdict is the largest error of the model, which results.json has, too
     worst = max(abs(each.model_error) for each in found.points if each.model_error is not None)
-    assert f"the worst is {100 * worst:.1f} % off" in text
-    assert f"the worst is {100 * worst:.1f} % off" in shown.output
+    assert f"largest {100 * worst:.1f} %" in text
+    assert f"largest {100 * worst:.1f} %" in shown.output
     assert text.count("<figure") == len(found.figures)
     for point in found.points:
         assert point.error is None or point.error.partition(";")[0] in text
     assert f"{ALL_DONE} of" not in text
     ticket = invoke("report", folder, "--format", "md", "-o", "-").output
     assert "## What it showed" in ticket
-    assert "**Beside what was published**" in ticket
+    assert "**Measured and published**" in ticket
 
 
 def test_a_folder_without_its_definition_is_refused_in_a_line(
@@ -753,4 +774,4 @@ def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(runner, "run", stopping)
     stopped = invoke("lab", "run", file, "-o", tmp_path / "run", "--jobs", 1)
     assert stopped.exit_code == 130
-    assert "stopped: 1 of 5 points are there; run it again to go on" in stopped.output
+    assert "stopped: 1 of 5 points are done; run the command again to continue" in stopped.output

@@ -26,7 +26,7 @@ _MINUTE_S = 60
 @click.command("list", epilog="Example:  iscsitrace lab list")
 @click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number.")
 def list_command(is_json: bool) -> None:
-    """Lists the experiments that come with iscsitrace, which `lab run NAME` repeats."""
+    """List the experiments that come with iscsitrace; `lab run NAME` runs one."""
     import iscsitrace
     from iscsitrace.experiments import catalogue, points, results
 
@@ -60,7 +60,7 @@ def list_command(is_json: bool) -> None:
     type=click.Path(path_type=Path),
     metavar="DIR",
     required=True,
-    help="Folder, made if it is not there; one in which this was begun is gone on with.",
+    help="Folder for the results. It is created if missing; an interrupted run in it is continued.",
 )
 @click.option(
     "--world",
@@ -74,17 +74,21 @@ def list_command(is_json: bool) -> None:
     type=click.Choice(_KEPT),
     default=_KEPT[0],
     show_default=True,
-    help="Captures and truths that stay: those that figures are drawn from, all (captures), or none.",
+    help="Captures and truths to keep: those that figures are drawn from, all (captures), or none.",
 )
 @click.option(
     "--reduced",
     "is_reduced",
     is_flag=True,
-    help="In virtual time, too, at the scale that the definition has for the real world: to compare the two.",
+    help="Use the reduced scale of the real world in virtual time, too: to compare the two worlds.",
 )
-@click.option("--arm", "arms", multiple=True, metavar="ARM", help="Only that arm. Repeatable.")
-@click.option("--jobs", type=click.IntRange(1, 256), help="Points at a time in the simulated world (one a processor).")
-@click.option("--force", "is_forced", is_flag=True, help="Begin anew: finished points are run again.")
+@click.option("--arm", "arms", multiple=True, metavar="ARM", help="Only this arm. Repeatable.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    help="Points that run at the same time in the simulated world (one per processor).",
+)
+@click.option("--force", "is_forced", is_flag=True, help="Start over: run finished points again.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number: results.json.")
 @click.option("--no-progress", is_flag=True, help="Draw no progress bar.")
 def command(
@@ -99,11 +103,11 @@ def command(
     is_json: bool,
     no_progress: bool,
 ) -> None:
-    """Runs an experiment: NAME of `lab list`, or FILE.toml of your own (docs/lab.md says what stands in one).
+    """Run an experiment: NAME of `lab list`, or your own FILE.toml (docs/lab.md describes its keys).
 
-    Writes results.json, results.csv and the figures: what was measured at every point, beside what the model says and
-    what was published. Each point has a folder below DIR/points. Ctrl-C stops; the same command goes on with what is
-    left. A point that fails is reported, and the rest goes on; the exit code is then 1.
+    Writes results.json, results.csv and the figures: the measurements at every point, beside the model's predictions
+    and published values. Each point has a folder below DIR/points. Ctrl-C stops; the same command continues. When a
+    point fails, it is reported, the rest continues, and the exit code is 1.
     """
     from iscsitrace.experiments import catalogue, experiment, results
     from iscsitrace.experiments.points import of_experiment
@@ -138,7 +142,8 @@ def command(
         show(found, directory)
     if not found.is_complete:
         click.echo(
-            f"stopped: {len(found.points)} of {found.point_count} points are there; run it again to go on", err=True
+            f"stopped: {len(found.points)} of {found.point_count} points are done; run the command again to continue",
+            err=True,
         )
         click.get_current_context().exit(_EXIT_INTERRUPTED)
     if found.failed:
@@ -146,7 +151,7 @@ def command(
 
 
 class _Watched:
-    """The progress of an experiment on stderr, and the wish that it ends."""
+    """Shows the progress of an experiment on stderr, and passes on the wish to stop."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
@@ -163,7 +168,7 @@ class _Watched:
         return self.wish.is_there
 
     def close(self) -> None:
-        """Takes the bar away."""
+        """Removes the progress bar."""
         self._bar.close()
 
 
@@ -175,7 +180,7 @@ def show(found: Results, directory: Path) -> None:
     """The results as tables."""
     from iscsitrace.experiments import tables
 
-    show_line(f"{found.title}, {found.world} world; after {found.source}")
+    show_line(f"{found.title}, {found.world} world; source: {found.source}")
     for grid in tables.of(found):
         show_heading(grid.caption)
         show_table(grid.columns, grid.rows)
@@ -184,5 +189,5 @@ def show(found: Results, directory: Path) -> None:
     show_heading("Files")
     names = ["results.json", "results.csv", *(figure.file for figure in found.figures)]
     titles = {figure.file: figure.title for figure in found.figures}
-    show_table(("file", "shows"), [(directory / name, titles.get(name, "every point")) for name in names])
-    show_line(f"iscsitrace report {directory} makes one page of it")
+    show_table(("file", "content"), [(directory / name, titles.get(name, "every point")) for name in names])
+    show_line(f"One page with figures and tables: iscsitrace report {directory}")
