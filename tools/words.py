@@ -52,7 +52,7 @@ def found_in(text: str) -> Iterator[tuple[int, str, str]]:
     """Line, phrase and the word to use instead; a phrase may run over the end of a line."""
     lines = text.splitlines()
     bare = [re.sub(r"^[\s/#\-!*>\"f]*", "", line) for line in lines]
-    for number, (line, following) in enumerate(zip(lines, [*bare[1:], ""], strict=True), 1):
+    for number, (line, following) in enumerate(zip(lines, [*bare[1:], ""], strict=False), 1):
         end = line.rstrip().removesuffix('"').rstrip()
         for match in _PATTERN.finditer(f"{end} {following}"):
             # what begins in the next line is found there
