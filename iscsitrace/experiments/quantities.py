@@ -13,7 +13,7 @@ from typing import Any, Final
 from iscsitrace.analysis.fit.points import Point as SteadyPoint
 from iscsitrace.experiments.course import Course
 from iscsitrace.experiments.streams import Stream
-from iscsitrace.report.cells import NOTHING
+from iscsitrace.wording.cells import NOTHING
 
 SEARCH, STREAMS, EFFICIENCY = "search", "streams", "efficiency"
 """Tables of results that have a column for each of their quantities."""
