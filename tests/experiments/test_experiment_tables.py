@@ -125,7 +125,19 @@ def test_searches_and_streams(shown: str) -> None:
     columns = (*heads, "MB/s", "found", "after s", "lost %", "latency cv %", "MB/s over connections cv %", "cwnd cv %")
     (row, _) = table(shown, *columns)
     assert row == ("held", "8ms", "4", "10.000", "6", "7.2", "8.1", "9.2", "11.3", "12.4")
-    columns = (*(*heads, "streams", "line %", "scatter %", "Jain", "first to last s", "times", "resent %", "timeouts"),)
+    columns = (
+        *(
+            *heads,
+            "streams",
+            "line %",
+            "scatter %",
+            "Jain",
+            "first to last s",
+            "last / first",
+            "retransmitted %",
+            "timeouts",
+        ),
+    )
     (row,) = table(shown, *columns)
     # the standard deviation of 12 and 8 is the root of 8, of 10
     assert row == (
@@ -147,18 +159,18 @@ def test_efficiency_and_budget(shown: str) -> None:
     heads = ("arm", "one-way-delay", "queue-depth")
     (row,) = table(shown, *heads, "efficiency %", "s/GB", "target s/GB")
     assert row == ("held", "8ms", "4", "31.0", "4.50", "5.50")
-    (row,) = table(shown, *heads, "period ms", "transfer", "propagation", "target service", "decides")
+    (row,) = table(shown, *heads, "period ms", "transfer", "propagation", "target service", "largest")
     # of 10.01 ms: what is less than half a percent everywhere is left out
     assert row == ("held", "8ms", "4", "21.000", "20.0", "69.9", "10.0", "propagation")
 
 
 def test_published_fits_and_what_is_missing(shown: str) -> None:
     columns = {
-        "what": "quantity", "arm": "arm", "at": "at", "published": "published", "ours": "ours", "unit": "unit",
+        "quantity": "quantity", "arm": "arm", "at": "at", "published": "published", "measured": "ours", "unit": "unit",
         "source": "source",
     }  # fmt: skip
     check_table(shown, columns, [vars(FOUND.beside[0]) | {"published": Decimal("9.75")}])
-    (row,) = table(shown, "arm", "of", "k", "s ms", "C MB/s", "largest residual %")
+    (row,) = table(shown, "arm", "settings", "k", "s ms", "C MB/s", "largest residual %")
     ends = ("2.00 (1.80 .. 2.40)", "1.500 (1.350 .. 1.800)", "40.00 (36.00 .. 48.00)")
     assert row == ("held", "queue-depth 4", *ends, "3.0")
     assert table(shown, "point", "why") == [("a2", "broken")]
@@ -168,14 +180,14 @@ def test_published_fits_and_what_is_missing(shown: str) -> None:
         ("folder/results.csv", "every point"),
         ("folder/f.svg", "How fast"),
     ]
-    assert table(shown, "file", "shows") == files
+    assert table(shown, "file", "content") == files
 
 
 def test_claims_and_their_evidence(shown: str) -> None:
-    (row,) = table(shown, "claim", "says", "here", "measured (expected)", "why")
+    (row,) = table(shown, "claim", "text", "result", "measured (expected)", "why")
     checks = "12.50 MB/s (1 to 9): held; 1.50 times (2 to 3): a, over b"
     assert row == ("far", "it is slow", "not reproduced", checks, "too fast")
-    heads = ("claim", "at", "MB/s", "period ms", "idle %", "resent %", "limiter", "where the time goes")
+    heads = ("claim", "at", "MB/s", "period ms", "idle %", "retransmitted %", "limiter", "time breakdown")
     (row,) = table(shown, *heads)
     parts = "propagation 70 %, transfer 20 %, target service 10 %"
-    assert row == ("far", "held at 8ms", "12.25", "21.50", "62.5", "0.125", "propagation", parts)
+    assert row == ("far", "held at 8ms", "12.250", "21.500", "62.5", "0.1250", "propagation", parts)
