@@ -156,6 +156,23 @@ def test_factors_multiply_to_the_whole_gap(operation: str, depth: int, data: st.
     assert len(found.differences) <= differences.MOST
 
 
+@pytest.mark.parametrize(("remainder", "share"), [(1.0203, 1.0), (1.0201, None), (1 / 1.0203, 1.0), (1 / 1.0201, None)])
+def test_throughputs_that_differ_by_less_than_two_hundredths_are_equal(remainder: float, share: float | None) -> None:
+    """The logarithm of 1.0202 is 0.02: of so small a gap nothing has a share."""
+    a = Situation(Setting("read", 65_536, 4 * MS, 4e7))
+    found = explain(measured(a), measured(a, remainder))
+    assert found.unexplained_share == (None if share is None else pytest.approx(share))
+
+
+def test_shares_of_a_gap_are_those_of_its_logarithm() -> None:
+    """Twice as much by the queue, and twice by what the model does not know, share alike."""
+    a = Situation(Setting("read", 65_536, 4 * MS))
+    (queue,) = (found := explain(measured(a), measured(a.with_setting(queue_depth=2), 2.0))).differences
+    assert (queue.name, queue.factor, queue.share) == ("queue_depth", pytest.approx(2), pytest.approx(0.5))
+    assert found.factor == pytest.approx(4)
+    assert found.unexplained_share == pytest.approx(0.5)
+
+
 def test_two_that_only_help_together_share_alike() -> None:
     """Each alone leaves one round trip for leave; both together save it."""
     keys = {"first_burst_bytes": 65_536, "max_recv_data_segment_bytes": 65_536}

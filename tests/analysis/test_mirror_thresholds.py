@@ -250,8 +250,8 @@ def test_what_two_paths_of_one_leg_need_is_that_of_the_busier_one() -> None:
     """R2Ts cost round trips of the session that asks for them."""
     hosts = Hosts()
     for target, parts, rounds in (
-        ("iqn.a", (("propagation", 4), ("transfer", 4)), 0),
-        ("iqn.b", (("propagation", 16), ("transfer", 4)), 2),
+        ("iqn.a", (("propagation", 4), ("transfer", 4)), 1),
+        ("iqn.b", (("propagation", 16), ("transfer", 4)), 3),
     ):
         session = hosts.session(target, rtt_ms=4)
         length = sum(lasted for _, lasted in parts)
@@ -268,7 +268,7 @@ def test_what_two_paths_of_one_leg_need_is_that_of_the_busier_one() -> None:
         hosts.connections[1] | {"connection": 2, "rtt_to_target_min_ns": 5 * MS, "stream_bytes_to_target": 999}
     )
     (found,) = hosts.found()
-    # 12 ms more of path, of which two rounds of 4 ms are not the way's
+    # 12 ms more of path, of which two rounds of 4 ms that the near leg did not need are not the way's
     assert found.farthest.causes == {"r2t_rounds": 10 * 8 * MS}
 
 
@@ -287,6 +287,17 @@ def test_the_tables_say_who_waited_for_whom() -> None:
     legs = list(derived.make("mirror_legs", source).rows())
     assert [(row["leg"], row["session"], row["wait_ns"]) for row in legs[:2]] == [(0, 0, 5 * MS), (1, 1, 0)]
     assert [row["end_ns"] - row["begin_ns"] for row in legs[:2]] == [5 * MS, 9 * MS]
+
+
+def test_rounds_of_a_write_that_was_cut_are_those_of_the_piece_with_most() -> None:
+    """Pieces are outstanding together, and so are their R2Ts."""
+    hosts = Hosts()
+    hosts.ask(hosts.session("iqn.a"), in_order(5, blocks=256), r2t_count=1)
+    far = hosts.session("iqn.b")
+    for half, rounds in ((0, 2), (128, 3)):
+        hosts.ask(far, [(at, lba + half, 128, 9.0) for at, lba, _, _ in in_order(5)], r2t_count=rounds)
+    legs = list(derived.make("mirror_legs", hosts.source()).rows())
+    assert [(row["cycle_count"], row["r2t_count"]) for row in legs] == [(1, 1), (2, 3)] * 5
 
 
 # --- the finding

@@ -292,6 +292,13 @@ def test_waits_while_the_other_leg_is_on_the_line_are_the_line() -> None:
     assert found.farthest.causes == {"line": 10 * 20 * MS}
 
 
+def test_of_what_both_legs_wait_for_the_line_takes_no_more_than_the_difference() -> None:
+    """The far target takes 6 ms while the near leg's data are on the line, the near one 5 after that: 1 more."""
+    near = [("propagation", 4.0), ("transfer", 20.0), ("target_service", 5.0)]
+    far = [("propagation", 4.0), ("target_service", 6.0), ("transfer", 20.0), ("propagation", 4.0)]
+    assert with_budget(near, far).farthest.causes == {"round_trip": 10 * 4 * MS}
+
+
 def test_a_command_that_was_sent_later() -> None:
     hosts = Hosts()
     hosts.ask(hosts.session("iqn.a"), in_order(10, period=100.0, length=20.0))

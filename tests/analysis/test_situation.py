@@ -255,6 +255,43 @@ def test_a_first_burst_that_was_not_agreed_on_is_assumed() -> None:
     assert written({"FirstBurstLength": "65536"}).open_names == {"c_bytes_per_s", "window_bytes"}
 
 
+def test_r2ts_in_time_save_what_they_were_late_and_not_what_else_the_target_takes() -> None:
+    """Writes of 4 ms and 4 of path, 3 late and 5 for the status: 13 of 16 ms remain."""
+    story = Story(rtt_to_target_ns=4 * MS)
+    for number in range(20):
+        granted = story.now + 7 * MS
+        data = {"data_first_ns": granted, "data_last_ns": granted}
+        story.rows["rounds"].append({"cycle": number, "r2t_sn": 0, "r2t_ns": granted} | data)
+        parts = (("propagation", 4 * MS), ("target_service", 3 * MS), ("propagation", 4 * MS))
+        story.task(*parts, ("target_service", 5 * MS), operation="write")
+    gain = gains(story.found("r2t_late"))["R2Ts in time"]
+    assert gain.throughput_factor == pytest.approx(16 / 13)
+
+
+def test_the_least_and_the_most_of_a_gain_lie_on_either_side_of_it() -> None:
+    """Writes in four rounds of 16 ms, of which eight at once just fill the line: they are in each other's way."""
+    story, burst_ns = Story(), 2_857_000
+    line = round((65_536 + 48) * 1e9 / burst_ns)
+    windows = {"rwnd_min_bytes": 1 << 24, "rwnd_max_bytes": 1 << 24, "segment_bytes": 1_448}
+    story.add("senders", to_target=True, line_bytes_per_s=line, **windows)
+    keys = {"InitialR2T": "Yes", "FirstBurstLength": "65536", "MaxBurstLength": "65536", "MaxOutstandingR2T": "1"}
+    for key, value in keys.items():
+        story.add("parameters", session=0, key=key, effective_target=value)
+    for number in range(10):
+        for place in range(4):
+            granted = story.now + 16 * MS + place * (16 * MS + burst_ns)
+            data = {"data_first_ns": granted, "data_last_ns": granted + burst_ns, "r2t_ns": granted}
+            row = {"cycle": number, "r2t_sn": place, "desired_data_transfer_length": 65_536}
+            story.rows["rounds"].append(row | data)
+        parts = [("propagation", 16 * MS), ("transfer", burst_ns)] * 4
+        story.task(*parts, ("propagation", 16 * MS), operation="write", bytes=2 * BLOCK, data_pdu_bytes_max=65_536)
+    gain = gains(story.found("r2t_rounds"))["queue depth 8"]
+    assert 4 < gain.throughput_factor < 7.9
+    assert gain.low <= gain.throughput_factor <= gain.high
+    # the line's pace is known to two hundredths, and of nothing else there is a doubt
+    assert gain.high / gain.low < 1.05
+
+
 # --- how many are outstanding
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import struct
 import tomllib
 from collections import Counter
 from functools import cache
@@ -15,6 +16,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.wireshark import dissect as wireshark
+from tests.support.capture_file import read_records
 from tools.samples import PDU_TITLES, SAMPLES, SIZE_MAX_BYTES
 
 FOLDER = Path(__file__).resolve().parents[2] / "samples"
@@ -133,6 +135,42 @@ def test_nothing_is_faster_than_the_path(name: str) -> None:
     for row in read(name).cycles.rows():
         if row["latency_ns"] is not None:
             assert row["latency_ns"] >= there_and_back_ns
+
+
+def handshakes(name: str) -> dict[int, tuple[int, int]]:
+    """By the initiator's port: from SYN to SYN-ACK, and from there to the ACK, where each of them came once."""
+    seen: dict[int, list[tuple[str, int]]] = {}
+    for record in read_records(capture_of(name))[0]:
+        packet = record.data[14:]
+        header_bytes = (packet[0] & 0xF) * 4
+        if packet[9] != 6:
+            continue
+        source, port = struct.unpack_from(">HH", packet, header_bytes)
+        flags, is_answer = packet[header_bytes + 13], source == 3260
+        kind = {0x02: "SYN", 0x12: "SYN-ACK"}.get(flags & 0x17, "to initiator" if is_answer else "to target")
+        seen.setdefault(port if is_answer else source, []).append((kind, record.time_ns))
+    found = {}
+    for initiator_port, packets in seen.items():
+        first = [kind for kind, _ in packets[:3]]
+        if first == ["SYN", "SYN-ACK", "to target"] and not {"SYN", "SYN-ACK"} & {kind for kind, _ in packets[3:]}:
+            asked, answered, ended = (time_ns for _, time_ns in packets[:3])
+            found[initiator_port] = answered - asked, ended - answered
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_round_trips_are_those_of_the_packets_and_of_ping(name: str) -> None:
+    """At least the delays that were set, and no more than the least ping, but for what emulated processors add."""
+    truth, known = truth_of(name), handshakes(name)
+    assert bool(known) == (name != "mid-session")
+    for row in read(name).connections.rows():
+        both = row["handshake_rtt_to_target_ns"], row["handshake_rtt_to_initiator_ns"]
+        least = row["rtt_to_target_min_ns"], row["rtt_to_initiator_min_ns"]
+        if row["initiator_port"] in known:
+            assert both == known[row["initiator_port"]]
+            assert least[0] <= both[0]
+            assert least[1] <= both[1]
+        assert sum(truth["one_way_delay_ms"].values()) * 1e6 <= sum(least) <= (truth["ping_rtt_min_ms"] + 0.5) * 1e6
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("mid-session", "snaplen-128")])

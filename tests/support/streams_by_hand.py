@@ -47,6 +47,8 @@ class Work:
                 "rtt_to_target_min_ns": rtt_ms * MS,
                 "rtt_to_initiator_min_ns": 0,
                 "packets_to_initiator": 1_000,
+                "packets_to_target": 700,
+                "retransmitted_packets_to_target": 7,
                 "retransmitted_packets_to_initiator": sent_again,
             }
         )
