@@ -141,6 +141,24 @@ def test_a_window_of_which_less_than_four_fifths_are_carried_has_a_slow_receiver
     assert receiver.setting.c_bytes_per_s == pytest.approx(BLOCK / 0.010)
 
 
+def test_windows_of_several_connections_are_carried_together() -> None:
+    """1.6 blocks in a round trip are less than four fifths of two windows of one and a half, and more than of one."""
+    story = Story().kept_filled(40, 4, ("transfer", 2 * MS), ("receive_window", 5 * MS), ("propagation", 3 * MS))
+    story.rows["connections"].append(story.connection | {"connection": 4})
+    window = SENDER | {"rwnd_max_bytes": 3 * BLOCK // 2}
+    for connection in (3, 4):
+        story.rows["senders"].append(window | {"connection": connection})
+    (point,) = points(story.source(), "a")
+    assert point.setting.connections == 2
+    assert point.seen.bound == "receiver"
+
+
+@pytest.mark.parametrize(("wait_ns", "is_held"), [(0, False), (7_990_000, False), (8_000_000, True)])
+def test_a_status_that_comes_apart_is_held_where_it_waits_for_a_delay(wait_ns: int, is_held: bool) -> None:
+    story = Story().tasks(12, *READ, ("ack_wait", wait_ns), is_status_in_data=False)
+    assert point_of(story).setting.is_status_held == is_held
+
+
 @pytest.mark.parametrize(("path_ns", "names"), [(410_000, ["data to status"]), (390_000, [])])
 def test_a_twentieth_of_a_delay_is_a_leg(path_ns: int, names: list[str]) -> None:
     story = Story().tasks(12, *READ, ("propagation", path_ns))
@@ -178,6 +196,21 @@ def test_the_least_window_of_several_connections_is_in_the_way() -> None:
     # one whose scale nobody saw may be larger
     story.rows["senders"][0]["is_window_scale_inferred"] = True
     assert points(story.source(), "a")[0].setting.window_bytes == 1 << 20
+
+
+def test_a_connection_that_sent_nothing_has_no_window_in_the_way() -> None:
+    story = Story().kept_filled(40, 2, *READ)
+    story.rows["connections"].append(story.connection | {"connection": 4})
+    point = point_of(story, SENDER, SENDER | {"connection": 4, "rwnd_max_bytes": 65_536, "owin_max_bytes": 0})
+    assert (point.setting.connections, point.setting.window_bytes) == (1, 1 << 20)
+
+
+@pytest.mark.parametrize(("stream_bytes", "delay_ms"), [(999_999, 8), (1_000_001, 15)])
+def test_the_delay_is_that_of_the_connection_that_carried_most(stream_bytes: int, delay_ms: int) -> None:
+    story = Story().tasks(12, *READ)
+    other = {"connection": 4, "rtt_to_target_min_ns": 30 * MS, "stream_bytes_to_initiator": stream_bytes}
+    story.rows["connections"].append(story.connection | other)
+    assert point_of(story).delay_ns.value == delay_ms * MS
 
 
 def test_the_delay_of_a_fit_is_the_middle_one_whatever_the_order() -> None:

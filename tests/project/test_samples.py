@@ -22,6 +22,8 @@ from tools.samples import PDU_TITLES, SAMPLES, SIZE_MAX_BYTES
 FOLDER = Path(__file__).resolve().parents[2] / "samples"
 NAMES = sorted(SAMPLES)
 BLOCK_BYTES = 512
+LINK_HEADER_BYTES = {1: 14, 113: 16, 276: 20}
+"""Of Ethernet, and of Linux's "any" device in both its versions."""
 # from RFC 7143 section 11.2.1.2
 OPCODES = {
     "NOP-Out": 0x00, "SCSI Command": 0x01, "Task Management Function Request": 0x02, "Login Request": 0x03,
@@ -140,8 +142,9 @@ def test_nothing_is_faster_than_the_path(name: str) -> None:
 def handshakes(name: str) -> dict[int, tuple[int, int]]:
     """By the initiator's port: from SYN to SYN-ACK, and from there to the ACK, where each of them came once."""
     seen: dict[int, list[tuple[str, int]]] = {}
-    for record in read_records(capture_of(name))[0]:
-        packet = record.data[14:]
+    records, link_type = read_records(capture_of(name))
+    for record in records:
+        packet = record.data[LINK_HEADER_BYTES[link_type] :]
         header_bytes = (packet[0] & 0xF) * 4
         if packet[9] != 6:
             continue
