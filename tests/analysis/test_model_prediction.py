@@ -197,6 +197,7 @@ def test_average_windows_are_those_of_one_segment_after_the_other(most: float) -
     assert loss_window_segments(loss, 0.1, "reno", most) == pytest.approx(sent / rounds, rel=0.02)
 
 
+@settings(deadline=None)
 @given(st.floats(1e-300, 1, exclude_max=True), st.floats(0.5, 1e6) | st.just(inf), st.sampled_from(["reno", "cubic"]))
 def test_an_average_window_is_within_its_bounds(loss: float, most: float, control: str) -> None:
     window = loss_window_segments(loss, 0.1, control, most)
