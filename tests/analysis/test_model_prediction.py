@@ -329,3 +329,28 @@ def test_a_grid_has_every_combination_the_last_list_fastest() -> None:
 def test_what_is_no_fit_is_named(document: object) -> None:
     with pytest.raises(InputInvalid, match="no fit"):
         from_document(document)
+
+
+@pytest.mark.parametrize(("segment_bytes", "k"), [(8_192, 4), (65_535, 4), (65_536, 2)])
+def test_immediate_data_goes_in_one_segment_of_the_target_at_most(segment_bytes: int, k: int) -> None:
+    """With InitialR2T=Yes the rest waits for an R2T: a round trip more (RFC 7143, sections 13.11 and 13.12)."""
+    keys = Solicitation(is_initial_r2t=True, is_immediate_data=True, max_recv_data_segment_bytes=segment_bytes)
+    assert predict(Setting("write", 65_536, 4 * MS, solicitation=keys)).k == k
+
+
+def test_a_held_status_goes_with_other_data_only_where_that_comes_before_the_ack() -> None:
+    """Two reads over 4 ms each way. Their target takes 20 ms: the next data comes after 18, the ACK after 8."""
+    setting = Setting("read", 65_536, 4 * MS, service_ns=20 * MS, queue_depth=2, is_status_held=True)
+    assert predict(setting).throughput_bytes_per_s == pytest.approx(2 * 65_536 / 0.036)
+    # without service, eight outstanding: data comes long before the ACK, and the status waits for it, (8 ms + it) / 8
+    setting = replace(setting, service_ns=0.0, queue_depth=8)
+    assert predict(setting).throughput_bytes_per_s == pytest.approx(8 * 65_536 / (0.008 * 8 / 7))
+
+
+@pytest.mark.parametrize(
+    ("window_bytes", "segments"), [(5 * 1_448 + 100, 4), (4 * 1_448, 4), (4 * 1_448 - 1, 2), (2_000, 1)]
+)
+def test_a_window_goes_on_in_pairs_of_full_segments(window_bytes: int, segments: int) -> None:
+    """Of a window per round trip what is less than a segment waits, and an odd one for its ACK."""
+    setting = Setting("read", 1 << 20, 4 * MS, queue_depth=8, window_bytes=window_bytes)
+    assert predict(setting).throughput_bytes_per_s == pytest.approx(segments * 1_448 / 0.008)
