@@ -353,4 +353,5 @@ def test_a_held_status_goes_with_other_data_only_where_that_comes_before_the_ack
 def test_a_window_goes_on_in_pairs_of_full_segments(window_bytes: int, segments: int) -> None:
     """Of a window per round trip what is less than a segment waits, and an odd one for its ACK."""
     setting = Setting("read", 1 << 20, 4 * MS, queue_depth=8, window_bytes=window_bytes)
-    assert predict(setting).throughput_bytes_per_s == pytest.approx(segments * 1_448 / 0.008)
+    # the last window of a block may be short
+    assert predict(setting).throughput_bytes_per_s == pytest.approx(segments * 1_448 / 0.008, rel=0.002)
