@@ -559,6 +559,35 @@ def test_throughput_idle_and_queue_depth_per_bin() -> None:
     assert depth.get_xlabel() == "ms after the first packet"
 
 
+def test_what_was_sent_again_is_no_throughput_of_either_direction() -> None:
+    rows = [
+        segment(at, to_target, payload_bytes=size, segment_class=kind)
+        for at, to_target, size, kind in (
+            *((1, True, 100, "new"), (2, True, 30, "retransmission"), (3, True, 7, "copy")),
+            *((4, False, 500, "new"), (5, False, 60, "retransmission"), (6, False, 9, "reordered")),
+        )
+    ]
+    edges = np.array([0, 10 * MS])
+    found = throughput_curves.prepare(table("segments", *rows), table("cycles"), None, edges, View(0, 0, 10 * MS, (1,)))
+    # in 10 ms
+    assert found.to_target_bytes_per_s.tolist() == [10_000]
+    assert found.to_initiator_bytes_per_s.tolist() == [50_900]
+    assert found.again_bytes_per_s.tolist() == [9_000]
+
+
+def test_a_stream_has_passed_what_came_since_the_view_began() -> None:
+    rows = [
+        segment(at, False, payload_bytes=1_000, stream_offset_bytes=offset)
+        for at, offset in ((5, 0), (15, 1_000), (16, 3_000), (17, 2_000), (18, 4_000))
+    ]
+    view = View(0, 10 * MS, 20 * MS, (1,), to_target=False)
+    (stream,) = stream_curves.prepare(table("segments", *rows), table("window"), view).streams
+    assert stream.passed_bytes == 4_000
+    assert stream.passed.times_ns.tolist() == [each * MS for each in (15, 16, 17, 18, 20)]
+    # a byte out of order does not move the furthest place
+    assert stream.passed.values.tolist() == [1_000, 3_000, 3_000, 4_000, 4_000]
+
+
 def test_throughput_without_a_budget_says_so() -> None:
     assert "no time budget of this view: idle fraction unknown" in texts(drawn(throughput, throughput_of([])))
 
