@@ -16,7 +16,8 @@ import iscsitrace
 from iscsitrace.analysis.comparison import differences, matching, sides
 from iscsitrace.analysis.comparison.differences import ELSE, Explanation, explain
 from iscsitrace.analysis.model.setting import Setting, Solicitation
-from iscsitrace.analysis.session.situation import Measured, Situation
+from iscsitrace.analysis.session.measurement import Measured
+from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
 from tests.support.capture_file import write_pcapng

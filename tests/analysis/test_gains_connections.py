@@ -10,9 +10,9 @@ import pytest
 import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import examine
-from iscsitrace.analysis.model.meeting import tasks_per_ns
+from iscsitrace.analysis.model.queueing import commands_per_ns
 from iscsitrace.analysis.session import grouping
-from iscsitrace.analysis.session.situation import Measured, measure
+from iscsitrace.analysis.session.measurement import Measured, measure
 from tests.support.runs import Runs
 
 # one connection and one task, or 16 tasks that a window holds up; a second or more each
@@ -71,7 +71,7 @@ def test_the_advice_says_how_much_more_connections_give(runs: Runs, case: str, n
 def test_tasks_that_meet_by_chance_lose_most_where_they_just_fill_the_line() -> None:
     period, line = 48.0, 5.5
     alone = 1 / period
-    rates = [tasks_per_ns(count, period, line) for count in range(1, 40)]
+    rates = [commands_per_ns(count, period, line) for count in range(1, 40)]
     assert rates[0] == pytest.approx(alone)
     assert rates == sorted(rates)
     assert max(rates) <= 1 / line
@@ -79,4 +79,4 @@ def test_tasks_that_meet_by_chance_lose_most_where_they_just_fill_the_line() -> 
     lost = [1 - rate / min(count * alone, 1 / line) for count, rate in enumerate(rates, 1)]
     # 48 / 5.5 tasks fill it
     assert lost.index(max(lost)) + 1 in (8, 9)
-    assert tasks_per_ns(3, 10.0, 0.0) == pytest.approx(0.3)
+    assert commands_per_ns(3, 10.0, 0.0) == pytest.approx(0.3)

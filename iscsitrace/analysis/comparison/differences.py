@@ -14,7 +14,9 @@ from functools import cache
 from math import exp, factorial, log
 from typing import Any, Final
 
-from iscsitrace.analysis.session.situation import STALLS, WAITS, Measured, Situation
+from iscsitrace.analysis.model.setting import LOGIN_KEYS
+from iscsitrace.analysis.session.measurement import Measured
+from iscsitrace.analysis.session.situation import STALLS, WAITS, Situation
 
 MOST: Final = 8
 """Differences that are told apart: orders are reckoned by subsets, of which there are 2 ** MOST; the rest, those that
@@ -57,14 +59,6 @@ _SETTING: Final = (
     ("segment_bytes", "bytes"),
     ("data_pdu_bytes", "bytes"),
     ("is_status_held", "yes/no"),
-)
-_KEYS: Final = (
-    ("is_initial_r2t", "InitialR2T", "yes/no"),
-    ("is_immediate_data", "ImmediateData", "yes/no"),
-    ("first_burst_bytes", "FirstBurstLength", "bytes"),
-    ("max_burst_bytes", "MaxBurstLength", "bytes"),
-    ("max_outstanding_r2t", "MaxOutstandingR2T", "R2Ts"),
-    ("max_recv_data_segment_bytes", "MaxRecvDataSegmentLength", "bytes"),
 )
 
 
@@ -194,9 +188,10 @@ def _changes(a: Situation, b: Situation) -> list[_Change]:
         if one != other:
             found.append(_Change(name, unit, one, other, _value_to(name, other)))
     if a.setting.operation == "write":
-        for name, key, unit in _KEYS:
+        for name, key in LOGIN_KEYS.items():
             one, other = _value(a, name), _value(b, name)
             if one != other:
+                unit = "yes/no" if name.startswith("is_") else "bytes" if name.endswith("_bytes") else "R2Ts"
                 found.append(_Change(key, unit, one, other, _value_to(name, other)))
     for kind, names, unit in (("waits_ns", WAITS, "ns"), ("stalls_ns_per_byte", STALLS, "ns/B")):
         for name in names:

@@ -13,8 +13,8 @@ from iscsitrace.analysis.findings.transport import line_bytes_per_s
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.distribution import counts, percentiles
 from iscsitrace.analysis.session import workload
-from iscsitrace.analysis.session.grouping import Source, subjects_of
-from iscsitrace.analysis.session.situation import Measured, measure
+from iscsitrace.analysis.session.grouping import Source, sessions_of
+from iscsitrace.analysis.session.measurement import Measured, measure
 from iscsitrace.analysis.session.subject import Subject
 
 __all__ = ["NEEDED", "Side", "sides_of"]
@@ -130,10 +130,9 @@ class Side:
 def sides_of(source: Source) -> dict[int, Side]:
     """Every session of a trace that moved data, by number; ``source`` as for `diagnosis.examination.examine`."""
     names = {row["session"]: row for row in source("sessions").rows(("session", "initiator_name", "target_name"))}
-    sessions, _ = subjects_of(source)
     return {
         number: _side(number, subject, names[number])
-        for number, subject in sessions.items()
+        for number, subject in sessions_of(source).items()
         if subject.workload is not None and number in names
     }
 

@@ -14,7 +14,8 @@ from typing import Final
 from iscsitrace.analysis.findings.finding import Finding, Gain
 from iscsitrace.analysis.findings.thresholds import LARGE_BLOCK_BYTES, MODEL
 from iscsitrace.analysis.session import system_calls, workload
-from iscsitrace.analysis.session.situation import Measured, Situation, measure
+from iscsitrace.analysis.session.measurement import Measured, measure
+from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.subject import Subject
 from iscsitrace.wording import amounts as wording
 

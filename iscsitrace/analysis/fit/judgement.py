@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget
-from iscsitrace.analysis.session.spans import Spans, Tasks
+from iscsitrace.analysis.session.spans import Commands, Spans
 from iscsitrace.analysis.session.waits import Waits
 
 Array = NDArray[Any]
@@ -32,21 +32,21 @@ _AFTER_START, _AFTER_LOSS = 1, 2
 class Judgement:
     """Which cycles count, and why the others do not."""
 
-    def __init__(self, tasks: Tasks, spans: Spans, waits: Waits) -> None:
+    def __init__(self, commands: Commands, spans: Spans, waits: Waits) -> None:
         self.left_out = Counter[str]()
         has_end = spans.has_end
         self._leave("no_period", int((~has_end).sum()), spans)
         self.spans = spans.where(has_end)
         self.parts = waits.parts(self.spans)
         self.lengths = self.spans.ends - self.spans.starts
-        self.counts = self._judge(tasks) if len(self.lengths) else np.zeros(0, dtype=bool)
+        self.counts = self._judge(commands) if len(self.lengths) else np.zeros(0, dtype=bool)
 
     def _leave(self, reason: str, count: int, spans: Spans) -> None:
         if count:
             self.left_out[reason] += count * spans.tasks_in_each
 
-    def _judge(self, tasks: Tasks) -> Array:
-        of_tasks = tasks.table
+    def _judge(self, commands: Commands) -> Array:
+        of_tasks = commands.table
         whole = of_tasks.raw("is_complete") & ~of_tasks.raw("has_capture_gap") & ~of_tasks.raw("is_aborted")
         is_incomplete = self._any(~whole) | (self.parts["unknown"] > UNKNOWN_MAX * self.lengths)
         is_lossy = (self._any(of_tasks.raw("has_retransmission")) | (self.parts["loss_recovery"] > 0)) & ~is_incomplete

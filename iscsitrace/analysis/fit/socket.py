@@ -1,6 +1,7 @@
 """What a plain TCP transfer carries over a path: the C of the model, from a capture of one.
 
-Of the busiest connection the time after slow start and before the end is taken: the capture is read twice.
+Of the busiest connection the time after slow start and before the end counts. So the capture is read twice, whole and
+for that time; this module gets both as tables.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from iscsitrace.analysis.session import path
 from iscsitrace.errors import InputInvalid
-from iscsitrace.tables.trace import Trace, read
+from iscsitrace.tables.table import Table
 
 BEGUN: Final = 0.4
 """Share of the connection's time after which a window is taken to have grown."""
@@ -29,27 +31,34 @@ class Socket:
     """One way; None where a round trip was never seen."""
 
 
-def measure(capture: str) -> Socket:
-    """The busiest connection of a capture file. InputInvalid where none carries enough to have a steady part."""
-    whole = max(_rows(read(capture, tables=())), key=_carried, default=None)
-    if whole is None or not _carried(whole):
-        raise InputInvalid(f"{capture}: no TCP connection carries data")
+def steady_times_ns(capture: str, connections: Table) -> tuple[int, int]:
+    """From when to when the busiest connection of a capture is steady. InputInvalid where none carries data."""
+    row = _busiest(capture, connections)
+    first_ns, span_ns = row["time_first_ns"], row["time_last_ns"] - row["time_first_ns"]
+    return first_ns + int(BEGUN * span_ns), first_ns + int(DONE * span_ns)
+
+
+def measure(capture: str, connections: Table, steady: Table) -> Socket:
+    """The busiest connection: ``connections`` of the whole capture, and ``steady`` of its steady time.
+
+    InputInvalid where it is too short to have one; ``capture`` is its name in messages.
+    """
+    whole = _busiest(capture, connections)
     direction = max(_DIRECTIONS, key=lambda each: whole[f"stream_bytes_{each}"])
-    first_ns, span_ns = whole["time_first_ns"], whole["time_last_ns"] - whole["time_first_ns"]
-    part = read(
-        capture, tables=(), time_from_ns=first_ns + int(BEGUN * span_ns), time_to_ns=first_ns + int(DONE * span_ns)
-    )
-    steady = max(_rows(part), key=lambda row: int(row[f"captured_bytes_{direction}"]), default=None)
-    lasted_ns = steady["time_last_ns"] - steady["time_first_ns"] if steady else 0
-    if steady is None or lasted_ns <= 0:
+    row = max(steady.rows(), key=lambda row: int(row[f"captured_bytes_{direction}"]), default=None)
+    lasted_ns = row["time_last_ns"] - row["time_first_ns"] if row else 0
+    if row is None or lasted_ns <= 0:
         raise InputInvalid(f"{capture}: its busiest TCP connection is too short to have a steady throughput")
-    round_trips = [whole["rtt_to_target_min_ns"], whole["rtt_to_initiator_min_ns"]]
-    delay_ns = None if None in round_trips else sum(round_trips) / 2
-    return Socket(steady[f"stream_bytes_{direction}"] / lasted_ns * 1e9, delay_ns)
+    round_trip_ns = path.round_trip_ns(whole)
+    delay_ns = None if round_trip_ns is None else round_trip_ns / 2
+    return Socket(row[f"stream_bytes_{direction}"] / lasted_ns * 1e9, delay_ns)
 
 
-def _rows(trace: Trace) -> list[dict[str, Any]]:
-    return list(trace.connections.rows())
+def _busiest(capture: str, connections: Table) -> dict[str, Any]:
+    found = max(connections.rows(), key=_carried, default=None)
+    if found is None or not _carried(found):
+        raise InputInvalid(f"{capture}: no TCP connection carries data")
+    return found
 
 
 def _carried(row: dict[str, Any]) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.model.chance import Copies, segments_per_ns
+from iscsitrace.analysis.model.mirror_losses import Copies, segments_per_ns
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.model.transfer import way_of
 

@@ -8,7 +8,8 @@ from typing import Final
 
 from iscsitrace.analysis.model.bounds import loss_window_bytes
 from iscsitrace.analysis.model.legs import legs
-from iscsitrace.analysis.model.pipeline import Pipeline, Service, Way
+from iscsitrace.analysis.model.pipeline import Pipeline, Way
+from iscsitrace.analysis.model.queueing import Service
 from iscsitrace.analysis.model.setting import Leg, Setting
 from iscsitrace.analysis.model.transfer import alone_ns, block_of, byte_ns, line_ns, open_way, way_of
 

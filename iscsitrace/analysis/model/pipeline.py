@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from math import inf
 from typing import Final
 
-import numpy as np
+from iscsitrace.analysis.model.queueing import Service
 
 _GAP_NS: Final = 1e-3
 """What is closer is one piece: arithmetic is not exact."""
-_SEED: Final = 1
 
 
 @dataclass(frozen=True)
@@ -37,23 +35,6 @@ class Block:
     """Each for one R2T."""
     outstanding: int = 1
     """MaxOutstandingR2T."""
-
-
-@dataclass(frozen=True)
-class Service:
-    """What neither path nor line explains of a task."""
-
-    mean_ns: float = 0.0
-    spread_ns: float = 0.0
-    """On either side of the mean."""
-
-    def drawn(self) -> Iterator[float]:
-        """That of one task after the other; the same every time."""
-        if not self.spread_ns:
-            yield from repeat(self.mean_ns)
-        chance = np.random.default_rng(_SEED)
-        while True:
-            yield chance.uniform(self.mean_ns - self.spread_ns, self.mean_ns + self.spread_ns)
 
 
 @dataclass(frozen=True)
@@ -135,13 +116,13 @@ class Pipeline:
         ways: Sequence[Way],
         tasks: Sequence[Sequence[int]],
         byte_ns: float,
-        service: Service = Service(),
+        service: Service | None = None,
     ) -> None:
         """``tasks``: over which of the ways each sends its block; over several it is done when all have it."""
         self._block = block
         self._tasks = tasks
         self._byte_ns = byte_ns
-        self._service_ns = service.drawn()
+        self._service_ns = (service or Service()).drawn()
         self._connections = [_Connection(way, byte_ns) for way in ways]
         self._free_ns = 0.0
         self._events: list[tuple[float, int, int, _Burst | None]] = []

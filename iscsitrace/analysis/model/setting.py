@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 OPERATIONS: Final = ("read", "write")
@@ -23,6 +23,17 @@ class Solicitation:
     max_outstanding_r2t: int = 1
     max_recv_data_segment_bytes: int = 8_192
     """The target's MaxRecvDataSegmentLength: bounds immediate data."""
+
+
+LOGIN_KEYS: Final = {
+    "is_initial_r2t": "InitialR2T",
+    "is_immediate_data": "ImmediateData",
+    "first_burst_bytes": "FirstBurstLength",
+    "max_burst_bytes": "MaxBurstLength",
+    "max_outstanding_r2t": "MaxOutstandingR2T",
+    "max_recv_data_segment_bytes": "MaxRecvDataSegmentLength",
+}
+"""The fields of Solicitation by RFC 7143's names of their login keys."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,11 @@ class Setting:
     """One of CONGESTION_CONTROLS; decides under losses."""
     target_delays_ns: tuple[float, ...] = ()
     """One way to each target of a mirror, instead of ``delay_ns``; all share the sender's line."""
+
+    def dealt(self) -> Setting:
+        """The same where ``queue_depth`` is that of all connections together: its commands dealt over them evenly."""
+        connections = max(1, min(self.connections, self.queue_depth))
+        return replace(self, connections=connections, queue_depth=max(1, round(self.queue_depth / connections)))
 
 
 @dataclass(frozen=True)

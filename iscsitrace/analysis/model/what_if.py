@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Final
 
 from iscsitrace.analysis.model.prediction import Fitting, changed, predict, predict_with
-from iscsitrace.analysis.model.setting import Prediction, Setting
+from iscsitrace.analysis.model.setting import LOGIN_KEYS, Prediction, Setting
 from iscsitrace.analysis.model.transfer import rate_of_line
 
 LINE_RATE: Final = "rate_bps"
@@ -38,12 +38,12 @@ PARAMETERS: Final = {
     "service_ns": Parameter("service time", "ns"),
     "is_status_held": Parameter("status held", "truth"),
     "ack_delay_ns": Parameter("delay of the last ACK", "ns"),
-    "is_initial_r2t": Parameter("InitialR2T", "truth"),
-    "is_immediate_data": Parameter("ImmediateData", "truth"),
-    "first_burst_bytes": Parameter("FirstBurstLength", "bytes"),
-    "max_burst_bytes": Parameter("MaxBurstLength", "bytes"),
-    "max_outstanding_r2t": Parameter("MaxOutstandingR2T", "count"),
-    "max_recv_data_segment_bytes": Parameter("MaxRecvDataSegmentLength", "bytes"),
+    "is_initial_r2t": Parameter(LOGIN_KEYS["is_initial_r2t"], "truth"),
+    "is_immediate_data": Parameter(LOGIN_KEYS["is_immediate_data"], "truth"),
+    "first_burst_bytes": Parameter(LOGIN_KEYS["first_burst_bytes"], "bytes"),
+    "max_burst_bytes": Parameter(LOGIN_KEYS["max_burst_bytes"], "bytes"),
+    "max_outstanding_r2t": Parameter(LOGIN_KEYS["max_outstanding_r2t"], "count"),
+    "max_recv_data_segment_bytes": Parameter(LOGIN_KEYS["max_recv_data_segment_bytes"], "bytes"),
     "loss": Parameter("loss", "share"),
     "congestion_control": Parameter("congestion control", "word"),
     "segment_bytes": Parameter("segment", "bytes"),

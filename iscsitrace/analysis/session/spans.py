@@ -64,7 +64,7 @@ class Spans:
         return Spans(self.operation, self.block_bytes, self.together, self.queue_depth, *rows)
 
 
-class Tasks:
+class Commands:
     """The tasks of one session in the order of their commands."""
 
     def __init__(self, cycles: Table, answer_ns: float = 0) -> None:
@@ -83,6 +83,10 @@ class Tasks:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def is_of(self, operation: str) -> Array:
+        """Which of them are reads, or writes, of data."""
+        return np.asarray(self.operation == OPERATIONS.index(operation))
 
     @cached_property
     def depth(self) -> Array:

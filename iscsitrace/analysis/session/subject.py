@@ -6,7 +6,7 @@ jobs (docs/method.md, section 4). It judges nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.findings.finding import Finding, shown
 from iscsitrace.analysis.findings.thresholds import WARNING, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.budget import PARTS, Budget
-from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.session import path, workload
+from iscsitrace.analysis.session.path import Path
+from iscsitrace.analysis.session.spans import Commands
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.analysis.session.workload import Workload
 from iscsitrace.tables.table import Table
@@ -50,7 +52,7 @@ class Subject:
         self,
         label: str,
         connections: Sequence[dict[str, Any]],
-        tables: dict[str, Table],
+        tables: Mapping[str, Table],
         sums: Budget | None,
         *,
         is_session: bool,
@@ -124,6 +126,11 @@ class Subject:
         return self.cycles.select(self.is_transfer & self.cycles.raw("is_complete"))
 
     @cached_property
+    def commands(self) -> Commands:
+        """All commands in order, with the queue depth that the initiator saw."""
+        return Commands(self.cycles, self.rtt_ns("initiator") or 0)
+
+    @cached_property
     def workload(self) -> Workload | None:
         """What the session asks for; None where nothing was read or written."""
         return workload.of(self.transfers)
@@ -176,16 +183,19 @@ class Subject:
     # --- path
 
     def rtt_ns(self, side: str) -> int | None:
-        """Least round trip, tap to that side and back (``target`` or ``initiator``), of its busiest connection."""
-        found = [(row["bytes"], row[f"rtt_to_{side}_min_ns"]) for row in self.connections]
-        known_ones = [each for each in found if each[1] is not None]
-        return max(known_ones)[1] if known_ones else None
+        """Least RTT between the tap and that side (``target`` or ``initiator``)."""
+        row = path.busiest(self.connections)
+        return path.least_ns(row, side) if row else None
 
     @cached_property
     def path_ns(self) -> int | None:
-        """Least round trip of the whole path; None when a side is unknown."""
-        sides = (self.rtt_ns("target"), self.rtt_ns("initiator"))
-        return None if None in sides else sum(side for side in sides if side is not None)
+        """Least RTT of the whole path; None when a side of it is unknown."""
+        return path.round_trip_ns(path.busiest(self.connections))
+
+    @cached_property
+    def path(self) -> Path | None:
+        """The path with its confidence; None where it is unknown, or takes no time."""
+        return path.measure(self.connections, self.tables["senders"].rows())
 
     # --- findings
 

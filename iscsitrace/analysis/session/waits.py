@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.measures.intervals import covered_until
 from iscsitrace.analysis.model.setting import Leg
-from iscsitrace.analysis.session.spans import Spans, Tasks
+from iscsitrace.analysis.session.spans import Commands, Spans
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -62,9 +62,9 @@ class Waits:
         lasted: Array = covered_until(self._starts, self._ends, ends) - covered_until(self._starts, self._ends, starts)
         return lasted
 
-    def legs(self, tasks: Tasks, spans: Spans, weights: Array, delay_ns: float) -> tuple[Leg, ...]:
+    def legs(self, commands: Commands, spans: Spans, weights: Array, delay_ns: float) -> tuple[Leg, ...]:
         """What k is made of: the path's part of each interval between instants of the cycle, in one-way delays."""
-        edges = np.maximum.accumulate(_instants(tasks, spans), axis=1)
+        edges = np.maximum.accumulate(_instants(commands, spans), axis=1)
         found = []
         for place, (name, meaning) in enumerate(_LEGS[spans.operation]):
             lasted = self.path_ns(edges[:, place], edges[:, place + 1])
@@ -74,13 +74,13 @@ class Waits:
         return tuple(found)
 
 
-def _instants(tasks: Tasks, spans: Spans) -> Array:
+def _instants(commands: Commands, spans: Spans) -> Array:
     """Command, first data or R2T, last data, status, and the end of each span, in a row each."""
 
     def over(name: str, pick: Any, otherwise: Array) -> Array:
         """The first or last of the tasks' instants in each span, where all are known."""
-        mask = tasks.table.mask(name)
-        values = tasks.table.raw(name)
+        mask = commands.table.mask(name)
+        values = commands.table.raw(name)
         known = np.ones(len(values), dtype=bool) if mask is None else ~mask
         bounds = np.column_stack([spans.first, spans.last]).ravel()
         # a last place beyond the table ends it

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.budget import longest_think_ns
 from iscsitrace.analysis.measures.intervals import merged, union_length
+from iscsitrace.analysis.session import path
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -80,8 +81,9 @@ def of_trace(source: Source) -> list[Run]:
         for row in source("sessions").rows(("session", "initiator_name", "target_name"))
     }
     wanted = ("connection", "session", "is_iscsi", "initiator_address", "target_address")
-    trips = ("rtt_to_target_min_ns", "rtt_to_initiator_min_ns")
-    members = {row["connection"]: row for row in source("connections").rows((*wanted, *trips)) if row["is_iscsi"]}
+    members = {
+        row["connection"]: row for row in source("connections").rows((*wanted, *path.COLUMNS)) if row["is_iscsi"]
+    }
     of_connection = cycles.raw("connection")[rows]
     found = []
     for connection in np.unique(of_connection).tolist():
@@ -89,14 +91,13 @@ def of_trace(source: Source) -> list[Run]:
         if row is None:
             continue
         host, target = names.get(row["session"], (None, None))
-        sides = [row[name] for name in trips]
         who = {
             "connection": connection,
             "session": row["session"],
             "host": host or row["initiator_address"],
             "target": target or row["target_address"],
             "has_names": None not in (host, target),
-            "path_ns": None if None in sides else sum(sides),
+            "path_ns": path.round_trip_ns(row),
         }
         found += [Run(**who, **what) for what in _runs(cycles, rows[of_connection == connection])]
     return found

@@ -17,6 +17,7 @@ from iscsitrace.analysis.groups.mirrors.legs import Source
 from iscsitrace.analysis.groups.mirrors.writes import MirroredWrites
 from iscsitrace.analysis.measures import budget as time_budget
 from iscsitrace.analysis.measures.intervals import covered_until, intersection
+from iscsitrace.analysis.session import path
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
@@ -120,13 +121,10 @@ class _Budget:
 
 
 def _paths(source: Source) -> dict[int, int]:
-    """The round trip of each session's path, by its busiest connection."""
-    found: dict[int, tuple[int, int]] = {}
-    moved_names = ("stream_bytes_to_target", "stream_bytes_to_initiator")
-    trip_names = ("rtt_to_target_min_ns", "rtt_to_initiator_min_ns")
-    for row in source("connections").rows(("session", *moved_names, *trip_names)):
-        trips = [row[name] for name in trip_names]
-        if row["session"] is not None and None not in trips:
-            moved = sum(row[name] for name in moved_names)
-            found[row["session"]] = max(found.get(row["session"], (-1, 0)), (moved, sum(trips)))
-    return {number: path_ns for number, (_, path_ns) in found.items()}
+    """The RTT of each session's path, where it is known."""
+    members: dict[int, list[dict[str, Any]]] = {}
+    for row in source("connections").rows(("session", *path.COLUMNS)):
+        if row["session"] is not None:
+            members.setdefault(row["session"], []).append(row)
+    found = {number: path.round_trip_ns(path.busiest(rows)) for number, rows in members.items()}
+    return {number: path_ns for number, path_ns in found.items() if path_ns is not None}

@@ -1,0 +1,152 @@
+"""The situation of a session, measured: what it moved, in which time, under which conditions, with which waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.session.conditions import MOST, Conditions
+from iscsitrace.analysis.session.situation import WAITS, Situation
+from iscsitrace.analysis.session.subject import Subject, known
+from iscsitrace.tables.table import Table
+
+Array = NDArray[Any]
+
+TASKS_MIN: Final = 8
+"""Commands that it takes to measure a situation: fewer are a start, or chance."""
+_AWAY: Final = 1 / 8
+"""Share of the path that a tap beside the initiator does not have on the initiator's side."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A situation with what it came to."""
+
+    situation: Situation
+    throughput_bytes_per_s: float
+    """Data of all reads and writes over the time from the first one's command to the last one's status, less the
+    pauses between jobs."""
+    busy_ns: int
+    """That time."""
+    parts_ns: Mapping[str, int]
+    """Its budget."""
+    task_count: int
+    bytes: int
+
+    @property
+    def remainder(self) -> float:
+        """Throughput measured / throughput by the model."""
+        return self.throughput_bytes_per_s / self.situation.throughput()
+
+
+def measure(subject: Subject) -> Measured | None:
+    """The situation of a session's reads, or its writes, whichever moved more.
+
+    None where little was moved, reads and writes went side by side, or the path is unknown.
+    """
+    path = subject.path
+    word, cycles = _largest(subject.transfers)
+    if path is None or len(cycles) < TASKS_MIN:
+        return None
+    parts_ns, busy_ns = _budget_of(subject, cycles)
+    moved, count = int(cycles.raw("data_bytes").astype(np.int64).sum()), len(cycles)
+    if busy_ns <= 0 or not moved:
+        return None
+    conditions = Conditions(subject, word)
+    depth, line = conditions.queue_depth, conditions.busiest_sender.get("line_bytes_per_s") or None
+    is_window_known = conditions.window_bytes is not None and not conditions.is_window_shut
+    setting = replace(
+        conditions.setting(round(moved / count), depth),
+        c_bytes_per_s=line,
+        data_pdu_bytes=int(cycles.raw("data_pdu_bytes_max").max()) or None,
+        window_bytes=conditions.window_bytes if is_window_known else None,
+        # slow start is among the stalls, as it was measured
+        start_window_bytes=None,
+    )
+    open_names = set[str]()
+    if word == "write":
+        open_names |= conditions.assumed_names
+    if line is None:
+        open_names.add("c_bytes_per_s")
+    if not is_window_known:
+        open_names.add("window_bytes")
+    held = setting.is_status_held
+    if word == "read" and depth > 1 and not held and cycles.raw("is_status_in_data").mean() < 1 - MOST:
+        # with several outstanding a held status goes along with the data of the next task
+        open_names.add("is_status_held")
+    # a task pays what all wait for as often as there are tasks beside it
+    waits_ns = {name: parts_ns[name] / count * depth for name in WAITS}
+    if held:
+        # two delays of it are the model's
+        waits_ns["ack_wait"] = max(0.0, waits_ns["ack_wait"] - path.round_trip_ns)
+    lost_ns, slow_ns = _congestion_ns(subject, *_span(cycles))
+    stalls_ns = {
+        "loss": parts_ns["loss_recovery"] + lost_ns,
+        "slow_start": slow_ns,
+        "receiver": 0 if is_window_known else parts_ns["receive_window"],
+        "unknown": parts_ns["unknown"],
+    }
+    stalls_ns_per_byte = {name: stall / moved for name, stall in stalls_ns.items()}
+    service_ns = subject.waits_by_cycle(subject.stretches("target_service"))[subject.rows_of(cycles.raw("cycle"))]
+    deviation_ns = float(np.std(service_ns)) if depth == 1 else 0.0
+    situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), deviation_ns)
+    throughput = moved * 1e9 / busy_ns
+    if depth > 1 and (subject.rtt_ns("initiator") or 0) > path.round_trip_ns * _AWAY:
+        # what queues before the line beyond the tap is outstanding, too: without it the line would not be so busy
+        alone = situation.with_setting(queue_depth=1).throughput()
+        situation = situation.with_setting(queue_depth=max(depth, round(throughput / alone)))
+    return Measured(situation, throughput, busy_ns, parts_ns, count, moved)
+
+
+def _largest(cycles: Table) -> tuple[str, Table]:
+    """The reads, or the writes, that moved more; none where the others moved much meanwhile."""
+    moved = cycles.raw("data_bytes").astype(np.int64)
+    sums = {word: int(moved[cycles.raw(f"is_{word}")].sum()) for word in ("read", "write")}
+    word = max(sums, key=lambda each: sums[each])
+    is_own = cycles.raw(f"is_{word}")
+    if is_own.all():
+        # no copy of what most sessions have
+        return word, cycles
+    own = cycles.select(is_own)
+    if len(own):
+        first, last = _span(own)
+        starts = cycles.raw("command_first_ns")
+        meanwhile = int(moved[~is_own & (starts >= first) & (starts <= last)].sum())
+        if meanwhile > (1 - workload.MOSTLY) * sums[word]:
+            own = own.select(slice(0, 0))
+    return word, own
+
+
+def _span(cycles: Table) -> tuple[int, int]:
+    """From the first command to the last status."""
+    first, ends = int(cycles.raw("command_first_ns").min()), cycles.raw("status_ns")[known(cycles, "status_ns")]
+    return first, int(ends.max(initial=first))
+
+
+def _budget_of(subject: Subject, cycles: Table) -> tuple[dict[str, int], int]:
+    """The parts of the time in which these tasks went, and their sum, both without pauses between jobs."""
+    table = subject.tables["budget"]
+    first, last = _span(cycles)
+    lengths = np.minimum(table.raw("time_last_ns"), last) - np.maximum(table.raw("time_first_ns"), first)
+    lengths, part = np.maximum(lengths, 0), table.raw("part")
+    sums = np.bincount(part, weights=lengths, minlength=len(budget.PARTS)).astype(np.int64)
+    parts_ns = dict(zip(budget.PARTS, sums.tolist(), strict=True))
+    think_ns = lengths[part == budget.PARTS.index("initiator_think")]
+    parts_ns["initiator_think"] -= budget.between_jobs_ns(think_ns[think_ns > 0])
+    return parts_ns, sum(parts_ns.values())
+
+
+def _congestion_ns(subject: Subject, first_ns: int, last_ns: int) -> tuple[int, int]:
+    """What waiting for the congestion window took after the first loss, and before it, between two instants."""
+    waits = subject.stretches("congestion_window")
+    waits = waits.where((waits.starts >= first_ns) & (waits.ends <= last_ns))
+    losses = subject.tables["recoveries"].raw("time_first_ns")
+    is_after = waits.starts >= losses.min() if len(losses) else np.zeros(len(waits.starts), dtype=bool)
+    after_ns = int(waits.lengths[is_after].sum())
+    return after_ns, waits.total_ns - after_ns
