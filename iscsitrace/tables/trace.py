@@ -38,6 +38,34 @@ Source = str | os.PathLike[str] | os.PathLike[bytes] | bytes | BinaryIO
 class Trace:
     """The tables of one pass: ``trace.cycles``, ``trace.pdus`` ... or ``trace.table("cycles")``."""
 
+    if TYPE_CHECKING:
+        # names of schema.TABLES, for type checkers; a test holds them against it
+        connections: Table
+        sessions: Table
+        parameters: Table
+        pdus: Table
+        cycles: Table
+        rounds: Table
+        write_starts: Table
+        logins: Table
+        task_management: Table
+        nops: Table
+        texts: Table
+        logouts: Table
+        rejects: Table
+        asyncs: Table
+        snacks: Table
+        segments: Table
+        sacks: Table
+        window: Table
+        round_trips: Table
+        retransmissions: Table
+        recoveries: Table
+        flights: Table
+        senders: Table
+        budget: Table
+        counters: Table
+
     def __init__(self, core_pass: _core.Pass, operations: tuple[str, ...], options: dict[str, Any]) -> None:
         """Wraps what the core left; use :func:`read`."""
         self._pass = core_pass
@@ -91,131 +119,6 @@ class Trace:
         """Of the first packet read: capture time (ns) and bytes on the wire; None when there is none."""
         return self._pass.first_packet
 
-    @property
-    def connections(self) -> Table:
-        """One row per TCP connection, numbered as Wireshark's tcp.stream."""
-        return self.table("connections")
-
-    @property
-    def sessions(self) -> Table:
-        """One row per iSCSI session."""
-        return self.table("sessions")
-
-    @property
-    def parameters(self) -> Table:
-        """One row per login key and connection: who offered what, what is in force."""
-        return self.table("parameters")
-
-    @property
-    def pdus(self) -> Table:
-        """One row per iSCSI PDU; only when read with ``tables=["pdus"]``, as by default."""
-        return self.table("pdus")
-
-    @property
-    def cycles(self) -> Table:
-        """One row per SCSI task, with instants, and phases computed from them."""
-        return self.table("cycles")
-
-    @property
-    def rounds(self) -> Table:
-        """One row per R2T and the Data-Out burst that answers it."""
-        return self.table("rounds")
-
-    @property
-    def logins(self) -> Table:
-        """One row per Login Request and its answer."""
-        return self.table("logins")
-
-    @property
-    def task_management(self) -> Table:
-        """One row per Task Management Function Request and its answer."""
-        return self.table("task_management")
-
-    @property
-    def write_starts(self) -> Table:
-        """One row per write whose first data were captured; only when read with ``tables=["write_starts"]``."""
-        return self.table("write_starts")
-
-    @property
-    def nops(self) -> Table:
-        """One row per ping and its echo, or one-way NOP."""
-        return self.table("nops")
-
-    @property
-    def texts(self) -> Table:
-        """One row per Text Request and its answer."""
-        return self.table("texts")
-
-    @property
-    def logouts(self) -> Table:
-        """One row per Logout Request and its answer."""
-        return self.table("logouts")
-
-    @property
-    def rejects(self) -> Table:
-        """One row per Reject."""
-        return self.table("rejects")
-
-    @property
-    def asyncs(self) -> Table:
-        """One row per Asynchronous Message."""
-        return self.table("asyncs")
-
-    @property
-    def snacks(self) -> Table:
-        """One row per SNACK Request."""
-        return self.table("snacks")
-
-    @property
-    def segments(self) -> Table:
-        """One row per TCP packet of an iSCSI connection; only when read with ``tables=["segments"]``."""
-        return self.table("segments")
-
-    @property
-    def sacks(self) -> Table:
-        """One row per block of a selective acknowledgment; only when read with ``tables=["sacks"]``."""
-        return self.table("sacks")
-
-    @property
-    def window(self) -> Table:
-        """One row per change of a sender's outstanding data; only when read with ``tables=["window"]``."""
-        return self.table("window")
-
-    @property
-    def round_trips(self) -> Table:
-        """One row per round-trip sample between the tap and one end; only when read with ``tables=["round_trips"]``."""
-        return self.table("round_trips")
-
-    @property
-    def retransmissions(self) -> Table:
-        """One row per packet that was sent again; only when read with ``tables=["retransmissions"]``."""
-        return self.table("retransmissions")
-
-    @property
-    def recoveries(self) -> Table:
-        """One row per loss and its repair; only when read with ``tables=["recoveries"]``."""
-        return self.table("recoveries")
-
-    @property
-    def flights(self) -> Table:
-        """One row per run of payload packets without a pause; only when read with ``tables=["flights"]``."""
-        return self.table("flights")
-
-    @property
-    def senders(self) -> Table:
-        """One row per direction of an iSCSI connection; only when read with ``tables=["senders"]``."""
-        return self.table("senders")
-
-    @property
-    def budget(self) -> Table:
-        """One row per stretch of time with one owner; only when read with ``tables=["budget"]``."""
-        return self.table("budget")
-
-    @property
-    def counters(self) -> Table:
-        """One row per oddity of the input and connection (null: the capture as a whole)."""
-        return self.table("counters")
-
     @cached_property
     def coverage(self) -> list[Coverage]:
         """Which share of the bytes and PDUs is explained: per connection and direction, the total last."""
@@ -234,6 +137,17 @@ class Trace:
             "input": self.inputs,
             "options": self.options,
         }
+
+
+def _property(name: str) -> property:
+    """The table of that name as a property of a trace, with the schema's words on a row."""
+    asked = f"; only when read with ``tables=[{name!r}]``" if name in ON_REQUEST else ""
+    meaning = TABLES[name].row.removesuffix(" (only when asked for)")
+    return property(lambda trace: trace.table(name), doc=f"A row is {meaning}{asked}.")
+
+
+for _name in TABLES:
+    setattr(Trace, _name, _property(_name))
 
 
 def hide_secret(text: str) -> str:

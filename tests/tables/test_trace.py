@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import iscsitrace
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import ON_REQUEST, TABLES
+from iscsitrace.tables.trace import Trace
 from tests.support import tables_by_hand as by_hand
 
 EMPTY_PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
@@ -217,3 +219,12 @@ def test_provenance(monkeypatch: pytest.MonkeyPatch) -> None:
     assert provenance["tool"] == {"name": "iscsitrace", "version": iscsitrace.__version__}
     assert provenance["input"][0]["name"] == "a.pcap"
     assert provenance["options"]["packet_limit"] == 7
+
+
+def test_a_trace_has_a_property_for_every_table_of_the_schema_and_no_other() -> None:
+    declared = re.findall(r"^        (\w+): Table$", Path(trace_module.__file__).read_text(), re.MULTILINE)
+    assert declared == list(TABLES)
+    for name, declaration in TABLES.items():
+        text = getattr(Trace, name).__doc__
+        assert text.startswith(f"A row is {declaration.row.partition(' (only')[0]}")
+        assert ("only when read with" in text) == (name in ON_REQUEST)

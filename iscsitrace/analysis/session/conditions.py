@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.model.setting import Setting, Solicitation
 from iscsitrace.analysis.session import solicitation
 from iscsitrace.analysis.session.subject import Subject
+from iscsitrace.analysis.session.workload import MOST
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 
 INITIAL_WINDOW_SEGMENTS: Final = 10
 """RFC 6928: the congestion window with which a sender begins, and begins again after an idle time."""
-MOST: Final = 0.5
-"""Share of the reads whose status has to be held for the statuses of a session to count as held."""
 
 
 class Conditions:

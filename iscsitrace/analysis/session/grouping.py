@@ -85,7 +85,7 @@ def _sessions(source: Source, rows: list[dict[str, Any]]) -> dict[int, Subject]:
 
 
 def _subject(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: dict[int, Budget]) -> Subject:
-    return Subject(f"{kind} {number}", rows, _Rows(split, number), sums.get(number), is_session=kind == "session")
+    return Subject(number, rows, _Rows(split, number), sums.get(number), is_session=kind == "session")
 
 
 class _Split:

@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.session import workload
-from iscsitrace.analysis.session.conditions import MOST, Conditions
+from iscsitrace.analysis.session.conditions import Conditions
 from iscsitrace.analysis.session.situation import WAITS, Situation
 from iscsitrace.analysis.session.subject import Subject, known
+from iscsitrace.analysis.session.workload import MIN_TASKS, MOST
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 
-TASKS_MIN: Final = 8
-"""Commands that it takes to measure a situation: fewer are a start, or chance."""
 _AWAY: Final = 1 / 8
 """Share of the path that a tap beside the initiator does not have on the initiator's side."""
 
@@ -52,7 +51,7 @@ def measure(subject: Subject) -> Measured | None:
     """
     path = subject.path
     word, cycles = _largest(subject.transfers)
-    if path is None or len(cycles) < TASKS_MIN:
+    if path is None or len(cycles) < MIN_TASKS:
         return None
     parts_ns, busy_ns = _budget_of(subject, cycles)
     moved, count = int(cycles.raw("data_bytes").astype(np.int64).sum()), len(cycles)

@@ -50,7 +50,7 @@ class Subject:
 
     def __init__(
         self,
-        label: str,
+        number: int,
         connections: Sequence[dict[str, Any]],
         tables: Mapping[str, Table],
         sums: Budget | None,
@@ -58,11 +58,16 @@ class Subject:
         is_session: bool,
     ) -> None:
         """``connections`` are its rows of the table, ``tables`` its rows of all others (TABLES)."""
-        self.label = label
+        self.number = number
         self.connections = connections
         self.tables = tables
         self.budget = sums
         self.is_session = is_session
+
+    @property
+    def label(self) -> str:
+        """``session 0`` or ``connection 3``."""
+        return f"{'session' if self.is_session else 'connection'} {self.number}"
 
     # --- time
 
@@ -74,7 +79,7 @@ class Subject:
     def as_connection(self, number: int) -> Subject:
         """The same as its only connection, with all that is known already."""
         twin = copy(self)
-        twin.label, twin.is_session = f"connection {number}", False
+        twin.number, twin.is_session = number, False
         return twin
 
     def part_ns(self, part: str) -> int:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
+
+MIN_TASKS: Final = 8
+"""Tasks that have to show a habit, of block size, R2Ts or waits: fewer are a start, or chance."""
+
+MOST: Final = 0.5
+"""Share of the tasks that have to do something for it to be said of all."""
 
 MIXED = "block"
 """The word for neither reads nor writes alone."""
