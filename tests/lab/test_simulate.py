@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import iscsitrace
-from iscsitrace.analysis.comparison.truth import Agreement, Tables, compare
+from iscsitrace.analysis.comparison.agreement import Agreement, Tables, compare
 from iscsitrace.cli import main
 from iscsitrace.lab.run_files import capture_names
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.thresholds import COMMAND_WINDOW_TASKS, MIN_TASKS, PROMPT_NS
-from iscsitrace.analysis.session.subject import Subject, frames_in, known
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.subject import Subject, frames_in
 
 Array = NDArray[Any]
 

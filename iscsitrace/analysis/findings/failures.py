@@ -9,7 +9,8 @@ import numpy as np
 
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.thresholds import NOP_TIMEOUT_NS
-from iscsitrace.analysis.session.subject import Subject, frames_in, known
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.subject import Subject, frames_in
 from iscsitrace.wording import amounts as wording
 
 _DIGESTS = {"header_digest_error": "header", "data_digest_error": "data"}

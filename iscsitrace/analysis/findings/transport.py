@@ -9,8 +9,9 @@ import numpy as np
 
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.thresholds import LOSS, RESTARTS
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.stretches import Stretches
-from iscsitrace.analysis.session.subject import Subject, frames_in, known
+from iscsitrace.analysis.session.subject import Subject, frames_in
 from iscsitrace.wording import amounts as wording
 
 

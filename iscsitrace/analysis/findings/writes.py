@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.thresholds import LATE_R2T_NS, MIN_TASKS, MOST
-from iscsitrace.analysis.session.subject import Subject, frames_in, known
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.subject import Subject, frames_in
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 

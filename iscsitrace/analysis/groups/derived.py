@@ -22,11 +22,17 @@ NEEDED: Final = {
 def make(name: str, source: Source) -> Table:
     """The table of that name; ``source`` is the method ``table`` of a trace read with the tables NEEDED."""
     from iscsitrace.analysis.groups.jobs import streams
-    from iscsitrace.analysis.groups.mirrors import account, recognition, tables
+    from iscsitrace.analysis.groups.jobs import tables as job_tables
+    from iscsitrace.analysis.groups.mirrors import account, recognition
+    from iscsitrace.analysis.groups.mirrors import tables as mirror_tables
 
     if name not in DERIVED_TABLES:
         raise KeyError(f"no table {name} is computed")
     if name == "streams":
-        return streams.table(streams.find(source, recognition.find(source)))
+        return job_tables.streams(streams.find(source, recognition.find(source)))
     found = [each.found for each in account.of_trace(source)]
-    return tables.mirrored_writes(found, source) if name == "mirrored_writes" else tables.mirror_legs(found, source)
+    return (
+        mirror_tables.mirrored_writes(found, source)
+        if name == "mirrored_writes"
+        else mirror_tables.mirror_legs(found, source)
+    )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
@@ -80,7 +81,7 @@ def of_connections(budget: Table) -> dict[int, Budget]:
 
 def of_sessions(budget: Table) -> dict[int, Budget]:
     """The budget of each session that has one, by number: its own time, or that of its only connection."""
-    session, is_known = budget.raw("session"), ~_null_mask(budget, "session")
+    session, is_known = budget.raw("session"), known(budget, "session")
     is_own = _is_session_time(budget)
     has_own = np.isin(session, np.unique(session[is_own & is_known]))
     return _by_number(budget, "session", is_known & (is_own | ~has_own))
@@ -99,7 +100,7 @@ def rows_of(budget: Table, *, connection: int | None = None, session: int | None
     """The stretches of one connection, or of one session (its own, or those of its only connection), in order."""
     if connection is not None:
         return budget.select(~_is_session_time(budget) & (budget.raw("connection") == connection))
-    is_member = ~_null_mask(budget, "session") & (budget.raw("session") == session)
+    is_member = known(budget, "session") & (budget.raw("session") == session)
     is_own = is_member & _is_session_time(budget)
     return budget.select(is_own if is_own.any() else is_member)
 
@@ -159,9 +160,4 @@ def longest_think_ns(think_ns: NDArray[Any]) -> float:
 
 
 def _is_session_time(budget: Table) -> NDArray[Any]:
-    return _null_mask(budget, "connection")
-
-
-def _null_mask(budget: Table, name: str) -> NDArray[Any]:
-    mask = budget.mask(name)
-    return np.zeros(len(budget), dtype=bool) if mask is None else mask
+    return ~known(budget, "connection")

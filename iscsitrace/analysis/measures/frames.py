@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget as time_budget
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.schema.sidecar import SIDECAR
 from iscsitrace.tables.table import NO_WORD, Table, null_value
@@ -67,7 +68,7 @@ def _budget_owners(segments: Table, budget: Table) -> tuple[Array, Array]:
 
 
 def _cwnd_estimates(window: Table) -> tuple[Array, Array]:
-    is_told = window.raw("is_valid") & ~_is_null(window, "cwnd_estimate_bytes")
+    is_told = window.raw("is_valid") & known(window, "cwnd_estimate_bytes")
     estimates = window.raw("cwnd_estimate_bytes")[is_told]
     return _greatest_by_frame(window.raw("frame")[is_told], estimates, estimates)
 
@@ -84,8 +85,3 @@ def _greatest_by_frame(frames: Array, keys: Array, values: Array) -> tuple[Array
     is_last = np.ones(len(frames), dtype=bool)
     is_last[:-1] = frames[1:] != frames[:-1]
     return frames[is_last], values[order][is_last]
-
-
-def _is_null(table: Table, name: str) -> Array:
-    mask = table.mask(name)
-    return np.zeros(len(table), dtype=bool) if mask is None else mask

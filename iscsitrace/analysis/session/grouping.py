@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.measures.budget import Budget
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import OF_SUBJECTS, path
-from iscsitrace.analysis.session.subject import Subject, known
+from iscsitrace.analysis.session.subject import Subject
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import workload
 from iscsitrace.analysis.session.conditions import Conditions
 from iscsitrace.analysis.session.situation import WAITS, Situation
-from iscsitrace.analysis.session.subject import Subject, known
+from iscsitrace.analysis.session.subject import Subject
 from iscsitrace.analysis.session.workload import MIN_TASKS, MOST
 from iscsitrace.tables.table import Table
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import OPERATIONS
 from iscsitrace.tables.table import Table
 
@@ -94,18 +95,14 @@ class Commands:
 
         A task whose status was never seen counts as done: it would else be outstanding for ever.
         """
-        is_known = self._is_known("status_ns")
+        is_known = known(self.table, "status_ns")
         # at the initiator: there a status is on its way when it passes the tap, and the next command has been
         done = self.table.raw("status_ns") + self._prompt_ns
-        is_acked = is_known & self.table.raw("is_status_in_data") & self._is_known("data_acked_ns")
+        is_acked = is_known & self.table.raw("is_status_in_data") & known(self.table, "data_acked_ns")
         done[is_acked] = np.maximum(done, self.table.raw("data_acked_ns"))[is_acked]
         ended = np.searchsorted(np.sort(done[is_known]), self.starts, side="right")
-        begun = np.cumsum(is_known) - is_known
+        begun: Array = np.cumsum(is_known) - is_known
         return np.asarray(np.maximum(begun - ended, 0) + 1)
-
-    def _is_known(self, name: str) -> Array:
-        mask = self.table.mask(name)
-        return np.ones(len(self), dtype=bool) if mask is None else ~mask
 
     @cached_property
     def group(self) -> Array:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.findings.finding import Finding, shown
 from iscsitrace.analysis.findings.thresholds import WARNING, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import path, workload
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.spans import Commands
@@ -31,12 +32,6 @@ WAITS: Final = tuple(part for part in PARTS if part != "transfer")
 
 FRAMES: Final = ("command_frame", "data_first_frame", "data_last_frame", "status_frame")
 """The columns of ``cycles`` with the frames of a task."""
-
-
-def known(table: Table, name: str) -> Array:
-    """True where a column is not null."""
-    mask = table.mask(name)
-    return np.ones(len(table), dtype=bool) if mask is None else ~mask
 
 
 def frames_in(table: Table, rows: Sequence[int] | Array, *names: str) -> list[int | None]:

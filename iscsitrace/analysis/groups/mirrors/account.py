@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.mirrors import recognition, writes
 from iscsitrace.analysis.groups.mirrors.causes import CAUSES, with_causes
-from iscsitrace.analysis.groups.mirrors.legs import Source
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
+from iscsitrace.analysis.groups.mirrors.sides import Source
 from iscsitrace.analysis.groups.mirrors.writes import MirroredWrites
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.intervals import merged, union_length
@@ -38,7 +38,7 @@ WORDS: Final = {
 
 
 @dataclass(frozen=True)
-class LegAccount:
+class SideAccount:
     """One leg of a mirror."""
 
     place: int
@@ -76,7 +76,7 @@ class Account:
         return self.found.mirror
 
     @cached_property
-    def legs(self) -> tuple[LegAccount, ...]:
+    def legs(self) -> tuple[SideAccount, ...]:
         """Every leg."""
         found, is_known = self.found, self.found.is_known
         last = found.last_legs
@@ -89,7 +89,7 @@ class Account:
                     spent[CAUSES[code]] = int(found.cause_ns[is_last & (found.causes == code)].sum())
             causes = dict(spent.most_common())
             alone_ns = self._alone_ns(place)
-            made.append(LegAccount(place, leg.sessions, leg.target, leg.lun, int(is_last.sum()), alone_ns, causes))
+            made.append(SideAccount(place, leg.sessions, leg.target, leg.lun, int(is_last.sum()), alone_ns, causes))
         return tuple(made)
 
     def _alone_ns(self, place: int) -> int:
@@ -109,7 +109,7 @@ class Account:
         return merged(self.found.leg_begins[is_known, place], self.found.leg_ends[is_known, place])
 
     @cached_property
-    def farthest(self) -> LegAccount:
+    def farthest(self) -> SideAccount:
         """The leg that the others wait for longest."""
         return max(self.legs, key=lambda leg: leg.alone_ns)
 

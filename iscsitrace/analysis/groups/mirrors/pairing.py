@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors.legs import Requests
+from iscsitrace.analysis.groups.mirrors.sides import Requests
 from iscsitrace.analysis.measures.intervals import covered_until, merged
 
 Array = NDArray[Any]

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors import legs
-from iscsitrace.analysis.groups.mirrors.legs import Leg, Requests, Source
+from iscsitrace.analysis.groups.mirrors import sides
 from iscsitrace.analysis.groups.mirrors.pairing import Pairing, pair
+from iscsitrace.analysis.groups.mirrors.sides import MirrorSide, Requests, Source
 from iscsitrace.analysis.measures.intervals import merged
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
@@ -49,7 +49,7 @@ NEIGHBORS: Final = 4
 class Mirror:
     """Legs that carry the same writes."""
 
-    legs: tuple[Leg, ...]
+    legs: tuple[MirrorSide, ...]
     offsets: tuple[int, ...]
     """Bytes that each leg's addresses lie above those of the first."""
     pairings: tuple[Pairing, ...]
@@ -67,7 +67,7 @@ class Mirror:
 
 def find(source: Source) -> list[Mirror]:
     """Every mirror of a trace; ``source`` is its method ``table``."""
-    left = legs.of_trace(source)
+    left = sides.of_trace(source)
     if len(left) < 2:
         return []
     starts = _starts(source)
@@ -100,7 +100,7 @@ class _Match:
     chunk_bytes: int
 
 
-def _match(source: Source, one: Leg, other: Leg, starts: tuple[Array, Array] | None) -> _Match | None:
+def _match(source: Source, one: MirrorSide, other: MirrorSide, starts: tuple[Array, Array] | None) -> _Match | None:
     if one.host != other.host:
         return None
     for offset in _offsets(one.writes, other.writes):
@@ -156,7 +156,7 @@ def _while_both_work(one: Requests, other: Requests) -> tuple[Requests, Requests
     return first, second
 
 
-def _is_same(one: Leg, other: Leg, there: Requests, pairing: Pairing, offset: int) -> bool:
+def _is_same(one: MirrorSide, other: MirrorSide, there: Requests, pairing: Pairing, offset: int) -> bool:
     """Whether nearly all of either leg's writes are on both, from the first that is to the last."""
     if len(np.unique(pairing.one)) < WRITES_MIN or len(np.unique(pairing.other)) < WRITES_MIN:
         return False

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors.legs import Source
+from iscsitrace.analysis.groups.mirrors.sides import Source
 from iscsitrace.analysis.groups.mirrors.writes import NO_END, MirroredWrites
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
 from iscsitrace.tables.table import Table, null_value

@@ -11,8 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors.legs import Source, known
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
+from iscsitrace.analysis.groups.mirrors.sides import Source
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import NO_WORD
 
 Array = NDArray[Any]

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -20,12 +21,6 @@ Source = Callable[[str], Table]
 
 BLOCK_BYTES: Final = 512
 """Of a logical block, where no request tells."""
-
-
-def known(table: Table, name: str) -> Array:
-    """True where a column is not null."""
-    mask = table.mask(name)
-    return np.ones(len(table), dtype=bool) if mask is None else ~mask
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ class Requests:
 
 
 @dataclass(frozen=True)
-class Leg:
+class MirrorSide:
     """What one host asks of one logical unit."""
 
     host: str
@@ -80,7 +75,7 @@ class Leg:
     reads: Requests
 
 
-def of_trace(source: Source) -> list[Leg]:
+def of_trace(source: Source) -> list[MirrorSide]:
     """Every leg that has writes, in the order of their sessions; none where only one could have them."""
     cycles = source("cycles")
     written = _requests_of(cycles, "write")
@@ -106,7 +101,7 @@ def of_trace(source: Source) -> list[Leg]:
         ]
         block_bytes = _block_bytes(cycles, np.concatenate(own))
         writes, reads = (_requests(cycles, rows, block_bytes) for rows in own)
-        found.append(Leg(host, target, lun, tuple(sessions), block_bytes, writes, reads))
+        found.append(MirrorSide(host, target, lun, tuple(sessions), block_bytes, writes, reads))
     return found
 
 
