@@ -85,7 +85,7 @@ def _subject(
     sums: dict[int, Budget],
 ) -> Subject:
     tables = {name: split[name].get(number) or source(name).select(slice(0, 0)) for name in TABLES}
-    return Subject(f"{kind} {number}", rows, tables, sums.get(number), is_session=kind == "session")
+    return Subject(number, rows, tables, sums.get(number), is_session=kind == "session")
 
 
 def _split_all(source: Source, keys: Callable[[str], Array]) -> dict[str, dict[int, Table]]:

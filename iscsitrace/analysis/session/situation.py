@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.thresholds import MIN_TASKS, MOST
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.model.bursts import solicited_bytes
 from iscsitrace.analysis.model.meeting import tasks_per_ns
@@ -24,6 +23,7 @@ from iscsitrace.analysis.model.prediction import predict
 from iscsitrace.analysis.model.setting import Setting, Solicitation
 from iscsitrace.analysis.session import workload
 from iscsitrace.analysis.session.subject import Subject, known
+from iscsitrace.analysis.session.workload import MIN_TASKS, MOST
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]

@@ -15,8 +15,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.finding import Finding, shown
-from iscsitrace.analysis.findings.thresholds import WARNING, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.session import workload
 from iscsitrace.analysis.session.stretches import Stretches
@@ -48,7 +46,7 @@ class Subject:
 
     def __init__(
         self,
-        label: str,
+        number: int,
         connections: Sequence[dict[str, Any]],
         tables: dict[str, Table],
         sums: Budget | None,
@@ -56,11 +54,16 @@ class Subject:
         is_session: bool,
     ) -> None:
         """``connections`` are its rows of the table, ``tables`` its rows of all others (TABLES)."""
-        self.label = label
+        self.number = number
         self.connections = connections
         self.tables = tables
         self.budget = sums
         self.is_session = is_session
+
+    @property
+    def label(self) -> str:
+        """``session 0`` or ``connection 3``."""
+        return f"{'session' if self.is_session else 'connection'} {self.number}"
 
     # --- time
 
@@ -72,7 +75,7 @@ class Subject:
     def as_connection(self, number: int) -> Subject:
         """The same as its only connection, with all that is known already."""
         twin = copy(self)
-        twin.label, twin.is_session = f"connection {number}", False
+        twin.number, twin.is_session = number, False
         return twin
 
     def part_ns(self, part: str) -> int:
@@ -84,10 +87,6 @@ class Subject:
     def share(self, amount_ns: float) -> float:
         """Share of that."""
         return amount_ns / self.jobs_ns if self.jobs_ns else 0.0
-
-    def is_worth(self, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:
-        """Whether it takes so much of that that a remedy can be felt."""
-        return amount_ns > 0 and self.share(amount_ns) >= least
 
     def stretches(self, *parts: str) -> Stretches:
         """The stretches that these parts own, in order of time."""
@@ -186,14 +185,3 @@ class Subject:
         """Least round trip of the whole path; None when a side is unknown."""
         sides = (self.rtt_ns("target"), self.rtt_ns("initiator"))
         return None if None in sides else sum(side for side in sides if side is not None)
-
-    # --- findings
-
-    def finding(
-        self, name: str, lost_ns: float | None, text: str, frames: Sequence[int | None], severity: str | None = None
-    ) -> Finding:
-        """A finding that costs so much; its severity follows from that, unless it is given."""
-        share = None if lost_ns is None else self.share(lost_ns)
-        if severity is None:
-            severity = "warning" if (share or 0) >= WARNING else "info"
-        return Finding(name, severity, share, text, shown(frames))
