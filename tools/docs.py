@@ -12,13 +12,18 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
 import click
 
-from iscsitrace.analysis.findings.diseases import DISEASES
+from iscsitrace.analysis.findings import concurrency, gains
+from iscsitrace.analysis.findings import thresholds as shared_thresholds
+from iscsitrace.analysis.findings.finding import Problem
+from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
+from iscsitrace.analysis.groups.jobs import streams
+from iscsitrace.analysis.session import system_calls, workload
 from iscsitrace.cli import COMMANDS, main
 from iscsitrace.tables.schema import (
     CATEGORIES,
@@ -32,7 +37,11 @@ from iscsitrace.tables.schema import (
 
 ROOT = Path(__file__).resolve().parents[1]
 _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
-_THRESHOLDS_SOURCE = ROOT / "iscsitrace" / "analysis" / "diagnosis" / "thresholds.py"
+_HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
+    *(shared_thresholds, workload),
+    *FAMILIES,
+    *(gains, concurrency, system_calls, streams),
+)
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
 
@@ -214,30 +223,42 @@ def diagnosis_page() -> str:
     """docs/diagnosis.md."""
     lines = ["# Diagnosis", "", _generated("`iscsitrace/analysis/findings/`"), *_DIAGNOSIS.splitlines(), ""]
     lines += ["## Findings", ""]
-    for disease in DISEASES.values():
-        lines += [f"### {disease.name}", "", disease.meaning, ""]
-        lines += [f"- **Found when**: {disease.threshold}", f"- **Shows**: {disease.evidence}", "- **Advice**:"]
-        lines += [f"  - {step}" for step in disease.advice]
-        lines.append("")
+    for problem in PROBLEMS.values():
+        lines += _problem(problem)
     lines += ["## Thresholds", "", "| threshold | value | what it is, and why |", "|---|---|---|"]
     lines += [f"| `{name}` | {value} | {_cell(reason)} |" for name, value, reason in thresholds()]
     return "\n".join([*lines, ""])
 
 
+def _problem(problem: Problem) -> list[str]:
+    return [
+        *(f"### {problem.name}", "", problem.meaning, ""),
+        f"- **Found when**: {problem.condition}",
+        f"- **Shows**: {problem.evidence}",
+        *([f"- **Explains**: `{problem.explains.part}`"] if problem.explains else []),
+        *(["- **Scope**: sessions only"] if problem.is_session_only else []),
+        "- **Advice**:",
+        *(f"  - {advice.text}" for advice in problem.advice),
+        "",
+    ]
+
+
 def thresholds() -> Iterator[tuple[str, str, str]]:
     """Every threshold with its value and reason, from the source, for Python keeps no text beside a constant."""
-    body = ast.parse(_THRESHOLDS_SOURCE.read_text()).body
-    for constant, text in pairwise(body):
-        if isinstance(constant, ast.AnnAssign) and isinstance(constant.target, ast.Name):
-            name = constant.target.id
-            if not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)):
+    for module in _HAVE_THRESHOLDS:
+        body = ast.parse(inspect.getsource(module)).body
+        for constant, text in pairwise(body):
+            if not (isinstance(constant, ast.AnnAssign) and isinstance(constant.target, ast.Name)):
                 continue
-            value = getattr(import_module("iscsitrace.analysis.findings.thresholds"), name)
-            yield name, _spelled(name, value), " ".join(str(text.value.value).split())
+            if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                name = constant.target.id
+                yield name, _spelled(name, getattr(module, name)), " ".join(str(text.value.value).split())
 
 
-def _spelled(name: str, value: float) -> str:
-    return f"{value / 1_000_000:g} ms" if name.endswith("_NS") else f"{value:g}" if value < 1 else f"{value:_}"
+def _spelled(name: str, value: float | tuple[float, ...]) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(_spelled(name, each) for each in value)
+    return f"{value / 1_000_000:g} ms" if name.endswith("_NS") else f"{value:g}" if value < 10 else f"{value:_}"
 
 
 def _columns(columns: tuple[Column, ...]) -> list[str]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from iscsitrace.analysis.findings.examination import Opinion
-from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.findings.finding import Finding, Gain
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.volumes import measure
 from iscsitrace.analysis.session import workload
 from iscsitrace.plots.budget_parts import LOOKS
 from iscsitrace.report import cells
-from iscsitrace.report.document import Chapter, Fact, Grid, Part, Remedy, Step
+from iscsitrace.report.document import Chapter, Fact, FoundProblem, Grid, Part, Step
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
@@ -55,10 +56,11 @@ def _chapter(
     return Chapter(
         label=label,
         peers=f"{names} ({', '.join(ends)}{more})" if ends else names,
-        verdict=opinion.verdict,
+        headline=opinion.headline.sentence,
+        notes=" ".join(opinion.headline.notes),
         facts=tuple(_facts(trace, connections, cycles, opinion)),
         parts=parts,
-        remedies=tuple(_remedy(finding) for finding in opinion.findings),
+        findings=tuple(_finding(finding) for finding in opinion.findings),
         budget=_budget(label, parts),
     )
 
@@ -90,22 +92,24 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     return Grid(f"Time of {label}, first command to last status", ("part", "what happens then", "ms", "share"), rows)
 
 
-def _remedy(finding: Finding) -> Remedy:
-    # a finding of which a model can say what its advice would win has these beside it, each with the advice's place
-    gains = {gain.get("advice", 0): _gain(gain) for gain in reversed(finding.as_dict().get("gains", ()))}
-    return Remedy(
+def _finding(finding: Finding) -> FoundProblem:
+    return FoundProblem(
         name=finding.name,
         severity=finding.severity.replace("_", " "),
         share="" if finding.share is None else cells.percent(finding.share),
         text=finding.text,
-        steps=tuple(Step(advice, gains.get(place, "")) for place, advice in enumerate(finding.advice)),
+        steps=tuple(Step(advice.text, _gain(gains)) for advice, gains in finding.gains_by_advice()),
         display_filter=finding.display_filter or "",
     )
 
 
-def _gain(gain: dict[str, Any]) -> str:
-    times = cells.factor(gain["low"], gain["throughput_factor"], gain["high"])
-    return f"{gain['change']}: about {times} the throughput, by the model"
+def _gain(gains: Sequence[Gain]) -> str:
+    """The first gain of an advice."""
+    if not gains:
+        return ""
+    gain = gains[0]
+    times = cells.factor(gain.low, gain.throughput_factor, gain.high)
+    return f"{gain.change}: about {times} the throughput, by the model"
 
 
 def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion) -> list[Fact]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from iscsitrace.report import cells
 
-FIRST_REMEDIES: Final = 3
+FIRST_FINDINGS: Final = 3
 """What stands beside the verdict; the rest comes after it."""
 
 
@@ -73,8 +73,8 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Remedy:
-    """A finding with what to do about it."""
+class FoundProblem:
+    """A finding as text, with what to do about it."""
 
     name: str
     severity: str
@@ -96,27 +96,24 @@ class Chapter:
     label: str
     peers: str
     """Who talked to whom."""
-    verdict: str
+    headline: str
+    """What limits it, and why."""
+    notes: str
+    """What else takes much of the time, the pauses that are left out, and how few tasks there are."""
     facts: tuple[Fact, ...]
     parts: tuple[Part, ...]
-    remedies: tuple[Remedy, ...]
+    findings: tuple[FoundProblem, ...]
     budget: Grid | None = None
 
     @property
-    def headline(self) -> str:
-        """The verdict's first sentence."""
-        first, stop, _ = self.verdict.partition(". ")
-        return f"{first}." if stop else first
+    def verdict(self) -> str:
+        """The headline and its notes."""
+        return f"{self.headline} {self.notes}".strip()
 
     @property
-    def caveats(self) -> str:
-        """What the verdict says after that: pauses that are left out, and how few tasks there are."""
-        return self.verdict.partition(". ")[2]
-
-    @property
-    def first_remedies(self) -> tuple[Remedy, ...]:
+    def first_findings(self) -> tuple[FoundProblem, ...]:
         """The findings that failed, or cost most."""
-        return self.remedies[:FIRST_REMEDIES]
+        return self.findings[:FIRST_FINDINGS]
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.analysis.findings import NEEDED, mirrored
-from iscsitrace.analysis.findings.diseases import DISEASES
+from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.findings.finding import Finding, by_weight, shown
+from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.analysis.session import system_calls
 from iscsitrace.analysis.session.grouping import TABLES
 from iscsitrace.analysis.session.subject import Subject
@@ -582,11 +582,13 @@ def test_sessions_are_used_together_by_their_names_or_because_they_are_alike() -
 
 def test_waiting_for_a_mirror_explains_think_time_that_is_mostly_that() -> None:
     """tests/test_mirrors.py has what leads to the finding itself."""
-    think = Finding("initiator_think_time", "warning", 0.6, "", ())
-    waits = Finding("mirror_waits_for_farthest", "warning", 0.3, "", ())
-    assert mirrored.explains(think, [think, waits])
-    assert not mirrored.explains(think, [think, replace(waits, share=0.29)])
-    assert not mirrored.explains(think, [think])
+    think = Finding(PROBLEMS["initiator_think_time"], "warning", 0.6, "", ())
+    waits = Finding(PROBLEMS["mirror_waits_for_farthest"], "warning", 0.3, "", ())
+    assert think.is_explained_by(waits)
+    assert not think.is_explained_by(replace(waits, share=0.29))
+    assert not think.is_explained_by(think)
+    # it is no other problem's cause
+    assert not replace(think, problem=PROBLEMS["slow_target"]).is_explained_by(waits)
 
 
 # --- captures that do not tell
@@ -723,8 +725,8 @@ def test_claimed_time_is_what_counting_nanoseconds_gives(
 
 
 def test_failures_come_first_then_what_costs_most() -> None:
-    found = [Finding("loss", "info", 0.1, "", ()), Finding("slow_target", "info", 0.4, "", ())]
-    found.append(Finding("task_aborts", "error", None, "", ()))
+    found = [Finding(PROBLEMS["loss"], "info", 0.1, "", ()), Finding(PROBLEMS["slow_target"], "info", 0.4, "", ())]
+    found.append(Finding(PROBLEMS["task_aborts"], "error", None, "", ()))
     assert [each.name for each in by_weight(found)] == ["task_aborts", "slow_target", "loss"]
     assert shown([5, None, 3, 5, *range(20, 40)]) == (3, 5, *range(20, 29))
 
@@ -738,19 +740,20 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_disease_has_all_that_a_person_needs() -> None:
-    assert len(DISEASES) == 21
-    for name, disease in DISEASES.items():
-        assert disease.name == name
+    assert len(PROBLEMS) == 21
+    for name, problem in PROBLEMS.items():
+        assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
-        for text in (disease.meaning, disease.threshold, disease.evidence, *disease.advice):
+        advice = [each.text for each in problem.advice]
+        for text in (problem.meaning, problem.condition, problem.evidence, *advice):
             assert re.fullmatch(r"([A-Z0-9`/]|node\.).*\.", text), text
-        assert len(disease.advice) >= 2
+        assert len(advice) >= 2
     assert set(NEEDED) < {*TABLES, "write_starts", "retransmissions"}
 
 
 def test_every_disease_is_tested_here() -> None:
     source = Path(__file__).read_text()
-    assert [name for name in DISEASES if f'"{name}"' not in source] == []
+    assert [name for name in PROBLEMS if f'"{name}"' not in source] == []
 
 
 def test_a_finding_as_json() -> None:
@@ -771,7 +774,7 @@ def test_a_finding_as_json() -> None:
     assert document["gain"] == document["gains"][0]
     # the path is all that a task waits for: eight at once carry eight times as much
     assert (document["gain"]["change"], document["gain"]["throughput_factor"]) == ("queue depth 8", 8)
-    assert document["advice"] == " ".join(DISEASES["queue_depth_low"].advice)
+    assert document["advice"] == " ".join(advice.text for advice in PROBLEMS["queue_depth_low"].advice)
 
 
 def test_sessions_do_not_see_each_others_rows() -> None:

@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 
 import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.diseases import DISEASES
 from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, examine
+from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.cli import main
 from tests.support.capture_file import read_records, thin, write_pcapng
 from tests.support.conversation import Capture, Conversation, Session
@@ -183,7 +183,7 @@ def test_aborts_of_a_recording() -> None:
 
 def test_every_disease_is_looked_for_in_a_capture() -> None:
     others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts", "mirror_waits_for_farthest"}
-    assert set(CASES) | others == set(DISEASES)
+    assert set(CASES) | others == set(PROBLEMS)
 
 
 # --- recordings of real hosts

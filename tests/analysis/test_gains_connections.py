@@ -61,7 +61,7 @@ def test_the_advice_says_how_much_more_connections_give(runs: Runs, case: str, n
     said = [gain for gain in finding.gains if "connections" in gain.change]
     assert said
     for gain in said:
-        assert "connections" in finding.advice[gain.advice]
+        assert "connections" in gain.advice.text
         number = int(gain.change.split()[0])
         throughput = float(gain.change.partition("(")[2].split()[0])
         assert throughput == pytest.approx(run.throughput * gain.throughput_factor / 1e6, rel=0.06)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
-from iscsitrace.analysis.findings.diseases import DISEASES
+from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.cli import main
+from iscsitrace.cli.read.diagnose import command
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import CATEGORIES, SCHEMA_VERSION
 from tests.support import tables_by_hand as by_hand
@@ -58,7 +62,7 @@ def test_the_verdict_comes_first_then_time_then_findings(diagnose: Diagnose) -> 
     ]
     assert lines[9] == "Findings of session 0, share of that time"
     assert lines[10] == "task_aborts (error): the initiator gave tasks up: ABORT TASK (1)"
-    assert lines[11] == f"    - {DISEASES['task_aborts'].advice[0]}"
+    assert lines[11] == f"    - {PROBLEMS['task_aborts'].advice[0].text}"
     assert lines[13] == "    frame.number in {11, 50}"
     assert lines[14].startswith("queue_depth_low (warning, 78.04 %): one 128 KiB read at a time")
     assert "\x1b" not in result.stdout
@@ -150,7 +154,27 @@ def test_exit_codes(
 def test_a_finding_that_does_not_exist_is_a_usage_error(diagnose: Diagnose) -> None:
     result = diagnose(well(), "--fail-on", "slow")
     assert result.exit_code == 2
-    assert all(name in result.stderr for name in DISEASES)
+    assert all(f"'{name}'" in result.stderr for name in (*PROBLEMS, "any"))
+
+
+def test_the_help_says_where_the_names_are_and_loads_nothing_that_computes() -> None:
+    probe = (
+        "import sys, atexit\n"
+        "heavy = {'numpy', 'iscsitrace._core', 'iscsitrace.analysis.findings.registry'}\n"
+        "atexit.register(lambda: print(sorted(heavy & set(sys.modules))))\n"
+        "sys.argv = ['iscsitrace', 'diagnose', '--help']\n"
+        "from iscsitrace.cli import main; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("[]\n")
+    assert "docs/diagnosis.md" in result.stdout
+
+
+def test_a_shell_completes_the_names() -> None:
+    (option,) = [each for each in command.params if each.name == "fail_on"]
+    found = [each.value for each in option.shell_complete(click.Context(command), "rec")]
+    assert found == ["receive_window_small", "receiver_stalled"]
+    assert "any" in [each.value for each in option.shell_complete(click.Context(command), "")]
 
 
 def test_nothing_to_diagnose(diagnose: Diagnose) -> None:

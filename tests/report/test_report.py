@@ -329,7 +329,7 @@ def test_markdown_code_cannot_be_ended_from_within() -> None:
 
 
 def test_a_document_of_nothing_but_a_section_is_rendered() -> None:
-    lead = Chapter("session 3", "a to b", "Session 3 waits. Only 2 tasks.", (), (), ())
+    lead = Chapter("session 3", "a to b", "Session 3 waits.", "Only 2 tasks.", (), (), ())
     document = Document(
         "t", "s", lead, None, sections=(Section("x", "X", ("line",), (Grid("none", ("a",), ()),)),),
         pictures=(Picture("P", "T", "how", ("note",), '<svg viewBox="0 0 1 1"></svg>', []),),

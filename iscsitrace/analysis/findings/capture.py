@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Final
 
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.thresholds import COVERAGE, UNKNOWN
+from iscsitrace.analysis.findings.case import Case
+from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.session.subject import WAITS, Subject
 from iscsitrace.wording import amounts as wording
+
+COVERAGE: Final = 0.98
+"""Share of stream bytes, and of PDUs, that has to be explained: with more than one in fifty missing, what is missing
+can be what matters (a lost PDU is a lost phase)."""
+
+UNKNOWN: Final = 0.05
+"""Share of the jobs' time without an owner that is said; as WORTH_A_CHANGE."""
 
 _GAPS = ("capture_gap", "sync_lost", "hole_abandoned", "header_assumed")
 _DIRECTIONS = ("to_target", "to_initiator")
@@ -42,11 +49,32 @@ def forbids_verdict(subject: Subject) -> bool:
     return subject.path_ns is None or 0 < subject.part_ns("unknown") >= most
 
 
-def find(subject: Subject) -> Iterator[Finding]:
-    """capture_poor."""
+def _poor(case: Case) -> Observation | None:
+    subject = case.subject
     said = reasons(subject)
     if not said:
-        return
+        return None
     counters = subject.tables["counters"].rows(("name", "first_frame"))
     frames = [row["first_frame"] for row in counters if row["name"] in _GAPS]
-    yield subject.finding("capture_poor", subject.part_ns("unknown"), "; ".join(said), frames, "data_loss")
+    return Observation("; ".join(said), frames, subject.part_ns("unknown"))
+
+
+CAPTURE_POOR: Final = Problem(
+    name="capture_poor",
+    meaning="The capture does not tell enough: what it lost may be what matters.",
+    condition=f"Under {wording.percent(COVERAGE)} of the stream bytes or of the PDUs explained, or "
+    f"{wording.percent(UNKNOWN)} of the time or more without an owner, or no round-trip time to either side.",
+    evidence="The first frames of what is missing, where known. The share is the time without an owner.",
+    explains=Explains("unknown"),
+    severity="data_loss",
+    advice=(
+        Advice("`iscsitrace check` says what is missing and why."),
+        Advice(
+            "Capture again: from before the login, both directions, with -s 256 and a larger buffer (-B), next to a "
+            "host."
+        ),
+    ),
+    observe=_poor,
+)
+
+PROBLEMS: Final = (CAPTURE_POOR,)

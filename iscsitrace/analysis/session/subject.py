@@ -15,8 +15,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.finding import Finding, shown
-from iscsitrace.analysis.findings.thresholds import WARNING, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import path, workload
@@ -86,10 +84,6 @@ class Subject:
     def share(self, amount_ns: float) -> float:
         """Share of that."""
         return amount_ns / self.jobs_ns if self.jobs_ns else 0.0
-
-    def is_worth(self, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:
-        """Whether it takes so much of that that a remedy can be felt."""
-        return amount_ns > 0 and self.share(amount_ns) >= least
 
     def stretches(self, *parts: str) -> Stretches:
         """The stretches that these parts own, in order of time."""
@@ -196,14 +190,3 @@ class Subject:
     def path(self) -> Path | None:
         """The path with its confidence; None where it is unknown, or takes no time."""
         return path.measure(self.connections, self.tables["senders"].rows())
-
-    # --- findings
-
-    def finding(
-        self, name: str, lost_ns: float | None, text: str, frames: Sequence[int | None], severity: str | None = None
-    ) -> Finding:
-        """A finding that costs so much; its severity follows from that, unless it is given."""
-        share = None if lost_ns is None else self.share(lost_ns)
-        if severity is None:
-            severity = "warning" if (share or 0) >= WARNING else "info"
-        return Finding(name, severity, share, text, shown(frames))

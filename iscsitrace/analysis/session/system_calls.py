@@ -8,15 +8,27 @@ at once, and the next call only when all are done. Where neither repeats, nothin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.thresholds import FULL_PIECES, REPEATED, SYSTEM_CALL_MAX_BYTES, SYSTEM_CALLS
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
+
+REPEATED: Final = 0.8
+"""Share of the system calls that have to come out at one size for it to be inferred; the rest are ends of files."""
+
+FULL_PIECES: Final = 0.25
+"""Share of the tasks that have to have the size of a full piece: a cut call has one rest at most, so its full pieces
+are half of all or more; half of that leaves room for other tasks."""
+
+SYSTEM_CALLS: Final = 4
+"""Times that the size has to come out: less repeats by chance."""
+
+SYSTEM_CALL_MAX_BYTES: Final = 64 << 20
+"""No system call of a program in its senses is longer; runs of one length that go on for so long are a stream."""
 
 
 @dataclass(frozen=True)

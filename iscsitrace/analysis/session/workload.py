@@ -1,4 +1,4 @@
-"""What a session asks for, in one phrase: how many reads or writes of which size at a time."""
+"""What a session asks for: how many reads or writes of which size at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.tables.table import Table
-from iscsitrace.wording import amounts as wording
 
 MIN_TASKS: Final = 8
 """Tasks that have to show a habit, of block size, R2Ts or waits: fewer are a start, or chance."""
@@ -35,15 +34,6 @@ class Workload:
     block_bytes: int
     queue_depth: int
     task_count: int
-
-    @property
-    def phrase(self) -> str:
-        """``one 128 KiB read at a time (queue depth 1) leaves the line idle``."""
-        size = wording.size(self.block_bytes)
-        if self.queue_depth == 1:
-            return f"one {size} {self.word} at a time (queue depth 1) leaves the line idle"
-        depth = self.queue_depth
-        return f"{depth} {self.word}s of {size} at a time (queue depth {depth}) leave the line idle"
 
 
 def of(cycles: Table) -> Workload | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.diseases import NAMES
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
@@ -15,10 +15,17 @@ from iscsitrace.cli.record import capture_content
 from iscsitrace.cli.record.capture_health import show_health
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from iscsitrace.analysis.findings.examination import Diagnosis, Opinion
-    from iscsitrace.analysis.findings.finding import Finding, Gain
+    from iscsitrace.analysis.findings.finding import Gain
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
+
+    # click.ParamType is generic from click 8.3 on, and not before
+    _ParamType = click.ParamType[str]
+else:
+    _ParamType = click.ParamType
 
 EXIT_FINDING = 1
 _ANY = "any"
@@ -27,13 +34,33 @@ _OPEN = 1.2
 """Gains whose most is so many times their least are shown with both."""
 
 
+class _FindingName(_ParamType):
+    """The name of a finding, or any. Names are loaded when one is given: they stand beside what computes."""
+
+    name = "finding"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in _names():
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, _names()))}.", param, ctx)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in _names() if name.startswith(incomplete)]
+
+
+def _names() -> tuple[str, ...]:
+    from iscsitrace.analysis.findings.registry import PROBLEMS
+
+    return (*PROBLEMS, _ANY)
+
+
 @click.command(epilog="Example:  iscsitrace diagnose --fail-on loss --fail-on digest_errors capture.pcapng")
 @takes_captures
 @as_json
 @click.option(
     "--fail-on",
     multiple=True,
-    type=click.Choice((*NAMES, _ANY)),
+    type=_FindingName(),
     metavar="FINDING",
     help="Exit with 1 when that is found (any: anything, docs/diagnosis.md has the names); repeatable.",
 )
@@ -166,18 +193,17 @@ def _show_findings(label: str, opinion: Opinion) -> None:
     for finding in opinion.findings:
         share = "" if finding.share is None else f", {units.percent(finding.share)} %"
         show_line(f"{finding.name} ({finding.severity}{share}): {finding.text}")
-        for place, advice in enumerate(finding.advice):
-            show_line(f"    - {advice}{_gains(finding, place)}")
+        for advice, gains in finding.gains_by_advice():
+            show_line(f"    - {advice.text}{_gains(gains)}")
         if finding.display_filter:
             show_line(f"    {finding.display_filter}")
 
 
-def _gains(finding: Finding, place: int) -> str:
+def _gains(gains: Sequence[Gain]) -> str:
     """What following an advice would win, in brackets behind it."""
-    said = [gain for gain in finding.gains if gain.advice == place]
-    if not said:
+    if not gains:
         return ""
-    first, *others = (f"{_times(gain)}{{}} with {gain.change}" for gain in said)
+    first, *others = (f"{_times(gain)}{{}} with {gain.change}" for gain in gains)
     more = "".join(f", {other.format('')}" for other in others)
     return f" (by the model about {first.format(' times the throughput')}{more})"
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iscsitrace.analysis.findings.thresholds import TOGETHER
 from iscsitrace.analysis.groups.jobs import runs
 from iscsitrace.analysis.groups.jobs.cause import Cause, Evidence
 from iscsitrace.analysis.groups.jobs.runs import Run
@@ -20,6 +19,8 @@ from iscsitrace.tables.table import Table
 
 Source = Callable[[str], Table]
 
+TOGETHER: Final = 0.5
+"""Share of the shorter one's tasks' time for which two connections have to have run at once to be used together."""
 BEGIN: Final = 0.1
 """Share of the longest one's time within which streams of one job begin: a program begins them one after the other, and
 with a tenth of it unused together they would no longer be one job."""
