@@ -1,7 +1,7 @@
-"""A trace: what one pass over one or more captures left, as tables.
+"""A trace: the result of one pass over one or more captures, as tables.
 
-``read`` runs the pass in the compiled core; no other module of the reading side imports it. A trace is read once and
-never changes; its tables are made when they are first asked for.
+``read`` runs the pass in the compiled core; besides ``live_pass`` no other module of the reading side imports it. A
+trace is read once and never changes; its tables are made at their first use.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Trace:
         counters: Table
 
     def __init__(self, core_pass: _core.Pass, operations: tuple[str, ...], options: dict[str, Any]) -> None:
-        """Wraps what the core left; use :func:`read`."""
+        """Wraps the result of the core; use :func:`read`."""
         self._pass = core_pass
         self._tables: dict[str, Table] = {}
         self._words = CATEGORIES | {"operation": operations}
@@ -75,13 +75,13 @@ class Trace:
         """The options that :func:`read` was given: part of the results' provenance."""
 
     def table(self, name: str) -> Table:
-        """The table of that name. InputInvalid when there is none, or when the pass was not asked to fill it."""
+        """The table of that name. InputInvalid for an unknown name, or a table that the pass was not asked to fill."""
         if name in self._tables:
             return self._tables[name]
         if name not in TABLES:
-            raise InputInvalid(f"no table is called {name}; there are {', '.join(TABLES)}")
+            raise InputInvalid(f"unknown table {name}; there are {', '.join(TABLES)}")
         if name in ON_REQUEST and name not in self.options["tables"]:
-            raise InputInvalid(f"table {name} is filled only when asked for: read(..., tables=[{name!r}])")
+            raise InputInvalid(f"table {name} is filled only on request: read(..., tables=[{name!r}])")
         from iscsitrace.tables import phases
         from iscsitrace.tables.table import Table
 
@@ -111,24 +111,24 @@ class Trace:
 
     @property
     def tcp_packet_count(self) -> int:
-        """Of these, TCP packets."""
+        """TCP packets among them."""
         return self._pass.tcp_packet_count
 
     @property
     def first_packet(self) -> tuple[int, int] | None:
-        """Of the first packet read: capture time (ns) and bytes on the wire; None when there is none."""
+        """Capture time (ns) and bytes on the wire of the first packet read; None where there is none."""
         return self._pass.first_packet
 
     @cached_property
     def coverage(self) -> list[Coverage]:
-        """Which share of the bytes and PDUs is explained: per connection and direction, the total last."""
+        """Shares of bytes and PDUs that were decoded, per connection and direction; the total last."""
         from iscsitrace.tables import coverage
 
         return coverage.measure(self.connections)
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What made these tables: schema number, tool and version, inputs, options."""
+        """Provenance of the tables: schema number, tool and version, inputs, options."""
         import iscsitrace
 
         return {
@@ -151,16 +151,16 @@ for _name in TABLES:
 
 
 def hide_secret(text: str) -> str:
-    """A ``key=value`` text without its value, when that is a secret (RFC 7143 section 12.1); any other as it is."""
+    """A ``key=value`` text, without the value of a secret (RFC 7143 section 12.1)."""
     key, _, value = text.partition("=")
     return f"{key}=(hidden)" if value and key.strip() in _core.SECRET_KEYS else text
 
 
 def load_meanwhile(module: str) -> None:
-    """Begins to import a module: loading NumPy takes as long as the core takes for hundreds of MB, and can go on while
-    the core reads.
+    """Starts to import a module in a thread: loading NumPy takes as long as the core takes for hundreds of MB, and the
+    two run side by side.
     """
-    # no daemon: an interpreter that ends while NumPy is being loaded crashes
+    # no daemon thread: an interpreter that exits while NumPy is loading crashes
     Thread(target=_load, args=(module,)).start()
 
 
@@ -189,25 +189,25 @@ def read(
     """Reads one or more captures, as one stream, into a :class:`Trace`.
 
     A source is a path (``"-"`` is standard input), the bytes of a capture, or a binary file object; several are the
-    parts of a ring buffer in order of time. pcap and pcapng, plain or compressed by gzip, zstd or lz4, are told apart
-    by content.
+    parts of a ring buffer in order of time. pcap or pcapng, plain or compressed by gzip, zstd or lz4, is recognized by
+    content.
 
-    ``capture_filter`` is a libpcap filter, for which a packet is as long as what was captured of it; ``packet_limit``
-    stops after so many packets; ``time_from_ns`` and ``time_to_ns`` keep packets captured in that window, both ends
-    included: absolute nanoseconds since 1970, or, with ``time_is_relative``, after the first packet. ``tables`` names
-    the tables that grow with the traffic and are only filled when asked for (schema.ON_REQUEST); all others always are.
+    ``capture_filter`` is a libpcap filter; it sees the captured length of a packet. ``packet_limit`` stops after that
+    many packets. ``time_from_ns`` and ``time_to_ns`` keep packets captured in that window, both ends included: absolute
+    nanoseconds since 1970, or, with ``time_is_relative``, after the first packet. ``tables`` names the tables that are
+    filled only on request, because they grow with the traffic (schema.ON_REQUEST); all others always are filled.
     ``progress(bytes_done, bytes_total)`` is called about ten times a second; the total is None when unknown.
 
-    Raises CaptureUnreadable when a source is no capture or cannot be read, before any packet was, and InputInvalid for
-    a table or limit that cannot be meant. What a file object or ``progress`` raises is let through. Damage within a
-    capture, and a source that fails or is empty while others are read, raise nothing: they are counted in ``counters``.
+    Raises CaptureUnreadable for a source that is no capture, or that fails before its first packet, and InputInvalid
+    for an unknown table or an impossible limit. Exceptions of a file object or of ``progress`` propagate. Damage within
+    a capture, and a source that fails or is empty beside others, raise nothing: ``counters`` counts them.
     """
     if _core_missing is not None:
         raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
     wanted = sorted(set(tables))
     for name in wanted:
         if name not in TABLES:
-            raise InputInvalid(f"no table is called {name}; there are {', '.join(TABLES)}")
+            raise InputInvalid(f"unknown table {name}; there are {', '.join(TABLES)}")
     _check_range("packet_limit", packet_limit, 1, _UINT64_MAX)
     _check_range("time_from_ns", time_from_ns, *_INT64)
     _check_range("time_to_ns", time_to_ns, *_INT64)
@@ -216,7 +216,7 @@ def read(
     try:
         (capture_filter or "").encode()
     except UnicodeEncodeError as error:
-        raise InputInvalid(f"capture_filter is no text: {capture_filter!r}") from error
+        raise InputInvalid(f"capture_filter is not valid text: {capture_filter!r}") from error
     options: dict[str, Any] = {
         "capture_filter": capture_filter,
         "packet_limit": packet_limit,

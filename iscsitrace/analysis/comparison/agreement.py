@@ -1,7 +1,8 @@
-"""A capture held against the truth of the run that made it: cycles, parameters and losses, value by value.
+"""A capture compared with the truth of the run that made it: commands, parameters and losses, value by value.
 
-Of a simulated run everything is known to the nanosecond, so every instant has to be the same; of other runs what was
-asked for and what was moved. A value that the truth does not have is not compared. This never says which side is wrong.
+The truth of a simulated run is exact to the nanosecond, so every instant has to be equal; that of other runs has the
+commands and the bytes moved. Values that the truth lacks are not compared. A difference does not say which side is
+wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _FIN, _SYN = 0x01, 0x02
 
 @dataclass(frozen=True)
 class TruthDifference:
-    """Something that the capture says and the truth does not, or the other way round."""
+    """A value that differs between capture and truth, or that one of them lacks."""
 
     subject: str
     """``capture``, ``connection``, ``cycle``, ``parameter`` or ``loss``."""
@@ -33,25 +34,25 @@ class TruthDifference:
 
 @dataclass
 class Agreement:
-    """How a capture and a truth go together."""
+    """The result of comparing a capture with a truth."""
 
     tap: str | None
     cycle_count: int = 0
-    """Cycles that both have."""
+    """Commands that both have."""
     value_count: int = 0
-    """Values of cycles that were compared, and so on."""
+    """Values of commands that were compared; likewise below."""
     parameter_count: int = 0
     loss_count: int = 0
     differences: list[TruthDifference] = field(default_factory=list)
 
     def differ(self, subject: str, connection: int | None, text: str) -> None:
-        """One more difference."""
+        """Adds a difference."""
         self.differences.append(TruthDifference(subject, connection, text))
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What is known of a capture."""
+    """The tables of a capture that are compared."""
 
     connections: Table
     cycles: Table
@@ -83,7 +84,7 @@ class _TruthCheck:
         self._has_taps = self._kind in {"simulation", "run"}
         self._target = truth_files.target_of(truth, tap) if self._has_taps else None
         self._tables = tables
-        # of a transfer over bare sockets there are no cycles, and no keys
+        # a transfer over bare sockets has no commands and no login keys
         self._is_socket = truth.get("results", {}).get("mode") == "socket"
         self._connections = [row for row in tables.connections.rows() if bool(row["is_iscsi"]) != self._is_socket]
         self._targets = truth_files.target_numbers(truth)
@@ -104,7 +105,7 @@ class _TruthCheck:
         ends = {
             end["connection"]: (self._targets.get(end["peer_address"], 0), end[name]) for end in self._truth["ends"]
         }
-        # a connection may have been too short for its ports to be seen
+        # the ports of a short connection may be unknown
         if self._kind == "run":
             return ends | self._ends_by_order(ends)
         unknown = set(self._truth["cycles"].get("connection", ())) - set(ends)
@@ -114,7 +115,7 @@ class _TruthCheck:
         return ends
 
     def _ends_by_order(self, known: Mapping[int, End]) -> dict[int, End]:
-        """Of a run's other connections: truth and capture have those to one target in the order of their opening."""
+        """The ends of a run's other connections: truth and capture list those to one target in order of opening."""
         opened = sorted((one["connection"], one["target"]) for one in self._truth["results"].get("connections", ()))
         found: dict[int, End] = {}
         for target in {target for _, target in opened}:
@@ -127,7 +128,7 @@ class _TruthCheck:
         if self._has_taps:
             self._compare_packets()
             self._compare_losses()
-        # other people's initiators do not say what they asked for
+        # initiators of other projects do not report their commands
         if self._truth["cycles"] is not None:
             self._compare_cycles()
         if "results" in self._truth and not self._is_socket:
@@ -140,7 +141,7 @@ class _TruthCheck:
             self._agreement.differ("capture", None, f"has {found} packets, {expected} passed the tap")
 
     def _compare_losses(self) -> None:
-        """What a host sent again passes its own tap; of what the other did, some may have been lost on the way."""
+        """All retransmissions of a host pass the tap beside it; those of the other host may be lost on the way."""
         truth = self._truth
         ends = truth["initiator_ends"] if self._target is None else truth["target_ends"][self._target]
         to_target = self._target is None
@@ -151,13 +152,13 @@ class _TruthCheck:
         for row in self._connections:
             syns, fins = resent[row["connection"]]
             found[self._end(row)] += row[column] + syns + fins
-            # a SYN that comes twice is answered twice, and that need not be a retransmission
+            # a SYN that comes twice is answered twice, and the second answer need not be a retransmission
             answers[self._end(row)] += 0 if to_target else syns
         for each in ends:
             number = (each.get("target", 0) if to_target else self._target or 0) if self._targets else 0
             end, expected = (number, each["initiator_port"]), each["retransmitted_segment_count"]
             self._agreement.loss_count += 1
-            # what a kernel sends again after its last sample is not in the truth
+            # the truth lacks what a kernel retransmits after its last sample
             least = 0 if self._kind == "run" else found[end] - answers[end]
             if not least <= expected <= found[end]:
                 text = f"{column}, with SYN and FIN, is {found[end]}, the truth has {expected}"
@@ -175,16 +176,16 @@ class _TruthCheck:
         found: dict[tuple[End | None, int], list[Row]] = defaultdict(list)
         names = ["cycle", "connection", "initiator_task_tag", *FIELDS[self._kind], *INSTANTS]
         for row in self._tables.cycles.rows(names):
-            # the log of an initiator has what its workload asked for
+            # the log of an initiator has only the commands of its workload
             if self._kind not in {"run", "initiator"} or row["operation"] in _WORKLOAD:
                 found[ends.get(row["connection"]), row["initiator_task_tag"]].append(row)
         for key in [*expected, *(key for key in found if key not in expected)]:
             self._compare_tag(*key, found.get(key, []), expected.get(key, []))
 
     def _compare_tag(self, end: End | None, tag: int, found: Sequence[Row], expected: Sequence[Row]) -> None:
-        """The cycles of one Initiator Task Tag on one connection follow each other on either side."""
+        """The commands of one Initiator Task Tag on one connection are in the same order on both sides."""
         if self._kind == "simulation" and len(found) != len(expected):
-            # some are missing: those that began at the same time are the same
+            # some are missing: commands that began at the same time are the same
             known = {truth["command_first_ns"]: truth for truth in expected}
             same = [row for row in found if row["command_first_ns"] in known]
             times = {row["command_first_ns"] for row in same}
@@ -206,7 +207,7 @@ class _TruthCheck:
         agreement = self._agreement
         agreement.cycle_count += 1
         for name, its in FIELDS[self._kind].items():
-            # what the truth does not know is not compared
+            # values that the truth lacks are not compared
             if truth[its] is not None:
                 self._compare_value(row, name, truth[its])
         if self._kind == "simulation":
@@ -229,7 +230,7 @@ class _TruthCheck:
             end = self._ends.get(one["connection"])
             for stream in self._streams.get(end, ()) if end is not None else ():
                 for key in found[stream]:
-                    # what holds for a session is spoken of on its leading connection
+                    # the parameters of a session are negotiated on its leading connection
                     is_silent = one["cid"] > 0 and key["source"] == "default"
                     if one["parameters"] and key["key"] in KEYS and not is_silent:
                         self._compare_parameter(key, one["parameters"])
@@ -245,7 +246,7 @@ class _TruthCheck:
 
 
 def _resent_without_bytes(segments: Table, to_target: bool) -> dict[int, list[int]]:
-    """SYN and FIN sent again in one direction, by connection: they bring no bytes, so no table counts them."""
+    """SYNs and FINs retransmitted in one direction, by connection: they carry no bytes, so no table counts them."""
     is_control = segments.raw("flags") & (_SYN | _FIN) != 0
     resent: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     seen = set()
@@ -261,7 +262,7 @@ def _resent_without_bytes(segments: Table, to_target: bool) -> dict[int, list[in
 
 
 def _spelled(value: object) -> str:
-    """A value as the login spells it."""
+    """A value as a login has it."""
     if isinstance(value, bool):
         return "Yes" if value else "No"
     return str(value)

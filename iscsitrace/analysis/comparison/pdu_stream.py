@@ -1,4 +1,4 @@
-"""The PDUs of one direction of a connection as this program read them, with the bytes that the capture has of each."""
+"""The PDUs of one direction of a connection as this program read them, and the captured bytes of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ADDITIONAL_HEADER_MAX_BYTES = 255 * 4
 
 
 class PduStream:
-    """Our PDUs of one direction of one connection in the order of the stream, and which of them tshark shows."""
+    """Our PDUs of one direction of a connection in stream order, and those of them that tshark shows."""
 
     def __init__(self, rows: list[dict[str, Any]], pieces: list[dict[str, Any]]) -> None:
         self.rows = sorted(rows, key=lambda row: row["stream_offset_bytes"])
@@ -26,14 +26,14 @@ class PduStream:
         self.hole_starts, self.hole_ends = _holes(self.pieces)
 
     def end(self, place: int) -> int:
-        """Where a PDU ends: at the next one when that fits its length, else at the least length it can have."""
+        """End of a PDU: the start of the next one if its length allows, else its least length."""
         least = least_length(self.rows[place])
         if self.is_chained(place):
             return int(self.offsets[place + 1])
         return int(self.offsets[place] + least)
 
     def is_chained(self, place: int) -> bool:
-        """Whether the next PDU begins where this one says that it ends, digests and AHS allowed for."""
+        """Whether the next PDU begins where this one ends by its length, with digests and AHS."""
         if place + 1 >= len(self.rows):
             return False
         spare: int = self.offsets[place + 1] - self.offsets[place] - least_length(self.rows[place])
@@ -42,7 +42,7 @@ class PduStream:
         )
 
     def confirmation(self, place: int) -> str | None:
-        """What confirms the place of a PDU's header besides ourselves: tshark or a digest, here or along the chain."""
+        """Independent evidence for the offset of a PDU's header: tshark or a digest, here or along the chain."""
         for step in (-1, 1):
             at = place
             while True:
@@ -57,17 +57,17 @@ class PduStream:
         return None
 
     def covering(self, offset: int) -> int | None:
-        """The PDU in whose bytes, after its first, a stream offset falls."""
+        """The PDU that contains a stream offset after its first byte."""
         place = bisect_right(self.offsets, offset) - 1
         return place if place >= 0 and self.offsets[place] < offset < self.end(place) else None
 
     def has_hole(self, start: int, end: int) -> bool:
-        """Whether a byte from start up to end is in no captured segment."""
+        """Whether a byte from start to end is in no captured segment."""
         place = bisect_right(self.hole_ends, start)
         return place < len(self.hole_starts) and self.hole_starts[place] < end
 
     def frames(self, place: int) -> list[int]:
-        """The frames that carried bytes of a PDU."""
+        """The frames with bytes of a PDU."""
         start, end = self.offsets[place], self.end(place)
         first = bisect_right(self.piece_starts, start - self.piece_longest - 1)
         last = bisect_right(self.piece_starts, end - 1)
@@ -79,7 +79,7 @@ class PduStream:
 
 
 def _holes(pieces: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
-    """Starts and ends of the ranges that no segment brought; what is before the first and after the last is one."""
+    """Starts and ends of the ranges without a segment, with those before the first and after the last."""
     starts, ends, reached = [-inf], [], None
     for piece in pieces:
         start = piece["stream_offset_bytes"]

@@ -1,9 +1,9 @@
-"""Two readings of one capture compared PDU by PDU: ours, and what tshark shows.
+"""This program's reading of a capture compared with tshark's, PDU by PDU.
 
-A difference is *explained* only by evidence about that very PDU: its digest verifies though tshark shows nothing
-there, its bytes cross a hole or a snaplen's cut, tshark itself calls its frame malformed or does not dissect it, or
-tshark lost its place at such a spot and found none before this PDU. All else is *unexplained*. Neither reading is
-taken to be right; nothing here runs a program.
+A difference is *explained* only by evidence about that PDU: its digest verifies and tshark shows nothing there, some of
+its bytes are missing or cut by the snaplen, tshark calls its frame malformed or does not dissect it, or tshark lost
+sync at such a place before. All others are *unexplained*. Neither reading is assumed to be right. Nothing here runs a
+program.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _TEXTS_AND_NOPS = (0x00, 0x04, 0x20, 0x24)
 _RESERVED_TAG = 0xFFFFFFFF
 _IS_TARGETS = 0x20  # set in the opcodes that a target sends (RFC 7143 section 11.2.1.2)
 
-# what makes a PDU the same PDU in both readings; a field that one side lacks is left out on both
+# fields that identify a PDU in both readings; a field that one side lacks is ignored
 _IDENTITY = ("opcode", "initiator_task_tag", "data_sn", "buffer_offset", "cmd_sn", "data_segment_length")
 
 EXPLANATIONS = {
-    "tshark_digest_layout": "our reading of this PDU has a digest that verifies; tshark shows nothing there",
+    "tshark_digest_layout": "the digest of this PDU verifies in our reading; tshark shows nothing there",
     "tshark_snaplen": "the snaplen cut a frame of this PDU",
-    "tshark_capture_gap": "bytes of this PDU were never captured",
+    "tshark_capture_gap": "bytes of this PDU are missing from the capture",
     "tshark_malformed": "tshark calls a frame of this PDU malformed",
     "tshark_irregular_segment": "tshark flags a frame of this PDU as retransmitted, out of order or after a loss",
-    "tshark_lost_place": "tshark lost its place at an earlier PDU that it could not read, and shows none in between",
+    "tshark_lost_place": "tshark lost sync at an earlier PDU that it could not read, and shows none in between",
     "tshark_duplicate_copy": "tshark shows this PDU again in a frame that repeats bytes",
-    "tshark_false_pdu": "tshark reads a header inside a PDU whose place other headers confirm",
-    "tshark_delivery_order": "tshark shows this PDU with a later frame, which filled a hole before it",
+    "tshark_false_pdu": "tshark reads a header inside a PDU whose offset other headers confirm",
+    "tshark_delivery_order": "tshark shows this PDU in a later frame, which filled a hole before it",
 }
-"""Known limits of tshark, by name, and the evidence that each needs."""
+"""Known limits of tshark by name, with the evidence that each needs."""
 
 
 @dataclass(frozen=True)
 class PduDifference:
-    """One difference: ``kind`` ours_only, tshark_only, field or frame; ``explanation`` None when unexplained."""
+    """One difference: ``kind`` ours_only, tshark_only, field or frame; ``explanation`` None where unexplained."""
 
     kind: str
     connection: int | None
@@ -53,7 +53,7 @@ class PduDifference:
 
 @dataclass
 class Comparison:
-    """What comparing gave."""
+    """The result of a comparison."""
 
     tshark_version: str
     our_pdu_count: int
@@ -68,7 +68,7 @@ class Comparison:
         return [difference for difference in self.differences if difference.explanation is None]
 
     def explained_counts(self) -> dict[str, int]:
-        """How many differences each explanation covers."""
+        """Number of differences by explanation."""
         return dict(Counter(each.explanation for each in self.differences if each.explanation))
 
 
@@ -113,10 +113,10 @@ def _by_stream(
 
 
 def _match(stream: PduStream, shown: Iterable[ShownPdu]) -> list[ShownPdu]:
-    """Pairs what is the same: by identity in the same frame, anywhere, then by frame and opcode; gives the rest."""
+    """Pairs equal PDUs: by identity in the same frame, then in any, then by frame and opcode. Returns the rest."""
     left = list(shown)
     for in_same_frame, names in ((True, _IDENTITY), (False, _IDENTITY), (True, ("opcode",))):
-        # keyed by frame or by task, so that each list is short; the latest is at its end, to be found last
+        # keyed by frame or by Initiator Task Tag, so that lists are short; the latest is last
         waiting: dict[Any, list[int]] = defaultdict(list)
         for place, row in enumerate(stream.rows):
             if place not in stream.matched:
@@ -163,7 +163,7 @@ def _compare_matched(
 
 
 def _is_reserved(row: dict[str, Any], name: str) -> bool:
-    """Fields that tshark shows though they mean nothing there.
+    """Whether it is a field that tshark shows although it has no meaning there.
 
     StatSN and status of a Data-In without the S bit (RFC 7143 section 11.7.3), and the LUN of text and NOP PDUs
     without a Target Transfer Tag (sections 11.10, 11.11, 11.18, 11.19).
@@ -178,7 +178,7 @@ def _explain_frame(
 ) -> tuple[str | None, str]:
     row, seen = stream.rows[place], segment_of.get(pdu.frame)
     if stream.has_hole(stream.offsets[place], stream.end(place)):
-        return "tshark_capture_gap", "bytes of it were never captured"
+        return "tshark_capture_gap", "some of its bytes are missing from the capture"
     if pdu.frame in dissection.frames and dissection.frames[pdu.frame].is_cut and pdu.frame in stream.frames(place):
         return "tshark_snaplen", f"frame {pdu.frame} (cut)"
     if (row["header_digest_ok"] == 1 or row["data_digest_ok"] == 1) and pdu.frame in stream.frames(place):
@@ -194,19 +194,19 @@ def _explain_frame(
 
 
 def _ours_only(stream: PduStream, dissection: Dissection) -> Iterable[PduDifference]:
-    lost_at: str | None = None  # where tshark lost its place, as long as it has not found it again
+    lost_at: str | None = None  # where tshark lost sync, until it finds it again
     for place, row in enumerate(stream.rows):
         weakness = _weakness(stream, place, dissection)
         if place in stream.matched:
             lost_at = f"{weakness[1]} of the PDU of frame {row['frame_first']}" if weakness else None
             continue
         if place and lost_at is None and stream.has_hole(stream.offsets[place - 1], stream.offsets[place]):
-            lost_at = f"bytes before frame {row['frame_first']} were never captured"
+            lost_at = f"bytes before frame {row['frame_first']} are missing from the capture"
         explanation, evidence = None, ""
         if place and stream.offsets[place - 1] + least_length(stream.rows[place - 1]) > stream.offsets[place]:
             evidence = "it begins inside another PDU of ours"
         elif stream.has_hole(stream.offsets[place], stream.offsets[place] + row["header_bytes"]):
-            evidence = "the header that we claim to have read was never captured"
+            evidence = "bytes of the header that we read are missing from the capture"
         elif row["header_digest_ok"] == 1 or row["data_digest_ok"] == 1:
             explanation, evidence = "tshark_digest_layout", "its digest verifies"
         elif weakness is not None:
@@ -215,19 +215,19 @@ def _ours_only(stream: PduStream, dissection: Dissection) -> Iterable[PduDiffere
             explanation, evidence = "tshark_lost_place", lost_at
         if explanation is not None and lost_at is None:
             lost_at = f"{evidence} of the PDU of frame {row['frame_first']}"
-        text = f"opcode {row['opcode']:#04x}, task {_tag(row['initiator_task_tag'])}: tshark does not show it"
+        text = f"opcode {row['opcode']:#04x}, Initiator Task Tag {_tag(row['initiator_task_tag'])}: tshark does not show it"
         yield PduDifference("ours_only", row["connection"], row["frame_first"], text, explanation, evidence)
 
 
 def _weakness(stream: PduStream, place: int, dissection: Dissection) -> tuple[str, str] | None:
-    """What about the capture of a PDU can hide it, and what follows it, from tshark: explanation and evidence."""
+    """What in the capture of a PDU can hide it, and those after it, from tshark: explanation and evidence."""
     if stream.has_hole(stream.offsets[place], stream.end(place)):
-        return "tshark_capture_gap", "bytes never captured"
+        return "tshark_capture_gap", "bytes missing from the capture"
     carriers = [dissection.frames[frame] for frame in stream.frames(place) if frame in dissection.frames]
     for flag, explanation, what in (
         ("is_cut", "tshark_snaplen", "cut"),
-        ("is_malformed", "tshark_malformed", "malformed for tshark"),
-        ("is_irregular", "tshark_irregular_segment", "retransmitted, out of order or after a loss for tshark"),
+        ("is_malformed", "tshark_malformed", "malformed by tshark"),
+        ("is_irregular", "tshark_irregular_segment", "retransmitted, out of order or after a loss by tshark"),
     ):
         flagged = [frame.frame for frame in carriers if getattr(frame, flag)]
         if flagged:
@@ -239,7 +239,7 @@ def _tshark_only(stream: PduStream, pdu: ShownPdu, segment_of: dict[int, dict[st
     seen = segment_of.get(pdu.frame)
     connection = seen["connection"] if seen else None
     tag = pdu.values.get("initiator_task_tag")
-    text = f"opcode {pdu.values.get('opcode', 0):#04x}, task {_tag(tag)}: only tshark shows it"
+    text = f"opcode {pdu.values.get('opcode', 0):#04x}, Initiator Task Tag {_tag(tag)}: only tshark shows it"
     explanation, evidence = _explain_presence(stream, pdu, segment_of)
     return PduDifference("tshark_only", connection, pdu.frame, text, explanation, evidence)
 
@@ -264,7 +264,7 @@ def _explain_presence(
 
 
 def _offset(pdu: ShownPdu, segment_of: dict[int, dict[str, Any]]) -> int | None:
-    """The place in the stream of a PDU as tshark sees it."""
+    """The stream offset of a PDU by tshark."""
     segment = segment_of.get(pdu.place_frame) if pdu.place_frame is not None else None
     if segment is None:
         return None

@@ -1,4 +1,4 @@
-"""One side of a comparison: what is to be said of a session, in figures that can stand beside another's."""
+"""One side of `diff`: the figures of a session."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Key:
-    """A login key as it came about."""
+    """A login key with its negotiation."""
 
     initiator_value: str | None
     target_value: str | None
     in_force: str | None
-    """What either side declared, of a key that each declares for itself."""
+    """The negotiated value; both values of a key that each side declares separately."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Key:
-        """A row of ``parameters``."""
+        """Makes it from a row of ``parameters``."""
         initiator, target = row["effective_initiator"], row["effective_target"]
         sides = (("initiator", initiator), ("target", target))
         in_force = initiator if initiator == target else ", ".join(f"{side} {value}" for side, value in sides if value)
@@ -43,7 +43,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Side:
-    """A session that moved data."""
+    """The figures of a session that moved data."""
 
     session: int
     initiator_name: str | None
@@ -51,20 +51,20 @@ class Side:
     operation: str
     """``read``, ``write``, or ``block`` for both."""
     measured: Measured | None
-    """None where the model cannot take it."""
+    """None where the model does not apply."""
     task_count: int
-    """Of that operation; so are all figures below."""
+    """Commands of that operation; so are all figures below."""
     bytes: int
     throughput_bytes_per_s: float | None
     block_sizes: Mapping[int, int]
-    """Tasks by PDU block size: the sizes that moved most."""
+    """Commands by I/O size: the sizes that moved most."""
     block_bytes: int
-    """Median, over bytes."""
+    """Median I/O size, weighted by bytes."""
     queue_depth: int
-    """Median of the tasks outstanding, at the initiator where the path is known."""
+    """Median of the commands in flight; at the initiator where the RTT is known."""
     connection_count: int
     parts_ns: Mapping[str, int]
-    """The budget of the time in which these tasks went, less the pauses between jobs."""
+    """Time breakdown of these commands, without the idle gaps between bursts of I/O."""
     jobs_ns: int
     path_ns: int | None
     line_bytes_per_s: int | None
@@ -80,15 +80,15 @@ class Side:
 
     @property
     def retransmitted_share(self) -> float:
-        """Of the packets in the direction of the data."""
+        """Retransmissions / packets in the direction of the data."""
         return self.retransmitted_packet_count / self.packet_count if self.packet_count else 0.0
 
     def share(self, part: str) -> float:
-        """Of the jobs' time."""
+        """Share of the busy time."""
         return self.parts_ns[part] / self.jobs_ns if self.jobs_ns else 0.0
 
     def ns_per_megabyte(self, part: str) -> float:
-        """Time that a megabyte (10 ** 6 bytes) cost."""
+        """Time per megabyte (10 ** 6 bytes)."""
         return self.parts_ns[part] * _MEGABYTE / self.bytes
 
     def as_dict(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Side:
 
 
 def sides_of(source: Source) -> dict[int, Side]:
-    """Every session of a trace that moved data, by number; ``source`` as for `diagnosis.examination.examine`."""
+    """Every session of a trace that moved data, by number; ``source`` is its method ``table``, read with NEEDED."""
     names = {row["session"]: row for row in source("sessions").rows(("session", "initiator_name", "target_name"))}
     return {
         number: _side(number, subject, names[number])
@@ -141,7 +141,7 @@ def _side(number: int, subject: Subject, names: Mapping[str, Any]) -> Side:
     measured, tasks = measure(subject), subject.transfers
     jobs_ns, parts_ns = subject.jobs_ns, {part: subject.part_ns(part) for part in PARTS}
     if measured:
-        # reads alone, or writes alone
+        # reads only, or writes only
         tasks = tasks.select(tasks.raw(f"is_{measured.situation.setting.operation}"))
         jobs_ns, parts_ns = measured.busy_ns, dict(measured.parts_ns)
     asked = workload.of(tasks)

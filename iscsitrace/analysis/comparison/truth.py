@@ -1,8 +1,6 @@
-"""A capture against the truth of the run that made it: cycles, parameters and losses, value by value.
+"""The truth of a run, as the lab's runs, `initiator --truth` and `target --truth` write it (docs/lab.md).
 
-The truth is what the lab's runs, `initiator --truth` and `target --truth` write (docs/lab.md). Of a simulated run all
-is known to the nanosecond, so every instant has to be the same; elsewhere what was asked for and what was moved. A
-value that the truth does not have is not compared. It never says which side is wrong.
+It has kinds, taps, and commands, whose values are compared with the columns of ``cycles``.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from typing import Any
 from iscsitrace.errors import InputInvalid
 
 SCHEMA_VERSION = 1
-"""Of the truth files that can be read."""
+"""Schema of the truth files that can be read."""
 KINDS = ("simulation", "run", "initiator", "target")
 TAPS = "initiator, target, target-2 ..."
 
@@ -22,7 +20,7 @@ INSTANTS = (
     "status_ns",
 )
 FIRST_PORT = 40_000
-"""The simulated initiator's connection of number n is opened from this port + n."""
+"""The simulated initiator opens its connection number n from this port + n."""
 _OF_WORKLOAD = {
     "operation": "operation",
     "lba": "lba",
@@ -54,7 +52,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "status": "status",
     },
 }
-# key -> names in the truth: what the initiator's value is, what the target's is
+# key -> names in the truth: of the initiator's value, of the target's value
 KEYS: dict[str, tuple[str, str]] = {
     "MaxRecvDataSegmentLength": (
         "initiator_max_recv_data_segment_length",
@@ -85,22 +83,22 @@ Row = Mapping[str, Any]
 End = tuple[int, int]
 """The initiator's end of a connection: the number of its target, and its port.
 
-A kernel gives a port again for another target, so in the real world a port alone names no connection. Elsewhere the
-target's number is 0.
+A kernel reuses a port for another target, so a port alone does not identify a connection of a real run. In other runs
+the target's number is 0.
 """
 
 
 def check(truth: Mapping[str, Any]) -> None:
-    """InputInvalid when this is no truth that can be read."""
+    """Raises InputInvalid for a truth that cannot be read."""
     if truth.get("schema") != SCHEMA_VERSION or truth.get("kind") not in KINDS:
         raise InputInvalid(
-            f"no truth of schema {SCHEMA_VERSION} and kind {', '.join(KINDS)}: schema {truth.get('schema')!r}, "
+            f"not a truth of schema {SCHEMA_VERSION} and kind {', '.join(KINDS)}: schema {truth.get('schema')!r}, "
             f"kind {truth.get('kind')!r}"
         )
 
 
 def tap_of(truth: Mapping[str, Any], file_name: str) -> str | None:
-    """Beside which host a capture of that name was taken; None when the truth names no such file."""
+    """The tap of a capture of that name; None where the truth does not name the file."""
     captures = truth.get("captures", {})
     if file_name == captures.get("initiator"):
         return "initiator"
@@ -114,17 +112,17 @@ def target_tap(place: int) -> str:
 
 
 def target_of(truth: Mapping[str, Any], tap: str | None) -> int | None:
-    """Place of the target whose tap it is; None at the initiator's. InputInvalid for a tap that the truth has not."""
+    """Number of the target beside the tap; None for the initiator. InputInvalid for a tap that the truth lacks."""
     taps = [target_tap(place) for place in range(len(truth["target_ends"]))]
     if tap == "initiator":
         return None
     if tap not in taps:
-        raise InputInvalid(f"tap {tap}; the truth has initiator, {', '.join(taps)}")
+        raise InputInvalid(f"unknown tap {tap}; the truth has initiator, {', '.join(taps)}")
     return taps.index(tap)
 
 
 def target_numbers(truth: Mapping[str, Any]) -> dict[str, int]:
-    """By address, the number of each target of a run in the real world."""
+    """The number of each target of a real run, by address."""
     if truth["kind"] != "run":
         return {}
     targets = truth["results"].get("targets", ())
@@ -132,7 +130,7 @@ def target_numbers(truth: Mapping[str, Any]) -> dict[str, int]:
 
 
 def rows(truth: Mapping[str, Any], target: int | None) -> Iterator[Row]:
-    """The cycles of the truth that passed the tap, with the names of its columns and of the instants."""
+    """The commands of the truth that passed the tap, by the names of its columns and of the instants."""
     columns = dict(truth["cycles"])
     kind = truth["kind"]
     columns.pop("by_initiator", None)
@@ -156,5 +154,5 @@ def rows(truth: Mapping[str, Any], target: int | None) -> Iterator[Row]:
 
 
 def _operation(command: str) -> str:
-    """T10's name of a command, such as READ(10), as the table cycles names operations."""
+    """The operation in the table ``cycles`` for T10's name of a command, such as READ(10)."""
     return command.partition("(")[0].strip().lower().replace(" ", "_")

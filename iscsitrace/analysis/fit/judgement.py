@@ -1,4 +1,4 @@
-"""Which cycles are steady, and why the others are not (docs/method.md, section 6)."""
+"""Which cycles are steady, and why the others are left out (docs/method.md, section 6)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from iscsitrace.analysis.session.waits import Waits
 Array = NDArray[Any]
 
 STALLS: Final = ("receive_window", "congestion_window")
-"""Parts of the budget in which data waits for a window."""
+"""Parts of the time breakdown in which data waits for a window."""
 STALL_TOLERANCE: Final = 0.02
-"""Share of the period by which the waits for a window may lie above those of later cycles once a window has grown."""
+"""Share of the period by which waits for a window may exceed those of later cycles once the window has grown."""
 SCATTER: Final = 3.0
-"""Median deviations of these waits by which they may: two standard deviations, where hosts make them scatter."""
+"""The same in median deviations of these waits: two standard deviations where hosts make them scatter."""
 WHOLE_WINDOW: Final = 0.1
-"""Share of the cycles that have to wait no longer for the congestion window than one does whose window no loss made
-small."""
+"""Share of the cycles whose waits for the congestion window stand for those of a window that no loss reduced."""
 UNKNOWN_MAX: Final = 0.05
-"""Share of a period that may be unknown."""
+"""Share of a period that may be in the part `unknown`."""
 
 _AFTER_START, _AFTER_LOSS = 1, 2
 
 
 class Judgement:
-    """Which cycles count, and why the others do not."""
+    """Which cycles of one kind count, and why the others do not."""
 
     def __init__(self, commands: Commands, spans: Spans, waits: Waits) -> None:
         self.left_out = Counter[str]()
@@ -64,13 +63,13 @@ class Judgement:
         return np.asarray(fine & (growing == 0))
 
     def _any(self, of_tasks: Array) -> Array:
-        """Whether it holds for some task of each span."""
+        """Whether it holds for some command of each span."""
         sums = np.concatenate([[0], np.cumsum(of_tasks)])
         return np.asarray(sums[self.spans.last] > sums[self.spans.first])
 
     def _growing(self, fine: Array, is_lossy: Array, has_pause: Array) -> Array:
-        """Cycles whose window has still to grow: from the start of a job, or a loss, on, as long as they wait more for
-        windows than later ones do.
+        """Cycles whose window is still growing: from the start of a burst of I/O, or from a loss, as long as they wait
+        more for windows than later ones do.
         """
         found = np.zeros(len(fine), dtype=np.int8)
         if not fine.any():
@@ -81,7 +80,7 @@ class Judgement:
         later = stalls[fine][fine.sum() // 2 :]
         grown_ns = float(np.median(later))
         scatter_ns = SCATTER * float(np.median(np.abs(later - grown_ns)))
-        # where losses are many, half of the cycles may suffer from one: the window of few is whole
+        # under many losses half of the cycles may suffer from one: only few have an unreduced window
         whole_ns = float(np.quantile(congestion[fine], WHOLE_WINDOW))
         since = _AFTER_START
         for place in range(len(fine)):

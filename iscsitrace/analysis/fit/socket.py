@@ -1,7 +1,7 @@
-"""What a plain TCP transfer carries over a path: the C of the model, from a capture of one.
+"""The throughput of a plain TCP transfer over a path, from a capture of one: the C of the model.
 
-Of the busiest connection the time after slow start and before the end counts. So the capture is read twice, whole and
-for that time; this module gets both as tables.
+Only the time after slow start and before the end counts, of the busiest connection. So a command reads the capture
+twice, once for that time alone; this module takes both as tables.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
 
 BEGUN: Final = 0.4
-"""Share of the connection's time after which a window is taken to have grown."""
+"""Share of the connection's time after which the window counts as grown."""
 DONE: Final = 0.95
-"""Share of it after which the end, with its last ACKs, is left out."""
+"""Share of the connection's time after which the rest, with the last ACKs, is left out."""
 
 _DIRECTIONS: Final = ("to_target", "to_initiator")
 
@@ -28,11 +28,11 @@ class Socket:
     bytes_per_s: float
     """Payload."""
     delay_ns: float | None
-    """One way; None where a round trip was never seen."""
+    """Half of the RTT; None where no RTT was measured."""
 
 
 def steady_times_ns(capture: str, connections: Table) -> tuple[int, int]:
-    """From when to when the busiest connection of a capture is steady. InputInvalid where none carries data."""
+    """Start and end of the steady time of the busiest connection. InputInvalid where none carries data."""
     row = _busiest(capture, connections)
     first_ns, span_ns = row["time_first_ns"], row["time_last_ns"] - row["time_first_ns"]
     return first_ns + int(BEGUN * span_ns), first_ns + int(DONE * span_ns)
@@ -48,7 +48,7 @@ def measure(capture: str, connections: Table, steady: Table) -> Socket:
     row = max(steady.rows(), key=lambda row: int(row[f"captured_bytes_{direction}"]), default=None)
     lasted_ns = row["time_last_ns"] - row["time_first_ns"] if row else 0
     if row is None or lasted_ns <= 0:
-        raise InputInvalid(f"{capture}: its busiest TCP connection is too short to have a steady throughput")
+        raise InputInvalid(f"{capture}: the busiest TCP connection is too short for a steady throughput")
     round_trip_ns = path.round_trip_ns(whole)
     delay_ns = None if round_trip_ns is None else round_trip_ns / 2
     return Socket(row[f"stream_bytes_{direction}"] / lasted_ns * 1e9, delay_ns)

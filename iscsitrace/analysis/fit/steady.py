@@ -1,6 +1,6 @@
-"""The steady cycles of a trace, by session, operation, block size and queue depth: the points that a fit goes through.
+"""The steady cycles of a trace by session, operation, I/O size and queue depth: the points of a fit.
 
-What does not count is left out by rule, and counted by why. Nothing is fitted here.
+Other cycles are left out, and counted by reason. Nothing is fitted here.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from iscsitrace.wording import amounts as wording
 Array = NDArray[Any]
 
 NEEDED: Final = ("budget", "senders")
-"""Tables filled on request that a source has to have."""
+"""Tables filled on request that the source has to have."""
 
 CYCLES_MIN: Final = 2
-"""A single cycle has no spread, and may be chance."""
+"""Cycles that a point needs: a single one has no spread, and may be chance."""
 BYTES_MIN: Final = 0.1
-"""Share of the bytes of an operation from which on a block size is one of the workload: less are metadata and tails."""
+"""Share of an operation's bytes from which on an I/O size is a point: smaller shares are metadata and remainders."""
 SLOW_START: Final = 0.02
-"""Share of the periods that waits for the congestion window have to take for each block to begin in slow start."""
+"""Share of the period from which on waits for the congestion window show that each I/O begins in slow start."""
 LINE: Final = 0.9
-"""Share of the time for which the line has to be busy to be what limits tasks that are outstanding together."""
+"""Share of the time for which a busy line is the limit of commands in flight together."""
 WINDOW: Final = 0.5
-"""Share of their waits that has to be for windows for these to be what limits them."""
+"""Share of their waits from which on windows are their limit."""
 FULL_WINDOW: Final = 0.8
-"""Share of a window per round trip that has to be carried for its size to be the limit, not its receiver."""
+"""Share of a window per RTT that has to be carried for the window size to be the limit, not the receiver."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a trace has to offer to a fit."""
+    """The points of a trace, and what prevents more."""
 
     points: tuple[Point, ...]
     missing: tuple[str, ...]
-    """What is in the way of more points, session by session, in words."""
+    """Reasons for which sessions have no point, or fewer, in words."""
 
 
 def points(source: Source, name: str) -> list[Point]:
@@ -63,7 +63,7 @@ def points(source: Source, name: str) -> list[Point]:
 
 
 def survey(source: Source, name: str) -> Survey:
-    """The same, and what is in the way of more."""
+    """The same, with the reasons for which there are not more."""
     found: list[Candidate] = []
     missing: list[str] = []
     sessions = {number: session for number, session in sessions_of(source).items() if session.connections}
@@ -71,9 +71,9 @@ def survey(source: Source, name: str) -> Survey:
         label = f"{name}, session {number}"
         path, commands = session.path, session.commands
         if not (commands.operation >= 0).any():
-            missing.append(f"{label}: no task read or wrote data")
+            missing.append(f"{label}: no reads or writes of data")
         elif path is None:
-            missing.append(f"{label}: no delay is known, for {paths.why_unknown(session.connections)}")
+            missing.append(f"{label}: RTT unknown: {paths.why_unknown(session.connections)}")
         else:
             waits = Waits(session.tables["budget"], path.round_trip_ns)
             made = _of_session(label, session, path, waits, missing)
@@ -98,8 +98,8 @@ def _of_session(label: str, session: Subject, path: Path, waits: Waits, missing:
         if not usable:
             reasons = sum((judgement.left_out for _, judgement in judged), Counter[str]())
             why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-            what = wording.count(task_count, f"{operation} task")
-            missing.append(f"{label}: of {what} too few are steady" + (f" ({why})" if why else ""))
+            what = wording.count(task_count, operation)
+            missing.append(f"{label}: {what}, too few of them steady" + (f" ({why})" if why else ""))
             continue
         most = max(usable, key=lambda pair: _bytes(pair[0]))[0]
         others = task_count - sum(len(spans.first) * spans.tasks_in_each for spans in large)
@@ -135,7 +135,7 @@ def _point(
         service_ns=seen.service_ns.value if seen.service_ns else 0.0,
         start_window_bytes=setting.start_window_bytes if mean["congestion_window"] > SLOW_START * period_ns else None,
     )
-    together = f" in {spans.together} tasks at once" if spans.together > 1 else ""
+    together = f" as {spans.together} commands at once" if spans.together > 1 else ""
     return Point(
         name=f"{label}, {spans.operation} {wording.size(spans.block_bytes)}{together}, QD {spans.queue_depth}",
         setting=setting,

@@ -1,4 +1,4 @@
-"""The tables that are computed from those of a pass: mirrored writes, and streams of one job."""
+"""The tables computed from those of a pass: mirrored writes, and the streams of jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDED: Final = {
     "mirror_legs": mirrors.NEEDED,
     "streams": (*mirrors.RECOGNISING, *jobs.NEEDED),
 }
-"""Tables filled on request that each of them takes."""
+"""Tables filled on request that each of them needs."""
 
 
 def make(name: str, source: Source) -> Table:
@@ -27,7 +27,7 @@ def make(name: str, source: Source) -> Table:
     from iscsitrace.analysis.groups.mirrors import tables as mirror_tables
 
     if name not in DERIVED_TABLES:
-        raise KeyError(f"no table {name} is computed")
+        raise KeyError(f"no derived table {name}")
     if name == "streams":
         return job_tables.streams(streams.find(source, recognition.find(source)))
     found = [each.found for each in account.of_trace(source)]

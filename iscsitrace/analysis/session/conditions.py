@@ -1,8 +1,8 @@
 """The conditions under which the reads, or the writes, of a session ran: the model's setting as the packets show it.
 
 The steady points of a fit and the situation of a what-if both start here, so that they describe a session alike. A
-session of several connections is described by all that carried the operation: its path and its line by the busiest of
-them, its window by the least.
+session of several connections counts those that carried the operation: RTT and line of the busiest, and the smallest of
+their windows.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Conditions:
 
     @property
     def busiest_sender(self) -> dict[str, Any]:
-        """The row of these that most data came from; empty where there is none."""
+        """The sender of most data; empty where there is none."""
         direction = "to_target" if self.operation == "write" else "to_initiator"
         sent = {row["connection"]: row[f"stream_bytes_{direction}"] for row in self.session.connections}
         return max(self.senders, key=lambda row: sent.get(row["connection"], 0), default={})
@@ -84,7 +84,7 @@ class Conditions:
 
     @property
     def is_window_shut(self) -> bool:
-        """Whether a receiver let its window shrink below a segment: then its size does not say what it holds up."""
+        """Whether a receiver shrank its window below a segment: then its largest size does not bound the throughput."""
         return any((row["rwnd_min_bytes"] or 0) < (row["segment_bytes"] or 1) for row in self.senders)
 
     @property

@@ -1,4 +1,4 @@
-"""The rows of every table by session and by connection: the subjects of an examination. It judges nothing."""
+"""The rows of every table by session and by connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 Source = Callable[[str], Table]
-"""Gives the table of a name, as ``Trace.table`` does."""
+"""Returns the table of a name, as ``Trace.table`` does."""
 
 TABLES: Final = (*OF_SUBJECTS, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 
@@ -90,7 +90,7 @@ def _subject(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, 
 
 
 class _Split:
-    """The tables of a trace cut by number; a table is cut when it is first asked for."""
+    """The tables of a trace split by session or connection; each is split when it is first used."""
 
     def __init__(self, source: Source, keys: Callable[[str], Array]) -> None:
         self._source = source
@@ -98,7 +98,7 @@ class _Split:
         self._cut: dict[str, dict[int, Table]] = {}
 
     def rows(self, name: str, number: int) -> Table:
-        """The rows of that number."""
+        """The rows of that session or connection."""
         table = self._source(name)
         if name not in self._cut:
             self._cut[name] = dict(_split(table, self._keys(name)))
@@ -106,7 +106,7 @@ class _Split:
 
 
 class _Rows(Mapping[str, Table]):
-    """The rows of one session, or connection, of every table."""
+    """The rows of one session, or connection, in every table."""
 
     def __init__(self, split: _Split, number: int) -> None:
         self._split = split
@@ -129,11 +129,11 @@ def _split(table: Table, keys: Array) -> Iterator[tuple[int, Table]]:
     if not len(keys):
         return
     if (keys == keys[0]).all():
-        # no copy of the one session that most captures have
+        # most captures have one session: it needs no copy
         if keys[0] >= 0:
             yield int(keys[0]), table
         return
-    # numbers of 16 bits are sorted by counting
+    # NumPy sorts 16-bit numbers by counting
     order = np.argsort(keys.astype(np.int16) if keys.max() < 1 << 15 else keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] - 1))
     for rows in np.split(order, starts[1:]):
@@ -158,7 +158,7 @@ def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
             return _session_of_stretches(source(name))
         if name == "cycles":
             return _numbers(source(name), "session")
-        # connections that are not iSCSI, or none, have the last place, which says -1
+        # connections that are not iSCSI, or none, map to the last place, which holds -1
         connection = of_connection(name)
         return session_of[np.where((connection >= 0) & (connection < len(session_of)), connection, -1)]
 
@@ -166,7 +166,7 @@ def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
 
 
 def _session_of_stretches(stretches: Table) -> Array:
-    """Whose own time a stretch is: that of its session, where it has several connections, or of its only connection."""
+    """The session whose time each stretch is; -1 for stretches of one of several connections."""
     session, is_own = _numbers(stretches, "session"), ~known(stretches, "connection")
     return np.where(is_own | ~np.isin(session, np.unique(session[is_own])), session, -1)
 

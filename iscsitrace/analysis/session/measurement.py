@@ -1,4 +1,4 @@
-"""The situation of a session, measured: what it moved, in which time, under which conditions, with which waits."""
+"""The situation of a session as measured: bytes, busy time, conditions and waits."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from iscsitrace.tables.table import Table
 Array = NDArray[Any]
 
 _AWAY: Final = 1 / 8
-"""Share of the path that a tap beside the initiator does not have on the initiator's side."""
+"""Share of the RTT on the initiator's side from which on a tap does not count as beside the initiator."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A situation with what it came to."""
+    """A situation with the throughput that was measured."""
 
     situation: Situation
     throughput_bytes_per_s: float
-    """Data of all reads and writes over the time from the first one's command to the last one's status, less the
-    pauses between jobs."""
+    """Data of all reads, or all writes, over the busy time: from the first one's command to the last one's status,
+    less the idle gaps between bursts of I/O."""
     busy_ns: int
-    """That time."""
+    """The busy time."""
     parts_ns: Mapping[str, int]
-    """Its budget."""
+    """Its time breakdown."""
     task_count: int
     bytes: int
 
     @property
     def remainder(self) -> float:
-        """Throughput measured / throughput by the model."""
+        """Throughput measured / throughput of the model."""
         return self.throughput_bytes_per_s / self.situation.throughput()
 
 
 def measure(subject: Subject) -> Measured | None:
-    """The situation of a session's reads, or its writes, whichever moved more.
+    """The situation of a session's reads, or of its writes if they moved more bytes.
 
-    None where little was moved, reads and writes went side by side, or the path is unknown.
+    None where there are few commands, where reads and writes ran side by side, or where the RTT is unknown.
     """
     path = subject.path
     word, cycles = _largest(subject.transfers)
@@ -66,7 +66,7 @@ def measure(subject: Subject) -> Measured | None:
         c_bytes_per_s=line,
         data_pdu_bytes=int(cycles.raw("data_pdu_bytes_max").max()) or None,
         window_bytes=conditions.window_bytes if is_window_known else None,
-        # slow start is among the stalls, as it was measured
+        # slow start counts as a measured stall
         start_window_bytes=None,
     )
     open_names = set[str]()
@@ -78,12 +78,12 @@ def measure(subject: Subject) -> Measured | None:
         open_names.add("window_bytes")
     held = setting.is_status_held
     if word == "read" and depth > 1 and not held and cycles.raw("is_status_in_data").mean() < 1 - MOST:
-        # with several outstanding a held status goes along with the data of the next task
+        # at this queue depth a held status rides with the data of the next command, so nothing shows it
         open_names.add("is_status_held")
-    # a task pays what all wait for as often as there are tasks beside it
+    # each command pays a common wait once for every command in flight
     waits_ns = {name: parts_ns[name] / count * depth for name in WAITS}
     if held:
-        # two delays of it are the model's
+        # the model already has an RTT of it
         waits_ns["ack_wait"] = max(0.0, waits_ns["ack_wait"] - path.round_trip_ns)
     lost_ns, slow_ns = _congestion_ns(subject, *_span(cycles))
     stalls_ns = {
@@ -98,20 +98,20 @@ def measure(subject: Subject) -> Measured | None:
     situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), deviation_ns)
     throughput = moved * 1e9 / busy_ns
     if depth > 1 and (subject.rtt_ns("initiator") or 0) > path.round_trip_ns * _AWAY:
-        # what queues before the line beyond the tap is outstanding, too: without it the line would not be so busy
+        # commands queued before the line, beyond the tap, are in flight too: the line is too busy without them
         alone = situation.with_setting(queue_depth=1).throughput()
         situation = situation.with_setting(queue_depth=max(depth, round(throughput / alone)))
     return Measured(situation, throughput, busy_ns, parts_ns, count, moved)
 
 
 def _largest(cycles: Table) -> tuple[str, Table]:
-    """The reads, or the writes, that moved more; none where the others moved much meanwhile."""
+    """Reads or writes, whichever moved more; no rows where the others moved much at the same time."""
     moved = cycles.raw("data_bytes").astype(np.int64)
     sums = {word: int(moved[cycles.raw(f"is_{word}")].sum()) for word in ("read", "write")}
     word = max(sums, key=lambda each: sums[each])
     is_own = cycles.raw(f"is_{word}")
     if is_own.all():
-        # no copy of what most sessions have
+        # most sessions do only one of them: no copy
         return word, cycles
     own = cycles.select(is_own)
     if len(own):
@@ -130,7 +130,7 @@ def _span(cycles: Table) -> tuple[int, int]:
 
 
 def _budget_of(subject: Subject, cycles: Table) -> tuple[dict[str, int], int]:
-    """The parts of the time in which these tasks went, and their sum, both without pauses between jobs."""
+    """The time breakdown of these commands, and its sum, both without the idle gaps between bursts of I/O."""
     table = subject.tables["budget"]
     first, last = _span(cycles)
     lengths = np.minimum(table.raw("time_last_ns"), last) - np.maximum(table.raw("time_first_ns"), first)
@@ -143,7 +143,7 @@ def _budget_of(subject: Subject, cycles: Table) -> tuple[dict[str, int], int]:
 
 
 def _congestion_ns(subject: Subject, first_ns: int, last_ns: int) -> tuple[int, int]:
-    """What waiting for the congestion window took after the first loss, and before it, between two instants."""
+    """Waits for the congestion window between two instants: after the first loss, and before it."""
     waits = subject.stretches("congestion_window")
     waits = waits.where((waits.starts >= first_ns) & (waits.ends <= last_ns))
     losses = subject.tables["recoveries"].raw("time_first_ns")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 SIDES: Final = ("target", "initiator")
-"""The tap parts the path: the RTT of the whole is the sum of the least RTTs to either side."""
+"""The tap divides the path: the RTT of the whole path is the sum of the least RTTs to both sides."""
 
 _BYTES: Final = ("stream_bytes_to_target", "stream_bytes_to_initiator")
 COLUMNS: Final = (*(f"rtt_to_{side}_min_ns" for side in SIDES), *_BYTES)
@@ -36,9 +36,9 @@ class Path:
 
 
 def busiest(connections: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The row of ``connections`` that stands for the path: of those that show most of it the one that carried most.
+    """The connection that stands for the path: the busiest of those that show both sides, or as many as any does.
 
-    Both sides are read from one connection, because two connections may take two paths. None where there is none.
+    Both RTTs are of one connection, because two connections may take two paths. None for no connections.
     """
     return max(
         connections,
@@ -78,14 +78,14 @@ def why_unknown(connections: Sequence[dict[str, Any]]) -> str:
     """Why `measure` finds no path, in words."""
     row = busiest(connections)
     unseen = next((side for side in SIDES if row is None or least_ns(row, side) is None), None)
-    return f"no round trip to the {unseen} was seen" if unseen else "its round trips take no time"
+    return f"no RTT to the {unseen} was measured" if unseen else "the measured RTT is 0"
 
 
 def low_ns(least_ns: float, median_ns: float, count: int) -> float:
     """How low the RTT of the path may be when this is the least of so many samples.
 
-    What samples take beyond the path is taken for exponentially distributed, with this median. Then the least of n
-    samples takes, with 95 % confidence, at most ln 20 / n times the mean.
+    Assumes that what samples take beyond the path is exponentially distributed with this median. Then the least of n
+    samples exceeds the path, at 95 % confidence, by at most ln 20 / n times the mean.
     """
     mean_ns = (median_ns - least_ns) / np.log(2)
     return max(0.0, float(least_ns - np.log(20) / max(count, 1) * mean_ns))

@@ -1,8 +1,8 @@
-"""A subject as the model takes it: its setting, and the waits that packets show but no setting tells.
+"""A session as the model takes it: a setting, and the waits that no setting predicts.
 
-What the model reckons itself (path, line, window, R2T rounds, a held status) comes as a setting; what only the budget
-knows (hosts, losses, slow start) is taken from there as it was measured, so that a what-if of the one leaves the other
-as it is (docs/method.md, section 6).
+The model computes path, line, window, R2T rounds and a held status from the setting. Waits for hosts, losses and slow
+start come from the time breakdown as measured. So a what-if of one leaves the other as it is (docs/method.md,
+section 8).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from iscsitrace.analysis.model.queueing import commands_per_ns, is_uneven
 from iscsitrace.analysis.model.setting import Setting
 
 WAITS: Final = ("target_service", "initiator_service", "initiator_think", "ack_wait")
-"""Parts that each task pays beside its delays, while other tasks go on: nanoseconds a task."""
+"""Waits of one command while others go on: nanoseconds per command."""
 STALLS: Final = ("loss", "slow_start", "receiver", "unknown")
-"""What holds up all tasks together, and the more of it the more is moved: nanoseconds a byte."""
+"""Stalls of all commands together, proportional to the bytes moved: nanoseconds per byte."""
 
 
 OF_ONE_CONNECTION: Final = ("loss", "receiver")
-"""Of these, what holds up the tasks of one connection, and not those of others."""
+"""Stalls of one connection, which the others do not share."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class Situation:
     setting: Setting
     """Its ``queue_depth`` is that of all connections together; its ``service_ns`` is the sum of the waits."""
     waits_ns: Mapping[str, float] = field(default_factory=dict)
-    """Of WAITS, per task."""
+    """Of WAITS, per command."""
     stalls_ns_per_byte: Mapping[str, float] = field(default_factory=dict)
     """Of STALLS."""
     open_names: frozenset[str] = frozenset()
-    """Fields of Setting and Solicitation that the packets do not tell: their values are assumed."""
+    """Fields of Setting and Solicitation that the packets do not show: their values are assumed."""
     service_deviation_ns: float = 0.0
-    """Standard deviation of what the target takes for a task, where tasks go one after another."""
+    """Standard deviation of the target's service time, measured at queue depth 1."""
     groups: int = 1
-    """Of connections that are like those measured, and stall on their own."""
+    """Groups of connections like the measured ones; each group stalls by itself."""
 
     def throughput(self, *, is_rough: bool = False) -> float:
-        """Bytes per second, by the model; roughly, and soon, without following tasks that are in each other's way."""
+        """Throughput of the model in bytes per second; ``is_rough`` is faster and does not follow single commands."""
         if self.groups > 1:
             return self._side_by_side(is_rough=is_rough)
         setting = replace(self.setting.dealt(), service_ns=sum(self.waits_ns.values()))
@@ -59,18 +59,18 @@ class Situation:
         return replace(self, setting=replace(self.setting, **changes))
 
     def with_keys(self, **changes: Any) -> Situation:
-        """The same with other keys in force."""
+        """The same with other negotiated parameters."""
         return self.with_setting(solicitation=replace(self.setting.solicitation, **changes))
 
     def with_connections(self, count: int) -> Situation:
-        """The same over a multiple of its connections, each with one task at least: so many that work side by side."""
+        """The same over a multiple of its connections, side by side, each with one command in flight or more."""
         groups = max(1, count // self.setting.connections)
         tasks = max(self.setting.queue_depth, groups * self.setting.connections)
         found = self.with_setting(connections=groups * self.setting.connections, queue_depth=tasks)
         return replace(found, groups=groups)
 
     def _by_chance(self, setting: Setting) -> float:
-        """What is left of a throughput when tasks meet on the line; infinite when they fall into step."""
+        """The throughput of commands that meet on the line by chance; infinite where they fall into step."""
         outstanding = setting.queue_depth * setting.connections
         if outstanding == 1 or not setting.c_bytes_per_s or not self.service_deviation_ns:
             return inf
@@ -80,10 +80,9 @@ class Situation:
         return 1e9 * setting.block_bytes * commands_per_ns(outstanding, alone.period_ns, alone.transfer_ns)
 
     def _side_by_side(self, *, is_rough: bool) -> float:
-        """What so many groups give: as many times one of them, up to what all can that share the line.
+        """The throughput of all groups: that of one times their number, up to what the shared line carries.
 
-        A loss, or a receiver that is late, holds up one connection, and the others go on; slow start is all
-        connections' at once.
+        A loss or a slow receiver stalls one connection while the others go on; slow start stalls all at once.
         """
         tasks, connections = self.setting.queue_depth // self.groups, self.setting.connections // self.groups
         stalls = self.stalls_ns_per_byte
@@ -104,8 +103,8 @@ class Situation:
 
 @lru_cache(maxsize=4096)
 def _throughput(setting: Setting, *, is_rough: bool) -> float:
-    """By the model. Of tasks without rounds or windows it is known without following each of them: as many times that
-    of one, up to what the line carries.
+    """Throughput of the model. Commands without R2T rounds or window stalls need not be followed one by one: their
+    throughput is that of one times the queue depth, up to the line rate.
     """
     outstanding = setting.queue_depth * setting.connections
     if outstanding == 1 or setting.is_status_held:

@@ -16,8 +16,8 @@ def measure(parameters: Table, writes: Table, rounds: Table) -> tuple[Solicitati
 
     ``writes`` and ``rounds`` are the session's complete writes and its R2Ts. Parameters count as they were used
     (docs/method.md, section 8): InitialR2T=No of an initiator that sends nothing unsolicited counts as Yes, and a
-    target that asks for less than MaxBurstLength counts with the bursts that it asks for. *Why:* these decide how many
-    round trips a write takes. A session without writes has its parameters as negotiated.
+    target whose R2Ts ask for less than MaxBurstLength counts with these bursts. *Why:* usage decides how many RTTs a
+    write takes. A session without writes has its parameters as negotiated.
     """
     negotiated = _negotiated(parameters)
     found = replace(Solicitation(), **negotiated)
@@ -50,7 +50,7 @@ def _as_used(found: Solicitation, negotiated: dict[str, Any], writes: Table, rou
     burst = int(rounds.raw("desired_data_transfer_length").max(initial=0))
 
     def limit(name: str, seen: int) -> int:
-        """As negotiated; else what was seen, if R2Ts had to ask for the rest, or the default where that is more."""
+        """As negotiated; else as seen, if R2Ts asked for the rest, and else at least the default."""
         default: int = getattr(found, name)
         return default if name in negotiated or not seen else seen if burst else max(seen, default)
 

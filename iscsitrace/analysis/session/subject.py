@@ -1,7 +1,7 @@
-"""A session or a connection under examination: the rows of every table that are about it, and its time.
+"""A measured session, or one of its connections: its rows of every table, its time, its commands and its path.
 
-What findings cost is measured against the time of its jobs: from first command to last status, less the pauses between
-jobs (docs/method.md, section 4). It judges nothing.
+Shares are of its busy time: from the first command to the last status, less the idle gaps between bursts of I/O
+(docs/method.md, section 4). This module measures and does not judge.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Array = NDArray[Any]
 WAITS: Final = tuple(part for part in PARTS if part != "transfer")
 
 FRAMES: Final = ("command_frame", "data_first_frame", "data_last_frame", "status_frame")
-"""The columns of ``cycles`` with the frames of a task."""
+"""The columns of ``cycles`` with the frames of a command."""
 
 
 def frames_in(table: Table, rows: Sequence[int] | Array, *names: str) -> list[int | None]:
-    """The frames in these columns of these rows, row by row."""
+    """The frame numbers in these columns, row by row."""
     picked = table.select(np.asarray(rows, dtype=np.intp))
     return [row[name] for row in picked.rows(names) for name in names]
 
 
 class Subject:
-    """One session, or one connection."""
+    """One session, or one connection of it."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Subject:
         *,
         is_session: bool,
     ) -> None:
-        """``connections`` are its rows of the table, ``tables`` its rows of all others (TABLES)."""
+        """``connections`` are its rows of that table, ``tables`` its rows of the others (grouping.TABLES)."""
         self.number = number
         self.connections = connections
         self.tables = tables
@@ -66,27 +66,27 @@ class Subject:
 
     @property
     def jobs_ns(self) -> int:
-        """From first command to last status, less the pauses between jobs."""
+        """Busy time: from first command to last status, less the idle gaps between bursts of I/O."""
         return self.budget.jobs_ns if self.budget else 0
 
     def as_connection(self, number: int) -> Subject:
-        """The same as its only connection, with all that is known already."""
+        """The same data as its only connection; what was computed is kept."""
         twin = copy(self)
         twin.number, twin.is_session = number, False
         return twin
 
     def part_ns(self, part: str) -> int:
-        """What a part of the budget takes of that."""
+        """Busy time in one part of the time breakdown."""
         if self.budget is None:
             return 0
         return self.budget.parts_ns[part] - (self.budget.between_jobs_ns if part == "initiator_think" else 0)
 
     def share(self, amount_ns: float) -> float:
-        """Share of that."""
+        """Share of the busy time."""
         return amount_ns / self.jobs_ns if self.jobs_ns else 0.0
 
     def stretches(self, *parts: str) -> Stretches:
-        """The stretches that these parts own, in order of time."""
+        """The stretches of time in these parts, in order."""
         table = self.tables["budget"]
         picked = table.select(np.isin(table.raw("part"), [PARTS.index(part) for part in parts]))
 
@@ -96,19 +96,19 @@ class Subject:
         return Stretches(picked.raw("time_first_ns"), picked.raw("time_last_ns"), numbers("cycle"), numbers("frame"))
 
     def claimed_ns(self, starts: Array, ends: Array, *parts: str) -> int:
-        """How much of these parts' time lies within the intervals [start, end), which may overlap."""
+        """Time in these parts within the intervals [start, end), which may overlap."""
         return self.stretches(*parts).within_ns(starts, ends)
 
-    # --- tasks
+    # --- commands
 
     @property
     def cycles(self) -> Table:
-        """All tasks."""
+        """All commands."""
         return self.tables["cycles"]
 
     @cached_property
     def is_transfer(self) -> Array:
-        """Which tasks read or wrote data: what a session is for. Inquiries and their like are not."""
+        """Which commands read or wrote data; non-I/O commands (INQUIRY, TEST UNIT READY) do not."""
         cycles = self.cycles
         words = cycles.words("operation")
         codes = [words.index(word) for word in ("read", "write") if word in words]
@@ -116,7 +116,7 @@ class Subject:
 
     @cached_property
     def transfers(self) -> Table:
-        """Of these, the ones that were captured whole."""
+        """The reads and writes that are complete in the capture."""
         return self.cycles.select(self.is_transfer & self.cycles.raw("is_complete"))
 
     @cached_property
@@ -126,49 +126,49 @@ class Subject:
 
     @cached_property
     def workload(self) -> Workload | None:
-        """What the session asks for; None where nothing was read or written."""
+        """I/O size and queue depth of its reads and writes; None where there are none."""
         return workload.of(self.transfers)
 
     def rows_of(self, cycle: Array) -> Array:
-        """Places in ``cycles`` of cycle numbers that are there."""
+        """Rows of ``cycles`` by cycle number; every number has to be there."""
         return np.searchsorted(self.cycles.raw("cycle"), cycle)
 
     def is_of(self, stretches: Stretches, which: Array) -> Array:
-        """Which stretches belong to tasks that a mask over ``cycles`` picks."""
+        """Which stretches belong to commands that a mask over ``cycles`` picks."""
         has_cycle = stretches.cycle >= 0
         found = np.zeros(len(has_cycle), dtype=bool)
         found[has_cycle] = which[self.rows_of(stretches.cycle[has_cycle])]
         return found
 
     def waits_by_cycle(self, stretches: Stretches) -> Array:
-        """Nanoseconds of the stretches by task, over ``cycles``."""
+        """Nanoseconds of the stretches by command, one value per row of ``cycles``."""
         has_cycle = stretches.cycle >= 0
         rows = self.rows_of(stretches.cycle[has_cycle])
         sums = np.bincount(rows, weights=stretches.lengths[has_cycle], minlength=len(self.cycles))
         return sums.astype(np.int64)
 
     def frames_of(self, rows: Sequence[int] | Array) -> list[int | None]:
-        """The frames of these tasks: command, first and last data, status."""
+        """The frames of these commands: command, first and last data, status."""
         return frames_in(self.cycles, rows, *FRAMES)
 
     def evidence(self, stretches: Stretches) -> list[int | None]:
-        """The frames that ended the longest waits; where none is known, those of the tasks that waited longest."""
+        """The frames that ended the longest waits; where none is known, those of the commands that waited longest."""
         frames = stretches.longest().frame
         return frames[frames >= 0].tolist() or self.frames_of(self.longest_rows(stretches))
 
     def next_rows(self, stretches: Stretches) -> Array:
-        """Places of the tasks that began when each stretch ended, or next."""
+        """Rows of the commands that began when each stretch ended, or next."""
         times = self.cycles.raw("command_first_ns")
         order = np.argsort(times, kind="stable")
         return np.asarray(order[np.searchsorted(times[order], stretches.ends).clip(max=len(times) - 1)])
 
     def with_next(self, stretches: Stretches) -> Stretches:
-        """The same; those without a task are waits for the next one to be asked for."""
+        """The same; a stretch without a command is assigned to the command that follows."""
         following = self.cycles.raw("cycle")[self.next_rows(stretches)]
         return replace(stretches, cycle=np.where(stretches.cycle < 0, following, stretches.cycle))
 
     def longest_rows(self, stretches: Stretches, count: int = 3) -> list[int]:
-        """Places of the tasks that waited longest, the longest first."""
+        """Rows of the commands that waited longest, the longest first."""
         sums = self.waits_by_cycle(stretches)
         order = np.argsort(-sums, kind="stable")[:count]
         found: list[int] = order[sums[order] > 0].tolist()

@@ -1,4 +1,4 @@
-"""What each connection did without a break: one run of reads or writes. It compares nothing."""
+"""Runs: the reads or writes of one connection without an idle gap between bursts of I/O."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ Array = NDArray[Any]
 Source = Callable[[str], Table]
 
 OF_THE_WORK: Final = 0.25
-"""Part of the usual block from which on a task is of the work: less are inquiries of a disk's contents and tails."""
+"""Share of the usual I/O size from which on a command is part of a run: smaller ones are metadata and remainders."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Reads or writes of one connection, without a pause between jobs."""
+    """Reads or writes of one connection, without an idle gap between bursts of I/O."""
 
     connection: int
     session: int | None
     host: str
-    """Of the initiator: name, or address."""
+    """Name of the initiator, or its address."""
     target: str
     has_names: bool
-    """Whether these are names."""
+    """Whether both are names."""
     path_ns: int | None
     operation: str
     block_bytes: int
-    """The size that carried most."""
+    """I/O size of most bytes."""
     bytes: int
     busy_ns: int
-    """Time in which it had a task outstanding."""
+    """Time with commands in flight."""
     first_ns: int
-    """First command."""
+    """Time of the first command."""
     last_ns: int
-    """Last status."""
+    """Time of the last status."""
     last_row: int
-    """Place in ``cycles`` of its last task."""
+    """Row of its last command in ``cycles``."""
 
     @property
     def to_target(self) -> bool:
@@ -58,12 +58,12 @@ class Run:
 
     @property
     def bytes_per_s(self) -> float:
-        """Over that time."""
+        """Throughput over that time."""
         return self.bytes * 1e9 / max(self.length_ns, 1)
 
     @property
     def label(self) -> str:
-        """As texts name it."""
+        """Its name in texts."""
         return f"connection {self.connection}"
 
 
@@ -104,7 +104,7 @@ def of_trace(source: Source) -> list[Run]:
 
 
 def _runs(cycles: Table, rows: Array) -> Iterator[dict[str, Any]]:
-    """The runs of one connection's tasks."""
+    """The runs of one connection."""
     begins, ends = cycles.raw("command_first_ns"), cycles.raw("status_ns")
     rows = rows[np.argsort(begins[rows], kind="stable")]
     starts, stops = merged(begins[rows], ends[rows])

@@ -1,4 +1,4 @@
-"""Streams of jobs as the table of the schema. It finds nothing out."""
+"""The table ``streams`` of the schema, from the streams of jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from iscsitrace.tables.table import NO_WORD, Table, null_value
 
 
 def streams(jobs: Sequence[Job]) -> Table:
-    """A row per stream, as the schema has it."""
+    """A row per stream."""
     declaration = DERIVED_TABLES["streams"]
     rows = list(_rows(jobs))
     columns = {}
