@@ -252,9 +252,9 @@ def test_no_session_is_said(a: list[sides.Side], b: list[sides.Side], number: in
 @pytest.mark.parametrize(
     ("a", "b", "reason"),
     [
-        (side(0), side(1, "write"), "the one reads and the other writes: they are not comparable"),
-        (side(0), side(1, "block"), "session 1 reads and writes side by side"),
-        (side(0), side(1), "the first capture has only 10 whole reads"),
+        (side(0), side(1, "write"), "one session reads and the other writes: they are not comparable"),
+        (side(0), side(1, "block"), "session 1 mixes reads and writes"),
+        (side(0), side(1), "the first capture has only 10 complete reads"),
     ],
 )
 def test_what_cannot_be_compared_is_said(a: sides.Side, b: sides.Side, reason: str) -> None:
@@ -314,7 +314,7 @@ def test_keys_that_differ_and_who_offered(runs: Runs) -> None:
 def test_reads_beside_writes(runs: Runs) -> None:
     result = diff(runs(READ).capture(), runs(PAIRS["MaxBurstLength"][0]).capture())
     assert result.exit_code == 0
-    assert "the one reads and the other writes: they are not comparable." in result.stdout
+    assert "one session reads and the other writes: they are not comparable." in result.stdout
     assert "What explains it" not in result.stdout
     assert "Side by side" in result.stdout
 

@@ -395,7 +395,7 @@ def test_the_finding_says_why(runs: Runs) -> None:
     assert [finding.severity for finding in findings] == ["info"]
     text = findings[0].text
     assert "4 streams of one job, Jain's fairness index 0.7" in text
-    assert "is slowest, for a loss in slow start fixed its window low" in text
+    assert "is slowest, for a loss in slow start left its congestion window small" in text
     assert diagnosis.jobs[0].slowest.cause
     assert diagnosis.jobs[0].slowest.cause.frame in findings[0].frames
 

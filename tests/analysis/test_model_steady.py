@@ -143,7 +143,7 @@ def test_tasks_handed_in_together_are_one_cycle() -> None:
         for row in story.rows["cycles"][-4:]:
             row["command_first_ns"] = row["command_last_ns"] = start
     point = fitted(story)
-    assert point.name == "a.pcap, session 0, read 512 KiB in 4 tasks at once, QD 1"
+    assert point.name == "a.pcap, session 0, read 512 KiB as 4 commands at once, QD 1"
     assert point.setting.block_bytes == 4 * 131_072
     assert point.period_ns == 32 * MS
     assert point.cycle_count == 28
@@ -177,11 +177,11 @@ def test_a_tap_beside_the_target_sees_the_queue_of_the_initiator() -> None:
 @pytest.mark.parametrize(
     ("story", "why"),
     [
-        (Story(), "no task read or wrote data"),
-        (Story(rtt_to_target_ns=None).tasks(9, *READ), "no delay is known, for no round trip to the target was seen"),
-        (Story(rtt_to_target_ns=0).tasks(9, *READ), "no delay is known, for its round trips take no time"),
-        (Story().tasks(2, *READ), "of 2 read tasks too few are steady (1 no_period)"),
-        (Story().tasks(3, *READ, is_complete=False), "too few are steady (1 no_period, 2 incomplete)"),
+        (Story(), "no reads or writes of data"),
+        (Story(rtt_to_target_ns=None).tasks(9, *READ), "RTT unknown: no RTT to the target was measured"),
+        (Story(rtt_to_target_ns=0).tasks(9, *READ), "RTT unknown: the measured RTT is 0"),
+        (Story().tasks(2, *READ), "2 reads, too few of them steady (1 no_period)"),
+        (Story().tasks(3, *READ, is_complete=False), "too few of them steady (1 no_period, 2 incomplete)"),
     ],
 )
 def test_what_is_missing_is_said(story: Story, why: str) -> None:

@@ -215,7 +215,8 @@ def _ours_only(stream: PduStream, dissection: Dissection) -> Iterable[PduDiffere
             explanation, evidence = "tshark_lost_place", lost_at
         if explanation is not None and lost_at is None:
             lost_at = f"{evidence} of the PDU of frame {row['frame_first']}"
-        text = f"opcode {row['opcode']:#04x}, Initiator Task Tag {_tag(row['initiator_task_tag'])}: tshark does not show it"
+        tag = _tag(row["initiator_task_tag"])
+        text = f"opcode {row['opcode']:#04x}, Initiator Task Tag {tag}: tshark does not show it"
         yield PduDifference("ours_only", row["connection"], row["frame_first"], text, explanation, evidence)
 
 
