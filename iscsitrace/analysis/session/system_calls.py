@@ -18,17 +18,17 @@ from iscsitrace.tables.table import Table
 Array = NDArray[Any]
 
 REPEATED: Final = 0.8
-"""Share of the system calls that have to come out at one size for it to be inferred; the rest are ends of files."""
+"""Least share of the system calls with one size for it to be inferred; the rest are ends of files."""
 
 FULL_PIECES: Final = 0.25
-"""Share of the tasks that have to have the size of a full piece: a cut call has one rest at most, so its full pieces
-are half of all or more; half of that leaves room for other tasks."""
+"""Least share of the commands with the size of a full piece. A split call has at most one rest, so at least half of its
+pieces are full; half of that leaves room for other commands."""
 
 SYSTEM_CALLS: Final = 4
-"""Times that the size has to come out: less repeats by chance."""
+"""Least count of system calls of that size: fewer can be chance."""
 
 SYSTEM_CALL_MAX_BYTES: Final = 64 << 20
-"""No system call of a program in its senses is longer; runs of one length that go on for so long are a stream."""
+"""Largest size of an inferred system call: a longer run of commands is a stream."""
 
 
 @dataclass(frozen=True)

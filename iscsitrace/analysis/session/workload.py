@@ -1,4 +1,4 @@
-"""What a session asks for: how many reads or writes of which size at a time."""
+"""The workload of a session: how many reads or writes of which size are in flight."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from iscsitrace.tables.table import Table
 
 MIN_TASKS: Final = 8
-"""Tasks that have to show a habit, of block size, R2Ts or waits: fewer are a start, or chance."""
+"""Least count of commands that show a pattern (I/O size, R2Ts, waits): fewer can be a start, or chance."""
 
 MOST: Final = 0.5
-"""Share of the tasks that have to do something for it to be said of all."""
+"""Least share of commands for a statement about the whole session."""
 
 MIXED = "block"
 """The word for neither reads nor writes alone."""

@@ -25,15 +25,15 @@ Array = NDArray[Any]
 Source = Callable[[str], Table]
 
 TOGETHER: Final = 0.5
-"""Share of the shorter one's tasks' time for which two connections have to have run at once to be used together."""
+"""Least overlap of two connections that are used in parallel, as a share of the shorter one's time."""
 BEGIN: Final = 0.1
-"""Share of the longest one's time within which streams of one job begin: a program begins them one after the other, and
-with a tenth of it unused together they would no longer be one job."""
+"""Longest time between the starts of the streams of one job, as a share of the longest one's time: a program starts
+them one after the other, but soon."""
 ALIKE: Final = 2.0
-"""How many times the block of another a stream's may be: larger ones are another program's."""
+"""Largest ratio of the I/O sizes of two streams of one job: beyond it they are different programs."""
 SLOW: Final = 0.9
-"""Share of the fastest stream's throughput below which one is slow: streams of equal means that share a line, each with
-its losses, differ by a few hundredths over a job."""
+"""Share of the fastest stream's throughput below which a stream is slow: equal streams that share a line differ by a
+few percent over a job."""
 
 
 @dataclass(frozen=True)
