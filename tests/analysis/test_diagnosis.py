@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings import NEEDED, headline
 from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.findings.finding import Finding, by_weight, shown
 from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.analysis.session import system_calls
 from iscsitrace.analysis.session.grouping import TABLES
-from iscsitrace.analysis.session.subject import Subject
+from iscsitrace.analysis.session.subject import WAITS, Subject
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from tests.support.story import SECOND, Story
@@ -468,10 +468,24 @@ def test_nops_without_an_answer(asked_ns: int, answered_ns: int | None, is_found
     assert bool(found) == is_found
     if found:
         assert found.frames == ((5, 6) if answered_ns else (5,))
+        assert found.text == "1 NOP-Out without an answer for 5.0 s" + ("" if answered_ns else ", 1 without any")
     # what is missing from the capture may be the answer
     story.connection["gap_bytes_to_initiator"] = 1
     assert (story.found("nop_timeout") is not None) == (is_found and answered_ns is not None)
     assert names(Story().task(("transfer", MS)).add("nops", **nop | {"is_ping": False})) == set()
+
+
+@pytest.mark.parametrize(
+    ("from_initiator", "text"),
+    [((True, True), "2 NOP-Outs without"), ((False, False), "2 NOP-Ins without"), ((True, False), "2 NOPs without")],
+)
+def test_the_finding_says_who_sent_the_nop(from_initiator: tuple[bool, bool], text: str) -> None:
+    story = Story().task(("transfer", MS))
+    for is_from_initiator in from_initiator:
+        story.add("nops", is_ping=True, is_from_initiator=is_from_initiator, request_ns=1_000 * SECOND, request_frame=5)
+    found = story.found("nop_timeout")
+    assert found
+    assert found.text.startswith(text)
 
 
 def test_aborts_and_what_they_were_about() -> None:
@@ -653,6 +667,30 @@ def test_the_sentence_of_the_classic() -> None:
 def test_every_limiter_has_its_sentence(part: str, limited: str, words: str) -> None:
     verdict = Story().tasks(10, (part, 60 * MS), ("transfer", 40 * MS)).add("senders", **SENDER).opinion().verdict
     assert verdict.startswith(f"Session 0 is {limited}: 60 % of the time is {words}")
+
+
+def test_an_idle_initiator_has_its_sentence() -> None:
+    story = Story()
+    for _ in range(10):
+        story.task(("transfer", 40 * MS)).pause(60 * MS)
+    story.task(("transfer", MS))
+    assert story.opinion().verdict == (
+        "Session 0 is initiator-bound: 60 % of the time is initiator think time, with no commands in flight. "
+        "The initiator was idle 10 times within its I/O (no commands in flight), median 60.0 ms."
+    )
+
+
+def test_commands_that_move_no_data_are_named_as_the_cause() -> None:
+    story = Story().tasks(8, ("transfer", 1 * MS))
+    story.tasks(40, ("propagation", 16 * MS), operation="inquiry", data_bytes=36, bytes=36)
+    assert story.opinion().verdict == (
+        "Session 0 is latency-bound: 99 % of the time is network RTT (16.0 ms). "
+        "Most of it is 40 non-I/O commands (INQUIRY, TEST UNIT READY, ...)."
+    )
+
+
+def test_every_wait_has_words_in_the_headline() -> None:
+    assert set(headline._LIMITED) == set(WAITS)
 
 
 def test_rounds_are_named_rather_than_the_queue() -> None:
