@@ -597,7 +597,7 @@ def test_sessions_are_used_together_by_their_names_or_because_they_are_alike() -
 
 
 def test_waiting_for_a_mirror_explains_think_time_that_is_mostly_that() -> None:
-    """tests/test_mirrors.py has what leads to the finding itself."""
+    """tests/analysis/test_mirrors.py has what leads to the finding itself."""
     think = Finding(PROBLEMS["initiator_think_time"], "warning", 0.6, "", ())
     waits = Finding(PROBLEMS["mirror_waits_for_farthest"], "warning", 0.3, "", ())
     assert think.is_explained_by(waits)

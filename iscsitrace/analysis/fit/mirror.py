@@ -1,7 +1,7 @@
 """Mirrors among the points of a trace: sessions that carry the same writes, each to a target of its own.
 
 A mirrored write is done when the last target has it, so its point is that of the farthest; nearer sessions wait for it
-between their tasks, and are no points of their own. Which sessions are a mirror is for analysis/mirrors to say.
+between their tasks, and are no points of their own. Which sessions are a mirror is for analysis/groups/mirrors to say.
 """
 
 from __future__ import annotations
