@@ -660,7 +660,11 @@ def test_the_sentence_of_the_classic() -> None:
         ("initiator_service", "initiator-bound", "initiator service time, from R2T to first Data-Out. The initiator"),
         ("ack_wait", "ACK-limited", "data that TCP holds back until an ACK arrives. 10 commands waited"),
         ("receive_window", "receive-window-limited", "waiting for the receive window to open. The initiator's receive"),
-        ("congestion_window", "cwnd-limited", "waiting for the congestion window to open. The target was cwnd-limited"),
+        (
+            "congestion_window",
+            "cwnd-limited",
+            "waiting for the congestion window to open. The sender is the target, with 0 losses",
+        ),
         ("loss_recovery", "loss-limited", "recovery from packet loss. 0 losses"),
     ],
 )

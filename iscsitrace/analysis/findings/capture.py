@@ -27,7 +27,7 @@ def reasons(subject: Subject) -> list[str]:
     if unknown >= UNKNOWN:
         found.append(f"{wording.percent(unknown)} of the time cannot be attributed")
     for part, whole, what in (
-        ("explained_bytes", "stream_bytes", "captured bytes are decoded"),
+        ("explained_bytes", "stream_bytes", "stream bytes are decoded"),
         ("pdu_count", None, "PDUs were captured"),
     ):
         have = sum(row[f"{part}_{direction}"] for row in subject.connections for direction in _DIRECTIONS)

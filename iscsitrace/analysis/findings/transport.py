@@ -231,11 +231,12 @@ def _congestion_window_small(case: Case) -> Observation | None:
     if seen is None or seen[1]["restart_after_idle_count"] >= RESTARTS:
         return None
     waits, row = seen
-    losses = wording.count(row["recovery_count"], "loss", "losses")
+    facts = f"with {wording.count(row['recovery_count'], 'loss', 'losses')}{_capacity(subject, row)}"
     return Observation(
-        f"the {_sender(row)} was cwnd-limited, with {losses}{_capacity(subject, row)}",
+        f"the {_sender(row)} was cwnd-limited, {facts}",
         subject.evidence(waits),
         waits.total_ns,
+        cause=f"The sender is the {_sender(row)}, {facts}.",
     )
 
 
