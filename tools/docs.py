@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/ from what they document: commands, schema/, the core's counters, diseases.
+"""Writes the generated pages of docs/ from what they document: commands, schema/, the core's counters, problems.
 
 ``python -m tools.docs`` writes, ``python -m tools.docs --check`` only says which file is out of date (exit code 1).
 Nothing in cli.md, tables.md and diagnosis.md is written by hand.
@@ -34,6 +34,7 @@ from iscsitrace.tables.schema import (
     TABLES,
     Column,
 )
+from iscsitrace.wording import amounts
 
 ROOT = Path(__file__).resolve().parents[1]
 _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
@@ -186,36 +187,37 @@ def tables_page() -> str:
     return "\n".join([*lines, ""])
 
 
-_DIAGNOSIS = """
-What `iscsitrace diagnose` says is made of three things.
+_WARNING, _MODEL = amounts.percent(shared_thresholds.WARNING), amounts.percent(gains.MODEL)
+_DIAGNOSIS = f"""
+`iscsitrace diagnose` reports four things for each session and connection.
 
-**The budget.** Every nanosecond of a session or connection, from its first command to its last status, has one owner
-([method.md](method.md), section 4). The **limiter** is the largest part but `transfer`; the idle fraction is all but
-`transfer`.
+**Time breakdown.** Every nanosecond from the first command to the last status is attributed to one part
+([method.md](method.md), section 4). The **limiter** is the largest part other than `transfer`. The idle fraction is all
+time other than `transfer`.
 
-**The verdict** is one sentence: the limiter, its share of that time, and the finding that explains it. None is given
-where the capture does not allow it: where what has no known owner is as much as the limiter, or where a round-trip
-time is missing.
+**Headline.** What limits the session, the limiter's share of the time, and the finding that explains it. Of several
+findings that explain the same part, the headline uses the most specific one of similar share. The limiter is reported
+as unknown where the capture is too poor: where the time that cannot be attributed is the largest part, or where an RTT
+is missing.
 
-**Findings** are the known diseases below. Each has a severity (`info`: under a fifth of the time; `warning`: more;
-`error`: something failed; `data_loss`: the capture lost it), its share of the jobs' time, a few frames that show it,
-with a display filter, and advice in the key names of open-iscsi (`node.`), LIO (`targetcli`), sysctl (`net.`) and
-Linux's block layer. Findings may claim the same time as others, for some time can be won in more than one way: a share
-is what a cure could win at most.
+**Findings.** The problems listed below. Each finding has a severity (`info`: less than {_WARNING} of the busy time;
+`warning`: more; `error`: a failure; `data_loss`: missing from the capture), its share of the busy time, a few frames
+that show it, a display filter, and advice. Advice names the settings of open-iscsi (`node.`), LIO (`targetcli`), sysctl
+(`net.`) and Linux's block layer. Shares of findings can overlap, since some time can be saved in more than one way:
+each share is the most that a fix can save.
 
-**Gains** are what the model ([method.md](method.md), sections 6 and 8) says of an advice: how many times the throughput
-there would be with one thing changed. Each has a least and a most, shown where they lie far apart: what the packets
-leave open, such as whether a target serves tasks side by side or one after another. `--json` has them as `gains`, and
-the first of them as `gain`. There are none where the model is more than a quarter away from what was measured, where
-reads and writes are mixed, and for findings whose cure no model can know.
+**Gains.** The throughput factor that the model ([method.md](method.md), sections 6 and 8) predicts for an advice, with
+one change to the measured session. Each gain has a low and a high, shown where they differ much: the packets do not
+show, for example, whether a target serves commands in parallel or one after another. `--json` has all of them as
+`gains` and the first as `gain`. There are none where the model is more than {_MODEL} away from the measured throughput,
+where reads and writes are mixed, and for fixes that the model does not cover.
 
-Where the sizes or moments of tasks tell which **system call** they were cut from, block_size_small says so, and
-`--json` has it as `system_call` of the session: its size, its pieces, how often it was seen. Tasks of the largest size
-and a rest, again and again, are the pieces of one call; so are tasks in order that are sent at once and wait for each
-other.
+Where the sizes or times of the commands show which **system calls** the kernel split, block_size_small reports it, and
+`--json` has it as `system_call` of the session: its size, its pieces and its count. The pieces of one call are commands
+of the largest size and a rest, repeated; or sequential commands that are issued together and wait for each other.
 
-The **jobs' time**, of which all shares are, is that from first command to last status without the pauses between jobs:
-a quiet minute before the work does not hide what is wrong with it.
+The **busy time** is the time from first command to last status without idle gaps between bursts of I/O: a quiet minute
+before the I/O does not hide a problem.
 """
 
 
@@ -225,7 +227,7 @@ def diagnosis_page() -> str:
     lines += ["## Findings", ""]
     for problem in PROBLEMS.values():
         lines += _problem(problem)
-    lines += ["## Thresholds", "", "| threshold | value | what it is, and why |", "|---|---|---|"]
+    lines += ["## Thresholds", "", "| threshold | value | meaning and reason |", "|---|---|---|"]
     lines += [f"| `{name}` | {value} | {_cell(reason)} |" for name, value, reason in thresholds()]
     return "\n".join([*lines, ""])
 
@@ -233,8 +235,8 @@ def diagnosis_page() -> str:
 def _problem(problem: Problem) -> list[str]:
     return [
         *(f"### {problem.name}", "", problem.meaning, ""),
-        f"- **Found when**: {problem.condition}",
-        f"- **Shows**: {problem.evidence}",
+        f"- **Condition**: {problem.condition}",
+        f"- **Evidence**: {problem.evidence}",
         *([f"- **Explains**: `{problem.explains.part}`"] if problem.explains else []),
         *(["- **Scope**: sessions only"] if problem.is_session_only else []),
         "- **Advice**:",
@@ -244,7 +246,7 @@ def _problem(problem: Problem) -> list[str]:
 
 
 def thresholds() -> Iterator[tuple[str, str, str]]:
-    """Every threshold with its value and reason, from the source, for Python keeps no text beside a constant."""
+    """Every threshold with its value and reason, from the source: Python keeps no docstrings of constants."""
     for module in _HAVE_THRESHOLDS:
         body = ast.parse(inspect.getsource(module)).body
         for constant, text in pairwise(body):

@@ -1,4 +1,4 @@
-"""Opinions as chapters: the verdict, the figures beside it, where the time went, and what to change."""
+"""Opinions as chapters: the headline, the figures beside it, the time breakdown, and what to change."""
 
 from __future__ import annotations
 
@@ -104,12 +104,12 @@ def _finding(finding: Finding) -> FoundProblem:
 
 
 def _gain(gains: Sequence[Gain]) -> str:
-    """The first gain of an advice."""
+    """The first gain of an advice: ``queue depth 8: model predicts 5.1 times the throughput``."""
     if not gains:
         return ""
     gain = gains[0]
     times = cells.factor(gain.low, gain.throughput_factor, gain.high)
-    return f"{gain.change}: about {times} the throughput, by the model"
+    return f"{gain.change}: model predicts {times} the throughput"
 
 
 def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion) -> list[Fact]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from iscsitrace.report import cells
 
 FIRST_FINDINGS: Final = 3
-"""What stands beside the verdict; the rest comes after it."""
+"""Findings shown beside the headline; the others follow later."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Step:
 
     advice: str
     gain: str = ""
-    """What it would win, by the model; empty where no model can say."""
+    """What the model predicts for it; empty where it predicts nothing."""
 
 
 @dataclass(frozen=True)
 class FoundProblem:
-    """A finding as text, with what to do about it."""
+    """A finding as text, with its advice."""
 
     name: str
     severity: str
@@ -91,15 +91,15 @@ class FoundProblem:
 
 @dataclass(frozen=True)
 class Chapter:
-    """One session or connection: its verdict, its time and its findings."""
+    """One session or connection: its headline, time breakdown and findings."""
 
     label: str
     peers: str
     """Who talked to whom."""
     headline: str
-    """What limits it, and why."""
+    """What limits it, and the cause."""
     notes: str
-    """What else takes much of the time, the pauses that are left out, and how few tasks there are."""
+    """Another large part of the time, excluded idle gaps, and whether the commands are too few."""
     facts: tuple[Fact, ...]
     parts: tuple[Part, ...]
     findings: tuple[FoundProblem, ...]
@@ -107,12 +107,12 @@ class Chapter:
 
     @property
     def verdict(self) -> str:
-        """The headline and its notes."""
+        """The headline with its notes."""
         return f"{self.headline} {self.notes}".strip()
 
     @property
     def first_findings(self) -> tuple[FoundProblem, ...]:
-        """The findings that failed, or cost most."""
+        """The first findings: failures, then the largest shares."""
         return self.findings[:FIRST_FINDINGS]
 
 

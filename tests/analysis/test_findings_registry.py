@@ -81,7 +81,7 @@ def test_what_only_sessions_have_is_not_looked_for_in_a_connection(is_session_on
     problem = replace(QUEUE_DEPTH_LOW, observe=observe, is_session_only=is_session_only)
     session, connection = (problem.find(case) for case in cases(classic()))
     assert session
-    assert (session.share, session.severity, session.frames, session.cause) == (0.25, "warning", (7,), "seen")
+    assert (session.share, session.severity, session.frames, session.cause) == (0.25, "warning", (7,), "Seen.")
     assert (connection is None) == is_session_only
 
 

@@ -355,8 +355,8 @@ def test_help_imports_nothing_heavy_and_is_quick() -> None:
 def program(*arguments: str, cycle_factor: int = 1) -> list[str]:
     """A command as a process of its own."""
     text = (
-        "from iscsitrace import trace\n"
-        "from tests import tables_by_hand as by_hand\n"
+        "from iscsitrace.tables import trace\n"
+        "from tests.support import tables_by_hand as by_hand\n"
         f"tables = by_hand.TRACE | {{'cycles': by_hand.TRACE['cycles'] * {cycle_factor}}}\n"
         "trace._core = by_hand.core(tables); trace._core_missing = None\n"
         "from iscsitrace.cli import main\n"

@@ -51,20 +51,20 @@ def test_the_verdict_comes_first_then_time_then_findings(diagnose: Diagnose) -> 
     lines = result.stdout.splitlines()
     assert lines[0].startswith("a.pcap: pcap, 9 packets")
     assert lines[2] == (
-        "Session 0 waits 78 % of its time for the path (8.0 ms one way): "
-        "one 128 KiB read at a time (queue depth 1) leaves the line idle."
+        "Session 0 is latency-bound: 78 % of the time is network RTT (16.0 ms). "
+        "It issues one 128 KiB read at a time (queue depth 1)."
     )
-    assert lines[4] == "Time of session 0: 0.205000 s from first command to last status"
+    assert lines[4] == "Time breakdown of session 0: 0.205000 s from first command to last status"
     assert [line.split() for line in lines[5:8]] == [
         ["part", "ms", "%"],
         ["transfer", "45.000", "21.95"],
         ["propagation", "160.000", "78.04"],
     ]
-    assert lines[9] == "Findings of session 0, share of that time"
-    assert lines[10] == "task_aborts (error): the initiator gave tasks up: ABORT TASK (1)"
+    assert lines[9] == "Findings of session 0, shares of this time"
+    assert lines[10] == "task_aborts (error): the initiator aborted commands: ABORT TASK (1)"
     assert lines[11] == f"    - {PROBLEMS['task_aborts'].advice[0].text}"
     assert lines[13] == "    frame.number in {11, 50}"
-    assert lines[14].startswith("queue_depth_low (warning, 78.04 %): one 128 KiB read at a time")
+    assert lines[14].startswith("queue_depth_low (warning, 78.04 %): the initiator issues one 128 KiB read at a time")
     assert "\x1b" not in result.stdout
 
 
@@ -73,25 +73,25 @@ def test_pauses_are_said(diagnose: Diagnose) -> None:
     for _ in range(3):
         story.pause(MS).task(("transfer", MS))
     lines = diagnose(story.pause(1_000 * MS).task(("transfer", MS))).stdout.splitlines()
-    place = lines.index("Time of session 0: 0.212000 s from first command to last status")
-    assert lines[place + 1] == "without pauses between jobs: 1.000000 s more"
+    place = lines.index("Time breakdown of session 0: 0.212000 s from first command to last status")
+    assert lines[place + 1] == "without 1.000000 s of idle gaps between bursts of I/O"
     assert ["initiator_think", "3.000", "1.41"] in [line.split() for line in lines]
 
 
 def test_a_healthy_session_has_no_findings(diagnose: Diagnose) -> None:
     output = diagnose(well()).stdout
-    assert "Session 0 transfers data 100 % of its time: the line is what limits it." in output
-    assert "No findings of session 0" in output
+    assert "Session 0 is line-bound: 100 % of the time is data transfer." in output
+    assert "No problem found in session 0" in output
     assert "connection" not in output
-    assert "Time of connection 3" in diagnose(well(), "-v").stdout
+    assert "Time breakdown of connection 3" in diagnose(well(), "-v").stdout
 
 
 def test_connections_are_shown_where_a_session_has_several(diagnose: Diagnose) -> None:
     story = well()
     story.rows["connections"].append(story.connection | {"connection": 4})
     output = diagnose(story).stdout
-    assert "Time of connection 3" in output
-    assert "Connection 4 carried no SCSI task: there is no time to account for." in output
+    assert "Time breakdown of connection 3" in output
+    assert "Connection 4 carried no SCSI commands: there is no time to break down." in output
 
 
 def test_what_the_capture_lost_is_said(diagnose: Diagnose) -> None:
@@ -114,7 +114,7 @@ def test_the_document(diagnose: Diagnose) -> None:
         assert tuple(row["budget"]) == CATEGORIES["budget_part"]
         assert row["budget"]["propagation"] == 160 * MS
         assert (row["idle_fraction"], row["limiter"]) == (pytest.approx(160 / 205), "propagation")
-        assert row["verdict"].endswith("leaves the line idle.")
+        assert row["verdict"].endswith("It issues one 128 KiB read at a time (queue depth 1).")
         assert [each["name"] for each in row["findings"]][:2] == ["task_aborts", "queue_depth_low"]
         for finding in row["findings"]:
             assert {"name", "severity", "share", "frames", "advice", "gain"} <= set(finding)

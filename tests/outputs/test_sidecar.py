@@ -16,6 +16,7 @@ import iscsitrace
 from iscsitrace.analysis.measures.frames import facts
 from iscsitrace.cli import main
 from iscsitrace.outputs import sidecar
+from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
@@ -213,7 +214,7 @@ def test_nothing_is_overwritten_and_a_folder_can_be_named(lossy: Run, written: l
 def test_a_capture_that_grows_has_no_sidecar_yet(lossy: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     growing = tmp_path / "growing.pcapng"
     growing.write_bytes(lossy.capture().read_bytes())
-    read = iscsitrace.trace.read
+    read = trace_module.read
 
     def read_and_grow(*arguments: Any, **options: Any) -> Trace:
         trace = read(*arguments, **options)
@@ -221,7 +222,7 @@ def test_a_capture_that_grows_has_no_sidecar_yet(lossy: Run, tmp_path: Path, mon
             stream.write(b"more")
         return trace
 
-    monkeypatch.setattr(iscsitrace.trace, "read", read_and_grow)
+    monkeypatch.setattr(trace_module, "read", read_and_grow)
     result = export(growing)
     assert result.exit_code == 2
     assert "grew while it was read" in result.output

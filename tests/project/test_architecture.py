@@ -26,7 +26,7 @@ def imports_of(file: Path) -> set[str]:
 def test_the_core_is_imported_where_a_pass_or_traffic_begins() -> None:
     importers = [file for file in FILES if any("_core" in name.split(".") for name in imports_of(file))]
     assert [str(file.relative_to(PACKAGE)) for file in importers] == [
-        *("capture.py", "lab/traffic.py", "live.py", "trace.py")
+        *("lab/traffic.py", "recording/capture.py", "tables/live_pass.py", "tables/trace.py")
     ]
 
 
@@ -39,7 +39,8 @@ def test_a_file_is_one_noun_that_says_what_it_does(file: Path) -> None:
 
 
 def test_one_file_a_command() -> None:
-    from iscsitrace.cli import COMMANDS
+    from iscsitrace.cli import GROUPS
 
-    for name in COMMANDS:
-        assert (PACKAGE / "cli" / f"{name}.py").is_file()
+    for folder, names in GROUPS.values():
+        for name in names:
+            assert (PACKAGE / "cli" / folder / f"{name}.py").is_file()

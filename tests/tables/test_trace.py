@@ -16,7 +16,7 @@ import pytest
 import iscsitrace
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables import trace as trace_module
-from iscsitrace.tables.schema import ON_REQUEST, TABLES
+from iscsitrace.tables.schema import ON_REQUEST, SCHEMA_VERSION, TABLES
 from iscsitrace.tables.trace import Trace
 from tests.support import tables_by_hand as by_hand
 
@@ -147,8 +147,8 @@ def test_errors_of_the_pass(monkeypatch: pytest.MonkeyPatch, raised: Exception, 
 def test_the_interpreter_does_not_end_while_numpy_is_loaded() -> None:
     program = (
         "import time\n"
-        "from iscsitrace import trace\n"
-        "from tests import tables_by_hand as by_hand\n"
+        "from iscsitrace.tables import trace\n"
+        "from tests.support import tables_by_hand as by_hand\n"
         "trace._core = by_hand.core({}, by_hand.CoreError('no capture')); trace._core_missing = None\n"
         "trace._load = lambda _: (time.sleep(0.3), print('loaded'))\n"
         "trace.read('a.pcap')"
@@ -215,7 +215,7 @@ def test_coverage_of_nothing_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None
 def test_provenance(monkeypatch: pytest.MonkeyPatch) -> None:
     given_core(monkeypatch)
     provenance = iscsitrace.read("a.pcap", packet_limit=7).provenance
-    assert provenance["schema"] == iscsitrace.schema.SCHEMA_VERSION
+    assert provenance["schema"] == SCHEMA_VERSION
     assert provenance["tool"] == {"name": "iscsitrace", "version": iscsitrace.__version__}
     assert provenance["input"][0]["name"] == "a.pcap"
     assert provenance["options"]["packet_limit"] == 7

@@ -1,4 +1,4 @@
-"""The problem of waiting for ACKs: a status, or data, that TCP holds back until what went before it is acknowledged."""
+"""Delayed acknowledgments: TCP holds a status or data back until the preceding data is acknowledged."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def _held(case: Case) -> Observation | None:
     count = int((by_cycle > 0).sum())
     if count < MIN_TASKS or not is_worth(subject, waits.total_ns):
         return None
-    median = f"half of them over {wording.time(float(np.median(by_cycle[by_cycle > 0])))}"
+    median = f"median {wording.time(float(np.median(by_cycle[by_cycle > 0])))}"
     cycles = subject.cycles
     has_status_apart = cycles.raw("is_read") & ~cycles.raw("is_status_in_data") & (cycles.raw("data_bytes") > 0)
     if 2 * int(by_cycle[has_status_apart].sum()) > waits.total_ns:
         held = int((by_cycle[has_status_apart] > 0).sum())
-        text = f"the status of {wording.count(held, 'read')} waited for the ACK of the data before it, {median}"
+        text = f"the status of {wording.count(held, 'read')} waited for the ACK of the preceding data, {median}"
         frames = frames_in(cycles, subject.longest_rows(waits), "data_last_frame", "status_frame")
     else:
-        text = f"{wording.count(count, 'task')} had data or a command held back until an ACK came, {median}"
+        text = f"{wording.count(count, 'command')} waited while TCP held data back until an ACK arrived, {median}"
         frames = subject.evidence(waits)
     return Observation(text, frames, waits.total_ns)
 
@@ -45,26 +45,25 @@ def _status_in_data(basis: Basis) -> Iterator[Change]:
 
 def _nothing_held(basis: Basis) -> Iterator[Change]:
     if not basis.measured.situation.setting.is_status_held:
-        yield Change("nothing held back", lambda situation: situation.without("ack_wait"))
+        yield Change("no data held back for ACKs", lambda situation: situation.without("ack_wait"))
 
 
 HELD_FOR_ACK: Final = Problem(
     name="held_for_ack",
-    meaning="The status of a read, or the end of other data, is held back until what was sent before it is "
-    "acknowledged: Nagle's algorithm, made worse by delayed ACKs. For a read over distance that is a third and a "
-    "fourth delay.",
-    condition=f"`ack_wait` takes {WORTH}, over {MIN_TASKS} tasks or more.",
-    evidence="Last data and status of the three reads that waited longest, or the frames that ended the longest "
-    "waits. The share is that waiting.",
+    meaning="TCP holds back the status of a read, or the last part of other data, until the preceding data is "
+    "acknowledged: Nagle's algorithm, made worse by delayed ACKs. Each read then takes two RTTs instead of one.",
+    condition=f"`ack_wait` takes {WORTH}, in at least {MIN_TASKS} commands.",
+    evidence="The last data and the status of the three reads that waited longest, or the frames that ended the "
+    "longest waits. The share is the time waited.",
     explains=Explains("ack_wait"),
     advice=(
         Advice(
-            "Let the status ride in the last Data-In (S bit), as LIO and tgt do: an option or a newer release of the "
-            "target.",
+            "Have the target send the status in the last Data-In PDU (S bit), as LIO and tgt do: look for an option or "
+            "a newer release of the target.",
             _status_in_data,
         ),
-        Advice("Switch Nagle's algorithm off at the sender (TCP_NODELAY).", _nothing_held),
-        Advice("At the receiver, quick ACKs: `ip route change ... quickack 1` for the sender's network."),
+        Advice("Disable Nagle's algorithm on the sender (TCP_NODELAY).", _nothing_held),
+        Advice("Enable quick ACKs on the receiver: `ip route change ... quickack 1` for the sender's network."),
     ),
     observe=_held,
 )

@@ -1,4 +1,4 @@
-"""A session or connection in which findings are looked for, the groups it belongs to, and what is computed once."""
+"""The case under examination: a session or connection, its groups, and facts that several findings share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Fact = TypeVar("_Fact")
 
 @dataclass(frozen=True)
 class Groups:
-    """What several sessions or connections are together, and the table of all their tasks."""
+    """Mirrors and parallel jobs of the whole trace, and the table of all commands."""
 
     mirrors: tuple[Account, ...]
     jobs: tuple[Job, ...]
@@ -28,7 +28,7 @@ class Groups:
 
 
 class Case:
-    """A session or connection, and what several findings need to know of it."""
+    """One session or connection, and the facts that several findings share."""
 
     def __init__(self, subject: Subject, groups: Groups) -> None:
         self.subject = subject
@@ -36,7 +36,7 @@ class Case:
         self._facts: dict[Callable[[Subject], Any], Any] = {}
 
     def once(self, compute: Callable[[Subject], _Fact]) -> _Fact:
-        """What a function makes of the subject, computed when it is first asked for."""
+        """Call a function on the subject, once; later calls return the same result."""
         if compute not in self._facts:
             self._facts[compute] = compute(self.subject)
         fact: _Fact = self._facts[compute]
@@ -44,10 +44,10 @@ class Case:
 
     @cached_property
     def system_call(self) -> SystemCall | None:
-        """The system call behind the reads and writes; None where nothing tells."""
+        """The inferred system call behind the reads and writes; None where nothing shows one."""
         return system_calls.infer(self.subject.transfers)
 
 
 def is_worth(subject: Subject, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:
-    """Whether an amount of time is so large a share of the jobs' time that a remedy can be felt."""
+    """Whether a time is at least this share of the busy time."""
     return amount_ns > 0 and subject.share(amount_ns) >= least

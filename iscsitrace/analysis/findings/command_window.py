@@ -1,4 +1,4 @@
-"""The command window (RFC 7143 section 4.2.2.1): commands that the target had no room for."""
+"""The command window (RFC 7143 section 4.2.2.1): commands that waited for it to open."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from iscsitrace.wording import amounts as wording
 Array = NDArray[Any]
 
 COMMAND_WINDOW_TASKS: Final = 0.1
-"""Share of the commands that came only once the target had opened its command window: one in ten has waited for it."""
+"""Least share of the commands that waited for the command window to open: one in ten delays the others."""
 
 PROMPT_NS: Final = MILLISECOND_NS
-"""How long before a command its window has to have been closed for the command to have waited: a thread that is woken
-by the PDU that makes room needs less."""
+"""Longest time from the opening of the window to a command that waited for it: a thread that the PDU wakes needs
+less."""
 
 
 def _closed(case: Case) -> Observation | None:
@@ -38,7 +38,7 @@ def _closed(case: Case) -> Observation | None:
     number = _after(cycles.raw("cmd_sn")[commands], first)
     asked = np.maximum.accumulate(number)
     allowed = np.maximum.accumulate(_after(cycles.raw("max_cmd_sn")[statuses], first))
-    # what the initiator had sent and knew a moment before each command; at the tap it answers a round trip later
+    # what the initiator had sent and knew shortly before each command; at the tap its answer is an RTT later
     before = sent_at - PROMPT_NS
     sent = np.searchsorted(sent_at, before, side="right")
     read = np.searchsorted(answered_at, before - (subject.rtt_ns("initiator") or 0), side="right")
@@ -50,42 +50,40 @@ def _closed(case: Case) -> Observation | None:
     opened_by = statuses[np.searchsorted(allowed, number[shown]).clip(max=len(statuses) - 1)]
     outstanding = int(cycles.raw("queue_depth").max())
     return Observation(
-        f"{count} of {len(commands)} commands came only when the target had made room (MaxCmdSN), with at most "
-        f"{outstanding} outstanding",
+        f"{count} of {len(commands)} commands waited for the command window to open (MaxCmdSN), with at most "
+        f"{outstanding} commands in flight",
         [*frames_in(cycles, opened_by, "status_frame"), *frames_in(cycles, commands[shown], "command_frame")],
     )
 
 
 def _in_order(times: Array, which: Array) -> Array:
-    """Places of these rows in order of time."""
+    """Row numbers of these rows in order of time."""
     places = np.flatnonzero(which)
     return np.asarray(places[np.argsort(times[places], kind="stable")])
 
 
 def _after(numbers: Array, first: int) -> Array:
-    """Serial numbers as distances from one of them, before it negative (RFC 1982)."""
+    """Serial numbers as distances from one of them, negative before it (RFC 1982)."""
     distance = (numbers.astype(np.int64) - int(first)) & 0xFFFF_FFFF
     return np.where(distance >= 1 << 31, distance - (1 << 32), distance)
 
 
 COMMAND_WINDOW_CLOSED: Final = Problem(
     name="command_window_closed",
-    meaning="The target takes no more commands (MaxCmdSN): the initiator has more to ask for and has to wait.",
-    condition=f"{wording.percent(COMMAND_WINDOW_TASKS)} of the commands or more, and {MIN_TASKS} at least, came after "
-    f"the window had been closed until {PROMPT_NS / MILLISECOND_NS:g} ms before.",
-    evidence="The statuses that made room, and the commands that followed. It has no share: what is outstanding "
-    "meanwhile may keep the line busy.",
+    meaning="The target accepts no more commands (MaxCmdSN), and the initiator has more to issue: it waits.",
+    condition=f"At least {wording.percent(COMMAND_WINDOW_TASKS)} of the commands, and at least {MIN_TASKS}, were sent "
+    f"within {PROMPT_NS / MILLISECOND_NS:g} ms after the window opened.",
+    evidence="The statuses that opened the window, and the commands that followed. No share: the commands in flight "
+    "can keep the line busy meanwhile.",
     severity="warning",
     # all connections of a session share CmdSN
     is_session_only=True,
     advice=(
         Advice(
-            "`targetcli /iscsi/IQN/tpg1 set attribute default_cmdsn_depth=128` on LIO (64 is its default; log in "
-            "again)."
+            "Open the window: `targetcli /iscsi/IQN/tpg1 set attribute default_cmdsn_depth=128` on LIO (default 64; "
+            "log in again)."
         ),
-        Advice(
-            "If latency matters more than throughput, ask for less instead: node.session.queue_depth below the window."
-        ),
+        Advice("If latency matters more than throughput, set node.session.queue_depth below the window instead."),
     ),
     observe=_closed,
 )

@@ -1,4 +1,4 @@
-"""Advice that several problems share: more tasks outstanding, and more connections, with what each would win."""
+"""Advice that several problems share, with its what-ifs: a higher queue depth, and more connections."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.wording import amounts as wording
 
 DEPTHS: Final = (8, 32, 128)
-"""Queue depths to try, as programs and drivers have them: the next one or two."""
+"""Queue depths to try, as programs and drivers offer them: the next one or two above the measured one."""
 CONNECTIONS: Final = (2, 4, 8, 16, 32, 64)
-"""How many times as many connections to try, as long as each step wins ENOUGH."""
+"""Multiples of the measured connections to try, as long as each step gains ENOUGH."""
 ENOUGH: Final = 1.1
-"""So many times the throughput is worth twice the connections."""
+"""Least throughput factor for which doubling the connections is worth it."""
 
 SHARE_PATH: Final = (
-    "Share the path over several connections, each with windows and losses of its own: node.session.nr_sessions with "
-    "multipath, or a session of several connections (MC/S)."
+    "Spread the load over several connections, so that each has a separate window: node.session.nr_sessions with "
+    "multipath, or one session with several connections (MC/S)."
 )
 
 
 def next_queue_depth(basis: Basis) -> Iterator[Change]:
-    """The next queue depth; of a target that serves one task after another less is to be won."""
+    """The next higher queue depth. A target that serves one command at a time gains less."""
     yield from _queue_depths(basis, 1)
 
 
 def next_queue_depths(basis: Basis) -> Iterator[Change]:
-    """The next two."""
+    """The next two higher queue depths."""
     yield from _queue_depths(basis, 2)
 
 
@@ -39,7 +39,7 @@ def _queue_depths(basis: Basis, count: int) -> Iterator[Change]:
 
 
 def more_connections(basis: Basis) -> Iterator[Change]:
-    """Twice as many connections, and as many as win something: each with one task at least."""
+    """Twice the connections, and the most that still gain: each with at least one command in flight."""
     situation = basis.measured.situation
     now, before = situation.setting.connections, situation.throughput()
     numbers = []

@@ -1,4 +1,4 @@
-"""Problems of distance: what is outstanding does not fill the path."""
+"""Latency-bound sessions: the commands in flight do not fill the path."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from iscsitrace.analysis.session import system_calls
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.analysis.session.subject import Subject
-from iscsitrace.analysis.session.workload import MIN_TASKS, Workload
+from iscsitrace.analysis.session.workload import MIN_TASKS, MIXED, Workload
 from iscsitrace.wording import amounts as wording
 
 
 def _waits(subject: Subject) -> Stretches | None:
-    """Waits of reads and writes for the path; None where these are too few, or it is not worth a change."""
+    """Waits of reads and writes for the RTT; None for too few commands, or below the threshold."""
     asked = subject.workload
     if asked is None or asked.task_count < MIN_TASKS or subject.path_ns is None:
         return None
@@ -40,44 +40,46 @@ def _queue_depth(case: Case) -> Observation | None:
     asked, path_ns = subject.workload, subject.path_ns
     if waits is None or asked is None or path_ns is None:
         return None
-    phrase = _asked(asked)
+    load = _load(asked)
     return Observation(
-        f"{phrase} over a path of {wording.time(path_ns)} there and back",
+        f"the initiator {load}; RTT {wording.time(path_ns)}",
         subject.frames_of(subject.longest_rows(waits)),
         waits.total_ns,
-        cause=phrase,
+        cause=f"It {load}.",
     )
 
 
-def _asked(asked: Workload) -> str:
-    """``one 128 KiB read at a time (queue depth 1) leaves the line idle``."""
+def _load(asked: Workload) -> str:
+    """``issues one 128 KiB read at a time (queue depth 1)``."""
     size, depth = wording.size(asked.block_bytes), asked.queue_depth
+    word = "command" if asked.word == MIXED else asked.word
     if depth == 1:
-        return f"one {size} {asked.word} at a time (queue depth 1) leaves the line idle"
-    return f"{depth} {asked.word}s of {size} at a time (queue depth {depth}) leave the line idle"
+        return f"issues one {size} {word} at a time (queue depth 1)"
+    return f"keeps {depth} {word}s of {size} in flight (queue depth {depth})"
 
 
 QUEUE_DEPTH_LOW: Final = Problem(
     name="queue_depth_low",
-    meaning="Everything that is outstanding waits for the path at once, and the line stays idle: too few tasks, or too "
-    "small ones, for the distance. The classic is queue depth 1.",
-    condition=f"`propagation` of data tasks takes {WORTH}, over {MIN_TASKS} data tasks or more.",
-    evidence="The three tasks that waited longest for the path, command to status. The share is that waiting.",
+    meaning="All commands in flight wait for the RTT at the same time, and the line is idle: there are too few "
+    "commands in flight, or they are too small, for this RTT. The usual case is queue depth 1.",
+    condition=f"`propagation` of reads and writes takes {WORTH}, with at least {MIN_TASKS} reads and writes.",
+    evidence="The three commands that waited longest for the RTT, from command to status. The share is the time "
+    "waited.",
     explains=Explains("propagation", 1),
     advice=(
         Advice(
-            "Keep more tasks outstanding: more threads or a higher I/O depth in the program; for buffered reads "
+            "Raise the queue depth: more threads or a higher I/O depth in the program; for buffered reads "
             "/sys/block/DEVICE/queue/read_ahead_kb.",
             next_queue_depths,
         ),
         Advice(
-            "Let them through: node.session.queue_depth and, at least as large, node.session.cmds_max in open-iscsi, "
-            "/sys/block/DEVICE/queue/nr_requests, and `targetcli /iscsi/IQN/tpg1 set attribute "
+            "Allow that queue depth: node.session.queue_depth and, at least as large, node.session.cmds_max in "
+            "open-iscsi, /sys/block/DEVICE/queue/nr_requests, and `targetcli /iscsi/IQN/tpg1 set attribute "
             "default_cmdsn_depth=128` on LIO."
         ),
         Advice(
-            "Larger blocks do the same for sequential work; several sessions (node.session.nr_sessions, with "
-            "multipath) do it for a file system that waits for each write."
+            "Larger I/O helps sequential work in the same way. Several sessions (node.session.nr_sessions, with "
+            "multipath) help a file system that waits for each write."
         ),
     ),
     observe=_queue_depth,
@@ -87,11 +89,10 @@ QUEUE_DEPTH_LOW: Final = Problem(
 # --- block_size_small
 
 SEQUENTIAL: Final = 0.5
-"""Share of the tasks that begin where another ended, from which larger blocks can carry the same: blocks anywhere on
-the disk cannot be joined."""
+"""Least share of commands that begin at the LBA where another ended. Random I/O cannot be merged into larger I/O."""
 
 LARGE_BLOCK_BYTES: Final = 1 << 20
-"""A PDU block that is no longer called small: Linux's own default is 1280 KiB a request (max_sectors_kb)."""
+"""I/O size that is no longer small: the default limit of a Linux request is 1280 KiB (max_sectors_kb)."""
 
 _BLOCKS_TRIED: Final = (LARGE_BLOCK_BYTES // 4, LARGE_BLOCK_BYTES)
 
@@ -108,8 +109,9 @@ def _block_size(case: Case) -> Observation | None:
     call = case.system_call
     shown = list(call.rows[:3]) if call else _one_after_another(subject)
     text = (
-        f"what is outstanding passes in {wording.time(passing_ns)}, the path takes {wording.time(path_ns)}: blocks of "
-        f"{wording.size(asked.block_bytes)} are small for it, and {wording.percent(share)} of them follow one another"
+        f"the commands in flight take {wording.time(passing_ns)} on the line, the RTT is {wording.time(path_ns)}: "
+        f"{wording.size(asked.block_bytes)} I/O is small for this path, and {wording.percent(share)} of the commands "
+        "are sequential"
     )
     return Observation(
         text + (f"; {_of_call(call)}" if call else ""),
@@ -119,7 +121,7 @@ def _block_size(case: Case) -> Observation | None:
 
 
 def _passing_ns(subject: Subject, asked: Workload) -> float:
-    """How long what is outstanding takes on the line; by the pace of tasks, where that of the line is not known."""
+    """Time of the commands in flight on the line; from their transfer times where the line rate is unknown."""
     rate = line_bytes_per_s(subject)
     if rate:
         return asked.block_bytes * asked.queue_depth * 1e9 / rate
@@ -127,7 +129,7 @@ def _passing_ns(subject: Subject, asked: Workload) -> float:
 
 
 def _one_after_another(subject: Subject) -> list[int]:
-    """Places in ``transfers`` of three tasks, each of which begins where the one before it ended."""
+    """Rows in ``transfers`` of three commands, each of which begins where the one before it ended."""
     cycles = subject.transfers
     continued = system_calls.is_continued(cycles)
     runs = np.flatnonzero(continued[1:-1] & continued[2:])
@@ -138,15 +140,15 @@ def _one_after_another(subject: Subject) -> list[int]:
 def _of_call(call: system_calls.SystemCall) -> str:
     pieces = " + ".join(wording.size(piece) for piece in call.pieces[:6])
     more = " + ..." if len(call.pieces) > 6 else ""
-    together = "sent at once" if call.is_at_once else "sent one after another"
+    order = "issued together" if call.is_at_once else "issued one after another"
     return (
-        f"they are pieces of system calls of {wording.size(call.bytes)}, each cut into {len(call.pieces)} "
-        f"({pieces}{more}), {together}"
+        f"inferred system calls of {wording.size(call.bytes)}, each split into {len(call.pieces)} commands "
+        f"({pieces}{more}), {order}"
     )
 
 
 def _blocks(size: int) -> Change:
-    return Change(f"blocks of {wording.size(size)}", partial(Situation.with_setting, block_bytes=size))
+    return Change(f"{wording.size(size)} I/O", partial(Situation.with_setting, block_bytes=size))
 
 
 def _larger_blocks(basis: Basis) -> Iterator[Change]:
@@ -162,28 +164,29 @@ def _whole_system_calls(basis: Basis) -> Iterator[Change]:
 
 BLOCK_SIZE_SMALL: Final = Problem(
     name="block_size_small",
-    meaning="Sequential work in PDU blocks that pass faster than the path answers: each pays the whole delay for "
-    "little data. Where the sizes tell, so is said which system call was cut, and how.",
-    condition="As queue_depth_low, and what is outstanding (median block size times median queue depth) takes less "
-    f"time on the line than the round trip; the median block is under {wording.size(LARGE_BLOCK_BYTES)}, and "
-    f"{wording.percent(SEQUENTIAL)} of the tasks or more begin where another ended.",
-    evidence="Three tasks one after another, command to status; of a cut system call, one whole. The share is that of "
-    "queue_depth_low: the same time, won in another way.",
+    meaning="Sequential I/O of a small size: each command moves little data and waits a full RTT. The I/O size is the "
+    "PDU block size, the command's Expected Data Transfer Length. Where the sizes show that the kernel split larger "
+    "system calls, the finding reports their size and pieces.",
+    condition="As queue_depth_low, and the commands in flight (median I/O size times median queue depth) take less "
+    f"time on the line than the RTT; the median I/O size is under {wording.size(LARGE_BLOCK_BYTES)}, and at least "
+    f"{wording.percent(SEQUENTIAL)} of the commands begin at the LBA where another ended.",
+    evidence="Three consecutive commands, from command to status; where a system call was split, the commands of one "
+    "call. The share is that of queue_depth_low: the same time can be saved in two ways.",
     explains=Explains("propagation", 0),
     advice=(
         Advice(
-            "Ask for more at once: the program's block size (bs=), and for buffered reads "
+            "Use larger I/O: the program's block size (bs=), and for buffered reads "
             "/sys/block/DEVICE/queue/read_ahead_kb.",
             _larger_blocks,
         ),
         Advice(
-            "Let the kernel send it whole: /sys/block/DEVICE/queue/max_sectors_kb, up to max_hw_sectors_kb there.",
+            "Stop the kernel from splitting it: raise /sys/block/DEVICE/queue/max_sectors_kb, up to max_hw_sectors_kb.",
             _whole_system_calls,
             is_tried_first=True,
         ),
         Advice(
-            "node.session.iscsi.MaxBurstLength and node.conn[0].iscsi.MaxRecvDataSegmentLength no smaller than a "
-            "block, so that it travels in few PDUs."
+            "Set node.session.iscsi.MaxBurstLength and node.conn[0].iscsi.MaxRecvDataSegmentLength to at least the "
+            "I/O size, so that each command needs few PDUs."
         ),
     ),
     observe=_block_size,

@@ -1,6 +1,6 @@
-"""The examination of a trace: every session and connection with its budget, its headline and its findings.
+"""The diagnosis of a trace: the time breakdown, headline and findings of every session and connection.
 
-Pure functions of tables; what a problem is, and from when on it is found, stands in its family.
+Pure functions of tables. Each family declares its problems.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from iscsitrace.analysis.session.system_calls import SystemCall
 
 @dataclass(frozen=True)
 class Opinion:
-    """What is to be said of one session or connection."""
+    """The diagnosis of one session or connection."""
 
     number: int
     headline: Headline
     budget: dict[str, int] | None
-    """Nanoseconds by part; None where no task has a status."""
+    """Nanoseconds by part; None where no command has a status."""
     idle_fraction: float | None
     limiter: str | None
     jobs_ns: int
-    """From first command to last status, less the pauses between jobs: what shares are of."""
+    """Busy time, of which shares are: first command to last status, without idle gaps between bursts of I/O."""
     system_call: SystemCall | None
     findings: list[Finding]
-    """Failures first, then by what they cost."""
+    """Failures first, then by share."""
 
     @property
     def verdict(self) -> str:
-        """The headline with all that follows it."""
+        """The headline with its notes."""
         return self.headline.text
 
     def as_dict(self) -> dict[str, Any]:
@@ -60,18 +60,18 @@ class Opinion:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Opinions by number of session and of connection."""
+    """The diagnosis of a trace, by number of session and of connection."""
 
     sessions: dict[int, Opinion]
     connections: dict[int, Opinion]
     mirrors: tuple[Account, ...] = ()
-    """Sessions that carry the same writes."""
+    """Mirrored sessions."""
     jobs: tuple[Job, ...] = ()
-    """Connections that are streams of one job."""
+    """Connections that run one job in parallel."""
 
     @property
     def budget(self) -> dict[str, int]:
-        """Nanoseconds by part, of all sessions together."""
+        """Nanoseconds by part, summed over all sessions."""
         known = [opinion.budget for opinion in self.sessions.values() if opinion.budget]
         return {part: sum(budget[part] for budget in known) for part in PARTS}
 
@@ -83,10 +83,10 @@ class Diagnosis:
 
 
 def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
-    """Examines a trace read with the tables NEEDED; ``source`` is its method ``table``.
+    """Diagnose a trace that was read with the tables NEEDED; ``source`` is its method ``table``.
 
-    Without ``has_mirrors`` none are looked for, and of jobs only those that names tell: the legs of a mirror would else
-    be taken for streams.
+    Without ``has_mirrors`` mirrors are not searched for, and only jobs known by session or names count: the sides of a
+    mirror would else look like parallel streams.
     """
     sessions, connections = subjects_of(source)
     accounts = tuple(account.of_trace(source)) if has_mirrors else ()
@@ -101,13 +101,13 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
 def _of_connection(
     subject: Subject, sessions: dict[int, Subject], opinions: dict[int, Opinion], groups: Groups
 ) -> Opinion:
-    """The opinion on a connection: on the only one of a session that on the session, less what only sessions have."""
+    """The diagnosis of a connection; for a session's only one, that of the session less session-only findings."""
     session = subject.connections[0]["session"]
     if session not in sessions or len(sessions[session].connections) > 1:
         return _opinion(subject, groups)
     own = [finding for finding in opinions[session].findings if not finding.problem.is_session_only]
     number = subject.connections[0]["connection"]
-    # the session's subject knows much by now
+    # reuse what the session's subject has computed
     subject = sessions[session].as_connection(number)
     return replace(opinions[session], number=number, headline=headline.of(subject, own), findings=own)
 

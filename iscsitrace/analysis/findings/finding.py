@@ -1,9 +1,8 @@
-"""A problem as it is declared, with its advice and what each would win; and a finding: a problem that was found.
+"""Problems and findings: a problem is declared once, a finding is one problem of one session or connection.
 
-A problem is one object: what it means, from when on it is found, what shows it, which part of the time it explains,
-what a person can change, and the function that finds it. Keys are spelled as their owners do: open-iscsi's in
-``node.``, LIO's through ``targetcli``, sysctl's in ``net.``, those of a Linux block device in
-``/sys/block/DEVICE/queue``.
+A problem is one object: meaning, condition, evidence, the part of the time that it explains, scope, advice with its
+what-ifs, and the function that observes it. Settings are spelled as their programs spell them: open-iscsi's ``node.``,
+LIO's through ``targetcli``, sysctl's ``net.``, those of a Linux block device ``/sys/block/DEVICE/queue``.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ if TYPE_CHECKING:
 from iscsitrace.analysis.session.situation import Situation
 
 SEVERITIES: Final = ("info", "warning", "data_loss", "error")
-"""The words of the counters: a note; costs much; the capture lost it; something failed."""
+"""As for counters: a note; costs much time; missing from the capture; a failure."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is changed in a what-if."""
+    """One change of a what-if."""
 
     words: str
     """Such as ``queue depth 8``."""
     apply: Callable[[Situation], Situation]
-    """What it makes of a situation."""
+    """The situation with this change."""
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What a what-if starts from: the finding, and its session as the model takes it."""
+    """Input of a what-if: the finding, and its session as measured for the model."""
 
     case: Case
     measured: Measured
@@ -45,65 +44,65 @@ class Basis:
 
 @dataclass(frozen=True)
 class Advice:
-    """What a person can change."""
+    """One fix, with its what-if."""
 
     text: str
     what_if: Callable[[Basis], Iterator[Change]] | None = None
-    """The changes that the model is asked about, the least first; None where no model can say."""
+    """The changes to predict, the smallest first; None where the model cannot predict the fix."""
     is_tried_first: bool = False
-    """Whether its gains come before those of the advice before it."""
+    """Whether its gains come first in the list of gains."""
 
 
 @dataclass(frozen=True)
 class Explains:
-    """The part of the time that a problem is a cause of."""
+    """The part of the time breakdown that a problem causes."""
 
     part: str
     specificity: int = 0
-    """The most specific problem of those that explain a part is named as its cause."""
+    """The headline prefers the most specific problem of a part."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen of a problem in one session or connection."""
+    """A problem as observed in one session or connection."""
 
     text: str
-    """With its numbers, in a sentence."""
+    """The facts with their numbers, as a sentence without its first capital and full stop."""
     frames: Iterable[int | None]
     """Frames that show it, the clearest first."""
     cost_ns: float | None = None
-    """The time that it takes; None when it costs no time, or none that is known."""
+    """The time that it costs; None where this is unknown."""
     share: float | None = None
-    """In its place, where it is not a share of the jobs' time."""
+    """Instead of the cost, where it is not a share of the busy time."""
     severity: str | None = None
-    """In place of that of the problem."""
+    """Instead of the problem's severity."""
     cause: str | None = None
-    """What the headline says of it, where that is not the text."""
+    """The sentence for the headline, where it is not the text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A known problem: all there is to say of it, and how it is found."""
+    """A known problem, and how to find it."""
 
     name: str
     meaning: str
     condition: str
-    """From when on it is found, in words."""
+    """When it is reported, in words."""
     evidence: str
-    """Which frames it shows, and what its share counts."""
+    """Which frames the finding shows, and what its share means."""
     advice: tuple[Advice, ...]
     observe: Callable[[Case], Observation | None]
     explains: Explains | None = None
-    """None where its time is no part of the budget, or nobody's."""
+    """None where it explains no part."""
     severity: str | None = None
-    """None where it follows from the share."""
+    """None where the share decides."""
     is_session_only: bool = False
-    """Whether it is about the connections of a session together, or about sessions together."""
+    """Whether it compares the connections of a session, or sessions."""
     accounts_for: tuple[Problem, ...] = ()
-    """Problems that are only its consequence, and no findings of their own, where it has most of their share."""
+    """Problems that are consequences of this one: not reported where this one has at least half of their share."""
 
     def find(self, case: Case) -> Finding | None:
-        """The finding, where the session or connection has the problem."""
+        """The finding, or None where the session or connection does not have the problem."""
         if self.is_session_only and not case.subject.is_session:
             return None
         seen = self.observe(case)
@@ -113,22 +112,22 @@ class Problem:
         if seen.cost_ns is not None:
             share = case.subject.share(seen.cost_ns)
         severity = seen.severity or self.severity or ("warning" if (share or 0) >= WARNING else "info")
-        return Finding(self, severity, share, seen.text, shown(seen.frames), seen.cost_ns, seen.cause or seen.text)
+        cause = seen.cause or sentence(seen.text)
+        return Finding(self, severity, share, seen.text, shown(seen.frames), seen.cost_ns, cause)
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What a change would do to the throughput, by the model."""
+    """The throughput that the model predicts for a change."""
 
     advice: Advice
-    """Which says how."""
     change: str
     """Such as ``queue depth 8``."""
     throughput_factor: float
     """Throughput after / before."""
     low: float
     high: float
-    """The least and the most that the packets leave open."""
+    """The range that the packets leave open."""
 
 
 @dataclass(frozen=True)
@@ -138,43 +137,43 @@ class Finding:
     problem: Problem
     severity: str
     share: float | None
-    """Of the time from first command to last status; None when it costs no time, or none that is known."""
+    """Share of the busy time; None where it has none."""
     text: str
-    """What was seen, with its numbers, in a sentence."""
+    """The facts with their numbers."""
     frames: tuple[int, ...]
-    """A few frames that show it at its clearest, ascending."""
+    """A few frames that show it, ascending."""
     cost_ns: float | None = None
-    """The time that it takes; None as for the share, and where the share is one of something else."""
+    """The time that it costs; None where this is unknown."""
     cause: str = ""
-    """What the headline says of it."""
+    """The sentence for the headline."""
     gains: tuple[Gain, ...] = ()
-    """What following the advice would win, the first step first; empty where no model can say."""
+    """Gains of the advice; empty where the model predicts none."""
 
     @property
     def name(self) -> str:
-        """The problem's."""
+        """The name of the problem."""
         return self.problem.name
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What a person can change, the first step first."""
+        """The texts of the advice, the first step first."""
         return tuple(advice.text for advice in self.problem.advice)
 
     def gains_by_advice(self) -> list[tuple[Advice, list[Gain]]]:
-        """Each advice with what following it would win."""
+        """Each advice with its gains."""
         return [(advice, [gain for gain in self.gains if gain.advice is advice]) for advice in self.problem.advice]
 
     def is_explained_by(self, other: Finding) -> bool:
-        """Whether it is a consequence of the other, and no more."""
+        """Whether it is mostly a consequence of the other."""
         return self.problem in other.problem.accounts_for and (other.share or 0.0) >= MOST * (self.share or 0.0)
 
     @property
     def display_filter(self) -> str | None:
-        """A Wireshark display filter that shows the frames; None when there are none."""
+        """A Wireshark display filter for the frames; None without frames."""
         return f"frame.number in {{{', '.join(map(str, self.frames))}}}" if self.frames else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; ``gain`` is the first of ``gains``, null where no model can say what a change would win."""
+        """For JSON; ``gain`` is the first of ``gains``, null where there is none."""
         gains = [
             {
                 "change": gain.change,
@@ -198,6 +197,11 @@ class Finding:
         }
 
 
+def sentence(text: str) -> str:
+    """A text with a first capital and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def shown(frames: Iterable[int | None]) -> tuple[int, ...]:
     """The first few frames, each once, ascending."""
     known = [int(frame) for frame in frames if frame is not None]
@@ -205,5 +209,5 @@ def shown(frames: Iterable[int | None]) -> tuple[int, ...]:
 
 
 def by_weight(findings: Sequence[Finding]) -> list[Finding]:
-    """Failures first, then by what they cost; of equals, the order stays."""
+    """Sort: failures first, then by share; findings of equal share keep their order."""
     return sorted(findings, key=lambda finding: (finding.severity != "error", -(finding.share or 0.0)))

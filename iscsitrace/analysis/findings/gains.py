@@ -1,7 +1,7 @@
-"""What a change would win: each advice's throughput by the model, against the throughput as it is.
+"""Gains: the throughput that the model predicts for each advice, relative to the throughput as measured.
 
-A gain is a what-if: the situation that was measured, with one thing changed, through the model (docs/method.md,
-section 6). Where the model does not describe the session, there is none.
+A gain is a what-if: the model (docs/method.md, section 6) predicts the measured situation with one change. Where the
+model does not describe the session, there are no gains.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from iscsitrace.analysis.session.measurement import Measured, measure
 from iscsitrace.analysis.session.situation import Situation
 
 MODEL: Final = 0.25
-"""How far the model may be from the throughput as measured for it to say what a change would win: beyond that
-something else decides."""
+"""Largest relative error of the model against the measured throughput for gains to be shown. Beyond that, something
+that the model does not know limits the session."""
 MORE: Final = 1.02
-"""A further step in the same direction has to win so many times as much to be said."""
+"""Least improvement of a further step in the same direction over the step before it."""
 LINE: Final = 0.02
-"""How far the line's pace may be off."""
+"""Relative uncertainty of the estimated line rate."""
 
 
 def with_gains(case: Case, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, each with the gains of its advice."""
+    """Add to each finding the gains of its advice."""
     asked = case.subject.workload
     has_what_if = any(advice.what_if for finding in findings for advice in finding.problem.advice)
     if asked is None or asked.word == workload.MIXED or not has_what_if:
@@ -52,7 +52,7 @@ def _gains_of(advice: Advice, basis: Basis, readings: Sequence[Situation]) -> It
         if factor <= MORE * before:
             continue
         before = factor
-        # how much the readings differ is seen as well without following every task
+        # a rough prediction shows the spread of the readings as well, and is fast
         rough = [
             after.throughput(is_rough=True) / reading.throughput(is_rough=True)
             for after, reading in zip(changed, readings, strict=True)
@@ -61,10 +61,10 @@ def _gains_of(advice: Advice, basis: Basis, readings: Sequence[Situation]) -> It
 
 
 def _readings(measured: Measured) -> list[Situation]:
-    """The situation, and other ones that come to the same throughput: what the packets leave open.
+    """The measured situation, and others with the same throughput that the packets cannot tell from it.
 
-    What the model misses can be a wait of each task, or a stall of all; the target may serve tasks side by side and in
-    the same time whatever their size, or one after another and byte by byte; the pace of the line is known to LINE.
+    Time that the model misses can be a wait of each command or a stall of all. The target may serve commands in
+    parallel, each in the same time, or one after another in proportion to their bytes. The line rate is known to LINE.
     """
     plain = measured.situation
     line = plain.setting.c_bytes_per_s

@@ -1,4 +1,4 @@
-"""The headline: what limits a session or a connection, in one sentence, and what has to be said beside it."""
+"""The headline: what limits a session or a connection and why, and notes on what the sentence leaves out."""
 
 from __future__ import annotations
 
@@ -15,79 +15,78 @@ from iscsitrace.analysis.session.subject import WAITS, Subject
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
 
-_WAITS_FOR: Final = {
-    "propagation": "the path",
-    "target_service": "the target",
-    "initiator_think": "the initiator to ask for something",
-    "initiator_service": "the initiator to send what the target asked for",
-    "ack_wait": "an ACK, to let go what is held back",
-    "receive_window": "room in the receiver's window",
-    "congestion_window": "TCP's congestion window to let data go",
-    "loss_recovery": "lost packets to be sent again",
-    "unknown": "something that the capture does not show",
+_LIMITED: Final = {
+    "propagation": ("latency-bound", "network RTT"),
+    "target_service": ("target-bound", "target service time"),
+    "initiator_think": ("initiator-bound", "initiator think time, with no commands in flight"),
+    "initiator_service": ("initiator-bound", "initiator service time, from R2T to first Data-Out"),
+    "ack_wait": ("ACK-limited", "data that TCP holds back until an ACK arrives"),
+    "receive_window": ("receive-window-limited", "waiting for the receive window to open"),
+    "congestion_window": ("cwnd-limited", "waiting for the congestion window to open"),
+    "loss_recovery": ("loss-limited", "recovery from packet loss"),
+    "unknown": ("limited by an unknown cause", "time that cannot be attributed"),
 }
+"""How a session is limited by each part, and what that part of the time is."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """What a person reads first."""
+    """The sentences that a person reads first."""
 
     sentence: str
-    """What limits it, and why."""
+    """What limits it, and the cause."""
     notes: tuple[str, ...] = ()
-    """Sentences on what else takes much of the time, which pauses are left out, and how few tasks there are."""
+    """Another large part of the time, excluded idle gaps, and whether the commands are too few."""
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The sentence with its notes."""
         return " ".join((self.sentence, *self.notes))
 
 
 def of(subject: Subject, findings: Sequence[Finding]) -> Headline:
-    """The headline; it says so where nothing can be said."""
+    """The headline of a subject with these findings; it is also one where the limiter is unknown."""
     name = subject.label.capitalize()
     if subject.budget is None or not subject.jobs_ns:
-        what = "has no task with a status" if len(subject.cycles) else "carried no SCSI task"
-        return Headline(f"{name} {what}: there is no time to account for.")
+        what = "has no command with a status" if len(subject.cycles) else "carried no SCSI commands"
+        return Headline(f"{name} {what}: there is no time to break down.")
     if capture.forbids_verdict(subject):
-        return Headline(
-            f"{name}: the capture is too poor to say what limits it: {'; '.join(capture.reasons(subject))}."
-        )
+        missing = "; ".join(capture.reasons(subject))
+        return Headline(f"{name}: limiter unknown, the capture is too poor: {missing}.")
     limiter = subject.budget.limiter
     if limiter is None or subject.budget.is_line_bound:
-        sentence, beside = _transfers(name, subject), _beside(subject, findings)
+        sentence, also = _line_bound(name, subject), _also(subject, findings)
     else:
-        sentence, beside = _waits(name, subject, limiter, findings), ""
-    return Headline(sentence, tuple(note for note in (beside, _pauses(subject), _caveat(subject)) if note))
+        sentence, also = _limited(f"{name} is", subject, limiter, findings), ""
+    return Headline(sentence, tuple(note for note in (also, _excluded(subject), _caveat(subject)) if note))
 
 
-def _transfers(name: str, subject: Subject) -> str:
-    """The line limits more than all waits together."""
+def _line_bound(name: str, subject: Subject) -> str:
+    """Data transfer takes more time than all waits together."""
     line = line_bytes_per_s(subject)
-    pace = f" at {wording.rate(line)}" if line else ""
+    rate = f" (line rate {wording.rate(line)})" if line else ""
     share = wording.percent(subject.share(subject.part_ns("transfer")))
-    return f"{name} transfers data {share} of its time: the line{pace} is what limits it."
+    return f"{name} is line-bound: {share} of the time is data transfer{rate}."
 
 
-def _beside(subject: Subject, findings: Sequence[Finding]) -> str:
-    """The largest wait beside transfers, if it is worth it."""
+def _also(subject: Subject, findings: Sequence[Finding]) -> str:
+    """The largest wait beside data transfer, if it is above the threshold of a warning."""
     most = max(WAITS, key=subject.part_ns)
     if not is_worth(subject, subject.part_ns(most), WARNING):
         return ""
-    return f"Beside that {_waits('it', subject, most, findings)}"
+    return _limited("It is also", subject, most, findings)
 
 
-def _waits(name: str, subject: Subject, part: str, findings: Sequence[Finding]) -> str:
+def _limited(start: str, subject: Subject, part: str, findings: Sequence[Finding]) -> str:
     share = wording.percent(subject.share(subject.part_ns(part)))
-    how_far = ""
-    if part == "propagation" and subject.path_ns is not None:
-        how_far = f" ({wording.time(subject.path_ns / 2)} one way)"
+    how, what = _LIMITED[part]
+    rtt = f" ({wording.time(subject.path_ns)})" if part == "propagation" and subject.path_ns is not None else ""
     cause = _cause(subject, part, findings)
-    return f"{name} waits {share} of its time for {_WAITS_FOR[part]}{how_far}{f': {cause}' if cause else ''}."
+    return f"{start} {how}: {share} of the time is {what}{rtt}.{f' {cause}' if cause else ''}"
 
 
-def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str | None:
-    """Why a part is large: the most specific finding among those that weigh alike."""
+def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str:
+    """The sentence of the most specific finding among those of similar cost; empty where the cause is unknown."""
     causes = [
         (finding.problem.explains.specificity, finding.share or 0.0, finding.cause)
         for finding in findings
@@ -96,23 +95,24 @@ def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str | No
     most = max((share for _, share, _ in causes), default=0.0)
     own = subject.share(subject.part_ns(part))
     for _, share, cause in sorted(causes, key=lambda each: -each[0]):
-        # half of the weightiest, and a third of the part
+        # at least half of the largest share, and a third of the part
         if share >= max(most / 2, own / 3, 1e-9):
             return cause
     waits = subject.with_next(subject.stretches(part))
     others = waits.where(subject.is_of(waits, ~subject.is_transfer))
     if 2 * others.total_ns > waits.total_ns:
-        return f"mostly with {wording.count(int((~subject.is_transfer).sum()), 'task')} that neither read nor wrote"
-    return None
+        count = wording.count(int((~subject.is_transfer).sum()), "non-I/O command")
+        return f"Most of it is {count} (INQUIRY, TEST UNIT READY, ...)."
+    return ""
 
 
-def _pauses(subject: Subject) -> str:
-    between_ns = subject.budget.between_jobs_ns if subject.budget else 0
-    return f"Pauses between jobs, {wording.time(between_ns)} in all, are left out." if between_ns else ""
+def _excluded(subject: Subject) -> str:
+    gaps_ns = subject.budget.between_jobs_ns if subject.budget else 0
+    return f"Idle gaps between bursts of I/O ({wording.time(gaps_ns)} in all) are excluded." if gaps_ns else ""
 
 
 def _caveat(subject: Subject) -> str:
     asked = subject.workload
     if asked is None or asked.task_count < MIN_TASKS:
-        return f"Only {wording.count(asked.task_count if asked else 0, 'task')} moved data: that may be chance."
+        return f"Only {wording.count(asked.task_count if asked else 0, 'command')} moved data: too few to be sure."
     return ""

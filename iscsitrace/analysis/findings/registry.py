@@ -1,4 +1,4 @@
-"""Every problem that is looked for: the families, in the order of the docs."""
+"""All known problems: the families, in the order of docs/diagnosis.md."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ FAMILIES: Final = (
 )
 
 PROBLEMS: Final[dict[str, Problem]] = {problem.name: problem for family in FAMILIES for problem in family.PROBLEMS}
-"""Every problem by name, in the order of the docs."""
+"""Every problem by name, in the order of docs/diagnosis.md."""
 
 
 def findings_of(case: Case) -> list[Finding]:
-    """What a session or connection has of them: failures first, then by what they cost, then as the docs have them."""
+    """The findings of a session or connection: failures first, then by share, then in the order of the docs."""
     found = [finding for problem in PROBLEMS.values() if (finding := problem.find(case))]
     return by_weight([each for each in found if not any(each.is_explained_by(other) for other in found)])

@@ -1,4 +1,4 @@
-"""Thresholds that several findings share, each with its reason. It computes nothing."""
+"""Thresholds that several findings share, each with its reason. Computes nothing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from iscsitrace.wording import amounts as wording
 MILLISECOND_NS: Final = 1_000_000
 
 WORTH_A_CHANGE: Final = 0.05
-"""Share of the jobs' time: what a remedy can win is at most what the disease costs, and under a twentieth two runs of
-the same job differ by as much."""
+"""Least share of the busy time. A fix saves at most what the problem costs, and two runs of the same job differ by as
+much as this."""
 
 WARNING: Final = 0.20
-"""Share of the jobs' time from which a finding is a warning, no longer a note: a fifth is felt without measuring."""
+"""Share of the busy time from which a finding is a warning instead of a note: users notice this much."""
 
 SHOWN_FRAMES: Final = 12
-"""Frames that a finding shows: three tasks with the four frames of each."""
+"""Most frames that a finding shows: four frames for each of three commands."""
 
-WORTH: Final = f"at least {wording.percent(WORTH_A_CHANGE)} of the jobs' time"
+WORTH: Final = f"at least {wording.percent(WORTH_A_CHANGE)} of the busy time"

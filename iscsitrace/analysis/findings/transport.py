@@ -1,4 +1,4 @@
-"""Problems of TCP: windows that are too small, and losses."""
+"""TCP problems: windows that are too small, and packet loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from iscsitrace.wording import amounts as wording
 
 
 def line_bytes_per_s(subject: Subject) -> int | None:
-    """The pace of the line in the direction that carried most; None where it is not known."""
+    """The estimated line rate in the direction that carried most bytes; None where it is unknown."""
     row = _busiest(subject)
     return row["line_bytes_per_s"] if row else None
 
@@ -30,7 +30,7 @@ def _senders(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _busiest(subject: Subject) -> dict[str, Any] | None:
-    """The sender of most bytes, among those whose line is known if there are."""
+    """The row of ``senders`` that sent most bytes."""
     sent = {
         (row["connection"], direction == "to_target"): row[f"stream_bytes_{direction}"]
         for row in subject.connections
@@ -49,16 +49,16 @@ def _sender(row: dict[str, Any]) -> str:
 
 
 def _capacity(subject: Subject, row: dict[str, Any]) -> str:
-    """`` where the path holds 390 KiB (40.0 MB/s for 10.0 ms)``."""
+    """``; the bandwidth-delay product is 390 KiB (40.0 MB/s x 10.0 ms)``, where both are known."""
     line, path_ns = row["line_bytes_per_s"], subject.path_ns
     if not line or not path_ns:
         return ""
-    held = line * path_ns / 1e9
-    return f", where the path holds {wording.about(held)} ({wording.rate(line)} for {wording.time(path_ns)})"
+    product = wording.about(line * path_ns / 1e9)
+    return f"; the bandwidth-delay product is {product} ({wording.rate(line)} x {wording.time(path_ns)})"
 
 
 def _held(subject: Subject, waits: Stretches, weight: str) -> dict[str, Any] | None:
-    """The sender that waited: in the direction of the tasks that it held up, the one with most of that column."""
+    """The sender that waited: in the direction of the delayed commands, the row with the largest value of a column."""
     by_cycle = subject.waits_by_cycle(waits)
     to_target = 2 * int(by_cycle[subject.cycles.raw("is_write")].sum()) > int(by_cycle.sum())
     rows = [row for row in _senders(subject) if row["to_target"] == to_target]
@@ -69,7 +69,7 @@ def _held(subject: Subject, waits: Stretches, weight: str) -> dict[str, Any] | N
 
 
 def _receive_window(subject: Subject) -> tuple[Stretches, dict[str, Any]] | None:
-    """Waits for the receive window that are worth a change, and the sender that waited."""
+    """Waits for the receive window above the threshold, and the sender that waited."""
     waits = subject.stretches("receive_window")
     if not is_worth(subject, waits.total_ns):
         return None
@@ -78,7 +78,7 @@ def _receive_window(subject: Subject) -> tuple[Stretches, dict[str, Any]] | None
 
 
 def _closes(row: dict[str, Any]) -> bool:
-    """Whether the window shrank below a segment; without its scale nobody knows."""
+    """Whether the window shrank below a segment; unknown without its scale."""
     return not row["is_window_scale_inferred"] and (row["rwnd_min_bytes"] or 0) < (row["segment_bytes"] or 1)
 
 
@@ -87,19 +87,22 @@ def _window_small(case: Case) -> Observation | None:
     if seen is None or _closes(seen[1]):
         return None
     waits, row = seen
-    size = f"it is {wording.about(row['rwnd_max_bytes'] or 0)} at most"
+    size = wording.about(row["rwnd_max_bytes"] or 0)
     if row["is_window_scale_inferred"]:
         text = (
-            f"the {_receiver(row)}'s receive window was full, if {size}: its scale was not captured, it may be larger"
+            f"the {_receiver(row)}'s receive window was full if it is at most {size}: the window scale was not "
+            "captured, so it may be larger"
         )
     else:
         full = wording.time(row["window_full_ns"])
-        text = f"the {_receiver(row)}'s receive window was full for {full}; {size}{_capacity(subject, row)}"
+        text = (
+            f"the {_receiver(row)}'s receive window was full for {full}; it is at most {size}{_capacity(subject, row)}"
+        )
     return Observation(text, subject.evidence(waits), waits.total_ns)
 
 
 def _window_needed(setting: Setting) -> float:
-    """Twice what the path holds; 0 where the line is not known."""
+    """Twice the bandwidth-delay product; 0 where the line rate is unknown."""
     return 2 * (setting.c_bytes_per_s or 0) * 2 * setting.delay_ns / 1e9
 
 
@@ -113,7 +116,7 @@ def _larger_window(basis: Basis) -> Iterator[Change]:
     needed = _window_needed(setting)
     if _is_windowed(basis) and needed > (setting.window_bytes or 0):
         yield Change(
-            f"a receive window of {wording.about(needed)}",
+            f"receive window {wording.about(needed)}",
             lambda situation: situation.with_setting(window_bytes=ceil(_window_needed(situation.setting))),
         )
 
@@ -125,23 +128,22 @@ def _windows_of_more_connections(basis: Basis) -> Iterator[Change]:
 
 RECEIVE_WINDOW_SMALL: Final = Problem(
     name="receive_window_small",
-    meaning="The sender has data, but the receiver's TCP window is full: it is smaller than what the path holds (line "
-    "rate times round trip).",
-    condition=f"`receive_window` takes {WORTH}, and the window never shrank below a segment (or its scale is not "
-    "known).",
-    evidence="The first packets after the three longest waits. The share is that waiting.",
+    meaning="The sender has data, but the receiver's TCP window is full: it is smaller than the bandwidth-delay "
+    "product (line rate times RTT).",
+    condition=f"`receive_window` takes {WORTH}, and the window never shrank below a segment (or its scale is unknown).",
+    evidence="The first packets after the three longest waits. The share is the time waited.",
     explains=Explains("receive_window"),
     advice=(
         Advice(
-            "On the receiver (of reads: the initiator): net.core.rmem_max, and the third value of net.ipv4.tcp_rmem, "
-            "above line rate times round trip; twice that, for the kernel counts its own overhead.",
+            "On the receiver (for reads: the initiator) set net.core.rmem_max and the third value of net.ipv4.tcp_rmem "
+            "to twice the bandwidth-delay product; the kernel's overhead uses part of the buffer.",
             _larger_window,
         ),
         Advice(
-            "In open-iscsi node.conn[0].tcp.window_size sets the buffers, which net.core.rmem_max cuts and which "
-            "switches the kernel's own growth off: raise both, then log in again."
+            "In open-iscsi node.conn[0].tcp.window_size sets the socket buffers, limited by net.core.rmem_max, and "
+            "disables the kernel's autotuning: raise both, then log in again."
         ),
-        Advice("On the sender net.ipv4.tcp_wmem and net.core.wmem_max no smaller."),
+        Advice("On the sender set net.ipv4.tcp_wmem and net.core.wmem_max to at least the same size."),
         Advice(SHARE_PATH, _windows_of_more_connections, is_tried_first=True),
     ),
     observe=_window_small,
@@ -154,7 +156,7 @@ def _stalled(case: Case) -> Observation | None:
         return None
     waits, row = seen
     return Observation(
-        f"the {_receiver(row)} let its receive window shrink to {row['rwnd_min_bytes']} bytes: it takes its data late",
+        f"the {_receiver(row)}'s receive window shrank to {row['rwnd_min_bytes']} bytes: it reads its socket late",
         case.subject.evidence(waits),
         waits.total_ns,
     )
@@ -162,15 +164,13 @@ def _stalled(case: Case) -> Observation | None:
 
 RECEIVER_STALLED: Final = Problem(
     name="receiver_stalled",
-    meaning="The receiver's TCP window closes: its program takes the data late from the socket.",
+    meaning="The receiver's TCP window closes: its program reads the socket late.",
     condition=f"`receive_window` takes {WORTH}, and the advertised window shrank below a full segment.",
-    evidence="The first packets after the three longest waits. The share is that waiting.",
+    evidence="The first packets after the three longest waits. The share is the time waited.",
     explains=Explains("receive_window"),
     advice=(
-        Advice(
-            "Look at the receiver: CPU (softirq, iscsi_q or kworker threads at 100 %), memory, a slow disk behind it."
-        ),
-        Advice("Larger buffers only delay this: net.ipv4.tcp_rmem."),
+        Advice("Check the receiver: CPU (softirq, iscsi_q or kworker threads at 100 %), memory, a slow disk."),
+        Advice("Larger buffers (net.ipv4.tcp_rmem) only delay the problem."),
     ),
     observe=_stalled,
 )
@@ -179,11 +179,11 @@ RECEIVER_STALLED: Final = Problem(
 # --- restart_after_idle and congestion_window_small
 
 RESTARTS: Final = 4
-"""Times that a sender began anew with a small window: the first ones may be the start of a job."""
+"""Least count of slow starts after idle periods: the first ones can be the start of the I/O."""
 
 
 def _congestion_window(subject: Subject) -> tuple[Stretches, dict[str, Any]] | None:
-    """Waits for the congestion window that are worth a change, and the sender that waited."""
+    """Waits for the congestion window above the threshold, and the sender that waited."""
     waits = subject.stretches("congestion_window")
     if not is_worth(subject, waits.total_ns):
         return None
@@ -198,7 +198,7 @@ def _restarts(case: Case) -> Observation | None:
     waits, row = seen
     times = row["restart_after_idle_count"]
     return Observation(
-        f"TCP at the {_sender(row)} began anew with a small congestion window {times} times after a pause",
+        f"the {_sender(row)}'s TCP went back to slow start {times} times after idle periods",
         case.subject.evidence(waits),
         waits.total_ns,
     )
@@ -206,22 +206,22 @@ def _restarts(case: Case) -> Observation | None:
 
 def _no_slow_start(basis: Basis) -> Iterator[Change]:
     yield Change(
-        "no slow start after a pause",
+        "no slow start after idle",
         lambda situation: situation.without("slow_start").with_setting(start_window_bytes=None),
     )
 
 
 RESTART_AFTER_IDLE: Final = Problem(
     name="restart_after_idle",
-    meaning="After a pause TCP begins anew with a small congestion window, so that a block needs several round trips "
-    "where one would do. iSCSI at low queue depth is all pauses.",
-    condition=f"A sender restarted {RESTARTS} times or more, and `congestion_window` takes {WORTH}.",
+    meaning="After an idle period TCP restarts with a small congestion window, so that a command needs several RTTs "
+    "instead of one. iSCSI at a low queue depth is idle after every command.",
+    condition=f"A sender restarted at least {RESTARTS} times, and `congestion_window` takes {WORTH}.",
     evidence="The first packets after the three longest waits for the window. The share is all waiting for the "
-    "congestion window, of which restarts are the cause that can be removed.",
+    "congestion window; restarts are the part that a setting avoids.",
     explains=Explains("congestion_window"),
     advice=(
-        Advice("On the sender (of reads: the target) net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
-        Advice("More tasks outstanding leave no pauses: node.session.queue_depth."),
+        Advice("On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
+        Advice("Raise the queue depth, so that the connection is not idle: node.session.queue_depth."),
     ),
     observe=_restarts,
 )
@@ -232,11 +232,12 @@ def _congestion_window_small(case: Case) -> Observation | None:
     if seen is None or seen[1]["restart_after_idle_count"] >= RESTARTS:
         return None
     waits, row = seen
-    losses = wording.count(row["recovery_count"], "loss", "losses")
+    facts = f"with {wording.count(row['recovery_count'], 'loss', 'losses')}{_capacity(subject, row)}"
     return Observation(
-        f"data waited for TCP's congestion window at the {_sender(row)}, after {losses}{_capacity(subject, row)}",
+        f"the {_sender(row)} was cwnd-limited, {facts}",
         subject.evidence(waits),
         waits.total_ns,
+        cause=f"The sender is the {_sender(row)}, {facts}.",
     )
 
 
@@ -256,16 +257,16 @@ def _losses_of_more_connections(basis: Basis) -> Iterator[Change]:
 
 CONGESTION_WINDOW_SMALL: Final = Problem(
     name="congestion_window_small",
-    meaning="The sender has data and the receiver room, but TCP waits for ACKs: its congestion window is smaller than "
-    "what the path holds, at the start or after losses.",
-    condition=f"`congestion_window` takes {WORTH}, without {RESTARTS} restarts after a pause.",
-    evidence="The first packets after the three longest waits. The share is that waiting.",
+    meaning="The sender has data and the receiver's window is open, but TCP waits for ACKs: its congestion window is "
+    "smaller than the bandwidth-delay product, in slow start or after losses.",
+    condition=f"`congestion_window` takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods.",
+    evidence="The first packets after the three longest waits. The share is the time waited.",
     explains=Explains("congestion_window"),
     advice=(
-        Advice("Find losses first (finding loss): they are what keeps the window small.", _no_losses),
-        Advice("On the sender net.ipv4.tcp_congestion_control: cubic or bbr over distance, not reno."),
+        Advice("Fix packet loss first (finding loss): it keeps the window small.", _no_losses),
+        Advice("On the sender set net.ipv4.tcp_congestion_control to cubic or bbr; reno is slow at a long RTT."),
         Advice(SHARE_PATH, _losses_of_more_connections),
-        Advice("Long sessions: a window grows once, a new login begins anew."),
+        Advice("Keep sessions logged in: a new connection starts with a small window."),
     ),
     observe=_congestion_window_small,
 )
@@ -274,8 +275,8 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
 # --- loss
 
 LOSS_SHARE: Final = 0.01
-"""Share of the jobs' time that repairs may take: a loss also makes the congestion window smaller for long after the
-repair, so it costs more than the repair itself shows."""
+"""Least share of the busy time in recovery. A loss also keeps the congestion window small long after the recovery, so
+it costs more than the recovery shows."""
 
 
 def _loss(case: Case) -> Observation | None:
@@ -283,39 +284,42 @@ def _loss(case: Case) -> Observation | None:
     lost_ns = subject.part_ns("loss_recovery")
     if not is_worth(subject, lost_ns, LOSS_SHARE):
         return None
-    repairs = subject.tables["recoveries"]
-    is_repaired = known(repairs, "time_last_ns")
-    lengths = np.where(is_repaired, repairs.raw("time_last_ns") - repairs.raw("time_first_ns"), 0)
+    recoveries = subject.tables["recoveries"]
+    is_recovered = known(recoveries, "time_last_ns")
+    lengths = np.where(is_recovered, recoveries.raw("time_last_ns") - recoveries.raw("time_first_ns"), 0)
     longest = np.argsort(-lengths, kind="stable")[:3]
-    causes = repairs["cause"].tolist()
+    causes = recoveries["cause"].tolist()
     timeouts = sum(cause == "timeout" for cause in causes)
-    resent = int(repairs.raw("retransmitted_packets").sum())
+    resent = int(recoveries.raw("retransmitted_packets").sum())
     packets = sum(row["packets_to_target"] + row["packets_to_initiator"] for row in subject.connections)
     text = (
-        f"{wording.count(len(repairs), 'loss', 'losses')} ({wording.count(resent, 'packet')} sent again, "
-        f"{wording.percent(resent / packets if packets else 0)} of all) took {wording.time(lost_ns)} to repair, the "
-        f"longest {wording.time(float(lengths.max(initial=0)))}; {wording.count(timeouts, 'timeout')}"
+        f"{wording.count(len(recoveries), 'loss', 'losses')} ({wording.count(resent, 'retransmission')}, "
+        f"{wording.percent(resent / packets if packets else 0)} of all packets), {wording.time(lost_ns)} in recovery, "
+        f"at most {wording.time(float(lengths.max(initial=0)))} at a time; "
+        f"{wording.count(timeouts, 'retransmission timeout')}"
     )
-    return Observation(text, frames_in(repairs, longest, "frame_first", "frame_last"), lost_ns)
+    return Observation(text, frames_in(recoveries, longest, "frame_first", "frame_last"), lost_ns)
 
 
 LOSS: Final = Problem(
     name="loss",
-    meaning="The network loses packets, and transfers stand still until they are sent again.",
-    condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the jobs' time.",
-    evidence="First and last frame of the longest repairs. The share is the time of repairs.",
+    meaning="The network loses packets, and transfers stall until TCP has retransmitted them.",
+    condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the busy time.",
+    evidence="First and last frame of the longest recoveries. The share is the time in recovery.",
     explains=Explains("loss_recovery"),
     advice=(
         Advice(
-            "Find where: errors and drops of both interfaces (ethtool -S, ip -s link), switch ports, flow control, "
-            "duplex.",
+            "Find where packets are lost: errors and drops of both interfaces (ethtool -S, ip -s link), switch ports, "
+            "flow control, duplex.",
             _no_losses,
         ),
         Advice(
-            "Retransmission timeouts weigh most: net.ipv4.tcp_sack = 1 on both sides, and enough in flight for fast "
-            "retransmission."
+            "Avoid retransmission timeouts, which cost most: net.ipv4.tcp_sack = 1 on both sides, and enough data in "
+            "flight for fast retransmit."
         ),
-        Advice("On the sender net.ipv4.tcp_congestion_control: bbr bears random loss, cubic and reno do not."),
+        Advice(
+            "On the sender set net.ipv4.tcp_congestion_control to bbr: it tolerates random loss, cubic and reno do not."
+        ),
         Advice(SHARE_PATH, _losses_of_more_connections),
     ),
     observe=_loss,

@@ -1,4 +1,4 @@
-"""Problems of writes that ask for leave: R2Ts in rounds, R2Ts that come late, and data that could have gone unasked."""
+"""Writes that wait for R2Ts: several R2Ts one after another, late R2Ts, and unused unsolicited data."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class _Grant:
-    """R2Ts with what the target could have granted them at, in the order of their tasks."""
+    """R2Ts in the order of their commands, each with the earliest time at which the target could have sent it."""
 
     table: Table
     row: Array
-    """Place of the task in ``cycles``."""
+    """Row of the command in ``cycles``."""
     asked: Array
-    """When the target could have sent it, had it been next door: the command, or the end of the burst before."""
+    """Earliest time for the R2T with no RTT: the command, or the end of the preceding burst."""
     granted: Array
     data_first: Array
     is_first: Array
     is_whole: Array
-    """All of these moments are known, and the R2T came after what it had to wait for."""
+    """Whether all these times are known, and the R2T came after what it had to wait for."""
 
 
 def _grants(subject: Subject) -> _Grant | None:
@@ -58,8 +58,8 @@ def _grants(subject: Subject) -> _Grant | None:
     return _Grant(rounds, row, asked, granted, data_first, is_first, is_whole)
 
 
-def _in_force(subject: Subject, *keys: str) -> str:
-    """`` (InitialR2T=Yes, ...)``: the keys as agreed, where they are known."""
+def _negotiated(subject: Subject, *keys: str) -> str:
+    """`` (InitialR2T=Yes, ...)``: the negotiated parameters, where they are known."""
     rows = subject.tables["parameters"].rows(("key", "effective_target"))
     values = {row["key"]: row["effective_target"] for row in rows}
     known_keys = [f"{key}={values[key]}" for key in keys if values.get(key) is not None]
@@ -69,9 +69,9 @@ def _in_force(subject: Subject, *keys: str) -> str:
 # --- r2t_rounds
 
 MAX_BURST_BYTES: Final = 16_776_192
-"""The MaxBurstLength that is advised: the largest that LIO takes."""
+"""Advised MaxBurstLength: the largest that LIO accepts."""
 OUTSTANDING_R2TS: Final = 8
-"""The MaxOutstandingR2T that is advised."""
+"""Advised MaxOutstandingR2T: enough for a write of eight bursts without a wait."""
 
 
 def _rounds(case: Case) -> Observation | None:
@@ -89,8 +89,8 @@ def _rounds(case: Case) -> Observation | None:
     bursts = grants.table.raw("desired_data_transfer_length")[further]
     size = int(subject.cycles.raw("bytes")[most])
     return Observation(
-        f"a write of {wording.size(size)} asks {per_task[most]} times for leave to send, one R2T after another, for "
-        f"bursts of {wording.size(int(np.median(bursts)))}{_in_force(subject, 'MaxBurstLength', 'MaxOutstandingR2T')}",
+        f"a {wording.size(size)} write needs {per_task[most]} R2Ts, one after another, for bursts of "
+        f"{wording.size(int(np.median(bursts)))}{_negotiated(subject, 'MaxBurstLength', 'MaxOutstandingR2T')}",
         frames_in(grants.table, np.flatnonzero(grants.row == most), "r2t_frame", "data_last_frame"),
         lost_ns,
     )
@@ -108,25 +108,24 @@ def _more_r2ts(basis: Basis) -> Iterator[Change]:
 
 R2T_ROUNDS: Final = Problem(
     name="r2t_rounds",
-    meaning="Writes ask for leave several times, one after another: each R2T costs a round trip in which nothing is "
-    "sent.",
-    condition=f"The time between the end of a burst and the next R2T's own first data takes {WORTH} in `propagation`, "
-    f"over {MIN_TASKS} further R2Ts or more. R2Ts that come before the burst before them has ended cost nothing.",
-    evidence="The R2Ts and bursts of the write with most rounds. The share is that waiting.",
+    meaning="Writes need several R2Ts, one after another: each further R2T costs one RTT in which no data is sent.",
+    condition=f"The time from the end of a burst to the first data of the next R2T takes {WORTH} in `propagation`, "
+    f"for at least {MIN_TASKS} further R2Ts. An R2T that arrives before the preceding burst has ended costs nothing.",
+    evidence="The R2Ts and bursts of the write with the most R2Ts. The share is the time waited.",
     explains=Explains("propagation", 3),
     advice=(
         Advice(
-            "Fewer, larger bursts: node.session.iscsi.MaxBurstLength in open-iscsi and "
-            f"`targetcli /iscsi/IQN/tpg1 set parameter MaxBurstLength={MAX_BURST_BYTES}` on LIO; the smaller of both "
-            "is in force.",
+            "Use fewer, larger bursts: node.session.iscsi.MaxBurstLength in open-iscsi and "
+            f"`targetcli /iscsi/IQN/tpg1 set parameter MaxBurstLength={MAX_BURST_BYTES}` on LIO; the smaller value "
+            "applies.",
             _larger_bursts,
         ),
         Advice(
-            f"More R2Ts at once: `targetcli /iscsi/IQN/tpg1 set parameter MaxOutstandingR2T={OUTSTANDING_R2TS}` "
-            "(open-iscsi asks for 1: node.session.iscsi.MaxOutstandingR2T).",
+            f"Allow more R2Ts at once: `targetcli /iscsi/IQN/tpg1 set parameter MaxOutstandingR2T={OUTSTANDING_R2TS}` "
+            "(open-iscsi offers 1: node.session.iscsi.MaxOutstandingR2T).",
             _more_r2ts,
         ),
-        Advice("More writes outstanding hide the rounds of each: node.session.queue_depth.", next_queue_depth),
+        Advice("Keep more writes in flight, so that their waits overlap: node.session.queue_depth.", next_queue_depth),
     ),
     observe=_rounds,
 )
@@ -135,8 +134,8 @@ R2T_ROUNDS: Final = Problem(
 # --- r2t_late
 
 LATE_R2T_NS: Final = MILLISECOND_NS
-"""What a target may take to grant, beyond the path, without being late: memory is free at once, and a scheduler's time
-slice is milliseconds."""
+"""Time beyond the RTT from which an R2T is late: a target with free buffers answers at once, and a time slice of its
+scheduler is milliseconds."""
 
 
 def _late(case: Case) -> Observation | None:
@@ -154,8 +153,8 @@ def _late(case: Case) -> Observation | None:
     latest = np.argsort(-by_how_much, kind="stable")[:3]
     commands = frames_in(subject.cycles, grants.row[latest], "command_frame")
     return Observation(
-        f"{int(late.sum())} of {wording.count(len(late), 'R2T')} came late, half of them by over "
-        f"{wording.time(float(np.median(by_how_much[late])))} beyond the path, the last by "
+        f"{int(late.sum())} of {wording.count(len(late), 'R2T')} were late: median "
+        f"{wording.time(float(np.median(by_how_much[late])))} beyond the RTT, at most "
         f"{wording.time(by_how_much.max())}",
         [*commands, *frames_in(grants.table, latest, "r2t_frame")],
         lost_ns,
@@ -164,27 +163,27 @@ def _late(case: Case) -> Observation | None:
 
 def _in_time(basis: Basis) -> Iterator[Change]:
     late = (basis.finding.cost_ns or 0) / max(1, basis.measured.parts_ns["target_service"])
-    yield Change("R2Ts in time", partial(Situation.without, name="target_service", share=min(1.0, late)))
+    yield Change("no late R2Ts", partial(Situation.without, name="target_service", share=min(1.0, late)))
 
 
 R2T_LATE: Final = Problem(
     name="r2t_late",
-    meaning="The target grants late: writes wait for their R2T longer than the path explains, often because the "
-    "target is still busy with data that others sent unasked.",
-    condition=f"Waits for an R2T beyond the round trip to the target take {WORTH} in `target_service`, and "
-    f"{MIN_TASKS} R2Ts or more are over {LATE_R2T_NS / MILLISECOND_NS:g} ms late.",
-    evidence="Command and R2T of the three latest. The share is that waiting.",
+    meaning="The target sends R2Ts late: writes wait for an R2T longer than the RTT, often because the target is busy "
+    "with unsolicited data of other writes.",
+    condition=f"Waits for an R2T beyond the RTT to the target take {WORTH} in `target_service`, and at least "
+    f"{MIN_TASKS} R2Ts are more than {LATE_R2T_NS / MILLISECOND_NS:g} ms late.",
+    evidence="Command and R2T of the three latest R2Ts. The share is the time waited.",
     explains=Explains("target_service", 1),
     advice=(
         Advice(
-            "Look at the target: its memory for write buffers, its backing device (iostat there), other initiators.",
+            "Check the target: memory for write buffers, the backing device (iostat), other initiators.",
             _in_time,
         ),
         Advice(
-            "Send less unasked: node.session.iscsi.FirstBurstLength smaller, or node.session.iscsi.ImmediateData = "
-            "No; grants then come in the order in which the target can take the data."
+            "Send less unsolicited data: a smaller node.session.iscsi.FirstBurstLength, or "
+            "node.session.iscsi.ImmediateData = No. The target then receives data only as fast as it sends R2Ts."
         ),
-        Advice("Fewer writes at once if the target is the narrow place: node.session.queue_depth."),
+        Advice("If the target is the bottleneck, keep fewer writes in flight: node.session.queue_depth."),
     ),
     observe=_late,
 )
@@ -210,8 +209,8 @@ def _unused(case: Case) -> Observation | None:
     rows = np.flatnonzero(waits)[np.argsort(starts - ends, kind="stable")[:3]]
     commands = frames_in(cycles, grants.row[rows], "command_frame")
     return Observation(
-        f"{int(asks_first.sum())} of {wording.count(int(is_write.sum()), 'write')} sent nothing before their first R2T"
-        + _in_force(subject, "InitialR2T", "ImmediateData", "FirstBurstLength"),
+        f"{int(asks_first.sum())} of {wording.count(int(is_write.sum()), 'write')} sent no data before the first R2T"
+        + _negotiated(subject, "InitialR2T", "ImmediateData", "FirstBurstLength"),
         [*commands, *frames_in(grants.table, rows, "r2t_frame", "data_first_frame")],
         lost_ns,
     )
@@ -223,12 +222,12 @@ def _unsolicited(basis: Basis) -> Iterator[Change]:
 
 def _larger_first_burst(basis: Basis) -> Iterator[Change]:
     setting, asked = basis.measured.situation.setting, basis.case.subject.workload
-    # of blocks of several sizes the one that carries most
+    # where sizes are mixed, the one that moved most bytes
     block = asked.block_bytes if asked else setting.block_bytes
     if block > setting.solicitation.first_burst_bytes:
         burst = max(block, setting.solicitation.max_burst_bytes)
         yield Change(
-            f"FirstBurstLength={block} beside that",
+            f"ImmediateData=Yes, InitialR2T=No and FirstBurstLength={block}",
             lambda situation: _with_unsolicited(situation).with_keys(first_burst_bytes=block, max_burst_bytes=burst),
         )
 
@@ -239,22 +238,22 @@ def _with_unsolicited(situation: Situation) -> Situation:
 
 UNSOLICITED_DATA_UNUSED: Final = Problem(
     name="unsolicited_data_unused",
-    meaning="Writes send nothing before their first R2T, and pay a round trip for leave, because InitialR2T and "
-    "ImmediateData (or a target that asks for all) do not let data go with the command.",
-    condition=f"{wording.percent(MOST)} of the writes or more sent no immediate and no unsolicited data, and their "
-    f"waits for the first R2T take {WORTH} in `propagation`, over {MIN_TASKS} writes or more.",
-    evidence="Command, R2T and first data of the three longest waits. The share is that waiting.",
+    meaning="Writes send no data before the first R2T and wait one RTT for it, because InitialR2T and ImmediateData "
+    "(or a target that solicits all data) do not allow unsolicited data.",
+    condition=f"At least {wording.percent(MOST)} of the writes sent no immediate and no unsolicited data, and the "
+    f"waits for the first R2T take {WORTH} in `propagation`, in at least {MIN_TASKS} writes.",
+    evidence="Command, R2T and first data of the three longest waits. The share is the time waited.",
     explains=Explains("propagation", 2),
     advice=(
         Advice(
-            "Let data go with the command: node.session.iscsi.ImmediateData = Yes and node.session.iscsi.InitialR2T "
+            "Send data with the command: node.session.iscsi.ImmediateData = Yes and node.session.iscsi.InitialR2T "
             "= No in open-iscsi, `targetcli /iscsi/IQN/tpg1 set parameter ImmediateData=Yes` and `InitialR2T=No` on "
             "LIO.",
             _unsolicited,
         ),
         Advice(
-            "How much: node.session.iscsi.FirstBurstLength and FirstBurstLength of the target; immediate data is "
-            "bounded by the target's MaxRecvDataSegmentLength, too.",
+            "Raise the limit of unsolicited data: node.session.iscsi.FirstBurstLength and FirstBurstLength of the "
+            "target. The target's MaxRecvDataSegmentLength also limits immediate data.",
             _larger_first_burst,
         ),
     ),

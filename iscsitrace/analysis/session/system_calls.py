@@ -18,17 +18,17 @@ from iscsitrace.tables.table import Table
 Array = NDArray[Any]
 
 REPEATED: Final = 0.8
-"""Share of the system calls that need to have one size for it to be inferred; the others may be ends of files."""
+"""Least share of the system calls with one size for it to be inferred; the rest are ends of files."""
 
 FULL_PIECES: Final = 0.25
-"""Share of the commands that need to be full pieces: a split call has one shorter piece at most, so half of the pieces
-or more are full; half of that leaves room for other commands."""
+"""Least share of the commands with the size of a full piece. A split call has at most one rest, so at least half of its
+pieces are full; half of that leaves room for other commands."""
 
 SYSTEM_CALLS: Final = 4
-"""System calls of that size that it takes: fewer may be chance."""
+"""Least count of system calls of that size: fewer can be chance."""
 
 SYSTEM_CALL_MAX_BYTES: Final = 64 << 20
-"""No reasonable program makes a longer system call; a longer run of full pieces is a stream."""
+"""Largest size of an inferred system call: a longer run of commands is a stream."""
 
 
 @dataclass(frozen=True)

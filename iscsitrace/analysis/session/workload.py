@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from iscsitrace.tables.table import Table
 
 MIN_TASKS: Final = 8
-"""Commands that it takes to show a pattern of I/O size, R2Ts or waits: fewer are too few to be sure."""
+"""Least count of commands that show a pattern (I/O size, R2Ts, waits): fewer can be a start, or chance."""
 
 MOST: Final = 0.5
-"""Share of the commands from which on something holds for the session."""
+"""Least share of commands for a statement about the whole session."""
 
 MIXED = "block"
 """The word for a mix of reads and writes."""

@@ -73,7 +73,7 @@ TABLES: Final[dict[str, Table]] = {
 DERIVED_TABLES: Final[dict[str, Table]] = {
     table.name: table for table in (together.MIRRORED_WRITES, together.MIRROR_LEGS, together.STREAMS)
 }
-"""Tables that are computed from these after the pass (analysis/derived.py), by name."""
+"""Tables that are computed from these after the pass (analysis/groups/derived.py), by name."""
 
 ON_REQUEST: Final = frozenset(
     {

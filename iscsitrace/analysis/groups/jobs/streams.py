@@ -20,15 +20,15 @@ from iscsitrace.tables.table import Table
 Source = Callable[[str], Table]
 
 TOGETHER: Final = 0.5
-"""Share of the shorter run's time for which two connections need to run at once to be used together."""
+"""Least overlap of two connections that are used in parallel, as a share of the shorter one's time."""
 BEGIN: Final = 0.1
-"""Share of the longest stream's time within which streams of one job begin: a program starts them one after the other,
-and a later start is another job."""
+"""Longest time between the starts of the streams of one job, as a share of the longest one's time: a program starts
+them one after the other, but soon."""
 ALIKE: Final = 2.0
-"""Largest ratio of two streams' I/O sizes: beyond it they belong to different programs."""
+"""Largest ratio of the I/O sizes of two streams of one job: beyond it they are different programs."""
 SLOW: Final = 0.9
 """Share of the fastest stream's throughput below which a stream is slow: equal streams that share a line differ by a
-few percent over a job, because each has its losses."""
+few percent over a job."""
 
 
 @dataclass(frozen=True)
