@@ -20,7 +20,7 @@ from iscsitrace.analysis.findings.finding import Finding, by_weight, shown
 from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.analysis.session import system_calls
 from iscsitrace.analysis.session.grouping import TABLES
-from iscsitrace.analysis.session.subject import WAITS, Subject
+from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from tests.support.story import SECOND, Story
@@ -759,7 +759,7 @@ def test_claimed_time_is_what_counting_nanoseconds_gives(
         rows.append({"connection": 0, "time_first_ns": moment, "time_last_ns": moment + length, "part": part})
         owners += [part] * length
         moment += length
-    subject = Subject(0, [], {"budget": table("budget", *rows)}, None, is_session=False)
+    subject = Session(0, [], {"budget": table("budget", *rows)}, None, is_session=False)
     starts, ends = (np.array([each[side] for each in intervals], dtype=np.int64) for side in (0, 1))
     expected = sum(
         owner != "transfer" and any(first <= moment < last for first, last in intervals)

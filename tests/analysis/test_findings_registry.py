@@ -15,14 +15,14 @@ from iscsitrace.analysis.findings.distance import QUEUE_DEPTH_LOW
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem, by_weight
 from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
 from iscsitrace.analysis.measures.budget import PARTS
-from iscsitrace.analysis.session.grouping import subjects_of
+from iscsitrace.analysis.session.grouping import sessions_and_connections_of
 from tests.support.story import MS, Story
 
 
 def cases(story: Story) -> tuple[Case, Case]:
     """The session of a story, and its one connection."""
     source = story.source()
-    sessions, connections = subjects_of(source)
+    sessions, connections = sessions_and_connections_of(source)
     groups = Groups((), (), source("cycles"))
     return Case(sessions[0], groups), Case(connections[3], groups)
 

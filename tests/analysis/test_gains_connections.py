@@ -33,7 +33,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 def measured(capture: Path) -> Measured:
-    sessions, _ = grouping.subjects_of(iscsitrace.read(capture, tables=NEEDED).table)
+    sessions, _ = grouping.sessions_and_connections_of(iscsitrace.read(capture, tables=NEEDED).table)
     (session,) = sessions.values()
     found = measure(session)
     assert found is not None

@@ -15,7 +15,7 @@ from iscsitrace.analysis.fit.steady import survey
 from iscsitrace.analysis.session.conditions import Conditions
 from iscsitrace.analysis.session.grouping import sessions_of
 from iscsitrace.analysis.session.measurement import Measured, measure
-from iscsitrace.analysis.session.subject import Subject
+from iscsitrace.analysis.session.session import Session
 from tests.support.recordings import SUFFIXES, recorded_captures
 from tests.support.story import MS, Story
 
@@ -28,7 +28,7 @@ CAPTURES = [
 READ = (("propagation", 16 * MS), ("transfer", 4 * MS))
 
 
-def described(capture: Path) -> Iterator[tuple[Subject, Measured | None, list[Point]]]:
+def described(capture: Path) -> Iterator[tuple[Session, Measured | None, list[Point]]]:
     """Every session: itself, as `diagnose` takes it, and the points that `model fit` makes of it."""
     source = iscsitrace.read(capture, tables=NEEDED).table
     points = survey(source, "x").points

@@ -15,7 +15,7 @@ from iscsitrace.analysis.measures.distribution import counts, percentiles
 from iscsitrace.analysis.session import workload
 from iscsitrace.analysis.session.grouping import Source, sessions_of
 from iscsitrace.analysis.session.measurement import Measured, measure
-from iscsitrace.analysis.session.subject import Subject
+from iscsitrace.analysis.session.session import Session
 
 __all__ = ["NEEDED", "Side", "sides_of"]
 
@@ -131,22 +131,22 @@ def sides_of(source: Source) -> dict[int, Side]:
     """Every session of a trace that moved data, by number; ``source`` is its method ``table``, read with NEEDED."""
     names = {row["session"]: row for row in source("sessions").rows(("session", "initiator_name", "target_name"))}
     return {
-        number: _side(number, subject, names[number])
-        for number, subject in sessions_of(source).items()
-        if subject.workload is not None and number in names
+        number: _side(number, session, names[number])
+        for number, session in sessions_of(source).items()
+        if session.workload is not None and number in names
     }
 
 
-def _side(number: int, subject: Subject, names: Mapping[str, Any]) -> Side:
-    measured, tasks = measure(subject), subject.transfers
-    jobs_ns, parts_ns = subject.jobs_ns, {part: subject.part_ns(part) for part in PARTS}
+def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
+    measured, tasks = measure(session), session.transfers
+    jobs_ns, parts_ns = session.jobs_ns, {part: session.part_ns(part) for part in PARTS}
     if measured:
         # reads only, or writes only
         tasks = tasks.select(tasks.raw(f"is_{measured.situation.setting.operation}"))
         jobs_ns, parts_ns = measured.busy_ns, dict(measured.parts_ns)
     asked = workload.of(tasks)
     if asked is None:
-        raise AssertionError(f"{subject.label} moved nothing")
+        raise AssertionError(f"{session.label} moved nothing")
     moved = int(tasks.raw("data_bytes").astype(np.int64).sum())
     if measured:
         throughput: float | None = measured.throughput_bytes_per_s
@@ -154,7 +154,7 @@ def _side(number: int, subject: Subject, names: Mapping[str, Any]) -> Side:
         throughput = moved * 1e9 / jobs_ns if jobs_ns else None
     is_read = bool(2 * tasks.raw("data_bytes")[tasks.raw("is_read")].astype(np.int64).sum() > moved)
     direction = "to_initiator" if is_read else "to_target"
-    senders = [row for row in subject.tables["senders"].rows() if row["to_target"] != is_read]
+    senders = [row for row in session.tables["senders"].rows() if row["to_target"] != is_read]
     sizes = counts(tasks["bytes"])
     weightiest = sorted(sizes, key=lambda size: -size * sizes[size])[:SIZES_SHOWN]
     return Side(
@@ -172,19 +172,19 @@ def _side(number: int, subject: Subject, names: Mapping[str, Any]) -> Side:
         connection_count=len(np.unique(tasks.raw("connection"))),
         parts_ns=parts_ns,
         jobs_ns=jobs_ns,
-        path_ns=subject.path_ns,
-        line_bytes_per_s=line_bytes_per_s(subject),
+        path_ns=session.path_ns,
+        line_bytes_per_s=line_bytes_per_s(session),
         window_bytes=max((row["rwnd_max_bytes"] or 0 for row in senders), default=0) or None,
-        packet_count=sum(row[f"packets_{direction}"] for row in subject.connections),
-        retransmitted_packet_count=sum(row[f"retransmitted_packets_{direction}"] for row in subject.connections),
+        packet_count=sum(row[f"packets_{direction}"] for row in session.connections),
+        retransmitted_packet_count=sum(row[f"retransmitted_packets_{direction}"] for row in session.connections),
         loss_count=sum(row["recovery_count"] for row in senders),
         latency_ns=percentiles(tasks["latency_ns"]),
-        keys=_keys(subject),
+        keys=_keys(session),
     )
 
 
-def _keys(subject: Subject) -> dict[str, Key]:
+def _keys(session: Session) -> dict[str, Key]:
     """The keys of its first connection."""
-    connection = min((row["connection"] for row in subject.connections), default=None)
-    rows = subject.tables["parameters"].rows()
+    connection = min((row["connection"] for row in session.connections), default=None)
+    rows = session.tables["parameters"].rows()
     return {row["key"]: Key.of(row) for row in rows if row["connection"] == connection}

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from iscsitrace.analysis.session import OF_SUBJECTS
+from iscsitrace.analysis import session
 
-NEEDED: Final = (*OF_SUBJECTS, "write_starts", "retransmissions")
+NEEDED: Final = (*session.NEEDED, "write_starts", "retransmissions")
 """Tables on request that a diagnosis reads. The last two confirm mirrors and the causes of slow streams."""

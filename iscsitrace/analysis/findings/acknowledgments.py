@@ -10,7 +10,7 @@ import numpy as np
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WORTH
-from iscsitrace.analysis.session.subject import frames_in
+from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
-from iscsitrace.analysis.session.subject import WAITS, Subject
+from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.wording import amounts as wording
 
 COVERAGE: Final = 0.98
@@ -20,7 +20,7 @@ _GAPS = ("capture_gap", "sync_lost", "hole_abandoned", "header_assumed")
 _DIRECTIONS = ("to_target", "to_initiator")
 
 
-def reasons(subject: Subject) -> list[str]:
+def reasons(subject: Session) -> list[str]:
     """What is missing, the most important first; empty for a good capture."""
     found = []
     unknown = subject.share(subject.part_ns("unknown"))
@@ -44,7 +44,7 @@ def reasons(subject: Subject) -> list[str]:
     return found
 
 
-def forbids_verdict(subject: Subject) -> bool:
+def forbids_verdict(subject: Session) -> bool:
     """Whether the limiter is unknown: the unattributed time is the largest wait, or the RTT is unknown."""
     if subject.budget is None or not reasons(subject):
         return False

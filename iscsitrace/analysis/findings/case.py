@@ -11,7 +11,7 @@ from iscsitrace.analysis.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.session import system_calls
-from iscsitrace.analysis.session.subject import Subject
+from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
 from iscsitrace.tables.table import Table
 
@@ -30,12 +30,12 @@ class Groups:
 class Case:
     """One session or connection, and the facts that several findings share."""
 
-    def __init__(self, subject: Subject, groups: Groups) -> None:
+    def __init__(self, subject: Session, groups: Groups) -> None:
         self.subject = subject
         self.groups = groups
-        self._facts: dict[Callable[[Subject], Any], Any] = {}
+        self._facts: dict[Callable[[Session], Any], Any] = {}
 
-    def once(self, compute: Callable[[Subject], _Fact]) -> _Fact:
+    def once(self, compute: Callable[[Session], _Fact]) -> _Fact:
         """Call a function on the subject, once; later calls return the same result."""
         if compute not in self._facts:
             self._facts[compute] = compute(self.subject)
@@ -48,6 +48,6 @@ class Case:
         return system_calls.infer(self.subject.transfers)
 
 
-def is_worth(subject: Subject, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:
+def is_worth(subject: Session, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:
     """Whether a time is at least this share of the busy time."""
     return amount_ns > 0 and subject.share(amount_ns) >= least

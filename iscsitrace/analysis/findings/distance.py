@@ -15,14 +15,14 @@ from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.findings.transport import line_bytes_per_s
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.session import system_calls
+from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.stretches import Stretches
-from iscsitrace.analysis.session.subject import Subject
 from iscsitrace.analysis.session.workload import MIN_TASKS, MIXED, Workload
 from iscsitrace.wording import amounts as wording
 
 
-def _waits(subject: Subject) -> Stretches | None:
+def _waits(subject: Session) -> Stretches | None:
     """Waits of reads and writes for the RTT; None for too few commands, or below the threshold."""
     asked = subject.workload
     if asked is None or asked.task_count < MIN_TASKS or subject.path_ns is None:
@@ -120,7 +120,7 @@ def _block_size(case: Case) -> Observation | None:
     )
 
 
-def _passing_ns(subject: Subject, asked: Workload) -> float:
+def _passing_ns(subject: Session, asked: Workload) -> float:
     """Time of the commands in flight on the line; from their transfer times where the line rate is unknown."""
     rate = line_bytes_per_s(subject)
     if rate:
@@ -128,7 +128,7 @@ def _passing_ns(subject: Subject, asked: Workload) -> float:
     return (percentiles(subject.transfers["transfer_ns"])["p50"] or 0) * asked.queue_depth
 
 
-def _one_after_another(subject: Subject) -> list[int]:
+def _one_after_another(subject: Session) -> list[int]:
     """Rows in ``transfers`` of three commands, each of which begins where the one before it ended."""
     cycles = subject.transfers
     continued = system_calls.is_continued(cycles)

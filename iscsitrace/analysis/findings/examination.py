@@ -17,8 +17,8 @@ from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors import account
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.measures.budget import PARTS
-from iscsitrace.analysis.session.grouping import Source, subjects_of
-from iscsitrace.analysis.session.subject import Subject
+from iscsitrace.analysis.session.grouping import Source, sessions_and_connections_of
+from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
 
 
@@ -88,7 +88,7 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
     Without ``has_mirrors`` mirrors are not searched for, and only jobs known by session or names count: the sides of a
     mirror would else look like parallel streams.
     """
-    sessions, connections = subjects_of(source)
+    sessions, connections = sessions_and_connections_of(source)
     accounts = tuple(account.of_trace(source)) if has_mirrors else ()
     found = streams.find(source, [each.mirror for each in accounts])
     jobs = tuple(job for job in found if has_mirrors or job.is_certain)
@@ -99,7 +99,7 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
 
 
 def _of_connection(
-    subject: Subject, sessions: dict[int, Subject], opinions: dict[int, Opinion], groups: Groups
+    subject: Session, sessions: dict[int, Session], opinions: dict[int, Opinion], groups: Groups
 ) -> Opinion:
     """The diagnosis of a connection; for a session's only one, that of the session less session-only findings."""
     session = subject.connections[0]["session"]
@@ -112,7 +112,7 @@ def _of_connection(
     return replace(opinions[session], number=number, headline=headline.of(subject, own), findings=own)
 
 
-def _opinion(subject: Subject, groups: Groups) -> Opinion:
+def _opinion(subject: Session, groups: Groups) -> Opinion:
     case = Case(subject, groups)
     found = gains.with_gains(case, registry.findings_of(case))
     sums = subject.budget

@@ -11,7 +11,7 @@ from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.subject import frames_in
+from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.wording import amounts as wording
 
 # --- digest_errors

@@ -11,7 +11,7 @@ from iscsitrace.analysis.findings.case import is_worth
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.thresholds import WARNING
 from iscsitrace.analysis.findings.transport import line_bytes_per_s
-from iscsitrace.analysis.session.subject import WAITS, Subject
+from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
 
@@ -44,7 +44,7 @@ class Headline:
         return " ".join((self.sentence, *self.notes))
 
 
-def of(subject: Subject, findings: Sequence[Finding]) -> Headline:
+def of(subject: Session, findings: Sequence[Finding]) -> Headline:
     """The headline of a subject with these findings; it is also one where the limiter is unknown."""
     name = subject.label.capitalize()
     if subject.budget is None or not subject.jobs_ns:
@@ -61,7 +61,7 @@ def of(subject: Subject, findings: Sequence[Finding]) -> Headline:
     return Headline(sentence, tuple(note for note in (also, _excluded(subject), _caveat(subject)) if note))
 
 
-def _line_bound(name: str, subject: Subject) -> str:
+def _line_bound(name: str, subject: Session) -> str:
     """Data transfer takes more time than all waits together."""
     line = line_bytes_per_s(subject)
     rate = f" (line rate {wording.rate(line)})" if line else ""
@@ -69,7 +69,7 @@ def _line_bound(name: str, subject: Subject) -> str:
     return f"{name} is line-bound: {share} of the time is data transfer{rate}."
 
 
-def _also(subject: Subject, findings: Sequence[Finding]) -> str:
+def _also(subject: Session, findings: Sequence[Finding]) -> str:
     """The largest wait beside data transfer, if it is above the threshold of a warning."""
     most = max(WAITS, key=subject.part_ns)
     if not is_worth(subject, subject.part_ns(most), WARNING):
@@ -77,7 +77,7 @@ def _also(subject: Subject, findings: Sequence[Finding]) -> str:
     return _limited("It is also", subject, most, findings)
 
 
-def _limited(start: str, subject: Subject, part: str, findings: Sequence[Finding]) -> str:
+def _limited(start: str, subject: Session, part: str, findings: Sequence[Finding]) -> str:
     share = wording.percent(subject.share(subject.part_ns(part)))
     how, what = _LIMITED[part]
     rtt = f" ({wording.time(subject.path_ns)})" if part == "propagation" and subject.path_ns is not None else ""
@@ -85,7 +85,7 @@ def _limited(start: str, subject: Subject, part: str, findings: Sequence[Finding
     return f"{start} {how}: {share} of the time is {what}{rtt}.{f' {cause}' if cause else ''}"
 
 
-def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str:
+def _cause(subject: Session, part: str, findings: Sequence[Finding]) -> str:
     """The sentence of the most specific finding among those of similar cost; empty where the cause is unknown."""
     causes = [
         (finding.problem.explains.specificity, finding.share or 0.0, finding.cause)
@@ -106,12 +106,12 @@ def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str:
     return ""
 
 
-def _excluded(subject: Subject) -> str:
+def _excluded(subject: Session) -> str:
     gaps_ns = subject.budget.between_jobs_ns if subject.budget else 0
     return f"Idle gaps between bursts of I/O ({wording.time(gaps_ns)} in all) are excluded." if gaps_ns else ""
 
 
-def _caveat(subject: Subject) -> str:
+def _caveat(subject: Session) -> str:
     asked = subject.workload
     if asked is None or asked.task_count < MIN_TASKS:
         return f"Only {wording.count(asked.task_count if asked else 0, 'command')} moved data: too few to be sure."

@@ -14,8 +14,8 @@ from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains
 from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.measures.budget import longest_think_ns
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
-from iscsitrace.analysis.session.subject import Subject, frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
 
@@ -40,7 +40,7 @@ def _target(case: Case) -> Observation | None:
     )
 
 
-def _median_service(subject: Subject) -> str:
+def _median_service(subject: Session) -> str:
     """``3.4 ms (11 reads)``; empty at a queue depth above 1, where commands wait for each other."""
     asked = subject.workload
     if asked is None or asked.queue_depth > 1:

@@ -11,7 +11,7 @@ from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, 
 from iscsitrace.analysis.findings.hosts import INITIATOR_THINK_TIME
 from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.groups.mirrors.account import WORDS, Account
-from iscsitrace.analysis.session.subject import frames_in
+from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 

@@ -7,7 +7,7 @@ from typing import Final
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.groups.jobs.streams import Job
-from iscsitrace.analysis.session.subject import FRAMES, frames_in
+from iscsitrace.analysis.session.session import FRAMES, frames_in
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 

@@ -14,22 +14,22 @@ from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains
 from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
-from iscsitrace.analysis.session.subject import Subject, frames_in
 from iscsitrace.wording import amounts as wording
 
 
-def line_bytes_per_s(subject: Subject) -> int | None:
+def line_bytes_per_s(subject: Session) -> int | None:
     """The estimated line rate in the direction that carried most bytes; None where it is unknown."""
     row = _busiest(subject)
     return row["line_bytes_per_s"] if row else None
 
 
-def _senders(subject: Subject) -> list[dict[str, Any]]:
+def _senders(subject: Session) -> list[dict[str, Any]]:
     return list(subject.tables["senders"].rows())
 
 
-def _busiest(subject: Subject) -> dict[str, Any] | None:
+def _busiest(subject: Session) -> dict[str, Any] | None:
     """The row of ``senders`` that sent most bytes."""
     sent = {
         (row["connection"], direction == "to_target"): row[f"stream_bytes_{direction}"]
@@ -48,7 +48,7 @@ def _sender(row: dict[str, Any]) -> str:
     return "initiator" if row["to_target"] else "target"
 
 
-def _capacity(subject: Subject, row: dict[str, Any]) -> str:
+def _capacity(subject: Session, row: dict[str, Any]) -> str:
     """``; the bandwidth-delay product is 390 KiB (40.0 MB/s x 10.0 ms)``, where both are known."""
     line, path_ns = row["line_bytes_per_s"], subject.path_ns
     if not line or not path_ns:
@@ -57,7 +57,7 @@ def _capacity(subject: Subject, row: dict[str, Any]) -> str:
     return f"; the bandwidth-delay product is {product} ({wording.rate(line)} x {wording.time(path_ns)})"
 
 
-def _held(subject: Subject, waits: Stretches, weight: str) -> dict[str, Any] | None:
+def _held(subject: Session, waits: Stretches, weight: str) -> dict[str, Any] | None:
     """The sender that waited: in the direction of the delayed commands, the row with the largest value of a column."""
     by_cycle = subject.waits_by_cycle(waits)
     to_target = 2 * int(by_cycle[subject.cycles.raw("is_write")].sum()) > int(by_cycle.sum())
@@ -68,7 +68,7 @@ def _held(subject: Subject, waits: Stretches, weight: str) -> dict[str, Any] | N
 # --- receive_window_small and receiver_stalled
 
 
-def _receive_window(subject: Subject) -> tuple[Stretches, dict[str, Any]] | None:
+def _receive_window(subject: Session) -> tuple[Stretches, dict[str, Any]] | None:
     """Waits for the receive window above the threshold, and the sender that waited."""
     waits = subject.stretches("receive_window")
     if not is_worth(subject, waits.total_ns):
@@ -182,7 +182,7 @@ RESTARTS: Final = 4
 """Least count of slow starts after idle periods: the first ones can be the start of the I/O."""
 
 
-def _congestion_window(subject: Subject) -> tuple[Stretches, dict[str, Any]] | None:
+def _congestion_window(subject: Session) -> tuple[Stretches, dict[str, Any]] | None:
     """Waits for the congestion window above the threshold, and the sender that waited."""
     waits = subject.stretches("congestion_window")
     if not is_worth(subject, waits.total_ns):

@@ -15,8 +15,8 @@ from iscsitrace.analysis.findings.concurrency import next_queue_depth
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
-from iscsitrace.analysis.session.subject import Subject, frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS, MOST
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -40,7 +40,7 @@ class _Grant:
     """Whether all these times are known, and the R2T came after what it had to wait for."""
 
 
-def _grants(subject: Subject) -> _Grant | None:
+def _grants(subject: Session) -> _Grant | None:
     rounds = subject.tables["rounds"]
     if not len(rounds) or not len(subject.cycles):
         return None
@@ -58,7 +58,7 @@ def _grants(subject: Subject) -> _Grant | None:
     return _Grant(rounds, row, asked, granted, data_first, is_first, is_whole)
 
 
-def _negotiated(subject: Subject, *keys: str) -> str:
+def _negotiated(subject: Session, *keys: str) -> str:
     """`` (InitialR2T=Yes, ...)``: the negotiated parameters, where they are known."""
     rows = subject.tables["parameters"].rows(("key", "effective_target"))
     values = {row["key"]: row["effective_target"] for row in rows}

@@ -24,8 +24,8 @@ from iscsitrace.analysis.session import path as paths
 from iscsitrace.analysis.session.conditions import Conditions
 from iscsitrace.analysis.session.grouping import Source, sessions_of
 from iscsitrace.analysis.session.path import Path
+from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.spans import Commands, Spans
-from iscsitrace.analysis.session.subject import Subject
 from iscsitrace.analysis.session.waits import Waits
 from iscsitrace.wording import amounts as wording
 
@@ -82,7 +82,7 @@ def survey(source: Source, name: str) -> Survey:
     return Survey(tuple(join(found, mirrors)), tuple(missing) or (() if found else (f"{name}: no iSCSI session",)))
 
 
-def _of_session(label: str, session: Subject, path: Path, waits: Waits, missing: list[str]) -> Iterator[Point]:
+def _of_session(label: str, session: Session, path: Path, waits: Waits, missing: list[str]) -> Iterator[Point]:
     commands = session.commands
     kinds = list(commands.spans())
     for operation in dict.fromkeys(spans.operation for spans in kinds):

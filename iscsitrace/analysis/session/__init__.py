@@ -2,5 +2,5 @@
 
 from typing import Final
 
-OF_SUBJECTS: Final = ("budget", "recoveries", "senders")
+NEEDED: Final = ("budget", "recoveries", "senders")
 """Tables filled on request without which no session can be measured."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.model.setting import Setting, Solicitation
 from iscsitrace.analysis.session import solicitation
-from iscsitrace.analysis.session.subject import Subject
+from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.workload import MOST
 from iscsitrace.tables.table import Table
 
@@ -28,7 +28,7 @@ INITIAL_WINDOW_SEGMENTS: Final = 10
 class Conditions:
     """What the reads, or the writes, of one session have in common."""
 
-    def __init__(self, session: Subject, operation: str) -> None:
+    def __init__(self, session: Session, operation: str) -> None:
         """``operation`` is ``read`` or ``write``."""
         self.session = session
         self.operation = operation

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session import OF_SUBJECTS, path
-from iscsitrace.analysis.session.subject import Subject
+from iscsitrace.analysis.session import NEEDED, path
+from iscsitrace.analysis.session.session import Session
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 Source = Callable[[str], Table]
 """Returns the table of a name, as ``Trace.table`` does."""
 
-TABLES: Final = (*OF_SUBJECTS, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
+TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 
 _CONNECTION_COLUMNS = (
     *("connection", "session", "is_iscsi", *path.COLUMNS),
@@ -40,7 +40,7 @@ _CONNECTION_COLUMNS = (
 )
 
 
-def subjects_of(source: Source) -> tuple[dict[int, Subject], dict[int, Subject]]:
+def sessions_and_connections_of(source: Source) -> tuple[dict[int, Session], dict[int, Session]]:
     """Every session and every iSCSI connection of a trace, by number."""
     rows = _connections(source)
     sessions = _sessions(source, rows)
@@ -52,13 +52,11 @@ def subjects_of(source: Source) -> tuple[dict[int, Subject], dict[int, Subject]]
     others = [row for row in rows if row["connection"] not in connections]
     if others:
         split, sums = _Split(source, _connection_keys(source)), budget.of_connections(source("budget"))
-        connections |= {
-            row["connection"]: _subject("connection", row["connection"], [row], split, sums) for row in others
-        }
+        connections |= {row["connection"]: _make("connection", row["connection"], [row], split, sums) for row in others}
     return sessions, dict(sorted(connections.items()))
 
 
-def sessions_of(source: Source) -> dict[int, Subject]:
+def sessions_of(source: Source) -> dict[int, Session]:
     """Every session of a trace, by number."""
     return _sessions(source, _connections(source))
 
@@ -70,7 +68,7 @@ def _connections(source: Source) -> list[dict[str, Any]]:
     return rows
 
 
-def _sessions(source: Source, rows: list[dict[str, Any]]) -> dict[int, Subject]:
+def _sessions(source: Source, rows: list[dict[str, Any]]) -> dict[int, Session]:
     session_of = np.full(max((row["connection"] for row in rows), default=-1) + 2, -1, dtype=np.int64)
     for row in rows:
         session_of[row["connection"]] = -1 if row["session"] is None else row["session"]
@@ -79,14 +77,12 @@ def _sessions(source: Source, rows: list[dict[str, Any]]) -> dict[int, Subject]:
     for row in rows:
         own.setdefault(row["session"], []).append(row)
     return {
-        number: _subject("session", number, members, split, sums)
-        for number, members in own.items()
-        if number is not None
+        number: _make("session", number, members, split, sums) for number, members in own.items() if number is not None
     }
 
 
-def _subject(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: dict[int, Budget]) -> Subject:
-    return Subject(number, rows, _Rows(split, number), sums.get(number), is_session=kind == "session")
+def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: dict[int, Budget]) -> Session:
+    return Session(number, rows, _Rows(split, number), sums.get(number), is_session=kind == "session")
 
 
 class _Split:

@@ -13,8 +13,8 @@ from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import workload
 from iscsitrace.analysis.session.conditions import Conditions
+from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.situation import WAITS, Situation
-from iscsitrace.analysis.session.subject import Subject
 from iscsitrace.analysis.session.workload import MIN_TASKS, MOST
 from iscsitrace.tables.table import Table
 
@@ -45,20 +45,20 @@ class Measured:
         return self.throughput_bytes_per_s / self.situation.throughput()
 
 
-def measure(subject: Subject) -> Measured | None:
+def measure(session: Session) -> Measured | None:
     """The situation of a session's reads, or of its writes if they moved more bytes.
 
     None where there are few commands, where reads and writes ran side by side, or where the RTT is unknown.
     """
-    path = subject.path
-    word, cycles = _largest(subject.transfers)
+    path = session.path
+    word, cycles = _largest(session.transfers)
     if path is None or len(cycles) < MIN_TASKS:
         return None
-    parts_ns, busy_ns = _budget_of(subject, cycles)
+    parts_ns, busy_ns = _budget_of(session, cycles)
     moved, count = int(cycles.raw("data_bytes").astype(np.int64).sum()), len(cycles)
     if busy_ns <= 0 or not moved:
         return None
-    conditions = Conditions(subject, word)
+    conditions = Conditions(session, word)
     depth, line = conditions.queue_depth, conditions.busiest_sender.get("line_bytes_per_s") or None
     is_window_known = conditions.window_bytes is not None and not conditions.is_window_shut
     setting = replace(
@@ -85,7 +85,7 @@ def measure(subject: Subject) -> Measured | None:
     if held:
         # the model already has an RTT of it
         waits_ns["ack_wait"] = max(0.0, waits_ns["ack_wait"] - path.round_trip_ns)
-    lost_ns, slow_ns = _congestion_ns(subject, *_span(cycles))
+    lost_ns, slow_ns = _congestion_ns(session, *_span(cycles))
     stalls_ns = {
         "loss": parts_ns["loss_recovery"] + lost_ns,
         "slow_start": slow_ns,
@@ -93,11 +93,11 @@ def measure(subject: Subject) -> Measured | None:
         "unknown": parts_ns["unknown"],
     }
     stalls_ns_per_byte = {name: stall / moved for name, stall in stalls_ns.items()}
-    service_ns = subject.waits_by_cycle(subject.stretches("target_service"))[subject.rows_of(cycles.raw("cycle"))]
+    service_ns = session.waits_by_cycle(session.stretches("target_service"))[session.rows_of(cycles.raw("cycle"))]
     deviation_ns = float(np.std(service_ns)) if depth == 1 else 0.0
     situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), deviation_ns)
     throughput = moved * 1e9 / busy_ns
-    if depth > 1 and (subject.rtt_ns("initiator") or 0) > path.round_trip_ns * _AWAY:
+    if depth > 1 and (session.rtt_ns("initiator") or 0) > path.round_trip_ns * _AWAY:
         # commands queued before the line, beyond the tap, are in flight too: the line is too busy without them
         alone = situation.with_setting(queue_depth=1).throughput()
         situation = situation.with_setting(queue_depth=max(depth, round(throughput / alone)))
@@ -129,9 +129,9 @@ def _span(cycles: Table) -> tuple[int, int]:
     return first, int(ends.max(initial=first))
 
 
-def _budget_of(subject: Subject, cycles: Table) -> tuple[dict[str, int], int]:
+def _budget_of(session: Session, cycles: Table) -> tuple[dict[str, int], int]:
     """The time breakdown of these commands, and its sum, both without the idle gaps between bursts of I/O."""
-    table = subject.tables["budget"]
+    table = session.tables["budget"]
     first, last = _span(cycles)
     lengths = np.minimum(table.raw("time_last_ns"), last) - np.maximum(table.raw("time_first_ns"), first)
     lengths, part = np.maximum(lengths, 0), table.raw("part")
@@ -142,11 +142,11 @@ def _budget_of(subject: Subject, cycles: Table) -> tuple[dict[str, int], int]:
     return parts_ns, sum(parts_ns.values())
 
 
-def _congestion_ns(subject: Subject, first_ns: int, last_ns: int) -> tuple[int, int]:
+def _congestion_ns(session: Session, first_ns: int, last_ns: int) -> tuple[int, int]:
     """Waits for the congestion window between two instants: after the first loss, and before it."""
-    waits = subject.stretches("congestion_window")
+    waits = session.stretches("congestion_window")
     waits = waits.where((waits.starts >= first_ns) & (waits.ends <= last_ns))
-    losses = subject.tables["recoveries"].raw("time_first_ns")
+    losses = session.tables["recoveries"].raw("time_first_ns")
     is_after = waits.starts >= losses.min() if len(losses) else np.zeros(len(waits.starts), dtype=bool)
     after_ns = int(waits.lengths[is_after].sum())
     return after_ns, waits.total_ns - after_ns

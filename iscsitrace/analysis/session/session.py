@@ -38,7 +38,7 @@ def frames_in(table: Table, rows: Sequence[int] | Array, *names: str) -> list[in
     return [row[name] for row in picked.rows(names) for name in names]
 
 
-class Subject:
+class Session:
     """One session, or one connection of it."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Subject:
         """Busy time: from first command to last status, less the idle gaps between bursts of I/O."""
         return self.budget.jobs_ns if self.budget else 0
 
-    def as_connection(self, number: int) -> Subject:
+    def as_connection(self, number: int) -> Session:
         """The same data as its only connection; what was computed is kept."""
         twin = copy(self)
         twin.number, twin.is_session = number, False
