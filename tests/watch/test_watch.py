@@ -299,7 +299,7 @@ def test_findings_appear_while_the_traffic_goes_on() -> None:
     watcher.run(reports.append)
     found = {found.name for report in reports for found in report.findings}
     assert "queue_depth_low" in found
-    assert any("path" in verdict for report in reports for verdict in report.verdicts.values())
+    assert any("network RTT" in verdict for report in reports for verdict in report.verdicts.values())
 
 
 def test_a_source_that_is_no_capture_is_refused() -> None:

@@ -1,6 +1,6 @@
-"""The legs that a mirror may have: what one host asks of one logical unit, over whatever sessions.
+"""The possible sides of a mirror: the requests of one host to one logical unit, over all its sessions.
 
-Two paths to one logical unit (multipath) are one leg. It compares nothing.
+Two paths to one logical unit (multipath) are one side.
 """
 
 from __future__ import annotations
@@ -12,36 +12,31 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 Source = Callable[[str], Table]
-"""Gives the table of a name, as ``Trace.table`` does."""
+"""Returns the table of a name, as ``Trace.table`` does."""
 
 BLOCK_BYTES: Final = 512
-"""Of a logical block, where no request tells."""
-
-
-def known(table: Table, name: str) -> Array:
-    """True where a column is not null."""
-    mask = table.mask(name)
-    return np.ones(len(table), dtype=bool) if mask is None else ~mask
+"""Size of a logical block where no request shows it."""
 
 
 @dataclass(frozen=True)
 class Requests:
-    """Reads or writes of one leg in the order of their commands."""
+    """Reads or writes of one side in order of time."""
 
     rows: Array
-    """Their places in the table of cycles."""
+    """Their rows in the table ``cycles``."""
     firsts: Array
     """First byte on the logical unit."""
     lasts: Array
-    """The byte behind the last one."""
+    """Byte after the last one."""
     begins: Array
     """First packet of the command."""
     ends: Array
-    """Status; where none was captured, the command."""
+    """Status, or the command where no status was captured."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -52,27 +47,27 @@ class Requests:
         return self.lasts - self.firsts
 
     def where(self, which: Array) -> Requests:
-        """Those that a boolean mask or places pick."""
+        """The requests that a boolean mask or row numbers pick."""
         return Requests(self.rows[which], self.firsts[which], self.lasts[which], self.begins[which], self.ends[which])
 
     def moved(self, offset: int) -> Requests:
-        """The same so many bytes further up."""
+        """The same requests, moved up by ``offset`` bytes."""
         return Requests(self.rows, self.firsts + offset, self.lasts + offset, self.begins, self.ends)
 
     @property
     def depths(self) -> Array:
-        """How many were outstanding when each began, itself included."""
+        """Requests in flight when each began, itself included."""
         begun = np.arange(1, len(self) + 1)
         return np.asarray(begun - np.searchsorted(np.sort(self.ends), self.begins, side="right"))
 
 
 @dataclass(frozen=True)
-class Leg:
-    """What one host asks of one logical unit."""
+class MirrorSide:
+    """The requests of one host to one logical unit."""
 
     host: str
     target: str
-    """Name of the target; its address, where the login was not captured."""
+    """Name of the target, or its address where the login was not captured."""
     lun: int
     sessions: tuple[int, ...]
     block_bytes: int
@@ -80,8 +75,8 @@ class Leg:
     reads: Requests
 
 
-def of_trace(source: Source) -> list[Leg]:
-    """Every leg that has writes, in the order of their sessions; none where only one could have them."""
+def of_trace(source: Source) -> list[MirrorSide]:
+    """Every side that has writes, in the order of their sessions; none where there is only one."""
     cycles = source("cycles")
     written = _requests_of(cycles, "write")
     if len(written) < 2:
@@ -106,7 +101,7 @@ def of_trace(source: Source) -> list[Leg]:
         ]
         block_bytes = _block_bytes(cycles, np.concatenate(own))
         writes, reads = (_requests(cycles, rows, block_bytes) for rows in own)
-        found.append(Leg(host, target, lun, tuple(sessions), block_bytes, writes, reads))
+        found.append(MirrorSide(host, target, lun, tuple(sessions), block_bytes, writes, reads))
     return found
 
 
@@ -119,7 +114,7 @@ def _distinct(sessions: Array, luns: Array) -> list[tuple[int, int]]:
 
 
 def _requests_of(cycles: Table, operation: str) -> Array:
-    """Places of the tasks of that operation whose extent and session are known."""
+    """Rows of the commands of that operation whose extent and session are known."""
     words = cycles.words("operation")
     if operation not in words or not len(cycles):
         return np.empty(0, dtype=np.intp)
@@ -130,7 +125,7 @@ def _requests_of(cycles: Table, operation: str) -> Array:
 
 
 def _ends(source: Source) -> dict[int, tuple[str, str]]:
-    """Host and target of each session: by name, and by address where the login was not captured."""
+    """Host and target of each session: by name, or by address where the login was not captured."""
     addresses = {
         row["session"]: (row["initiator_address"], row["target_address"])
         for row in source("connections").rows(("session", "initiator_address", "target_address"))
@@ -147,7 +142,7 @@ def _ends(source: Source) -> dict[int, tuple[str, str]]:
 
 
 def _block_bytes(cycles: Table, rows: Array) -> int:
-    """Bytes of a logical block: those of most requests."""
+    """Size of a logical block, by most requests."""
     blocks = cycles.raw("block_count")[rows].astype(np.int64)
     is_known = known(cycles, "bytes")[rows] & (cycles.raw("bytes")[rows] > 0)
     if not is_known.any():

@@ -1,8 +1,8 @@
-"""What losses leave of a mirror's connections, which wait for each other.
+"""Throughput of a mirror under losses: its connections wait for each other.
 
-Each copy has a window of its own, which grows for as long as its losses let it. The copy that is behind decides: those
-ahead have sent all they may, and a window that is not used does not grow (RFC 7661). No formula is known for it: many
-mirrors are followed side by side, in steps of half the longest round trip, with losses drawn from a fixed seed.
+Each copy has its congestion window. The copy that is behind decides: those ahead have sent all that they may, and a
+window that is not used does not grow (RFC 7661). There is no formula for it. So many mirrors are simulated side by
+side, in steps of half the longest RTT, with losses drawn from a fixed seed.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from numpy.typing import NDArray
 _MIRRORS: Final = 200
 _STEPS_PER_ROUND: Final = 2
 _SETTLING, _COUNTED = 4, 6
-"""Times in which a window regrows after a loss, about 1 / sqrt(p) round trips."""
+"""In units of the time in which a window regrows after a loss, about 1 / sqrt(p) RTTs."""
 _STEPS_MOST: Final = 12_000
 _SEED: Final = 7143
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Connections that carry the same, one to each target."""
+    """Connections that carry the same data, one to each target."""
 
     round_trips_ns: tuple[float, ...]
     loss: float
     growth: tuple[float, ...]
-    """Segments by which a window grows in a round trip."""
+    """Growth of a window in an RTT, in segments."""
     decrease: float
-    """What a loss leaves of a window."""
+    """Share of a window that remains after a loss."""
     window_segments: float
-    """That of the receivers; inf where it is never in the way."""
+    """Receive window; inf: no limit."""
     ahead_segments: float
-    """What may be sent and not known to be done: by all copies or, within a call, by this one."""
+    """Segments that may be sent beyond those that all copies have or, within a system call, that this copy has."""
     call_segments: float
-    """Of a call that all copies have to end before the next; inf where tasks follow each other."""
+    """Size of a system call, which all copies have to finish before the next; inf where commands follow each other."""
     line_segments_per_ns: float
-    """What the line that they share carries."""
+    """Rate of the line that they share."""
 
 
 @lru_cache(maxsize=1024)
 def segments_per_ns(copies: Copies) -> float:
-    """What the mirror gets done: segments of one copy."""
+    """Throughput of the mirror, in segments of one copy."""
     trips = np.array(copies.round_trips_ns)
     step_ns = float(trips.max()) / _STEPS_PER_ROUND
     regrowing = _STEPS_PER_ROUND / sqrt(copies.loss)
@@ -60,7 +60,7 @@ def segments_per_ns(copies: Copies) -> float:
 
 
 class _Mirrors:
-    """Mirrors side by side: rows; their copies are columns."""
+    """Simulated mirrors side by side: a row each; their copies are columns."""
 
     def __init__(self, copies: Copies, trips: NDArray[Any], step_ns: float) -> None:
         self._copies = copies
@@ -70,18 +70,18 @@ class _Mirrors:
         self._growth = np.array(copies.growth) * self._rounds
         self._windows = np.full(shape, min(copies.window_segments, 1 / sqrt(copies.loss)))
         self._line = copies.line_segments_per_ns * step_ns
-        # what was sent by now, and a round trip of each copy ago
+        # segments sent by now, and an RTT of each copy ago
         self._sent = np.zeros(shape)
         self._late = [np.zeros(shape) for _ in range(_STEPS_PER_ROUND + 1)]
         self._lags = np.ceil(trips / step_ns).astype(int).clip(1, _STEPS_PER_ROUND)
         self._repairing = np.zeros(shape)
         self._call = np.zeros(len(self._windows))
-        """Where the call at hand ends."""
+        """Where the current system call ends."""
         if copies.call_segments < inf:
             self._call += copies.call_segments
 
     def done(self) -> NDArray[Any]:
-        """Segments that all copies have."""
+        """Segments that arrived on all copies."""
         least: NDArray[Any] = self._known().min(axis=1)
         return least
 
@@ -89,7 +89,7 @@ class _Mirrors:
         return np.stack([self._late[-lag][:, place] for place, lag in enumerate(self._lags)], axis=1)
 
     def go_on(self) -> None:
-        """A step."""
+        """Advances by one step."""
         copies, known = self._copies, self._known()
         if copies.call_segments < inf:
             over = known.min(axis=1) >= self._call

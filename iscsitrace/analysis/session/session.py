@@ -1,12 +1,12 @@
-"""A session or a connection under examination: the rows of every table that are about it, and its time.
+"""A measured session, or one of its connections: its rows of every table, its time, its commands and its path.
 
-What findings cost is measured against the time of its jobs: from first command to last status, less the pauses between
-jobs (docs/method.md, section 4). It judges nothing.
+Shares are of its busy time: from the first command to the last status, less the idle gaps between bursts of I/O
+(docs/method.md, section 4). This module measures and does not judge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -15,10 +15,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.finding import Finding, shown
-from iscsitrace.analysis.findings.thresholds import WARNING, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.budget import PARTS, Budget
-from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session import path, workload
+from iscsitrace.analysis.session.path import Path
+from iscsitrace.analysis.session.spans import Commands
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.analysis.session.workload import Workload
 from iscsitrace.tables.table import Table
@@ -28,69 +29,64 @@ Array = NDArray[Any]
 WAITS: Final = tuple(part for part in PARTS if part != "transfer")
 
 FRAMES: Final = ("command_frame", "data_first_frame", "data_last_frame", "status_frame")
-"""The columns of ``cycles`` with the frames of a task."""
-
-
-def known(table: Table, name: str) -> Array:
-    """True where a column is not null."""
-    mask = table.mask(name)
-    return np.ones(len(table), dtype=bool) if mask is None else ~mask
+"""The columns of ``cycles`` with the frames of a command."""
 
 
 def frames_in(table: Table, rows: Sequence[int] | Array, *names: str) -> list[int | None]:
-    """The frames in these columns of these rows, row by row."""
+    """The frame numbers in these columns, row by row."""
     picked = table.select(np.asarray(rows, dtype=np.intp))
     return [row[name] for row in picked.rows(names) for name in names]
 
 
-class Subject:
-    """One session, or one connection."""
+class Session:
+    """One session, or one connection of it."""
 
     def __init__(
         self,
-        label: str,
+        number: int,
         connections: Sequence[dict[str, Any]],
-        tables: dict[str, Table],
+        tables: Mapping[str, Table],
         sums: Budget | None,
         *,
         is_session: bool,
     ) -> None:
-        """``connections`` are its rows of the table, ``tables`` its rows of all others (TABLES)."""
-        self.label = label
+        """``connections`` are its rows of that table, ``tables`` its rows of the others (grouping.TABLES)."""
+        self.number = number
         self.connections = connections
         self.tables = tables
         self.budget = sums
         self.is_session = is_session
 
+    @property
+    def label(self) -> str:
+        """``session 0`` or ``connection 3``."""
+        return f"{'session' if self.is_session else 'connection'} {self.number}"
+
     # --- time
 
     @property
     def jobs_ns(self) -> int:
-        """From first command to last status, less the pauses between jobs."""
+        """Busy time: from first command to last status, less the idle gaps between bursts of I/O."""
         return self.budget.jobs_ns if self.budget else 0
 
-    def as_connection(self, number: int) -> Subject:
-        """The same as its only connection, with all that is known already."""
+    def as_connection(self, number: int) -> Session:
+        """The same data as its only connection; what was computed is kept."""
         twin = copy(self)
-        twin.label, twin.is_session = f"connection {number}", False
+        twin.number, twin.is_session = number, False
         return twin
 
     def part_ns(self, part: str) -> int:
-        """What a part of the budget takes of that."""
+        """Busy time in one part of the time breakdown."""
         if self.budget is None:
             return 0
         return self.budget.parts_ns[part] - (self.budget.between_jobs_ns if part == "initiator_think" else 0)
 
     def share(self, amount_ns: float) -> float:
-        """Share of that."""
+        """Share of the busy time."""
         return amount_ns / self.jobs_ns if self.jobs_ns else 0.0
 
-    def is_worth(self, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:
-        """Whether it takes so much of that that a remedy can be felt."""
-        return amount_ns > 0 and self.share(amount_ns) >= least
-
     def stretches(self, *parts: str) -> Stretches:
-        """The stretches that these parts own, in order of time."""
+        """The stretches of time in these parts, in order."""
         table = self.tables["budget"]
         picked = table.select(np.isin(table.raw("part"), [PARTS.index(part) for part in parts]))
 
@@ -100,19 +96,19 @@ class Subject:
         return Stretches(picked.raw("time_first_ns"), picked.raw("time_last_ns"), numbers("cycle"), numbers("frame"))
 
     def claimed_ns(self, starts: Array, ends: Array, *parts: str) -> int:
-        """How much of these parts' time lies within the intervals [start, end), which may overlap."""
+        """Time in these parts within the intervals [start, end), which may overlap."""
         return self.stretches(*parts).within_ns(starts, ends)
 
-    # --- tasks
+    # --- commands
 
     @property
     def cycles(self) -> Table:
-        """All tasks."""
+        """All commands."""
         return self.tables["cycles"]
 
     @cached_property
     def is_transfer(self) -> Array:
-        """Which tasks read or wrote data: what a session is for. Inquiries and their like are not."""
+        """Which commands read or wrote data; non-I/O commands (INQUIRY, TEST UNIT READY) do not."""
         cycles = self.cycles
         words = cycles.words("operation")
         codes = [words.index(word) for word in ("read", "write") if word in words]
@@ -120,54 +116,59 @@ class Subject:
 
     @cached_property
     def transfers(self) -> Table:
-        """Of these, the ones that were captured whole."""
+        """The reads and writes that are complete in the capture."""
         return self.cycles.select(self.is_transfer & self.cycles.raw("is_complete"))
 
     @cached_property
+    def commands(self) -> Commands:
+        """All commands in order, with the queue depth that the initiator saw."""
+        return Commands(self.cycles, self.rtt_ns("initiator") or 0)
+
+    @cached_property
     def workload(self) -> Workload | None:
-        """What the session asks for; None where nothing was read or written."""
+        """I/O size and queue depth of its reads and writes; None where there are none."""
         return workload.of(self.transfers)
 
     def rows_of(self, cycle: Array) -> Array:
-        """Places in ``cycles`` of cycle numbers that are there."""
+        """Rows of ``cycles`` by cycle number; every number has to be there."""
         return np.searchsorted(self.cycles.raw("cycle"), cycle)
 
     def is_of(self, stretches: Stretches, which: Array) -> Array:
-        """Which stretches belong to tasks that a mask over ``cycles`` picks."""
+        """Which stretches belong to commands that a mask over ``cycles`` picks."""
         has_cycle = stretches.cycle >= 0
         found = np.zeros(len(has_cycle), dtype=bool)
         found[has_cycle] = which[self.rows_of(stretches.cycle[has_cycle])]
         return found
 
     def waits_by_cycle(self, stretches: Stretches) -> Array:
-        """Nanoseconds of the stretches by task, over ``cycles``."""
+        """Nanoseconds of the stretches by command, one value per row of ``cycles``."""
         has_cycle = stretches.cycle >= 0
         rows = self.rows_of(stretches.cycle[has_cycle])
         sums = np.bincount(rows, weights=stretches.lengths[has_cycle], minlength=len(self.cycles))
         return sums.astype(np.int64)
 
     def frames_of(self, rows: Sequence[int] | Array) -> list[int | None]:
-        """The frames of these tasks: command, first and last data, status."""
+        """The frames of these commands: command, first and last data, status."""
         return frames_in(self.cycles, rows, *FRAMES)
 
     def evidence(self, stretches: Stretches) -> list[int | None]:
-        """The frames that ended the longest waits; where none is known, those of the tasks that waited longest."""
+        """The frames that ended the longest waits; where none is known, those of the commands that waited longest."""
         frames = stretches.longest().frame
         return frames[frames >= 0].tolist() or self.frames_of(self.longest_rows(stretches))
 
     def next_rows(self, stretches: Stretches) -> Array:
-        """Places of the tasks that began when each stretch ended, or next."""
+        """Rows of the commands that began when each stretch ended, or next."""
         times = self.cycles.raw("command_first_ns")
         order = np.argsort(times, kind="stable")
         return np.asarray(order[np.searchsorted(times[order], stretches.ends).clip(max=len(times) - 1)])
 
     def with_next(self, stretches: Stretches) -> Stretches:
-        """The same; those without a task are waits for the next one to be asked for."""
+        """The same; a stretch without a command is assigned to the command that follows."""
         following = self.cycles.raw("cycle")[self.next_rows(stretches)]
         return replace(stretches, cycle=np.where(stretches.cycle < 0, following, stretches.cycle))
 
     def longest_rows(self, stretches: Stretches, count: int = 3) -> list[int]:
-        """Places of the tasks that waited longest, the longest first."""
+        """Rows of the commands that waited longest, the longest first."""
         sums = self.waits_by_cycle(stretches)
         order = np.argsort(-sums, kind="stable")[:count]
         found: list[int] = order[sums[order] > 0].tolist()
@@ -176,24 +177,16 @@ class Subject:
     # --- path
 
     def rtt_ns(self, side: str) -> int | None:
-        """Least round trip, tap to that side and back (``target`` or ``initiator``), of its busiest connection."""
-        found = [(row["bytes"], row[f"rtt_to_{side}_min_ns"]) for row in self.connections]
-        known_ones = [each for each in found if each[1] is not None]
-        return max(known_ones)[1] if known_ones else None
+        """Least RTT between the tap and that side (``target`` or ``initiator``)."""
+        row = path.busiest(self.connections)
+        return path.least_ns(row, side) if row else None
 
     @cached_property
     def path_ns(self) -> int | None:
-        """Least round trip of the whole path; None when a side is unknown."""
-        sides = (self.rtt_ns("target"), self.rtt_ns("initiator"))
-        return None if None in sides else sum(side for side in sides if side is not None)
+        """Least RTT of the whole path; None when a side of it is unknown."""
+        return path.round_trip_ns(path.busiest(self.connections))
 
-    # --- findings
-
-    def finding(
-        self, name: str, lost_ns: float | None, text: str, frames: Sequence[int | None], severity: str | None = None
-    ) -> Finding:
-        """A finding that costs so much; its severity follows from that, unless it is given."""
-        share = None if lost_ns is None else self.share(lost_ns)
-        if severity is None:
-            severity = "warning" if (share or 0) >= WARNING else "info"
-        return Finding(name, severity, share, text, shown(frames))
+    @cached_property
+    def path(self) -> Path | None:
+        """The path with its confidence; None where it is unknown, or takes no time."""
+        return path.measure(self.connections, self.tables["senders"].rows())
