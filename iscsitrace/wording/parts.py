@@ -32,6 +32,7 @@ class Part:
     """Whether text on this colour is white."""
 
 
+# fmt: off
 PARTS: Final = (
     Part(
         "transfer",
@@ -42,7 +43,7 @@ PARTS: Final = (
         "T",
         "#0072B2",
         is_dark=True,
-    ),  # fmt: skip
+    ),
     Part(
         "propagation",
         "network RTT",
@@ -51,7 +52,7 @@ PARTS: Final = (
         "network RTT",
         "P",
         "#56B4E9",
-    ),  # fmt: skip
+    ),
     Part(
         "target_service",
         "target service",
@@ -60,7 +61,7 @@ PARTS: Final = (
         "target service time",
         "S",
         "#E69F00",
-    ),  # fmt: skip
+    ),
     Part(
         "initiator_think",
         "initiator idle",
@@ -70,7 +71,7 @@ PARTS: Final = (
         "i",
         "#e9e9e9",
         "..",
-    ),  # fmt: skip
+    ),
     Part(
         "initiator_service",
         "initiator service",
@@ -79,7 +80,7 @@ PARTS: Final = (
         "initiator service time, from R2T to first Data-Out",
         "I",
         "#F0E442",
-    ),  # fmt: skip
+    ),
     Part(
         "ack_wait",
         "ACK wait",
@@ -88,7 +89,7 @@ PARTS: Final = (
         "data that TCP holds back until an ACK arrives",
         "A",
         "#CC79A7",
-    ),  # fmt: skip
+    ),
     Part(
         "receive_window",
         "receive window",
@@ -98,7 +99,7 @@ PARTS: Final = (
         "R",
         "#009E73",
         is_dark=True,
-    ),  # fmt: skip
+    ),
     Part(
         "congestion_window",
         "congestion window",
@@ -108,7 +109,7 @@ PARTS: Final = (
         "C",
         "#8fd6c0",
         "//",
-    ),  # fmt: skip
+    ),
     Part(
         "loss_recovery",
         "loss recovery",
@@ -119,7 +120,7 @@ PARTS: Final = (
         "#D55E00",
         "xx",
         is_dark=True,
-    ),  # fmt: skip
+    ),
     Part(
         "unknown",
         "unknown",
@@ -129,6 +130,7 @@ PARTS: Final = (
         "?",
         "#7a7a7a",
         is_dark=True,
-    ),  # fmt: skip
+    ),
 )
+# fmt: on
 BY_NAME: Final = {part.name: part for part in PARTS}
