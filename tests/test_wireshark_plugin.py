@@ -215,7 +215,7 @@ def test_statistics(name: str) -> None:
         assert words[:5] == [str(right["cycle_count"]), *given]
     total = measure(complete)[0]
     (line,) = [line for line in text.splitlines() if line.startswith("all: ")]
-    assert f"all: {total.cycle_count} cycles, active {total.active_ns / 1e9:.6f} s" in line
+    assert f"all: {total.cycle_count} commands, active {total.active_ns / 1e9:.6f} s" in line
     assert f"read {(total.read_bytes_per_s or 0) / 1e6:.3f} MB/s" in line
     assert f"written {(total.write_bytes_per_s or 0) / 1e6:.3f} MB/s" in line
 
@@ -329,7 +329,7 @@ def test_damage_raises_no_lua_error(name: str, seed: int, tmp_path: FilePath) ->
     share = ["0.002", "0.02", "0.1"][seed]
     subprocess.run([EDITCAP, "-E", share, "--seed", str(seed), whole, damaged], check=True, capture_output=True)
     text = tshark(damaged, "-V", "-O", "iscsitrace", "-2", "-z", "iscsitrace,cycles")
-    assert "iSCSI cycles by session" in text
+    assert "iSCSI commands by session" in text
     assert "Lua" not in text
 
 
