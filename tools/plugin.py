@@ -81,9 +81,8 @@ def operations() -> str:
     first_type: dict[int, int] = {}
     moves_blocks = set()
     for row in scsi_commands():
-        code, action, device_type, operation = (
-            row[name] for name in ("operation_code", "service_action", "device_type", "operation")
-        )
+        code, action = row["operation_code"], row["service_action"]
+        device_type, operation = row["device_type"], row["operation"]
         if row["kind"] != "other":
             moves_blocks.add(operation)
         is_first_type = device_type == first_type.setdefault(code, device_type)
