@@ -323,7 +323,12 @@ class Run:
         waiting.register(child.stderr, select.POLLIN)
         has_ended = False
         while not has_ended:
-            for descriptor, _ in waiting.poll(None if file is None else _WAIT_MS):
+            is_ending = self._is_over
+            ready = waiting.poll(_STOP_S * 1000 if is_ending else _WAIT_MS if file is not None else None)
+            if is_ending and not ready:
+                # it was told to end and does not: it is killed below
+                break
+            for descriptor, _ in ready:
                 if descriptor == sink.fileno():
                     waiting.unregister(sink)
                     self._end()
@@ -338,7 +343,8 @@ class Run:
                 self._end()
         return self._judged(errors)
 
-    def _pass_on(self, source: IO[bytes], sink: IO[bytes]) -> bool:
+    @staticmethod
+    def _pass_on(source: IO[bytes], sink: IO[bytes]) -> bool:
         """Write what the file has by now to the FIFO; false if the FIFO is closed."""
         try:
             while chunk := source.read(_CHUNK_BYTES):
