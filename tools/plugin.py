@@ -129,12 +129,10 @@ def assembled(parts: dict[str, str]) -> str:
     defined: set[str] = set()
     last = list(parts)[-1]
     for name, text in parts.items():
-        for variable, required in _REQUIRE.findall(text):
-            if variable != required or required not in defined:
-                raise PartInvalid(f"plugins/lua/{name}.lua requires {required!r}, which is no part before it")
         body = _REQUIRE.sub("", text).strip("\n")
-        if "require(" in body:
-            raise PartInvalid(f'plugins/lua/{name}.lua: a part is required by `local NAME = require("NAME")` alone')
+        required = _REQUIRE.findall(text)
+        if "require(" in body or any(variable != part or part not in defined for variable, part in required):
+            raise PartInvalid(f'plugins/lua/{name}.lua: require only parts before it, as local NAME = require("NAME")')
         heading = f" {name}".rjust(_WIDTH, "-")
         wrapped = f"{body}\n" if name == last else f"local {name} = (function()\n{body}\nend)()\n"
         chunks.append(f"{heading}\n\n{wrapped}")
