@@ -11,7 +11,9 @@ import pytest
 
 import iscsitrace
 from tests import hand_timed as by_hand
+from tests.capture_file import write_pcap
 from tests.hand_timed import MS, READ, TEST_UNIT_READY, WRITE, Wire, command, data_in, data_out, r2t, response
+from tests.transport import ETHERNET
 from tests.wireshark_plugin import PLUGIN, differences, shown, tshark
 
 STATISTICS = ("-q", "-z", "iscsitrace,cycles")
@@ -260,6 +262,27 @@ def test_unsolicited_data_that_is_missing(tmp_path: Path) -> None:
     wire.receive(9, response(0, 1))
     row = shown(by_hand.capture(tmp_path, wire)).cycles[0]
     assert (row["transfer_time"], row["status_time"]) == (4 * MS, 5 * MS)
+
+
+@pytest.mark.parametrize(("answer", "first_ms"), [("No", 5), ("Yes", None)])
+def test_data_in_any_order_begins_with_its_first_number(answer: str, first_ms: int | None, tmp_path: Path) -> None:
+    """The second half of a read comes first, as DataSequenceInOrder=No allows; else the first half is missing."""
+    wire = Wire()
+    wire.send(-2, by_hand.login_request({"InitiatorName": "iqn.a", "DataSequenceInOrder": "No"}))
+    wire.receive(-1, by_hand.login_response({"DataSequenceInOrder": answer}))
+    wire.send(0, command(0, READ, cmd_sn=1, read=1024))
+    wire.receive(5, data_in(0, 0, 512, 512)).receive(7, data_in(0, 1, 0, 512, stat_sn=1))
+    row = shown(by_hand.capture(tmp_path, wire)).cycles[0]
+    assert row.get("first_data_time") == (None if first_ms is None else first_ms * MS)
+
+
+def test_times_of_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    """The response is captured 1.25 s before its command by the clock, the next one 250 ms."""
+    wire = Wire()
+    wire.send(2000, command(0, TEST_UNIT_READY, cmd_sn=1)).receive(750, response(0, 1))
+    wire.send(1000, command(1, TEST_UNIT_READY, cmd_sn=2)).receive(750, response(1, 2))
+    file = write_pcap(tmp_path / "capture.pcap", wire.records, ETHERNET)
+    assert [row["latency"] for row in shown(file).cycles.values()] == [-1250 * MS, -250 * MS]
 
 
 def test_the_readme_lists_every_field() -> None:
