@@ -20,7 +20,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build demo test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz docs screenshots samples wheel clean
+.PHONY: help setup build plugin demo test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz docs screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,8 @@ lint: build/build.stamp ## format, lint, types, import contracts, docs in sync; 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	luacheck --quiet --config plugins/.luacheckrc plugins/iscsitrace.lua
+	luacheck --quiet --config plugins/.luacheckrc plugins
+	$(BIN)/python -m tools.plugin --check
 	$(BIN)/stubtest iscsitrace._core
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check
@@ -95,6 +96,9 @@ docs: build/build.stamp ## write the generated pages and images of docs/
 	$(BIN)/python -m tools.docs
 	$(BIN)/python -m tools.tutorial
 	$(BIN)/python -m tools.plots
+
+plugin: build/build.stamp ## assemble plugins/iscsitrace.lua from plugins/lua
+	$(BIN)/python -m tools.plugin
 
 screenshots: build/build.stamp ## take the pictures of docs/plugins.md, into build/screenshots (needs wireshark and Xvfb)
 	$(BIN)/python -m tools.wireshark_screenshots build/screenshots

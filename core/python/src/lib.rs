@@ -3,6 +3,7 @@
 //! ```text
 //! source   what Python names as input -> inputs of the pass
 //! columns  tables -> NumPy arrays, without a copy
+//! vocabulary  SCSI commands and login keys as plain data
 //! live_pass  a pass that goes on, looked at now and then
 //! lab      traffic: settings as JSON -> results as JSON
 //! capture  capturing: settings as JSON -> files, and outcomes as JSON
@@ -13,17 +14,16 @@ mod columns;
 mod lab;
 mod live_pass;
 mod source;
+mod vocabulary;
 
 use std::time::{Duration, Instant};
 
-use iscsitrace_trace::iscsi::keys::SECRET_KEYS;
 use iscsitrace_trace::pass::{self, Interrupted, Selection};
 use iscsitrace_trace::tables::Wanted;
-use iscsitrace_wire::cdb::Operation;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList};
 
 create_exception!(_core, CaptureError, PyException, "The input cannot be read; str() is one line.");
 
@@ -131,11 +131,10 @@ fn read(
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("CaptureError", py.get_type::<CaptureError>())?;
-    module.add("OPERATIONS", PyTuple::new(py, Operation::ALL.iter().map(|operation| operation.as_str()))?)?;
-    module.add("SECRET_KEYS", PyTuple::new(py, SECRET_KEYS)?)?;
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_class::<live_pass::Live>()?;
+    vocabulary::add_to(module)?;
     lab::add_to(module)?;
     capture::add_to(module)?;
     Ok(())

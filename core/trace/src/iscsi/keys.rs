@@ -2,71 +2,9 @@
 //!
 //! It knows keys and values, not PDUs. Values of keys that carry secrets are never kept.
 
-use iscsitrace_wire::key::{RESERVED_VALUES, ResultFunction};
+use iscsitrace_wire::key::ResultFunction::{And, Choose, Declare, Maximum, Minimum, Or};
+use iscsitrace_wire::key::{KEYS, Key, RESERVED_VALUES, ResultFunction, Scope};
 use iscsitrace_wire::text;
-
-/// An operational key.
-#[derive(Debug)]
-pub struct Key {
-    /// The RFC's spelling.
-    pub name: &'static str,
-    /// How the value in force comes about.
-    pub result: ResultFunction,
-    /// The value when nobody says anything; none where the RFC gives none.
-    pub default: Option<&'static str>,
-    /// Whether the default is shown for a normal session in which nobody named the key.
-    pub is_shown_by_default: bool,
-}
-
-const fn key(
-    name: &'static str,
-    result: ResultFunction,
-    default: Option<&'static str>,
-    is_shown_by_default: bool,
-) -> Key {
-    Key { name, result, default, is_shown_by_default }
-}
-
-use ResultFunction::{And, Choose, Declare, Maximum, Minimum, Or};
-
-/// RFC 7143 sections 12 and 13, RFC 7144; obsolete keys of RFC 3720 that initiators still send.
-pub const KEYS: &[Key] = &[
-    key("AuthMethod", Choose, None, false),
-    key("HeaderDigest", Choose, Some("None"), true),
-    key("DataDigest", Choose, Some("None"), true),
-    key("MaxConnections", Minimum, Some("1"), true),
-    key("SendTargets", Declare, None, false),
-    key("TargetName", Declare, None, false),
-    key("InitiatorName", Declare, None, false),
-    key("TargetAlias", Declare, None, false),
-    key("InitiatorAlias", Declare, None, false),
-    key("TargetAddress", Declare, None, false),
-    key("TargetPortalGroupTag", Declare, None, false),
-    key("InitialR2T", Or, Some("Yes"), true),
-    key("ImmediateData", And, Some("Yes"), true),
-    key("MaxRecvDataSegmentLength", Declare, Some("8192"), true),
-    key("MaxBurstLength", Minimum, Some("262144"), true),
-    key("FirstBurstLength", Minimum, Some("65536"), true),
-    key("DefaultTime2Wait", Maximum, Some("2"), true),
-    key("DefaultTime2Retain", Minimum, Some("20"), true),
-    key("MaxOutstandingR2T", Minimum, Some("1"), true),
-    key("DataPDUInOrder", Or, Some("Yes"), true),
-    key("DataSequenceInOrder", Or, Some("Yes"), true),
-    key("ErrorRecoveryLevel", Minimum, Some("0"), true),
-    key("SessionType", Declare, Some("Normal"), false),
-    key("TaskReporting", Choose, Some("RFC3720"), false),
-    key("iSCSIProtocolLevel", Minimum, Some("1"), false),
-    key("IFMarker", And, Some("No"), false),
-    key("OFMarker", And, Some("No"), false),
-    key("IFMarkInt", Declare, None, false),
-    key("OFMarkInt", Declare, None, false),
-    key("CHAP_A", Choose, None, false),
-    key("CHAP_N", Declare, None, false),
-];
-
-/// Keys that every connection agrees for itself; the others hold for the session, from its leading connection's login
-/// on (RFC 7143 section 13).
-const OF_CONNECTION: &[&str] = &["HeaderDigest", "DataDigest", "MaxRecvDataSegmentLength"];
 
 /// Of which keys that nobody named the defaults are in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,27 +16,6 @@ pub enum Defaults {
     /// Of all.
     All,
 }
-
-/// Keys whose values are secrets, or help to find them.
-pub const SECRET_KEYS: &[&str] = &[
-    "CHAP_C",
-    "CHAP_I",
-    "CHAP_R",
-    "SRP_U",
-    "SRP_N",
-    "SRP_g",
-    "SRP_s",
-    "SRP_A",
-    "SRP_B",
-    "SRP_M",
-    "SRP_HM",
-    "SPKM_REQ",
-    "SPKM_ERROR",
-    "SPKM_REP_TI",
-    "SPKM_REP_IT",
-    "KRB_AP_REQ",
-    "KRB_AP_REP",
-];
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "(hidden)";
@@ -176,7 +93,7 @@ impl Negotiation {
         let mut rows: Vec<_> = self.offers.iter().map(|offer| (offer.clone(), effective(offer))).collect();
         let has_default = |key: &&Key| match defaults {
             Defaults::None => false,
-            Defaults::OfConnection => key.is_shown_by_default && OF_CONNECTION.contains(&key.name),
+            Defaults::OfConnection => key.is_shown_by_default && key.scope == Scope::Connection,
             Defaults::All => key.is_shown_by_default,
         };
         for key in KEYS.iter().filter(has_default) {
@@ -209,16 +126,16 @@ impl Negotiation {
 
 /// Whether a key's value must not be kept.
 pub fn is_secret(key: &str) -> bool {
-    SECRET_KEYS.contains(&key)
+    Key::from_name(key).is_some_and(|key| key.is_secret)
 }
 
 fn effective(offer: &Offer) -> Effective {
-    let known = KEYS.iter().find(|key| key.name == offer.key);
+    let known = Key::from_name(&offer.key);
     let default = known.and_then(|key| key.default);
     let value = |value: &Option<String>| value.clone().filter(|value| !RESERVED_VALUES.contains(&value.as_str()));
     let (initiator, target) = (value(&offer.initiator), value(&offer.target));
     let both = |value: String, source| Effective { initiator: value.clone(), target: value, source };
-    match known.map(|key| key.result) {
+    match known.and_then(|key| key.result) {
         Some(Declare) => {
             let or_default = |value: Option<String>| value.or(default.map(str::to_owned)).unwrap_or_default();
             let source = if offer.initiator.is_none() && offer.target.is_none() { 2 } else { 1 };
@@ -239,7 +156,7 @@ fn effective(offer: &Offer) -> Effective {
                 None => both(only, 3),
             },
         },
-        // a key that this file does not know: what was said is all that can be said
+        // an unknown key, or a message of an authentication method: what each side sent is all that is known
         None => Effective { initiator: initiator.unwrap_or_default(), target: target.unwrap_or_default(), source: 3 },
     }
 }

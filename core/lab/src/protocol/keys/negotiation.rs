@@ -10,10 +10,9 @@
 //!
 //! It never sees a key twice: the caller refuses repeated keys (section 6.3). It keeps no text of the peer.
 
-use iscsitrace_wire::key::{RESERVED_VALUES, ResultFunction};
+use iscsitrace_wire::key::{OperationalKey, RESERVED_VALUES, ResultFunction, Use};
 use iscsitrace_wire::text;
 
-use super::key::Key;
 use super::offers::{Offers, Wish};
 use super::parameters::Parameters;
 use super::violation::{Violation, shown};
@@ -39,9 +38,9 @@ pub struct Negotiation {
     parameters: Parameters,
     has_declared: bool,
     /// Offered by this side and not answered yet.
-    open: Vec<Key>,
+    open: Vec<OperationalKey>,
     /// Named by either side, so not to be offered (again).
-    named: Vec<Key>,
+    named: Vec<OperationalKey>,
 }
 
 impl Negotiation {
@@ -67,8 +66,8 @@ impl Negotiation {
     pub fn offer(&mut self, out: &mut TextWriter) {
         let is_first_burst_irrelevant =
             self.offers.initial_r2t == Some(true) && self.offers.immediate_data == Some(false);
-        for key in Key::ALL.iter().copied() {
-            if key == Key::FirstBurstLength && is_first_burst_irrelevant {
+        for key in OperationalKey::ALL.iter().copied() {
+            if key == OperationalKey::FirstBurstLength && is_first_burst_irrelevant {
                 continue;
             }
             self.offer_key(key, out);
@@ -78,7 +77,7 @@ impl Negotiation {
     /// Declares what this side has to declare, and offers the keys that nobody named and whose default it does not
     /// accept.
     pub fn offer_missing(&mut self, out: &mut TextWriter) {
-        for key in Key::ALL.iter().copied() {
+        for key in OperationalKey::ALL.iter().copied() {
             if key.result_function() == ResultFunction::Declare || !self.accepts_value_in_force(key) {
                 self.offer_key(key, out);
             }
@@ -87,10 +86,10 @@ impl Negotiation {
 
     /// Declares MaxRecvDataSegmentLength, when it has not been (RFC 7143 section 13.12).
     pub fn declare(&mut self, out: &mut TextWriter) {
-        self.offer_key(Key::MaxRecvDataSegmentLength, out);
+        self.offer_key(OperationalKey::MaxRecvDataSegmentLength, out);
     }
 
-    fn offer_key(&mut self, key: Key, out: &mut TextWriter) {
+    fn offer_key(&mut self, key: OperationalKey, out: &mut TextWriter) {
         let Some(wish) = self.offers.wish(key) else { return };
         if !self.is_spoken_of(key) {
             return;
@@ -127,11 +126,11 @@ impl Negotiation {
     }
 
     /// Whether a key may be negotiated here.
-    fn is_spoken_of(&self, key: Key) -> bool {
+    fn is_spoken_of(&self, key: OperationalKey) -> bool {
         match self.scope {
             Scope::Leading => true,
-            Scope::Discovery => !key.rules().is_irrelevant_in_discovery,
-            Scope::Further(_) => !key.rules().is_leading_only,
+            Scope::Discovery => !key.row().is_irrelevant_in_discovery,
+            Scope::Further(_) => key.row().usage != Use::LeadingOnly,
         }
     }
 
@@ -139,9 +138,10 @@ impl Negotiation {
     ///
     /// # Errors
     /// The first thing that the peer must not say.
-    pub fn take(&mut self, pairs: &[(Key, &str)], out: &mut TextWriter) -> Result<(), Violation> {
+    pub fn take(&mut self, pairs: &[(OperationalKey, &str)], out: &mut TextWriter) -> Result<(), Violation> {
         // the first burst is bounded by what the others say (section 13.14), in whatever order they come
-        let (first_burst, others): (Vec<_>, Vec<_>) = pairs.iter().partition(|(key, _)| *key == Key::FirstBurstLength);
+        let (first_burst, others): (Vec<_>, Vec<_>) =
+            pairs.iter().partition(|(key, _)| *key == OperationalKey::FirstBurstLength);
         for (key, value) in others.into_iter().chain(first_burst) {
             if key.result_function() == ResultFunction::Declare {
                 self.take_declaration(key, value)?;
@@ -157,7 +157,7 @@ impl Negotiation {
         Ok(())
     }
 
-    fn take_declaration(&mut self, key: Key, value: &str) -> Result<(), Violation> {
+    fn take_declaration(&mut self, key: OperationalKey, value: &str) -> Result<(), Violation> {
         let length = text::numeric(value).and_then(|number| key.admits(number));
         let length = length.ok_or_else(|| {
             Violation::new(format!("{}={} is not admissible", key.name(), shown(value)), key.section())
@@ -167,7 +167,7 @@ impl Negotiation {
     }
 
     /// The answer to an offer of the peer.
-    fn answer(&mut self, key: Key, value: &str) -> Result<String, Violation> {
+    fn answer(&mut self, key: OperationalKey, value: &str) -> Result<String, Violation> {
         // "the use of Reject, Irrelevant, and NotUnderstood as proposed values" is a protocol error (section 6.2)
         if RESERVED_VALUES.contains(&value) {
             return Err(Violation::new(format!("{}={value} is no offer", key.name()), "6.2"));
@@ -175,7 +175,7 @@ impl Negotiation {
         match self.scope {
             Scope::Discovery if !self.is_spoken_of(key) => return Ok("Irrelevant".to_owned()),
             Scope::Further(_) if !self.is_spoken_of(key) => return Ok("Reject".to_owned()),
-            _ if key == Key::FirstBurstLength && self.parameters.is_first_burst_irrelevant() => {
+            _ if key == OperationalKey::FirstBurstLength && self.parameters.is_first_burst_irrelevant() => {
                 return Ok("Irrelevant".to_owned());
             }
             _ => {}
@@ -196,12 +196,12 @@ impl Negotiation {
     }
 
     /// The first value of the list that this side supports (RFC 7143 section 6.2.1).
-    fn choose(&self, key: Key, list: &str) -> Option<&'static str> {
+    fn choose(&self, key: OperationalKey, list: &str) -> Option<&'static str> {
         let supported = self.supported(key);
         list.split(',').find_map(|offered| supported.iter().copied().find(|name| *name == offered))
     }
 
-    fn supported(&self, key: Key) -> Vec<&'static str> {
+    fn supported(&self, key: OperationalKey) -> Vec<&'static str> {
         match self.offers.wish(key).or_else(|| Parameters::default().value(key)) {
             Some(Wish::List(names)) => names,
             _ => Vec::new(),
@@ -209,12 +209,12 @@ impl Negotiation {
     }
 
     /// The result function over the peer's value and what this side wants (RFC 7143 section 6.2.2).
-    fn combine(&self, key: Key, theirs: &Wish) -> Option<Wish> {
+    fn combine(&self, key: OperationalKey, theirs: &Wish) -> Option<Wish> {
         let own = self.offers.wish(key).or_else(|| Parameters::default().value(key))?;
         Some(match (key.result_function(), own, theirs) {
             (ResultFunction::Minimum, Wish::Number(own), Wish::Number(theirs)) => {
                 let least = own.min(*theirs);
-                let is_first_burst = key == Key::FirstBurstLength;
+                let is_first_burst = key == OperationalKey::FirstBurstLength;
                 Wish::Number(if is_first_burst { least.min(self.parameters.max_burst_length) } else { least })
             }
             (ResultFunction::Maximum, Wish::Number(own), Wish::Number(theirs)) => Wish::Number(own.max(*theirs)),
@@ -225,7 +225,7 @@ impl Negotiation {
     }
 
     /// Takes the peer's answer to an offer of this side, if it is a legal one.
-    fn take_answer(&mut self, key: Key, value: &str) -> Result<(), Violation> {
+    fn take_answer(&mut self, key: OperationalKey, value: &str) -> Result<(), Violation> {
         if RESERVED_VALUES.contains(&value) {
             // "the negotiated key is left at its current value" (section 6.2); finish() judges whether that will do
             return Ok(());
@@ -255,7 +255,7 @@ impl Negotiation {
         Ok(())
     }
 
-    fn set(&mut self, key: Key, value: &Wish) {
+    fn set(&mut self, key: OperationalKey, value: &Wish) {
         match value {
             Wish::Number(number) => self.parameters.set_number(key, *number),
             Wish::Truth(truth) => self.parameters.set_truth(key, *truth),
@@ -268,9 +268,9 @@ impl Negotiation {
     }
 
     /// Whether this side can live with the value in force.
-    fn accepts_value_in_force(&self, key: Key) -> bool {
+    fn accepts_value_in_force(&self, key: OperationalKey) -> bool {
         if !self.is_spoken_of(key)
-            || (key == Key::FirstBurstLength && self.parameters.is_first_burst_irrelevant())
+            || (key == OperationalKey::FirstBurstLength && self.parameters.is_first_burst_irrelevant())
             || self.offers.wish(key).is_none()
         {
             return true;
@@ -303,7 +303,7 @@ impl Negotiation {
             self.parameters.first_burst_length = Parameters::default().first_burst_length;
         }
         self.parameters.first_burst_length = self.parameters.first_burst_length.min(self.parameters.max_burst_length);
-        for key in Key::ALL.iter().copied() {
+        for key in OperationalKey::ALL.iter().copied() {
             if !self.accepts_value_in_force(key) {
                 let in_force = self.parameters.value(key).map(|value| value.text()).unwrap_or_default();
                 let wish = self.offers.wish(key).map(|wish| wish.text()).unwrap_or_default();

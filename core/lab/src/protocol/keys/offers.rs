@@ -2,10 +2,10 @@
 //!
 //! A key without a value is never sent; the side is then content with the RFC's default.
 
-use iscsitrace_wire::key::ResultFunction;
+use iscsitrace_wire::key::{OperationalKey, ResultFunction};
 use serde::{Deserialize, Serialize};
 
-use super::key::{Digest, Key, TaskReporting};
+use super::choice::{Digest, TaskReporting};
 
 /// What a side wants. `None` of a key: do not name it, the default of RFC 7143 section 13 is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ pub enum InvalidOffers {
     #[error("{}={value} is outside {low} to {high} (RFC 7143 section {})", key.name(), key.section())]
     OutOfBounds {
         /// The key.
-        key: Key,
+        key: OperationalKey,
         /// What was set.
         value: u32,
         /// The smallest admissible value.
@@ -86,7 +86,7 @@ pub enum InvalidOffers {
     },
     /// A list that is empty or names a value twice.
     #[error("{} needs a list of different values (RFC 7143 section 6.2.1)", .0.name())]
-    BadList(Key),
+    BadList(OperationalKey),
     /// The first burst is longer than any burst may be.
     #[error("FirstBurstLength={first} is more than MaxBurstLength={max} (RFC 7143 section 13.14)")]
     FirstBurstTooLong {
@@ -146,30 +146,30 @@ impl Offers {
     }
 
     /// What is wanted for a key, when something is.
-    pub(super) fn wish(&self, key: Key) -> Option<Wish> {
+    pub(super) fn wish(&self, key: OperationalKey) -> Option<Wish> {
         let number = |value: Option<u32>| value.map(Wish::Number);
         let truth = |value: Option<bool>| value.map(Wish::Truth);
         let digests =
             |value: &Option<Vec<Digest>>| value.as_ref().map(|values| Wish::List(names_of(Digest::NAMES, values)));
         match key {
-            Key::HeaderDigest => digests(&self.header_digest),
-            Key::DataDigest => digests(&self.data_digest),
-            Key::MaxConnections => number(self.max_connections),
-            Key::InitialR2T => truth(self.initial_r2t),
-            Key::ImmediateData => truth(self.immediate_data),
-            Key::MaxRecvDataSegmentLength => number(self.max_recv_data_segment_length),
-            Key::MaxBurstLength => number(self.max_burst_length),
-            Key::FirstBurstLength => number(self.first_burst_length),
-            Key::DefaultTime2Wait => number(self.default_time2wait),
-            Key::DefaultTime2Retain => number(self.default_time2retain),
-            Key::MaxOutstandingR2T => number(self.max_outstanding_r2t),
-            Key::DataPduInOrder => truth(self.data_pdu_in_order),
-            Key::DataSequenceInOrder => truth(self.data_sequence_in_order),
-            Key::ErrorRecoveryLevel => number(self.error_recovery_level),
-            Key::TaskReporting => {
+            OperationalKey::HeaderDigest => digests(&self.header_digest),
+            OperationalKey::DataDigest => digests(&self.data_digest),
+            OperationalKey::MaxConnections => number(self.max_connections),
+            OperationalKey::InitialR2T => truth(self.initial_r2t),
+            OperationalKey::ImmediateData => truth(self.immediate_data),
+            OperationalKey::MaxRecvDataSegmentLength => number(self.max_recv_data_segment_length),
+            OperationalKey::MaxBurstLength => number(self.max_burst_length),
+            OperationalKey::FirstBurstLength => number(self.first_burst_length),
+            OperationalKey::DefaultTime2Wait => number(self.default_time2wait),
+            OperationalKey::DefaultTime2Retain => number(self.default_time2retain),
+            OperationalKey::MaxOutstandingR2T => number(self.max_outstanding_r2t),
+            OperationalKey::DataPduInOrder => truth(self.data_pdu_in_order),
+            OperationalKey::DataSequenceInOrder => truth(self.data_sequence_in_order),
+            OperationalKey::ErrorRecoveryLevel => number(self.error_recovery_level),
+            OperationalKey::TaskReporting => {
                 self.task_reporting.as_ref().map(|values| Wish::List(names_of(TaskReporting::NAMES, values)))
             }
-            Key::IscsiProtocolLevel => number(self.iscsi_protocol_level),
+            OperationalKey::IscsiProtocolLevel => number(self.iscsi_protocol_level),
         }
     }
 
@@ -178,10 +178,10 @@ impl Offers {
     /// # Errors
     /// The first of the offers that RFC 7143 does not allow.
     pub fn validate(&self) -> Result<(), InvalidOffers> {
-        for key in Key::ALL.iter().copied() {
+        for key in OperationalKey::ALL.iter().copied() {
             match self.wish(key) {
                 Some(Wish::Number(value)) if key.admits(u64::from(value)).is_none() => {
-                    let (low, high) = key.rules().bounds;
+                    let (low, high) = key.bounds();
                     return Err(InvalidOffers::OutOfBounds { key, value, low, high });
                 }
                 Some(Wish::List(names)) if key.result_function() == ResultFunction::Choose => {
@@ -215,6 +215,14 @@ mod tests {
         assert_eq!(offers.max_connections, Some(1));
         assert!(serde_json::from_str::<Offers>(r#"{"max_burst": 1}"#).is_err());
         assert_eq!(Offers::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn settings_have_the_names_of_the_table() {
+        let serde_json::Value::Object(settings) = serde_json::to_value(Offers::default()).unwrap() else { panic!() };
+        let mut names: Vec<_> = OperationalKey::ALL.iter().map(|key| key.setting()).collect();
+        names.sort_unstable();
+        assert_eq!(settings.keys().map(String::as_str).collect::<Vec<_>>(), names);
     }
 
     #[test]

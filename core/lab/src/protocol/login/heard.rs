@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use iscsitrace_wire::key::RESERVED_VALUES;
+use iscsitrace_wire::key::{Group, Key, OperationalKey, RESERVED_VALUES};
 use iscsitrace_wire::text;
 
-use crate::protocol::keys::{Key, Violation};
+use crate::protocol::keys::Violation;
 use crate::protocol::text::TextWriter;
 
 /// Keys that one side may name in a login.
@@ -20,37 +20,21 @@ const VALUE_LENGTH_MAX_BYTES: usize = 255;
 /// Longest binary-value (RFC 7143 section 12.1.3) as it is written in hexadecimal, in bytes.
 const BINARY_LENGTH_MAX_BYTES: usize = 2 + 2 * 1024;
 
-/// Keys of the security stage beside CHAP's (RFC 7143 section 12).
-const NAMING_KEYS: &[&str] = &[
-    "SessionType",
-    "InitiatorName",
-    "TargetName",
-    "TargetAddress",
-    "InitiatorAlias",
-    "TargetAlias",
-    "TargetPortalGroupTag",
-];
-
-/// Keys of CHAP and of choosing it (RFC 7143 section 12.1).
-const SECURITY_KEYS: &[&str] = &["AuthMethod", "CHAP_A", "CHAP_I", "CHAP_C", "CHAP_N", "CHAP_R"];
-
 /// What a key is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Naming,
     Security,
-    Operational(Key),
+    Operational(OperationalKey),
     Unknown,
 }
 
 impl Purpose {
     fn of(key: &str) -> Purpose {
-        if NAMING_KEYS.contains(&key) {
-            Purpose::Naming
-        } else if SECURITY_KEYS.contains(&key) {
-            Purpose::Security
-        } else {
-            Key::from_name(key).map_or(Purpose::Unknown, Purpose::Operational)
+        match Key::from_name(key).map(|key| key.group) {
+            Some(Group::Naming) => Purpose::Naming,
+            Some(Group::Authentication | Group::Chap) => Purpose::Security,
+            _ => OperationalKey::from_name(key).map_or(Purpose::Unknown, Purpose::Operational),
         }
     }
 }
@@ -109,7 +93,7 @@ impl Heard {
     }
 
     /// The operational keys.
-    pub fn operational(&self) -> Vec<(Key, &str)> {
+    pub fn operational(&self) -> Vec<(OperationalKey, &str)> {
         let operational = self.pairs.iter().map(|(_, value, purpose)| match purpose {
             Purpose::Operational(key) => Some((*key, value.as_str())),
             _ => None,
@@ -152,7 +136,7 @@ mod tests {
     fn keys_are_sorted_by_purpose() {
         let heard = read("InitiatorName=iqn.a|AuthMethod=None|MaxBurstLength=512|X-com.example=1|").unwrap();
         assert_eq!(heard.value("InitiatorName"), Some("iqn.a"));
-        assert_eq!(heard.operational(), [(Key::MaxBurstLength, "512")]);
+        assert_eq!(heard.operational(), [(OperationalKey::MaxBurstLength, "512")]);
         assert_eq!(heard.find(|_, purpose| purpose == Purpose::Security), Some("AuthMethod"));
     }
 

@@ -100,7 +100,7 @@ impl Portal {
                     }
                 }
                 // what is agreed at login stays (RFC 7143 section 13)
-                key if crate::protocol::keys::Key::from_name(key).is_some() => out.pair(key, "Reject"),
+                key if iscsitrace_wire::key::OperationalKey::from_name(key).is_some() => out.pair(key, "Reject"),
                 key => out.pair(key, "NotUnderstood"),
             }
         }

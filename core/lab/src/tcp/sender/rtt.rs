@@ -142,6 +142,32 @@ mod tests {
     }
 
     #[test]
+    fn a_steady_round_trip_sinks_the_timeout_by_a_quarter_of_the_excess_each_round_trip() {
+        // RFC 6298, rule 2.3: with equal samples RTTVAR shrinks to 3/4, so 4 * RTTVAR takes 600, 450, 337.5, 253.125 ms.
+        // As in Linux the timeout follows once per round trip, by 1/4 of its excess over the largest of that round trip:
+        // 600 - (600 - 337.5) / 4 = 534.375 ms, then 534.375 - (534.375 - 253.125) / 4 = 464.0625 ms.
+        let mut rtt = RoundTrip::default();
+        let timeouts = [(1, 10), (11, 20), (21, 30), (31, 40)].map(|(snd_una, snd_nxt)| {
+            rtt.sample(300_000, snd_una, snd_nxt);
+            rtt.rto_us()
+        });
+        assert_eq!(timeouts, [900_000, 900_000, 834_375, 764_063]);
+        // within a round trip it does not sink
+        rtt.sample(300_000, 40, 45);
+        assert_eq!(rtt.rto_us(), 764_063);
+    }
+
+    #[test]
+    fn a_round_trip_that_shrinks_raises_the_deviation_by_an_eighth_of_its_quarter() {
+        // RTTVAR is 50 ms after the first sample. 20 ms differ from SRTT by 80 ms, 30 ms more than that: RFC 6298 would add a
+        // quarter of them, Linux adds 1/32 of them where the round trip got shorter: 50.9375 ms.
+        let mut rtt = RoundTrip::default();
+        rtt.sample(100_000, 1, 10);
+        rtt.sample(20_000, 2, 10);
+        assert_eq!((rtt.srtt_us(), rtt.rttvar_us()), (90_000, 50_937));
+    }
+
+    #[test]
     fn backing_off_doubles_up_to_two_minutes_and_a_sample_ends_it() {
         let mut rtt = RoundTrip::default();
         rtt.sample(16_000, 1, 1);
