@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from tests.capture_file import Record, write_pcap
-from tests.transport import ACK, ETHERNET, FIN, PSH, RST
+from tests.support.capture_file import Record, write_pcap
+from tests.support.transport import ACK, ETHERNET, FIN, PSH, RST
 
 START_NS = 1_700_000_000_000_000_000
 MS = 1_000_000

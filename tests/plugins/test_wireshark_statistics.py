@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import iscsitrace
-from tests import hand_timed as by_hand
-from tests.capture_file import write_pcap
-from tests.hand_timed import MS, READ, TEST_UNIT_READY, WRITE, Wire, command, data_in, data_out, r2t, response
-from tests.transport import ETHERNET
-from tests.wireshark_plugin import PLUGIN, differences, shown, tshark
+from tests.support import hand_timed as by_hand
+from tests.support.capture_file import write_pcap
+from tests.support.hand_timed import MS, READ, TEST_UNIT_READY, WRITE, Wire, command, data_in, data_out, r2t, response
+from tests.support.transport import ETHERNET
+from tests.support.wireshark_plugin import PLUGIN, differences, shown, tshark
 
 STATISTICS = ("-q", "-z", "iscsitrace,cycles")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import hand_timed as by_hand
-from tests.hand_timed import READ, TEST_UNIT_READY, Wire, command, data_in, response
-from tests.wireshark_plugin import PLUGIN
+from tests.support import hand_timed as by_hand
+from tests.support.hand_timed import READ, TEST_UNIT_READY, Wire, command, data_in, response
+from tests.support.wireshark_plugin import PLUGIN
 
 GUI = """
 MENU_STAT_UNSORTED, MENU_TOOLS_UNSORTED = 1, 2
