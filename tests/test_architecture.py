@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import rust_imports
+
 PACKAGE = Path(__file__).resolve().parents[1] / "iscsitrace"
 FILES = sorted(PACKAGE.rglob("*.py"))
+CORE = PACKAGE.parent / "core"
 BANNED_NAMES = {"utils", "helpers", "common", "misc", "manager", "types"}
 
 
@@ -43,3 +46,20 @@ def test_one_file_a_command() -> None:
 
     for name in COMMANDS:
         assert (PACKAGE / "cli" / f"{name}.py").is_file()
+
+
+@pytest.mark.parametrize("crate", ["lab"])
+def test_files_of_the_core_use_each_other_one_way(crate: str) -> None:
+    assert rust_imports.circle(CORE / crate / "src") == []
+
+
+def test_a_circle_of_files_is_found(tmp_path: Path) -> None:
+    (tmp_path / "lib.rs").write_text("mod disk;\n#[cfg(test)]\nmod tests;\npub use disk::Disk;\n")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "mod.rs").write_text("mod sector;\nmod track;\nuse sector::{Sector, size::{A, B}};\n")
+    (tmp_path / "disk" / "sector.rs").write_text("use crate::disk::track::Track;\n// use super::Disk;\n")
+    (tmp_path / "disk" / "track.rs").write_text("fn turn() -> super::track::Angle {}\n")
+    assert rust_imports.circle(tmp_path) == []
+    assert rust_imports.uses(tmp_path)["disk", "sector"] == {("disk", "track")}
+    (tmp_path / "disk" / "track.rs").write_text("fn turn() -> super::Disk {}\n")
+    assert set(rust_imports.circle(tmp_path)) == {"disk", "disk::sector", "disk::track"}

@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Dropped, Impairment, LineLog};
+use super::impairment::{Dropped, Impairment};
+use super::log::LineLog;
 
 /// Impairments in the order in which packets meet them.
 #[derive(Debug)]

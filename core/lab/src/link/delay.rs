@@ -1,7 +1,7 @@
 //! A time that every packet takes. Any number of packets is on its way at once; never drops one.
 
+use super::impairment::{Dropped, Impairment};
 use super::in_order::InOrder;
-use super::{Dropped, Impairment};
 
 /// A fixed delay.
 #[derive(Debug)]

@@ -6,13 +6,14 @@ use fastrand::Rng;
 
 use super::chain::Chain;
 use super::delay::Delay;
+use super::impairment::{Impairment, Packet};
 use super::jitter::{Jitter, OrderedJitter};
-use super::log::{Counters, DirectionLog, Fate, PacketLog};
+use super::log::{Counters, DirectionLog, Fate, LineLog, PacketLog};
 use super::loss::{BurstLoss, Loss};
 use super::queue::DropTail;
 use super::rate::Rate;
 use super::reorder::Reorder;
-use super::{DirectionSettings, Impairment, Packet};
+use super::settings::DirectionSettings;
 
 /// A packet on its way.
 #[derive(Debug)]
@@ -119,7 +120,7 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
     }
 
     /// When the line is busy, with what it has taken so far. None without a rate.
-    pub fn line(&self) -> Option<&super::LineLog> {
+    pub fn line(&self) -> Option<&LineLog> {
         self.chain.line()
     }
 

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 
 use fastrand::Rng;
 
+use super::impairment::{Dropped, Impairment};
 use super::in_order::InOrder;
-use super::{Dropped, Impairment};
 
 /// Jitter that keeps the order: a packet that would overtake waits for those before it.
 #[derive(Debug)]

@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use super::Cause;
-
 /// Busy times that are kept at most, 24 bytes each: beyond, only their sum is.
 const BUSY_TIMES_KEPT: usize = 4 << 20;
 
@@ -97,6 +95,17 @@ pub enum Fate {
     Lost,
     /// It was lost in a burst.
     LostInBurst,
+}
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The queue had no room for it.
+    QueueFull,
+    /// It was lost at random, on its own.
+    Loss,
+    /// It was lost at random, by what loses packets in bursts.
+    BurstLoss,
 }
 
 impl From<Cause> for Fate {

@@ -2,9 +2,10 @@
 
 use fastrand::Rng;
 
+use super::impairment::{Dropped, Impairment};
 use super::in_order::InOrder;
+use super::log::Cause;
 use super::settings::BurstLossSettings;
-use super::{Cause, Dropped, Impairment};
 
 /// A probability as a number of 2^53 equally likely outcomes: multiples of 2^-53 are exact, 0 is never and 1 is always.
 #[derive(Debug, Clone, Copy)]

@@ -10,6 +10,7 @@
 //! reorder   a share of the packets is held back and overtaken
 //! log       what was carried, what was dropped and why, when the line was busy
 //! direction a chain as it is set, with its log
+//! impairment  what a part of a link does to packets
 //! in_order  packets that leave in the order of their coming
 //! ```
 //!
@@ -19,6 +20,7 @@
 pub mod chain;
 pub mod delay;
 pub mod direction;
+pub mod impairment;
 mod in_order;
 pub mod jitter;
 pub mod log;
@@ -34,73 +36,9 @@ mod tests;
 use std::fmt::Debug;
 
 pub use direction::Direction;
-pub use log::{Fate, LineLog, LinkLog};
+pub use impairment::{Dropped, Impairment, Packet};
+pub use log::{Cause, Fate, LineLog, LinkLog};
 pub use settings::{DirectionSettings, LinkSettings, SettingsError};
-
-/// What a link carries.
-pub trait Packet {
-    /// Bytes of the frame as a capture shows it: Ethernet header to the end of the payload, without preamble, check
-    /// sequence and gap.
-    fn frame_bytes(&self) -> usize;
-}
-
-impl Packet for Vec<u8> {
-    fn frame_bytes(&self) -> usize {
-        self.len()
-    }
-}
-
-impl Packet for Box<[u8]> {
-    fn frame_bytes(&self) -> usize {
-        self.len()
-    }
-}
-
-/// A packet that an impairment did not take.
-#[derive(Debug)]
-pub struct Dropped<P> {
-    /// The packet.
-    pub packet: P,
-    /// Why.
-    pub cause: Cause,
-}
-
-/// Why a packet was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// The queue had no room for it.
-    QueueFull,
-    /// It was lost at random, on its own.
-    Loss,
-    /// It was lost at random, by what loses packets in bursts.
-    BurstLoss,
-}
-
-/// One thing that happens to packets. Times of [`Impairment::enqueue`] never go back.
-pub trait Impairment<P>: Debug + Send {
-    /// Takes a packet that arrives at `now_ns`.
-    ///
-    /// # Errors
-    /// The packet and why, when it is dropped.
-    fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>>;
-
-    /// The next packet that has left by `now_ns`, with the time at which it left.
-    fn dequeue_ready(&mut self, now_ns: i64) -> Option<(i64, P)>;
-
-    /// When the next packet leaves, of those that are here; none when there is none.
-    fn next_ready(&self) -> Option<i64>;
-
-    /// Whether packets leave in the order of their coming. Then nothing that comes later changes when a packet leaves, and
-    /// it may be handed on before its time.
-    fn is_keeping_order(&self) -> bool {
-        true
-    }
-
-    /// When its line was busy, if it has one.
-    fn line(&self) -> Option<&LineLog> {
-        None
-    }
-}
 
 /// A link of two directions that know nothing of each other.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 //! bits take. Fractions of nanoseconds are carried, so a million packets take exactly as long as their sum. Never drops
 //! what the queue took.
 
+use super::impairment::{Dropped, Impairment, Packet};
 use super::in_order::InOrder;
-use super::log::LineLog;
+use super::log::{Cause, LineLog};
 use super::queue::DropTail;
-use super::{Cause, Dropped, Impairment, Packet};
 
 /// A line and its queue.
 #[derive(Debug)]

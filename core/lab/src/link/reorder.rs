@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use fastrand::Rng;
 
+use super::impairment::{Dropped, Impairment};
 use super::loss::Probability;
-use super::{Dropped, Impairment};
 
 /// Holds some packets back.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
-//! What a target's login asks of those who know its names and sessions, and how it refuses.
+//! What a target's login asks of those who know its names and sessions.
 //!
 //! It never decides: who may come in is the directory's.
 
+use super::failure::LoginFailure;
 use super::names::SessionType;
 use super::security::Authentication;
-use super::status::LoginStatus;
-use crate::protocol::keys::{Offers, Parameters, Violation};
+use crate::protocol::keys::{Offers, Parameters};
 
 /// What the first request of a connection asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Wanted<'a> {
 /// | any | 0 | any | leads a new session, in place of one with the same ISID |
 /// | of a session | of this session | not in use | joins it |
 /// | of a session | of this session | in use | joins it in place of the old one |
-/// | any other case | | | [`LoginStatus::SessionDoesNotExist`] |
+/// | any other case | | | [`super::LoginStatus::SessionDoesNotExist`] |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionPlace {
     /// It leads a session; an old one of the same initiator port ends when this one begins (RFC 7143 section 6.3.5).
@@ -68,34 +68,4 @@ pub trait Directory {
     /// The status to refuse it with: NotFound, AuthorizationFailure, SessionDoesNotExist, TooManyConnections, a
     /// redirection ...
     fn admit(&self, wanted: &Wanted<'_>) -> Result<Admission, LoginFailure>;
-}
-
-/// Why a login is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{status}: {violation}")]
-pub struct LoginFailure {
-    /// What the initiator is told.
-    pub status: LoginStatus,
-    /// What it did wrong, or what is not there.
-    pub violation: Violation,
-    /// Where it finds the target, for a redirection: values of TargetAddress.
-    pub target_addresses: Vec<String>,
-}
-
-impl LoginFailure {
-    /// A refusal with its reason, and the section of RFC 7143 that asks for it.
-    #[must_use]
-    pub fn new(status: LoginStatus, what: impl Into<String>, section: &'static str) -> LoginFailure {
-        LoginFailure { status, violation: Violation::new(what, section), target_addresses: Vec::new() }
-    }
-
-    pub(super) fn initiator_error(what: impl Into<String>, section: &'static str) -> LoginFailure {
-        LoginFailure::new(LoginStatus::InitiatorError, what, section)
-    }
-}
-
-impl From<Violation> for LoginFailure {
-    fn from(violation: Violation) -> LoginFailure {
-        LoginFailure { status: LoginStatus::InitiatorError, violation, target_addresses: Vec::new() }
-    }
 }

@@ -4,12 +4,12 @@
 //! redirection: it gives the addresses.
 
 use super::heard::{Heard, Purpose, Used};
+use super::logged_in::LoggedIn;
 use super::names::SessionType;
-use super::pdu::{LoginRequest, LoginResponse, Stage, VERSION};
+use super::pdu::{LoginRequest, LoginResponse, ROUNDS_MAX, Stage, VERSION};
 use super::security::{AuthenticationFailed, InitiatorSecurity};
 use super::settings::{InitiatorLoginSettings, InvalidSettings, SessionIdentity};
 use super::status::LoginStatus;
-use super::{LoggedIn, ROUNDS_MAX};
 use crate::protocol::chap::Challenge;
 use crate::protocol::keys::{Negotiation, Scope, Violation};
 use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter, TextWriter};

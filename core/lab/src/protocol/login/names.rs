@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::directory::LoginFailure;
+use super::failure::LoginFailure;
 use super::heard::Heard;
 use super::status::LoginStatus;
 

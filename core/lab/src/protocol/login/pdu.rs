@@ -8,6 +8,9 @@ use iscsitrace_wire::opcode::Opcode;
 
 use super::status::LoginStatus;
 
+/// Requests or responses of one login, at most: each side has little to say.
+pub(super) const ROUNDS_MAX: usize = 128;
+
 /// The only version of the protocol (RFC 7143 section 11.12.4).
 pub const VERSION: u8 = 0;
 

@@ -4,13 +4,14 @@
 //! It asks a [`Directory`] once who may come in and to which session the connection belongs. It never keeps sessions,
 //! and never answers with a text that it was sent.
 
-use super::directory::{Admission, Directory, LoginFailure, SessionPlace, Wanted};
+use super::directory::{Admission, Directory, SessionPlace, Wanted};
+use super::failure::LoginFailure;
 use super::heard::{Heard, Purpose, Used};
+use super::logged_in::LoggedIn;
 use super::names::{Names, SessionType};
-use super::pdu::{LoginRequest, LoginResponse, Stage, VERSION};
+use super::pdu::{LoginRequest, LoginResponse, ROUNDS_MAX, Stage, VERSION};
 use super::security::TargetSecurity;
 use super::status::LoginStatus;
-use super::{LoggedIn, ROUNDS_MAX};
 use crate::protocol::chap::Challenge;
 use crate::protocol::keys::{Negotiation, Scope};
 use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter, TextWriter};

@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::settings::ServiceOrder;
-
 /// The service time of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "distribution", rename_all = "snake_case", deny_unknown_fields)]
@@ -47,6 +45,17 @@ impl ServiceDelay {
         };
         delay_ns.max(0)
     }
+}
+
+/// Whether commands wait for each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceOrder {
+    /// Each takes its own delay.
+    #[default]
+    Parallel,
+    /// A logical unit serves one command after the other.
+    OneAtATime,
 }
 
 /// When commands of one target are served.

@@ -6,9 +6,9 @@
 //! login_phase                who may come in, to which session
 //! receive                    bytes -> PDUs; whose turn a PDU is: window
 //! deliver, transfer          SCSI commands until they have a status: command, data_out
-//! nop, text_request, logout, management      the other requests
+//! nop, text_request, logout, task_management   the other requests
 //! transmit                   what a system call sends: output
-//! connection, session        what is kept of each
+//! connection, session, management   what is kept of each
 //! log, ending                what happened
 //! ```
 //!
@@ -32,14 +32,15 @@ mod portal;
 mod receive;
 mod session;
 mod settings;
+mod task_management;
 mod text_request;
 mod transfer;
 mod transmit;
 mod window;
 
-pub use delay::ServiceDelay;
+pub use delay::{ServiceDelay, ServiceOrder};
 pub use ending::Ending;
 pub use fault::{Fault, FaultOperation, FaultRule};
 pub use log::{ConnectionRecord, PortalCounters, PortalLog, TaskEnd, TaskRecord};
 pub use portal::{InvalidPortal, Portal};
-pub use settings::{ChapSettings, Limits, PortalSettings, R2tOrder, ServiceOrder, StatusDelivery};
+pub use settings::{ChapSettings, Limits, PortalSettings, R2tOrder, StatusDelivery};

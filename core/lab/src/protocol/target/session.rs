@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::command::{Command, Handle};
 use super::management::Management;
+use super::output::Credit;
 use super::window::CommandWindow;
 use crate::application::ConnectionNumber;
 use crate::protocol::keys::Parameters;
@@ -175,5 +176,28 @@ impl Session {
     pub fn is_gone(&self, initiator_task_tag: u32, target_transfer_tag: u32) -> bool {
         let tag = if target_transfer_tag == RESERVED_TAG { initiator_task_tag } else { target_transfer_tag };
         self.gone.contains(&tag)
+    }
+
+    /// Whether a task management function that waits ends this command.
+    pub fn is_cleared(&mut self, handle: Handle) -> bool {
+        let Some(command) = self.command(handle) else { return false };
+        let (lun, cmd_sn, is_immediate) = (command.lun(), command.cmd_sn(), command.is_immediate());
+        let is_before = |management: &Management| cmd_sn.is_before(management.cmd_sn) && !is_immediate;
+        self.managements.iter().any(|management| management.covers(lun) && is_before(management))
+    }
+
+    /// A connection is gone: nobody is left to be told of its functions, and there is room for others.
+    pub fn drop_managements(&mut self, number: ConnectionNumber) {
+        let gone = self.managements.extract_if(.., |management| management.connection == number);
+        gone.filter(|management| management.credit == Credit::Window).for_each(|_| self.window.release());
+    }
+
+    /// The last Data-Out for a tag has come that a task management function may wait for.
+    pub fn answer_gone(&mut self, target_transfer_tag: u32, is_final: bool) {
+        if is_final {
+            for management in &mut self.managements {
+                management.tags.retain(|tag| *tag != target_transfer_tag);
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::delay::ServiceDelay;
+use super::delay::{ServiceDelay, ServiceOrder};
 use super::fault::FaultRule;
 use crate::protocol::chap::{Algorithm, Credentials};
 use crate::protocol::keys::{Digest, Offers};
@@ -34,17 +34,6 @@ pub enum R2tOrder {
     Reverse,
     /// Shuffled, by the seed.
     Shuffled,
-}
-
-/// Whether commands wait for each other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ServiceOrder {
-    /// Each takes its own delay.
-    #[default]
-    Parallel,
-    /// A logical unit serves one command after the other.
-    OneAtATime,
 }
 
 /// Bounds of what peers can make a portal keep.

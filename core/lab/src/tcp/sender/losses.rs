@@ -5,6 +5,11 @@
 
 use super::Sender;
 use super::recovery::{Acknowledgment, State};
+use super::scoreboard::{Judgement, Sent};
+use super::timer::Timer;
+
+/// Least wait for reordering, in microseconds.
+const TIMEOUT_MIN_US: i64 = 2_000;
 
 impl Sender {
     /// What is lost now: by time with SACK (RFC 8985), by the third duplicate ACK and each partial ACK without (RFC 6582).
@@ -44,6 +49,71 @@ impl Sender {
             let mss = i64::from(self.mss.max(1));
             let segments = (highest - place + mss - 1) / mss;
             self.rack.reordered(u32::try_from(segments).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Marks what is lost now (RFC 8985, section 6.2, step 5); waits for what may be lost soon, and says so.
+    pub(super) fn mark_lost_by_time(&mut self, now_ns: i64) -> bool {
+        if !self.rack.has_advanced {
+            return false;
+        }
+        self.rack.has_advanced = false;
+        let Some(wait_us) = self.detect_losses(now_ns) else { return false };
+        self.timer = Some((Timer::Reordering, now_ns + (wait_us + TIMEOUT_MIN_US) * 1000));
+        true
+    }
+
+    /// Marks what is lost now; gives the longest wait for what is not yet.
+    fn detect_losses(&mut self, now_ns: i64) -> Option<i64> {
+        let (round_trip_us, window_us, latest) =
+            (self.rack.round_trip_us, self.reordering_window_us(), self.rack.latest);
+        let mut wait_us = None;
+        self.board.judge_by_time(|sent| {
+            if latest <= (sent.sent_ns, sent.end) {
+                return Judgement::Stop;
+            }
+            let remaining_us = round_trip_us + window_us - (now_ns - sent.sent_ns) / 1000;
+            if remaining_us <= 0 {
+                return Judgement::Lost;
+            }
+            wait_us = wait_us.max(Some(remaining_us));
+            Judgement::NotYet
+        });
+        wait_us
+    }
+
+    /// How late a segment may be (RFC 8985, section 6.2, step 4).
+    fn reordering_window_us(&self) -> i64 {
+        let is_recovering = matches!(self.recovery.state, State::Recovery | State::Loss);
+        if !self.rack.is_reordering_seen && (is_recovering || self.board.sacked_count >= self.rack.reordering) {
+            return 0;
+        }
+        if self.round_trip.least_us == i64::MAX {
+            return 0;
+        }
+        ((self.round_trip.least_us >> 2) * self.rack.steps).min(self.round_trip.srtt_us())
+    }
+
+    /// Whether the segment was sent longer than a round trip ago.
+    pub(super) fn is_overdue(&self, now_ns: i64, sent: &Sent) -> bool {
+        (now_ns - sent.sent_ns) / 1000 >= self.rack.round_trip_us
+    }
+
+    /// The wait for reordering is over.
+    pub(super) fn reordering_timed_out(&mut self, now_ns: i64) {
+        let (pipe, lost) = (self.board.pipe(), self.board.lost_total);
+        // What may still be late is judged at the next ACK, or by the timeout: Linux waits but once.
+        self.detect_losses(now_ns);
+        if pipe != self.board.pipe() {
+            if self.recovery.state != State::Recovery {
+                self.enter_recovery();
+                let newly_lost = self.board.lost_total - lost;
+                self.reduce_window(1, newly_lost, false);
+            }
+            self.retransmit_lost(now_ns);
+        }
+        if !matches!(self.timer, Some((Timer::Retransmission, _))) {
+            self.rearm_retransmission(now_ns);
         }
     }
 }

@@ -5,13 +5,12 @@
 //! buffer       bytes written, and where writes ended
 //! scoreboard   what is on its way, segment by segment
 //! acknowledge  an ACK comes in
-//! recovery     what it means: Open, Disorder, CWR, Recovery, Loss
-//! losses       which segments an ACK shows to be lost
-//! rack         ... by time
+//! transitions  the states Open, Disorder, CWR, Recovery, Loss (state: recovery)
+//! losses       which segments an ACK shows to be lost (state by time: rack)
 //! reduction    the window comes down
 //! undo         ... and up again, when nothing was lost
-//! timer        nothing comes in: retransmission timeout, loss probe, zero window probe
-//! rtt          the round trip and the timeout
+//! timeouts     nothing comes in: retransmission timeout, loss probe, zero window probe (state: timer)
+//! rtt          the round-trip time and the retransmission timeout
 //! ```
 //!
 //! Places are counted from the SYN, which is at 0; the first byte is at 1. Transmissions are put into `outgoing` at once
@@ -26,7 +25,9 @@ pub mod recovery;
 mod reduction;
 pub mod rtt;
 pub mod scoreboard;
+mod timeouts;
 pub mod timer;
+mod transitions;
 mod transmit;
 mod undo;
 

@@ -13,7 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Measurement, Scatter, Search, Step, count, rate};
+use super::scatter::Scatter;
+use super::search::Search;
+use super::step::{Measurement, Step, count, rate};
 
 /// What a step up or down multiplies or divides by.
 const RATIO: f64 = 1.618_033_988_749_895;

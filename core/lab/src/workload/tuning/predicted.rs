@@ -10,7 +10,9 @@
 //! Commands of unequal length leave the path idle now and then, though there are just as many as fill it on average: so the
 //! number is [`MARGIN`] times that.
 
-use super::{Measurement, Scatter, Search, Step, count, rate};
+use super::scatter::Scatter;
+use super::search::Search;
+use super::step::{Measurement, Step, count, rate};
 
 /// More connections than fill the path on average.
 const MARGIN: f64 = 1.15;

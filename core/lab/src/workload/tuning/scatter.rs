@@ -2,7 +2,7 @@
 //!
 //! It never decides.
 
-use super::Measurement;
+use super::step::Measurement;
 
 /// Before anything was measured twice.
 const ASSUMED: f64 = 0.03;

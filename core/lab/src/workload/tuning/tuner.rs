@@ -3,8 +3,10 @@
 
 use super::golden_section::GoldenSection;
 use super::predicted::Predicted;
+use super::scatter::Scatter;
+use super::search::Search;
 use super::settings::{MOST_CONNECTIONS, TuningRule, TuningSettings};
-use super::{Decision, Measurement, Scatter, Search, Step, count, rate};
+use super::step::{Decision, Measurement, Step, count, rate};
 
 /// So many measurements in a row that differ are a change, not chance.
 const LONG: u32 = 3;

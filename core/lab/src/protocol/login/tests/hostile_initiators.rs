@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::protocol::chap::encode_binary;
 use crate::protocol::keys::{Parameters, Violation};
+use crate::protocol::login::pdu::ROUNDS_MAX;
 
 /// T bit, C bit, CSG, NSG and text of a request, `|` for NUL.
 type Said<'a> = (&'a str, u8, u8, &'a str);

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::protocol::login::pdu::ROUNDS_MAX;
 
 /// T and C bit, CSG, NSG and text of a response, `|` for NUL.
 type Said<'a> = (&'a str, u8, u8, &'a str);
