@@ -170,3 +170,50 @@ fn cubic_root(number: u64) -> u64 {
     }
     root
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// After a loss at 1,000 segments, with a window of 700 and a first ACK at 0. The curve is steep: K is
+    /// (300 / 0.4)^(1/3) = 9.1 s.
+    fn after_a_loss(delay_min_us: i64) -> Cubic {
+        let mut cubic = Cubic::new(false);
+        cubic.measured(0, delay_min_us, delay_min_us, 1000, false, 1, 2);
+        assert_eq!(cubic.threshold_after_loss(1000), 700);
+        cubic.segments_per_increase(0, 700, 0);
+        cubic
+    }
+
+    #[test]
+    fn the_curve_is_looked_at_again_after_a_32nd_of_a_second() {
+        let mut cubic = after_a_loss(1000);
+        let at = |cubic: &mut Cubic, ms: i64| cubic.segments_per_increase(ms * MS, 700, 0);
+        // a round trip of 1 ms ahead: 1000 - 0.4 * (9.086 - 0.301)^3 = 1000 - 271.2, in whole segments 1000 - 271 = 729;
+        // one more for 700 / (729 - 700) segments
+        assert_eq!(at(&mut cubic, 300), 24);
+        assert_eq!(at(&mut cubic, 331), 24);
+        // 1000 - 0.4 * (9.086 - 0.333)^3 = 1000 - 268.2, in whole segments 732: 700 / 32
+        assert_eq!(at(&mut cubic, 332), 21);
+    }
+
+    #[test]
+    fn the_curve_is_followed_a_round_trip_ahead() {
+        // RFC 9438, section 4.2: the target is W(t + RTT)
+        let [mut near, mut far] = [1000, 101_000].map(after_a_loss);
+        assert_eq!(far.segments_per_increase(300 * MS, 700, 0), near.segments_per_increase(400 * MS, 700, 0));
+    }
+
+    #[test]
+    fn an_idle_time_does_not_advance_the_curve() {
+        let [mut idle, mut busy] = [1000, 1000].map(after_a_loss);
+        idle.restarted(5000 * MS, 5000 * MS);
+        assert_eq!(idle.segments_per_increase(5300 * MS, 700, 0), busy.segments_per_increase(300 * MS, 700, 0));
+        // and no time before the ACK that began it counts as growth
+        let mut idle = after_a_loss(1000);
+        idle.restarted(200 * MS, 5000 * MS);
+        assert_eq!(idle.epoch_ms, Some(200));
+    }
+}

@@ -117,3 +117,34 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::settings::Settings;
+
+    /// RFC 8985, section 6.2: a segment is lost when its round trip is longer than that of a later one by the reordering
+    /// window, a quarter of the shortest round trip. The timer adds Linux's 2 ms.
+    #[test]
+    fn a_segment_is_waited_for_a_quarter_of_the_shortest_round_trip() {
+        const MS: i64 = 1_000_000;
+        let mut sender = Sender::new(&Settings::default());
+        sender.has_sack = true;
+        sender.round_trip.note(16_000);
+        sender.round_trip.sample(16_000, 1, 3);
+        sender.board.push(1, 2, 0);
+        sender.board.push(2, 3, MS);
+        // the second segment arrives first: sent at 1 ms, delivered at 17 ms
+        let second = sender.board.last().unwrap();
+        sender.rack.delivered(17 * MS, &second, 16_000);
+        // the first one was sent 17 ms ago: 16 + 4 - 17 = 3 ms are left, and 2 ms
+        assert!(sender.mark_lost_by_time(17 * MS));
+        assert_eq!((sender.timer, sender.board.lost_count), (Some((Timer::Reordering, 22 * MS)), 0));
+        sender.rack.look_again();
+        sender.mark_lost_by_time(20 * MS - 1000);
+        assert_eq!(sender.board.lost_count, 0);
+        sender.rack.look_again();
+        assert!(!sender.mark_lost_by_time(20 * MS));
+        assert_eq!(sender.board.lost_count, 1);
+    }
+}

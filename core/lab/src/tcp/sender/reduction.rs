@@ -50,3 +50,48 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::settings::{CongestionControl, Settings};
+
+    /// A reduction from 20 segments to 10 begins; `out` segments are out, one of them lost and none sacked.
+    fn reducing(out: u32) -> Sender {
+        let mut sender = Sender::new(&Settings { congestion_control: CongestionControl::Reno, ..Settings::default() });
+        sender.window.cwnd = 20;
+        (0..out).for_each(|number| sender.board.push(i64::from(number), i64::from(number) + 1, 0));
+        sender.board.lost_count = 1;
+        sender.begin_reduction();
+        sender
+    }
+
+    #[test]
+    fn above_the_threshold_one_segment_goes_for_two_that_were_delivered() {
+        // RFC 6937, section 3: CEIL(prr_delivered * ssthresh / RecoverFS) - prr_out with ssthresh 10 and RecoverFS 20:
+        // CEIL(1/2) - 0, CEIL(1) - 1, CEIL(3/2) - 1, CEIL(2) - 2. The pipe stays at 20 - 1.
+        let mut sender = reducing(20);
+        let sent = (0..4).map(|_| {
+            sender.reduce_window(1, 0, true);
+            let sent = sender.window.cwnd - sender.board.pipe();
+            sender.recovery.prr_out += sent;
+            sent
+        });
+        assert_eq!(sent.collect::<Vec<_>>(), [1, 0, 1, 0]);
+    }
+
+    #[test]
+    fn below_the_threshold_an_advancing_ack_lets_one_more_segment_go() {
+        // RFC 6937, section 3: MAX(prr_delivered - prr_out, DeliveredData), and one more in slow start, up to ssthresh.
+        for (is_advancing, newly_lost, window) in [(true, 0, 5 + 2), (true, 1, 5 + 1), (false, 0, 5 + 1)] {
+            let mut sender = reducing(6);
+            (sender.recovery.prr_delivered, sender.recovery.prr_out) = (3, 4);
+            sender.reduce_window(1, newly_lost, is_advancing);
+            assert_eq!(sender.window.cwnd, window);
+        }
+        let mut sender = reducing(6);
+        sender.recovery.prr_out = 1;
+        sender.reduce_window(9, 0, true);
+        assert_eq!(sender.window.cwnd, 10, "never above ssthresh");
+    }
+}
