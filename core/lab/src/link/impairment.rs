@@ -1,10 +1,10 @@
-//! A part of a link: it takes packets, and hands each on later or drops it.
+//! A part of a link: it delays or drops packets.
 
 use std::fmt::Debug;
 
 use super::log::{Cause, LineLog};
 
-/// What a link carries.
+/// A packet of a link.
 pub trait Packet {
     /// Bytes of the frame as a capture shows it: Ethernet header to the end of the payload, without preamble, check
     /// sequence and gap.
@@ -23,36 +23,36 @@ impl Packet for Box<[u8]> {
     }
 }
 
-/// A packet that an impairment did not take.
+/// A packet that an impairment dropped.
 #[derive(Debug)]
 pub struct Dropped<P> {
     /// The packet.
     pub packet: P,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
 }
 
-/// One thing that happens to packets. Times of [`Impairment::enqueue`] never go back.
+/// An impairment. Times of [`Impairment::enqueue`] never decrease.
 pub trait Impairment<P>: Debug + Send {
     /// Takes a packet that arrives at `now_ns`.
     ///
     /// # Errors
-    /// The packet and why, when it is dropped.
+    /// The packet and the cause, when it is dropped.
     fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>>;
 
     /// The next packet that has left by `now_ns`, with the time at which it left.
     fn dequeue_ready(&mut self, now_ns: i64) -> Option<(i64, P)>;
 
-    /// When the next packet leaves, of those that are here; none when there is none.
+    /// When the next packet leaves; none without packets.
     fn next_ready(&self) -> Option<i64>;
 
-    /// Whether packets leave in the order of their coming. Then nothing that comes later changes when a packet leaves, and
-    /// it may be handed on before its time.
+    /// Whether packets leave in the order of arrival. Then no later packet changes a departure time, and a packet may
+    /// be passed on ahead of time.
     fn is_keeping_order(&self) -> bool {
         true
     }
 
-    /// When its line was busy, if it has one.
+    /// Busy times of its line, if it has one.
     fn line(&self) -> Option<&LineLog> {
         None
     }

@@ -28,7 +28,7 @@ fn link(to_target: &DirectionSettings, seed: u64) -> Link<Numbered> {
     Link::new(&settings).unwrap()
 }
 
-/// Sends packets, each at its time with its bytes, asks for ready ones after every `poll_every`-th of them, and at the end.
+/// Sends packets at their times, polls for delivered ones after every `poll_every`-th packet, and at the end.
 fn carry(
     to_target: &DirectionSettings,
     seed: u64,

@@ -1,5 +1,5 @@
-//! What an ACK shows to be lost: by time with SACK (RFC 8985), by duplicate ACKs without (RFC 5681, RFC 6582); and what it
-//! shows to be only late.
+//! Loss detection: by time with SACK (RFC 8985), by duplicate ACKs without (RFC 5681, RFC 6582); and detection of
+//! reordering.
 //!
 //! It never retransmits.
 
@@ -12,7 +12,8 @@ use super::timer::Timer;
 const TIMEOUT_MIN_US: i64 = 2_000;
 
 impl Sender {
-    /// What is lost now: by time with SACK (RFC 8985), by the third duplicate ACK and each partial ACK without (RFC 6582).
+    /// Marks lost segments: by time with SACK (RFC 8985), by the third duplicate ACK and each partial ACK without (RFC
+    /// 6582).
     pub(super) fn identify_losses(&mut self, now_ns: i64, ack: &mut Acknowledgment) {
         if self.has_sack {
             if self.mark_lost_by_time(now_ns) {
@@ -28,7 +29,7 @@ impl Sender {
         }
     }
 
-    /// Without SACK a duplicate ACK says that one more segment arrived.
+    /// Without SACK a duplicate ACK means that one more segment arrived.
     pub(super) fn count_duplicate_acks(&mut self, ack: &mut Acknowledgment) {
         if self.has_sack || ack.duplicate_acks == 0 {
             return;
@@ -43,7 +44,7 @@ impl Sender {
         self.board.retransmitted_count > 0 || self.board.first().is_some_and(|first| first.was_retransmitted)
     }
 
-    /// Something at `place` arrived after what lies before `highest`.
+    /// A segment at `place` arrived although everything up to `highest` may have arrived before.
     pub(super) fn note_reordering(&mut self, place: i64, highest: i64) {
         if place < highest {
             let mss = i64::from(self.mss.max(1));
@@ -52,7 +53,7 @@ impl Sender {
         }
     }
 
-    /// Marks what is lost now (RFC 8985, section 6.2, step 5); waits for what may be lost soon, and says so.
+    /// Marks lost segments (RFC 8985, section 6.2, step 5). True when the timer is set for those that may be lost soon.
     pub(super) fn mark_lost_by_time(&mut self, now_ns: i64) -> bool {
         if !self.rack.has_advanced {
             return false;
@@ -63,7 +64,7 @@ impl Sender {
         true
     }
 
-    /// Marks what is lost now; gives the longest wait for what is not yet.
+    /// Marks lost segments; returns the longest remaining wait of the others.
     fn detect_losses(&mut self, now_ns: i64) -> Option<i64> {
         let (round_trip_us, window_us, latest) =
             (self.rack.round_trip_us, self.reordering_window_us(), self.rack.latest);
@@ -82,7 +83,7 @@ impl Sender {
         wait_us
     }
 
-    /// How late a segment may be (RFC 8985, section 6.2, step 4).
+    /// The reordering window (RFC 8985, section 6.2, step 4).
     fn reordering_window_us(&self) -> i64 {
         let is_recovering = matches!(self.recovery.state, State::Recovery | State::Loss);
         if !self.rack.is_reordering_seen && (is_recovering || self.board.sacked_count >= self.rack.reordering) {
@@ -94,15 +95,15 @@ impl Sender {
         ((self.round_trip.least_us >> 2) * self.rack.steps).min(self.round_trip.srtt_us())
     }
 
-    /// Whether the segment was sent longer than a round trip ago.
+    /// Whether the segment was sent more than one RTT ago.
     pub(super) fn is_overdue(&self, now_ns: i64, sent: &Sent) -> bool {
         (now_ns - sent.sent_ns) / 1000 >= self.rack.round_trip_us
     }
 
-    /// The wait for reordering is over.
+    /// The reordering timer went off.
     pub(super) fn reordering_timed_out(&mut self, now_ns: i64) {
         let (pipe, lost) = (self.board.pipe(), self.board.lost_total);
-        // What may still be late is judged at the next ACK, or by the timeout: Linux waits but once.
+        // Remaining segments are judged at the next ACK, or by the retransmission timeout: Linux waits only once.
         self.detect_losses(now_ns);
         if pipe != self.board.pipe() {
             if self.recovery.state != State::Recovery {

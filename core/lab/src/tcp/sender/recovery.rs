@@ -1,14 +1,14 @@
-//! The state of loss recovery, and what one ACK did. It never changes a window.
+//! The state of loss recovery, and the effects of one ACK. It never changes a window.
 
-/// What a sender thinks of its path.
+/// The state of loss recovery, as in Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum State {
-    /// Nothing is wrong.
+    /// No loss or reordering is suspected.
     #[default]
     Open,
-    /// Something is sacked, or was retransmitted.
+    /// Segments are sacked, or were retransmitted.
     Disorder,
-    /// The window was reduced without a loss to repair.
+    /// The window is reduced without a retransmission.
     Cwr,
     /// Fast retransmit and fast recovery.
     Recovery,
@@ -34,7 +34,7 @@ impl State {
 pub struct Recovery {
     /// The state.
     pub state: State,
-    /// What was sent when the state was entered: it ends when this is acknowledged.
+    /// `snd_nxt` when the state was entered: it ends when this is acknowledged.
     pub recovery_point: i64,
     pub(super) prior_cwnd: u32,
     pub(super) prior_ssthresh: u32,
@@ -43,11 +43,11 @@ pub struct Recovery {
     pub prr_out: u32,
     /// `snd_una` at the reduction, while it may be undone.
     pub(super) undo_from: Option<i64>,
-    /// Retransmissions that were not in vain as far as is known; none before the first.
+    /// Retransmissions not known to be spurious; none before the first.
     pub(super) undo_retransmissions: Option<u32>,
     /// When the first retransmission was sent, in milliseconds; 0 for none.
     pub(super) first_retransmission_ms: i64,
-    /// F-RTO looks whether the timeout was spurious (RFC 5682).
+    /// F-RTO checks whether the timeout was spurious (RFC 5682).
     pub(super) is_frto: bool,
 }
 
@@ -75,18 +75,18 @@ impl Recovery {
     }
 }
 
-/// What one ACK did.
+/// The effects of one ACK.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Acknowledgment {
-    /// It acknowledges more than any before.
+    /// It advances `snd_una`.
     pub is_advancing: bool,
-    /// Segments were acknowledged that way.
+    /// Segments were cumulatively acknowledged.
     pub is_data_acknowledged: bool,
     /// Segments were selectively acknowledged.
     pub is_data_sacked: bool,
     /// It reports a duplicate (RFC 2883).
     pub has_duplicate: bool,
-    /// Something never retransmitted, and sent before the recovery began, arrived.
+    /// A segment that was sent before the recovery began, and never retransmitted, was delivered.
     pub is_original_delivered: bool,
     /// A retransmitted segment was acknowledged.
     pub is_retransmission_acknowledged: bool,
@@ -94,11 +94,11 @@ pub struct Acknowledgment {
     pub has_data: bool,
     /// It changed the window.
     pub is_window_update: bool,
-    /// The timer is to be set anew.
+    /// The timer is to be restarted.
     pub is_setting_timer: bool,
-    /// Duplicate ACKs that it stands for.
+    /// Duplicate ACKs that it counts as.
     pub duplicate_acks: u32,
-    /// Segments delivered, one way or the other.
+    /// Segments newly acknowledged or sacked.
     pub delivered: u32,
     /// The echoed timestamp, in the milliseconds of `now_ns`.
     pub echo_ms: Option<i64>,
@@ -106,12 +106,12 @@ pub struct Acknowledgment {
     pub snd_una_before: i64,
 }
 
-/// What may be sent after an ACK before new data.
+/// Retransmissions after an ACK, before new data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retransmit {
     Nothing,
-    /// What is lost.
+    /// Lost segments.
     Lost,
-    /// New data first, to see whether a timeout was spurious (RFC 5682, section 2.1, step 2b).
+    /// New data first, to check whether a timeout was spurious (RFC 5682, section 2.1, step 2b).
     NewFirst,
 }

@@ -1,14 +1,14 @@
-//! What happens when nothing comes in: the retransmission timeout (RFC 6298), the tail loss probe (RFC 8985, section 7),
-//! the wait for reordering, and the zero window probe (RFC 9293, section 3.8.6.1).
+//! Timeouts: the retransmission timeout (RFC 6298), the tail loss probe (RFC 8985, section 7), the reordering timer,
+//! and the zero window probe (RFC 9293, section 3.8.6.1).
 //!
-//! One timer serves all four, as in Linux: only one of them makes sense at a time.
+//! One timer serves all four, as in Linux: only one of them can be needed at a time.
 
 use super::recovery::State;
 use super::rtt::{RTO_INITIAL_US, RTO_MAX_US, RTO_MIN_US};
 use super::timer::Timer;
 use super::{Sender, Transmission};
 
-/// Timeouts in a row after which Linux gives up a connection (tcp_retries2).
+/// Consecutive timeouts after which Linux aborts a connection (tcp_retries2).
 const TIMEOUTS_MOST: u32 = 15;
 /// The same for a SYN (tcp_syn_retries).
 const SYN_TIMEOUTS_MOST: u32 = 6;
@@ -26,8 +26,8 @@ impl Sender {
         self.timer = None;
     }
 
-    /// Restarts the retransmission timer (RFC 6298, rules 5.1 to 5.3). After a probe the time since the first segment was
-    /// sent counts.
+    /// Restarts the retransmission timer (RFC 6298, rules 5.1 to 5.3). After a probe it is measured from the
+    /// transmission of the first segment.
     pub(super) fn rearm_retransmission(&mut self, now_ns: i64) {
         let Some(first) = self.board.first() else {
             self.timer = self.timer.filter(|&(timer, _)| timer == Timer::ZeroWindow);
@@ -41,14 +41,14 @@ impl Sender {
         self.timer = Some((Timer::Retransmission, at_ns));
     }
 
-    /// After an ACK: a loss probe where one makes sense, or the retransmission timer.
+    /// After an ACK: schedules a loss probe where one is useful, else the retransmission timer.
     pub(super) fn set_timer(&mut self, now_ns: i64) {
         if !self.schedule_loss_probe(now_ns, true) {
             self.rearm_retransmission(now_ns);
         }
     }
 
-    /// RFC 8985, section 7.2: two round trips, and 200 ms more when the receiver may be waiting for a second segment.
+    /// RFC 8985, section 7.2: two RTTs, plus 200 ms when the receiver may delay its ACK.
     pub(super) fn schedule_loss_probe(&mut self, now_ns: i64, is_rto_advancing: bool) -> bool {
         let Some(first) = self.board.first() else { return false };
         if !self.has_sack || !matches!(self.recovery.state, State::Open | State::Cwr) {
@@ -70,7 +70,7 @@ impl Sender {
         true
     }
 
-    /// The timer went off; false when the connection is to be given up.
+    /// The timer went off; false when the connection is to be aborted.
     pub fn handle_timeout(&mut self, now_ns: i64) -> bool {
         let Some((timer, _)) = self.timer.filter(|&(_, at_ns)| at_ns <= now_ns) else { return true };
         match timer {
@@ -82,7 +82,7 @@ impl Sender {
         true
     }
 
-    /// RFC 6298, rules 5.4 to 5.6: the earliest segment again, and twice the timeout.
+    /// RFC 6298, rules 5.4 to 5.6: retransmits the earliest segment, and doubles the timeout.
     fn retransmission_timed_out(&mut self, now_ns: i64) -> bool {
         let Some(first) = self.board.first() else {
             self.timer = None;
@@ -102,7 +102,7 @@ impl Sender {
         true
     }
 
-    /// RFC 8985, section 7.3: a new segment, or the last one again, so that something is sacked.
+    /// RFC 8985, section 7.3: sends a new segment or retransmits the last one, so that the receiver sends a SACK.
     fn send_loss_probe(&mut self, now_ns: i64) {
         if self.probe.loss_probe_end == 0 {
             let is_sent = if let Some(end) = self.next_segment(true).filter(|&end| end > self.snd_nxt) {
@@ -124,7 +124,7 @@ impl Sender {
         self.rearm_retransmission(now_ns);
     }
 
-    /// Sets the probe timer when there is nothing on its way and the window lets nothing go.
+    /// Sets the probe timer when nothing is in flight and the window is closed.
     pub(super) fn check_zero_window(&mut self, now_ns: i64) {
         let is_stuck = self.board.packets_out() == 0 && self.snd_nxt < self.end();
         match self.timer {
@@ -146,13 +146,13 @@ impl Sender {
         (base_us << self.probe.zero_window_count.min(20)).min(RTO_MAX_US) * 1000
     }
 
-    /// RFC 9293, section 3.8.6.1: asks for the window. What fits is sent; else an empty segment that is out of the window.
+    /// RFC 9293, section 3.8.6.1: sends what fits the window; else an empty segment outside it.
     fn probe_zero_window(&mut self, now_ns: i64) -> bool {
         self.timer = None;
         if self.board.packets_out() > 0 || self.snd_nxt >= self.end() {
             return true;
         }
-        // Receivers that answer may keep the window closed for ever; each answer resets the count of those that do not.
+        // A receiver that answers may keep the window closed for ever; each answer resets the count.
         if self.probe.timeout_count >= TIMEOUTS_MOST {
             return false;
         }
@@ -169,7 +169,7 @@ impl Sender {
         true
     }
 
-    /// An answer came while nothing was on its way: the peer lives.
+    /// An ACK arrived while nothing was in flight: the peer is alive.
     pub(super) fn window_answered(&mut self, now_ns: i64) {
         if !matches!(self.timer, Some((Timer::ZeroWindow, _))) {
             return;
@@ -182,12 +182,12 @@ impl Sender {
         }
     }
 
-    /// Progress: the peer lives.
+    /// Progress: the peer is alive.
     pub(super) fn peer_answered(&mut self) {
         self.probe.timeout_count = 0;
     }
 
-    /// What an ACK says of the loss probe (RFC 8985, section 7.4).
+    /// Checks whether the loss probe repaired a loss (RFC 8985, section 7.4).
     pub(super) fn account_for_loss_probe(
         &mut self,
         acknowledged: i64,
@@ -200,7 +200,7 @@ impl Sender {
         if !self.probe.is_retransmission || is_duplicate_seen {
             self.probe.loss_probe_end = 0;
         } else if acknowledged > self.probe.loss_probe_end {
-            // The probe repaired a loss, which nothing else would tell of.
+            // The probe repaired a loss that would otherwise go unnoticed.
             self.probe.loss_probe_end = 0;
             self.begin_reduction();
             self.recovery.state = State::Cwr;

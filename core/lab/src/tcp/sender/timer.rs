@@ -1,6 +1,6 @@
-//! The one timer of a sender, and the probes under way. It never goes off by itself.
+//! The timer of a sender, and its probes.
 
-/// What the timer is set for.
+/// The purpose of the timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timer {
     /// RFC 6298.
@@ -13,10 +13,10 @@ pub enum Timer {
     ZeroWindow,
 }
 
-/// Probes under way.
+/// Probes, and timeouts without progress.
 #[derive(Debug, Default)]
 pub struct Probe {
-    /// Where `snd_nxt` was after the loss probe that is not yet accounted for; 0 when there is none.
+    /// `snd_nxt` after a loss probe that is not yet accounted for; 0 without one.
     pub loss_probe_end: i64,
     /// The loss probe was a retransmission.
     pub is_retransmission: bool,

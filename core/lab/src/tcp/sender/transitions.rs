@@ -1,23 +1,23 @@
-//! The states of a sender and the ways between them, as in Linux: Open, Disorder, CWR, Recovery, Loss.
+//! State transitions of loss recovery, as in Linux: Open, Disorder, CWR, Recovery, Loss.
 //!
 //! ```text
 //! Open -> Disorder      something is sacked
 //!      -> Recovery      something is lost: window to ssthresh by proportional rate reduction (RFC 6937)
 //!      -> Loss          retransmission timeout: window of one segment, slow start, F-RTO (RFC 5682)
 //!      -> CWR           a loss probe repaired a loss: window to ssthresh
-//! Recovery, Loss -> Open   all that was sent before is acknowledged, or nothing was lost after all
+//! Recovery, Loss -> Open   everything sent before is acknowledged, or nothing was lost
 //! ```
 //!
-//! It never reads segments: an ACK comes as what it acknowledged.
+//! It never reads segments, only the effects of an ACK.
 
 use super::Sender;
 use super::recovery::{Acknowledgment, Retransmit, State};
 
 impl Sender {
-    /// An ACK that is not plain progress in state Open.
+    /// Takes an ACK that is not plain progress in state Open.
     pub(super) fn alert(&mut self, now_ns: i64, ack: &mut Acknowledgment) -> Retransmit {
         if self.board.first().is_some_and(|first| first.is_sacked) && ack.is_advancing && self.has_sack {
-            // The receiver dropped what it had sacked: a timeout will tell it apart (RFC 2018, section 8).
+            // The receiver reneged on sacked data: a timeout will handle it (RFC 2018, section 8).
             self.board.clear_sacked();
         }
         if self.recovery.state == State::Open {
@@ -93,7 +93,7 @@ impl Sender {
         Retransmit::Lost
     }
 
-    /// Open, unless something is still sacked, lost or retransmitted.
+    /// Returns to Open, unless segments are still sacked, lost or retransmitted.
     pub(super) fn try_keep_open(&mut self) {
         let is_open = self.board.sacked_count + self.board.lost_count == 0 && !self.is_any_retransmission_out();
         let state = if is_open { State::Open } else { State::Disorder };
@@ -158,7 +158,7 @@ impl Sender {
             return Retransmit::Nothing;
         }
         if self.recovery.is_frto {
-            // Step 3b: something that was not retransmitted arrived, so the timeout was spurious.
+            // Step 3b: a segment that was not retransmitted was delivered, so the timeout was spurious.
             if ack.is_original_delivered && self.try_undo_loss(ack, true) {
                 return Retransmit::Nothing;
             }
@@ -181,7 +181,7 @@ impl Sender {
         }
         if !self.has_sack {
             if self.snd_nxt > self.recovery.recovery_point && ack.duplicate_acks > 0 {
-                // What was sent to see whether the timeout was spurious has arrived.
+                // The new data sent by F-RTO arrived.
                 self.count_duplicate_acks(ack);
             } else if ack.is_advancing {
                 self.board.sacked_count = 0;
@@ -190,7 +190,7 @@ impl Sender {
         Retransmit::Lost
     }
 
-    /// Sends what `alert` allowed.
+    /// Sends the retransmissions that `alert` allowed.
     pub(super) fn retransmit_after_ack(&mut self, now_ns: i64, retransmit: Retransmit) {
         match retransmit {
             Retransmit::Nothing => return,
