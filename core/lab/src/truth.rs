@@ -7,6 +7,7 @@
 //! Definitions are those of docs/method.md, section 3. It is made from logs and never parses a packet, so it is an
 //! independent reference for the reader of captures.
 
+use iscsitrace_wire::cdb;
 use serde::Serialize;
 
 use crate::protocol::pdu_log::PduRecord;
@@ -327,7 +328,7 @@ impl Cycles {
 
 /// READ and WRITE of 6, 10, 12 and 16 bytes.
 fn moves_blocks(operation_code: u8) -> bool {
-    matches!(operation_code, 0x08 | 0x0a | 0x28 | 0x2a | 0x88 | 0x8a | 0xa8 | 0xaa)
+    cdb::decode(&[operation_code], None).operation.moves_blocks()
 }
 
 fn is_data(pdu: &&PduRecord) -> bool {
@@ -374,6 +375,70 @@ mod tests {
             data_segment_length: data,
             operation_code: (opcode == SCSI_COMMAND).then_some(0x28),
         }
+    }
+
+    #[test]
+    fn sense_data_and_empty_pdus_are_no_data() {
+        let log = [
+            pdu(true, 0, SCSI_COMMAND, 30),
+            pdu(false, 0, DATA_IN, 100),
+            pdu(false, 148, DATA_IN, 0),
+            pdu(false, 196, SCSI_RESPONSE, 20),
+        ];
+        let asked = [];
+        let tasks = by_task(&log);
+        assert_eq!(tasks[0].data_bytes(), 130);
+        let cycles = Cycles::new(&tasks, &asked, &Tap::default(), &[], |_| None);
+        assert_eq!((cycles.bytes[0], cycles.data_pdu_count[0], cycles.r2t_count[0]), (130, 1, 0));
+    }
+
+    #[test]
+    fn the_first_r2t_counts_from_its_last_byte() {
+        let log =
+            [pdu(true, 0, SCSI_COMMAND, 0), pdu(false, 0, READY_TO_TRANSFER, 0), pdu(false, 48, READY_TO_TRANSFER, 0)];
+        let mut tap = Tap::default();
+        tap.stream(0, true).bring(0, 48, 1);
+        tap.stream(0, false).bring(0, 20, 2);
+        tap.stream(0, false).bring(20, 48, 3);
+        tap.stream(0, false).bring(48, 96, 4);
+        assert_eq!(by_task(&log)[0].instants(&tap).r2t_first_ns, Some(3));
+    }
+
+    fn asked(sent_ns: i64, completed_ns: i64, lba: u64) -> TaskRecord {
+        TaskRecord {
+            session: 0,
+            connection: 0,
+            initiator_task_tag: 5,
+            is_read: true,
+            lba,
+            blocks: 1,
+            bytes: 512,
+            submitted_ns: sent_ns,
+            sent_ns: Some(sent_ns),
+            first_data_ns: None,
+            completed_ns,
+            status: Some(0),
+        }
+    }
+
+    /// Two commands with the same tag, at 10 and 20 ns: INQUIRY has no record, nor has a read that never completed.
+    #[test]
+    fn a_record_belongs_to_the_command_that_it_encloses() {
+        let command = |offset, operation_code| PduRecord {
+            operation_code: Some(operation_code),
+            ..pdu(true, offset, SCSI_COMMAND, 0)
+        };
+        let mut tap = Tap::default();
+        tap.stream(0, true).bring(0, 48, 10);
+        tap.stream(0, true).bring(48, 96, 20);
+        let lba = |codes: [u8; 2], records: &[TaskRecord]| {
+            let log = [command(0, codes[0]), command(48, codes[1])];
+            Cycles::new(&by_task(&log), records, &tap, &[], |_| None).lba
+        };
+        assert_eq!(lba([0x28, 0xa8], &[asked(10, 15, 1), asked(20, 25, 2)]), [Some(1), Some(2)]);
+        assert_eq!(lba([0x12, 0x88], &[asked(20, 25, 2)]), [None, Some(2)], "INQUIRY");
+        assert_eq!(lba([0x28, 0x2a], &[asked(20, 25, 2)]), [None, Some(2)], "never completed");
+        assert_eq!(lba([0x28, 0x2a], &[asked(10, 15, 1)]), [Some(1), None], "completed before");
     }
 
     #[test]

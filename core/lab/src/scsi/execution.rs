@@ -1,4 +1,4 @@
-//! The execution of a command by its logical unit: whether it takes the command now, and which file knows it.
+//! The execution of a command by its logical unit: checks, and dispatch to the file of the command.
 
 use iscsitrace_wire::cdb::{self, Operation};
 
@@ -9,7 +9,7 @@ use super::sense::Sense;
 use super::task::{Refused, Work};
 
 impl LogicalUnit {
-    /// Takes a command: does it, or says what data it needs.
+    /// Executes a command, or returns the data that it needs.
     pub(super) fn execute(&mut self, nexus: Nexus, nexuses: &Nexuses, cdb: &[u8; 16]) -> Result<Work, Refused> {
         let operation = cdb::decode(cdb, Some(0)).operation;
         // SAM-5: INQUIRY, REPORT LUNS and REQUEST SENSE do not report a unit attention by their status.
@@ -44,7 +44,7 @@ impl LogicalUnit {
         }
     }
 
-    /// All that a command collected is there.
+    /// Finishes a command whose collected data is complete.
     pub(super) fn finish(
         &mut self,
         nexus: Nexus,
@@ -69,7 +69,7 @@ impl LogicalUnit {
 
     fn supported(&self, cdb: &[u8; 16]) -> Result<&'static Command, Sense> {
         let command = command::find(cdb[0], cdb[1] & 0x1f).filter(|command| self.is_supported(command));
-        // SPC-4: an operation code that is known with other service actions has an invalid field.
+        // SPC-4: an unknown service action of a supported operation code is an invalid field.
         let is_code_known = || command::COMMANDS.iter().any(|row| row.code == cdb[0] && self.is_supported(row));
         command.ok_or_else(|| if is_code_known() { Sense::cdb_bit(1, 4) } else { Sense::OPERATION_CODE })
     }
@@ -109,7 +109,7 @@ impl LogicalUnit {
         let is_persistent = matches!(operation, Operation::PersistentReserveIn | Operation::PersistentReserveOut);
         let is_spc_2 = matches!(operation, Operation::Reserve | Operation::Release);
         if let Some(holder) = self.reserved_by {
-            // SPC-2; a reservation of that kind refuses persistent ones to everybody.
+            // SPC-2; such a reservation conflicts with persistent reservation commands of every nexus.
             let is_always_allowed = matches!(operation, Operation::Inquiry | Operation::RequestSense)
                 || operation == Operation::Release
                 || (operation == Operation::PreventAllowMediumRemoval && cdb[4] & 0x03 == 0);
@@ -122,7 +122,7 @@ impl LogicalUnit {
             return Err(Refused::Conflict);
         }
         let access = match operation {
-            // SBC-3: starting is allowed to everybody, and so is allowing removal.
+            // SBC-3: every nexus may start the unit, and allow removal.
             Operation::StartStopUnit if cdb[4] & 0xf1 == 0x01 => Access::Free,
             Operation::PreventAllowMediumRemoval if cdb[4] & 0x03 == 0 => Access::Free,
             _ => command.access,
@@ -138,7 +138,7 @@ impl LogicalUnit {
     }
 
     fn start_stop(&mut self, nexus: Nexus, nexuses: &Nexuses, cdb: &[u8; 16]) -> Result<Work, Sense> {
-        // Memory has no motor: neither a power condition nor stopping changes anything.
+        // Memory has no motor: power conditions and stopping have no effect.
         if cdb[4] >> 4 != 0 {
             return Ok(Work::GOOD);
         }
@@ -168,7 +168,7 @@ impl LogicalUnit {
     }
 }
 
-/// The default self-test passes; there is no other.
+/// Only the default self-test is supported; it passes.
 fn send_diagnostic(cdb: &[u8; 16]) -> Result<Work, Sense> {
     if cdb[1] >> 5 != 0 {
         return Err(Sense::cdb_bit(1, 7));
@@ -176,11 +176,11 @@ fn send_diagnostic(cdb: &[u8; 16]) -> Result<Work, Sense> {
     if command::number(cdb, 3, 2) != 0 { Err(Sense::cdb_field(3)) } else { Ok(Work::GOOD) }
 }
 
-/// A parameter list, as long as the CDB says.
+/// A parameter list of the length in the CDB.
 fn collect_parameters(cdb: &[u8; 16]) -> Result<Work, Sense> {
     let length = match cdb[0] {
         0x15 => u64::from(cdb[4]),
-        // PERSISTENT RESERVE OUT: its list has one length, for SPEC_I_PT is not supported (SPC-4).
+        // PERSISTENT RESERVE OUT: its list has a fixed length, because SPEC_I_PT is not supported (SPC-4).
         0x5f if command::number(cdb, 5, 4) != 24 => return Err(Sense::PARAMETER_LIST_LENGTH),
         0x5f => 24,
         _ => command::number(cdb, 7, 2),

@@ -1,4 +1,4 @@
-//! A logical unit: what it is, what it remembers of its nexuses, and their unit attentions. Never executes a command.
+//! A logical unit: its medium, its state per nexus, and unit attentions. Never executes a command.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,12 +31,12 @@ pub(super) struct LogicalUnit {
     pub(super) has_target_port_groups: bool,
     pub(super) medium: Medium,
     pub(super) mode: ModePages,
-    /// Unit attentions that wait for a command of their nexus, none twice.
+    /// Pending unit attentions of each nexus, none twice.
     attentions: BTreeMap<Nexus, Vec<Sense>>,
     /// The holder of a reservation by RESERVE.
     pub(super) reserved_by: Option<Nexus>,
     pub(super) persistent: PersistentReservation,
-    /// Who prevents the removal of the medium.
+    /// Nexuses that prevent the removal of the medium.
     pub(super) preventing: BTreeSet<Nexus>,
     pub(super) is_ejected: bool,
     /// Nexuses whose tasks are to be aborted.
@@ -61,7 +61,7 @@ impl LogicalUnit {
         }
     }
 
-    /// Whether a command is one that this logical unit answers.
+    /// Whether this logical unit supports a command.
     pub(super) fn is_supported(&self, command: &Command) -> bool {
         if command.code == command::UNMAP {
             return self.medium.is_thin();
@@ -69,14 +69,14 @@ impl LogicalUnit {
         (command.code, command.action.unwrap_or(0)) != command::REPORT_TARGET_PORT_GROUPS || self.has_target_port_groups
     }
 
-    /// A unit attention for these nexuses, but not for the one that caused it.
+    /// Establishes a unit attention for all nexuses, except the one that caused it.
     pub(super) fn raise(&mut self, nexuses: &Nexuses, cause: Option<Nexus>, attention: Sense) {
         for nexus in nexuses.established().filter(|nexus| Some(*nexus) != cause) {
             self.raise_for(nexus, attention);
         }
     }
 
-    /// A unit attention for one nexus, once.
+    /// Establishes a unit attention for one nexus, once.
     pub(super) fn raise_for(&mut self, nexus: Nexus, attention: Sense) {
         let waiting = self.attentions.entry(nexus).or_default();
         if !waiting.contains(&attention) {
@@ -94,7 +94,7 @@ impl LogicalUnit {
         Some(first)
     }
 
-    /// What ends with an I_T nexus (SAM-5): all but persistent reservations.
+    /// I_T nexus loss (SAM-5): ends everything of the nexus except persistent reservations.
     pub(super) fn lose_nexus(&mut self, nexus: Nexus) {
         self.attentions.remove(&nexus);
         self.preventing.remove(&nexus);
@@ -103,7 +103,7 @@ impl LogicalUnit {
         }
     }
 
-    /// What ends with a reset; every nexus is told, the one that asked for it as well (SAM-5).
+    /// A reset; every nexus gets a unit attention, also the one that requested it (SAM-5).
     pub(super) fn reset(&mut self, nexuses: &Nexuses, attention: Sense) {
         self.attentions.clear();
         self.preventing.clear();

@@ -28,12 +28,12 @@ impl LogicalUnit {
         Ok(Work::data_in(data_in, allocation_length))
     }
 
-    /// MODE SELECT(6) and (10): whether anything is another than before.
+    /// MODE SELECT(6) and (10); returns whether a value changed.
     pub(super) fn mode_select(&mut self, cdb: &[u8; 16], list: &[u8]) -> Result<bool, Sense> {
         if list.is_empty() {
             return Ok(false);
         }
-        // PF must be set: pages of other formats are the vendor's. SP: there is nowhere to save to.
+        // PF must be set: other formats are vendor specific. SP: saving is not supported.
         if cdb[1] & 0x10 == 0 {
             return Err(Sense::cdb_bit(1, 4));
         }
@@ -67,7 +67,8 @@ impl LogicalUnit {
         descriptor
     }
 
-    /// Neither capacity nor block length can be changed; 0 blocks leaves them as they are, all ones asks for the most.
+    /// Neither capacity nor block length can be changed. A block count of 0 keeps the capacity, all ones requests the
+    /// maximum.
     fn check_block_descriptor(&self, descriptor: &[u8], first: usize) -> Result<(), Sense> {
         let here = self.block_descriptor();
         if descriptor.get(5..8) != Some(&here[5..8]) {

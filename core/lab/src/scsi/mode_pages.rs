@@ -12,7 +12,7 @@ const READ_WRITE_ERROR_RECOVERY: Template = Template {
     default: &[0x01, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     changeable: &[0x01, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
 };
-/// WCE is clear, for what is written is where it stays; it can be set, without effect.
+/// WCE is clear, because writes go to the medium directly; it can be set, without effect.
 const CACHING: Template = Template {
     default: &[0x08, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     changeable: &[0x08, 0x12, 0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -89,7 +89,7 @@ impl ModePages {
         self.current.get(CONTROL_PLACE).and_then(|page| page.get(byte)).copied().unwrap_or(0)
     }
 
-    /// Changes pages to those of a list; all or none. `first` is where the list began, for field pointers.
+    /// Changes pages by a list, all or none. `first` is the offset of the list, for field pointers.
     pub(super) fn select(&mut self, mut list: &[u8], first: usize) -> Result<(), Sense> {
         let mut changed = self.current.clone();
         let mut at = first;

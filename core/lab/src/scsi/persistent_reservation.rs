@@ -45,24 +45,24 @@ impl Type {
         matches!(self, Type::WriteExclusiveAllRegistrants | Type::ExclusiveAccessAllRegistrants)
     }
 
-    /// Registrants have access, be they holders or not.
+    /// Whether all registrants have access.
     const fn admits_registrants(self) -> bool {
         !matches!(self, Type::WriteExclusive | Type::ExclusiveAccess)
     }
 }
 
-/// The reservation: of one nexus, or of all that are registered.
+/// The reservation: held by one nexus, or by all registrants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reservation {
     pub(super) kind: Type,
-    /// Who made it; the holder, unless all registrants are.
+    /// The nexus that made it: the holder, unless all registrants are.
     pub(super) nexus: Nexus,
 }
 
 /// Registrations and the reservation of a logical unit.
 #[derive(Debug, Default)]
 pub(super) struct PersistentReservation {
-    /// Keys, none of them 0.
+    /// Reservation keys, none of them 0.
     pub(super) registrations: BTreeMap<Nexus, u64>,
     pub(super) reservation: Option<Reservation>,
     /// PRGENERATION.
@@ -84,7 +84,7 @@ impl PersistentReservation {
         })
     }
 
-    /// Whether the reservation refuses such a command to this nexus (SPC-4).
+    /// Whether the reservation conflicts with such a command of this nexus (SPC-4).
     pub(super) fn is_conflict(&self, nexus: Nexus, access: Access) -> bool {
         let Some(Reservation { kind, .. }) = self.reservation else { return false };
         if self.is_holder(nexus) || (kind.admits_registrants() && self.is_registered(nexus)) {
@@ -97,13 +97,13 @@ impl PersistentReservation {
         }
     }
 
-    /// Ends the reservation; the registrants to tell, where they had access by it.
+    /// Releases the reservation; returns the registrants to notify, if they had access.
     pub(super) fn release(&mut self) -> Vec<Nexus> {
         let admitted = self.reservation.take().is_some_and(|reservation| reservation.kind.admits_registrants());
         if admitted { self.registrations.keys().copied().collect() } else { Vec::new() }
     }
 
-    /// Ends a registration, and a reservation that was its alone; the registrants to tell of that.
+    /// Removes a registration, and a reservation that only it held; returns the registrants to notify.
     pub(super) fn unregister(&mut self, nexus: Nexus) -> Vec<Nexus> {
         let was_holder = self.is_holder(nexus);
         self.registrations.remove(&nexus);
@@ -111,7 +111,7 @@ impl PersistentReservation {
         if was_holder && (!is_shared || self.registrations.is_empty()) { self.release() } else { Vec::new() }
     }
 
-    /// The key of a reservation as it is reported: 0 when all registrants hold it.
+    /// The reported key of a reservation: 0 when all registrants hold it.
     pub(super) fn reservation_key(&self, reservation: Reservation) -> u64 {
         let is_shared = reservation.kind.is_all_registrants();
         if is_shared { 0 } else { self.registrations.get(&reservation.nexus).copied().unwrap_or(0) }

@@ -91,7 +91,7 @@ impl LogicalUnit {
     }
 
     fn release_persistently(&mut self, nexus: Nexus, nexuses: &Nexuses, scope_and_type: u8) -> Result<(), Refused> {
-        // GOOD and without effect for those who hold nothing (SPC-4).
+        // GOOD without effect for a nexus that holds no reservation (SPC-4).
         let Some(held) = self.persistent.reservation.filter(|_| self.persistent.is_holder(nexus)) else {
             return Ok(());
         };
@@ -115,7 +115,7 @@ impl LogicalUnit {
         let persistent = &mut self.persistent;
         let held = persistent.reservation;
         let is_shared = held.is_some_and(|held| held.kind.is_all_registrants());
-        // Key 0 means everybody else, when all registrants hold the reservation.
+        // Key 0 preempts all others when all registrants hold the reservation.
         let takes_over = match held {
             Some(_) if is_shared => key == 0,
             Some(held) => key == persistent.reservation_key(held),
@@ -133,7 +133,7 @@ impl LogicalUnit {
         persistent.registrations.retain(|other, _| *other == nexus || !preempted.contains(other));
         if let Some(kind) = kind {
             persistent.reservation = Some(Reservation { kind, nexus });
-            // A reservation of another type: those who stay are told that the old one ended.
+            // The type changed: remaining registrants are notified that the old reservation ended.
             if held.is_some_and(|held| held.kind != kind) {
                 let told = persistent.registrations.keys().copied().collect();
                 self.tell(nexuses, told, nexus, RESERVATIONS_RELEASED);
@@ -147,7 +147,7 @@ impl LogicalUnit {
         Ok(())
     }
 
-    /// A unit attention for those of these nexuses that are established, but not for the cause.
+    /// Establishes a unit attention for these nexuses, if established, except for the cause.
     fn tell(&mut self, nexuses: &Nexuses, told: Vec<Nexus>, cause: Nexus, attention: Sense) {
         for nexus in nexuses.established().filter(|nexus| *nexus != cause && told.contains(nexus)) {
             self.raise_for(nexus, attention);

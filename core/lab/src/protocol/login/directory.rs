@@ -1,18 +1,18 @@
-//! What a target's login asks of those who know its names and sessions.
+//! The interface between a target's login and the portal's targets and sessions.
 //!
-//! It never decides: who may come in is the directory's.
+//! The directory decides who may log in.
 
 use super::failure::LoginFailure;
 use super::names::SessionType;
 use super::security::Authentication;
 use crate::protocol::keys::{Offers, Parameters};
 
-/// What the first request of a connection asks for.
+/// The names and identifiers of the first Login Request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted<'a> {
     /// InitiatorName.
     pub initiator_name: &'a str,
-    /// TargetName; always there in a normal session.
+    /// TargetName; always present in a normal session.
     pub target_name: Option<&'a str>,
     /// SessionType.
     pub session_type: SessionType,
@@ -24,7 +24,7 @@ pub struct Wanted<'a> {
     pub cid: u16,
 }
 
-/// Where the connection belongs (RFC 7143 section 6.3.1):
+/// The session that a connection belongs to (RFC 7143 section 6.3.1):
 ///
 /// | ISID of this initiator | TSIH of the request | CID | the connection |
 /// |---|---|---|---|
@@ -38,17 +38,17 @@ pub enum SessionPlace {
     Leading,
     /// It joins a session; an old connection with the same CID ends when this one begins (RFC 7143 section 6.3.4).
     Further {
-        /// What is in force in the session.
+        /// Negotiated parameters of the session.
         parameters: Box<Parameters>,
     },
 }
 
-/// How a directory lets a connection in.
+/// The admission of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
-    /// What the target wants of the operational keys.
+    /// The target's offers.
     pub offers: Offers,
-    /// What initiators have to prove; none: AuthMethod=None.
+    /// The authentication that is required; none for AuthMethod=None.
     pub authentication: Option<Authentication>,
     /// TargetPortalGroupTag.
     pub target_portal_group_tag: u16,
@@ -56,13 +56,13 @@ pub struct Admission {
     pub target_alias: Option<String>,
     /// TSIH of the session, new or old; never 0.
     pub tsih: u16,
-    /// Where the connection belongs.
+    /// The session that it belongs to.
     pub place: SessionPlace,
 }
 
-/// Who knows the targets of a portal and their sessions.
+/// The targets of a portal and their sessions.
 pub trait Directory {
-    /// Lets a connection in, or says why not.
+    /// Admits a connection.
     ///
     /// # Errors
     /// The status to refuse it with: NotFound, AuthorizationFailure, SessionDoesNotExist, TooManyConnections, a

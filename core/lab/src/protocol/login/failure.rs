@@ -1,4 +1,4 @@
-//! Why a target refuses a login: the status that the initiator is sent, and the reason for a person.
+//! Why a target refuses a login: the status for the initiator, and the reason for a person.
 
 use super::status::LoginStatus;
 use crate::protocol::keys::Violation;
@@ -7,16 +7,16 @@ use crate::protocol::keys::Violation;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{status}: {violation}")]
 pub struct LoginFailure {
-    /// What the initiator is told.
+    /// The status of the Login Response.
     pub status: LoginStatus,
-    /// What it did wrong, or what is not there.
+    /// The reason.
     pub violation: Violation,
-    /// Where it finds the target, for a redirection: values of TargetAddress.
+    /// Addresses of the target, for a redirection: values of TargetAddress.
     pub target_addresses: Vec<String>,
 }
 
 impl LoginFailure {
-    /// A refusal with its reason, and the section of RFC 7143 that asks for it.
+    /// A refusal with its reason, and the section of RFC 7143.
     #[must_use]
     pub fn new(status: LoginStatus, what: impl Into<String>, section: &'static str) -> LoginFailure {
         LoginFailure { status, violation: Violation::new(what, section), target_addresses: Vec::new() }

@@ -1,18 +1,18 @@
-//! The result of a login. Never says how it came about.
+//! The result of a login.
 
 use super::names::SessionType;
 use crate::protocol::keys::Parameters;
 
-/// What a login led to: the connection is in the full feature phase.
+/// The result of a login: the connection is in the full feature phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedIn {
-    /// What is in force on this connection.
+    /// Negotiated parameters of this connection.
     pub parameters: Parameters,
     /// Normal or Discovery.
     pub session_type: SessionType,
     /// iSCSI name of the initiator.
     pub initiator_name: String,
-    /// iSCSI name of the target; none in a discovery session that did not name one.
+    /// iSCSI name of the target; none in a discovery session without one.
     pub target_name: Option<String>,
     /// ISID.
     pub isid: [u8; 6],
@@ -20,14 +20,14 @@ pub struct LoggedIn {
     pub tsih: u16,
     /// CID.
     pub cid: u16,
-    /// Whether the initiator proved who it is.
+    /// Whether the initiator was authenticated.
     pub is_initiator_authenticated: bool,
-    /// Whether the target proved who it is.
+    /// Whether the target was authenticated.
     pub is_target_authenticated: bool,
-    /// TargetPortalGroupTag, when the target gave it.
+    /// TargetPortalGroupTag, if the target sent it.
     pub target_portal_group_tag: Option<u16>,
-    /// InitiatorAlias as a target heard it, TargetAlias as an initiator did.
+    /// Alias of the peer: InitiatorAlias at a target, TargetAlias at an initiator.
     pub peer_alias: Option<String>,
-    /// What the peer did that the RFC does not allow, and that did no harm.
+    /// Harmless violations of the RFC by the peer.
     pub remarks: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The login phase of a connection, from both sides (RFC 7143 section 6.3).
+//! The login phase of a connection, both sides (RFC 7143 section 6.3).
 //!
 //! ```text
 //! initiator                                target
@@ -7,9 +7,9 @@
 //!   ... until Step::Done               <-    ... until Outcome::Done, or Outcome::Failed: send, then close
 //! ```
 //!
-//! Both machines take and give [`LoginRequest`] and [`LoginResponse`], which hold what the login phase is about. What
-//! every PDU has (Initiator Task Tag, CmdSN, StatSN) stays with the caller, who also bounds how long a login may take.
-//! Everything that a peer sends is bounded: text, keys, rounds.
+//! Both state machines exchange [`LoginRequest`] and [`LoginResponse`], which hold the fields of the login phase. The
+//! caller handles common fields (Initiator Task Tag, CmdSN, StatSN) and the login timeout. Everything that a peer sends
+//! is bounded: text, keys, rounds.
 
 mod directory;
 mod failure;

@@ -16,7 +16,7 @@ pub(super) enum Function {
     TargetReset(Reset),
 }
 
-/// A function that is not answered yet.
+/// A function that was not answered yet.
 #[derive(Debug, Clone)]
 pub(super) struct Management {
     pub connection: ConnectionNumber,
@@ -25,18 +25,18 @@ pub(super) struct Management {
     pub cmd_sn: SerialNumber,
     pub initiator_task_tag: u32,
     pub credit: Credit,
-    /// Target Transfer Tags of dropped tasks, for which data is on its way.
+    /// Target Transfer Tags of dropped tasks whose data is still expected.
     pub tags: Vec<u32>,
-    /// Other nexuses that it ended tasks of.
+    /// Other nexuses with tasks that it ended.
     pub others: Vec<Nexus>,
-    /// Once it is carried out: other connections of the session, and the ExpStatSN that clears the fence there.
+    /// After it is carried out: the other connections of the session, with the ExpStatSN to be acknowledged on each.
     pub fence: Option<Vec<(ConnectionNumber, SerialNumber)>>,
-    /// Until when it waits for data and commands, and then for the fence.
+    /// Deadline of its wait for data and commands, and then for acknowledgments.
     pub deadline_ns: i64,
 }
 
 impl Management {
-    /// Whether the function is about this logical unit.
+    /// Whether the function applies to this logical unit.
     pub fn covers(&self, lun: [u8; 8]) -> bool {
         matches!(self.function, Function::TargetReset(_)) || self.lun == lun
     }

@@ -1,8 +1,8 @@
-//! Task management functions (RFC 7143 sections 4.2.3 and 11.5): what they end, and when they are answered.
+//! Task management functions (RFC 7143 sections 4.2.3 and 11.5): their effects and responses.
 //!
-//! A function that ends several tasks drops them at once. It is carried out when the Data-Out that they asked for has
-//! come and every command before it has had its turn, or when that took too long; and answered when what other
-//! connections of the session answered before is acknowledged (section 4.2.3.3), or when that took too long.
+//! A function that ends several tasks drops them immediately. It is carried out once their requested Data-Out has
+//! arrived and all earlier commands were delivered, or after a timeout. It is answered once earlier responses on other
+//! connections of the session are acknowledged (section 4.2.3.3), or after a timeout.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
@@ -28,7 +28,7 @@ enum Response {
 }
 
 impl Portal {
-    /// A Task Management Function Request whose turn it is.
+    /// Takes a Task Management Function Request in its turn.
     pub(super) fn take_management(&mut self, now_ns: i64, number: ConnectionNumber, header: &[u8; LENGTH_BYTES]) {
         let bhs = Bhs::new(header);
         let function = match bhs.function() {
@@ -48,12 +48,12 @@ impl Portal {
                     Then::Nothing,
                 );
             }
-            // CLEAR ACA: no logical unit here has the condition
+            // CLEAR ACA: no logical unit has auto contingent allegiance
             _ => return self.answer(now_ns, number, header, Response::NotSupported, Then::Nothing),
         };
         let Some(tsih) = self.connections.get(&number).and_then(|connection| connection.tsih()) else { return };
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
-        // of an abort, every byte; of a function of several tasks, the logical unit (RFC 7143 section 11.5.3)
+        // LUN of the task or the logical unit (RFC 7143 section 11.5.3)
         let lun: [u8; 8] = header.get(8..16).and_then(|lun| lun.try_into().ok()).unwrap_or_default();
         let node = session.target.and_then(|target| self.targets.get(target));
         let has_unit = node.is_some_and(|node| node.device.has_logical_unit(lun));
@@ -63,7 +63,7 @@ impl Portal {
         if function == Function::AbortTask {
             let response = self.abort_task(tsih, &bhs);
             self.answer(now_ns, number, header, response, Then::Nothing);
-            // it may have been what others waited for
+            // others may have waited for it
             return self.deliver_held(now_ns, tsih);
         }
         let deadline_ns = now_ns.saturating_add(self.settings.limits.task_management_wait_ns);
@@ -93,7 +93,7 @@ impl Portal {
         }
     }
 
-    /// Drops the tasks of a session that a function ends.
+    /// Drops the tasks of a session to which a function applies.
     fn drop_covered(&mut self, now_ns: i64, management: &mut Management, tsih: u16, own_tsih: u16) {
         if tsih != own_tsih {
             let count = self.drop_commands_for_another(now_ns, tsih, |command| management.covers(command.lun()));
@@ -103,7 +103,7 @@ impl Portal {
         }
         let mut tags = Vec::new();
         self.drop_commands(tsih, TaskEnd::Aborted, |command| {
-            // RFC 7143 section 11.5.1: what is before it by CmdSN
+            // RFC 7143 section 11.5.1: commands with an earlier CmdSN
             let is_before = command.is_immediate() || command.cmd_sn().is_before(management.cmd_sn);
             let is_meant = management.covers(command.lun()) && is_before;
             tags.extend(command.data_out.tags().filter(|_| is_meant));
@@ -120,7 +120,7 @@ impl Portal {
             self.drop_command(tsih, handle, TaskEnd::Aborted);
             return Response::Complete;
         }
-        // a command that may still come is considered received
+        // a command that may still arrive is considered received
         let (cmd_sn, ref_cmd_sn) = (bhs.cmd_sn().unwrap_or_default(), bhs.ref_cmd_sn().unwrap_or_default());
         if !session.window.has(ref_cmd_sn)
             || !ref_cmd_sn.is_before(cmd_sn)
@@ -133,7 +133,7 @@ impl Portal {
         Response::Complete
     }
 
-    /// Goes on with the functions of a session, in their order, as far as they wait for nothing any more.
+    /// Continues the functions of a session, in order, as far as they need not wait.
     pub(super) fn go_on_with_management(&mut self, now_ns: i64, tsih: u16) {
         loop {
             let Some(session) = self.sessions.get(&tsih) else { return };
@@ -152,7 +152,7 @@ impl Portal {
             let open: Vec<ConnectionNumber> =
                 fence.iter().filter(|place| self.is_unacknowledged(**place)).map(|(number, _)| *number).collect();
             if !open.is_empty() && !is_late {
-                // RFC 7143 section 4.2.2.3.3: an initiator that has nothing to say is asked
+                // RFC 7143 section 4.2.2.3.3: a silent initiator is pinged for its acknowledgment
                 open.into_iter().for_each(|number| self.ping(now_ns, number));
                 return;
             }
@@ -160,7 +160,7 @@ impl Portal {
         }
     }
 
-    /// The device is told of the first function of a session.
+    /// Carries out the first function of a session at the device.
     fn carry_out(&mut self, tsih: u16) {
         let Some(session) = self.sessions.get(&tsih) else { return };
         let Some(management) = session.managements.first() else { return };
@@ -173,8 +173,8 @@ impl Portal {
         }
     }
 
-    /// What was answered on other connections has to be there before the answer to a function (RFC 7143 section
-    /// 4.2.2.3.3): the initiator takes the tasks for ended then.
+    /// Waits until responses on other connections are acknowledged (RFC 7143 section 4.2.2.3.3): the initiator
+    /// considers the tasks ended after the response to the function.
     fn raise_fence(&mut self, now_ns: i64, tsih: u16) {
         let deadline_ns = now_ns.saturating_add(self.settings.limits.task_management_wait_ns);
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
@@ -188,15 +188,15 @@ impl Portal {
         }
     }
 
-    /// Whether a connection is there of which the initiator has not acknowledged this much.
+    /// Whether the initiator has not acknowledged this StatSN on an existing connection.
     fn is_unacknowledged(&self, (number, stat_sn): (ConnectionNumber, SerialNumber)) -> bool {
         self.connections.get(&number).is_some_and(|connection| connection.exp_stat_sn.is_before(stat_sn))
     }
 
-    /// The initiator is told that the first function of a session is done.
+    /// Answers the first function of a session.
     fn finish_management(&mut self, now_ns: i64, tsih: u16) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
-        // another function may have the same deadline: what wakes them stays
+        // another function may have the same deadline: the timer stays
         let management = session.managements.remove(0);
         let then = match (management.function, session.target) {
             (Function::TargetReset(Reset::Cold), Some(target)) => Then::EndTarget(target),

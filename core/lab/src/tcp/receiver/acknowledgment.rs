@@ -249,3 +249,44 @@ impl Acknowledgment {
         is_due
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn situation(srtt_us: i64) -> Situation {
+        Situation { unacknowledged: 1, is_window_open: true, has_holes: true, has_sack: true, rcv_nxt: 1, srtt_us }
+    }
+
+    /// An ACK that is due for a segment of 1448 bytes, after the quick ACKs of the start.
+    fn pending() -> Acknowledgment {
+        let mut ack = Acknowledgment::new(true);
+        ack.data_received(0, 1448, 1448, 65_536, 200 * MS);
+        ack.quick = 0;
+        ack
+    }
+
+    #[test]
+    fn compressed_acks_wait_for_a_twentieth_of_the_round_trip_and_a_millisecond_at_most() {
+        for (srtt_us, wait_ns) in [(10_000, 500_000), (100_000, MS)] {
+            let mut ack = pending();
+            // three duplicates are acknowledged at once (RFC 5681, section 3.2)
+            let is_due = (0..4).map(|_| ack.is_due(7 * MS, &situation(srtt_us)));
+            assert_eq!(is_due.collect::<Vec<_>>(), [true, true, true, false]);
+            assert_eq!(ack.poll_timeout(), Some(7 * MS + wait_ns));
+        }
+    }
+
+    #[test]
+    fn a_delayed_ack_that_no_data_takes_along_doubles_the_delay() {
+        let mut ack = pending();
+        let quiet = Situation { has_holes: false, ..situation(300_000) };
+        assert!(!ack.is_due(0, &quiet));
+        assert_eq!(ack.poll_timeout(), Some(40 * MS));
+        assert!(ack.handle_timeout(40 * MS, 500 * MS));
+        assert!(!ack.is_due(50 * MS, &quiet));
+        assert_eq!(ack.poll_timeout(), Some(50 * MS + 80 * MS));
+    }
+}

@@ -1,4 +1,5 @@
-//! System calls of the workload: their commands are handed in together, and a call is done when all of them are.
+//! System calls of the workload: the commands of a call are submitted together, and the call ends when all of them have
+//! ended.
 
 use iscsitrace_wire::lun;
 
@@ -13,19 +14,19 @@ use crate::workload::sequence::Sequence;
 use crate::workload::settings::{Contents, Operation};
 use crate::workload::split;
 
-/// How often a command is sent again after BUSY, TASK SET FULL or UNIT ATTENTION.
+/// Most retries of a command after BUSY, TASK SET FULL or UNIT ATTENTION.
 const MOST_TRIES: u32 = 1000;
-/// Pause before that, after BUSY and TASK SET FULL.
+/// Delay of a retry after BUSY and TASK SET FULL.
 const RETRY_NS: i64 = 1_000_000;
 
 impl Client {
-    /// Begins all calls of a lane that there is room for.
+    /// Starts as many calls of a lane as its depth allows.
     pub(super) fn begin_calls(&mut self, now_ns: i64, lane: usize) {
         while self.begin_call(now_ns, lane) {}
     }
 
-    /// How many calls may be under way in a lane: where the number of connections is looked for so many for each that
-    /// takes commands, beside what the others still have to end.
+    /// Most calls in progress in a lane. With tuning: the queue depth per connection in use, plus the commands of
+    /// connections that are leaving.
     fn depth(&self, lane: usize) -> usize {
         let depth = self.settings.workload.queue_depth as usize;
         let session = self.run.lanes.get(lane).and_then(|lane| lane.sessions.first());
@@ -35,7 +36,7 @@ impl Client {
         }
     }
 
-    /// Begins the next call of a lane; false when there is none now.
+    /// Starts the next call of a lane; false when there is none now.
     pub(super) fn begin_call(&mut self, now_ns: i64, lane_index: usize) -> bool {
         let depth = self.depth(lane_index);
         let run = &mut self.run;
@@ -53,7 +54,7 @@ impl Client {
         };
         lane.busy_count += 1;
         run.open_count += 1;
-        // a write goes to every mirror, a read to the next of them
+        // a write goes to every mirror side, a read to the next one
         let places = lane.sessions.len();
         let (first_place, place_count) = if is_read { (lane.turn % places.max(1), 1) } else { (0, places) };
         lane.turn += usize::from(is_read);
@@ -172,7 +173,7 @@ impl Client {
         self.end_part(now_ns, pending.call);
     }
 
-    /// Sends a command again.
+    /// Retries a command.
     pub(super) fn retry(&mut self, now_ns: i64, retry: usize) {
         let Some((index, pending)) = self.run.retries.get_mut(retry).and_then(Option::take) else { return };
         let workload = &self.settings.workload;
@@ -186,7 +187,7 @@ impl Client {
         }
     }
 
-    /// A session is over: what was under way in it is lost.
+    /// A session ended: its commands in flight are lost.
     pub(super) fn drop_commands(&mut self, now_ns: i64, index: usize) {
         let lost: Vec<Pending> = self.sessions[index].commands.drain(..).flatten().collect();
         let waiting = self.run.retries.iter_mut().filter(|retry| retry.is_some_and(|retry| retry.0 == index));
@@ -222,7 +223,7 @@ impl Client {
         }
     }
 
-    /// The place of a call is free for the next.
+    /// The next call may start in the place of one that ended.
     pub(super) fn end_pause(&mut self, now_ns: i64, lane: usize) {
         if let Some(lane) = self.run.lanes.get_mut(lane) {
             lane.busy_count = lane.busy_count.saturating_sub(1);

@@ -1,30 +1,30 @@
-//! The number of connections of a session while the workload runs: opens and closes what the tuner asks for, and measures
-//! what that gives.
+//! The number of connections of a session while the workload runs: opens and closes connections as the tuner decides,
+//! and measures the goodput.
 //!
 //! ```text
-//! step -> joining    connections that are too many leave at once; those that are wanted log in, or are refused
-//!      -> settling   each connection in use has ended a command
-//!      -> measuring  for a time, or for so many bytes
+//! step -> joining    surplus connections leave at once; new ones log in, or are refused
+//!      -> settling   until each connection in use has completed a command
+//!      -> measuring  for a time, or a number of bytes
 //!      -> the tuner's next step
 //! ```
 //!
-//! So many commands are outstanding as there are connections, times queue depth. It never decides how many.
+//! Commands in flight: the number of connections times the queue depth. It never decides how many.
 
 use super::results::TuningStep;
 use super::tuned::Phase;
 use super::{Client, Wake};
 use crate::workload::tuning::{Decision, Measurement};
 
-/// The session that is tuned: there is but one.
+/// The only session, which is tuned.
 const SESSION: usize = 0;
 
 impl Client {
-    /// The workload begins: so do the first step's connections.
+    /// The workload begins, with the first step.
     pub(super) fn begin_tuning(&mut self, now_ns: i64) {
         self.take_step(now_ns);
     }
 
-    /// Opens and closes what the present step wants.
+    /// Opens and closes connections for the current step.
     fn take_step(&mut self, now_ns: i64) {
         let Some(tuned) = &mut self.tuned else { return };
         let driven = &mut self.sessions[SESSION];
@@ -61,7 +61,7 @@ impl Client {
         self.end_joining(now_ns);
     }
 
-    /// A connection that was added does not come: there are no more to be had.
+    /// An added connection failed: no more are available.
     pub(super) fn refused(&mut self, now_ns: i64, reason: String) {
         let Some(tuned) = &mut self.tuned else { return };
         tuned.refusal.get_or_insert(reason);
@@ -77,7 +77,7 @@ impl Client {
             return;
         }
         let now = tuned.in_use.len();
-        // a target that took more before may still be about those that have left
+        // a target that accepted more before may still be closing the others
         if now < usize::from(tuned.step.connections) && now >= tuned.most_used {
             tuned.tuner.limit(now as u16);
         }
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    /// A command of the workload ended well.
+    /// A command of the workload completed.
     pub(super) fn count_for_tuning(&mut self, now_ns: i64, connection: usize, bytes: u64, command_ns: i64) {
         let Some(tuned) = &mut self.tuned else { return };
         match &mut tuned.phase {
@@ -127,7 +127,7 @@ impl Client {
         }
     }
 
-    /// The time of a measurement is over.
+    /// The time of a measurement has elapsed.
     pub(super) fn measured(&mut self, now_ns: i64, serial: u64) {
         if self.tuned.as_ref().is_some_and(|tuned| tuned.serial == serial) {
             self.end_measuring(now_ns);
@@ -142,7 +142,8 @@ impl Client {
             tuned.phase = Phase::Idle;
             return;
         }
-        // whole commands are few where they are long: what has moved of the others counts, but not in the study's way
+        // few commands complete when they are long, so the bytes moved for the others count too, except when it
+        // measures at once or by bytes
         let is_by_command = tuned.settings.is_unsettled || tuned.settings.measure_bytes.is_some();
         let moved = self.sessions[SESSION].volume.moved_bytes() - tuned.moved_before;
         let bytes = if is_by_command { tuned.bytes } else { moved };
@@ -166,9 +167,9 @@ impl Client {
         self.take_step(now_ns);
     }
 
-    /// A connection of the session is over.
+    /// A connection of the session ended.
     pub(super) fn forget_connection(&mut self, now_ns: i64, connection: usize) {
-        // at the end all of them are
+        // at the end all of them do
         let Some(tuned) = self.tuned.as_mut().filter(|_| !self.is_leaving) else { return };
         tuned.in_use.retain(|used| *used != connection);
         if let Phase::Settling(left) = &mut tuned.phase

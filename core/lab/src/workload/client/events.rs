@@ -9,11 +9,11 @@ use super::{Client, Wake, sense};
 use crate::protocol::initiator::{Completion, Event, Outcome, Session, SessionError};
 use crate::workload::dealing::Dealer;
 
-/// How often a target may send a session elsewhere.
+/// Most redirections of a session.
 const MOST_HOPS: u32 = 4;
 
 impl Client {
-    /// Looks at what a session has to tell.
+    /// Handles the events of a session.
     pub(super) fn pump(&mut self, now_ns: i64, index: usize) {
         while let Some(event) = self.sessions[index].session.poll_event() {
             match event {
@@ -145,7 +145,7 @@ impl Client {
         self.drop_commands(now_ns, index);
     }
 
-    /// Begins a session anew where the target says it is (RFC 7143 section 11.13.5).
+    /// Restarts a session at the address of a redirection (RFC 7143 section 11.13.5).
     fn redirect(&mut self, index: usize, address: &str) -> bool {
         let address = address.split(',').next().unwrap_or(address);
         let parsed = address.parse::<SocketAddr>().ok().or_else(|| {
@@ -164,7 +164,7 @@ impl Client {
         true
     }
 
-    /// Does what is due now that something ended.
+    /// Logs out if the run is done.
     pub(super) fn proceed(&mut self, now_ns: i64) {
         let is_idle = self.run.is_idle(now_ns);
         let is_done = match self.settings.mode {

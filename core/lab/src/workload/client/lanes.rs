@@ -1,9 +1,9 @@
-//! The workload's calls dealt over the sessions.
+//! The workload, distributed over the sessions.
 //!
 //! ```text
 //! sequence   one per target (stripe), or one for all (mirror)
-//!   lane     one per session (stripe), or one per session of every target (mirror): queue_depth calls under way
-//!     call   a system call: its commands are handed in together; done when all are, on all mirrors
+//!   lane     one per session (stripe), or one per session of every target (mirror): queue_depth calls in progress
+//!     call   a system call: its commands are submitted together; ends when all have ended, on all mirror sides
 //! ```
 
 use super::Client;
@@ -12,7 +12,7 @@ use crate::workload::sequence::{Sequence, share};
 use crate::workload::settings::Layout;
 
 impl Client {
-    /// All logical units are known: the first calls.
+    /// Starts the workload once all logical units are identified.
     pub(super) fn begin_run(&mut self, now_ns: i64) {
         if let Err(text) = self.make_lanes() {
             self.problem(text);
@@ -21,7 +21,7 @@ impl Client {
         }
         (self.run.started_ns, self.run.ended_ns) = (Some(now_ns), now_ns);
         self.begin_tuning(now_ns);
-        // one call each in turn, so that blocks are dealt over all lanes from the first on
+        // one call per lane in turn, so that blocks are spread over all lanes from the first on
         loop {
             let begun = (0..self.run.lanes.len()).filter(|lane| self.begin_call(now_ns, *lane)).count();
             if begun == 0 {

@@ -1,17 +1,18 @@
-//! The reference initiator: an application that opens sessions, learns what the logical units are, runs a workload, or
-//! discovers, or pings, and logs out.
+//! The reference initiator: an application that opens sessions, identifies the logical units, runs a workload, or
+//! discovers targets, or pings, and logs out.
 //!
 //! ```text
 //! settings -> Client -> sessions: connect, log in -> probe -> workload -> log out -> results
 //!
-//! application   connections and bytes, between the world and the sessions (driven)
+//! application   connections and bytes, between the world and the sessions (state: driven)
 //! events        what a session reports, and the next step of the run
 //! lanes, calls  the workload, dealt over the sessions (state: run)
 //! connections   the number of connections while it is tuned (state: tuned)
 //! outcome       progress, results, logs
 //! ```
 //!
-//! It never does I/O and never reads a clock. It never opens a session again: what ends early is an error of the run.
+//! It never does I/O and never reads a clock. It never reopens a session: a session that ends early is an error of the
+//! run.
 
 mod application;
 mod calls;
@@ -47,14 +48,14 @@ use volume::Volume;
 
 /// Errors that are kept as text.
 const MOST_ERRORS: usize = 100;
-/// What a moment is waited for.
+/// The purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
-    /// A pause between calls is over.
+    /// The pause between two calls ends.
     Lane(usize),
     /// The next ping of a session.
     Ping(usize),
-    /// A command that was refused for now.
+    /// The retry of a command.
     Retry(usize),
     /// The end of a measurement of the tuning.
     Measured(u64),
@@ -65,15 +66,15 @@ enum Wake {
 pub struct Client {
     settings: ClientSettings,
     sessions: Vec<Driven>,
-    /// Session and connection in it, by the world's number; none when it is closed.
+    /// Session and its connection, by the number in the world; none when it is closed.
     places: Vec<Option<(usize, usize)>>,
     closing: VecDeque<ConnectionNumber>,
-    /// Moments, with a number that keeps equal ones in order.
+    /// Timers, with a number that orders equal times.
     wakes: BinaryHeap<Reverse<(i64, u64, Wake)>>,
     wake_count: u64,
-    /// Sessions that still open connections.
+    /// Sessions that are still connecting.
     connecting_count: usize,
-    /// Connections that are added to sessions and are not there yet.
+    /// Connections that were added and are not open yet.
     joining_count: usize,
     run: Run,
     tuned: Option<Tuned>,
@@ -90,7 +91,7 @@ impl Client {
     /// A run that begins with the first call into it.
     ///
     /// # Errors
-    /// Settings with which there is nothing to run.
+    /// Settings that are not valid.
     pub fn new(settings: ClientSettings) -> Result<Self, InvalidClient> {
         settings.validate()?;
         let per_target = if settings.mode == Mode::Discover { 1 } else { usize::from(settings.workload.sessions) };
@@ -156,13 +157,13 @@ impl Client {
         }
     }
 
-    /// Ends the run as soon as what is under way has ended.
+    /// Ends the run as soon as the commands in flight have ended.
     pub fn stop(&mut self, now_ns: i64) {
         self.run.is_stopping = true;
         self.proceed(now_ns);
     }
 
-    /// Something went wrong.
+    /// Records an error of the run.
     fn problem(&mut self, text: String) {
         self.error_count += 1;
         if self.errors.len() < MOST_ERRORS {

@@ -10,7 +10,7 @@ use crate::protocol::initiator::Session;
 use crate::protocol::pdu_log::PduRecord;
 
 impl Client {
-    /// How far it is.
+    /// Progress.
     #[must_use]
     pub fn progress(&self, now_ns: i64) -> Progress {
         let mut progress = self.run.progress(now_ns);
@@ -28,7 +28,7 @@ impl Client {
         progress
     }
 
-    /// What it gave, so far.
+    /// Results so far.
     #[must_use]
     pub fn results(&self) -> Results {
         let run = &self.run;
@@ -82,12 +82,12 @@ impl Client {
         }
     }
 
-    /// The tasks logged so far, when the settings ask for it; they are not kept here then.
+    /// Takes the commands logged so far, if the settings enable the log.
     pub fn take_task_log(&mut self) -> Vec<TaskRecord> {
         std::mem::take(&mut self.run.task_log)
     }
 
-    /// The PDUs logged so far, when the settings ask for it; they are not kept here then.
+    /// Takes the PDUs logged so far, if the settings enable the log.
     pub fn take_pdu_log(&mut self) -> Vec<PduRecord> {
         (0..self.sessions.len()).for_each(|index| self.collect_pdu_log(index));
         std::mem::take(&mut self.pdu_log)

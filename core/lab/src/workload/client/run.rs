@@ -1,4 +1,4 @@
-//! The state of the workload while it runs: calls under way, and what is measured.
+//! The state of the workload while it runs: calls in progress, and measurements.
 
 use super::driven::Pending;
 use super::results::{Progress, TaskRecord};
@@ -8,7 +8,7 @@ use crate::workload::pattern::Mismatch;
 use crate::workload::sequence::Sequence;
 use crate::workload::slices::Slices;
 
-/// What ended well, of one kind of command.
+/// Completed commands of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     pub commands: u64,
@@ -16,19 +16,19 @@ pub(super) struct Count {
     pub latencies: Latencies,
 }
 
-/// Sessions that calls go to, and the calls under way there.
+/// Sessions that share calls, and the number of their calls in progress.
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// One session, or one per mirror.
+    /// One session, or one per mirror side.
     pub sessions: Vec<usize>,
     pub sequence: usize,
-    /// Calls under way, with those whose pause is not over.
+    /// Calls in progress or in the pause after them.
     pub busy_count: u32,
-    /// Which mirror reads next.
+    /// Counter of reads: it selects the mirror side of the next one.
     pub turn: usize,
 }
 
-/// A call under way.
+/// A call in progress.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenCall {
     pub lane: usize,
@@ -49,7 +49,7 @@ pub(super) struct Run {
     pub calls: Vec<OpenCall>,
     pub free_calls: Vec<usize>,
     pub open_count: usize,
-    /// Commands that wait to be sent again, with their session.
+    /// Commands waiting for a retry, with their session.
     pub retries: Vec<Option<(usize, Pending)>>,
     pub random: fastrand::Rng,
     pub total_bytes: Option<u64>,
@@ -114,12 +114,12 @@ impl Run {
         self.started_ns.zip(self.duration_ns).is_some_and(|(started, duration)| now_ns - started >= duration)
     }
 
-    /// Whether no more calls are begun.
+    /// Whether no more calls are started.
     pub(super) fn is_over(&self, now_ns: i64) -> bool {
         self.is_stopping || self.is_time_over(now_ns)
     }
 
-    /// Whether nothing is under way and nothing more will be begun.
+    /// Whether no call is in progress and no more will be started.
     pub(super) fn is_idle(&self, now_ns: i64) -> bool {
         self.open_count == 0
             && (self.is_stopping || self.is_time_over(now_ns) || self.sequences.iter().all(Sequence::is_exhausted))

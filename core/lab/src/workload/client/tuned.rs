@@ -8,11 +8,11 @@ use crate::workload::tuning::{Step, Tuner, TuningSettings};
 pub(super) enum Phase {
     /// Before the workload, and after it.
     Idle,
-    /// Logins that are under way.
+    /// Logins in progress.
     Joining(usize),
-    /// Connections that have not ended a command yet.
+    /// Connections that have not completed a command yet.
     Settling(Vec<usize>),
-    /// Since when.
+    /// Start of the measurement.
     Measuring(i64),
 }
 
@@ -24,13 +24,13 @@ pub(super) struct Tuned {
     pub phase: Phase,
     /// Connections that take commands, the latest last.
     pub in_use: Vec<usize>,
-    /// What is done now.
+    /// The current step.
     pub step: Step,
-    /// Counts measurements: one that was ended in another way needs no wake.
+    /// Number of the measurement: a timer of an earlier one is ignored.
     pub serial: u64,
-    /// What had moved when the measurement began.
+    /// Bytes moved before the measurement.
     pub moved_before: u64,
-    /// Of commands that ended well since.
+    /// Bytes, number and time of commands completed since then.
     pub bytes: u64,
     pub commands: u64,
     pub command_ns: i64,

@@ -1,14 +1,14 @@
-//! How many connections a session is to have, found while data flow.
+//! Tuning of the number of connections of a session during the workload.
 //!
 //! ```text
-//! Measurement: so many connections gave so much for a while
+//! Measurement: the goodput of a number of connections
 //!        |
-//!      Tuner        bounds, what the same number scatters, and when to begin anew
+//!      Tuner        limits, scatter of equal measurements, and restarts
 //!        |
 //!      Search       GoldenSection: brackets the peak of goodput and narrows it
-//!        |          Predicted: reckons the number from what one connection gives, and confirms it
+//!        |          Predicted: computes the number from the goodput of one connection, and confirms it
 //!        v
-//! Step: how many next, and why
+//! Step: the next number, and the reason
 //! ```
 //!
 //! It never opens a connection, never measures, and reads no clock.

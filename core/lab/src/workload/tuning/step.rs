@@ -1,11 +1,11 @@
-//! A step of the tuning: what was measured, what is done next, and why.
+//! A step of the tuning: measurement, decision, reason.
 
 use serde::{Deserialize, Serialize};
 
-/// What a number of connections gave.
+/// A measurement of a number of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Connections that were in use.
+    /// Connections in use.
     pub connections: u16,
     /// Bytes of data per second.
     pub goodput_bytes_per_s: f64,
@@ -18,30 +18,30 @@ impl Measurement {
     }
 }
 
-/// What a step is for.
+/// The purpose of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Another number, to see what it gives.
+    /// Measure another number.
     Probe,
-    /// The same number once more.
+    /// Measure the same number once more.
     Repeat,
-    /// The number that was found.
+    /// The number is found.
     Settle,
-    /// The number that was found, still.
+    /// The number found is still good.
     Watch,
-    /// The search begins anew.
+    /// The search restarts.
     Restart,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// Connections.
     pub connections: u16,
-    /// What for.
+    /// Its purpose.
     pub decision: Decision,
-    /// Why, in a sentence.
+    /// The reason, as a sentence.
     pub why: String,
 }
 
