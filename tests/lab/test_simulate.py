@@ -218,8 +218,8 @@ def test_files_are_never_overwritten_unasked(tmp_path: Path) -> None:
             "block_size_bytes is 1000; it has to be a multiple of 512 from 512 to 16777216 bytes",
         ),
         ("read --key MaxBurstLength=100", "MaxBurstLength=100 is outside 512 to 16777215 (RFC 7143 section 13.13)"),
-        ("read --window 1000", "receive_buffer_bytes is 1000 bytes, but has to be between 1460 and 1073725440"),
-        ("read --lun 1000", "LUN 0: a size of 1000 bytes is no multiple, from 1 on, of the block length 512"),
+        ("read --window 1000", "receive_buffer_bytes is 1000 bytes; it has to be from 1460 to 1073725440"),
+        ("read --lun 1000", "LUN 0: a size of 1000 bytes is not a positive multiple of the block length 512"),
         ("write --verify --zeros", "verify needs the pattern as contents of what is written"),
         (
             "read --one-way-delay 7200s",

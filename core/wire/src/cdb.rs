@@ -1,17 +1,17 @@
-//! SCSI command descriptor blocks: which operation, at which block, over how many blocks.
+//! SCSI command descriptor blocks: operation, LBA, number of blocks.
 //!
-//! Covers what operating systems send of SPC, SBC, MMC, SSC and SMC. Never decides the direction of the transfer (the
-//! R and W bits of the SCSI Command PDU do) and never turns blocks into bytes (the block length is the volume's).
+//! Covers the commands of SPC, SBC, MMC, SSC and SMC that operating systems send. Never decides the data direction (the
+//! R and W bits of the SCSI Command PDU do), and never converts blocks to bytes (the block length is the volume's).
 
-/// What a CDB asks for, as far as it was captured.
+/// A decoded CDB, as far as it was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cdb {
     /// The operation, without the length of the CDB.
     pub operation: Operation,
-    /// First logical block; `None` for commands that address none, tape among them, and when it was not captured.
+    /// First logical block; `None` for commands without an LBA, such as those of tapes, and when it was not captured.
     pub lba: Option<u64>,
-    /// Number of blocks as the field says: 0 has the command's own meaning (nothing for READ(10), to the end for
-    /// SYNCHRONIZE CACHE and WRITE SAME); READ(6) and WRITE(6) of a block device count 0 as 256 (SBC).
+    /// Number of blocks in the field. The meaning of 0 depends on the command (no blocks for READ(10), to the end for
+    /// SYNCHRONIZE CACHE and WRITE SAME); in READ(6) and WRITE(6) of a block device 0 means 256 (SBC).
     pub block_count: Option<u32>,
     /// T10's name with the length of the CDB, such as `READ(10)`.
     pub name: &'static str,
@@ -411,7 +411,7 @@ commands! {
     }
 }
 
-/// For each operation code, where its rows begin in `COMMANDS`; its last element is the end of the table.
+/// Start of the rows of each operation code in `COMMANDS`; the last element is the end of the table.
 const STARTS: [u16; 257] = {
     let mut starts = [0; 257];
     let mut row = 0;
@@ -428,10 +428,10 @@ const STARTS: [u16; 257] = {
     starts
 };
 
-/// Decodes a CDB: its 16 bytes in the BHS, fewer when they were cut, or more with the extended CDB of the AHS appended.
+/// Decodes a CDB: the 16 bytes of the BHS, fewer if truncated, or more with the extended CDB of the AHS appended.
 ///
-/// `device_type` is the peripheral device type of the volume when an INQUIRY told it; without it, an operation code that
-/// several device types share is taken as the block device's.
+/// `device_type` is the peripheral device type of the volume, if known from an INQUIRY. Without it, an operation code
+/// that several device types share has the meaning of the first row.
 #[must_use]
 pub fn decode(cdb: &[u8], device_type: Option<u8>) -> Cdb {
     let Some(command) = command(cdb, device_type) else {
@@ -449,7 +449,7 @@ fn command(cdb: &[u8], device_type: Option<u8>) -> Option<&'static Command> {
     let code = usize::from(*cdb.first()?);
     let rows = COMMANDS.get(usize::from(STARTS[code])..usize::from(STARTS[code + 1]))?;
     let action = service_action(cdb);
-    // The rows of the device type that the volume has, or else of the one that comes first.
+    // The rows of the volume's device type, else those of the first row's.
     let device_type = rows.iter().map(|row| row.device_type).find(|row| Some(*row) == device_type);
     let device_type = device_type.or_else(|| rows.first().map(|row| row.device_type))?;
     rows.iter()
@@ -466,12 +466,12 @@ fn service_action(cdb: &[u8]) -> Option<u16> {
     }
 }
 
-/// FIXED bit of a sequential-access command: the transfer length counts blocks, not bytes.
+/// FIXED bit of a sequential-access command: the transfer length is in blocks, not bytes.
 fn is_fixed(cdb: &[u8]) -> bool {
     cdb.get(1).is_some_and(|byte| byte & 0x01 != 0)
 }
 
-/// The big-endian number in `length` bytes from `first`; `None` when they were not all captured.
+/// The big-endian number in `length` bytes from `first`; `None` when not all of them were captured.
 fn number(cdb: &[u8], first: usize, length: usize) -> Option<u64> {
     let bytes = cdb.get(first..)?.get(..length)?;
     Some(bytes.iter().fold(0, |number, byte| (number << 8) | u64::from(*byte)))

@@ -1,60 +1,61 @@
-//! Login and text keys: who offered what, and what is in force by RFC 7143's result functions (section 6.2, 13).
+//! Login and text keys: offers of both sides, and the negotiated values by RFC 7143's result functions (sections 6.2
+//! and 13).
 //!
-//! It knows keys and values, not PDUs. Values of keys that carry secrets are never kept.
+//! It knows keys and values, not PDUs. Values of secret keys are never kept.
 
 use iscsitrace_wire::key::ResultFunction::{And, Choose, Declare, Maximum, Minimum, Or};
 use iscsitrace_wire::key::{KEYS, Key, RESERVED_VALUES, ResultFunction, Scope};
 use iscsitrace_wire::text;
 
-/// Of which keys that nobody named the defaults are in force.
+/// Which defaults apply for keys that neither side named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defaults {
-    /// Of none: a discovery session, or a login that was not captured whole.
+    /// None: a discovery session, or a login that was not captured completely.
     None,
-    /// Of those of a further connection of a session.
+    /// Those of a further connection of a session.
     OfConnection,
-    /// Of all.
+    /// All.
     All,
 }
 
-/// What stands in the place of a secret.
+/// Replacement of a secret.
 const HIDDEN: &str = "(hidden)";
 
-/// Keys of one login, and their values, beyond which more are not kept: no login has so many.
+/// Most keys of one login that are kept: no login has so many.
 const KEYS_MAX: usize = 256;
-/// Bytes of a value that are kept.
+/// Most bytes of a value that are kept.
 const VALUE_KEPT_MAX: usize = 1024;
 
-/// The value in force, and how it came about; codes of the source as in `CATEGORIES["parameter_source"]`.
+/// A negotiated value and its source, a code as in `CATEGORIES["parameter_source"]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effective {
-    /// Bounds the target's sending, or both sides.
+    /// The value that applies to data of the target, or to both sides.
     pub initiator: String,
-    /// Bounds the initiator's sending, or both sides.
+    /// The value that applies to data of the initiator, or to both sides.
     pub target: String,
     /// negotiated 0, declared 1, default 2, offered 3.
     pub source: u8,
 }
 
-/// One key of one connection.
+/// A key of a connection, as offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
     /// Its name.
     pub key: String,
-    /// What the initiator sent last.
+    /// The initiator's last value.
     pub initiator: Option<String>,
-    /// What the target sent last.
+    /// The target's last value.
     pub target: Option<String>,
 }
 
-/// All keys that one connection's login and text PDUs carried, in order.
+/// All keys in the Login and Text PDUs of a connection, in order.
 #[derive(Debug, Default, Clone)]
 pub struct Negotiation {
     offers: Vec<Offer>,
 }
 
 impl Negotiation {
-    /// Takes the text of one complete request or answer; gives how many pairs were malformed.
+    /// Takes the text of a complete request or response; returns how many pairs were malformed.
     pub fn take(&mut self, data: &[u8], is_from_initiator: bool) -> u64 {
         let mut malformed = 0;
         for pair in text::pairs(data) {
@@ -78,17 +79,17 @@ impl Negotiation {
         malformed
     }
 
-    /// What the initiator sent for a key.
+    /// The initiator's value of a key.
     pub fn initiator(&self, key: &str) -> Option<&str> {
         self.offers.iter().find(|offer| offer.key == key)?.initiator.as_deref()
     }
 
-    /// What the target sent for a key.
+    /// The target's value of a key.
     pub fn target(&self, key: &str) -> Option<&str> {
         self.offers.iter().find(|offer| offer.key == key)?.target.as_deref()
     }
 
-    /// Every key with its value in force: those named, then the defaults of those not named that are asked for.
+    /// Every key with its negotiated value: named keys, then the requested defaults of the others.
     pub fn effective(&self, defaults: Defaults) -> Vec<(Offer, Effective)> {
         let mut rows: Vec<_> = self.offers.iter().map(|offer| (offer.clone(), effective(offer))).collect();
         let has_default = |key: &&Key| match defaults {
@@ -106,19 +107,19 @@ impl Negotiation {
         rows
     }
 
-    /// The longest data segment that a side declared to receive, when it did (RFC 7143 section 13.12).
+    /// The longest data segment that a side declared, if it did (RFC 7143 section 13.12).
     pub fn max_recv_data_segment_length(&self, of_target: bool) -> Option<u32> {
         const KEY: &str = "MaxRecvDataSegmentLength";
         let value = if of_target { self.target(KEY) } else { self.initiator(KEY) }?;
         text::numeric(value).and_then(|length| u32::try_from(length).ok())
     }
 
-    /// Whether both sides said No to a key for which one Yes is enough.
+    /// Whether both sides sent No for a key of result function OR.
     pub fn is_no_in_force(&self, key: &str) -> bool {
         [self.initiator(key), self.target(key)] == [Some("No"); 2]
     }
 
-    /// Whether a digest key ended in CRC32C; none when the target's answer was not seen.
+    /// Whether CRC32C was negotiated for a digest key; none when the target's answer was not seen.
     pub fn digest(&self, key: &str) -> Option<bool> {
         Some(self.target(key)? == "CRC32C")
     }
@@ -144,13 +145,13 @@ fn effective(offer: &Offer) -> Effective {
         Some(result) => match (initiator, target) {
             (Some(initiator), Some(target)) => both(combine(result, &initiator, &target), 0),
             (None, None) => both(default.unwrap_or_default().to_owned(), 2),
-            // No of an AND and Yes of an OR need no answer: the result cannot be another (RFC 7143 section 6.2.2)
+            // No of an AND and Yes of an OR need no answer: only one result is possible (RFC 7143 section 6.2.2)
             (Some(only), None) | (None, Some(only)) if matches!((result, only.as_str()), (And, "No") | (Or, "Yes")) => {
                 both(only, 0)
             }
-            // of a list the target's answer is the choice, whatever was offered
+            // for a list the target's answer is the choice, whatever was offered
             (None, Some(choice)) if result == Choose && !choice.contains(',') => both(choice, 0),
-            // any other offer that nobody answered leaves the default
+            // any other unanswered offer leaves the default
             (Some(only), None) | (None, Some(only)) => match default {
                 Some(default) => both(default.to_owned(), 2),
                 None => both(only, 3),
@@ -171,7 +172,7 @@ fn combine(result: ResultFunction, initiator: &str, target: &str) -> String {
         (And, _, Some((a, b))) => yes_no(a && b),
         (Or, _, Some((a, b))) => yes_no(a || b),
         (Choose, ..) => {
-            // the one without a list chose
+            // the side without a list chose
             let choice = if target.contains(',') && !initiator.contains(',') { initiator } else { target };
             choice.to_owned()
         }

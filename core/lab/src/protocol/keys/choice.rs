@@ -1,4 +1,4 @@
-//! The values of keys that name one of a list: digests and TaskReporting (RFC 7143 sections 13.1 and 13.23).
+//! Values of list keys: digests and TaskReporting (RFC 7143 sections 13.1 and 13.23).
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub enum Digest {
 /// A value of TaskReporting (RFC 7143 section 13.23).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum TaskReporting {
-    /// As RFC 3720 has it.
+    /// RFC3720: as in RFC 3720.
     #[default]
     #[serde(rename = "RFC3720")]
     Rfc3720,

@@ -1,14 +1,15 @@
-//! Operational keys: what a side offers, how two sides agree, and what is in force then (RFC 7143 sections 6.2 and 13).
+//! Operational keys: offers, negotiation, and negotiated parameters (RFC 7143 sections 6.2 and 13).
 //!
 //! ```text
-//! choice       values that are one of a list
-//! offers       what one side wants
-//! parameters   what is in force
-//! negotiation  one side of the talk: offers, answers, and what the peer did wrong
-//! violation    what is told of that
+//! choice       values of list keys
+//! offers       the values that one side wants
+//! parameters   the negotiated parameters
+//! negotiation  one side of the negotiation: offers, answers, checks
+//! violation    violations by the peer
 //! ```
 //!
-//! The table of keys is `iscsitrace_wire::key`. This knows keys and values, not PDUs: who may send which when is `login`.
+//! The table of keys is `iscsitrace_wire::key`. This knows keys and values, not PDUs: `login` knows when a key may be
+//! sent.
 
 mod choice;
 mod negotiation;

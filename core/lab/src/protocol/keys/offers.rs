@@ -1,13 +1,13 @@
-//! What one side wants of a session or connection: a value for each operational key, as a user sets it.
+//! Offers of one side: a value for each operational key.
 //!
-//! A key without a value is never sent; the side is then content with the RFC's default.
+//! A key without a value is not sent: the side accepts the RFC's default.
 
 use iscsitrace_wire::key::{OperationalKey, ResultFunction};
 use serde::{Deserialize, Serialize};
 
 use super::choice::{Digest, TaskReporting};
 
-/// What a side wants. `None` of a key: do not name it, the default of RFC 7143 section 13 is wanted.
+/// The offers of a side. `None`: the key is not named, for the default of RFC 7143 section 13.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Offers {
@@ -21,7 +21,7 @@ pub struct Offers {
     pub initial_r2t: Option<bool>,
     /// ImmediateData: whether a SCSI Command may carry data.
     pub immediate_data: Option<bool>,
-    /// MaxRecvDataSegmentLength, in bytes: the longest data segment that this side takes.
+    /// MaxRecvDataSegmentLength, in bytes: the longest data segment that this side accepts.
     pub max_recv_data_segment_length: Option<u32>,
     /// MaxBurstLength, in bytes.
     pub max_burst_length: Option<u32>,
@@ -46,7 +46,7 @@ pub struct Offers {
 }
 
 impl Default for Offers {
-    /// What initiators of today offer: large bursts, no digests, unsolicited data.
+    /// Offers of current initiators: large bursts, no digests, unsolicited data.
     fn default() -> Offers {
         Offers {
             header_digest: Some(vec![Digest::None]),
@@ -69,7 +69,7 @@ impl Default for Offers {
     }
 }
 
-/// Offers that no side may make.
+/// Offers that are not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidOffers {
     /// A number outside its bounds.
@@ -77,7 +77,7 @@ pub enum InvalidOffers {
     OutOfBounds {
         /// The key.
         key: OperationalKey,
-        /// What was set.
+        /// The setting.
         value: u32,
         /// The smallest admissible value.
         low: u32,
@@ -87,7 +87,7 @@ pub enum InvalidOffers {
     /// A list that is empty or names a value twice.
     #[error("{} needs a list of different values (RFC 7143 section 6.2.1)", .0.name())]
     BadList(OperationalKey),
-    /// The first burst is longer than any burst may be.
+    /// FirstBurstLength exceeds MaxBurstLength.
     #[error("FirstBurstLength={first} is more than MaxBurstLength={max} (RFC 7143 section 13.14)")]
     FirstBurstTooLong {
         /// FirstBurstLength, in bytes.
@@ -97,7 +97,7 @@ pub enum InvalidOffers {
     },
 }
 
-/// A side's wish for one key.
+/// A side's value of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wish {
     Number(u32),
@@ -145,7 +145,7 @@ impl Offers {
         }
     }
 
-    /// What is wanted for a key, when something is.
+    /// The value offered for a key, if any.
     pub(super) fn wish(&self, key: OperationalKey) -> Option<Wish> {
         let number = |value: Option<u32>| value.map(Wish::Number);
         let truth = |value: Option<bool>| value.map(Wish::Truth);
@@ -173,10 +173,10 @@ impl Offers {
         }
     }
 
-    /// Checks what a user set.
+    /// Checks all offers.
     ///
     /// # Errors
-    /// The first of the offers that RFC 7143 does not allow.
+    /// The first offer that RFC 7143 does not allow.
     pub fn validate(&self) -> Result<(), InvalidOffers> {
         for key in OperationalKey::ALL.iter().copied() {
             match self.wish(key) {

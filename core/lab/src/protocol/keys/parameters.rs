@@ -1,6 +1,6 @@
-//! The parameters in force on a connection once its login is done.
+//! The negotiated parameters of a connection.
 //!
-//! It never says how they came about: that is `negotiation`.
+//! `negotiation` produces them.
 
 use iscsitrace_wire::key::OperationalKey;
 use iscsitrace_wire::text;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::choice::{Digest, TaskReporting};
 use super::offers::{Wish, names_of};
 
-/// What is in force; by default the defaults of RFC 7143 section 13.
+/// Negotiated parameters; by default those of RFC 7143 section 13.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parameters {
@@ -77,8 +77,7 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// What another connection of the session begins with: what holds for the session, and the defaults of what each
-    /// connection agrees for itself.
+    /// The initial parameters of a further connection: those of the session, and defaults for keys of a connection.
     #[must_use]
     pub fn for_further_connection(&self) -> Parameters {
         let Parameters {
@@ -97,13 +96,13 @@ impl Parameters {
         }
     }
 
-    /// Whether FirstBurstLength says nothing, for there is no unsolicited data (RFC 7143 section 13.14).
+    /// Whether FirstBurstLength is irrelevant, because there is no unsolicited data (RFC 7143 section 13.14).
     #[must_use]
     pub fn is_first_burst_irrelevant(&self) -> bool {
         self.initial_r2t && !self.immediate_data
     }
 
-    /// The value of a key; MaxRecvDataSegmentLength has one per side and none here.
+    /// The value of a key; none for MaxRecvDataSegmentLength, which has one per side.
     pub(super) fn value(&self, key: OperationalKey) -> Option<Wish> {
         Some(match key {
             OperationalKey::HeaderDigest => Wish::List(names_of(Digest::NAMES, &[self.header_digest])),
