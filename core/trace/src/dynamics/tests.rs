@@ -149,6 +149,37 @@ fn round_trips_are_of_the_latest_packet_and_never_of_what_was_sent_again() {
 }
 
 #[test]
+fn an_ack_that_covers_a_retransmission_gives_no_round_trip() {
+    let mut talk = Conversation::begin();
+    talk.has_sack = Some(false);
+    talk.data(100 * MS, 2);
+    talk.again(300 * MS, 0);
+    talk.data(301 * MS, 1);
+    // the retransmission filled the hole: how long the third segment waited for it is not known
+    talk.ack(350 * MS, 3, &[]);
+    talk.data(400 * MS, 1);
+    talk.ack(424 * MS, 4, &[]);
+    let tables = talk.finish();
+    assert_eq!(tables.round_trips.rtt_ns, [20 * MS, 0, 24 * MS]);
+    assert_eq!((tables.senders.rtt_count[0], tables.senders.rtt_min_ns[0]), (2, 20 * MS));
+}
+
+#[test]
+fn percentiles_of_round_trips_are_by_nearest_rank() {
+    let mut talk = Conversation::without_syn();
+    talk.ack(0, 0, &[]);
+    // 40 round trips of 1 to 40 ns, which the histogram holds exactly
+    for rtt_ns in 1..=40 {
+        talk.data(rtt_ns * MS, 1);
+        talk.ack(rtt_ns * MS + rtt_ns, rtt_ns, &[]);
+    }
+    let senders = talk.finish().senders;
+    assert_eq!((senders.rtt_count[0], senders.rtt_min_ns[0]), (40, 1));
+    // ranks 20 (50 % of 40) and 38 (95 % of 40)
+    assert_eq!((senders.rtt_median_ns[0], senders.rtt_p95_ns[0]), (20, 38));
+}
+
+#[test]
 fn a_lost_segment_is_repaired() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 10);

@@ -223,3 +223,32 @@ impl Half {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retransmission_ends_the_round_trip_samples_under_way() {
+        for (is_retransmission, rtt_min_ns) in [(false, 70), (true, NULL_NS)] {
+            let mut half = Half::new();
+            half.sample(1000, 30);
+            half.settle(is_retransmission);
+            half.acknowledge_samples(1000, 100);
+            assert_eq!(half.rtt_min_ns, rtt_min_ns);
+        }
+    }
+
+    #[test]
+    fn a_round_trip_is_of_the_latest_packet_that_an_ack_covers() {
+        let mut half = Half::new();
+        for (end, time_ns) in [(1000, 10), (2000, 20), (3000, 30)] {
+            half.sample(end, time_ns);
+        }
+        half.acknowledge_samples(2999, 100);
+        assert_eq!(half.rtt_min_ns, 80);
+        // the least of 80 and 75
+        half.acknowledge_samples(3000, 105);
+        assert_eq!(half.rtt_min_ns, 75);
+    }
+}

@@ -251,6 +251,32 @@ fn an_ip_length_of_zero_takes_the_length_of_the_frame() {
 }
 
 #[test]
+fn an_ip_length_of_zero_leaves_out_every_link_header() {
+    // longer than an IP length can say
+    let payload = vec![0x5a; 66_000];
+    let mut v4 = ipv4_packet(6, &[], &tcp_with(&payload));
+    v4[2..4].copy_from_slice(&[0, 0]);
+    let mut v6 = ipv6_packet(6, &tcp_with(&payload));
+    v6[4..6].copy_from_slice(&[0, 0]);
+    for (link_type, link, packet) in [
+        (LinkType::NULL, vec![2, 0, 0, 0], &v4),
+        (LinkType::NULL, vec![30, 0, 0, 0], &v6),
+        (LinkType::LOOP, vec![0, 0, 0, 2], &v4),
+        (LinkType::ETHERNET, ethernet(&[0x81, 0, 0, 100, 8, 0], &[]), &v4),
+        (LinkType::LINUX_SLL, [&[0; 14][..], &[8, 0]].concat(), &v4),
+        (LinkType::LINUX_SLL2, [&[0x86, 0xdd][..], &[0; 18]].concat(), &v6),
+        (LinkType::RAW, vec![], &v4),
+        (LinkType::IPV6, vec![], &v6),
+    ] {
+        let frame = [link, packet.clone()].concat();
+        assert_is_the_segment(whole(link_type, &frame), &payload);
+        // the snaplen keeps only headers: the length comes from the frame's length on the wire alone
+        let cut = segment(link_type, &frame[..100], frame.len() as u32).unwrap();
+        assert_eq!(cut.payload_length, 66_000, "{link_type:?}");
+    }
+}
+
+#[test]
 fn tcp_options_are_read_up_to_the_first_malformed_one() {
     let syn = [2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7];
     let expected = TcpOptions {
