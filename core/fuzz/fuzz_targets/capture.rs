@@ -3,7 +3,7 @@
 
 use std::io::{self, Cursor, Read};
 
-use iscsitrace_trace::capture::Capture;
+use iscsitrace_trace::reader::Capture;
 use iscsitrace_trace::counters::Counters;
 use libfuzzer_sys::fuzz_target;
 

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use iscsitrace_live::capture::{self, ReplayError};
-use iscsitrace_live::device::{self, Device};
-use iscsitrace_live::error::LiveError;
-use iscsitrace_live::report::{Caller, Outcome, Progress};
-use iscsitrace_live::settings::{CaptureSettings, InterfaceSettings};
-use iscsitrace_live::snaplen::{Adviser, PACKETS_MAX};
-use iscsitrace_live::trigger::Condition;
-use iscsitrace_trace::capture::{CaptureError as Unreadable, Filter, Packet, Sequence};
+use iscsitrace_capture::capture::{self, ReplayError};
+use iscsitrace_capture::device::{self, Device};
+use iscsitrace_capture::error::LiveError;
+use iscsitrace_capture::report::{Caller, Outcome, Progress};
+use iscsitrace_capture::settings::{CaptureSettings, InterfaceSettings};
+use iscsitrace_capture::snaplen::{Adviser, PACKETS_MAX};
+use iscsitrace_capture::trigger::Condition;
 use iscsitrace_trace::counters::Counters;
+use iscsitrace_trace::reader::{CaptureError as Unreadable, Filter, Packet, Sequence};
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;

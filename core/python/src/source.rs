@@ -4,8 +4,8 @@ use std::io::{self, Cursor, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use iscsitrace_trace::capture::sequence::Input;
-use iscsitrace_trace::capture::{CaptureInfo, InterfaceInfo};
+use iscsitrace_trace::reader::sequence::Input;
+use iscsitrace_trace::reader::{CaptureInfo, InterfaceInfo};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};

@@ -1,7 +1,7 @@
 //! Capture bytes -> packets -> TCP streams -> iSCSI PDUs -> cycles -> columns, in one pass.
 //!
 //! ```text
-//! capture/   any byte source -> packets (pcap, pcapng, gzip, zstd, lz4; capture filters)
+//! reader/    any byte source -> packets (pcap, pcapng, gzip, zstd, lz4; capture filters)
 //! tcp/       packets -> connections, numbered as Wireshark's tcp.stream -> stream bytes in order
 //! iscsi/     stream bytes -> PDUs -> sessions, tasks, cycles
 //! dynamics/  packets -> how each sender behaved: outstanding data, losses, flights (on request)
@@ -10,7 +10,6 @@
 //! budget/    who owns each nanosecond, after the pass (on request)
 //! tables     the columns that come out
 //! counters   every oddity of the input, by name
-//! tracked    one connection of the moment: its packets through tcp and content
 //! pipeline   packets in, tables out
 //! live       a pass that goes on: what was read since the last look, in bounded memory
 //! pass       the input as one stream, filtered, through the pipeline
@@ -19,7 +18,6 @@
 //! Data flows downwards only. Memory does not grow with packets.
 
 pub mod budget;
-pub mod capture;
 pub mod content;
 pub mod counters;
 pub mod dynamics;
@@ -28,6 +26,6 @@ pub mod live;
 pub mod pass;
 pub mod pipeline;
 pub mod queue;
+pub mod reader;
 pub mod tables;
 pub mod tcp;
-mod tracked;

@@ -1,10 +1,10 @@
 //! One pass over the input: captures as one stream, a filter and a window of time, and the pipeline behind.
 
-use crate::capture::filter::Filter;
-use crate::capture::sequence::{Input, Progress, Sequence};
-use crate::capture::{CaptureError, CaptureInfo};
 use crate::counters::Counter;
 use crate::pipeline::Pipeline;
+use crate::reader::filter::Filter;
+use crate::reader::sequence::{Input, Progress, Sequence};
+use crate::reader::{CaptureError, CaptureInfo};
 use crate::tables::{Tables, Wanted};
 
 /// What to read of the input.

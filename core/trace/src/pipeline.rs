@@ -6,15 +6,15 @@
 use iscsitrace_wire::frame::{NotTcp, Segment, segment};
 
 use crate::budget;
-use crate::capture::Packet;
 use crate::content::Content;
 use crate::counters::{Counter, Counters};
 use crate::iscsi::connection::Context;
 use crate::queue;
+use crate::reader::Packet;
 use crate::tables::{Columns, Connection, CounterRow, CounterRows, Cycles, NULL_U32, NULL_U64, Tables, Wanted};
+use crate::tcp::connection::TcpConnection;
 use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
-use crate::tracked::Tracked;
 
 /// How much is kept at once.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ impl Default for Limits {
 pub struct Pipeline {
     pub(crate) context: Context,
     table: ConnectionTable,
-    pub(crate) slots: Vec<Option<Box<Tracked>>>,
+    pub(crate) slots: Vec<Option<Box<TcpConnection>>>,
     free: Vec<u32>,
     /// Connections that ended.
     pub(crate) rows: Vec<Connection>,
@@ -118,10 +118,10 @@ impl Pipeline {
         let source = Endpoint { address: segment.source, port: segment.source_port };
         let destination = Endpoint { address: segment.destination, port: segment.destination_port };
         let slot = self.slot(source, destination, packet, segment);
-        let Some(Some(tracked)) = self.slots.get_mut(slot as usize) else { return };
+        let Some(Some(connection)) = self.slots.get_mut(slot as usize) else { return };
         // a connection to oneself has one direction only
-        let direction = usize::from(tracked.ends[0] != source);
-        tracked.take(direction, packet, segment, &mut self.context, &mut self.budget);
+        let direction = usize::from(connection.ends[0] != source);
+        connection.take(direction, packet, segment, &mut self.context, &mut self.budget);
     }
 
     /// The slot of the packet's connection, a new one where it begins (Wireshark's rule: see `tcp::table`).
@@ -139,10 +139,10 @@ impl Pipeline {
 
     #[cold]
     fn is_reused(&self, slot: u32, source: Endpoint, segment: &Segment<'_>) -> bool {
-        let Some(Some(tracked)) = self.slots.get(slot as usize) else { return false };
-        let half = &tracked.halves[usize::from(tracked.ends[0] != source)];
+        let Some(Some(connection)) = self.slots.get(slot as usize) else { return false };
+        let half = &connection.halves[usize::from(connection.ends[0] != source)];
         half.initial_sequence_number
-            .is_some_and(|initial| initial != segment.sequence_number || tracked.has_fin || tracked.has_rst)
+            .is_some_and(|initial| initial != segment.sequence_number || connection.has_fin || connection.has_rst)
     }
 
     #[cold]
@@ -155,14 +155,14 @@ impl Pipeline {
         // the SYN-ACK comes from the server
         let is_syn_ack = segment.flags.is_syn() && segment.flags.is_ack();
         let ends = if is_syn_ack { [destination, source] } else { [source, destination] };
-        let tracked = Some(Box::new(Tracked::new(number, ends, packet, self.context.tables.wanted)));
+        let connection = Some(Box::new(TcpConnection::new(number, ends, packet, self.context.tables.wanted)));
         let slot = match self.free.pop() {
             Some(slot) => {
-                self.slots[slot as usize] = tracked;
+                self.slots[slot as usize] = connection;
                 slot
             }
             None => {
-                self.slots.push(tracked);
+                self.slots.push(connection);
                 (self.slots.len() - 1) as u32
             }
         };
@@ -174,14 +174,14 @@ impl Pipeline {
     fn close_quietest(&mut self, frame: u64) {
         let mut quiet: Vec<(u64, u32)> = (0..)
             .zip(&self.slots)
-            .filter_map(|(slot, tracked)| tracked.as_ref().map(|tracked| (slot, tracked)))
-            .filter(|(_, tracked)| !matches!(tracked.content, Content::Iscsi(_)))
-            .map(|(slot, tracked)| (tracked.frame_last, slot))
+            .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (slot, connection)))
+            .filter(|(_, connection)| !matches!(connection.content, Content::Iscsi(_)))
+            .map(|(slot, connection)| (connection.frame_last, slot))
             .collect();
         if quiet.is_empty() {
             quiet = (0..)
                 .zip(&self.slots)
-                .filter_map(|(slot, tracked)| tracked.as_ref().map(|tracked| (tracked.frame_last, slot)))
+                .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (connection.frame_last, slot)))
                 .collect();
         }
         quiet.sort_unstable();
@@ -193,16 +193,16 @@ impl Pipeline {
     }
 
     /// The connections of the moment.
-    pub(crate) fn tracked(&self) -> impl Iterator<Item = &Tracked> {
-        self.slots.iter().flatten().map(|tracked| &**tracked)
+    pub(crate) fn connections(&self) -> impl Iterator<Item = &TcpConnection> {
+        self.slots.iter().flatten().map(|connection| &**connection)
     }
 
     /// The end of a connection in this capture: its row.
     pub(crate) fn close(&mut self, slot: u32) {
-        let Some(mut tracked) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
-        self.table.remove(tracked.ends[0], tracked.ends[1], slot);
+        let Some(mut connection) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
+        self.table.remove(connection.ends[0], connection.ends[1], slot);
         self.free.push(slot);
-        let row = tracked.finish(&mut self.context, &mut self.budget);
+        let row = connection.finish(&mut self.context, &mut self.budget);
         if !row.is_iscsi {
             self.other_rows += 1;
             if self.other_rows > self.limits.other_rows {
@@ -217,7 +217,7 @@ impl Pipeline {
     pub(crate) fn close_all(&mut self) {
         let mut open: Vec<(u32, u32)> = (0..)
             .zip(&self.slots)
-            .filter_map(|(slot, tracked)| tracked.as_ref().map(|tracked| (tracked.number, slot)))
+            .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (connection.number, slot)))
             .collect();
         open.sort_unstable();
         for (_, slot) in open {

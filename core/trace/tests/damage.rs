@@ -12,9 +12,9 @@ use conversation::{
     Captured, Conversation, Damage, Script, SentCycle, Settings, TARGET_PORT, check, damage, everything, frame, pcapng,
     time_ns,
 };
-use iscsitrace_trace::capture::{Input, Packet};
 use iscsitrace_trace::pass::{Selection, run};
 use iscsitrace_trace::pipeline::Pipeline;
+use iscsitrace_trace::reader::{Input, Packet};
 use iscsitrace_trace::tables::{NULL_NS, NULL_U32, Tables, Wanted};
 use iscsitrace_wire::bhs::BhsBuilder;
 use iscsitrace_wire::frame::LinkType;

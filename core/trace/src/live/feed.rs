@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::capture::decompressed;
+use crate::reader::decompressed;
 
 /// Bytes asked of the source at a time.
 const READ_BYTES: usize = 256 << 10;

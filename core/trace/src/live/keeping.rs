@@ -25,10 +25,10 @@ impl Live {
     /// How far each session was read, where that is less than `until_ns`.
     pub(super) fn reached(&self, until_ns: i64) -> FxHashMap<u32, i64> {
         let mut reached = FxHashMap::default();
-        for tracked in self.pipeline.tracked() {
-            let Content::Iscsi(iscsi) = &tracked.content else { continue };
+        for connection in self.pipeline.connections() {
+            let Content::Iscsi(iscsi) = &connection.content else { continue };
             let Some(session) = iscsi.connection.session else { continue };
-            let held = tracked.halves.iter().filter_map(|half| half.reassembly.held_since_ns());
+            let held = connection.halves.iter().filter_map(|half| half.reassembly.held_since_ns());
             let unread = iscsi.framers.iter().filter_map(|framer| framer.unread_since_ns());
             if let Some(since_ns) = held.chain(unread).min().filter(|&since_ns| since_ns <= until_ns) {
                 let so_far_ns = since_ns.saturating_sub(1).max(until_ns.saturating_sub(HORIZON_NS));
@@ -41,7 +41,7 @@ impl Live {
 
     /// Rows of cycles of which something may still come.
     pub(super) fn awaited(&self) -> FxHashSet<u32> {
-        let connections = self.pipeline.tracked().filter_map(|tracked| match &tracked.content {
+        let connections = self.pipeline.connections().filter_map(|connection| match &connection.content {
             Content::Iscsi(iscsi) => Some(&iscsi.connection),
             _ => None,
         });
@@ -50,7 +50,7 @@ impl Live {
 
     /// The sessions of the connections of the moment.
     fn connected_sessions(&self) -> impl Iterator<Item = u32> + '_ {
-        self.pipeline.tracked().filter_map(|tracked| match &tracked.content {
+        self.pipeline.connections().filter_map(|connection| match &connection.content {
             Content::Iscsi(iscsi) => iscsi.connection.session,
             _ => None,
         })
@@ -79,11 +79,11 @@ impl Live {
         (tables.senders, tables.recoveries) = Default::default();
         context.timelines.clear();
         context.sessions.states.iter_mut().for_each(|state| state.commands.forget(RUNS_MAX));
-        for tracked in self.pipeline.slots.iter_mut().flatten() {
-            if let Some(dynamics) = &mut tracked.dynamics {
+        for connection in self.pipeline.slots.iter_mut().flatten() {
+            if let Some(dynamics) = &mut connection.dynamics {
                 dynamics.forget(before_ns);
             }
-            if let Content::Iscsi(iscsi) = &mut tracked.content {
+            if let Content::Iscsi(iscsi) = &mut connection.content {
                 iscsi.connection.forget(dropped, logins);
                 if let Some(renumbering) = &renumbering {
                     iscsi.connection.renumber(|row| renumbering.cycle(row), |row| renumbering.round(row));
@@ -97,14 +97,14 @@ impl Live {
     fn close_silent(&mut self, until_ns: i64) {
         let silent: Vec<u32> = (0..)
             .zip(&self.pipeline.slots)
-            .filter_map(|(slot, tracked)| tracked.as_ref().map(|tracked| (slot, tracked)))
-            .filter(|(_, tracked)| {
-                let patience_ns = match tracked.content {
-                    _ if tracked.has_fin || tracked.has_rst => CLOSED_NS,
+            .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (slot, connection)))
+            .filter(|(_, connection)| {
+                let patience_ns = match connection.content {
+                    _ if connection.has_fin || connection.has_rst => CLOSED_NS,
                     Content::Iscsi(_) => QUIET_ISCSI_NS,
                     _ => QUIET_NS,
                 };
-                tracked.time_last_ns < until_ns.saturating_sub(patience_ns)
+                connection.time_last_ns < until_ns.saturating_sub(patience_ns)
             })
             .map(|(slot, _)| slot)
             .collect();
@@ -166,8 +166,8 @@ impl Live {
         for session in cycles.chain(parameters).chain(rows) {
             *session = place(*session).unwrap_or(NULL_U32);
         }
-        for tracked in self.pipeline.slots.iter_mut().flatten() {
-            if let Content::Iscsi(iscsi) = &mut tracked.content {
+        for connection in self.pipeline.slots.iter_mut().flatten() {
+            if let Content::Iscsi(iscsi) = &mut connection.content {
                 iscsi.connection.session = iscsi.connection.session.and_then(place);
             }
         }
@@ -187,7 +187,7 @@ impl Live {
         let Tables { cycles, rounds, nops, logins, task_management, texts, logouts, .. } =
             &self.pipeline.context.tables;
         let dynamics: usize =
-            self.pipeline.tracked().filter_map(|tracked| Some(tracked.dynamics.as_ref()?.row_count())).sum();
+            self.pipeline.connections().filter_map(|connection| Some(connection.dynamics.as_ref()?.row_count())).sum();
         cycles.row_count()
             + rounds.row_count()
             + nops.row_count()

@@ -20,11 +20,11 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::capture::filter::Filter;
-use crate::capture::sequence::{Input, Sequence};
-use crate::capture::{CaptureError, CaptureInfo};
 use crate::counters::Counter;
 use crate::pipeline::Pipeline;
+use crate::reader::filter::Filter;
+use crate::reader::sequence::{Input, Sequence};
+use crate::reader::{CaptureError, CaptureInfo};
 use crate::tables::Wanted;
 use feed::Feed;
 use follow::{Change, Followed, OpenedLate, Watched};
@@ -406,8 +406,8 @@ impl Live {
         let wanted = &mut self.pipeline.context.tables.wanted;
         (wanted.senders, wanted.budget, wanted.recoveries) = (is_wanted, is_wanted, is_wanted);
         let wanted = *wanted;
-        for tracked in self.pipeline.slots.iter_mut().flatten() {
-            tracked.set_dynamics(wanted);
+        for connection in self.pipeline.slots.iter_mut().flatten() {
+            connection.set_dynamics(wanted);
         }
     }
 

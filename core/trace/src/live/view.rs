@@ -111,12 +111,12 @@ impl Live {
         tables.nops = kept.nops.clone();
         tables.task_management = kept.task_management.clone();
         tables.parameters = kept.parameters.clone();
-        for tracked in self.pipeline.tracked() {
-            let Content::Iscsi(iscsi) = &tracked.content else { continue };
+        for connection in self.pipeline.connections() {
+            let Content::Iscsi(iscsi) = &connection.content else { continue };
             let Some(session) = iscsi.connection.session else { continue };
             let session_type = self.pipeline.context.sessions.rows.session_type.get(session as usize);
             let login = &iscsi.connection.login;
-            login.parameters(tracked.number, session, session_type == Some(&1), &mut tables.parameters);
+            login.parameters(connection.number, session, session_type == Some(&1), &mut tables.parameters);
         }
         let to_ns = self.interval.map_or(0, |(from_ns, _)| from_ns);
         if kept.wanted.budget {
@@ -128,11 +128,11 @@ impl Live {
     /// Sessions last as long as their connections, as far as these were read.
     fn note_times(&mut self) {
         let sessions = &mut self.pipeline.context.sessions;
-        for tracked in self.pipeline.slots.iter().flatten() {
-            if let Content::Iscsi(iscsi) = &tracked.content
+        for connection in self.pipeline.slots.iter().flatten() {
+            if let Content::Iscsi(iscsi) = &connection.content
                 && let Some(session) = iscsi.connection.session
             {
-                sessions.note_time(session, tracked.time_first_ns, tracked.time_last_ns);
+                sessions.note_time(session, connection.time_first_ns, connection.time_last_ns);
             }
         }
     }
@@ -157,8 +157,11 @@ impl Live {
     fn standing(&self) -> Tables {
         let pipeline = &self.pipeline;
         let mut rows = pipeline.rows.clone();
-        let live = pipeline.tracked();
-        rows.extend(live.filter(|tracked| matches!(tracked.content, Content::Iscsi(_))).map(|tracked| tracked.row()));
+        let live = pipeline.connections();
+        rows.extend(
+            live.filter(|connection| matches!(connection.content, Content::Iscsi(_)))
+                .map(|connection| connection.row()),
+        );
         rows.sort_unstable_by_key(|row| row.connection);
         let mut tables = Tables::default();
         rows.into_iter().for_each(|row| {
@@ -174,9 +177,9 @@ impl Live {
         (tables.senders, tables.recoveries) = Default::default();
         let timelines: Vec<Timeline> = self
             .pipeline
-            .tracked()
-            .filter(|tracked| matches!(tracked.content, Content::Iscsi(_)))
-            .filter_map(|tracked| Some(tracked.dynamics.as_ref()?.copy_to(!tracked.is_flipped(), tables)))
+            .connections()
+            .filter(|connection| matches!(connection.content, Content::Iscsi(_)))
+            .filter_map(|connection| Some(connection.dynamics.as_ref()?.copy_to(!connection.is_flipped(), tables)))
             .collect();
         let context = &self.pipeline.context;
         // tasks that were over before hardly matter for who owns the time after them
@@ -207,14 +210,14 @@ impl Live {
         let numbers = &self.pipeline.context.sessions.rows.session;
         let slots = self.pipeline.slots.iter_mut().flatten();
         let mut now: Vec<ConnectionNow> = slots
-            .filter_map(|tracked| {
-                let is_client_initiator = !tracked.is_flipped();
-                let Content::Iscsi(iscsi) = &tracked.content else { return None };
+            .filter_map(|connection| {
+                let is_client_initiator = !connection.is_flipped();
+                let Content::Iscsi(iscsi) = &connection.content else { return None };
                 Some(ConnectionNow {
-                    connection: tracked.number,
+                    connection: connection.number,
                     session: iscsi.connection.session.and_then(|place| numbers.get(place as usize).copied()),
                     open_task_count: iscsi.connection.open_task_count(),
-                    senders: tracked.dynamics.as_mut().map(|dynamics| dynamics.look(is_client_initiator)),
+                    senders: connection.dynamics.as_mut().map(|dynamics| dynamics.look(is_client_initiator)),
                 })
             })
             .collect();

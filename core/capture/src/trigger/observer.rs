@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use iscsitrace_trace::capture::Packet;
 use iscsitrace_trace::pipeline::Pipeline;
+use iscsitrace_trace::reader::Packet;
 use iscsitrace_trace::tables::{Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted};
 use iscsitrace_wire::cdb::Operation;
 use rustc_hash::FxHashSet;

@@ -14,7 +14,7 @@ mod observer;
 
 use std::collections::BTreeMap;
 
-use iscsitrace_trace::capture::Packet;
+use iscsitrace_trace::reader::Packet;
 use iscsitrace_wire::frame::segment;
 
 pub use self::condition::Condition;

@@ -1,6 +1,6 @@
 //! The row of a connection, at its end.
 
-use super::Tracked;
+use super::TcpConnection;
 use crate::content::{Content, ContentSink, IscsiContent};
 use crate::counters::Counter;
 use crate::iscsi::connection::Context;
@@ -10,7 +10,7 @@ use crate::tables::{Connection, NULL_U8, NULL_U16, NULL_U32};
 use crate::tcp::half::Half;
 use crate::tcp::reassembly::HoldBudget;
 
-impl Tracked {
+impl TcpConnection {
     /// The end of the connection in this capture.
     pub(crate) fn finish(&mut self, context: &mut Context, budget: &mut HoldBudget) -> Connection {
         for direction in [0, 1] {

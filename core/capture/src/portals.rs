@@ -57,7 +57,7 @@ pub fn with_tags(link_type: LinkType, expression: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iscsitrace_trace::capture::Filter;
+    use iscsitrace_trace::reader::Filter;
 
     /// An Ethernet frame with a TCP segment over IPv4, with so many VLAN tags.
     fn frame(tags: usize, source_port: u16, destination: [u8; 4], destination_port: u16) -> Vec<u8> {

@@ -6,12 +6,12 @@ mod row;
 
 use iscsitrace_wire::frame::{Segment, tcp_options};
 
-use crate::capture::Packet;
 use crate::content::{Content, ContentSink};
 use crate::counters::Counter;
 use crate::dynamics::Dynamics;
 use crate::dynamics::observation::Observation;
 use crate::iscsi::connection::Context;
+use crate::reader::Packet;
 use crate::tables::{NULL_NS, SegmentRow, Wanted};
 use crate::tcp::half::{Half, SegmentClass};
 use crate::tcp::reassembly::{Chunk, HoldBudget};
@@ -19,7 +19,7 @@ use crate::tcp::table::Endpoint;
 
 /// A connection of the moment.
 #[derive(Debug)]
-pub(crate) struct Tracked {
+pub(crate) struct TcpConnection {
     pub(crate) number: u32,
     /// The client (who sent the SYN, or the first packet), and the server.
     pub(crate) ends: [Endpoint; 2],
@@ -41,7 +41,7 @@ pub(crate) struct Tracked {
     handshake_rtt_ns: [i64; 2],
 }
 
-impl Tracked {
+impl TcpConnection {
     pub(crate) fn new(number: u32, ends: [Endpoint; 2], packet: &Packet<'_>, wanted: Wanted) -> Self {
         Self {
             number,

@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use iscsitrace_trace::capture::sequence::{Input, Sequence};
-use iscsitrace_trace::capture::{CaptureError, Packet};
 use iscsitrace_trace::counters::Counters;
+use iscsitrace_trace::reader::sequence::{Input, Sequence};
+use iscsitrace_trace::reader::{CaptureError, Packet};
 use iscsitrace_wire::frame::LinkType;
 
 use crate::device::{self, Arrived, Counts, Device};

@@ -1,6 +1,6 @@
 //! One connection of TEST UNIT READYs, made packet by packet: what is slow is known before anybody looks.
 
-use iscsitrace_trace::capture::Packet;
+use iscsitrace_trace::reader::Packet;
 use iscsitrace_wire::bhs::BhsBuilder;
 use iscsitrace_wire::frame::LinkType;
 use iscsitrace_wire::opcode::Opcode;

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use iscsitrace_trace::capture::{Capture, CaptureInfo};
 use iscsitrace_trace::counters::Counters;
+use iscsitrace_trace::reader::{Capture, CaptureInfo};
 use iscsitrace_wire::frame::LinkType;
 use rustix::process::{Pid, Signal, kill_process};
 

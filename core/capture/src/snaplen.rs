@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use iscsitrace_trace::capture::Packet;
 use iscsitrace_trace::pipeline::Pipeline;
+use iscsitrace_trace::reader::Packet;
 use iscsitrace_trace::tables::{NULL_U16, Pdus, Segments, Wanted};
 use iscsitrace_trace::tcp::half::SegmentClass;
 use iscsitrace_wire::bhs::LENGTH_BYTES;
