@@ -2,9 +2,10 @@
 #![no_main]
 
 use iscsitrace_trace::content::{Content, ContentSink, IscsiContent};
-use iscsitrace_trace::iscsi::connection::{Context, IscsiConnection};
+use iscsitrace_trace::iscsi::connection::IscsiConnection;
+use iscsitrace_trace::iscsi::context::Context;
+use iscsitrace_trace::iscsi::digest_use::Digests;
 use iscsitrace_trace::iscsi::framer::Framer;
-use iscsitrace_trace::iscsi::login::Digests;
 use iscsitrace_trace::tcp::reassembly::{Chunk, StreamSink};
 use libfuzzer_sys::fuzz_target;
 

@@ -4,10 +4,12 @@
 //! Directions are 0 from the client and 1 from the server in TCP, 0 to the target and 1 to the initiator in iSCSI.
 
 use crate::counters::Counter;
-use crate::iscsi::connection::{Context, Ear, IscsiConnection};
+use crate::iscsi::connection::IscsiConnection;
+use crate::iscsi::connection::listener::ConnectionListener;
+use crate::iscsi::context::Context;
 use crate::iscsi::detect::{Detector, Event, Verdict};
-use crate::iscsi::framer::{DigestUse, Framer};
-use crate::iscsi::login::Digests;
+use crate::iscsi::digest_use::{DigestUse, Digests};
+use crate::iscsi::framer::Framer;
 use crate::tcp::reassembly::{Chunk, StreamSink};
 
 /// The content of one connection.
@@ -51,7 +53,7 @@ impl IscsiContent {
         }
         let framer = &mut self.framers[direction];
         let was_login = !to_target && !self.connection.login.is_complete;
-        framer.chunk(chunk, &mut Ear { connection: &mut self.connection, context, to_target });
+        framer.chunk(chunk, &mut ConnectionListener { connection: &mut self.connection, context, to_target });
         if was_login && self.connection.login.is_complete {
             // what the initiator sends from now on has the digests that were agreed
             let digests = self.connection.login.digests();
@@ -68,8 +70,8 @@ impl IscsiContent {
             login.has_gap = true;
             self.framers.iter_mut().for_each(|framer| framer.agree(Digests { header: None, data: None }));
         }
-        let ear = &mut Ear { connection: &mut self.connection, context, to_target: direction == 0 };
-        self.framers[direction].gap(offset, length, ear);
+        let listener = &mut ConnectionListener { connection: &mut self.connection, context, to_target: direction == 0 };
+        self.framers[direction].gap(offset, length, listener);
     }
 
     /// The end of both streams.
@@ -79,7 +81,11 @@ impl IscsiContent {
             // what open tasks miss is counted with them
             let has_lost_end = self.connection.has_gap && framer.has_lost_end() && !has_open_tasks;
             self.connection.missing[direction] += u64::from(framer.has_lost_start()) + u64::from(has_lost_end);
-            framer.finish(&mut Ear { connection: &mut self.connection, context, to_target: direction == 0 });
+            framer.finish(&mut ConnectionListener {
+                connection: &mut self.connection,
+                context,
+                to_target: direction == 0,
+            });
         }
         self.connection.finish(time_ns, context);
         let number = Some(self.connection.number);

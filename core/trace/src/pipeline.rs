@@ -8,7 +8,7 @@ use iscsitrace_wire::frame::{NotTcp, Segment, segment};
 use crate::budget;
 use crate::content::Content;
 use crate::counters::{Counter, Counters};
-use crate::iscsi::connection::Context;
+use crate::iscsi::context::Context;
 use crate::queue;
 use crate::reader::Packet;
 use crate::tables::{Columns, Connection, CounterRow, CounterRows, Cycles, NULL_U32, NULL_U64, Tables, Wanted};

@@ -8,10 +8,10 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::reject::RejectReason;
 use rustc_hash::FxHashMap;
 
-use super::connection::Context;
-use super::framer::{Pdu, Place};
+use super::context::Context;
+use super::continued_text::ContinuedText;
 use super::keys::{self, Negotiation};
-use super::login::Continued;
+use super::pdu::Pdu;
 use crate::counters::Counter;
 use crate::tables::{Async, Logout, NULL_U8, NULL_U32, Nop, Reject, Snack, TaskManagement, TextRow};
 
@@ -44,8 +44,8 @@ pub struct Ended {
 #[derive(Debug, Default)]
 pub struct Exchanges {
     open: FxHashMap<(Kind, u32), usize>,
-    requested: Continued,
-    answered: Continued,
+    requested: ContinuedText,
+    answered: ContinuedText,
 }
 
 /// First rows of the tables of exchanges that are no longer kept.
@@ -56,10 +56,6 @@ pub struct Dropped {
     pub nops: usize,
     pub texts: usize,
     pub logouts: usize,
-}
-
-fn place(pdu: &Pdu<'_>) -> Place {
-    pdu.last.unwrap_or(pdu.first)
 }
 
 fn tag(bhs: Bhs<'_>) -> u32 {
@@ -98,8 +94,8 @@ impl Exchanges {
         let function = bhs.function().unwrap_or(NULL_U8);
         let row = context.tables.task_management.push(TaskManagement {
             connection,
-            request_ns: place(pdu).time_ns,
-            request_frame: place(pdu).frame,
+            request_ns: pdu.completion().time_ns,
+            request_frame: pdu.completion().frame,
             function,
             function_text: function_text(function).to_owned(),
             initiator_task_tag: tag(bhs),
@@ -116,8 +112,8 @@ impl Exchanges {
         let bhs = pdu.bhs();
         let row = self.open.remove(&(Kind::TaskManagement, tag(bhs)))?;
         let table = &mut context.tables.task_management;
-        table.response_ns[row] = place(pdu).time_ns;
-        table.response_frame[row] = place(pdu).frame;
+        table.response_ns[row] = pdu.completion().time_ns;
+        table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);
         (bhs.response() == Some(0)).then(|| Ended {
             function: table.function[row],
@@ -138,15 +134,15 @@ impl Exchanges {
         };
         if let Some(key) = echo_of {
             if let Some(row) = self.open.remove(&key) {
-                context.tables.nops.response_ns[row] = place(pdu).time_ns;
-                context.tables.nops.response_frame[row] = place(pdu).frame;
+                context.tables.nops.response_ns[row] = pdu.completion().time_ns;
+                context.tables.nops.response_frame[row] = pdu.completion().frame;
                 return;
             }
             // the ping itself was not captured
             context.tables.nops.push(Nop {
                 connection,
-                response_ns: place(pdu).time_ns,
-                response_frame: place(pdu).frame,
+                response_ns: pdu.completion().time_ns,
+                response_frame: pdu.completion().frame,
                 is_from_initiator: !is_from_initiator,
                 is_ping: true,
                 initiator_task_tag,
@@ -158,8 +154,8 @@ impl Exchanges {
         let asks = if is_from_initiator { initiator_task_tag } else { target_transfer_tag };
         let row = context.tables.nops.push(Nop {
             connection,
-            request_ns: place(pdu).time_ns,
-            request_frame: place(pdu).frame,
+            request_ns: pdu.completion().time_ns,
+            request_frame: pdu.completion().frame,
             is_from_initiator,
             is_ping: asks != RESERVED_TAG,
             initiator_task_tag,
@@ -194,16 +190,16 @@ impl Exchanges {
         if is_request {
             let row = context.tables.texts.push(TextRow {
                 connection,
-                request_ns: place(pdu).time_ns,
-                request_frame: place(pdu).frame,
+                request_ns: pdu.completion().time_ns,
+                request_frame: pdu.completion().frame,
                 initiator_task_tag: tag(bhs),
                 request_text: shown,
                 ..TextRow::default()
             });
             self.remember(Kind::Text, tag(bhs), row);
         } else if let Some(row) = self.open.remove(&(Kind::Text, tag(bhs))) {
-            context.tables.texts.response_ns[row] = place(pdu).time_ns;
-            context.tables.texts.response_frame[row] = place(pdu).frame;
+            context.tables.texts.response_ns[row] = pdu.completion().time_ns;
+            context.tables.texts.response_frame[row] = pdu.completion().frame;
             context.tables.texts.response_text[row] = shown;
         }
     }
@@ -213,8 +209,8 @@ impl Exchanges {
         let bhs = pdu.bhs();
         let row = context.tables.logouts.push(Logout {
             connection,
-            request_ns: place(pdu).time_ns,
-            request_frame: place(pdu).frame,
+            request_ns: pdu.completion().time_ns,
+            request_frame: pdu.completion().frame,
             reason: bhs.logout_reason().unwrap_or(NULL_U8),
             cid: bhs.cid().unwrap_or(u16::MAX),
             ..Logout::default()
@@ -227,8 +223,8 @@ impl Exchanges {
         let bhs = pdu.bhs();
         let row = self.open.remove(&(Kind::Logout, tag(bhs)))?;
         let table = &mut context.tables.logouts;
-        table.response_ns[row] = place(pdu).time_ns;
-        table.response_frame[row] = place(pdu).frame;
+        table.response_ns[row] = pdu.completion().time_ns;
+        table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);
         (bhs.response() == Some(0)).then_some(table.reason[row])
     }
@@ -241,8 +237,8 @@ impl Exchanges {
         context.counters.add(Counter::RejectReceived, Some(connection), pdu.first.frame);
         context.tables.rejects.push(Reject {
             connection,
-            time_ns: place(pdu).time_ns,
-            frame: place(pdu).frame,
+            time_ns: pdu.completion().time_ns,
+            frame: pdu.completion().frame,
             reason,
             reason_text: RejectReason::from_u8(reason).map_or("unknown", RejectReason::words).to_owned(),
             rejected_opcode: rejected.opcode().map_or(NULL_U8, Opcode::as_u8),
@@ -256,8 +252,8 @@ impl Exchanges {
         let event = bhs.async_event().unwrap_or(NULL_U8);
         context.tables.asyncs.push(Async {
             connection,
-            time_ns: place(pdu).time_ns,
-            frame: place(pdu).frame,
+            time_ns: pdu.completion().time_ns,
+            frame: pdu.completion().frame,
             event,
             event_text: async_text(event).to_owned(),
             vendor_code: bhs.async_vcode().unwrap_or(0),
@@ -273,8 +269,8 @@ impl Exchanges {
         let bhs = pdu.bhs();
         context.tables.snacks.push(Snack {
             connection,
-            time_ns: place(pdu).time_ns,
-            frame: place(pdu).frame,
+            time_ns: pdu.completion().time_ns,
+            frame: pdu.completion().frame,
             snack_type: bhs.snack_type().unwrap_or(NULL_U8),
             initiator_task_tag: tag(bhs),
             target_transfer_tag: bhs.target_transfer_tag().unwrap_or(NULL_U32),

@@ -6,52 +6,14 @@
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 
-use super::connection::Context;
-use super::framer::Pdu;
+use super::context::Context;
+use super::continued_text::ContinuedText;
+use super::digest_use::Digests;
 use super::keys::{Defaults, Negotiation};
+use super::pdu::{KEPT_DATA_MAX, Pdu};
 use super::session::SessionEnd;
 use crate::counters::Counter;
 use crate::tables::{NULL_U8, Parameter, Parameters, Session};
-
-/// Login text over several PDUs, at most.
-const TEXT_MAX: usize = 64 << 10;
-
-/// The digests of the full feature phase; none where a hole in the login leaves it open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Digests {
-    /// HeaderDigest=CRC32C.
-    pub header: Option<bool>,
-    /// DataDigest=CRC32C.
-    pub data: Option<bool>,
-}
-
-/// Text that may go on over several PDUs (the C bit).
-#[derive(Debug, Default)]
-pub struct Continued {
-    text: Vec<u8>,
-}
-
-impl Continued {
-    /// Takes a PDU's data; gives the whole text when this was its last part.
-    pub fn take(&mut self, pdu: &Pdu<'_>, connection: u32, context: &mut Context) -> Option<Vec<u8>> {
-        let bhs = pdu.bhs();
-        let length = bhs.data_segment_length().unwrap_or(0) as usize;
-        if pdu.data.len() < length && pdu.data.len() == super::framer::KEPT_DATA_MAX
-            || self.text.len() + pdu.data.len() > TEXT_MAX
-        {
-            context.counters.add(Counter::LoginTextTooLong, Some(connection), pdu.first.frame);
-        } else {
-            // of a pair that was cut nothing is known
-            let whole = if pdu.data.len() < length {
-                pdu.data.iter().rposition(|&byte| byte == 0).unwrap_or(0)
-            } else {
-                length
-            };
-            self.text.extend_from_slice(pdu.data.get(..whole).unwrap_or(pdu.data));
-        }
-        (bhs.is_continue() != Some(true)).then(|| std::mem::take(&mut self.text))
-    }
-}
 
 /// The login of one connection.
 #[derive(Debug, Default)]
@@ -68,8 +30,8 @@ pub struct Login {
     pub is_further: bool,
     /// Whether the target let the connection into the full feature phase.
     pub is_complete: bool,
-    requested: Continued,
-    answered: Continued,
+    requested: ContinuedText,
+    answered: ContinuedText,
     open_row: Option<usize>,
 }
 
@@ -112,11 +74,11 @@ impl Login {
         {
             state.commands.start(cmd_sn);
         }
-        let place = pdu.last.unwrap_or(pdu.first);
+        let completion = pdu.completion();
         self.open_row = Some(context.tables.logins.push(crate::tables::Login {
             connection,
-            request_ns: place.time_ns,
-            request_frame: place.frame,
+            request_ns: completion.time_ns,
+            request_frame: completion.frame,
             current_stage: bhs.current_stage().unwrap_or(NULL_U8),
             next_stage: bhs.next_stage().unwrap_or(NULL_U8),
             ..Default::default()
@@ -126,7 +88,7 @@ impl Login {
     /// Text that was not captured whole may have held any key.
     fn note_cut(&mut self, pdu: &Pdu<'_>) {
         let length = pdu.bhs().data_segment_length().unwrap_or(0) as usize;
-        self.has_gap |= pdu.data.len() < length.min(super::framer::KEPT_DATA_MAX);
+        self.has_gap |= pdu.data.len() < length.min(KEPT_DATA_MAX);
     }
 
     fn open_session(&self, bhs: Bhs<'_>, connection: u32, frame: u64, context: &mut Context) -> u32 {
@@ -163,9 +125,9 @@ impl Login {
         let is_transit = bhs.is_transit() == Some(true);
         if let Some(row) = self.open_row.take() {
             let logins = &mut context.tables.logins;
-            let place = pdu.last.unwrap_or(pdu.first);
-            logins.response_ns[row] = place.time_ns;
-            logins.response_frame[row] = place.frame;
+            let completion = pdu.completion();
+            logins.response_ns[row] = completion.time_ns;
+            logins.response_frame[row] = completion.frame;
             logins.is_transit[row] = is_transit;
             logins.status_class[row] = class;
             logins.status_detail[row] = detail;

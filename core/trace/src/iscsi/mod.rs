@@ -11,13 +11,19 @@
 //! spans       which cycle a byte of the stream belongs to
 //! ```
 
-pub mod assume;
+pub mod assumption;
 pub mod connection;
+pub mod context;
+pub mod continued_text;
+mod cycle_row;
 pub mod detect;
+pub mod digest_use;
 pub mod exchange;
 pub mod framer;
 pub mod keys;
 pub mod login;
+pub mod pdu;
+mod pdu_row;
 pub mod session;
 pub mod spans;
 pub mod task;

@@ -9,23 +9,13 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::assume::Assumed;
-use super::framer::{Pdu, Place};
-use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
+use super::assumption::Assumed;
+use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
+use super::pdu::{Pdu, Stamp};
+use crate::tables::{Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 
 /// R2Ts of one task that may be open at once; MaxOutstandingR2T is at most 65535, and in practice at most 8.
 const OPEN_ROUNDS_MAX: usize = 256;
-
-/// Which burst a Data-Out belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Burst {
-    /// Sent without R2T.
-    Unsolicited,
-    /// Sent for the R2T of this row of `rounds`.
-    Round(usize),
-    /// Sent for a R2T that was not captured.
-    Unknown,
-}
 
 /// A R2T whose burst is not complete.
 #[derive(Debug)]
@@ -185,18 +175,18 @@ impl Task {
     pub fn data_out(
         &mut self,
         bhs: Bhs<'_>,
-        first: Place,
+        first: Stamp,
         cycles: &mut Cycles,
         rounds: &mut Rounds,
-    ) -> (Burst, Missing) {
+    ) -> (DataOutBurst, Missing) {
         let row = self.cycle as usize;
         let mut missing = Missing::default();
-        let mut burst_of = Burst::Unknown;
+        let mut burst_of = DataOutBurst::Unknown;
         let length = bhs.data_segment_length().unwrap_or(0);
         let number = bhs.data_sn().map(|number| number.0);
         match bhs.target_transfer_tag() {
             Some(RESERVED_TAG) => {
-                burst_of = Burst::Unsolicited;
+                burst_of = DataOutBurst::Unsolicited;
                 cycles.unsolicited_bytes[row] = cycles.unsolicited_bytes[row].saturating_add(length);
                 if let Some(number) = number {
                     missing.data = self.advance(number, Counted::Unsolicited, &mut missing.is_out_of_order);
@@ -208,7 +198,7 @@ impl Task {
                 if let Some(place) = place {
                     let burst = &mut self.open_rounds[place];
                     let round = burst.round;
-                    burst_of = Burst::Round(round);
+                    burst_of = DataOutBurst::Round(round);
                     if let Some(number) = number {
                         let distance = number.wrapping_sub(burst.next_data_sn) as i32;
                         missing.is_out_of_order = distance < 0;
@@ -240,7 +230,7 @@ impl Task {
     }
 
     /// What the header of every data PDU adds to the row; the first must begin at `first_offset` of the buffer.
-    fn note_data(&mut self, bhs: Bhs<'_>, first: Place, first_offset: u32, cycles: &mut Cycles) {
+    fn note_data(&mut self, bhs: Bhs<'_>, first: Stamp, first_offset: u32, cycles: &mut Cycles) {
         let row = self.cycle as usize;
         let length = bhs.data_segment_length().unwrap_or(0);
         if length == 0 {
@@ -379,7 +369,7 @@ impl Task {
     }
 
     /// Its status came, unread, with the packet at `place`: it is over, but how it went is not known.
-    pub fn assume_status(self, place: Option<Place>, is_in_data: bool, cycles: &mut Cycles) {
+    pub fn assume_status(self, place: Option<Stamp>, is_in_data: bool, cycles: &mut Cycles) {
         let row = self.cycle as usize;
         cycles.status_ns[row] = place.map_or(NULL_NS, |place| place.time_ns);
         cycles.status_frame[row] = place.map_or(NULL_U64, |place| place.frame);
@@ -432,102 +422,4 @@ enum Counted {
     DataIn,
     R2t,
     Unsolicited,
-}
-
-/// The row of the task that a command opens with its Initiator Task Tag: what its header says.
-pub fn open_row(
-    bhs: Bhs<'_>,
-    tag: u32,
-    first: Place,
-    connection: u32,
-    session: u32,
-    decoded: Option<&Cdb>,
-    cycles: &mut Cycles,
-) {
-    let immediate_bytes = bhs.data_segment_length().unwrap_or(0);
-    let mut row = CycleRow {
-        cycle: cycles.row_count() as u32,
-        session,
-        connection,
-        initiator_task_tag: tag,
-        is_read: bhs.is_read().unwrap_or(false),
-        is_write: bhs.is_write().unwrap_or(false),
-        data_bytes: immediate_bytes,
-        command_first_ns: first.time_ns,
-        immediate_bytes,
-        command_frame: first.frame,
-        ..CycleRow::default()
-    };
-    set_some(&mut row.lun, bhs.lun().map(lun::number));
-    set_some(&mut row.cmd_sn, bhs.cmd_sn().map(|number| number.0));
-    set_some(&mut row.bytes, bhs.expected_data_transfer_length());
-    set_some(&mut row.cdb_opcode, bhs.cdb().map(|cdb| cdb[0]));
-    set_some(&mut row.operation, decoded.map(|decoded| decoded.operation as u8));
-    set_some(&mut row.lba, decoded.and_then(|decoded| decoded.lba));
-    set_some(&mut row.block_count, decoded.and_then(|decoded| decoded.block_count));
-    cycles.push(row);
-}
-
-/// The command is complete, perhaps after its task.
-pub fn complete_command(pdu: &Pdu<'_>, cycle: u32, cycles: &mut Cycles) {
-    let row = cycle as usize;
-    note_flags(pdu, row, cycles);
-    cycles.command_last_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
-}
-
-/// The Data-Out is complete, perhaps after its task.
-pub fn complete_data_out(pdu: &Pdu<'_>, cycle: u32, burst: Burst, cycles: &mut Cycles, rounds: &mut Rounds) {
-    note_flags(pdu, cycle as usize, cycles);
-    note_data_last(pdu, cycle as usize, cycles);
-    if let Burst::Round(round) = burst {
-        rounds.data_last_ns[round] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
-        rounds.data_last_frame[round] = pdu.last.map_or(NULL_U64, |last| last.frame);
-    }
-}
-
-/// The last data is the latest to be complete; not known when the end of the last PDU is not.
-fn note_data_last(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {
-    if pdu.bhs().data_segment_length().unwrap_or(0) == 0 {
-        return;
-    }
-    match pdu.last {
-        Some(last) if last.time_ns >= cycles.data_last_ns[row] => {
-            cycles.data_last_ns[row] = last.time_ns;
-            cycles.data_last_frame[row] = last.frame;
-        }
-        Some(_) => {}
-        None => {
-            cycles.data_last_ns[row] = NULL_NS;
-            cycles.data_last_frame[row] = NULL_U64;
-        }
-    }
-}
-
-fn note_flags(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {
-    cycles.has_capture_gap[row] |= pdu.has_capture_gap;
-    cycles.has_retransmission[row] |= pdu.is_late;
-}
-
-fn set_some<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
-    }
-}
-
-/// Sense key, additional sense code and qualifier out of a SCSI Response's data: SenseLength, then fixed or descriptor
-/// format (RFC 7143 section 11.4.7.2, SPC-4 section 4.5).
-fn sense(data: &[u8]) -> Option<(u8, u8, u8)> {
-    let length = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
-    let sense = data.get(2..)?;
-    let sense = sense.get(..usize::from(length)).unwrap_or(sense);
-    match sense.first()? & 0x7f {
-        0x70 | 0x71 => Some((sense.get(2)? & 0x0f, *sense.get(12)?, *sense.get(13)?)),
-        0x72 | 0x73 => Some((sense.get(1)? & 0x0f, *sense.get(2)?, *sense.get(3)?)),
-        _ => None,
-    }
-}
-
-/// Where a task ended, for the count of open tasks: the completion of its last PDU, or its start when the end was lost.
-pub fn end_of(pdu: &Pdu<'_>) -> Place {
-    pdu.last.unwrap_or(pdu.first)
 }

@@ -151,7 +151,7 @@ impl Live {
         let context = &mut self.pipeline.context;
         for (state, _) in context.sessions.states.iter().zip(&is_kept).filter(|(_, is_kept)| !**is_kept) {
             let commands = state.commands.missing();
-            let pdus = state.taken.missing_with_commands(commands);
+            let pdus = state.totals.missing_with_commands(commands);
             context.counters.add_many(Counter::CommandMissing, None, 0, commands);
             if let Some(row) = forgotten.connection.iter().position(|&number| number == state.first_connection) {
                 forgotten.missing_pdu_count_to_target[row] += commands + pdus[0];

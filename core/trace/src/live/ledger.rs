@@ -9,7 +9,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::iscsi::connection::Context;
+use crate::iscsi::context::Context;
 use crate::queue::written_bytes;
 use crate::tables::{Columns, Cycles, NULL_NS, NULL_U32};
 

@@ -5,7 +5,7 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::{IscsiConnection, NEAR};
-use crate::iscsi::framer::Fit;
+use crate::iscsi::framer::listener::Fit;
 use crate::iscsi::task::Task;
 
 impl IscsiConnection {

@@ -2,10 +2,14 @@
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 
-use super::Place;
+use crate::iscsi::pdu::Stamp;
 
+/// Bytes of a cut header without which its PDU cannot be walked: up to the DataSegmentLength.
+pub(super) const HEADER_WALK_BYTES: usize = 8;
+/// Bytes of a cut header without which it tells nothing of its task: up to the Initiator Task Tag.
+pub(super) const HEADER_TAG_BYTES: usize = 20;
 /// No packet yet.
-pub(super) const NOWHERE: Place = Place { frame: 0, time_ns: 0 };
+pub(super) const NOWHERE: Stamp = Stamp { frame: 0, time_ns: 0 };
 
 /// The PDU whose bytes are coming.
 #[derive(Debug, Clone)]
@@ -20,8 +24,8 @@ pub(super) struct InProgress {
     pub(super) data_end: u64,
     pub(super) digest_start: u64,
     pub(super) end: u64,
-    pub(super) first: Place,
-    pub(super) last: Option<Place>,
+    pub(super) first: Stamp,
+    pub(super) last: Option<Stamp>,
     pub(super) has_capture_gap: bool,
     pub(super) is_late: bool,
     /// CRC of header and AHS, or of data, while all their bytes are known.
@@ -80,13 +84,13 @@ impl InProgress {
     }
 
     #[inline]
-    pub(super) fn note(&mut self, place: Place, is_late: bool) {
+    pub(super) fn note(&mut self, stamp: Stamp, is_late: bool) {
         if self.position == 0 {
-            self.first = place;
+            self.first = stamp;
         }
         self.last = match self.last {
-            Some(last) if (last.time_ns, last.frame) > (place.time_ns, place.frame) => Some(last),
-            _ => Some(place),
+            Some(last) if (last.time_ns, last.frame) > (stamp.time_ns, stamp.frame) => Some(last),
+            _ => Some(stamp),
         };
         self.is_late |= is_late;
     }

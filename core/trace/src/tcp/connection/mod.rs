@@ -10,7 +10,7 @@ use crate::content::{Content, ContentSink};
 use crate::counters::Counter;
 use crate::dynamics::Dynamics;
 use crate::dynamics::observation::Observation;
-use crate::iscsi::connection::Context;
+use crate::iscsi::context::Context;
 use crate::reader::Packet;
 use crate::tables::{NULL_NS, SegmentRow, Wanted};
 use crate::tcp::half::{Half, SegmentClass};

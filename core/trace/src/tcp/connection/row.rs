@@ -3,8 +3,9 @@
 use super::TcpConnection;
 use crate::content::{Content, ContentSink, IscsiContent};
 use crate::counters::Counter;
-use crate::iscsi::connection::Context;
-use crate::iscsi::framer::{DigestUse, Framer};
+use crate::iscsi::context::Context;
+use crate::iscsi::digest_use::DigestUse;
+use crate::iscsi::framer::Framer;
 use crate::iscsi::session::SessionEnd;
 use crate::tables::{Connection, NULL_U8, NULL_U16, NULL_U32};
 use crate::tcp::half::Half;

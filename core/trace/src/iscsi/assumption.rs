@@ -8,7 +8,7 @@
 //! An assumption counts only when a header that fits follows where it ends; else it is given up and leaves no trace.
 //! No PDU row comes of it, for no header was read; its cycle gets the instants, which are those of captured packets.
 
-use super::framer::Place;
+use super::pdu::Stamp;
 
 /// Assumptions in a row before a header has to be read.
 pub const ASSUMED_MAX: usize = 256;
@@ -38,9 +38,9 @@ pub struct Assumed {
     /// One past its last byte.
     pub end: i64,
     /// The packet that brought its first byte.
-    pub first: Place,
+    pub first: Stamp,
     /// The packet that completed it.
-    pub last: Option<Place>,
+    pub last: Option<Stamp>,
 }
 
 /// Where the status of reads is looked for, while it is not known how this target sends it.

@@ -6,26 +6,8 @@ use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
 
 use super::Framer;
-use crate::iscsi::login::Digests;
+use crate::iscsi::digest_use::{DigestUse, Digests};
 use crate::tcp::reassembly::Chunk;
-
-/// Whether a digest is in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DigestUse {
-    /// It is, or is not: the login says so.
-    Known(bool),
-    /// It seems so: the login was not captured.
-    Inferred(bool),
-    /// Not known yet.
-    Unknown,
-}
-
-impl DigestUse {
-    /// Whether to reckon with a digest.
-    pub fn is_used(self) -> bool {
-        matches!(self, Self::Known(true) | Self::Inferred(true))
-    }
-}
 
 impl Framer {
     /// Without the login, the four bytes after a header tell whether they are its digest; when they were cut away, the

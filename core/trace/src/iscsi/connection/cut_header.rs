@@ -4,9 +4,10 @@ use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::{Context, IscsiConnection};
+use super::IscsiConnection;
 use crate::counters::Counter;
-use crate::iscsi::assume::{Assumed, Assumption};
+use crate::iscsi::assumption::{Assumed, Assumption};
+use crate::iscsi::context::Context;
 use crate::tables::Cycles;
 
 impl IscsiConnection {

@@ -4,7 +4,7 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
-use crate::iscsi::framer::Pdu;
+use super::pdu::Pdu;
 use crate::tables::{NULL_U8, NULL_U32, PduRow};
 
 /// The row of a PDU; header fields that are not there are 0, and masked later by opcode and header bytes.

@@ -1,8 +1,8 @@
 //! What a connection refers to in the tables, while rows of them are taken away.
 
 use super::{Begun, IscsiConnection};
+use crate::iscsi::cycle_row::DataOutBurst;
 use crate::iscsi::exchange::Dropped;
-use crate::iscsi::task::Burst;
 
 impl IscsiConnection {
     /// The rows of cycles of which something may still come: tasks without status, PDUs under way, data that waits for
@@ -34,7 +34,7 @@ impl IscsiConnection {
             Begun::Command { cycle: row } => cycle(row).map_or(Begun::Nothing, |cycle| Begun::Command { cycle }),
             Begun::DataOut { cycle: row, burst } => {
                 let burst = match burst {
-                    Burst::Round(row) => round(row).map_or(Burst::Unknown, Burst::Round),
+                    DataOutBurst::Round(row) => round(row).map_or(DataOutBurst::Unknown, DataOutBurst::Round),
                     burst => burst,
                 };
                 cycle(row).map_or(Begun::Nothing, |cycle| Begun::DataOut { cycle, burst })

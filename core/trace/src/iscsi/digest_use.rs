@@ -1,0 +1,28 @@
+//! Whether PDUs carry digests (RFC 7143 section 13.1): agreed in the login, or inferred from the stream.
+
+/// The digests of the full feature phase; none where a hole in the login leaves it open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digests {
+    /// HeaderDigest=CRC32C.
+    pub header: Option<bool>,
+    /// DataDigest=CRC32C.
+    pub data: Option<bool>,
+}
+
+/// Whether a digest is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DigestUse {
+    /// It is, or is not: the login says so.
+    Known(bool),
+    /// It seems so: the login was not captured.
+    Inferred(bool),
+    /// Not known yet.
+    Unknown,
+}
+
+impl DigestUse {
+    /// Whether to reckon with a digest.
+    pub fn is_used(self) -> bool {
+        matches!(self, Self::Known(true) | Self::Inferred(true))
+    }
+}
