@@ -12,14 +12,11 @@ use iscsitrace_capture::snaplen::{Adviser, PACKETS_MAX};
 use iscsitrace_capture::trigger::Condition;
 use iscsitrace_trace::counters::Counters;
 use iscsitrace_trace::reader::{CaptureError as Unreadable, Filter, Packet, Sequence};
-use pyo3::create_exception;
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{CaptureError, source};
-
-create_exception!(_core, LiveCaptureError, PyException, "A capture cannot begin; args are its kind and one line.");
+use crate::errors::{CaptureError, LiveCaptureError};
+use crate::source;
 
 /// Between two looks for Ctrl-C.
 const PERIOD: Duration = Duration::from_millis(50);

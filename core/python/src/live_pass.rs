@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use iscsitrace_trace::dynamics::live::Moment;
 use iscsitrace_trace::live::follow::Change;
-use iscsitrace_trace::live::{self, Origin, Settings, Step, View};
+use iscsitrace_trace::live::view::View;
+use iscsitrace_trace::live::{self, Origin, Settings, Step};
 use iscsitrace_trace::pass::Outcome;
 use iscsitrace_trace::reader::sequence::Input;
 use iscsitrace_trace::tables::Tables;
@@ -15,8 +16,9 @@ use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::errors::CaptureError;
+use crate::pass::Pass;
 use crate::source::{self, Failure};
-use crate::{CaptureError, Pass};
 
 /// A pass that goes on.
 #[pyclass(module = "iscsitrace._core")]

@@ -10,7 +10,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
-use crate::CaptureError;
+use crate::errors::CaptureError;
 
 /// The Python exception that ended a read, to be raised in place of the I/O error that it became on the way.
 #[derive(Clone, Default)]

@@ -10,29 +10,18 @@
 //! Done after the pass, when round-trip times, the pace of the line and the order in time are known. The rules stand in
 //! docs/method.md, section 4.
 
+mod change;
 mod scope;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-use rustc_hash::FxHashMap;
-
 use crate::dynamics::timeline::Timeline;
 use crate::tables::{Budget, NULL_U32, Tables};
 
+pub use scope::Between;
 use scope::Scope;
-
-/// A stretch of time that a budget is cut for, instead of the whole from first command to last status.
-#[derive(Debug)]
-pub struct Between<'a> {
-    /// From when.
-    pub from_ns: i64,
-    /// Until when.
-    pub to_ns: i64,
-    /// Connections that had a command before, with their sessions: their budget begins at `from_ns`.
-    pub begun: &'a FxHashMap<u32, u32>,
-}
 
 /// Fills `budget`; `ends_ns` says when each cycle ended, with or without status.
 pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {

@@ -1,37 +1,22 @@
 //! What a budget is for: one connection, or all connections of a session; its events in order of time.
 
-use super::Between;
+use rustc_hash::FxHashMap;
+
+use super::change::{Change, Event};
 use super::sweep::Sweep;
 use super::waiting::Allowance;
 use crate::dynamics::timeline::Timeline;
 use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds};
 
-/// Something that changes who owns the time, in the order of what happens at one moment. Tasks are places in the scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Change {
-    /// A command begins.
-    Command(u32),
-    /// The initiator has sent all that the task needs for now.
-    Asked(u32),
-    /// The burst of an R2T was sent: before the next R2T of the same moment.
-    Answered(u32),
-    /// An R2T came.
-    Granted(u32),
-    /// The task ended.
-    Ended(u32),
-    /// The line is busy with payload, or no longer.
-    Busy(bool),
-    /// A sender is held back by a part, or no longer.
-    Held(u8, bool),
-}
-
-/// When it does.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Event {
-    pub(super) time_ns: i64,
-    pub(super) change: Change,
-    /// The frame in which it shows.
-    pub(super) frame: u64,
+/// A stretch of time that a budget is cut for, instead of the whole from first command to last status.
+#[derive(Debug)]
+pub struct Between<'a> {
+    /// From when.
+    pub from_ns: i64,
+    /// Until when.
+    pub to_ns: i64,
+    /// Connections that had a command before, with their sessions: their budget begins at `from_ns`.
+    pub begun: &'a FxHashMap<u32, u32>,
 }
 
 /// One connection, or several as one.

@@ -11,7 +11,7 @@
 //! no task is outstanding    propagation for a round trip to the initiator, then initiator_think
 //! ```
 
-use super::scope::Change;
+use super::change::Change;
 use super::waiting::{Allowance, Tasks, Waiting};
 use crate::tables::{BudgetRow, NULL_U32, NULL_U64, budget_part as part};
 

@@ -27,6 +27,7 @@ mod pace;
 pub mod path;
 pub mod recovery;
 pub mod retransmission;
+mod rows;
 pub mod scoreboard;
 pub mod segment_size;
 pub mod sender;
@@ -39,15 +40,13 @@ pub mod window_time;
 #[cfg(test)]
 mod tests;
 
-use crate::tables::{
-    Columns, Flights as FlightRows, NULL_NS, Recoveries, Retransmissions, RoundTrips, Sacks, SenderRow, Senders,
-    Tables, Wanted, Windows, budget_part,
-};
+use crate::tables::{Columns, NULL_NS, SenderRow, Tables, Wanted, budget_part};
 
 use flights::Flights;
 use observation::Observation;
 use path::Path;
 use retransmission::Cause;
+pub use rows::Rows;
 use sender::Sender;
 use sender_state::Delays;
 use timeline::{Held, Timeline};
@@ -56,20 +55,6 @@ use timeline::{Held, Timeline};
 const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
 /// A tap from which the way to the sender and back is less than this part of the round trip stands beside it.
 const BESIDE_PARTS: i64 = 8;
-
-/// Rows of one connection, in order of time; `to_target` says "from the client" until they are handed over.
-#[derive(Debug, Default)]
-#[allow(missing_docs)]
-pub struct Rows {
-    pub sacks: Sacks,
-    pub window: Windows,
-    pub round_trips: RoundTrips,
-    pub retransmissions: Retransmissions,
-    pub recoveries: Recoveries,
-    pub flights: FlightRows,
-    pub senders: Senders,
-    pub wanted: Wanted,
-}
 
 /// Both directions of a connection.
 #[derive(Debug)]

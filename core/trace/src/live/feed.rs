@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::reader::decompressed;
+use crate::reader::decompress;
 
 /// Bytes asked of the source at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -83,7 +83,7 @@ impl Feed {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         // the thread ends with its source; one that waits for a source that gives nothing more ends with the process
-        thread::spawn(move || match decompressed(source) {
+        thread::spawn(move || match decompress(source) {
             Ok((reader, methods)) => {
                 of_thread.lock().methods = methods;
                 of_thread.fill(reader, limit_bytes);

@@ -14,7 +14,7 @@ pub mod feed;
 pub mod follow;
 mod keeping;
 mod ledger;
-mod view;
+pub mod view;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -29,8 +29,6 @@ use crate::tables::Wanted;
 use feed::Feed;
 use follow::{Change, Followed, OpenedLate, Watched};
 use ledger::Ledger;
-
-pub use view::{ConnectionNow, View};
 
 /// Bytes with which a file header can be told.
 const FILE_HEADER_BYTES: usize = 24;

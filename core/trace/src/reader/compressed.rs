@@ -11,13 +11,13 @@ use lz4_flex::frame::FrameDecoder;
 const NESTED_AT_MOST: usize = 2;
 
 /// Reads from any byte source.
-pub(super) type Reader = Box<dyn Read + Send>;
+pub(crate) type Reader = Box<dyn Read + Send>;
 
 /// The bytes of `reader`, decompressed, and by which methods (outermost first; none when they were plain).
 ///
 /// # Errors
 /// The first bytes cannot be read or decompressed.
-pub(super) fn decompress(mut reader: Reader) -> io::Result<(Reader, Vec<&'static str>)> {
+pub(crate) fn decompress(mut reader: Reader) -> io::Result<(Reader, Vec<&'static str>)> {
     let mut methods = Vec::new();
     loop {
         let mut first = [0; 4];

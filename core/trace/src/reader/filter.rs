@@ -7,7 +7,7 @@ use ::pcap::{BpfProgram, Capture, Linktype};
 use iscsitrace_wire::frame::LinkType;
 use rustc_hash::FxHashMap;
 
-use super::CaptureError;
+use super::error::CaptureError;
 
 /// One expression, compiled for each link type that comes along.
 pub struct Filter {

@@ -9,8 +9,9 @@
 
 use iscsitrace_wire::frame::LinkType;
 
+use super::info::{ByteOrder, CaptureInfo, InterfaceInfo, TimeResolution};
+use super::record::{End, PACKET_BYTES_AT_MOST, Record};
 use super::source::Source;
-use super::{ByteOrder, CaptureInfo, End, InterfaceInfo, PACKET_BYTES_AT_MOST, Record, TimeResolution};
 
 pub(super) const FILE_HEADER_BYTES: usize = 24;
 

@@ -10,8 +10,10 @@
 
 use iscsitrace_wire::frame::LinkType;
 
+use super::info::{ByteOrder, CaptureInfo, InterfaceInfo, TimeResolution, text};
+use super::record::{End, PACKET_BYTES_AT_MOST, Record};
 use super::source::Source;
-use super::{ByteOrder, CaptureInfo, End, InterfaceInfo, PACKET_BYTES_AT_MOST, Record, TimeResolution};
+
 use crate::counters::{Counter, Counters};
 
 /// Type of a Section Header Block: the same in both byte orders.
@@ -348,11 +350,4 @@ impl Pcapng {
             bytes = rest.get(usize::from(length.wrapping_neg() % 4)..).unwrap_or_default();
         }
     }
-}
-
-/// An option's text, without what is no UTF-8, and not more of it than a person would read.
-pub(super) fn text(value: &[u8]) -> String {
-    const TEXT_BYTES_AT_MOST: usize = 4096;
-    let value = value.get(..TEXT_BYTES_AT_MOST).unwrap_or(value);
-    String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
 }

@@ -16,7 +16,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Capture, CaptureError, CaptureInfo, Packet, Record, compressed};
+use super::capture::Capture;
+use super::compressed;
+use super::error::CaptureError;
+use super::info::CaptureInfo;
+use super::record::{Packet, Record};
 use crate::counters::{Counter, Counters};
 
 /// Where the bytes of one capture come from.
@@ -30,7 +34,7 @@ pub enum Input {
         /// Its bytes.
         reader: Box<dyn Read + Send>,
     },
-    /// A reader of what somebody else has decompressed, and by which methods (see [`super::decompressed`]).
+    /// A reader of what somebody else has decompressed, and by which methods (see [`super::decompress`]).
     Decompressed {
         /// What messages call it.
         name: String,

@@ -3,7 +3,7 @@
 //! The setters come from the same layout table as the view's accessors. It never checks that the values make a legal
 //! PDU: a test must be able to build an illegal one.
 
-use super::{Field, FieldValue, LAYOUT, LENGTH_BYTES, RESERVED_TAG};
+use super::layout::{FieldValue, LENGTH_BYTES, Layout, RESERVED_TAG};
 use crate::opcode::Opcode;
 
 /// A basic header segment in the making.
@@ -58,9 +58,8 @@ impl BhsBuilder {
     }
 
     /// Writes a field. A field that the PDU type does not have is a mistake of the caller: caught in debug builds.
-    pub(super) fn set<T: FieldValue>(mut self, field: Field, value: T) -> Self {
-        let layout = LAYOUT[field as usize];
-        debug_assert!(self.has_opcode_in(layout.opcodes), "{field:?} in opcode 0x{:02x}", self.bytes[0] & 0x3f);
+    pub(super) fn set<T: FieldValue>(mut self, layout: Layout, value: T) -> Self {
+        debug_assert!(self.has_opcode_in(layout.opcodes), "{layout:?} in opcode 0x{:02x}", self.bytes[0] & 0x3f);
         value.write(&mut self.bytes[usize::from(layout.first)..usize::from(layout.end)]);
         self
     }

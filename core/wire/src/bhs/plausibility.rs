@@ -3,7 +3,8 @@
 //! Strict where RFC 7143 fixes a value; silent where an implementation is known to differ, and on bytes that were not
 //! captured. It never knows the connection: limits of the login and sequence numbers are the caller's second test.
 
-use super::{Bhs, RESERVED_TAG};
+use super::layout::RESERVED_TAG;
+use super::view::Bhs;
 use crate::opcode::Opcode;
 
 /// The first thing that makes the bytes no basic header segment.

@@ -3,7 +3,7 @@
 use iscsitrace_wire::bhs::Bhs;
 
 use super::IscsiConnection;
-use super::kept_data::{KEPT_START_MAX, begins_write};
+use super::kept_data::{WRITE_START_BYTES_MAX, begins_write, kept_bytes};
 use crate::counters::Counter;
 use crate::iscsi::assumption::Assumed;
 use crate::iscsi::context::Context;
@@ -37,9 +37,12 @@ impl Listener for ConnectionListener<'_> {
     #[inline]
     fn keeps_data(&self, header: Bhs<'_>) -> usize {
         if self.context.tables.wanted.write_starts && begins_write(header) {
-            return KEPT_START_MAX;
+            return WRITE_START_BYTES_MAX;
         }
-        self.connection.keeps_data(header)
+        kept_bytes(header, || {
+            let task = header.initiator_task_tag().and_then(|tag| self.connection.tasks.get(&tag));
+            task.is_some_and(|task| task.is_standard_inquiry)
+        })
     }
 
     #[inline]

@@ -31,7 +31,7 @@ use super::spans::Spans;
 use super::task::Task;
 use crate::counters::Counter;
 use crate::tables::WriteStart;
-use kept_data::{KEPT_START_MAX, begins_write};
+use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 
 /// Sequence numbers closer than this to the expected are totals as fitting.
 const NEAR: i32 = 1 << 14;
@@ -184,7 +184,7 @@ impl IscsiConnection {
             && begins_write(bhs)
             && !pdu.data.is_empty()
         {
-            let bytes = pdu.data.len().min(KEPT_START_MAX);
+            let bytes = pdu.data.len().min(WRITE_START_BYTES_MAX);
             let crc32c = digest::crc32c(&pdu.data[..bytes]);
             context.tables.write_starts.push(WriteStart { cycle, bytes: bytes as u8, crc32c });
         }
