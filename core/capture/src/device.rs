@@ -11,7 +11,7 @@ pub use pcap::IfFlags;
 use pcap::{Active, Capture, Precision, Stat, TimestampType};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::error::{LiveError, said};
+use crate::error::{RecordingError, said};
 use crate::portals;
 use crate::settings::InterfaceSettings;
 
@@ -22,7 +22,7 @@ const DLT_RAW: i32 = 12;
 
 /// A packet as it arrives.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrived<'a> {
+pub struct ArrivedPacket<'a> {
     /// Nanoseconds since 1970.
     pub time_ns: i64,
     /// Bytes on the wire.
@@ -66,7 +66,7 @@ impl Device {
     ///
     /// # Errors
     /// There is none of that name, it may not be opened, or the filter is none.
-    pub fn open(settings: &InterfaceSettings) -> Result<Self, LiveError> {
+    pub fn open(settings: &InterfaceSettings) -> Result<Self, RecordingError> {
         let name = settings.name.clone();
         // packets of network interfaces come with nanoseconds; libpcap's other devices (USB, D-Bus) have microseconds
         let is_in_microseconds = name != "any" && !is_network_interface(&name);
@@ -107,13 +107,13 @@ impl Device {
     ///
     /// # Errors
     /// It is none.
-    pub fn narrow(&mut self, expression: String) -> Result<(), LiveError> {
+    pub fn narrow(&mut self, expression: String) -> Result<(), RecordingError> {
         match self.capture.filter(&expression, true) {
             Ok(()) => {
                 self.filter = expression;
                 Ok(())
             }
-            Err(error) => Err(LiveError::Filter { expression, message: said(error) }),
+            Err(error) => Err(RecordingError::Filter { expression, message: said(error) }),
         }
     }
 
@@ -121,11 +121,11 @@ impl Device {
     ///
     /// # Errors
     /// What libpcap says, as when the interface is gone.
-    pub fn dispatch(&mut self, limit: usize, mut each: impl FnMut(Arrived<'_>)) -> Result<usize, String> {
+    pub fn dispatch(&mut self, limit: usize, mut each: impl FnMut(ArrivedPacket<'_>)) -> Result<usize, String> {
         let nanoseconds = if self.is_in_microseconds { 1000 } else { 1 };
         let handed_over = self.capture.dispatch(Some(limit), |packet| {
             let time = packet.header.ts;
-            each(Arrived {
+            each(ArrivedPacket {
                 time_ns: time.tv_sec * 1_000_000_000 + time.tv_usec * nanoseconds,
                 original_length: packet.header.len,
                 data: packet.data,
@@ -173,7 +173,7 @@ pub fn list() -> Result<Vec<pcap::Device>, String> {
 ///
 /// # Errors
 /// It may not be opened, or is not there.
-pub fn link_types(name: &str) -> Result<Vec<u16>, LiveError> {
+pub fn link_types(name: &str) -> Result<Vec<u16>, RecordingError> {
     let failed = |error: pcap::Error| failure(name, said(error));
     let capture = Capture::from_device(name).and_then(Capture::open).map_err(failed)?;
     let offered = capture.list_datalinks().map_err(failed)?;
@@ -195,17 +195,17 @@ fn is_loopback(name: &str) -> bool {
     name == "any" || flags & IFF_LOOPBACK != 0
 }
 
-fn failure(name: &str, message: String) -> LiveError {
+fn failure(name: &str, message: String) -> RecordingError {
     let interface = name.to_owned();
     let is_there = name == "any"
         || is_network_interface(name)
         || pcap::Device::list().is_ok_and(|devices| devices.iter().any(|device| device.name == name));
     if !is_there {
-        LiveError::NoSuchInterface(interface)
+        RecordingError::NoSuchInterface(interface)
     } else if !may_capture() {
-        LiveError::Permission { interface, message }
+        RecordingError::Permission { interface, message }
     } else {
-        LiveError::Interface { interface, message }
+        RecordingError::Interface { interface, message }
     }
 }
 
@@ -219,13 +219,13 @@ pub fn may_capture() -> bool {
         .is_some_and(|mask| mask >> CAP_NET_RAW & 1 == 1)
 }
 
-fn time_stamp_type(name: &str) -> Result<TimestampType, LiveError> {
+fn time_stamp_type(name: &str) -> Result<TimestampType, RecordingError> {
     match name {
         "host" => Ok(TimestampType::Host),
         "host_lowprec" => Ok(TimestampType::HostLowPrec),
         "host_hiprec" => Ok(TimestampType::HostHighPrec),
         "adapter" => Ok(TimestampType::Adapter),
         "adapter_unsynced" => Ok(TimestampType::AdapterUnsynced),
-        _ => Err(LiveError::Settings(format!("there is no time stamp type {name}"))),
+        _ => Err(RecordingError::Settings(format!("there is no time stamp type {name}"))),
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// Why a capture cannot begin.
 #[derive(Debug, Error)]
-pub enum LiveError {
+pub enum RecordingError {
     /// There is no such interface.
     #[error("there is no interface {0}")]
     NoSuchInterface(String),
@@ -54,7 +54,7 @@ pub enum LiveError {
     Stopped,
 }
 
-impl LiveError {
+impl RecordingError {
     /// The kind, in one word.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use iscsitrace_wire::capture_writer::{Interface, PcapngWriter, Section, Statistics};
 use iscsitrace_wire::frame::LinkType;
 
-use crate::device::{Arrived, Counts};
-use crate::error::{LiveError, in_words};
+use crate::device::{ArrivedPacket, Counts};
+use crate::error::{RecordingError, in_words};
 use crate::output::Output;
 use crate::report::{Caller, End, Event, Progress};
 use crate::settings::{Limits, OutputSettings, SectionSettings};
@@ -60,7 +60,7 @@ impl<'a> Watch<'a> {
 
 /// What a file says of an interface.
 #[derive(Debug, Clone, Default)]
-pub struct Described {
+pub struct InterfaceDescription {
     /// Its name.
     pub name: String,
     /// As the operating system describes it.
@@ -107,7 +107,7 @@ pub struct Files {
     section: SectionSettings,
     stop: Limits,
     /// What files say of the interfaces.
-    pub interfaces: Vec<Described>,
+    pub interfaces: Vec<InterfaceDescription>,
     current: Option<Current>,
     /// Names of the files that there are, the last one last.
     pub names: VecDeque<PathBuf>,
@@ -126,9 +126,9 @@ impl Files {
         output: OutputSettings,
         section: SectionSettings,
         stop: Limits,
-        interfaces: Vec<Described>,
+        interfaces: Vec<InterfaceDescription>,
         watch: &mut Watch<'_>,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, RecordingError> {
         let mut files = Self {
             output,
             section,
@@ -145,7 +145,7 @@ impl Files {
     }
 
     /// One interface more than was known when the file was begun.
-    pub fn add(&mut self, described: Described) {
+    pub fn add(&mut self, described: InterfaceDescription) {
         if let Some(current) = &mut self.current {
             current.interfaces.push(InFile { filter: described.filter.clone(), ..InFile::default() });
         }
@@ -158,7 +158,7 @@ impl Files {
         &mut self,
         interface: usize,
         link_type: LinkType,
-        packet: &Arrived<'_>,
+        packet: &ArrivedPacket<'_>,
         comment: Option<&str>,
         watch: &mut Watch<'_>,
     ) -> Result<(), End> {
@@ -234,10 +234,10 @@ impl Files {
     }
 
     /// Begins the next file.
-    fn next(&mut self, watch: &mut Watch<'_>) -> Result<(), LiveError> {
+    fn next(&mut self, watch: &mut Watch<'_>) -> Result<(), RecordingError> {
         let number = self.begun_count + 1;
         let path = if self.output.next_file.is_some() {
-            watch.caller.next_path(number).ok_or(LiveError::Stopped)?
+            watch.caller.next_path(number).ok_or(RecordingError::Stopped)?
         } else {
             self.output.path.clone()
         };
@@ -271,7 +271,7 @@ impl Files {
             current.safe = (0, current.writer.out().byte_count);
             Ok(current)
         });
-        self.current = Some(begun.map_err(|error| LiveError::output(&path, &error))?);
+        self.current = Some(begun.map_err(|error| RecordingError::output(&path, &error))?);
         self.begun_count = number;
         watch.tell(Event::File { path: path.display().to_string() });
         self.names.push_back(path);
@@ -347,7 +347,7 @@ impl Files {
 const COMMENT_MAX: usize = 4000;
 
 /// Adds an interface to a file, and gives its number there.
-fn describe(current: &mut Current, place: usize, described: &Described) -> io::Result<u32> {
+fn describe(current: &mut Current, place: usize, described: &InterfaceDescription) -> io::Result<u32> {
     let interface = Interface {
         name: &described.name,
         description: &described.description,

@@ -13,14 +13,14 @@
 //! One thread: it copies packets out of the kernel's buffer into files. What it cannot carry away in time the kernel
 //! drops and counts, and every count is told. Nothing here prints.
 
-pub mod capture;
 pub mod device;
+mod dumpcap;
 pub mod error;
 mod files;
-mod helper;
-mod learn;
 mod output;
+mod portal_search;
 pub mod portals;
+pub mod recorder;
 pub mod report;
 pub mod settings;
 pub mod snaplen;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
-use crate::error::LiveError;
+use crate::error::RecordingError;
 
 /// Gathered before it is written.
 const GATHERED_BYTES: usize = 256 << 10;
@@ -53,8 +53,8 @@ impl Output {
     ///
     /// # Errors
     /// The file exists and is not to be overwritten, or cannot be made; nobody reads the FIFO.
-    pub fn open(path: &Path, is_forced: bool, patience: Patience<'_>) -> Result<Self, LiveError> {
-        let failed = |error: io::Error| LiveError::output(path, &error);
+    pub fn open(path: &Path, is_forced: bool, patience: Patience<'_>) -> Result<Self, RecordingError> {
+        let failed = |error: io::Error| RecordingError::output(path, &error);
         if path.as_os_str() == "-" {
             let (file, is_pipe) = standard_output().map_err(failed)?;
             return Ok(Self::over(file, is_pipe));
@@ -117,7 +117,7 @@ impl Output {
     }
 }
 
-fn open_fifo(path: &Path, patience: Patience<'_>) -> Result<Output, LiveError> {
+fn open_fifo(path: &Path, patience: Patience<'_>) -> Result<Output, RecordingError> {
     let without_waiting = OFlags::NONBLOCK.bits() as i32;
     loop {
         match OpenOptions::new().write(true).custom_flags(without_waiting).open(path) {
@@ -125,11 +125,11 @@ fn open_fifo(path: &Path, patience: Patience<'_>) -> Result<Output, LiveError> {
             // nobody reads it yet
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
                 if !patience() {
-                    return Err(LiveError::Stopped);
+                    return Err(RecordingError::Stopped);
                 }
                 thread::sleep(PATIENCE);
             }
-            Err(error) => return Err(LiveError::output(path, &error)),
+            Err(error) => return Err(RecordingError::output(path, &error)),
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Who wants the capture, and is told of it.
 pub trait Caller {
-    /// Looks at the progress, at least every 50 ms; true ends the capture.
+    /// PortalSearch at the progress, at least every 50 ms; true ends the capture.
     fn watch(&mut self, progress: &Progress) -> bool;
 
     /// The name of the file of that number, counted from 1, when there are several; none ends the capture.

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use iscsitrace_capture::capture::{self, ReplayError};
 use iscsitrace_capture::device::{self, Device};
-use iscsitrace_capture::error::LiveError;
+use iscsitrace_capture::error::RecordingError;
+use iscsitrace_capture::recorder::{self, ReplayError};
 use iscsitrace_capture::report::{Caller, Outcome, Progress};
 use iscsitrace_capture::settings::{CaptureSettings, InterfaceSettings};
 use iscsitrace_capture::snaplen::{Adviser, PACKETS_MAX};
@@ -21,7 +21,7 @@ use crate::source;
 /// Between two looks for Ctrl-C.
 const PERIOD: Duration = Duration::from_millis(50);
 
-fn refusal(error: &LiveError) -> PyErr {
+fn refusal(error: &RecordingError) -> PyErr {
     LiveCaptureError::new_err((error.kind(), error.to_string()))
 }
 
@@ -41,7 +41,7 @@ struct PythonCaller {
 }
 
 impl PythonCaller {
-    fn finish(self, outcome: Result<Outcome, LiveError>) -> PyResult<String> {
+    fn finish(self, outcome: Result<Outcome, RecordingError>) -> PyResult<String> {
         match (self.failure, outcome) {
             (Some(failure), _) => Err(failure),
             (None, Ok(outcome)) => document(&outcome),
@@ -73,7 +73,7 @@ impl Caller for PythonCaller {
 pub fn run_capture(py: Python<'_>, settings_json: &str, caller: Py<PyAny>) -> PyResult<String> {
     let settings: CaptureSettings = settings(settings_json)?;
     let mut caller = PythonCaller { object: caller, failure: None };
-    let outcome = py.detach(|| capture::run(&settings, &mut caller));
+    let outcome = py.detach(|| recorder::run(&settings, &mut caller));
     caller.finish(outcome)
 }
 
@@ -89,7 +89,7 @@ pub fn replay_capture(
     let failure = source::Failure::default();
     let inputs = sources.iter().map(|source| source::input(source, &failure)).collect::<PyResult<Vec<_>>>()?;
     let mut caller = PythonCaller { object: caller, failure: None };
-    let outcome = py.detach(|| capture::replay(inputs, &settings, &mut caller));
+    let outcome = py.detach(|| recorder::replay(inputs, &settings, &mut caller));
     if let Some(error) = failure.take() {
         return Err(error);
     }
@@ -115,7 +115,7 @@ pub fn advise_snaplen(py: Python<'_>, interface_json: &str, duration_ns: u64, wa
                 let (time_ns, original_length, data) = (arrived.time_ns, arrived.original_length, arrived.data);
                 adviser.take(&Packet { frame, time_ns, link_type, interface: 0, original_length, data });
             });
-            let message = |message| refusal(&LiveError::Interface { interface: interface.name.clone(), message });
+            let message = |message| refusal(&RecordingError::Interface { interface: interface.name.clone(), message });
             let count = count.map_err(message)?;
             if looked.elapsed() >= PERIOD {
                 looked = Instant::now();

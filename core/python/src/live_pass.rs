@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iscsitrace_trace::dynamics::live::Moment;
+use iscsitrace_trace::dynamics::snapshot::SenderSnapshot;
 use iscsitrace_trace::live::follow::Change;
 use iscsitrace_trace::live::view::View;
 use iscsitrace_trace::live::{self, Origin, Settings, Step};
@@ -185,7 +185,7 @@ fn to_python<'py>(py: Python<'py>, view: View) -> PyResult<Bound<'py, PyDict>> {
     Ok(dict)
 }
 
-fn moment<'py>(py: Python<'py>, moment: &Moment) -> PyResult<Bound<'py, PyDict>> {
+fn moment<'py>(py: Python<'py>, moment: &SenderSnapshot) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("owin_bytes", moment.owin_bytes)?;
     dict.set_item("owin_peak_bytes", moment.owin_peak_bytes)?;

@@ -9,7 +9,7 @@
 
 use iscsitrace_wire::cdb::Operation;
 
-use super::observer::Ended;
+use super::observer::EndedCommand;
 
 /// SCSI status codes (SAM-5, table 43).
 const STATUSES: [(&str, u8); 9] = [
@@ -39,7 +39,7 @@ enum Comparison {
 }
 
 impl Comparison {
-    fn holds(self, command: &Ended) -> bool {
+    fn holds(self, command: &EndedCommand) -> bool {
         match self {
             Self::LatencyOver { limit_ns, is_limit_met } => {
                 let latency_ns = command.end_ns.saturating_sub(command.command_ns);
@@ -92,7 +92,7 @@ impl Condition {
     }
 
     /// Whether a command that has not ended is meant as it is now: its status is none, and its latency grows.
-    pub fn is_met_while_open(&self, command: &Ended) -> bool {
+    pub fn is_met_while_open(&self, command: &EndedCommand) -> bool {
         let is_about_time = |comparison: &Comparison| matches!(comparison, Comparison::LatencyOver { .. });
         let mut about_time = self.alternatives.iter().filter(|all| all.iter().any(is_about_time));
         about_time.any(|all| all.iter().all(|comparison| comparison.holds(command)))
@@ -108,7 +108,7 @@ impl Condition {
     }
 
     /// Whether a command is meant.
-    pub fn is_met(&self, command: &Ended) -> bool {
+    pub fn is_met(&self, command: &EndedCommand) -> bool {
         self.alternatives.iter().any(|all| all.iter().all(|comparison| comparison.holds(command)))
     }
 }
@@ -205,11 +205,11 @@ fn time(rest: &mut &[Token<'_>], end: usize) -> Result<i64, (usize, String)> {
 mod tests {
     use super::*;
 
-    fn command(latency_ns: i64, status: Option<u8>, operation: &'static str) -> Ended {
-        Ended { end_ns: 1000 + latency_ns, command_ns: 1000, status, operation, ..Ended::default() }
+    fn command(latency_ns: i64, status: Option<u8>, operation: &'static str) -> EndedCommand {
+        EndedCommand { end_ns: 1000 + latency_ns, command_ns: 1000, status, operation, ..EndedCommand::default() }
     }
 
-    fn meets(text: &str, command: &Ended) -> bool {
+    fn meets(text: &str, command: &EndedCommand) -> bool {
         Condition::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}")).is_met(command)
     }
 

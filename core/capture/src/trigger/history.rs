@@ -18,7 +18,7 @@ const CONNECTIONS_MAX: usize = 4096;
 
 /// A packet of its own.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct KeptPacket {
     /// Its number among all that arrived.
     pub frame: u64,
     /// Capture time.
@@ -33,7 +33,7 @@ pub struct Kept {
     pub data: Box<[u8]>,
 }
 
-impl Kept {
+impl KeptPacket {
     pub(super) fn new(packet: &Packet<'_>) -> Self {
         Self {
             frame: packet.frame,
@@ -53,7 +53,7 @@ impl Kept {
 /// The last packets.
 #[derive(Debug)]
 pub(super) struct History {
-    packets: VecDeque<Kept>,
+    packets: VecDeque<KeptPacket>,
     bytes: usize,
     bytes_max: usize,
     /// Time of the last packet that the bound took.
@@ -65,7 +65,7 @@ impl History {
         Self { packets: VecDeque::new(), bytes: 0, bytes_max, forgotten_ns: i64::MIN }
     }
 
-    pub(super) fn push(&mut self, kept: Kept) {
+    pub(super) fn push(&mut self, kept: KeptPacket) {
         self.bytes += kept.bytes();
         self.packets.push_back(kept);
         while self.bytes > self.bytes_max && self.packets.len() > 1 {
@@ -76,7 +76,7 @@ impl History {
     }
 
     /// The oldest packet.
-    pub(super) fn pop(&mut self) -> Option<Kept> {
+    pub(super) fn pop(&mut self) -> Option<KeptPacket> {
         let oldest = self.packets.pop_front()?;
         self.bytes -= oldest.bytes();
         Some(oldest)
@@ -112,7 +112,7 @@ pub(super) struct Beginnings {
 
 #[derive(Debug, Default)]
 struct Beginning {
-    packets: Vec<Kept>,
+    packets: Vec<KeptPacket>,
     payload_count: usize,
     bytes: usize,
 }
@@ -123,7 +123,7 @@ impl Beginnings {
     }
 
     /// Takes a packet, which may belong to the beginning of its connection.
-    pub(super) fn take(&mut self, kept: &Kept, segment: &Segment<'_>) {
+    pub(super) fn take(&mut self, kept: &KeptPacket, segment: &Segment<'_>) {
         let source = Endpoint { address: segment.source, port: segment.source_port };
         let destination = Endpoint { address: segment.destination, port: segment.destination_port };
         let key = (source.min(destination), source.max(destination));
@@ -160,8 +160,8 @@ impl Beginnings {
     }
 
     /// Gives the packets between two numbers, both left out, in order.
-    pub(super) fn release(&self, after: u64, before: u64, mut each: impl FnMut(&Kept)) {
-        let mut wanted: Vec<&Kept> = self
+    pub(super) fn release(&self, after: u64, before: u64, mut each: impl FnMut(&KeptPacket)) {
+        let mut wanted: Vec<&KeptPacket> = self
             .connections
             .values()
             .flat_map(|beginning| &beginning.packets)

@@ -18,11 +18,11 @@ use iscsitrace_trace::reader::Packet;
 use iscsitrace_wire::frame::segment;
 
 pub use self::condition::Condition;
-pub use self::history::Kept;
+pub use self::history::KeptPacket;
 use self::history::{Beginnings, History};
-pub use self::observer::Ended;
+pub use self::observer::EndedCommand;
 use self::observer::Observer;
-use crate::error::LiveError;
+use crate::error::RecordingError;
 use crate::settings::TriggerSettings;
 
 /// How much longer a window stays open for tasks to end.
@@ -51,7 +51,7 @@ pub struct Trigger {
     pub found_count: u64,
     /// Whether a window began later than was asked for, because the memory was full.
     pub has_forgotten: bool,
-    ended: Vec<Ended>,
+    ended: Vec<EndedCommand>,
 }
 
 impl Trigger {
@@ -59,9 +59,9 @@ impl Trigger {
     ///
     /// # Errors
     /// The condition is none.
-    pub fn new(settings: &TriggerSettings) -> Result<Self, LiveError> {
+    pub fn new(settings: &TriggerSettings) -> Result<Self, RecordingError> {
         let condition = Condition::parse(&settings.condition).map_err(|(place, message)| {
-            LiveError::Settings(format!("trigger, at character {}: {message}", place + 1))
+            RecordingError::Settings(format!("trigger, at character {}: {message}", place + 1))
         })?;
         let beginnings_bytes = settings.memory_bytes / BEGINNINGS_SHARE;
         Ok(Self {
@@ -90,10 +90,10 @@ impl Trigger {
     pub fn take<E>(
         &mut self,
         packet: &Packet<'_>,
-        mut release: impl FnMut(&Kept, Option<&str>) -> Result<(), E>,
+        mut release: impl FnMut(&KeptPacket, Option<&str>) -> Result<(), E>,
         mut found: impl FnMut(&str),
     ) -> Result<(), E> {
-        let kept = Kept::new(packet);
+        let kept = KeptPacket::new(packet);
         if let Ok(segment) = segment(packet.link_type, packet.data, packet.original_length) {
             self.beginnings.take(&kept, &segment);
         }
@@ -128,7 +128,7 @@ impl Trigger {
     }
 
     /// Says of a command that it was found, and keeps its window open; gives when it began.
-    fn note(&mut self, command: &Ended, took: &str, packet: &Packet<'_>, found: &mut impl FnMut(&str)) -> i64 {
+    fn note(&mut self, command: &EndedCommand, took: &str, packet: &Packet<'_>, found: &mut impl FnMut(&str)) -> i64 {
         let text = self.in_words(command, took);
         found(&text);
         let until_ns = command.end_ns.max(packet.time_ns).saturating_add(self.after_ns);
@@ -165,7 +165,7 @@ impl Trigger {
     fn open<E>(
         &mut self,
         from_ns: i64,
-        release: &mut impl FnMut(&Kept, Option<&str>) -> Result<(), E>,
+        release: &mut impl FnMut(&KeptPacket, Option<&str>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.history.forget(from_ns);
         self.has_forgotten |= self.history.is_forgotten_from(from_ns);
@@ -179,7 +179,10 @@ impl Trigger {
         result
     }
 
-    fn release_all<E>(&mut self, release: &mut impl FnMut(&Kept, Option<&str>) -> Result<(), E>) -> Result<(), E> {
+    fn release_all<E>(
+        &mut self,
+        release: &mut impl FnMut(&KeptPacket, Option<&str>) -> Result<(), E>,
+    ) -> Result<(), E> {
         while let Some(kept) = self.history.pop() {
             let comment = self.comments.remove(&kept.frame);
             self.released = kept.frame;
@@ -188,7 +191,7 @@ impl Trigger {
         Ok(())
     }
 
-    fn in_words(&self, command: &Ended, took: &str) -> String {
+    fn in_words(&self, command: &EndedCommand, took: &str) -> String {
         let status = match command.status {
             Some(0) => String::new(),
             Some(status) => format!(", status {}", condition::status_in_words(status)),
@@ -203,7 +206,7 @@ impl Trigger {
     }
 }
 
-fn milliseconds(command: &Ended) -> f64 {
+fn milliseconds(command: &EndedCommand) -> f64 {
     (command.end_ns - command.command_ns) as f64 / 1e6
 }
 

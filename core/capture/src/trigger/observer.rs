@@ -25,7 +25,7 @@ const LOOK_EVERY_NS: i64 = 100_000_000;
 
 /// A command that ended, by status or because its task was aborted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedCommand {
     /// When it began.
     pub command_ns: i64,
     /// When it ended.
@@ -72,10 +72,10 @@ impl Generation {
 }
 
 /// A command as its row has it; `frame` is where it ended when the row does not say.
-fn command(cycles: &Cycles, row: usize, end_ns: i64, frame: u64) -> Ended {
+fn command(cycles: &Cycles, row: usize, end_ns: i64, frame: u64) -> EndedCommand {
     let known = |value: u64| (value != NULL_U64).then_some(value);
     let operation = Operation::ALL.get(usize::from(cycles.operation[row]));
-    Ended {
+    EndedCommand {
         command_ns: cycles.command_first_ns[row],
         end_ns,
         end_frame: known(cycles.status_frame[row]).unwrap_or(frame),
@@ -116,7 +116,7 @@ impl Observer {
     }
 
     /// Takes a packet; adds the commands that ended with it.
-    pub(super) fn packet(&mut self, packet: &Packet<'_>, ended: &mut Vec<Ended>) {
+    pub(super) fn packet(&mut self, packet: &Packet<'_>, ended: &mut Vec<EndedCommand>) {
         for generation in &mut self.generations {
             generation.pipeline.packet(packet);
             generation.pipeline.take_ended(&mut self.rows);
@@ -141,7 +141,7 @@ impl Observer {
     }
 
     /// Adds commands that have been open for longer than that, each once; looked for now and then.
-    pub(super) fn add_open(&mut self, longer_than_ns: i64, packet: &Packet<'_>, open: &mut Vec<Ended>) {
+    pub(super) fn add_open(&mut self, longer_than_ns: i64, packet: &Packet<'_>, open: &mut Vec<EndedCommand>) {
         let begun_before_ns = packet.time_ns.saturating_sub(longer_than_ns);
         // that of the last look: nothing is overdue that was not open then
         if self.looked_ns != packet.time_ns || self.oldest_open_ns.is_none_or(|oldest_ns| oldest_ns > begun_before_ns) {

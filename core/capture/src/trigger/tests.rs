@@ -7,7 +7,7 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::observer::Observer;
-use super::{Ended, Kept, Trigger};
+use super::{EndedCommand, KeptPacket, Trigger};
 use crate::settings::TriggerSettings;
 
 const MS: i64 = 1_000_000;
@@ -103,7 +103,7 @@ fn trigger(condition: &str, before_ns: i64, after_ns: i64, memory_bytes: usize) 
 fn released(wire: &Wire, trigger: &mut Trigger) -> Vec<(u64, Option<String>)> {
     let mut released = Vec::new();
     for packet in wire.frames() {
-        let each = |kept: &Kept, comment: Option<&str>| {
+        let each = |kept: &KeptPacket, comment: Option<&str>| {
             released.push((kept.frame, comment.map(str::to_owned)));
             Ok::<(), ()>(())
         };
@@ -231,7 +231,7 @@ fn every_command_is_told_once_over_many_passes() {
         wire.response(40_000 * MS + place, ended);
     }
     let mut observer = Observer::with_generations_of(500);
-    let mut ended: Vec<Ended> = Vec::new();
+    let mut ended: Vec<EndedCommand> = Vec::new();
     let mut generations = 0;
     for packet in wire.frames() {
         observer.packet(&packet, &mut ended);

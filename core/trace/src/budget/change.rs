@@ -6,17 +6,17 @@ pub(super) enum Change {
     /// A command begins.
     Command(u32),
     /// The initiator has sent all that the task needs for now.
-    Asked(u32),
+    Requested(u32),
     /// The burst of an R2T was sent: before the next R2T of the same moment.
-    Answered(u32),
+    BurstSent(u32),
     /// An R2T came.
-    Granted(u32),
+    R2t(u32),
     /// The task ended.
     Ended(u32),
     /// The line is busy with payload, or no longer.
     Busy(bool),
     /// A sender is held back by a part, or no longer.
-    Held(u8, bool),
+    Limited(u8, bool),
 }
 
 /// When it does.

@@ -122,12 +122,12 @@ impl<'a> Scope<'a> {
             push(start_ns(cycle), Change::Command(place), cycles.command_frame[cycle]);
         }
         for (place, cycle) in known.clone().filter(|&(_, cycle)| cycles.command_last_ns[cycle] > start_ns(cycle)) {
-            push(cycles.command_last_ns[cycle], Change::Asked(place), NULL_U64);
+            push(cycles.command_last_ns[cycle], Change::Requested(place), NULL_U64);
         }
         let is_unsolicited = |cycle: usize| cycles.is_write[cycle] && cycles.r2t_count[cycle] == 0;
         for (place, cycle) in known.clone().filter(|&(_, cycle)| is_unsolicited(cycle)) {
             if cycles.data_last_ns[cycle] > start_ns(cycle) {
-                push(cycles.data_last_ns[cycle], Change::Asked(place), cycles.data_last_frame[cycle]);
+                push(cycles.data_last_ns[cycle], Change::Requested(place), cycles.data_last_frame[cycle]);
             }
         }
         for (place, cycle) in known {
@@ -149,24 +149,32 @@ impl<'a> Scope<'a> {
         let is_at_once = |round: usize| rounds.data_last_ns[round] == rounds.r2t_ns[round];
         for &(place, round) in known.iter().filter(|&&(_, round)| !is_at_once(round)) {
             let (time_ns, frame) = (rounds.r2t_ns[round], rounds.r2t_frame[round]);
-            events.push(Event { time_ns, change: Change::Granted(place), frame });
+            events.push(Event { time_ns, change: Change::R2t(place), frame });
         }
         for (place, round) in known {
             let (time_ns, frame) = (rounds.data_last_ns[round], rounds.data_last_frame[round]);
-            let change = if is_at_once(round) { Change::Asked(place) } else { Change::Answered(place) };
+            let change = if is_at_once(round) { Change::Requested(place) } else { Change::BurstSent(place) };
             events.push(Event { time_ns, change, frame });
         }
     }
 
     fn lines(&self, events: &mut Vec<Event>) {
         for timeline in &self.timelines {
-            for &(from_ns, to_ns) in timeline.carried.iter().flatten().filter(|(from_ns, to_ns)| from_ns < to_ns) {
+            for &(from_ns, to_ns) in timeline.line_busy.iter().flatten().filter(|(from_ns, to_ns)| from_ns < to_ns) {
                 events.push(Event { time_ns: from_ns, change: Change::Busy(true), frame: NULL_U64 });
                 events.push(Event { time_ns: to_ns, change: Change::Busy(false), frame: NULL_U64 });
             }
-            for held in timeline.held.iter().filter(|held| held.from_ns < held.to_ns) {
-                events.push(Event { time_ns: held.from_ns, change: Change::Held(held.part, true), frame: NULL_U64 });
-                events.push(Event { time_ns: held.to_ns, change: Change::Held(held.part, false), frame: held.frame });
+            for limited in timeline.limited.iter().filter(|limited| limited.from_ns < limited.to_ns) {
+                events.push(Event {
+                    time_ns: limited.from_ns,
+                    change: Change::Limited(limited.part, true),
+                    frame: NULL_U64,
+                });
+                events.push(Event {
+                    time_ns: limited.to_ns,
+                    change: Change::Limited(limited.part, false),
+                    frame: limited.frame,
+                });
             }
         }
     }

@@ -16,7 +16,7 @@ use super::waiting::{Allowance, Tasks, Waiting};
 use crate::tables::{BudgetRow, NULL_U32, NULL_U64, budget_part as part};
 
 /// Parts that hold a sender back, the strongest first.
-const HELD_PARTS: [u8; 5] =
+const LIMITING_PARTS: [u8; 5] =
     [part::UNKNOWN, part::LOSS_RECOVERY, part::RECEIVE_WINDOW, part::CONGESTION_WINDOW, part::ACK_WAIT];
 
 /// The sweep of one scope.
@@ -28,7 +28,7 @@ pub(super) struct Sweep<'a> {
     /// Time for which the line was not busy.
     waited_ns: i64,
     busy_count: u32,
-    held_counts: [u32; HELD_PARTS.len()],
+    limited_counts: [u32; LIMITING_PARTS.len()],
     tasks: Tasks,
     /// Until when the time without a task is the path's; none when the path was never measured.
     think_deadline: Option<i64>,
@@ -45,7 +45,7 @@ impl<'a> Sweep<'a> {
             now_ns: start_ns,
             waited_ns: 0,
             busy_count: 0,
-            held_counts: [0; HELD_PARTS.len()],
+            limited_counts: [0; LIMITING_PARTS.len()],
             tasks: Tasks::new(cycles.len()),
             think_deadline: Some(0),
             blank,
@@ -78,14 +78,14 @@ impl<'a> Sweep<'a> {
         if self.busy_count > 0 {
             return (part::TRANSFER, i64::MAX);
         }
-        let held = HELD_PARTS.iter().zip(&self.held_counts).find(|(_, count)| **count > 0);
-        if let Some((&held, _)) = held {
-            return (held, i64::MAX);
+        let limited = LIMITING_PARTS.iter().zip(&self.limited_counts).find(|(_, count)| **count > 0);
+        if let Some((&limited, _)) = limited {
+            return (limited, i64::MAX);
         }
         match self.tasks.waiting(self.waited_ns) {
             Waiting::Target => (part::TARGET_SERVICE, i64::MAX),
             Waiting::Initiator => (part::INITIATOR_SERVICE, i64::MAX),
-            Waiting::Untold => (part::UNKNOWN, i64::MAX),
+            Waiting::Unmeasured => (part::UNKNOWN, i64::MAX),
             Waiting::Path(deadline) => (part::PROPAGATION, deadline - self.waited_ns),
             Waiting::Nobody => match self.think_deadline {
                 None => (part::UNKNOWN, i64::MAX),
@@ -123,9 +123,9 @@ impl<'a> Sweep<'a> {
         let waited_ns = self.waited_ns;
         match change {
             Change::Command(place) => self.tasks.begin(place, waited_ns, allowance(place)),
-            Change::Asked(place) => self.tasks.ask(place, waited_ns, allowance(place)),
-            Change::Granted(place) => self.tasks.grant(place, waited_ns, allowance(place)),
-            Change::Answered(place) => self.tasks.answer(place, waited_ns, allowance(place)),
+            Change::Requested(place) => self.tasks.request(place, waited_ns, allowance(place)),
+            Change::R2t(place) => self.tasks.r2t(place, waited_ns, allowance(place)),
+            Change::BurstSent(place) => self.tasks.burst_sent(place, waited_ns, allowance(place)),
             Change::Ended(place) => {
                 self.tasks.end(place);
                 self.think_deadline =
@@ -133,10 +133,10 @@ impl<'a> Sweep<'a> {
             }
             Change::Busy(true) => self.busy_count += 1,
             Change::Busy(false) => self.busy_count = self.busy_count.saturating_sub(1),
-            Change::Held(part, is_held) => {
-                let place = HELD_PARTS.iter().position(|&held| held == part);
-                if let Some(count) = place.and_then(|place| self.held_counts.get_mut(place)) {
-                    *count = if is_held { *count + 1 } else { count.saturating_sub(1) };
+            Change::Limited(part, is_limited) => {
+                let place = LIMITING_PARTS.iter().position(|&limited| limited == part);
+                if let Some(count) = place.and_then(|place| self.limited_counts.get_mut(place)) {
+                    *count = if is_limited { *count + 1 } else { count.saturating_sub(1) };
                 }
             }
         }

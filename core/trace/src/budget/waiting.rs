@@ -30,7 +30,7 @@ type Deadline = i64;
 #[derive(Debug, Clone, Copy, Default)]
 struct Task {
     is_outstanding: bool,
-    is_granted: bool,
+    is_r2t_open: bool,
     open_rounds: u32,
     deadline: Deadline,
 }
@@ -47,7 +47,7 @@ pub(super) enum Waiting {
     /// The initiator.
     Initiator,
     /// One of them, but the path's part was never measured.
-    Untold,
+    Unmeasured,
 }
 
 /// Deadlines of tasks, the first on top. One that does not hold any more stays until it comes there.
@@ -59,14 +59,14 @@ pub(super) struct Tasks {
     tasks: Vec<Task>,
     on_target: Waits,
     on_initiator: Waits,
-    untold_count: usize,
+    unmeasured_count: usize,
     /// Places of those outstanding, the first on top; those that ended stay until they come there.
     outstanding: BinaryHeap<Reverse<u32>>,
     outstanding_count: usize,
 }
 
 /// The deadline of a path that was never measured.
-const UNTOLD: Deadline = i64::MAX;
+const UNMEASURED: Deadline = i64::MAX;
 
 impl Tasks {
     /// So many tasks, none of which began.
@@ -75,7 +75,7 @@ impl Tasks {
             tasks: vec![Task::default(); count],
             on_target: Waits::new(),
             on_initiator: Waits::new(),
-            untold_count: 0,
+            unmeasured_count: 0,
             outstanding: BinaryHeap::new(),
             outstanding_count: 0,
         }
@@ -108,14 +108,14 @@ impl Tasks {
     }
 
     /// The initiator has sent all that the task needs for now.
-    pub(super) fn ask(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
-        if self.task(place).is_some_and(|task| !task.is_granted) {
+    pub(super) fn request(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+        if self.task(place).is_some_and(|task| !task.is_r2t_open) {
             self.turn(place, false, deadline(waited_ns, allowance.to_target_ns));
         }
     }
 
     /// An R2T came.
-    pub(super) fn grant(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+    pub(super) fn r2t(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
         let Some(task) = self.task(place) else { return };
         task.open_rounds += 1;
         if task.open_rounds == 1 {
@@ -124,7 +124,7 @@ impl Tasks {
     }
 
     /// The burst of an R2T was sent.
-    pub(super) fn answer(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+    pub(super) fn burst_sent(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
         let Some(task) = self.task(place) else { return };
         task.open_rounds = task.open_rounds.saturating_sub(1);
         if task.open_rounds == 0 {
@@ -136,8 +136,8 @@ impl Tasks {
     pub(super) fn end(&mut self, place: u32) {
         let Some(task) = self.task(place) else { return };
         task.is_outstanding = false;
-        let is_untold = task.deadline == UNTOLD;
-        self.untold_count -= usize::from(is_untold);
+        let is_unmeasured = task.deadline == UNMEASURED;
+        self.unmeasured_count -= usize::from(is_unmeasured);
         self.outstanding_count -= 1;
     }
 
@@ -149,8 +149,8 @@ impl Tasks {
             Waiting::Initiator
         } else if target.is_some_and(|deadline| deadline <= waited_ns) {
             Waiting::Target
-        } else if self.untold_count > 0 {
-            Waiting::Untold
+        } else if self.unmeasured_count > 0 {
+            Waiting::Unmeasured
         } else {
             match (target, initiator) {
                 (None, None) => Waiting::Nobody,
@@ -166,26 +166,26 @@ impl Tasks {
     }
 
     /// From now on the other side is waited for, or the same anew.
-    fn turn(&mut self, place: u32, is_granted: bool, deadline: Deadline) {
+    fn turn(&mut self, place: u32, is_r2t_open: bool, deadline: Deadline) {
         let Some(task) = self.task(place) else { return };
-        let was_untold = task.deadline == UNTOLD;
-        self.untold_count -= usize::from(was_untold);
-        self.wait(place, is_granted, deadline);
+        let was_unmeasured = task.deadline == UNMEASURED;
+        self.unmeasured_count -= usize::from(was_unmeasured);
+        self.wait(place, is_r2t_open, deadline);
     }
 
-    fn wait(&mut self, place: u32, is_granted: bool, deadline: Deadline) {
+    fn wait(&mut self, place: u32, is_r2t_open: bool, deadline: Deadline) {
         let Some(task) = self.task(place) else { return };
-        (task.is_granted, task.deadline) = (is_granted, deadline);
-        self.untold_count += usize::from(deadline == UNTOLD);
-        let waits = if is_granted { &mut self.on_initiator } else { &mut self.on_target };
+        (task.is_r2t_open, task.deadline) = (is_r2t_open, deadline);
+        self.unmeasured_count += usize::from(deadline == UNMEASURED);
+        let waits = if is_r2t_open { &mut self.on_initiator } else { &mut self.on_target };
         waits.push(Reverse((deadline, place)));
     }
 }
 
 /// The first deadline that still holds.
-fn first(waits: &mut Waits, tasks: &[Task], is_granted: bool) -> Option<Deadline> {
+fn first(waits: &mut Waits, tasks: &[Task], is_r2t_open: bool) -> Option<Deadline> {
     while let Some(&Reverse((deadline, place))) = waits.peek() {
-        let holds = |task: &&Task| task.is_outstanding && task.is_granted == is_granted && task.deadline == deadline;
+        let holds = |task: &&Task| task.is_outstanding && task.is_r2t_open == is_r2t_open && task.deadline == deadline;
         if tasks.get(place as usize).filter(holds).is_some() {
             return Some(deadline);
         }
@@ -195,7 +195,7 @@ fn first(waits: &mut Waits, tasks: &[Task], is_granted: bool) -> Option<Deadline
 }
 
 fn deadline(waited_ns: i64, allowed_ns: Option<i64>) -> Deadline {
-    allowed_ns.map_or(UNTOLD, |allowed_ns| waited_ns.saturating_add(allowed_ns))
+    allowed_ns.map_or(UNMEASURED, |allowed_ns| waited_ns.saturating_add(allowed_ns))
 }
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ mod tests {
     type Naive = Option<(i64, bool, u32)>;
 
     fn naive_waiting(tasks: &[Naive], waited_ns: i64) -> Waiting {
-        let first = |is_granted| tasks.iter().flatten().filter(|task| task.1 == is_granted).map(|task| task.0).min();
+        let first = |is_r2t_open| tasks.iter().flatten().filter(|task| task.1 == is_r2t_open).map(|task| task.0).min();
         match (first(false), first(true)) {
             (_, Some(deadline)) if deadline <= waited_ns => Waiting::Initiator,
             (Some(deadline), _) if deadline <= waited_ns => Waiting::Target,
@@ -237,26 +237,26 @@ mod tests {
                         *known = Some((waited_ns + 20, false, 0));
                     }
                     (1, _) => {
-                        tasks.ask(number, waited_ns, ALLOWANCE);
+                        tasks.request(number, waited_ns, ALLOWANCE);
                         if let Some((deadline, false, _)) = known {
                             *deadline = waited_ns + 20;
                         }
                     }
                     (2, _) => {
-                        tasks.grant(number, waited_ns, ALLOWANCE);
-                        if let Some((deadline, is_granted, rounds)) = known {
+                        tasks.r2t(number, waited_ns, ALLOWANCE);
+                        if let Some((deadline, is_r2t_open, rounds)) = known {
                             *rounds += 1;
                             if *rounds == 1 {
-                                (*deadline, *is_granted) = (waited_ns + 5, true);
+                                (*deadline, *is_r2t_open) = (waited_ns + 5, true);
                             }
                         }
                     }
                     (3, _) => {
-                        tasks.answer(number, waited_ns, ALLOWANCE);
-                        if let Some((deadline, is_granted, rounds)) = known {
+                        tasks.burst_sent(number, waited_ns, ALLOWANCE);
+                        if let Some((deadline, is_r2t_open, rounds)) = known {
                             *rounds = rounds.saturating_sub(1);
                             if *rounds == 0 {
-                                (*deadline, *is_granted) = (waited_ns + 20, false);
+                                (*deadline, *is_r2t_open) = (waited_ns + 20, false);
                             }
                         }
                     }

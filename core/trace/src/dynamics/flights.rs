@@ -4,11 +4,11 @@
 
 use std::collections::VecDeque;
 
-use super::carried::{Carried, is_long_pause, is_pause};
+use super::busy_line::{BusyLine, is_long_pause, is_pause};
 use super::observation::Observation;
 use super::scoreboard::Scoreboard;
 use super::sender_state::SenderState;
-use super::timeline::Held;
+use super::timeline::Limited;
 use crate::tables::{Flight, NULL_NS, SenderRow, budget_part as part};
 use crate::tcp::half::SegmentClass;
 
@@ -78,14 +78,14 @@ pub struct Flights {
     connection: u32,
     is_from_client: bool,
     runs: Vec<Run>,
-    held: Vec<Held>,
-    is_still_held: bool,
-    unknown: Vec<Held>,
+    limited: Vec<Limited>,
+    is_still_limited: bool,
+    unknown: Vec<Limited>,
     previous: Option<Previous>,
     /// When payload of the other direction can have been answered first.
     requests: VecDeque<i64>,
-    seen: Carried,
-    acknowledged: Carried,
+    seen: BusyLine,
+    acknowledged: BusyLine,
     /// What the receiver told that it has.
     arrived: Scoreboard,
     delivered: i64,
@@ -111,13 +111,13 @@ impl Flights {
             connection,
             is_from_client,
             runs: Vec::new(),
-            held: Vec::new(),
-            is_still_held: false,
+            limited: Vec::new(),
+            is_still_limited: false,
             unknown: Vec::new(),
             previous: None,
             requests: VecDeque::new(),
-            seen: Carried::default(),
-            acknowledged: Carried::default(),
+            seen: BusyLine::default(),
+            acknowledged: BusyLine::default(),
             arrived: Scoreboard::default(),
             delivered: 0,
             small_end: 0,
@@ -161,8 +161,8 @@ impl Flights {
         let line = self.seen.recent_line();
         let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, line));
         let begun = is_pause.then(|| self.begin(seen, sender, has_request, segment_bytes, rtt_ns, rtt_to_sender_ns));
-        if let (Some((_, held)), Some(gap_ns)) = (&begun, gap_ns) {
-            self.hold(seen, gap_ns, *held);
+        if let (Some((_, limited)), Some(gap_ns)) = (&begun, gap_ns) {
+            self.limit(seen, gap_ns, *limited);
         }
         match (self.runs.last_mut(), begun) {
             (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, line)) => {
@@ -182,16 +182,16 @@ impl Flights {
 
     /// A sender was held back for so long, or not by TCP. What goes on holding it is one stretch, for a busy line owns
     /// its time whatever holds.
-    fn hold(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>) {
+    fn limit(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>) {
         let (to_ns, frame) = (seen.time_ns, seen.frame);
-        match (self.held.last_mut(), part) {
-            (Some(held), Some(part)) if self.is_still_held && held.part == part => {
-                (held.to_ns, held.frame) = (to_ns, frame);
+        match (self.limited.last_mut(), part) {
+            (Some(limited), Some(part)) if self.is_still_limited && limited.part == part => {
+                (limited.to_ns, limited.frame) = (to_ns, frame);
             }
-            (_, Some(part)) => self.held.push(Held { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame }),
+            (_, Some(part)) => self.limited.push(Limited { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame }),
             (_, None) => {}
         }
-        self.is_still_held = part.is_some();
+        self.is_still_limited = part.is_some();
     }
 
     /// A packet after a pause, or the first: what was before it, and what held the sender.
@@ -249,7 +249,7 @@ impl Flights {
         let is_nagle = left.is_some() && previous.small_end > previous.acknowledged;
         let is_released = is_nagle && previous.small_end <= known;
         let is_filled = is_nagle && has_request && left.is_some_and(|left| i64::from(seen.length) > left);
-        let held = if is_again && is_window_full && !before.is_in_recovery {
+        let limited = if is_again && is_window_full && !before.is_in_recovery {
             // a probe of a full window, or of a receiver that takes its time
             Some(part::RECEIVE_WINDOW)
         } else if row.is_in_recovery || is_again {
@@ -279,7 +279,7 @@ impl Flights {
         } else {
             None
         };
-        (row, held)
+        (row, limited)
     }
 
     /// A payload packet of the other direction, which the sender has `rtt_to_sender_ns` before its answer passes the tap.
@@ -347,7 +347,7 @@ impl Flights {
                 && hole.missing > 0
             {
                 let Hole { from_ns, to_ns, frame, .. } = hole;
-                self.unknown.push(Held { from_ns, to_ns, part: part::UNKNOWN, frame });
+                self.unknown.push(Limited { from_ns, to_ns, part: part::UNKNOWN, frame });
             }
         }
     }
@@ -379,9 +379,9 @@ impl Flights {
     /// Forgets what was over before, but for the last of its kind, which may go on.
     pub fn forget(&mut self, before_ns: i64) {
         self.runs.drain(..self.runs.len().saturating_sub(1));
-        for held in [&mut self.held, &mut self.unknown] {
-            let count = held.iter().take_while(|held| held.to_ns < before_ns).count();
-            held.drain(..count.min(held.len().saturating_sub(1)));
+        for limited in [&mut self.limited, &mut self.unknown] {
+            let count = limited.iter().take_while(|limited| limited.to_ns < before_ns).count();
+            limited.drain(..count.min(limited.len().saturating_sub(1)));
         }
         self.seen.forget(before_ns);
         self.acknowledged.forget(before_ns);
@@ -405,8 +405,8 @@ impl Flights {
     }
 
     /// What held the sender back, and when; and when nothing is known.
-    pub fn held(&self) -> impl Iterator<Item = Held> + '_ {
-        self.held.iter().chain(&self.unknown).copied()
+    pub fn limited(&self) -> impl Iterator<Item = Limited> + '_ {
+        self.limited.iter().chain(&self.unknown).copied()
     }
 
     /// Whether the narrowest line lies beyond the tap, so that the ACKs tell of it: they are slower than the data, and the
@@ -418,7 +418,7 @@ impl Flights {
 
     /// When the narrowest line was busy, as far as the tap tells: in order and disjoint. What lies beyond the tap is
     /// told by ACKs, which come a round trip later.
-    pub fn carried(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> Vec<(i64, i64)> {
+    pub fn busy_intervals(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> Vec<(i64, i64)> {
         if self.is_line_beyond(rtt_to_receiver_ns, rtt_to_sender_ns) {
             self.acknowledged.intervals(rtt_to_receiver_ns, self.acknowledged.line())
         } else {
@@ -432,7 +432,7 @@ impl Flights {
         let line = if row.is_line_from_acks { &self.acknowledged } else { &self.seen };
         row.line_bytes_per_s = Some(line)
             .filter(|line| line.line().ns_per_byte > 0.0)
-            .and_then(Carried::rate_bytes_per_s)
+            .and_then(BusyLine::rate_bytes_per_s)
             .unwrap_or(NULL_NS);
     }
 }

@@ -16,23 +16,23 @@
 
 pub mod acknowledgments;
 pub mod burst;
-mod carried;
+mod busy_line;
 pub mod congestion_window;
 pub mod flights;
 pub mod histogram;
-pub mod live;
 pub mod observation;
 pub mod originals;
 mod pace;
-pub mod path;
 pub mod recovery;
 pub mod retransmission;
 mod rows;
+pub mod rtt;
 pub mod scoreboard;
 pub mod segment_size;
 pub mod sender;
 pub mod sender_state;
 pub mod short_segments;
+pub mod snapshot;
 pub mod timeline;
 pub mod window_scale;
 pub mod window_time;
@@ -44,12 +44,12 @@ use crate::tables::{Columns, NULL_NS, SenderRow, Tables, Wanted, budget_part};
 
 use flights::Flights;
 use observation::Observation;
-use path::Path;
 use retransmission::Cause;
 pub use rows::Rows;
+use rtt::RttSamples;
 use sender::Sender;
 use sender_state::Delays;
-use timeline::{Held, Timeline};
+use timeline::{Limited, Timeline};
 
 /// No round trip is longer; a capture whose clock jumped may say otherwise.
 const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
@@ -64,7 +64,7 @@ pub struct Dynamics {
     wanted: Wanted,
     rows: Rows,
     /// By direction of the data: from the tap to its receiver and back.
-    paths: [Path; 2],
+    rtts: [RttSamples; 2],
     senders: [Sender; 2],
     flights: [Flights; 2],
 }
@@ -84,7 +84,7 @@ impl Dynamics {
                 },
                 ..Rows::default()
             },
-            paths: [0, 1].map(|direction| Path::new(connection, direction == 0)),
+            rtts: [0, 1].map(|direction| RttSamples::new(connection, direction == 0)),
             senders: [0, 1].map(|direction| Sender::new(connection, direction == 0)),
             flights: [0, 1].map(|direction| Flights::new(connection, direction == 0)),
         }
@@ -93,15 +93,15 @@ impl Dynamics {
     /// Takes a packet; copies by the capture and packets of other streams are none.
     pub fn observe(&mut self, seen: &Observation) {
         let (own, opposite) = (seen.direction, 1 - seen.direction);
-        self.paths[own].transmit(seen);
-        self.paths[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
+        self.rtts[own].transmit(seen);
+        self.rtts[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
         // what the tap sees of an ACK the sender of the data has half a round trip later, and answers another half later
         let delays = self.delays(opposite);
         self.senders[opposite].acknowledge(seen, delays, &mut self.rows);
         if seen.length > 0 {
             let delays = self.delays(own);
             self.senders[own].transmit(seen, delays, &mut self.rows);
-            let rtt_ns = delays.to_sender_ns.saturating_add(self.paths[own].rtt_min_ns().unwrap_or(0));
+            let rtt_ns = delays.to_sender_ns.saturating_add(self.rtts[own].rtt_min_ns().unwrap_or(0));
             let sender = &self.senders[own];
             let to_sender_ns = delays.to_sender_ns;
             self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns, to_sender_ns);
@@ -109,13 +109,13 @@ impl Dynamics {
         }
         // only now: what it answers arrived while the sender had acknowledged less
         self.senders[own].note_acknowledged(seen);
-        let rtt_to_receiver_ns = self.paths[opposite].rtt_min_ns().unwrap_or(0);
+        let rtt_to_receiver_ns = self.rtts[opposite].rtt_min_ns().unwrap_or(0);
         self.flights[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), rtt_to_receiver_ns);
     }
 
-    /// What the paths tell the sender of a direction.
+    /// What the rtts tell the sender of a direction.
     fn delays(&self, direction: usize) -> Delays {
-        let (there, back) = (&self.paths[direction], &self.paths[1 - direction]);
+        let (there, back) = (&self.rtts[direction], &self.rtts[1 - direction]);
         let to_sender_ns = back.rtt_min_ns().unwrap_or(0);
         let round_trip_ns = there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns).min(ROUND_TRIP_MAX_NS);
         // beside its host the tap measures how long the host takes to acknowledge, which is longer than it takes to send
@@ -159,9 +159,9 @@ impl Dynamics {
     /// The row of a direction, as far as it is known.
     fn sender_row(&self, direction: usize) -> SenderRow {
         let mut row = self.senders[direction].describe();
-        self.paths[direction].describe(&mut row);
+        self.rtts[direction].describe(&mut row);
         let [there_ns, back_ns] =
-            [direction, 1 - direction].map(|direction| self.paths[direction].rtt_min_ns().unwrap_or(0));
+            [direction, 1 - direction].map(|direction| self.rtts[direction].rtt_min_ns().unwrap_or(0));
         self.flights[direction].describe(there_ns, back_ns, &mut row);
         row
     }
@@ -169,23 +169,27 @@ impl Dynamics {
     /// What the time budget takes of it, as far as it is known.
     fn timeline(&self, is_client_initiator: bool) -> Timeline {
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
-        let rtt_ns = |direction: usize| self.paths[direction].rtt_min_ns();
+        let rtt_ns = |direction: usize| self.rtts[direction].rtt_min_ns();
         let repairs = repairs(&self.rows);
         Timeline {
             connection: self.connection,
             rtt_to_target_ns: rtt_ns(out),
             rtt_to_initiator_ns: rtt_ns(back),
-            carried: [out, back].map(|direction| {
+            line_busy: [out, back].map(|direction| {
                 let [there_ns, back_ns] = [direction, 1 - direction].map(|direction| rtt_ns(direction).unwrap_or(0));
-                self.flights[direction].carried(there_ns, back_ns)
+                self.flights[direction].busy_intervals(there_ns, back_ns)
             }),
-            held: [out, back].iter().flat_map(|&direction| self.flights[direction].held()).chain(repairs).collect(),
+            limited: [out, back]
+                .iter()
+                .flat_map(|&direction| self.flights[direction].limited())
+                .chain(repairs)
+                .collect(),
         }
     }
 }
 
 /// When losses were repaired. A tail probe that was not needed (RFC 8985, section 7.4) repaired none.
-fn repairs(rows: &Rows) -> Vec<Held> {
+fn repairs(rows: &Rows) -> Vec<Limited> {
     let (recoveries, again) = (&rows.recoveries, &rows.retransmissions);
     let is_needless = |row: usize| {
         let (from_ns, to_ns) = (recoveries.time_first_ns[row], recoveries.time_last_ns[row]);
@@ -199,7 +203,7 @@ fn repairs(rows: &Rows) -> Vec<Held> {
     };
     (0..recoveries.row_count())
         .filter(|&row| recoveries.time_last_ns[row] != NULL_NS && !is_needless(row))
-        .map(|row| Held {
+        .map(|row| Limited {
             from_ns: recoveries.time_first_ns[row],
             to_ns: recoveries.time_last_ns[row],
             part: budget_part::LOSS_RECOVERY,

@@ -109,9 +109,9 @@ impl Conversation {
     }
 
     /// What held the client: from when, until when, by which part.
-    fn held(self) -> Vec<(i64, i64, u8)> {
+    fn limited(self) -> Vec<(i64, i64, u8)> {
         let timeline = Box::new(self.dynamics).finish(true, &mut Tables::default());
-        timeline.held.iter().map(|held| (held.from_ns / MS, held.to_ns / MS, held.part)).collect()
+        timeline.limited.iter().map(|limited| (limited.from_ns / MS, limited.to_ns / MS, limited.part)).collect()
     }
 
     fn finish(self) -> Tables {
@@ -370,12 +370,12 @@ fn a_small_segment_after_the_last_ack_waited_for_it_though_it_came_before_the_le
     let ack = talk.packet(40 * MS, 1, 48, 0, Some(3400));
     talk.see(ack);
     talk.piece(68 * MS, 48, None, 48);
-    assert_eq!(talk.held().last(), Some(&(40, 68, part::ACK_WAIT)));
+    assert_eq!(talk.limited().last(), Some(&(40, 68, part::ACK_WAIT)));
 }
 
 #[test]
 fn the_rest_of_a_pdu_that_goes_with_the_answer_to_a_request_waited_for_an_ack() {
-    let held_with = |small_bytes| {
+    let limited_with = |small_bytes| {
         let mut talk = Conversation::begin();
         talk.data(100 * MS, 1);
         talk.piece(100 * MS, small_bytes, None, 0);
@@ -383,11 +383,11 @@ fn the_rest_of_a_pdu_that_goes_with_the_answer_to_a_request_waited_for_an_ack() 
         talk.ack(117 * MS, 1, &[]);
         talk.request(118 * MS, 0, 1);
         talk.piece(118 * MS, 1000, None, 48);
-        talk.held()
+        talk.limited()
     };
-    assert_eq!(held_with(500), [(100, 118, part::ACK_WAIT)]);
+    assert_eq!(limited_with(500), [(100, 118, part::ACK_WAIT)]);
     // with nothing small under way Nagle's algorithm holds nothing
-    assert!(held_with(1000).iter().all(|held| held.2 != part::ACK_WAIT));
+    assert!(limited_with(1000).iter().all(|limited| limited.2 != part::ACK_WAIT));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 /// A stretch of time in which a sender was held back, or of which nothing is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct Limited {
     /// From when.
     pub from_ns: i64,
     /// Until when.
@@ -23,7 +23,7 @@ pub struct Timeline {
     /// Least round trip between the tap and the initiator.
     pub rtt_to_initiator_ns: Option<i64>,
     /// When the line carried payload: per direction in order and disjoint.
-    pub carried: [Vec<(i64, i64)>; 2],
+    pub line_busy: [Vec<(i64, i64)>; 2],
     /// What held the senders of both directions.
-    pub held: Vec<Held>,
+    pub limited: Vec<Limited>,
 }

@@ -31,7 +31,7 @@ enum Kind {
 
 /// A task management function that the target carried out.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended {
+pub struct AbortedTasks {
     /// Function code.
     pub function: u8,
     /// The task that it was about.
@@ -108,14 +108,14 @@ impl Exchanges {
     }
 
     /// Its answer; gives what it ended, when the function was carried out.
-    pub fn task_management_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<Ended> {
+    pub fn task_management_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<AbortedTasks> {
         let bhs = pdu.bhs();
         let row = self.open.remove(&(Kind::TaskManagement, tag(bhs)))?;
         let table = &mut context.tables.task_management;
         table.response_ns[row] = pdu.completion().time_ns;
         table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);
-        (bhs.response() == Some(0)).then(|| Ended {
+        (bhs.response() == Some(0)).then(|| AbortedTasks {
             function: table.function[row],
             referenced_task_tag: table.referenced_task_tag[row],
             lun: (table.lun[row] != u64::MAX).then_some(table.lun[row]),

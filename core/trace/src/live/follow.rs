@@ -30,12 +30,12 @@ pub enum Change {
 
 /// What is known of a file that is followed, by both who reads it and who asked for that.
 #[derive(Debug, Clone, Default)]
-pub struct Watched {
+pub struct FollowState {
     is_stopped: Arc<AtomicBool>,
     change: Arc<Mutex<Option<Change>>>,
 }
 
-impl Watched {
+impl FollowState {
     /// The end of the file is its end from now on.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
@@ -53,7 +53,7 @@ pub struct Followed {
     path: PathBuf,
     file: File,
     read_bytes: u64,
-    watched: Watched,
+    state: FollowState,
 }
 
 impl Followed {
@@ -61,12 +61,12 @@ impl Followed {
     ///
     /// # Errors
     /// It cannot be opened, or is a folder.
-    pub fn open(path: &Path, watched: Watched) -> io::Result<Self> {
+    pub fn open(path: &Path, state: FollowState) -> io::Result<Self> {
         let file = File::open(path)?;
         if file.metadata()?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        Ok(Self { path: path.to_owned(), file, read_bytes: 0, watched })
+        Ok(Self { path: path.to_owned(), file, read_bytes: 0, state })
     }
 
     fn change(&self) -> io::Result<Option<Change>> {
@@ -87,7 +87,7 @@ impl Read for Followed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             // asked first: what was written before the change is read before it counts
-            let is_stopped = self.watched.is_stopped.load(Ordering::Relaxed);
+            let is_stopped = self.state.is_stopped.load(Ordering::Relaxed);
             let change = self.change()?;
             let count = if change == Some(Change::CutShort) { 0 } else { self.file.read(buffer)? };
             self.read_bytes += count as u64;
@@ -95,7 +95,7 @@ impl Read for Followed {
                 return Ok(count);
             }
             if change.is_some() {
-                *self.watched.change.lock().unwrap_or_else(PoisonError::into_inner) = change;
+                *self.state.change.lock().unwrap_or_else(PoisonError::into_inner) = change;
                 return Ok(0);
             }
             thread::sleep(LOOK_EVERY);
@@ -197,32 +197,32 @@ mod tests {
     fn after_the_stop_its_end_is_the_end() {
         let folder = Folder::new("stop");
         let path = folder.write("a.pcap", b"one");
-        let watched = Watched::default();
-        let mut followed = Followed::open(&path, watched.clone()).unwrap();
+        let state = FollowState::default();
+        let mut followed = Followed::open(&path, state.clone()).unwrap();
         let mut buffer = [0; 2];
         assert_eq!(followed.read(&mut buffer).unwrap(), 2);
         fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"two").unwrap();
-        watched.stop();
+        state.stop();
         assert_eq!(rest(&mut followed), b"etwo");
-        assert_eq!(watched.take_change(), None);
+        assert_eq!(state.take_change(), None);
     }
 
     #[test]
     fn a_file_that_is_cut_short_or_replaced_ends_with_the_reason() {
         let folder = Folder::new("change");
         let path = folder.write("a.pcap", b"one");
-        let watched = Watched::default();
-        let mut followed = Followed::open(&path, watched.clone()).unwrap();
+        let state = FollowState::default();
+        let mut followed = Followed::open(&path, state.clone()).unwrap();
         let mut buffer = [0; 3];
         assert_eq!(followed.read(&mut buffer).unwrap(), 3);
         fs::write(&path, b"o").unwrap();
         assert_eq!(rest(&mut followed), b"");
-        assert_eq!(watched.take_change(), Some(Change::CutShort));
-        let mut followed = Followed::open(&path, watched.clone()).unwrap();
+        assert_eq!(state.take_change(), Some(Change::CutShort));
+        let mut followed = Followed::open(&path, state.clone()).unwrap();
         let other = folder.write("b.pcap", b"other");
         fs::rename(other, &path).unwrap();
         assert_eq!(rest(&mut followed), b"o");
-        assert_eq!(watched.take_change(), Some(Change::Replaced));
+        assert_eq!(state.take_change(), Some(Change::Replaced));
     }
 
     #[test]
@@ -235,9 +235,9 @@ mod tests {
         assert_eq!(next_of_ring(&first), None);
         let second = folder.write("san_00010_20261121120100.pcapng", b"two");
         assert_eq!(next_of_ring(&first), Some(second.clone()));
-        let watched = Watched::default();
-        assert_eq!(rest(&mut Followed::open(&first, watched.clone()).unwrap()), b"one");
-        assert_eq!(watched.take_change(), Some(Change::Next(second)));
+        let state = FollowState::default();
+        assert_eq!(rest(&mut Followed::open(&first, state.clone()).unwrap()), b"one");
+        assert_eq!(state.take_change(), Some(Change::Next(second)));
         assert_eq!(next_of_ring(Path::new("capture.pcapng")), None);
         assert_eq!(next_of_ring(Path::new("a_00001.pcap")), None);
     }

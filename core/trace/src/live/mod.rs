@@ -10,10 +10,10 @@
 //! end, when what belongs to it was read; each cycle is handed over once, in the interval in which it was complete. It
 //! never prints, and never waits for longer than it is told.
 
-pub mod feed;
 pub mod follow;
-mod keeping;
 mod ledger;
+pub mod read_ahead;
+mod retention;
 pub mod view;
 
 use std::io::Read;
@@ -26,9 +26,9 @@ use crate::reader::filter::Filter;
 use crate::reader::sequence::{Input, Sequence};
 use crate::reader::{CaptureError, CaptureInfo};
 use crate::tables::Wanted;
-use feed::Feed;
-use follow::{Change, Followed, OpenedLate, Watched};
+use follow::{Change, FollowState, Followed, OpenedLate};
 use ledger::Ledger;
+use read_ahead::ReadAhead;
 
 /// Bytes with which a file header can be told.
 const FILE_HEADER_BYTES: usize = 24;
@@ -123,8 +123,8 @@ pub struct Pace {
 pub struct Live {
     settings: Settings,
     filter: Option<Filter>,
-    feed: Feed,
-    watched: Watched,
+    read_ahead: ReadAhead,
+    state: FollowState,
     name: String,
     sequence: Option<Sequence>,
     pipeline: Pipeline,
@@ -157,14 +157,14 @@ impl Live {
     /// The file cannot be opened; the filter is no filter.
     pub fn start(origin: Origin, mut settings: Settings) -> Result<Self, CaptureError> {
         let filter = settings.capture_filter.as_deref().map(Filter::new).transpose()?;
-        let watched = Watched::default();
+        let state = FollowState::default();
         let (name, reader): (String, Box<dyn Read + Send>) = match origin {
             Origin::File(name, path) => {
                 if let Some(pipe) = OpenedLate::new(&path) {
                     (name, Box::new(pipe))
                 } else {
                     settings.buffer_bytes = settings.buffer_bytes.min(FILE_BUFFER_BYTES);
-                    match Followed::open(&path, watched.clone()) {
+                    match Followed::open(&path, state.clone()) {
                         Ok(followed) => (name, Box::new(followed)),
                         Err(error) => return Err(CaptureError::Unreadable { name, error }),
                     }
@@ -181,10 +181,10 @@ impl Live {
         let mut pipeline = Pipeline::new(wanted);
         pipeline.limits.connections = CONNECTIONS_MAX;
         Ok(Self {
-            feed: Feed::start(reader, settings.buffer_bytes),
+            read_ahead: ReadAhead::start(reader, settings.buffer_bytes),
             settings,
             filter,
-            watched,
+            state,
             name,
             sequence: None,
             pipeline,
@@ -270,10 +270,10 @@ impl Live {
 
     /// Waits for the first bytes, and tells what they are; false when there are too few yet.
     fn open(&mut self, patience: Duration) -> Result<bool, CaptureError> {
-        if !self.feed.wait(FILE_HEADER_BYTES, patience) {
+        if !self.read_ahead.wait(FILE_HEADER_BYTES, patience) {
             return Ok(false);
         }
-        if self.is_abandoned && self.feed.buffered_bytes() < FILE_HEADER_BYTES {
+        if self.is_abandoned && self.read_ahead.buffered_bytes() < FILE_HEADER_BYTES {
             // given up before there was anything
             self.is_over = true;
             return Ok(false);
@@ -289,14 +289,14 @@ impl Live {
     fn wait(&mut self, deadline: Instant) -> Result<Option<Step>, CaptureError> {
         let Some(sequence) = &mut self.sequence else { return Ok(Some(Step::End)) };
         if !sequence.is_waiting() {
-            self.change = self.watched.take_change();
+            self.change = self.state.take_change();
             if let Some(Change::Next(path)) = &self.change {
                 return self.follow(path.clone()).map(|()| None);
             }
             self.is_over = true;
             return Ok(None);
         }
-        if self.is_stopped && self.feed.is_drained() {
+        if self.is_stopped && self.read_ahead.is_drained() {
             sequence.end_here(self.pipeline.counters());
             self.is_over = true;
             return Ok(None);
@@ -312,7 +312,7 @@ impl Live {
             }
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || !self.feed.wait(1, left) {
+        if left.is_zero() || !self.read_ahead.wait(1, left) {
             return Ok(Some(Step::Nothing));
         }
         self.heard = Instant::now();
@@ -322,10 +322,10 @@ impl Live {
     /// Goes on with the next file of a ring.
     fn follow(&mut self, path: PathBuf) -> Result<(), CaptureError> {
         let name = path.display().to_string();
-        match Followed::open(&path, self.watched.clone()) {
+        match Followed::open(&path, self.state.clone()) {
             Ok(followed) => {
-                self.feed = Feed::start(Box::new(followed), self.settings.buffer_bytes);
-                while !self.feed.wait(FILE_HEADER_BYTES, LAG_NONE) && !self.is_stopped {}
+                self.read_ahead = ReadAhead::start(Box::new(followed), self.settings.buffer_bytes);
+                while !self.read_ahead.wait(FILE_HEADER_BYTES, LAG_NONE) && !self.is_stopped {}
                 let input = self.input(name);
                 if let Some(sequence) = &mut self.sequence {
                     sequence.add(input);
@@ -337,7 +337,7 @@ impl Live {
     }
 
     fn input(&self, name: String) -> Input {
-        Input::Decompressed { name, reader: Box::new(self.feed.reader()), methods: self.feed.methods() }
+        Input::Decompressed { name, reader: Box::new(self.read_ahead.reader()), methods: self.read_ahead.methods() }
     }
 
     fn is_due(&self, now_ns: i64) -> bool {
@@ -370,7 +370,7 @@ impl Live {
     /// Gives up, and takes up again, what there is no time for.
     fn govern(&mut self) {
         let Some(lag_max) = self.settings.lag_max else { return };
-        let (lag, waiting) = (self.feed.lag(), self.feed.buffered_bytes());
+        let (lag, waiting) = (self.read_ahead.lag(), self.read_ahead.buffered_bytes());
         let quarter = self.settings.buffer_bytes / 4;
         if lag > LAG_NONE || lag_max.is_zero() {
             self.behind_ns = self.now_ns;
@@ -390,7 +390,7 @@ impl Live {
         if self.settings.lag_max.is_none_or(|lag_max| lag_max.is_zero()) {
             return;
         }
-        let is_behind = self.feed.lag() > LAG_NONE;
+        let is_behind = self.read_ahead.lag() > LAG_NONE;
         if !is_behind {
             self.is_leaving_out = false;
         }
@@ -412,21 +412,21 @@ impl Live {
     /// What is there now is the end: of a file, what was written by now is read; of another source, what came.
     pub fn stop(&mut self) {
         self.is_stopped = true;
-        self.watched.stop();
+        self.state.stop();
     }
 
     /// The same for a source that does not end by itself, and may never give anything more.
     pub fn abandon(&mut self) {
         self.stop();
         self.is_abandoned = true;
-        self.feed.abandon();
+        self.read_ahead.abandon();
     }
 
     /// How well it keeps up.
     pub fn pace(&self) -> Pace {
         Pace {
-            lag: self.feed.lag(),
-            waiting_bytes: self.feed.buffered_bytes(),
+            lag: self.read_ahead.lag(),
+            waiting_bytes: self.read_ahead.buffered_bytes(),
             is_reduced: self.is_reduced,
             is_leaving_out: self.is_leaving_out,
             left_out_packets: self.left_out_packets,

@@ -4,7 +4,7 @@ use super::Live;
 use super::ledger::Turnaround;
 use crate::budget::{self, Between};
 use crate::content::Content;
-use crate::dynamics::live::Moment;
+use crate::dynamics::snapshot::SenderSnapshot;
 use crate::dynamics::timeline::Timeline;
 use crate::pass::Outcome;
 use crate::pipeline::counter_rows;
@@ -20,7 +20,7 @@ pub struct ConnectionNow {
     /// Tasks without status.
     pub open_task_count: usize,
     /// Its senders, to the target first; none when the dynamics are not followed.
-    pub senders: Option<[Moment; 2]>,
+    pub senders: Option<[SenderSnapshot; 2]>,
 }
 
 /// What a look gives.

@@ -54,14 +54,14 @@ const RATE_EVENTS_MIN: u32 = 8;
 
 /// The runs of one direction.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct BusyLine {
     pace: Pace,
     runs: Vec<Run>,
     /// Bytes and time of the longer runs that are forgotten.
     forgotten: (f64, f64),
 }
 
-impl Carried {
+impl BusyLine {
     /// `bytes` came out at `time_ns`; they took `line_ns`, where nothing but the line can have kept them from coming sooner.
     #[inline]
     pub fn note(&mut self, time_ns: i64, bytes: u32, line_ns: Option<i64>) {
@@ -144,36 +144,36 @@ mod tests {
     /// Full segments over a line of 40 MB/s.
     const LINE_NS: i64 = 36_200;
 
-    fn block(carried: &mut Carried, start_ns: i64) {
-        (0..20).for_each(|packet| carried.note(start_ns + packet * LINE_NS, 1448, (packet > 0).then_some(LINE_NS)));
+    fn block(line: &mut BusyLine, start_ns: i64) {
+        (0..20).for_each(|packet| line.note(start_ns + packet * LINE_NS, 1448, (packet > 0).then_some(LINE_NS)));
     }
 
     #[test]
     fn each_block_is_carried_for_its_bytes_at_the_rate_of_the_line() {
-        let mut carried = Carried::default();
-        (0..50).for_each(|cycle| block(&mut carried, cycle * 10_000_000));
-        let intervals = carried.intervals(0, carried.line());
+        let mut line = BusyLine::default();
+        (0..50).for_each(|cycle| block(&mut line, cycle * 10_000_000));
+        let intervals = line.intervals(0, line.line());
         let busy_ns: i64 = intervals.iter().map(|(from, to)| to - from).sum();
         let truth_ns = 50 * 20 * LINE_NS;
         assert_eq!(intervals.len(), 50);
         assert!((busy_ns - truth_ns).abs() < truth_ns / 200, "{busy_ns} of {truth_ns}");
-        let rate = carried.rate_bytes_per_s().unwrap();
+        let rate = line.rate_bytes_per_s().unwrap();
         assert!((rate - 40_000_000).abs() < 400_000, "{rate}");
     }
 
     #[test]
     fn a_slow_line_has_no_pauses_between_its_packets() {
         // 10 Mbit/s: 1.2 ms a packet
-        let mut carried = Carried::default();
-        (0..100).for_each(|packet| carried.note(packet * 1_200_000, 1448, (packet > 0).then_some(1_200_000)));
-        assert_eq!(carried.intervals(0, carried.line()).len(), 1);
+        let mut line = BusyLine::default();
+        (0..100).for_each(|packet| line.note(packet * 1_200_000, 1448, (packet > 0).then_some(1_200_000)));
+        assert_eq!(line.intervals(0, line.line()).len(), 1);
     }
 
     #[test]
     fn single_packets_after_requests_tell_no_line_and_carry_for_no_time() {
-        let mut carried = Carried::default();
-        (0..100).for_each(|packet| carried.note(packet * 300_000, 560, None));
-        let busy_ns: i64 = carried.intervals(0, carried.line()).iter().map(|(from, to)| to - from).sum();
+        let mut line = BusyLine::default();
+        (0..100).for_each(|packet| line.note(packet * 300_000, 560, None));
+        let busy_ns: i64 = line.intervals(0, line.line()).iter().map(|(from, to)| to - from).sum();
         assert_eq!(busy_ns, 0);
     }
 }

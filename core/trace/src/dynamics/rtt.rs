@@ -19,7 +19,7 @@ const SMOOTHING: i64 = 8;
 
 /// From the tap to the receiver of one direction, and back.
 #[derive(Debug)]
-pub struct Path {
+pub struct RttSamples {
     connection: u32,
     is_from_client: bool,
     /// End and capture time of packets under way, in the order of their ends.
@@ -38,7 +38,7 @@ pub struct Path {
     held_max_ns: Option<i64>,
 }
 
-impl Path {
+impl RttSamples {
     /// A path of which nothing is known.
     pub fn new(connection: u32, is_from_client: bool) -> Self {
         Self {

@@ -6,7 +6,7 @@ use crate::tables::{Columns, Tables};
 
 /// A sender at a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct SenderSnapshot {
     /// Outstanding data.
     pub owin_bytes: i64,
     /// Most of it since the last look.
@@ -19,15 +19,15 @@ pub struct Moment {
 
 impl Dynamics {
     /// Both senders now, to the target first.
-    pub fn look(&mut self, is_client_initiator: bool) -> [Moment; 2] {
+    pub fn look(&mut self, is_client_initiator: bool) -> [SenderSnapshot; 2] {
         let order = if is_client_initiator { [0, 1] } else { [1, 0] };
         order.map(|direction| {
             let sender = &mut self.senders[direction];
-            Moment {
+            SenderSnapshot {
                 owin_bytes: sender.state().owin,
                 owin_peak_bytes: sender.take_owin_peak(),
                 rwnd_bytes: sender.state().rwnd,
-                rtt_smoothed_ns: self.paths[direction].smoothed_ns(),
+                rtt_smoothed_ns: self.rtts[direction].smoothed_ns(),
             }
         })
     }

@@ -9,11 +9,11 @@ use iscsitrace_trace::reader::sequence::{Input, Sequence};
 use iscsitrace_trace::reader::{CaptureError, Packet};
 use iscsitrace_wire::frame::LinkType;
 
-use crate::device::{self, Arrived, Counts, Device};
-use crate::error::LiveError;
-use crate::files::{Described, Files, Watch};
-use crate::helper::{self, Helper};
-use crate::learn::Looks;
+use crate::device::{self, ArrivedPacket, Counts, Device};
+use crate::dumpcap::{self, Dumpcap};
+use crate::error::RecordingError;
+use crate::files::{Files, InterfaceDescription, Watch};
+use crate::portal_search::PortalSearch;
 use crate::report::{Caller, End, Event, InterfaceCounts, Outcome};
 use crate::settings::{CaptureSettings, InterfaceSettings};
 use crate::trigger::Trigger;
@@ -33,12 +33,12 @@ const DRAINED_WITHIN: Duration = Duration::from_millis(150);
 ///
 /// # Errors
 /// It cannot begin; what ends it later is in the outcome.
-pub fn run(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcome, LiveError> {
+pub fn run(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcome, RecordingError> {
     if settings.interfaces.is_empty() {
-        return Err(LiveError::Settings("name an interface".to_owned()));
+        return Err(RecordingError::Settings("name an interface".to_owned()));
     }
     match &settings.helper {
-        Some(program) => run_helper(&program.clone(), settings, caller),
+        Some(program) => run_dumpcap(&program.clone(), settings, caller),
         None => run_devices(settings, caller),
     }
 }
@@ -57,9 +57,9 @@ struct Sink<'a> {
 impl<'a> Sink<'a> {
     fn begin(
         settings: &CaptureSettings,
-        interfaces: Vec<Described>,
+        interfaces: Vec<InterfaceDescription>,
         caller: &'a mut dyn Caller,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, RecordingError> {
         let trigger = settings.trigger.as_ref().map(Trigger::new).transpose()?;
         let mut watch = Watch::new(caller);
         let taken = vec![0; interfaces.len()];
@@ -69,7 +69,7 @@ impl<'a> Sink<'a> {
     }
 
     #[inline]
-    fn take(&mut self, interface: usize, link_type: LinkType, packet: &Arrived<'_>) {
+    fn take(&mut self, interface: usize, link_type: LinkType, packet: &ArrivedPacket<'_>) {
         if self.end.is_some() {
             return;
         }
@@ -93,8 +93,11 @@ impl<'a> Sink<'a> {
                 let result = trigger.take(
                     &packet,
                     |kept, comment| {
-                        let arrived =
-                            Arrived { time_ns: kept.time_ns, original_length: kept.original_length, data: &kept.data };
+                        let arrived = ArrivedPacket {
+                            time_ns: kept.time_ns,
+                            original_length: kept.original_length,
+                            data: &kept.data,
+                        };
                         files.write(kept.interface as usize, kept.link_type, &arrived, comment, watch)
                     },
                     |text| found.push(text.to_owned()),
@@ -184,24 +187,24 @@ impl DropTeller {
     }
 }
 
-fn describe(device: &Device, settings: &InterfaceSettings) -> Described {
-    Described {
+fn describe(device: &Device, settings: &InterfaceSettings) -> InterfaceDescription {
+    InterfaceDescription {
         name: device.name.clone(),
         description: settings.description.clone(),
         link_type: Some(device.link_type),
         snaplen: settings.snaplen,
         filter: device.filter.clone(),
         is_in_microseconds: device.is_in_microseconds,
-        ..Described::default()
+        ..InterfaceDescription::default()
     }
 }
 
-fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcome, LiveError> {
+fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcome, RecordingError> {
     let mut devices = settings.interfaces.iter().map(Device::open).collect::<Result<Vec<_>, _>>()?;
     let mut looks = Vec::new();
     if let Some(learn) = settings.learn {
         for (device, interface) in devices.iter().zip(&settings.interfaces) {
-            looks.push(Looks::begin(learn, device, interface)?);
+            looks.push(PortalSearch::begin(learn, device, interface)?);
         }
     }
     let described = devices.iter().zip(&settings.interfaces).map(|(device, settings)| describe(device, settings));
@@ -234,7 +237,7 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
             sink.tick();
         }
         if !is_busy && sink.end.is_none() {
-            device::wait(devices.iter().chain(looks.iter().filter_map(Looks::device)), PERIOD);
+            device::wait(devices.iter().chain(looks.iter().filter_map(PortalSearch::device)), PERIOD);
         }
     }
     let mut counts: Vec<Counts> = devices.iter_mut().map(Device::count).collect();
@@ -248,7 +251,7 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
     Ok(sink.finish())
 }
 
-fn go_on_looking(look: &mut Looks, place: usize, devices: &mut [Device], sink: &mut Sink<'_>) {
+fn go_on_looking(look: &mut PortalSearch, place: usize, devices: &mut [Device], sink: &mut Sink<'_>) {
     let Some(device) = devices.get_mut(place) else { return };
     let Some((filter, found)) = look.go_on(device) else { return };
     let portals = found.iter().map(ToString::to_string).collect();
@@ -298,35 +301,37 @@ fn drain(devices: &mut [Device], counts: &mut [Counts], sink: &mut Sink<'_>) {
     }
 }
 
-fn run_helper(
+fn run_dumpcap(
     program: &std::path::Path,
     settings: &CaptureSettings,
     caller: &mut dyn Caller,
-) -> Result<Outcome, LiveError> {
+) -> Result<Outcome, RecordingError> {
     if settings.learn.is_some() {
-        return Err(LiveError::Settings("dumpcap cannot learn portals: that needs permission to capture".to_owned()));
+        return Err(RecordingError::Settings(
+            "dumpcap cannot learn portals: that needs permission to capture".to_owned(),
+        ));
     }
-    let described = settings.interfaces.iter().map(|interface| Described {
+    let described = settings.interfaces.iter().map(|interface| InterfaceDescription {
         name: interface.name.clone(),
         description: interface.description.clone(),
         snaplen: interface.snaplen,
-        filter: helper::filter(interface),
-        ..Described::default()
+        filter: dumpcap::filter(interface),
+        ..InterfaceDescription::default()
     });
-    let described: Vec<Described> = described.collect();
-    let mut helper = Helper::start(program, &settings.interfaces)?;
+    let described: Vec<InterfaceDescription> = described.collect();
+    let mut dumpcap = Dumpcap::start(program, &settings.interfaces)?;
     let mut sink = match Sink::begin(settings, described, caller) {
         Ok(sink) => sink,
         Err(error) => {
-            helper.stop();
-            helper.finish();
+            dumpcap.stop();
+            dumpcap.finish();
             return Err(error);
         }
     };
     let mut has_gone = false;
     while sink.end.is_none() {
-        match helper.next(PERIOD) {
-            Ok(Some(passed)) => take_passed(&mut sink, &passed),
+        match dumpcap.next(PERIOD) {
+            Ok(Some(passed)) => take_captured(&mut sink, &passed),
             Ok(None) => {}
             Err(()) => {
                 has_gone = true;
@@ -337,18 +342,18 @@ fn run_helper(
             sink.tick();
         }
     }
-    helper.stop();
+    dumpcap.stop();
     if sink.end == Some(End::Stopped) {
         sink.end = None;
-        while let Ok(passed) = helper.next(Duration::from_millis(20)) {
+        while let Ok(passed) = dumpcap.next(Duration::from_millis(20)) {
             if let Some(passed) = passed {
-                take_passed(&mut sink, &passed);
+                take_captured(&mut sink, &passed);
             }
         }
     }
-    let (info, messages) = helper.finish();
+    let (info, messages) = dumpcap.finish();
     if has_gone {
-        sink.end = Some(End::Interface(format!("dumpcap: {}", helper::complaint(&messages))));
+        sink.end = Some(End::Interface(format!("dumpcap: {}", dumpcap::complaint(&messages))));
     }
     let counted = info.map(|info| info.interfaces).unwrap_or_default();
     for place in 0..sink.taken.len() {
@@ -360,8 +365,9 @@ fn run_helper(
     Ok(sink.finish())
 }
 
-fn take_passed(sink: &mut Sink<'_>, passed: &helper::Passed) {
-    let arrived = Arrived { time_ns: passed.time_ns, original_length: passed.original_length, data: &passed.data };
+fn take_captured(sink: &mut Sink<'_>, passed: &dumpcap::CapturedPacket) {
+    let arrived =
+        ArrivedPacket { time_ns: passed.time_ns, original_length: passed.original_length, data: &passed.data };
     sink.take(passed.interface, passed.link_type, &arrived);
 }
 
@@ -373,7 +379,7 @@ pub enum ReplayError {
     Input(#[from] CaptureError),
     /// What is wanted of them.
     #[error(transparent)]
-    Live(#[from] LiveError),
+    Live(#[from] RecordingError),
 }
 
 /// The same with packets of capture files in place of interfaces: what a trigger would have kept of them.
@@ -388,10 +394,11 @@ pub fn replay(inputs: Vec<Input>, settings: &CaptureSettings, caller: &mut dyn C
         let Some(packet) = sequence.next_packet(&mut counters)? else { break };
         let interface = packet.interface as usize;
         while sink.files.interfaces.len() <= interface {
-            sink.files.add(Described::default());
+            sink.files.add(InterfaceDescription::default());
             sink.taken.push(0);
         }
-        let arrived = Arrived { time_ns: packet.time_ns, original_length: packet.original_length, data: packet.data };
+        let arrived =
+            ArrivedPacket { time_ns: packet.time_ns, original_length: packet.original_length, data: packet.data };
         sink.take(interface, packet.link_type, &arrived);
         if sink.watch.since_look() >= PERIOD {
             sink.tick();

@@ -73,11 +73,11 @@ impl Shared {
 
 /// A source that is read ahead.
 #[derive(Debug)]
-pub struct Feed {
+pub struct ReadAhead {
     shared: Arc<Shared>,
 }
 
-impl Feed {
+impl ReadAhead {
     /// Starts to read; at most so many bytes ahead, and one read more.
     pub fn start(source: Box<dyn Read + Send>, limit_bytes: usize) -> Self {
         let shared = Arc::new(Shared::default());
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn all_bytes_come_in_order_however_small_the_queue() {
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        let feed = Feed::start(Box::new(io::Cursor::new(bytes.clone())), 1);
+        let feed = ReadAhead::start(Box::new(io::Cursor::new(bytes.clone())), 1);
         let (mut reader, mut found, mut buffer) = (feed.reader(), Vec::new(), vec![0; 100_000]);
         loop {
             assert!(feed.wait(1, PATIENCE));
@@ -210,7 +210,7 @@ mod tests {
                 Ok(buffer.len().min(4))
             }
         }
-        let feed = Feed::start(Box::new(Failing(false)), 1 << 20);
+        let feed = ReadAhead::start(Box::new(Failing(false)), 1 << 20);
         assert!(feed.wait(5, PATIENCE));
         let mut buffer = [0; 8];
         let mut reader = feed.reader();

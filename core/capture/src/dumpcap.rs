@@ -14,7 +14,7 @@ use iscsitrace_trace::reader::{Capture, CaptureInfo};
 use iscsitrace_wire::frame::LinkType;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::error::{LiveError, in_words};
+use crate::error::{RecordingError, in_words};
 use crate::portals;
 use crate::settings::InterfaceSettings;
 
@@ -24,7 +24,7 @@ const QUEUED_MAX: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A packet that dumpcap captured.
-pub struct Passed {
+pub struct CapturedPacket {
     pub interface: usize,
     pub link_type: LinkType,
     pub time_ns: i64,
@@ -33,9 +33,9 @@ pub struct Passed {
 }
 
 /// dumpcap at work.
-pub struct Helper {
+pub struct Dumpcap {
     child: Child,
-    packets: Receiver<Passed>,
+    packets: Receiver<CapturedPacket>,
     reader: Option<JoinHandle<Option<CaptureInfo>>>,
     messages: Option<JoinHandle<String>>,
     ended: Option<Instant>,
@@ -47,12 +47,12 @@ pub fn filter(settings: &InterfaceSettings) -> String {
     settings.filter.clone().unwrap_or_else(|| portals::filter(link_type, &[]))
 }
 
-impl Helper {
+impl Dumpcap {
     /// Starts dumpcap on these interfaces.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(program: &Path, interfaces: &[InterfaceSettings]) -> Result<Self, LiveError> {
+    pub fn start(program: &Path, interfaces: &[InterfaceSettings]) -> Result<Self, RecordingError> {
         let mut command = Command::new(program);
         command.args(["-q", "-n", "-w", "-"]);
         for settings in interfaces {
@@ -68,10 +68,10 @@ impl Helper {
         }
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| {
-                LiveError::Settings(format!("cannot start {}: {}", program.display(), in_words(&error)))
+                RecordingError::Settings(format!("cannot start {}: {}", program.display(), in_words(&error)))
             })?;
         let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(LiveError::Settings(format!("cannot read from {}", program.display())));
+            return Err(RecordingError::Settings(format!("cannot read from {}", program.display())));
         };
         let (sender, packets) = sync_channel(QUEUED_MAX);
         let reader = thread::spawn(move || read(stdout, &sender));
@@ -87,7 +87,7 @@ impl Helper {
     ///
     /// # Errors
     /// There are no more.
-    pub fn next(&mut self, limit: Duration) -> Result<Option<Passed>, ()> {
+    pub fn next(&mut self, limit: Duration) -> Result<Option<CapturedPacket>, ()> {
         match self.packets.recv_timeout(limit) {
             Ok(packet) => Ok(Some(packet)),
             Err(RecvTimeoutError::Timeout) if self.ended.is_some_and(|ended| ended.elapsed() > PATIENCE) => Err(()),
@@ -122,11 +122,11 @@ impl Helper {
     }
 }
 
-fn read(stdout: ChildStdout, packets: &SyncSender<Passed>) -> Option<CaptureInfo> {
+fn read(stdout: ChildStdout, packets: &SyncSender<CapturedPacket>) -> Option<CaptureInfo> {
     let mut counters = Counters::default();
     let mut capture = Capture::open(Box::new(stdout), "dumpcap").ok()?;
     while let Ok(Some(packet)) = capture.next_packet(&mut counters) {
-        let passed = Passed {
+        let passed = CapturedPacket {
             interface: packet.interface as usize,
             link_type: packet.link_type,
             time_ns: packet.time_ns,

@@ -12,8 +12,8 @@ use iscsitrace_trace::tcp::table::Endpoint;
 use iscsitrace_wire::frame::{LinkType, segment};
 use rustc_hash::FxHashMap;
 
-use crate::device::{Arrived, Device};
-use crate::error::LiveError;
+use crate::device::{ArrivedPacket, Device};
+use crate::error::RecordingError;
 use crate::portals::{self, Portal};
 use crate::settings::{InterfaceSettings, LearnSettings};
 
@@ -38,14 +38,14 @@ struct Candidate {
 
 /// Tells iSCSI from all else, for one look.
 #[derive(Default)]
-pub struct Learner {
+pub struct PortalFinder {
     connections: FxHashMap<(Endpoint, Endpoint), Candidate>,
     packet_count: u64,
 }
 
-impl Learner {
+impl PortalFinder {
     /// Takes a packet; gives the portal when it showed that its connection is iSCSI.
-    pub fn take(&mut self, link_type: LinkType, packet: &Arrived<'_>) -> Option<Portal> {
+    pub fn take(&mut self, link_type: LinkType, packet: &ArrivedPacket<'_>) -> Option<Portal> {
         self.packet_count += 1;
         let segment = segment(link_type, packet.data, packet.original_length).ok()?;
         if segment.payload_length == 0 {
@@ -102,22 +102,26 @@ impl Learner {
     }
 }
 
-/// Looks at an interface now and then.
-pub struct Looks {
+/// PortalSearch at an interface now and then.
+pub struct PortalSearch {
     settings: LearnSettings,
     interface: InterfaceSettings,
     /// The look that is under way.
-    look: Option<(Device, Learner)>,
+    look: Option<(Device, PortalFinder)>,
     changed: Instant,
     portals: BTreeSet<Portal>,
 }
 
-impl Looks {
+impl PortalSearch {
     /// Begins the first look.
     ///
     /// # Errors
     /// The interface cannot be opened.
-    pub fn begin(settings: LearnSettings, captured: &Device, interface: &InterfaceSettings) -> Result<Self, LiveError> {
+    pub fn begin(
+        settings: LearnSettings,
+        captured: &Device,
+        interface: &InterfaceSettings,
+    ) -> Result<Self, RecordingError> {
         let interface = InterfaceSettings {
             snaplen: LOOKED_AT_BYTES,
             buffer_bytes: BUFFER_BYTES,
@@ -129,13 +133,13 @@ impl Looks {
         Ok(looks)
     }
 
-    fn open(&mut self, captured: &Device) -> Result<(), LiveError> {
+    fn open(&mut self, captured: &Device) -> Result<(), RecordingError> {
         let known: Vec<Portal> = self.portals.iter().copied().collect();
         // that of a link without tags: behind the keyword vlan an expression is about tagged packets
         let captured_already = portals::filter(LinkType::RAW, &known);
         let others = format!("tcp and not ({captured_already})");
         self.interface.filter = Some(portals::with_tags(captured.link_type, &others));
-        self.look = Some((Device::open(&self.interface)?, Learner::default()));
+        self.look = Some((Device::open(&self.interface)?, PortalFinder::default()));
         self.changed = Instant::now();
         Ok(())
     }
@@ -148,7 +152,7 @@ impl Looks {
     /// Goes on with a look, begins or ends one; gives the capture filter with the portals, and those that are new.
     pub fn go_on(&mut self, captured: &Device) -> Option<(String, Vec<Portal>)> {
         const BATCH: usize = 512;
-        let Some((device, learner)) = &mut self.look else {
+        let Some((device, finder)) = &mut self.look else {
             if self.changed.elapsed() >= Duration::from_nanos(self.settings.every_ns) {
                 // when it cannot be opened any more the capture goes on with what is known
                 let _ = self.open(captured);
@@ -158,9 +162,9 @@ impl Looks {
         };
         let link_type = device.link_type;
         let mut found = Vec::new();
-        let result = device.dispatch(BATCH, |arrived| found.extend(learner.take(link_type, &arrived)));
+        let result = device.dispatch(BATCH, |arrived| found.extend(finder.take(link_type, &arrived)));
         let is_over = self.changed.elapsed() >= Duration::from_nanos(self.settings.look_ns);
-        if result.is_err() || is_over || learner.is_satisfied() {
+        if result.is_err() || is_over || finder.is_satisfied() {
             self.look = None;
             self.changed = Instant::now();
         }
