@@ -4,18 +4,18 @@
 //! reader/    any byte source -> packets (pcap, pcapng, gzip, zstd, lz4; capture filters)
 //! tcp/       packets -> connections, numbered as Wireshark's tcp.stream -> stream bytes in order
 //! iscsi/     stream bytes -> PDUs -> sessions, tasks, cycles
-//! dynamics/  packets -> how each sender behaved: outstanding data, losses, flights (on request)
-//! content    between the two: is it iSCSI, and whose bytes are these?
+//! dynamics/  packets -> how each sender behaved: bytes in flight, losses, flights (on request)
+//! content    between TCP and iSCSI: is it iSCSI, and which direction is whose?
 //! queue      queue depth, after the pass
-//! budget/    who owns each nanosecond, after the pass (on request)
+//! budget/    the time breakdown, after the pass (on request)
 //! tables     the columns that come out
 //! counters   every oddity of the input, by name
 //! pipeline   packets in, tables out
-//! live       a pass that goes on: what was read since the last look, in bounded memory
-//! pass       the input as one stream, filtered, through the pipeline
+//! live/      a pass over input that has no end yet, in bounded memory
+//! pass       one pass over all input: filter, time window, pipeline
 //! ```
 //!
-//! Data flows downwards only. Memory does not grow with packets.
+//! Data flows downwards only. Memory use does not grow with the number of packets.
 
 pub mod budget;
 pub mod content;

@@ -1,7 +1,7 @@
-//! The pass: packets in, tables out.
+//! Packets in, tables out.
 //!
-//! It owns the connections of the moment and hands each packet down: frame, TCP half, reassembly, content. Its memory
-//! grows with connections, tasks and (when asked for) PDUs and segments; never with packets alone.
+//! Holds the open connections and passes each packet down: frame, TCP half, reassembly, content. Memory use grows with
+//! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
 use iscsitrace_wire::frame::{NotTcp, Segment, segment};
 
@@ -19,7 +19,7 @@ use crate::tcp::table::{ConnectionTable, Endpoint};
 /// How much is kept at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Connections followed at once; beyond it the quietest half that is not iSCSI is closed.
+    /// Connections tracked at once. Beyond it, the quietest half of those that are not iSCSI is closed.
     pub(crate) connections: usize,
     /// Rows of connections that are not iSCSI.
     pub(crate) other_rows: usize,
@@ -31,43 +31,43 @@ impl Default for Limits {
     }
 }
 
-/// The pass.
+/// The state of a pass.
 #[derive(Debug, Default)]
 pub struct Pipeline {
     pub(crate) context: Context,
     table: ConnectionTable,
     pub(crate) slots: Vec<Option<Box<TcpConnection>>>,
     free: Vec<u32>,
-    /// Connections that ended.
+    /// Rows of closed connections.
     pub(crate) rows: Vec<Connection>,
     other_rows: usize,
     budget: HoldBudget,
     connection_count: u32,
     /// How much is kept at once.
     pub(crate) limits: Limits,
-    /// TCP packets seen.
+    /// Number of TCP packets.
     pub tcp_packet_count: u64,
 }
 
 impl Pipeline {
-    /// A pass that has seen nothing.
+    /// A pass without packets so far.
     pub fn new(wanted: Wanted) -> Self {
         let mut pipeline = Self::default();
         pipeline.context.tables.wanted = wanted;
         pipeline
     }
 
-    /// The oddities, for the reader of the capture to count its own.
+    /// The counters, for the reader of the capture to add to.
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.context.counters
     }
 
-    /// From now on cycles that end are noted, for [`Pipeline::take_ended`].
+    /// From now on, cycles that end are collected for [`Pipeline::take_ended`].
     pub fn note_ended(&mut self) {
         self.context.ended = Some(Vec::new());
     }
 
-    /// Moves the cycles that ended since the last look to `ended`: by status, or by task management.
+    /// Moves the cycles that ended since the last call to `ended`: by status, or by task management.
     #[inline]
     pub fn take_ended(&mut self, ended: &mut Vec<u32>) {
         if let Some(noted) = &mut self.context.ended {
@@ -75,21 +75,21 @@ impl Pipeline {
         }
     }
 
-    /// The cycles so far, those under way included, and when each ended: `i64::MAX` when it has not.
+    /// All cycles so far, open ones included, and when each ended: `i64::MAX` while it is open.
     pub fn cycles(&self) -> (&Cycles, &[i64]) {
         (&self.context.tables.cycles, &self.context.cycle_ends_ns)
     }
 
-    /// Rows of the tables that grow with every task: a measure of its memory.
+    /// Rows of the tables that grow with every command: a measure of memory use.
     pub fn task_row_count(&self) -> usize {
         let tables = &self.context.tables;
         tables.cycles.row_count() + tables.rounds.row_count() + tables.nops.row_count()
     }
 
-    /// Takes one packet.
+    /// Processes one packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet<'_>) {
-        // by reference: to copy what was just made waits for all writes before it
+        // by reference: a copy would wait for the writes before it
         match &segment(packet.link_type, packet.data, packet.original_length) {
             Ok(segment) => self.tcp(packet, segment),
             Err(reason) => self.not_tcp(*reason, packet.frame),
@@ -119,12 +119,12 @@ impl Pipeline {
         let destination = Endpoint { address: segment.destination, port: segment.destination_port };
         let slot = self.slot(source, destination, packet, segment);
         let Some(Some(connection)) = self.slots.get_mut(slot as usize) else { return };
-        // a connection to oneself has one direction only
+        // a connection of a host to itself has one direction only
         let direction = usize::from(connection.ends[0] != source);
         connection.take(direction, packet, segment, &mut self.context, &mut self.budget);
     }
 
-    /// The slot of the packet's connection, a new one where it begins (Wireshark's rule: see `tcp::table`).
+    /// The slot of the packet's connection; opens a new one at its start (Wireshark's rule, see `tcp::table`).
     #[inline]
     fn slot(&mut self, source: Endpoint, destination: Endpoint, packet: &Packet<'_>, segment: &Segment<'_>) -> u32 {
         let is_opening = segment.flags.is_syn() && !segment.flags.is_ack();
@@ -152,7 +152,7 @@ impl Pipeline {
         }
         let number = self.connection_count;
         self.connection_count += 1;
-        // the SYN-ACK comes from the server
+        // the server sends the SYN-ACK
         let is_syn_ack = segment.flags.is_syn() && segment.flags.is_ack();
         let ends = if is_syn_ack { [destination, source] } else { [source, destination] };
         let connection = Some(Box::new(TcpConnection::new(number, ends, packet, self.context.tables.wanted)));
@@ -192,12 +192,12 @@ impl Pipeline {
         }
     }
 
-    /// The connections of the moment.
+    /// The open connections.
     pub(crate) fn connections(&self) -> impl Iterator<Item = &TcpConnection> {
         self.slots.iter().flatten().map(|connection| &**connection)
     }
 
-    /// The end of a connection in this capture: its row.
+    /// Closes a connection and adds its row.
     pub(crate) fn close(&mut self, slot: u32) {
         let Some(mut connection) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
         self.table.remove(connection.ends[0], connection.ends[1], slot);
@@ -213,7 +213,7 @@ impl Pipeline {
         self.rows.push(row);
     }
 
-    /// Closes everything that is open.
+    /// Closes all open connections.
     pub(crate) fn close_all(&mut self) {
         let mut open: Vec<(u32, u32)> = (0..)
             .zip(&self.slots)
@@ -225,7 +225,7 @@ impl Pipeline {
         }
     }
 
-    /// Adds the commands that were not seen to counters and rows, which are in order then.
+    /// Adds the missing commands to counters and connection rows, which are sorted by then.
     pub(crate) fn add_missing_commands(&mut self) {
         self.rows.sort_unstable_by_key(|row| row.connection);
         for (connection, missing) in self.context.sessions.missing_commands() {
@@ -237,7 +237,7 @@ impl Pipeline {
         }
     }
 
-    /// The end of the input: everything that was open is closed, and the tables are complete.
+    /// Closes all connections at the end of the input, and completes the tables.
     pub fn finish(mut self) -> Tables {
         self.close_all();
         self.add_missing_commands();
@@ -255,7 +255,7 @@ impl Pipeline {
     }
 }
 
-/// The rows of `counters`.
+/// The rows of the table `counters`.
 pub(crate) fn counter_rows(counters: &Counters) -> CounterRows {
     let mut rows = CounterRows::default();
     for (counter, connection, tally) in counters.sorted() {

@@ -1,22 +1,22 @@
-//! When a line carried the bytes of one direction, from the instants at which they came out of it.
+//! When a line was busy with the bytes of one direction, from the times at which they left it.
 //!
 //! ```text
 //! events      |  |  |  |  |           |  |  |  |        bytes seen, or acknowledged
-//! carried   [--------------]        [-----------]       each event took bytes x pace; a longer wait is a pause
+//! busy      [--------------]        [-----------]       each event took bytes x ns/byte; a longer wait is a pause
 //! ```
 
 use super::pace::{Line, Pace};
 
-/// A wait is a pause when it is longer than the line explains by so many times the jitter of the hosts ...
+/// A gap is a pause if it exceeds the line's time by this multiple of the hosts' jitter,
 const PAUSE_MIN_JITTERS: f64 = 4.0;
-/// ... but at least by this,
+/// at least by this time,
 const PAUSE_LEAST_NS: f64 = 5_000.0;
-/// and by this for certain: hosts hand packets over in bunches, but do not wait for longer.
+/// and certainly by this time: hosts send packets in batches, but do not wait longer.
 const PAUSE_CERTAIN_NS: f64 = 50_000.0;
-/// A wait is a pause when it is longer than this many times what the line takes for the bytes at its end.
+/// A gap is a pause only beyond this multiple of the line's time for the bytes after it.
 const PAUSE_MIN_LINE_TIMES: f64 = 1.5;
 
-/// Whether a wait of `gap_ns` before `bytes` is a pause of a line of that pace.
+/// Whether a gap of `gap_ns` before `bytes` is a pause of this line.
 #[inline]
 pub fn is_pause(gap_ns: i64, bytes: u32, line: Line) -> bool {
     let bytes = f64::from(bytes);
@@ -28,15 +28,15 @@ pub fn is_pause(gap_ns: i64, bytes: u32, line: Line) -> bool {
     gap_ns as f64 > slack_ns + PAUSE_MIN_LINE_TIMES * bytes * line.ns_per_byte
 }
 
-/// Whether it is one beyond any jitter.
+/// Whether the gap is a pause beyond any jitter.
 #[inline]
 pub fn is_long_pause(gap_ns: i64, bytes: u32, line: Line) -> bool {
     gap_ns as f64 > PAUSE_CERTAIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * line.ns_per_byte
 }
 
-/// Within a run no gap is longer than this many times what the line takes for the bytes at its end.
+/// Within a run, no gap exceeds this multiple of the line's time for the bytes after it.
 const SPLIT_LINE_TIMES: f64 = 1.25;
-/// Pauses no longer than this are none.
+/// Shorter pauses are ignored.
 const JOIN_NS: i64 = 5_000;
 
 /// Events without a pause between them.
@@ -49,7 +49,7 @@ struct Run {
     count: u32,
 }
 
-/// Events in a run from which on it tells the rate of the line.
+/// A run of at least this many events shows the line rate.
 const RATE_EVENTS_MIN: u32 = 8;
 
 /// The runs of one direction.
@@ -57,12 +57,12 @@ const RATE_EVENTS_MIN: u32 = 8;
 pub struct BusyLine {
     pace: Pace,
     runs: Vec<Run>,
-    /// Bytes and time of the longer runs that are forgotten.
+    /// Bytes and time of the removed longer runs.
     forgotten: (f64, f64),
 }
 
 impl BusyLine {
-    /// `bytes` came out at `time_ns`; they took `line_ns`, where nothing but the line can have kept them from coming sooner.
+    /// `bytes` left the line at `time_ns`. They took `line_ns`, if nothing but the line can have delayed them.
     #[inline]
     pub fn note(&mut self, time_ns: i64, bytes: u32, line_ns: Option<i64>) {
         match line_ns {
@@ -82,23 +82,23 @@ impl BusyLine {
         self.runs.push(run);
     }
 
-    /// What is known of the line.
+    /// The line rate so far.
     pub fn line(&self) -> Line {
         self.pace.line()
     }
 
-    /// What was known of it a short while ago.
+    /// The line rate at the last update.
     pub fn recent_line(&self) -> Line {
         self.pace.recent()
     }
 
-    /// Bytes per second while the line was busy, by its longer runs; none when there are none.
+    /// Bytes per second while the line was busy, from its longer runs; none without any.
     pub fn rate_bytes_per_s(&self) -> Option<i64> {
         let (bytes, ns) = with_long(self.forgotten, &self.runs);
         (ns > 0.0).then(|| (bytes / ns * 1e9) as i64)
     }
 
-    /// Forgets the runs that were over before, but for the last one; what they say of the rate stays.
+    /// Removes runs from before, except the last; their share in the rate stays.
     pub fn forget(&mut self, before_ns: i64) {
         let count = self.runs.iter().take_while(|run| run.last_ns < before_ns).count();
         let count = count.min(self.runs.len().saturating_sub(1));
@@ -106,10 +106,10 @@ impl BusyLine {
         self.runs.drain(..count);
     }
 
-    /// When the line was busy, so much earlier than the events, in order and disjoint.
+    /// When the line was busy, shifted earlier by `earlier_ns`: ordered and disjoint.
     ///
-    /// From the end backwards: what came out in less time than its bytes take was carried before, while a host had yet
-    /// to look.
+    /// Computed backwards: bytes that arrived faster than the line allows were transmitted earlier, and waited in a
+    /// host.
     pub fn intervals(&self, earlier_ns: i64, line: Line) -> Vec<(i64, i64)> {
         let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(self.runs.len());
         for run in self.runs.iter().rev() {
@@ -129,7 +129,7 @@ impl BusyLine {
     }
 }
 
-/// Bytes and time, and those of the longer runs among these with them.
+/// Bytes and time, increased by those of the longer runs.
 fn with_long(known: (f64, f64), runs: &[Run]) -> (f64, f64) {
     let long = runs.iter().filter(|run| run.count >= RATE_EVENTS_MIN && run.last_ns > run.first_ns);
     long.fold(known, |(bytes, ns), run| {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_slow_line_has_no_pauses_between_its_packets() {
-        // 10 Mbit/s: 1.2 ms a packet
+        // 10 Mbit/s: 1.2 ms per packet
         let mut line = BusyLine::default();
         (0..100).for_each(|packet| line.note(packet * 1_200_000, 1448, (packet > 0).then_some(1_200_000)));
         assert_eq!(line.intervals(0, line.line()).len(), 1);

@@ -1,18 +1,18 @@
-//! Packets of one connection, in order of capture -> how each of its two senders behaved.
+//! Packets of one connection, in capture order -> how each of its two senders behaved.
 //!
 //! ```text
-//! observation  what one packet tells
-//! path         round-trip times between the tap and either end
-//! sender       one direction as its sender sees it: outstanding data, window, losses, congestion window (parts: there)
-//! flights      one direction at the tap: runs of packets, the pauses between them, what held the sender
-//! carried      when the line was busy with a direction's bytes
+//! observation  one packet
+//! rtt          RTT between the tap and either end
+//! sender       one direction as its sender sees it: bytes in flight, window, losses, congestion window (parts: see there)
+//! flights      one direction at the tap: runs of packets, the pauses between them, what limited the sender
+//! busy_line    when the line was busy with the bytes of a direction
 //! pace         nanoseconds per byte of a line
-//! timeline     what the time budget takes of all this
-//! live         what a view takes of it while it goes on, and what is forgotten
+//! timeline     input of the time breakdown
+//! snapshot     state for a live view, and what is dropped to bound memory use
 //! ```
 //!
-//! Directions are those of TCP (0 from the client) until the rows are handed over. It knows of iSCSI only whether a
-//! packet ended within a PDU. Memory grows with the rows that are asked for, and with what is outstanding.
+//! Directions are those of TCP (0 from the client) until the rows are handed over. The only thing known of iSCSI is
+//! whether a packet ends within a PDU. Memory use grows with the wanted rows and with the bytes in flight.
 
 pub mod acknowledgments;
 pub mod burst;
@@ -51,31 +51,31 @@ use sender::Sender;
 use sender_state::Delays;
 use timeline::{Limited, Timeline};
 
-/// No round trip is longer; a capture whose clock jumped may say otherwise.
+/// The longest plausible RTT: a jump of the capture clock can look longer.
 const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
-/// A tap from which the way to the sender and back is less than this part of the round trip stands beside it.
+/// A tap stands beside the sender if its RTT to the sender is less than this part of the whole RTT.
 const BESIDE_PARTS: i64 = 8;
 
 /// Both directions of a connection.
 #[derive(Debug)]
 pub struct Dynamics {
     connection: u32,
-    /// What the tables take.
+    /// The wanted tables.
     wanted: Wanted,
     rows: Rows,
-    /// By direction of the data: from the tap to its receiver and back.
+    /// By direction of the data: RTT from the tap to the receiver.
     rtts: [RttSamples; 2],
     senders: [Sender; 2],
     flights: [Flights; 2],
 }
 
 impl Dynamics {
-    /// A connection of which nothing was seen.
+    /// A new connection.
     pub fn new(connection: u32, wanted: Wanted) -> Self {
         Self {
             connection,
             wanted,
-            // a budget takes losses into account
+            // the time breakdown needs the losses
             rows: Rows {
                 wanted: Wanted {
                     recoveries: wanted.recoveries || wanted.budget,
@@ -90,12 +90,12 @@ impl Dynamics {
         }
     }
 
-    /// Takes a packet; copies by the capture and packets of other streams are none.
+    /// Processes a packet. Captured copies and packets of other streams are not passed in.
     pub fn observe(&mut self, seen: &Observation) {
         let (own, opposite) = (seen.direction, 1 - seen.direction);
         self.rtts[own].transmit(seen);
         self.rtts[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
-        // what the tap sees of an ACK the sender of the data has half a round trip later, and answers another half later
+        // the sender of the data gets an ACK half an RTT after the tap, and its answer passes the tap half an RTT later
         let delays = self.delays(opposite);
         self.senders[opposite].acknowledge(seen, delays, &mut self.rows);
         if seen.length > 0 {
@@ -107,24 +107,24 @@ impl Dynamics {
             self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns, to_sender_ns);
             self.flights[opposite].request(seen.time_ns, self.delays(opposite).to_sender_ns);
         }
-        // only now: what it answers arrived while the sender had acknowledged less
+        // last, because the packets it answers arrived before this acknowledgment
         self.senders[own].note_acknowledged(seen);
         let rtt_to_receiver_ns = self.rtts[opposite].rtt_min_ns().unwrap_or(0);
         self.flights[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), rtt_to_receiver_ns);
     }
 
-    /// What the rtts tell the sender of a direction.
+    /// The delays of the path, for the sender of a direction.
     fn delays(&self, direction: usize) -> Delays {
         let (there, back) = (&self.rtts[direction], &self.rtts[1 - direction]);
         let to_sender_ns = back.rtt_min_ns().unwrap_or(0);
         let round_trip_ns = there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns).min(ROUND_TRIP_MAX_NS);
-        // beside its host the tap measures how long the host takes to acknowledge, which is longer than it takes to send
+        // beside a host, the tap measures the host's ACK delay, which is longer than its send delay
         let least_ns = there.rtt_min_ns().unwrap_or(0).saturating_add(to_sender_ns);
         let is_beside = to_sender_ns < least_ns / BESIDE_PARTS;
         Delays { to_sender_ns: if is_beside { 0 } else { to_sender_ns }, round_trip_ns }
     }
 
-    /// The end of the connection in this capture: its rows go to the tables, with iSCSI's directions.
+    /// Ends the connection: moves its rows to the tables, with iSCSI directions.
     pub fn finish(mut self: Box<Self>, is_client_initiator: bool, tables: &mut Tables) -> Timeline {
         for direction in [0, 1] {
             if self.rows.wanted.flights {
@@ -156,7 +156,7 @@ impl Dynamics {
         timeline
     }
 
-    /// The row of a direction, as far as it is known.
+    /// The row of a direction so far.
     fn sender_row(&self, direction: usize) -> SenderRow {
         let mut row = self.senders[direction].describe();
         self.rtts[direction].describe(&mut row);
@@ -166,7 +166,7 @@ impl Dynamics {
         row
     }
 
-    /// What the time budget takes of it, as far as it is known.
+    /// The input of the time breakdown so far.
     fn timeline(&self, is_client_initiator: bool) -> Timeline {
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
         let rtt_ns = |direction: usize| self.rtts[direction].rtt_min_ns();
@@ -188,7 +188,7 @@ impl Dynamics {
     }
 }
 
-/// When losses were repaired. A tail probe that was not needed (RFC 8985, section 7.4) repaired none.
+/// The spans of loss recovery. An unnecessary tail loss probe (RFC 8985, section 7.4) recovered nothing.
 fn repairs(rows: &Rows) -> Vec<Limited> {
     let (recoveries, again) = (&rows.recoveries, &rows.retransmissions);
     let is_needless = |row: usize| {

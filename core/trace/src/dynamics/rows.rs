@@ -1,8 +1,8 @@
-//! The rows that the dynamics of one connection write.
+//! Rows about the senders of one connection, before they go to the tables.
 
 use crate::tables::{Flights, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Wanted, Windows};
 
-/// Rows of one connection, in order of time; `to_target` says "from the client" until they are handed over.
+/// Rows of one connection, in time order. `to_target` means "from the client" until they are handed over.
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
 pub struct Rows {

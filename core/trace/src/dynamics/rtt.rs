@@ -1,8 +1,8 @@
-//! Round-trip times between the tap and one end of a connection.
+//! RTT samples between the tap and one end of a connection.
 //!
-//! A sample is the time from a packet to the first ACK, cumulative or selective, that covers it; an ACK that covers
-//! several gives one sample, of the latest of them. A retransmission makes what is under way ambiguous (Karn's rule).
-//! It never looks at timestamps: their echo is that of the earliest packet that an ACK covers.
+//! A sample is the time from a packet to the first ACK, cumulative or selective, that covers it. An ACK for several
+//! packets gives one sample: that of the latest packet. A retransmission makes the packets in flight ambiguous (Karn's
+//! rule). Timestamps are not used: they echo the earliest packet that an ACK covers.
 
 use std::collections::VecDeque;
 
@@ -12,34 +12,34 @@ use super::observation::Observation;
 use crate::tables::{NULL_NS, RoundTrip, SenderRow};
 use crate::tcp::half::SegmentClass;
 
-/// Packets whose time is kept; more under way are not sampled.
+/// Maximum number of packets in flight with a stored time; others give no sample.
 const PACKETS_MAX: usize = 4096;
-/// The smoothed round trip follows a sample by one part in eight (RFC 6298, section 2).
+/// Weight of a sample in the smoothed RTT: one part in eight (RFC 6298, section 2).
 const SMOOTHING: i64 = 8;
 
-/// From the tap to the receiver of one direction, and back.
+/// RTT samples from the tap to the receiver of one direction.
 #[derive(Debug)]
 pub struct RttSamples {
     connection: u32,
     is_from_client: bool,
-    /// End and capture time of packets under way, in the order of their ends.
+    /// End and capture time of packets in flight, ordered by end.
     packets: VecDeque<(i64, i64)>,
     syn_ns: Option<i64>,
     has_syn_again: bool,
     highest: i64,
     acknowledged: Option<i64>,
-    /// Without SACK, what an ACK covers below this place may have waited for a hole to be filled.
+    /// Without SACK, an ACK for bytes below this offset may have waited for a hole to be filled.
     ambiguous_until: i64,
     rtt_min_ns: Option<i64>,
     smoothed_ns: i64,
     sizes: Histogram,
     ack_sizes: Histogram,
-    /// Longest round trip of an ACK for less than two full segments.
+    /// The longest RTT of an ACK for less than two full segments.
     held_max_ns: Option<i64>,
 }
 
 impl RttSamples {
-    /// A path of which nothing is known.
+    /// No samples yet.
     pub fn new(connection: u32, is_from_client: bool) -> Self {
         Self {
             connection,
@@ -58,17 +58,17 @@ impl RttSamples {
         }
     }
 
-    /// The least round-trip time so far.
+    /// The minimum RTT so far.
     pub fn rtt_min_ns(&self) -> Option<i64> {
         self.rtt_min_ns
     }
 
-    /// The smoothed round-trip time (RFC 6298, section 2).
+    /// The smoothed RTT (RFC 6298, section 2).
     pub fn smoothed_ns(&self) -> Option<i64> {
         self.rtt_min_ns.map(|_| self.smoothed_ns)
     }
 
-    /// A packet of the direction passed the tap.
+    /// Notes a packet of the direction.
     #[inline]
     pub fn transmit(&mut self, seen: &Observation) {
         if seen.flags.is_syn() {
@@ -90,7 +90,7 @@ impl RttSamples {
         }
     }
 
-    /// A packet of the opposite direction passed the tap; `segment_bytes` is what a full segment carries.
+    /// Notes a packet of the opposite direction; `segment_bytes` is the payload of a full segment.
     #[inline]
     pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rows: &mut Rows) {
         let Some(acknowledged) = seen.acknowledged else { return };
@@ -121,14 +121,14 @@ impl RttSamples {
         }
     }
 
-    /// The first ACK: that of the SYN, if it was captured.
+    /// The first ACK: a sample of the handshake, if the SYN was captured.
     fn shake_hands(&mut self, seen: &Observation, rows: &mut Rows) {
         if let (Some(syn_ns), false, Some(0)) = (self.syn_ns, self.has_syn_again, seen.acknowledged) {
             self.sample(seen.time_ns.saturating_sub(syn_ns), seen, true, rows);
         }
     }
 
-    /// Forgets what is covered, and gives the time of the latest of it.
+    /// Removes the packets that are covered, and returns the time of the latest of them.
     #[inline]
     fn drop_covered(&mut self, covered: i64) -> Option<i64> {
         let mut latest = None;
@@ -160,7 +160,7 @@ impl RttSamples {
         }
     }
 
-    /// What it knows for the sender's row.
+    /// Fills the RTT columns of the sender's row.
     pub fn describe(&self, row: &mut SenderRow) {
         row.connection = self.connection;
         row.to_target = self.is_from_client;

@@ -1,19 +1,19 @@
-//! What a view takes of a connection's dynamics while it goes on, and what is forgotten so that they do not grow.
+//! State of a connection's senders for a live view, and removal of old rows.
 
 use super::Dynamics;
 use super::timeline::Timeline;
 use crate::tables::{Columns, Tables};
 
-/// A sender at a moment.
+/// A sender at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SenderSnapshot {
-    /// Outstanding data.
+    /// Bytes in flight.
     pub owin_bytes: i64,
-    /// Most of it since the last look.
+    /// Maximum bytes in flight since the last snapshot.
     pub owin_peak_bytes: i64,
-    /// The receiver's window, where it is known.
+    /// The receiver's window, if known.
     pub rwnd_bytes: Option<i64>,
-    /// The smoothed round trip between the tap and the receiver.
+    /// The smoothed RTT between the tap and the receiver.
     pub rtt_smoothed_ns: Option<i64>,
 }
 
@@ -32,7 +32,7 @@ impl Dynamics {
         })
     }
 
-    /// Copies what is known so far, with iSCSI's directions: the rows of `senders` and `recoveries`, and the timeline.
+    /// Copies the results so far, with iSCSI directions: the rows of `senders` and `recoveries`, and the timeline.
     pub fn copy_to(&self, is_client_initiator: bool, tables: &mut Tables) -> Timeline {
         for direction in [0, 1] {
             let mut row = self.sender_row(direction);
@@ -45,10 +45,10 @@ impl Dynamics {
         self.timeline(is_client_initiator)
     }
 
-    /// Forgets what was over before; sums and what is under way stay.
+    /// Removes rows from before `before_ns`; totals and open recoveries stay.
     pub fn forget(&mut self, before_ns: i64) {
         let rows = &mut self.rows;
-        // a repair that goes on keeps what came after it
+        // an open recovery keeps the rows after it
         let count = |first_ns: &[i64]| first_ns.iter().take_while(|&&time_ns| time_ns < before_ns).count();
         let (again, repairs) = (count(&rows.retransmissions.time_ns), count(&rows.recoveries.time_first_ns));
         rows.retransmissions.drop_first(again);
@@ -57,7 +57,7 @@ impl Dynamics {
         self.flights.iter_mut().for_each(|flights| flights.forget(before_ns));
     }
 
-    /// Rows that it holds, for tests of what it forgets.
+    /// Number of rows held, for tests of their removal.
     pub fn row_count(&self) -> usize {
         self.rows.retransmissions.row_count() + self.rows.recoveries.row_count()
     }
