@@ -16,7 +16,7 @@ use crate::tcp::connection::TcpConnection;
 use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
 
-/// How much is kept at once.
+/// Limits of what is kept at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Connections tracked at once. Beyond it, the quietest half of those that are not iSCSI is closed.
@@ -43,7 +43,7 @@ pub struct Pipeline {
     other_rows: usize,
     budget: HoldBudget,
     connection_count: u32,
-    /// How much is kept at once.
+    /// Limits of what is kept at once.
     pub(crate) limits: Limits,
     /// Number of TCP packets.
     pub tcp_packet_count: u64,

@@ -1,29 +1,29 @@
-//! What changes the attribution of time, and when.
+//! The events that change the attribution of time.
 
-/// Something that changes who owns the time, in the order of what happens at one moment. Tasks are places in the scope.
+/// What an event changes, in the order within one instant. Commands are given by their index in the scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
     /// A command begins.
     Command(u32),
-    /// The initiator has sent all that the task needs for now.
+    /// The initiator has sent everything that the target needs for now.
     Requested(u32),
-    /// The burst of an R2T was sent: before the next R2T of the same moment.
+    /// The burst of an R2T was sent: before the next R2T of the same instant.
     BurstSent(u32),
-    /// An R2T came.
+    /// An R2T arrived.
     R2t(u32),
-    /// The task ended.
+    /// The command ended.
     Ended(u32),
-    /// The line is busy with payload, or no longer.
+    /// The line becomes busy with payload, or idle.
     Busy(bool),
-    /// A sender is held back by a part, or no longer.
+    /// A sender becomes limited by a part, or no longer is.
     Limited(u8, bool),
 }
 
-/// When it does.
+/// A change and its time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Event {
     pub(super) time_ns: i64,
     pub(super) change: Change,
-    /// The frame in which it shows.
+    /// The frame that shows it.
     pub(super) frame: u64,
 }

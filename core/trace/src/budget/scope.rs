@@ -1,4 +1,4 @@
-//! What a budget is for: one connection, or all connections of a session; its events in order of time.
+//! What a breakdown covers: one connection, or all connections of a session; its events in time order.
 
 use rustc_hash::FxHashMap;
 
@@ -8,14 +8,14 @@ use super::waiting::Allowance;
 use crate::dynamics::timeline::Timeline;
 use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds};
 
-/// A stretch of time that a budget is cut for, instead of the whole from first command to last status.
+/// A part of the time, instead of the whole from first command to last status.
 #[derive(Debug)]
 pub struct Between<'a> {
-    /// From when.
+    /// Start.
     pub from_ns: i64,
-    /// Until when.
+    /// End.
     pub to_ns: i64,
-    /// Connections that had a command before, with their sessions: their budget begins at `from_ns`.
+    /// Connections with an earlier command, and their sessions: their breakdown starts at `from_ns`.
     pub begun: &'a FxHashMap<u32, u32>,
 }
 
@@ -23,12 +23,12 @@ pub struct Between<'a> {
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     pub(super) session: u32,
-    /// In order.
+    /// Rows of `cycles`, sorted.
     pub(super) cycles: Vec<u32>,
     timelines: Vec<&'a Timeline>,
 }
 
-/// Rounds of each cycle: numbers of rows of `rounds`, by cycle.
+/// Rows of `rounds`, sorted by cycle.
 pub(super) fn rounds_by_cycle(rounds: &Rounds) -> Vec<u32> {
     let mut order: Vec<u32> = (0..rounds.cycle.len() as u32).collect();
     order.sort_by_key(|&round| rounds.cycle[round as usize]);
@@ -40,7 +40,7 @@ impl<'a> Scope<'a> {
         Self { session: NULL_U32, cycles: Vec::new(), timelines }
     }
 
-    /// The stretches of its time, in order, from its first command to its last status.
+    /// The spans in order, from the first command to the last status.
     pub(super) fn budget(
         &self,
         cycles: &Cycles,
@@ -61,10 +61,10 @@ impl<'a> Scope<'a> {
             }
         };
         let mut events = Vec::new();
-        self.tasks(cycles, ends_ns, end_ns, &mut events);
+        self.commands(cycles, ends_ns, end_ns, &mut events);
         self.bursts(cycles, rounds, rounds_by_cycle, &mut events);
         self.lines(&mut events);
-        // each kind is nearly in order already, so that little more than merging them is left
+        // each kind is almost sorted already, so this is little more than a merge
         events.sort_by_key(|event| (event.time_ns, event.change));
         let allowances: Vec<(u32, Allowance)> =
             self.timelines.iter().map(|timeline| (timeline.connection, Allowance::of(timeline))).collect();
@@ -91,7 +91,7 @@ impl<'a> Scope<'a> {
         (end_ns > start_ns).then_some((start_ns, end_ns))
     }
 
-    /// From the first command that matters on: what was outstanding at the start of a stretch of time began before it.
+    /// From the first relevant command: one in flight at the start of the time began before it.
     fn span_between(&self, cycles: &Cycles, between: &Between<'_>) -> Option<(i64, i64)> {
         let first_ns = self.cycles.iter().map(|&cycle| cycles.command_first_ns[cycle as usize]).min();
         let is_begun = self.timelines.iter().any(|timeline| between.begun.contains_key(&timeline.connection));
@@ -109,7 +109,7 @@ impl<'a> Scope<'a> {
         self.timelines.first().map_or(NULL_U32, |timeline| timeline.connection)
     }
 
-    fn tasks(&self, cycles: &Cycles, ends_ns: &[i64], end_ns: i64, events: &mut Vec<Event>) {
+    fn commands(&self, cycles: &Cycles, ends_ns: &[i64], end_ns: i64, events: &mut Vec<Event>) {
         let ended_ns = |cycle: usize| match cycles.status_ns[cycle] {
             NULL_NS => ends_ns.get(cycle).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(end_ns),
             status_ns => status_ns,

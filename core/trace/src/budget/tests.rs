@@ -1,4 +1,4 @@
-//! Small worlds whose budget is known by hand, and random ones held against a model that looks at every nanosecond.
+//! Small cases with a breakdown computed by hand, and random ones compared with a model that looks at every nanosecond.
 
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
@@ -43,7 +43,7 @@ fn read(start_ns: i64, status_ns: i64) -> CycleRow {
     }
 }
 
-/// Sums by part of the connection's rows (or of the session's own).
+/// Sums by part of the connection's rows (or of the session's).
 fn sums(tables: &Tables, connection: u32) -> [i64; 10] {
     let mut sums = [0; 10];
     let budget = &tables.budget;
@@ -63,7 +63,7 @@ fn expect(tables: &Tables, expected: &[(u8, i64)]) {
 
 #[test]
 fn a_read_pays_the_path_and_the_line_then_the_target_and_the_initiator() {
-    // command, 160 path + 30 service, 50 of data, think 40 of which the path explains 2, and again without service
+    // command, 160 RTT + 30 service, 50 of data, think time 40 of which 2 are RTT, and again without service
     let mut tables = tables(&[read(0, 240), read(280, 490)]);
     let line_busy = [Vec::new(), vec![(190, 240), (440, 490)]];
     fill(&mut tables, &[Timeline { line_busy, ..timeline(0) }], &[]);
@@ -75,7 +75,7 @@ fn a_read_pays_the_path_and_the_line_then_the_target_and_the_initiator() {
 
 #[test]
 fn what_waits_behind_the_line_has_not_begun_its_way() {
-    // a write whose data the line carries until 100; its status comes a round trip later
+    // a write whose data the line carries until 100; its status comes one RTT later
     let mut tables = tables(&[CycleRow { is_read: false, is_write: true, ..read(0, 260) }]);
     fill(&mut tables, &[Timeline { line_busy: [vec![(0, 100)], Vec::new()], ..timeline(0) }], &[]);
     expect(&tables, &[(part::TRANSFER, 100), (part::PROPAGATION, 160)]);
@@ -132,7 +132,7 @@ fn a_held_sender_owns_its_pause_but_not_the_time_in_which_the_line_is_busy() {
 
 #[test]
 fn at_a_queue_depth_the_oldest_wait_decides() {
-    // the second command's way would explain more, but the target has had the first for long
+    // the RTT would explain more of the second command's wait, but the target has had the first one longer
     let mut tables = tables(&[read(0, 400), read(150, 410)]);
     fill(&mut tables, &[timeline(0)], &[]);
     expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 250)]);

@@ -36,7 +36,7 @@ pub struct Acknowledgment {
     pub length: u32,
     /// Timestamp value and echo reply.
     pub timestamps: Option<(u32, u32)>,
-    /// How many blocks it selectively acknowledges.
+    /// The number of SACK blocks.
     sack_count: u8,
 }
 
@@ -152,7 +152,7 @@ impl Acknowledgments {
 }
 
 impl Acknowledgment {
-    /// How many blocks it selectively acknowledges.
+    /// The number of SACK blocks.
     pub fn block_count(&self) -> usize {
         usize::from(self.sack_count)
     }

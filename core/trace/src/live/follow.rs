@@ -1,7 +1,7 @@
-//! A file that another process writes: its end is where it is waited for more.
+//! A file that another process writes: at its end, the reader waits for more.
 //!
-//! It ends when it is told to stop, when the file was cut short or another took its name, and when the next file of a
-//! ring buffer is there (`NAME_00001_DATE.pcapng`, then `NAME_00002_DATE.pcapng`: dumpcap's names and ours).
+//! It ends when it is stopped, when the file was truncated or replaced, and when the next file of its ring exists
+//! (`NAME_00001_DATE.pcapng`, then `NAME_00002_DATE.pcapng`: the names of dumpcap and of `capture`).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,23 +12,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Time between two looks for more.
+/// Time between two looks for more bytes.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Digits of the number of a file of a ring buffer.
+/// Digits of the file number in a ring.
 const RING_DIGITS: usize = 5;
 
-/// Why a file that was followed ended.
+/// Why a followed file ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It is shorter than what was read of it.
+    /// It is shorter than the bytes already read.
     CutShort,
-    /// Its name belongs to another file now.
+    /// Another file has its name now.
     Replaced,
-    /// This is the next file of its ring.
+    /// The next file of its ring exists.
     Next(PathBuf),
 }
 
-/// What is known of a file that is followed, by both who reads it and who asked for that.
+/// The state of a followed file, shared by its reader and the caller.
 #[derive(Debug, Clone, Default)]
 pub struct FollowState {
     is_stopped: Arc<AtomicBool>,
@@ -36,18 +36,18 @@ pub struct FollowState {
 }
 
 impl FollowState {
-    /// The end of the file is its end from now on.
+    /// From now on, the end of the file is the end of the input.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Why it ended, once.
+    /// Why it ended; returned once.
     pub fn take_change(&self) -> Option<Change> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// A file that is followed.
+/// A followed file.
 #[derive(Debug)]
 pub struct Followed {
     path: PathBuf,
@@ -57,7 +57,7 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
     /// It cannot be opened, or is a folder.
@@ -77,7 +77,7 @@ impl Followed {
         if let Some(next) = next_of_ring(&self.path) {
             return Ok(Some(Change::Next(next)));
         }
-        // one that was removed may still be written
+        // a removed file may still be written
         let is_other = |now: fs::Metadata| (now.dev(), now.ino()) != (own.dev(), own.ino());
         Ok(fs::metadata(&self.path).ok().filter(|now| is_other(now.clone())).map(|_| Change::Replaced))
     }
@@ -86,7 +86,7 @@ impl Followed {
 impl Read for Followed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            // asked first: what was written before the change is read before it counts
+            // before reading, so that everything written before the change is read
             let is_stopped = self.state.is_stopped.load(Ordering::Relaxed);
             let change = self.change()?;
             let count = if change == Some(Change::CutShort) { 0 } else { self.file.read(buffer)? };
@@ -103,7 +103,7 @@ impl Read for Followed {
     }
 }
 
-/// A pipe that has a name, opened when it is read first: that may wait for who writes.
+/// A named pipe, opened at the first read: opening may wait for the writer.
 #[derive(Debug)]
 pub struct OpenedLate {
     path: PathBuf,
@@ -111,7 +111,7 @@ pub struct OpenedLate {
 }
 
 impl OpenedLate {
-    /// The pipe of this name, if it is one, or something else that has no size.
+    /// The named pipe, or anything else without a size, at this path.
     pub fn new(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         (!metadata.is_file() && !metadata.is_dir()).then(|| Self { path: path.to_owned(), file: None })
@@ -128,10 +128,10 @@ impl Read for OpenedLate {
     }
 }
 
-/// The file after this one in a ring, if it is there.
+/// The next file of a ring, if it exists.
 fn next_of_ring(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
-    // the number between the last underscore but one and the last, or after the last
+    // the number between the last two underscores, or after the last
     let (start, number, rest) = name.rmatch_indices('_').take(2).find_map(|(at, _)| {
         let after = name.get(at + 1..)?;
         let number = after.get(..RING_DIGITS)?;
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A folder of its own, removed at the end.
+    /// A temporary folder.
     struct Folder(PathBuf);
 
     impl Folder {

@@ -1,7 +1,7 @@
-//! The bytes of a source, read ahead by a thread into a queue of bounded size, so that a source that cannot wait is
-//! read while packets are looked at, and that it is known how far behind the looking is. Compressed bytes are decompressed there.
+//! A thread reads a source ahead into a queue of bounded size. So a source that cannot wait is read while packets are
+//! processed, and the lag is known. Compressed bytes are decompressed there.
 //!
-//! It never looks at the bytes, and loses none: when the queue is full, the source waits.
+//! No byte is lost: when the queue is full, the source waits.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -11,31 +11,31 @@ use std::time::{Duration, Instant};
 
 use crate::reader::decompress;
 
-/// Bytes asked of the source at a time.
+/// Bytes per read.
 const READ_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 struct State {
-    /// What was read and when, oldest first.
+    /// Bytes and time of each read, oldest first.
     chunks: VecDeque<(Instant, Vec<u8>)>,
     buffered_bytes: usize,
     is_ended: bool,
     failure: Option<io::Error>,
-    /// How the source is compressed.
+    /// Compression of the source.
     methods: Vec<&'static str>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Something came, or the end.
+    /// Signals new bytes, or the end.
     has_more: Condvar,
-    /// Something was taken.
+    /// Signals that bytes were taken.
     has_room: Condvar,
 }
 
 impl Shared {
-    /// Reads to the end of the source, or to the end of the interest in it.
+    /// Reads until the source ends or is abandoned.
     fn fill(&self, mut reader: Box<dyn Read + Send>, limit_bytes: usize) {
         let mut buffer = vec![0; READ_BYTES];
         loop {
@@ -78,11 +78,11 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Starts to read; at most so many bytes ahead, and one read more.
+    /// Starts reading, at most `bytes_max` ahead plus one read.
     pub fn start(source: Box<dyn Read + Send>, limit_bytes: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        // the thread ends with its source; one that waits for a source that gives nothing more ends with the process
+        // the thread ends with its source, or with the process if the source delivers nothing more
         thread::spawn(move || match decompress(source) {
             Ok((reader, methods)) => {
                 of_thread.lock().methods = methods;
@@ -93,12 +93,12 @@ impl ReadAhead {
         Self { shared }
     }
 
-    /// Its bytes; where there is nothing for now, reading says `WouldBlock`.
+    /// A reader of the bytes; it returns `WouldBlock` while there are none.
     pub fn reader(&self) -> FeedReader {
         FeedReader { shared: Arc::clone(&self.shared), chunk: Vec::new(), place: 0 }
     }
 
-    /// Waits until so many bytes are there, or the end; false when the time is over before.
+    /// Waits until that many bytes are there, or the end. False after the time limit.
     pub fn wait(&self, count: usize, patience: Duration) -> bool {
         let state = self.shared.lock();
         let is_missing = |state: &mut State| state.buffered_bytes < count && !state.is_ended;
@@ -110,28 +110,28 @@ impl ReadAhead {
         !timeout.timed_out()
     }
 
-    /// How long the oldest bytes that nobody took have been waiting.
+    /// How long the oldest bytes have been waiting.
     pub fn lag(&self) -> Duration {
         self.shared.lock().chunks.front().map_or(Duration::ZERO, |(arrived, _)| arrived.elapsed())
     }
 
-    /// How the source is compressed, once there are bytes of it.
+    /// Compression of the source, once bytes are there.
     pub fn methods(&self) -> Vec<&'static str> {
         self.shared.lock().methods.clone()
     }
 
-    /// Bytes that wait.
+    /// Waiting bytes.
     pub fn buffered_bytes(&self) -> usize {
         self.shared.lock().buffered_bytes
     }
 
-    /// Whether nothing waits, and nothing will come.
+    /// Whether no bytes wait and none will come.
     pub fn is_drained(&self) -> bool {
         let state = self.shared.lock();
         state.is_ended && state.chunks.is_empty()
     }
 
-    /// What was not read yet counts for nothing.
+    /// Drops everything not read yet.
     pub fn abandon(&self) {
         let mut state = self.shared.lock();
         state.is_ended = true;
@@ -140,7 +140,7 @@ impl ReadAhead {
     }
 }
 
-/// The bytes of a feed.
+/// A reader of the queue.
 #[derive(Debug)]
 pub struct FeedReader {
     shared: Arc<Shared>,
@@ -204,7 +204,7 @@ mod tests {
                 if std::mem::replace(&mut self.0, true) {
                     return Err(io::Error::other("broken"));
                 }
-                // more than is looked at to tell whether it is compressed
+                // more than the detection of compression needs
                 buffer[0] = 7;
                 buffer[1] = 8;
                 Ok(buffer.len().min(4))

@@ -1,4 +1,4 @@
-//! What a pass that goes on forgets after a while: rows that were handed over, exchanges, connections that are over.
+//! Removal of old rows from a live pass: rows that were handed over, exchanges, closed connections.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,21 +8,21 @@ use crate::counters::Counter;
 use crate::iscsi::exchange::Dropped;
 use crate::tables::{Columns, Connections, NULL_NS, NULL_U32, Tables};
 
-/// A closed connection may still say something for so long.
+/// A closed connection is kept for this time.
 const CLOSED_NS: i64 = 120_000_000_000;
-/// One that is not iSCSI and says nothing for so long is forgotten,
+/// A quiet connection is closed after this time,
 const QUIET_NS: i64 = 600_000_000_000;
-/// and an iSCSI connection after so long.
+/// and a quiet iSCSI connection after this.
 const QUIET_ISCSI_NS: i64 = 86_400_000_000_000;
-/// Rows of closed connections that are kept.
+/// Maximum rows of closed connections.
 const CLOSED_ROWS_MAX: usize = 1024;
-/// What is behind a hole, or half read, holds a session back for no longer than this.
+/// Bytes behind a hole, or an incomplete PDU, hold a session back no longer than this.
 const HORIZON_NS: i64 = 10_000_000_000;
-/// Runs of command numbers kept of a session.
+/// Maximum runs of command numbers per session.
 const RUNS_MAX: usize = 1 << 12;
 
 impl Live {
-    /// How far each session was read, where that is less than `until_ns`.
+    /// The time up to which each session was read, if before `until_ns`.
     pub(super) fn reached(&self, until_ns: i64) -> FxHashMap<u32, i64> {
         let mut reached = FxHashMap::default();
         for connection in self.pipeline.connections() {
@@ -39,7 +39,7 @@ impl Live {
         reached
     }
 
-    /// Rows of cycles of which something may still come.
+    /// Rows of cycles that may still change.
     pub(super) fn awaited(&self) -> FxHashSet<u32> {
         let connections = self.pipeline.connections().filter_map(|connection| match &connection.content {
             Content::Iscsi(iscsi) => Some(&iscsi.connection),
@@ -48,7 +48,7 @@ impl Live {
         connections.flat_map(|connection| connection.awaited_cycles()).collect()
     }
 
-    /// The sessions of the connections of the moment.
+    /// The sessions of the open connections.
     fn connected_sessions(&self) -> impl Iterator<Item = u32> + '_ {
         self.pipeline.connections().filter_map(|connection| match &connection.content {
             Content::Iscsi(iscsi) => iscsi.connection.session,
@@ -56,7 +56,7 @@ impl Live {
         })
     }
 
-    /// Forgets what was over before, and gives the rows of connections that are no longer kept.
+    /// Removes old rows, and returns the rows of connections that are no longer kept.
     pub(super) fn forget(&mut self, until_ns: i64) -> Connections {
         self.close_silent(until_ns);
         let before_ns = until_ns.saturating_sub(self.settings.keep_ns);
@@ -75,7 +75,7 @@ impl Live {
         drop_old(&mut tables.rejects, before_ns, |table| &table.time_ns);
         drop_old(&mut tables.asyncs, before_ns, |table| &table.time_ns);
         drop_old(&mut tables.snacks, before_ns, |table| &table.time_ns);
-        // what connections left at their end
+        // rows of closed connections
         (tables.senders, tables.recoveries) = Default::default();
         context.timelines.clear();
         context.sessions.states.iter_mut().for_each(|state| state.commands.forget(RUNS_MAX));
@@ -93,7 +93,7 @@ impl Live {
         self.forget_closed()
     }
 
-    /// Closes connections that are over, or have been silent for long.
+    /// Closes connections that ended, or have been quiet for long.
     fn close_silent(&mut self, until_ns: i64) {
         let silent: Vec<u32> = (0..)
             .zip(&self.pipeline.slots)
@@ -111,7 +111,7 @@ impl Live {
         silent.into_iter().for_each(|slot| self.pipeline.close(slot));
     }
 
-    /// The rows of connections that are no longer kept: the first that ended.
+    /// The oldest rows of closed connections beyond the limit.
     fn forget_closed(&mut self) -> Connections {
         let mut forgotten = Connections::default();
         let count = self.pipeline.rows.len().saturating_sub(CLOSED_ROWS_MAX);
@@ -133,7 +133,7 @@ impl Live {
         forgotten
     }
 
-    /// Forgets sessions to which nothing belongs any more; the commands of them that were not seen are counted now.
+    /// Removes sessions without connections or rows, and counts their missing commands.
     fn forget_sessions(&mut self, forgotten: &mut Connections) {
         let mut is_kept = vec![false; self.pipeline.context.sessions.states.len()];
         let of_connections = self.connected_sessions();
@@ -174,7 +174,7 @@ impl Live {
         self.ledger.place_sessions(place);
     }
 
-    /// The places of sessions become their numbers.
+    /// Replaces session indexes by session numbers.
     pub(super) fn name_sessions(&self, places: &mut [u32]) {
         let numbers = &self.pipeline.context.sessions.rows.session;
         for place in places {
@@ -182,7 +182,7 @@ impl Live {
         }
     }
 
-    /// Rows that it holds.
+    /// Number of rows held.
     pub fn row_count(&self) -> usize {
         let Tables { cycles, rounds, nops, logins, task_management, texts, logouts, .. } =
             &self.pipeline.context.tables;
@@ -200,7 +200,7 @@ impl Live {
     }
 }
 
-/// Drops the first rows of a table whose time is before, or is not known, and says how many.
+/// Removes the first rows of a table that are old or have no time, and returns their number.
 fn drop_old<T: FirstRows>(table: &mut T, before_ns: i64, time_ns: impl Fn(&T) -> &Vec<i64>) -> usize {
     let is_old = |&&time_ns: &&i64| time_ns < before_ns || time_ns == NULL_NS;
     let count = time_ns(table).iter().take_while(is_old).count();
@@ -208,7 +208,7 @@ fn drop_old<T: FirstRows>(table: &mut T, before_ns: i64, time_ns: impl Fn(&T) ->
     count
 }
 
-/// A table whose first rows can be dropped.
+/// A table whose first rows can be removed.
 trait FirstRows {
     fn drop_first_rows(&mut self, count: usize);
 }

@@ -1,4 +1,4 @@
-//! What a look at a pass that goes on gives: what was complete since the last look, and what is known by now.
+//! The result of a look at a live pass: what became complete since the last look, and the current state.
 
 use super::Live;
 use super::ledger::Turnaround;
@@ -10,43 +10,43 @@ use crate::pass::Outcome;
 use crate::pipeline::counter_rows;
 use crate::tables::{Columns, Connections, NULL_U32, Tables};
 
-/// One connection now.
+/// The current state of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionNow {
-    /// Its number.
+    /// Connection number.
     pub connection: u32,
-    /// Its session.
+    /// Session number.
     pub session: Option<u32>,
-    /// Tasks without status.
+    /// Commands in flight.
     pub open_task_count: usize,
-    /// Its senders, to the target first; none when the dynamics are not followed.
+    /// Its senders, to the target first; none if they are not analysed.
     pub senders: Option<[SenderSnapshot; 2]>,
 }
 
-/// What a look gives.
+/// The result of a look.
 #[derive(Debug)]
 pub struct View {
     /// Start of the interval.
     pub from_ns: i64,
-    /// Its end.
+    /// End of the interval.
     pub to_ns: i64,
-    /// `cycles`: those that were complete since the last look, each once; `budget`: of the interval; `connections`,
-    /// `sessions`, `senders`, `counters`: as they stand.
+    /// `cycles`: those that became complete since the last look, each once. `budget`: of the interval. `connections`,
+    /// `sessions`, `senders`, `counters`: current state.
     pub outcome: Outcome,
-    /// Connections whose rows are no longer kept, each once.
+    /// Connections whose rows were removed, each once.
     pub forgotten: Connections,
-    /// Time from a status to the next command, of cycles that were handed over already or are now.
+    /// Times from a status to the next command, of cycles handed over now or before.
     pub turnarounds: Vec<Turnaround>,
-    /// The iSCSI connections of the moment.
+    /// The open iSCSI connections.
     pub now: Vec<ConnectionNow>,
-    /// Commands that were read too late for their queue depth, so far.
+    /// Commands so far that were read too late for their queue depth.
     pub late_count: u64,
     /// Cycles that are handed over later begin after this.
     pub settled_ns: i64,
 }
 
 impl Live {
-    /// What was complete since the last look, and what is known by now. The next interval begins.
+    /// Everything that became complete since the last look, and the current state. Starts the next interval.
     pub fn look(&mut self) -> View {
         let (from_ns, to_ns) = self.close_interval(false);
         self.note_times();
@@ -69,7 +69,7 @@ impl Live {
         View { from_ns, to_ns, outcome, forgotten, turnarounds, now, late_count: self.ledger.late_count, settled_ns }
     }
 
-    /// The end of the input: everything that was not handed over yet, and all tables as they stand at the end.
+    /// At the end of the input: everything not handed over yet, and the final tables.
     pub fn finish(&mut self) -> View {
         let (from_ns, to_ns) = self.close_interval(true);
         let mut tables = self.standing();
@@ -101,8 +101,8 @@ impl Live {
         }
     }
 
-    /// Everything of the recent past that is still kept: tasks with and without status, rounds, the time budget, and what
-    /// a diagnosis needs beside them.
+    /// Everything of the recent past: commands with and without status, rounds, the time breakdown, and what a
+    /// diagnosis needs.
     pub fn recent(&self) -> Outcome {
         let mut tables = self.standing();
         let kept = &self.pipeline.context.tables;
@@ -137,7 +137,7 @@ impl Live {
         }
     }
 
-    /// The tables as they are handed over: sessions by their numbers.
+    /// The tables as they are handed over: with session numbers.
     fn outcome(&self, mut tables: Tables) -> Outcome {
         self.name_sessions(&mut tables.cycles.session);
         self.name_sessions(&mut tables.connections.session);
@@ -153,7 +153,7 @@ impl Live {
         }
     }
 
-    /// Connections, sessions and counters as they stand.
+    /// Current connections, sessions and counters.
     fn standing(&self) -> Tables {
         let pipeline = &self.pipeline;
         let mut rows = pipeline.rows.clone();
@@ -172,7 +172,7 @@ impl Live {
         tables
     }
 
-    /// The time budget of a stretch of time that is kept; `senders` and `recoveries` come with it.
+    /// The time breakdown of a part of the time; fills `senders` and `recoveries`, too.
     fn budget_between(&self, from_ns: i64, to_ns: i64, tables: &mut Tables) -> crate::tables::Budget {
         (tables.senders, tables.recoveries) = Default::default();
         let timelines: Vec<Timeline> = self
@@ -182,7 +182,7 @@ impl Live {
             .filter_map(|connection| Some(connection.dynamics.as_ref()?.copy_to(!connection.is_flipped(), tables)))
             .collect();
         let context = &self.pipeline.context;
-        // tasks that were over before hardly matter for who owns the time after them
+        // commands that ended earlier hardly affect the breakdown
         let warm_ns = from_ns.saturating_sub(self.settings.interval_ns);
         let rows: Vec<usize> = (0..context.tables.cycles.row_count())
             .filter(|&row| context.cycle_ends_ns[row] >= warm_ns && context.tables.cycles.command_first_ns[row] < to_ns)

@@ -23,16 +23,16 @@ pub struct Capture {
     source: Source,
     format: Format,
     pub(super) info: CaptureInfo,
-    /// Number of the frame read last.
+    /// Number of the last frame.
     pub(super) frame: u64,
     is_at_end: bool,
 }
 
 impl Capture {
-    /// Tells compression and format from the first bytes; `name` is what messages call the input.
+    /// Detects compression and format from the first bytes; `name` is used in messages.
     ///
     /// # Errors
-    /// The input is unreadable, empty or no capture.
+    /// The input is unreadable, empty or not a capture.
     pub fn open(reader: Box<dyn Read + Send>, name: &str) -> Result<Self, CaptureError> {
         let name = name.to_owned();
         match compressed::decompress(reader) {
@@ -41,7 +41,7 @@ impl Capture {
         }
     }
 
-    /// The same for what is decompressed already, by these methods.
+    /// The same for bytes that were already decompressed, with these methods.
     pub(super) fn open_decompressed(
         reader: Box<dyn Read + Send>,
         name: &str,
@@ -51,7 +51,7 @@ impl Capture {
         Self::over(Source::new(reader), CaptureInfo { name: name.to_owned(), compression, ..CaptureInfo::default() })
     }
 
-    /// A capture in a plain file, which is mapped; `bytes_read` is told how far the reading is.
+    /// A capture in a plain file, which is mapped; `bytes_read` follows the progress.
     pub(super) fn map(file: File, name: String, bytes_read: Arc<AtomicU64>) -> Result<Self, CaptureError> {
         Self::over(Source::mapped(file, bytes_read), CaptureInfo { name, ..CaptureInfo::default() })
     }
@@ -88,10 +88,10 @@ impl Capture {
         Ok(Self { source, format, info, frame: 0, is_at_end: false })
     }
 
-    /// The next packet, or none at the end of the capture; damage is counted and is an end.
+    /// The next packet, or none at the end of the capture. Damage is counted and ends the capture.
     ///
     /// # Errors
-    /// The operating system can no longer read the input; what came before stands.
+    /// The operating system can no longer read the input; packets read before stay valid.
     #[inline]
     pub fn next_packet(&mut self, counters: &mut Counters) -> Result<Option<Packet<'_>>, CaptureError> {
         match self.next_record(counters)? {
@@ -120,7 +120,7 @@ impl Capture {
         Ok(Some(record))
     }
 
-    /// The packet of the record read last.
+    /// The packet of the last record.
     #[inline]
     pub(super) fn packet(&self, record: Record) -> Packet<'_> {
         Packet {
@@ -133,25 +133,25 @@ impl Capture {
         }
     }
 
-    /// Whether there is no packet for now, but there may be later: its reader said so (`WouldBlock`).
+    /// Whether there is no packet now, but may be later: the reader returned `WouldBlock`.
     pub fn is_waiting(&self) -> bool {
         !self.is_at_end && self.source.is_waiting()
     }
 
-    /// What the capture says of itself, and what was read of it so far.
+    /// Metadata of the capture, and what was read so far.
     pub fn info(&self) -> &CaptureInfo {
         &self.info
     }
 
-    /// Counts on from the last frame of the file before.
+    /// Continues the frame numbers of the previous file.
     pub(super) fn continue_after(&mut self, frame: u64) {
         self.frame = frame;
     }
 
-    /// The capture ends with the record read last.
+    /// Ends the capture after the last record.
     pub(super) fn end_here(&mut self, counters: &mut Counters) {
         if !self.is_at_end {
-            // a clean end is no error
+            // a clean end is not an error
             let _ = self.end(End::Clean, counters);
         }
     }

@@ -1,19 +1,19 @@
-//! A reader of compressed bytes -> a reader of what is in them: gzip, zstd, lz4, told by their first bytes.
+//! Compressed bytes -> decompressed bytes: gzip, zstd, lz4, detected by their first bytes.
 //!
-//! A cut or damaged stream is an error of the reader after all that could be decompressed, never a silent end.
+//! A truncated or damaged stream is an error after everything that could be decompressed, never a silent end.
 
 use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
 use lz4_flex::frame::FrameDecoder;
 
-/// A capture may be compressed by the tool that wrote it, and the file once more.
+/// A capture can be compressed by the tool that wrote it, and the file once more.
 const NESTED_AT_MOST: usize = 2;
 
-/// Reads from any byte source.
+/// Any byte source.
 pub(crate) type Reader = Box<dyn Read + Send>;
 
-/// The bytes of `reader`, decompressed, and by which methods (outermost first; none when they were plain).
+/// The decompressed bytes of `reader`, and the methods (outermost first; none if plain).
 ///
 /// # Errors
 /// The first bytes cannot be read or decompressed.
@@ -43,7 +43,7 @@ pub(crate) fn decompress(mut reader: Reader) -> io::Result<(Reader, Vec<&'static
     }
 }
 
-/// Whether bytes that begin so are compressed.
+/// Whether bytes with this start are compressed.
 pub(super) fn is_compressed(first: [u8; 4]) -> bool {
     method(first).is_some()
 }
@@ -57,10 +57,10 @@ fn method(first: [u8; 4]) -> Option<&'static str> {
     }
 }
 
-/// Bytes asked of a decompressor at a time.
+/// Bytes per read of a decompressor.
 const PART_BYTES: usize = 16 << 10;
 
-/// A decompressor asked for little at a time: one that meets damage gives nothing of what it was asked for.
+/// A decompressor with small reads: at damage, it returns nothing of the current read.
 struct InParts<R>(R);
 
 impl<R: Read> Read for InParts<R> {
@@ -70,13 +70,13 @@ impl<R: Read> Read for InParts<R> {
     }
 }
 
-/// LZ4 frames one after another. The decoder of one frame does not tell its end from a cut: this does, by whether the
-/// decoder stopped at the end of the bytes or before.
+/// LZ4 frames one after another. The decoder of one frame does not distinguish its end from a truncation. This does: by
+/// whether the decoder stopped before the end of the bytes.
 struct Lz4 {
     decoder: Option<FrameDecoder<Tail>>,
 }
 
-/// A reader that knows whether its end was met, and how far it is.
+/// A reader that knows whether it reached its end, and its position.
 struct Tail {
     reader: Reader,
     byte_count: u64,
@@ -116,7 +116,7 @@ impl Read for Lz4 {
             }
             let Some(mut tail) = self.decoder.take().map(FrameDecoder::into_inner) else { break };
             if tail.is_at_end {
-                // Between frames nothing was read of the next one.
+                // Between frames, nothing of the next one was read.
                 return if tail.byte_count == 0 { Ok(0) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
             }
             tail.byte_count = 0;

@@ -1,46 +1,46 @@
-//! Why an input is no capture.
+//! Why an input cannot be read.
 
 use std::io;
 
 use thiserror::Error;
 
-/// Why an input cannot be read at all; each is one line for the person who gave it.
+/// Why an input cannot be read at all: one line for the user.
 #[derive(Debug, Error)]
 pub enum CaptureError {
-    /// The first bytes are those of no known format.
+    /// The first bytes match no known format.
     #[error("{name} is not a capture: neither pcap nor pcapng begins with {first_bytes}")]
     NotACapture {
         /// The input.
         name: String,
-        /// What it begins with, in hexadecimal.
+        /// Its first bytes, in hexadecimal.
         first_bytes: String,
     },
-    /// There is not one byte.
+    /// There are no bytes.
     #[error("{name} is empty")]
     Empty {
         /// The input.
         name: String,
     },
-    /// It ends before, or is damaged in, the file header.
+    /// It ends within the file header, or the header is damaged.
     #[error("{name} is damaged or cut short within its file header")]
     HeaderDamaged {
         /// The input.
         name: String,
     },
-    /// The operating system or the decompressor says no.
+    /// The operating system or the decompressor failed.
     #[error("cannot read {name}: {error}")]
     Unreadable {
         /// The input.
         name: String,
-        /// What it says.
+        /// The error.
         error: io::Error,
     },
-    /// libpcap does not understand the capture filter.
+    /// libpcap rejects the capture filter.
     #[error("capture filter '{expression}': {message}")]
     Filter {
         /// The filter.
         expression: String,
-        /// What libpcap says.
+        /// The message of libpcap.
         message: String,
     },
     /// None of its packets can be decoded.
@@ -48,15 +48,15 @@ pub enum CaptureError {
         "{name}: no packet can be decoded, link type {link_types} is not supported (Ethernet, LINUX_SLL, LINUX_SLL2, NULL, LOOP, RAW, IPV4, IPV6 are)"
     )]
     LinkTypeUnsupported {
-        /// What messages call the input.
+        /// The input.
         name: String,
-        /// LINKTYPE_ values, apart by commas.
+        /// LINKTYPE_ values, separated by commas.
         link_types: String,
     },
 }
 
 impl CaptureError {
-    /// Whether the input may become a capture: nothing was written to it yet, or not all of its file header.
+    /// Whether the input may still become a capture: it is empty, or its file header is incomplete.
     pub(super) fn is_nothing_there(&self) -> bool {
         matches!(self, Self::Empty { .. } | Self::HeaderDamaged { .. })
     }

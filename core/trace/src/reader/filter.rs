@@ -1,7 +1,7 @@
-//! Capture filters in libpcap's language (`port 3260 and host 10.0.0.1`), compiled and run by libpcap itself.
+//! Capture filters in libpcap's syntax (`port 3260 and host 10.0.0.1`), compiled and run by libpcap.
 //!
-//! It never sees more than what was captured of a frame: `len`, `greater` and `less` count those bytes, because the
-//! `pcap` crate gives a program no other length.
+//! A filter sees only the captured bytes of a frame: `len`, `greater` and `less` count those, because the `pcap` crate
+//! passes no other length.
 
 use ::pcap::{BpfProgram, Capture, Linktype};
 use iscsitrace_wire::frame::LinkType;
@@ -9,10 +9,10 @@ use rustc_hash::FxHashMap;
 
 use super::error::CaptureError;
 
-/// One expression, compiled for each link type that comes along.
+/// One expression, compiled for each link type.
 pub struct Filter {
     expression: String,
-    /// None for a link type on which the expression means nothing: no packet of it matches.
+    /// None for a link type for which the expression is invalid: none of its packets match.
     programs: FxHashMap<LinkType, Option<BpfProgram>>,
 }
 
@@ -28,7 +28,7 @@ impl Filter {
         Ok(Self { expression: expression.to_owned(), programs })
     }
 
-    /// Whether a frame passes.
+    /// Whether a frame matches.
     #[inline]
     pub fn matches(&mut self, link_type: LinkType, data: &[u8]) -> bool {
         let program = self.programs.entry(link_type).or_insert_with(|| compile(&self.expression, link_type).ok());
@@ -37,7 +37,7 @@ impl Filter {
 }
 
 fn compile(expression: &str, link_type: LinkType) -> Result<BpfProgram, String> {
-    // libpcap compiles for DLT_ values, which are the LINKTYPE_ values of files but for raw IP.
+    // libpcap compiles for DLT_ values, which equal the LINKTYPE_ values of files except for raw IP.
     let data_link_type = match link_type {
         LinkType::RAW | LinkType(14) => Linktype(12),
         LinkType(value) => Linktype(value.into()),

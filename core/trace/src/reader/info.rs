@@ -1,4 +1,4 @@
-//! What a capture says of itself and of its interfaces.
+//! Metadata of a capture and its interfaces.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The word used in tables and JSON.
+    /// The name in tables and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Little => "little",
@@ -25,7 +25,7 @@ impl ByteOrder {
         }
     }
 
-    // The readers ask for fields of headers whose length they have checked; a byte that is not there reads as 0.
+    // The readers only ask for fields of headers whose length they have checked; a missing byte reads as 0.
 
     #[inline(always)]
     pub(super) fn u16_at(self, bytes: &[u8], at: usize) -> u16 {
@@ -70,39 +70,39 @@ impl fmt::Display for TimeResolution {
     }
 }
 
-/// What a capture says of one of its interfaces.
+/// Metadata of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InterfaceInfo {
-    /// As `eth0`.
+    /// The name, such as `eth0`.
     pub name: Option<String>,
-    /// As the operating system describes it.
+    /// The description of the operating system.
     pub description: Option<String>,
-    /// The capture filter in force.
+    /// The capture filter.
     pub filter: Option<String>,
     /// LINKTYPE_ value of its frames.
     pub link_type: u16,
-    /// Bytes kept of a frame; 0 when all.
+    /// Maximum captured bytes of a frame; 0 without a limit.
     pub snaplen: u32,
     /// Unit of the time stamps in the file.
     pub time_resolution: TimeResolution,
     /// Seconds that were added to the time stamps of the file.
     pub time_offset_s: i64,
-    /// Packets that the capture tool says it received.
+    /// Packets that the capture tool reports as received.
     pub received_count: Option<u64>,
-    /// Packets that the capture tool says it dropped.
+    /// Packets that the capture tool reports as dropped.
     pub dropped_count: Option<u64>,
 }
 
-/// What a capture says of itself, and what was read of it so far.
+/// Metadata of a capture, and what was read so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CaptureInfo {
     /// The file, or another name of the input.
     pub name: String,
-    /// `pcap` or `pcapng`; of an input of which nothing was read, `empty` or `unreadable`.
+    /// `pcap` or `pcapng`; `empty` or `unreadable` if nothing was read.
     pub format: &'static str,
     /// Byte order of the (last) section.
     pub byte_order: ByteOrder,
-    /// As `gzip`, or `gzip+zstd` when both, the outer first.
+    /// Such as `gzip`, or `gzip+zstd` for both, the outer first.
     pub compression: Option<String>,
     /// LINKTYPE_ values, in order of their first interface.
     pub link_types: Vec<u16>,
@@ -114,7 +114,7 @@ pub struct CaptureInfo {
     pub packet_count: u64,
     /// Bytes of these packets on the wire.
     pub byte_count: u64,
-    /// Bytes of these packets that were kept.
+    /// Captured bytes of these packets.
     pub captured_byte_count: u64,
     /// The earliest capture time, in nanoseconds since 1970.
     pub time_first_ns: Option<i64>,
@@ -128,7 +128,7 @@ pub struct CaptureInfo {
     pub operating_system: Option<String>,
     /// The application that captured.
     pub application: Option<String>,
-    /// The file ends, or is damaged, before its end.
+    /// Whether the file is damaged or ends within a record.
     pub is_cut_short: bool,
 }
 
@@ -158,7 +158,7 @@ impl CaptureInfo {
     }
 }
 
-/// An option's text, without what is no UTF-8, and not more of it than a person would read.
+/// The text of an option, valid UTF-8 and of limited length.
 pub(super) fn text(value: &[u8]) -> String {
     const TEXT_BYTES_AT_MOST: usize = 4096;
     let value = value.get(..TEXT_BYTES_AT_MOST).unwrap_or(value);

@@ -1,13 +1,13 @@
 //! Any byte source -> packets with a time, a link type and a frame number.
 //!
 //! ```text
-//! sequence    several captures as one stream      filter  libpcap's expressions
+//! sequence    several captures as one stream      filter  libpcap's filter expressions
 //! compressed  gzip, zstd, lz4
-//! source      a window over a reader
+//! source      a window over a reader or file      capture one capture of any format
 //! pcap        | pcapng        bytes -> records
 //! ```
 //!
-//! A packet is a slice of one reused buffer; memory does not grow with packets. Damage is counted and ends a file,
+//! A packet is a slice of one reused buffer: memory use does not grow with packets. Damage is counted and ends a file,
 //! never the analysis. Nothing here looks into a packet.
 
 mod capture;

@@ -4,8 +4,8 @@
 //! record  seconds:4  fraction:4  captured_length:4  original_length:4  [Kuznetzov: 8 more]  bytes
 //! ```
 //!
-//! Microseconds, nanoseconds and Kuznetzov's modified header, each in both byte orders, told by the magic number.
-//! It never judges the bytes of a packet.
+//! Microseconds, nanoseconds and Kuznetzov's modified header, each in both byte orders, detected by the magic number.
+//! The bytes of a packet are not checked.
 
 use iscsitrace_wire::frame::LinkType;
 
@@ -15,7 +15,7 @@ use super::source::Source;
 
 pub(super) const FILE_HEADER_BYTES: usize = 24;
 
-/// What the magic number and the rest of the file header say of the records.
+/// The format of the records, from the file header.
 #[derive(Debug)]
 pub(super) struct Pcap {
     byte_order: ByteOrder,
@@ -25,7 +25,7 @@ pub(super) struct Pcap {
 }
 
 impl Pcap {
-    /// The file header, if that is what these bytes begin with.
+    /// Reads the file header, if these bytes are one.
     pub(super) fn from_file_header(header: &[u8; FILE_HEADER_BYTES], info: &mut CaptureInfo) -> Option<Self> {
         let (byte_order, nanoseconds_per_fraction, record_header_bytes) = match header {
             [0xa1, 0xb2, 0xc3, 0xd4, ..] => (ByteOrder::Big, 1000, 16),
@@ -51,7 +51,7 @@ impl Pcap {
         Some(Self { byte_order, nanoseconds_per_fraction, record_header_bytes, link_type: LinkType(link_type) })
     }
 
-    /// The next record, whole.
+    /// The next complete record.
     #[inline]
     pub(super) fn next(&self, source: &mut Source) -> Result<Record, End> {
         if !source.has(self.record_header_bytes) {

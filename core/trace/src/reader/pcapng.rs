@@ -6,7 +6,7 @@
 //! others   Section Header, Interface Description (1), Interface Statistics (5); the rest is skipped
 //! ```
 //!
-//! It never keeps a block: options become strings of [`CaptureInfo`], of which there are only so many.
+//! No block is kept. Options become strings of [`CaptureInfo`], which are limited in number.
 
 use iscsitrace_wire::frame::LinkType;
 
@@ -26,25 +26,25 @@ const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 /// Systemd journal, custom and sysdig blocks hold no packet, but Wireshark gives them a frame number.
 const NUMBERED: [u32; 9] = [9, 0xbad, 0x4000_0bad, 0x204, 0x208, 0x216, 0x217, 0x221, 0x222];
-/// Name resolution, decryption secrets, hone and sysdig's tables: known, and without a number.
+/// Name resolution, decryption secrets, hone and sysdig tables: known, and without a frame number.
 const SKIPPED: [std::ops::RangeInclusive<u32>; 4] = [4..=4, 10..=10, 0x101..=0x102, 0x201..=0x222];
-/// Far above what tools write; keeps a hostile file from filling the memory with interfaces.
+/// Far more than tools write; limits the memory that a hostile file can use.
 const INTERFACES_AT_MOST: usize = 65_536;
 
 const OPTION_END: u16 = 0;
 const OPTION_COMMENT: u16 = 1;
 
-/// Whether a file begins with a Section Header Block, as far as its first bytes are there.
+/// Whether a file starts with a Section Header Block, as far as its first bytes are there.
 pub(super) fn is_section_header(start: &[u8]) -> bool {
     start.starts_with(&SECTION_HEADER)
         && start.get(8..12).is_none_or(|mark| matches!(mark, [0x1a, 0x2b, 0x3c, 0x4d] | [0x4d, 0x3c, 0x2b, 0x1a]))
 }
 
-/// Where the reader is in the file.
+/// The state of the reader.
 #[derive(Debug)]
 pub(super) struct Pcapng {
     byte_order: ByteOrder,
-    /// Interfaces of this section, with all that a packet needs.
+    /// Interfaces of this section, with everything that a packet needs.
     interfaces: Vec<Interface>,
     /// Index of the section's first interface among those of the file.
     first_interface: u32,
@@ -59,11 +59,11 @@ struct Interface {
     clock: Clock,
 }
 
-/// How the time stamps of an interface count.
+/// The conversion of an interface's time stamps.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     resolution: TimeResolution,
-    /// Nanoseconds a tick, when that is a whole number.
+    /// Nanoseconds per tick, if a whole number.
     nanoseconds: Option<i64>,
     offset_s: i64,
 }
@@ -77,7 +77,7 @@ impl Clock {
         Self { resolution, nanoseconds, offset_s }
     }
 
-    /// Nanoseconds since 1970, rounded down; a time beyond the years 1677 to 2262 becomes the nearest of them.
+    /// Nanoseconds since 1970, rounded down. Times outside the years 1677 to 2262 become the nearest of them.
     #[inline]
     fn time_ns(&self, ticks: u64) -> i64 {
         match (i64::try_from(ticks), self.nanoseconds) {
@@ -104,12 +104,12 @@ impl Clock {
 }
 
 impl Pcapng {
-    /// A reader at the start of a file, which [`is_section_header`] told.
+    /// A reader at the start of a file, after [`is_section_header`].
     pub(super) fn new() -> Self {
         Self { byte_order: ByteOrder::Little, interfaces: Vec::new(), first_interface: 0, last_time_ns: 0 }
     }
 
-    /// The next packet, whole; what stands before it is read into `info`. `frame` is the number of the frame before.
+    /// The next complete packet; blocks before it are read into `info`. `frame` is the number of the previous frame.
     #[inline]
     pub(super) fn next(
         &mut self,
@@ -178,20 +178,20 @@ impl Pcapng {
         }
     }
 
-    /// Says, at the end of a section, what the capture tool dropped in it: its statistics are running totals.
+    /// Counts, at the end of a section, the packets that the capture tool dropped: its statistics are running totals.
     pub(super) fn end_section(&self, info: &CaptureInfo, counters: &mut Counters, frame: u64) {
         for interface in info.interfaces.iter().skip(self.first_interface as usize) {
             counters.add_many(Counter::DroppedByCapture, None, frame, interface.dropped_count.unwrap_or(0));
         }
     }
 
-    /// Passes over a block without packets, of any length.
+    /// Skips a block without packets, of any length.
     #[cold]
     fn skip_block(&self, source: &mut Source, length: u32) -> Result<(), End> {
         if length < 12 || !length.is_multiple_of(4) {
             return Err(End::Invalid);
         }
-        // whole before any of it is consumed, so that one may wait for its end; a very long one is not
+        // complete before any of it is consumed, so that the reader can wait for its end; not for a very long one
         let is_there = length > PACKET_BYTES_AT_MOST || source.has(length as usize);
         if !is_there || !source.skip(u64::from(length) - 4) || !source.has(4) {
             return Err(End::CutShort);
@@ -238,7 +238,7 @@ impl Pcapng {
         Ok(Some((record, 28)))
     }
 
-    /// A packet of the section's first interface, without a time of its own.
+    /// A packet of the section's first interface, without a time.
     fn simple_packet(&self, block: &[u8], counters: &mut Counters, frame: u64) -> Result<Option<(Record, usize)>, End> {
         let original_length = self.byte_order.u32_at(block, 8);
         let Some(&Interface { link_type, snaplen, .. }) = self.interfaces.first() else {
@@ -337,7 +337,7 @@ impl Pcapng {
         Ok(None)
     }
 
-    /// Calls `each` with the options up to their end or the first one that is not whole.
+    /// Calls `each` with the options up to their end, or to the first incomplete one.
     #[cold]
     fn options(&self, mut bytes: &[u8], mut each: impl FnMut(u16, &[u8])) {
         while let Some((header, rest)) = bytes.split_first_chunk::<4>() {

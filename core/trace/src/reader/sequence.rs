@@ -1,12 +1,10 @@
 //! Several captures as one stream of packets: the files of a ring buffer, a single file, or standard input.
 //!
-//! Files are put in order of their first packet's time and opened one at a time; frame numbers go on across them. An
-//! input that can be read only once (a pipe) is not looked into before its turn, so with one of them the order given
-//! stands.
+//! Files are sorted by the time of their first packet and opened one at a time; frame numbers continue across them. An
+//! input that can be read only once (a pipe) is not opened before its turn; with one of them the given order is used.
 //!
-//! A wrong input is an error before the first packet: it costs nothing to leave it out. Once packets were read, an input
-//! that cannot be read (on) is counted, and the next one follows. The newest file of a ring may have nothing in it yet:
-//! such inputs are counted, unless there is no other.
+//! A wrong input is an error if no packet was read before. Later, an input that cannot be read is counted, and the next
+//! one follows. The newest file of a ring can still be empty: such inputs are counted, unless there is no other.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -27,26 +25,26 @@ use crate::counters::{Counter, Counters};
 pub enum Input {
     /// A file, or another path that can be opened.
     Path(PathBuf),
-    /// Any reader, with the name that messages give it.
+    /// Any reader, and its name in messages.
     Reader {
-        /// What messages call it.
+        /// Its name in messages.
         name: String,
         /// Its bytes.
         reader: Box<dyn Read + Send>,
     },
-    /// A reader of what somebody else has decompressed, and by which methods (see [`super::decompress`]).
+    /// A reader of decompressed bytes, and their compression methods (see [`super::decompress`]).
     Decompressed {
-        /// What messages call it.
+        /// Its name in messages.
         name: String,
         /// Its bytes.
         reader: Box<dyn Read + Send>,
-        /// As `gzip`, the outermost first.
+        /// Such as `gzip`, the outermost first.
         methods: Vec<&'static str>,
     },
 }
 
 impl Input {
-    /// What messages call it.
+    /// Its name in messages.
     pub fn name(&self) -> String {
         match self {
             Self::Path(path) => path.display().to_string(),
@@ -62,7 +60,7 @@ impl Input {
         }
     }
 
-    /// Whether it is a pipe or its like.
+    /// Whether it can be read only once, as a pipe.
     fn is_read_once(&self) -> bool {
         match self {
             Self::Path(path) => path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()),
@@ -85,16 +83,16 @@ impl Input {
     }
 }
 
-/// A folder opens as a file and then cannot be read: the message should come with its name, and once.
+/// Opens a file. A folder would open too and fail later, with a message without its name.
 fn open_file(path: &PathBuf) -> io::Result<File> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
 }
 
-/// Files from this size on are mapped: the others are read faster than a mapping is made.
+/// Files from this size on are mapped: smaller files are read faster than mapped.
 const MAPPED_FROM_BYTES: u64 = 4 << 20;
 
-/// Whether a file is a large regular one, and not compressed.
+/// Whether a file is large, regular and not compressed.
 fn is_worth_mapping(file: &File) -> bool {
     let mut first = [0; 4];
     file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() >= MAPPED_FROM_BYTES)
@@ -102,7 +100,7 @@ fn is_worth_mapping(file: &File) -> bool {
         && !compressed::is_compressed(first)
 }
 
-/// Says how much was read, before decompression.
+/// Counts the bytes read, before decompression.
 struct Metered {
     reader: Box<dyn Read + Send>,
     bytes_read: Arc<AtomicU64>,
@@ -116,11 +114,11 @@ impl Read for Metered {
     }
 }
 
-/// How far the reading is, in bytes of the files as they are on disk.
+/// The progress in bytes of the files on disk.
 #[derive(Debug, Clone)]
 pub struct Progress {
     bytes_read: Arc<AtomicU64>,
-    /// Bytes of all inputs; none when one of them is not a file.
+    /// Bytes of all inputs; none unless all are files.
     pub bytes_total: Option<u64>,
 }
 
@@ -135,7 +133,7 @@ impl Progress {
 pub struct Sequence {
     waiting: VecDeque<Input>,
     current: Option<Capture>,
-    /// Number of the frame read last, before those of the current input.
+    /// Number of the last frame before the current input.
     frame: u64,
     done: Vec<CaptureInfo>,
     last_time_ns: i64,
@@ -143,10 +141,10 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Puts the inputs in order and opens the first.
+    /// Sorts the inputs and opens the first.
     ///
     /// # Errors
-    /// The first input, or any of several files, is unreadable or no capture; or there is nothing in any input.
+    /// The first input, or any of several files, is unreadable or not a capture; or no input has any packet.
     pub fn open(inputs: Vec<Input>, counters: &mut Counters) -> Result<Self, CaptureError> {
         let bytes_total = inputs.iter().map(Input::file_bytes).sum();
         let progress = Progress { bytes_read: Arc::default(), bytes_total };
@@ -163,10 +161,10 @@ impl Sequence {
         Ok(sequence)
     }
 
-    /// The next packet of the input as a whole, or none at its end.
+    /// The next packet of the whole input, or none at its end.
     ///
     /// # Errors
-    /// An input is unreadable or no capture, and no packet was read before.
+    /// An input is unreadable or not a capture, and no packet was read before.
     #[inline]
     pub fn next_packet(&mut self, counters: &mut Counters) -> Result<Option<Packet<'_>>, CaptureError> {
         let record = loop {
@@ -183,29 +181,29 @@ impl Sequence {
         Ok(self.current.as_ref().map(|current| current.packet(record)))
     }
 
-    /// Whether there is no packet for now, but there may be later (a reader that says `WouldBlock`).
+    /// Whether there is no packet now, but may be later (the reader returned `WouldBlock`).
     pub fn is_waiting(&self) -> bool {
         self.current.as_ref().is_some_and(Capture::is_waiting)
     }
 
-    /// What was read by now is all of the current capture; what of a record is there counts for nothing.
+    /// Ends the current capture here; an incomplete record is ignored.
     pub fn end_here(&mut self, counters: &mut Counters) {
         if let Some(current) = &mut self.current {
             current.end_here(counters);
         }
     }
 
-    /// One more capture, behind those that wait.
+    /// Appends a capture.
     pub fn add(&mut self, input: Input) {
         self.waiting.push_back(input);
     }
 
-    /// What each capture says of itself, in the order of reading; of the current one, what is known so far.
+    /// Metadata of each capture in reading order; of the current one as far as known.
     pub fn infos(&self) -> impl Iterator<Item = &CaptureInfo> {
         self.done.iter().chain(self.current.as_ref().map(Capture::info))
     }
 
-    /// How far the reading is; may be asked from another thread.
+    /// The progress; may be read from another thread.
     pub fn progress(&self) -> Progress {
         self.progress.clone()
     }
@@ -260,8 +258,8 @@ impl Sequence {
     }
 }
 
-/// Files by the time of their first packet; those without packets stand in front, where they are read for what they
-/// say of themselves. With an input that can be read only once files are looked into as well, and nothing is moved.
+/// Sorts files by the time of their first packet. Files without packets come first, where their metadata is read. With
+/// an input that can be read only once, files are checked too, but the order stays.
 fn in_order_of_time(inputs: Vec<Input>) -> Result<Vec<Input>, CaptureError> {
     let can_be_sorted = !inputs.iter().any(Input::is_read_once);
     let mut timed = Vec::with_capacity(inputs.len());

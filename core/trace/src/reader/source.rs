@@ -1,13 +1,12 @@
-//! A window that slides over the bytes of any reader, or of a file: a record is a slice of it.
+//! A window that slides over the bytes of a reader or file: a record is a slice of it.
 //!
 //! ```text
 //! bytes  [ consumed | available ........ | room ]
 //!                    start                end
 //! ```
 //!
-//! The bytes of a reader are in one buffer, reused; those of a large file are mapped and never copied. It never copies
-//! a record, except the part of one that stands at the end of the buffer when more is read behind it, and never grows
-//! for a length that the reader does not back with bytes.
+//! The bytes of a reader are in one reused buffer; a large file is mapped and never copied. Only an incomplete record
+//! at the end of the buffer is copied, when more is read. The buffer never grows for a length without bytes to back it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,13 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use iscsitrace_mapped::MappedFile;
 
-/// Small enough to stay in the second-level cache, large enough that the system calls do not count.
+/// Small enough for the second-level cache, large enough that system calls do not matter.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// What a record of a full Ethernet frame takes in a file.
+/// File bytes of a record with a full Ethernet frame.
 const FULL_RECORD_BYTES: usize = 16 + 1514;
-/// How far ahead bytes are fetched: the headers of the next packet; of the one after it, if the next is a full one; and
-/// further on, where at least the address translation of the page will be ready.
+/// Prefetch distances: the headers of the next packet; of the one after it, if the next is a full one; and further
+/// ahead, for the address translation of the page.
 const PREFETCHED_AHEAD: [usize; 3] = [0, FULL_RECORD_BYTES, 3 * FULL_RECORD_BYTES];
 
 enum Bytes {
@@ -31,7 +30,7 @@ enum Bytes {
         reader: Box<dyn Read + Send>,
         buffer: Vec<u8>,
     },
-    /// `reached` says how far in the file windows went.
+    /// `reached` is how far in the file the windows went.
     Mapped {
         file: MappedFile,
         reached: u64,
@@ -44,7 +43,7 @@ pub(super) struct Source {
     start: usize,
     end: usize,
     is_at_end: bool,
-    /// The reader has nothing for now, but is not at its end.
+    /// The reader has nothing now, but is not at its end.
     is_waiting: bool,
     failure: Option<io::Error>,
 }
@@ -54,7 +53,7 @@ impl Source {
         Self::over(Bytes::Read { reader, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// A source that maps a file, and says how far it is.
+    /// A source that maps a file; `bytes_read` follows the progress.
     pub(super) fn mapped(file: File, bytes_read: Arc<AtomicU64>) -> Self {
         Self::over(Bytes::Mapped { file: MappedFile::new(file), reached: 0, bytes_read })
     }
@@ -71,19 +70,19 @@ impl Source {
         }
     }
 
-    /// The bytes that were read and not yet consumed.
+    /// The bytes read and not yet consumed.
     #[inline(always)]
     pub(super) fn available(&self) -> &[u8] {
         self.bytes().get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Whether `count` bytes are available, after reading as much as that takes.
+    /// Whether `count` bytes are available; reads more if necessary.
     #[inline(always)]
     pub(super) fn has(&mut self, count: usize) -> bool {
         self.end - self.start >= count || self.fill(count)
     }
 
-    /// Consumes `count` bytes, at most those available, and says where they are until more is read.
+    /// Consumes `count` bytes, at most those available, and returns their position, valid until the next read.
     #[inline(always)]
     pub(super) fn consume(&mut self, count: usize) -> Range<usize> {
         let start = self.start;
@@ -91,13 +90,13 @@ impl Source {
         start..self.start
     }
 
-    /// Bytes consumed since more was read last.
+    /// Bytes consumed since the last read.
     #[inline(always)]
     pub(super) fn consumed(&self, range: Range<usize>) -> &[u8] {
         self.bytes().get(range).unwrap_or_default()
     }
 
-    /// Starts to fetch what is likely to be looked at soon.
+    /// Prefetches bytes that will probably be needed soon.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         if let Bytes::Mapped { file, .. } = &self.bytes {
@@ -107,7 +106,7 @@ impl Source {
         }
     }
 
-    /// Consumes `count` bytes without keeping them; false when there are fewer.
+    /// Skips `count` bytes. False if there are fewer.
     pub(super) fn skip(&mut self, mut count: u64) -> bool {
         loop {
             let here = count.min((self.end - self.start) as u64);
@@ -122,12 +121,12 @@ impl Source {
         }
     }
 
-    /// Whether the last look for bytes found fewer than were asked for, but more may come (`WouldBlock`).
+    /// Whether the last check found too few bytes, but more may come (`WouldBlock`).
     pub(super) fn is_waiting(&self) -> bool {
         self.is_waiting
     }
 
-    /// Why reading ended, when that was not the end of the bytes.
+    /// Why reading failed, if it did.
     pub(super) fn take_failure(&mut self) -> Option<io::Error> {
         self.failure.take()
     }
@@ -141,7 +140,7 @@ impl Source {
                 Bytes::Read { reader, buffer } => {
                     make_room(buffer, &mut self.start, &mut self.end, count);
                     reader.read(buffer.get_mut(self.end..).unwrap_or_default()).map(|read_count| {
-                        // A reader that claims more than there was room for is not believed.
+                        // A reader cannot have read more than there was room for.
                         self.end = buffer.len().min(self.end.saturating_add(read_count));
                         read_count > 0
                     })
@@ -176,8 +175,8 @@ impl Source {
     }
 }
 
-/// Moves what is available to the front when there is little room behind it, and grows the buffer, step by step as
-/// bytes come in, when one record does not fit.
+/// Moves the available bytes to the front when there is little room behind them. Grows the buffer step by step as bytes
+/// arrive, if one record does not fit.
 fn make_room(buffer: &mut Vec<u8>, start: &mut usize, end: &mut usize, count: usize) {
     let is_record_too_long = buffer.len() - *start < count;
     if *start > 0 && (is_record_too_long || *end == buffer.len() || start == end) {
@@ -194,7 +193,7 @@ fn make_room(buffer: &mut Vec<u8>, start: &mut usize, end: &mut usize, count: us
 mod tests {
     use super::*;
 
-    /// Hands out at most `step` bytes a call, being interrupted before each.
+    /// Returns at most `step` bytes per call, and is interrupted before each.
     struct Dribble {
         bytes: Vec<u8>,
         at: usize,

@@ -7,7 +7,7 @@
 //! reassembly   segments in any order -> bytes in order
 //! ```
 //!
-//! Only `connection` knows that there may be iSCSI in the bytes.
+//! Only `connection` knows that the bytes may be iSCSI.
 
 pub(crate) mod connection;
 pub mod half;

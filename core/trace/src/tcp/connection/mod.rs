@@ -1,6 +1,6 @@
-//! A TCP connection of the moment: its packets -> halves, reassembly, content, and its row at the end.
+//! One open TCP connection: its packets -> halves, reassembly, content; and its row at the end.
 //!
-//! It knows what TCP and iSCSI know of the connection, and nothing of other connections.
+//! It holds the TCP and iSCSI state of the connection, and nothing of other connections.
 
 mod row;
 
@@ -17,16 +17,16 @@ use crate::tcp::half::{Half, SegmentClass};
 use crate::tcp::reassembly::{Chunk, HoldBudget};
 use crate::tcp::table::Endpoint;
 
-/// A connection of the moment.
+/// An open connection.
 #[derive(Debug)]
 pub(crate) struct TcpConnection {
     pub(crate) number: u32,
-    /// The client (who sent the SYN, or the first packet), and the server.
+    /// The client (sender of the SYN, or of the first packet), and the server.
     pub(crate) ends: [Endpoint; 2],
     /// From the client, from the server.
     pub(crate) halves: [Half; 2],
     pub(crate) content: Content,
-    /// How its senders behave; none when nobody asked, or when it is not iSCSI.
+    /// The behaviour of its senders; none if not wanted, or if it is not iSCSI.
     pub(crate) dynamics: Option<Box<Dynamics>>,
     pub(crate) has_fin: bool,
     pub(crate) has_rst: bool,
@@ -63,19 +63,19 @@ impl TcpConnection {
         }
     }
 
-    /// Follows its dynamics from now on, or no longer.
+    /// Starts or stops the analysis of its senders.
     pub(crate) fn set_dynamics(&mut self, wanted: Wanted) {
         let is_wanted = wanted.has_dynamics() && !matches!(self.content, Content::Other);
         self.dynamics = is_wanted.then(|| Box::new(Dynamics::new(self.number, wanted)));
     }
 
-    /// Whole round-trip time seen so far, both sides of the tap.
+    /// The minimum RTT of the whole path so far.
     fn round_trip_ns(&self) -> Option<i64> {
         let [a, b] = [self.halves[0].rtt_min_ns, self.halves[1].rtt_min_ns];
         (a != NULL_NS && b != NULL_NS).then(|| a.saturating_add(b))
     }
 
-    /// Takes one of its packets.
+    /// Processes one of its packets.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -138,7 +138,7 @@ impl TcpConnection {
         }
     }
 
-    /// Tells the dynamics of a packet.
+    /// Passes a packet to the analysis of its senders.
     fn observe(
         &mut self,
         direction: usize,
@@ -200,7 +200,7 @@ impl TcpConnection {
         dynamics.observe(&seen);
     }
 
-    /// A SYN: offset 0 is the byte after it. Handshake times, unless a SYN was sent again (Karn's rule).
+    /// A SYN: offset 0 is the byte after it. Notes handshake times, unless a SYN was retransmitted (Karn's rule).
     #[cold]
     fn synchronize(&mut self, direction: usize, segment: &Segment<'_>, time_ns: i64) {
         let options = tcp_options(segment.options);
@@ -230,7 +230,7 @@ impl TcpConnection {
         }
     }
 
-    /// Where in the opposite stream the packet's ACK points.
+    /// The acknowledged offset of the opposite stream.
     #[inline]
     fn acknowledged_offset(&mut self, direction: usize, segment: &Segment<'_>) -> Option<i64> {
         if !segment.flags.is_ack() || segment.flags.is_rst() {
@@ -244,7 +244,7 @@ impl TcpConnection {
         Some(opposite.fin_offset.map_or(offset, |fin| offset.min(fin)))
     }
 
-    /// Whether a packet brings nothing new, so that it may be a copy.
+    /// Whether a packet carries nothing new, so that it may be a copy.
     #[inline]
     fn is_suspect(&self, direction: usize, segment: &Segment<'_>, end: i64, acknowledged: Option<i64>) -> bool {
         if segment.payload_length > 0 {
@@ -287,7 +287,7 @@ impl TcpConnection {
         }
     }
 
-    /// The packet's payload.
+    /// Processes the packet's payload.
     #[inline]
     fn payload(
         &mut self,
@@ -304,7 +304,7 @@ impl TcpConnection {
         let half = &mut self.halves[direction];
         let (next, highest) = (half.reassembly.next(), half.reassembly.highest());
         if segment.payload_length == 1 && end == highest && highest > 0 && half.reassembly.acknowledged() >= highest {
-            // a keep-alive repeats the last byte, acknowledged long ago (RFC 9293 section 3.8.4)
+            // a keep-alive repeats the last byte, which is already acknowledged (RFC 9293 section 3.8.4)
             return SegmentClass::Probe;
         }
         if offset > highest {
@@ -372,7 +372,7 @@ impl TcpConnection {
         class
     }
 
-    /// So many packets were elsewhere that the stream must be: what was before ends, and another begins.
+    /// Restarts the stream elsewhere, after many packets there.
     #[cold]
     fn restart(&mut self, direction: usize, sequence_number: u32, context: &mut Context, budget: &mut HoldBudget) {
         let half = &mut self.halves[direction];
@@ -422,12 +422,12 @@ impl TcpConnection {
     }
 }
 
-/// From one instant to a later one; null when the clock ran backwards between them.
+/// The time between two instants; null if the clock ran backwards.
 fn round_trip_ns(from_ns: i64, to_ns: i64) -> i64 {
     if to_ns >= from_ns { to_ns.saturating_sub(from_ns) } else { NULL_NS }
 }
 
-/// Whether a segment carries TCP timestamps; the usual layout first.
+/// Whether a segment has TCP timestamps; checks the usual layout first.
 #[inline]
 fn has_timestamps(options: &[u8]) -> bool {
     options.starts_with(&[1, 1, 8, 10]) || (options.len() >= 10 && tcp_options(options).timestamps.is_some())

@@ -1,4 +1,4 @@
-//! The row of a connection, at its end.
+//! The row of a connection.
 
 use super::TcpConnection;
 use crate::content::{Content, ContentSink, IscsiContent};
@@ -12,7 +12,7 @@ use crate::tcp::half::Half;
 use crate::tcp::reassembly::HoldBudget;
 
 impl TcpConnection {
-    /// The end of the connection in this capture.
+    /// Ends the connection and returns its row.
     pub(crate) fn finish(&mut self, context: &mut Context, budget: &mut HoldBudget) -> Connection {
         for direction in [0, 1] {
             let mut sink = ContentSink {
@@ -63,7 +63,7 @@ impl TcpConnection {
         matches!(&self.content, Content::Iscsi(iscsi) if !iscsi.is_client_initiator)
     }
 
-    /// Its row, as far as it is known.
+    /// The row so far.
     pub(crate) fn row(&self) -> Connection {
         let is_flipped = self.is_flipped();
         let [initiator, target] = if is_flipped { [self.ends[1], self.ends[0]] } else { self.ends };
@@ -121,7 +121,7 @@ impl TcpConnection {
     }
 }
 
-/// What iSCSI knows of the connection.
+/// Fills the iSCSI columns.
 fn describe(iscsi: &IscsiContent, row: &mut Connection) {
     let connection = &iscsi.connection;
     row.is_iscsi = true;
@@ -141,7 +141,7 @@ fn describe(iscsi: &IscsiContent, row: &mut Connection) {
     };
 }
 
-/// none 0, crc32c 1, unknown 2: both directions have the same.
+/// Code of a digest: none 0, crc32c 1, unknown 2. Both directions have the same.
 fn digest_code(uses: [DigestUse; 2]) -> u8 {
     if uses.iter().any(|digest| digest.is_used()) {
         1
