@@ -185,7 +185,9 @@ impl Commands {
 /// The first deadline that is not outdated.
 fn first(waits: &mut Waits, commands: &[Command], is_r2t_open: bool) -> Option<Deadline> {
     while let Some(&Reverse((deadline, place))) = waits.peek() {
-        let holds = |command: &&Command| command.is_outstanding && command.is_r2t_open == is_r2t_open && command.deadline == deadline;
+        let holds = |command: &&Command| {
+            command.is_outstanding && command.is_r2t_open == is_r2t_open && command.deadline == deadline
+        };
         if commands.get(place as usize).filter(holds).is_some() {
             return Some(deadline);
         }
@@ -211,7 +213,9 @@ mod tests {
     type Naive = Option<(i64, bool, u32)>;
 
     fn naive_waiting(commands: &[Naive], waited_ns: i64) -> Waiting {
-        let first = |is_r2t_open| commands.iter().flatten().filter(|command| command.1 == is_r2t_open).map(|command| command.0).min();
+        let first = |is_r2t_open| {
+            commands.iter().flatten().filter(|command| command.1 == is_r2t_open).map(|command| command.0).min()
+        };
         match (first(false), first(true)) {
             (_, Some(deadline)) if deadline <= waited_ns => Waiting::Initiator,
             (Some(deadline), _) if deadline <= waited_ns => Waiting::Target,

@@ -1,22 +1,22 @@
-//! What must come next in a direction, when the snaplen cut its header away: told by the tasks that are open.
+//! What must come next in a direction when the snaplen cut its header away, according to the open tasks.
 //!
 //! ```text
 //!   Data-In 256 KiB of 512 | (unread)           | next header, read
 //!                          | 256 KiB: the rest  | <- where it was expected: the assumption holds
 //! ```
 //!
-//! An assumption counts only when a header that fits follows where it ends; else it is given up and leaves no trace.
-//! No PDU row comes of it, for no header was read; its cycle gets the instants, which are those of captured packets.
+//! An assumption counts only if a fitting header follows it; otherwise it is dropped without effect. It adds no PDU
+//! row, because no header was read; its cycle gets the times, which are those of captured packets.
 
 use super::pdu::Stamp;
 
-/// Assumptions in a row before a header has to be read.
+/// Maximum assumptions in a row before a header must be read.
 pub const ASSUMED_MAX: usize = 256;
 
-/// What a PDU with an unread header is taken for.
+/// The assumed type of a PDU with an unread header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assumption {
-    /// A data PDU of this task, of so many bytes.
+    /// A data PDU of this task.
     Data {
         /// Initiator Task Tag.
         tag: u32,
@@ -30,32 +30,32 @@ pub enum Assumption {
     },
 }
 
-/// Where an assumed PDU lay.
+/// The position of an assumed PDU.
 #[derive(Debug, Clone, Copy)]
 pub struct Assumed {
     /// Stream offset of its first byte.
     pub offset: i64,
-    /// One past its last byte.
+    /// Stream offset after its last byte.
     pub end: i64,
-    /// The packet that brought its first byte.
+    /// The packet with its first byte.
     pub first: Stamp,
     /// The packet that completed it.
     pub last: Option<Stamp>,
 }
 
-/// Where the status of reads is looked for, while it is not known how this target sends it.
+/// Where the status of reads is expected while the target's habit is unknown.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// Where what is left of the segment after the data is as long as a SCSI Response.
+    /// In a SCSI Response, if the rest of the segment after the data is as long as one.
     #[default]
     BySegment,
-    /// Apart, always.
+    /// Always in a SCSI Response.
     Apart,
-    /// In the last Data-In, always.
+    /// Always in the last Data-In.
     InData,
 }
 
-/// The data of a task that goes on in a direction.
+/// The remaining data of a task.
 #[derive(Debug, Clone, Copy)]
 struct Tail {
     tag: u32,
@@ -66,31 +66,31 @@ struct Tail {
 #[derive(Debug, Default)]
 pub struct Assumptions {
     tail: Option<Tail>,
-    /// The longest data segment seen: as long as a sender makes them.
+    /// The longest data segment seen: the sender's usual size.
     longest_bytes: u32,
     pending: Vec<Assumption>,
-    /// What was known before the first of these.
+    /// The state before the first of these.
     tail_before: Option<Tail>,
     reading: Reading,
 }
 
 impl Assumptions {
-    /// A data PDU was read, after which so many bytes of its task, or of its burst, remain.
+    /// Notes a data PDU, after which this many bytes of its task or burst remain.
     #[inline]
     pub fn note_data(&mut self, tag: u32, bytes: u32, remaining_bytes: u32) {
         self.longest_bytes = self.longest_bytes.max(bytes);
         self.tail = Some(Tail { tag, remaining_bytes });
     }
 
-    /// The task that was under way has its status.
+    /// Notes the status of the current task.
     #[inline]
     pub fn note_status(&mut self) {
         self.tail = None;
     }
 
-    /// The next PDU: data of the task under way; then its status, when the target sends it apart (where that is not
-    /// known, `looks_apart` is how it seems); then data of the next task, which `next` gives by tag and expected length,
-    /// unless it is among these.
+    /// The next PDU: data of the current task; then its status, if the target sends it apart (if unknown, `looks_apart`
+    /// is the guess); then data of the next task. `next` returns that task's tag and expected length, unless it is
+    /// among the given ones.
     pub fn assume(
         &mut self,
         is_status_apart: Option<bool>,
@@ -129,13 +129,13 @@ impl Assumptions {
         Some(Assumption::Data { tag, bytes })
     }
 
-    /// What was assumed, now that it holds.
+    /// The assumptions, which are confirmed now.
     pub fn confirm(&mut self) -> Vec<Assumption> {
         self.reading = Reading::default();
         std::mem::take(&mut self.pending)
     }
 
-    /// What was assumed does not hold: forgets it, to assume otherwise; false when every other reading was tried.
+    /// The assumptions were wrong: switches to the next possibility. False if all were tried.
     pub fn reread(&mut self) -> bool {
         self.reading = match self.reading {
             Reading::BySegment => Reading::Apart,
@@ -147,7 +147,7 @@ impl Assumptions {
         true
     }
 
-    /// What was assumed does not hold.
+    /// The assumptions were wrong.
     pub fn discard(&mut self) {
         self.reading = Reading::default();
         if !self.pending.is_empty() {

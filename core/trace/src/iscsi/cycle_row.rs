@@ -7,18 +7,18 @@ use iscsitrace_wire::lun;
 use super::pdu::{Pdu, Stamp};
 use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U64, Rounds};
 
-/// Which burst a Data-Out belongs to.
+/// The burst of a Data-Out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataOutBurst {
-    /// Sent without R2T.
+    /// Unsolicited: without R2T.
     Unsolicited,
-    /// Sent for the R2T of this row of `rounds`.
+    /// For the R2T in this row of `rounds`.
     Round(usize),
-    /// Sent for a R2T that was not captured.
+    /// For an R2T that was not captured.
     Unknown,
 }
 
-/// The row of the task that a command opens with its Initiator Task Tag: what its header says.
+/// Adds the row of a command, from its header.
 pub(super) fn open_row(
     bhs: Bhs<'_>,
     tag: u32,
@@ -52,14 +52,14 @@ pub(super) fn open_row(
     cycles.push(row);
 }
 
-/// The command is complete, perhaps after its task.
+/// Notes that the SCSI Command PDU is complete; its task may have ended already.
 pub(super) fn complete_command(pdu: &Pdu<'_>, cycle: u32, cycles: &mut Cycles) {
     let row = cycle as usize;
     note_flags(pdu, row, cycles);
     cycles.command_last_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
 }
 
-/// The Data-Out is complete, perhaps after its task.
+/// Notes that the Data-Out PDU is complete; its task may have ended already.
 pub(super) fn complete_data_out(
     pdu: &Pdu<'_>,
     cycle: u32,
@@ -75,7 +75,7 @@ pub(super) fn complete_data_out(
     }
 }
 
-/// The last data is the latest to be complete; not known when the end of the last PDU is not.
+/// The last data is the latest to be complete; unknown if the end of the last PDU is.
 pub(super) fn note_data_last(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {
     if pdu.bhs().data_segment_length().unwrap_or(0) == 0 {
         return;
@@ -104,8 +104,8 @@ pub(super) fn set_some<T>(place: &mut T, value: Option<T>) {
     }
 }
 
-/// Sense key, additional sense code and qualifier out of a SCSI Response's data: SenseLength, then fixed or descriptor
-/// format (RFC 7143 section 11.4.7.2, SPC-4 section 4.5).
+/// Sense key, additional sense code and qualifier from the data of a SCSI Response: SenseLength, then fixed or
+/// descriptor format (RFC 7143 section 11.4.7.2, SPC-4 section 4.5).
 pub(super) fn sense(data: &[u8]) -> Option<(u8, u8, u8)> {
     let length = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
     let sense = data.get(2..)?;

@@ -1,6 +1,6 @@
-//! Whether PDUs carry digests (RFC 7143 section 13.1): agreed in the login, or inferred from the stream.
+//! Whether PDUs have digests (RFC 7143 section 13.1): agreed in the login, or inferred from the stream.
 
-/// The digests of the full feature phase; none where a hole in the login leaves it open.
+/// The digests of the full feature phase; none if a hole in the login leaves them unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digests {
     /// HeaderDigest=CRC32C.
@@ -12,16 +12,16 @@ pub struct Digests {
 /// Whether a digest is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DigestUse {
-    /// It is, or is not: the login says so.
+    /// The login shows whether it is.
     Known(bool),
-    /// It seems so: the login was not captured.
+    /// Inferred: the login was not captured.
     Inferred(bool),
     /// Not known yet.
     Unknown,
 }
 
 impl DigestUse {
-    /// Whether to reckon with a digest.
+    /// Whether PDUs are read with this digest.
     pub fn is_used(self) -> bool {
         matches!(self, Self::Known(true) | Self::Inferred(true))
     }

@@ -1,6 +1,7 @@
-//! What is not a SCSI task: task management, NOP, Text, Logout, Reject, Asynchronous Message, SNACK; each to its table.
+//! Everything except SCSI tasks: task management, NOP, Text, Logout, Reject, Asynchronous Message, SNACK; each with its
+//! table.
 //!
-//! It pairs requests with their answers by tag, on one connection.
+//! Requests are paired with their responses by tag, on one connection.
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::lun;
@@ -15,9 +16,9 @@ use super::pdu::Pdu;
 use crate::counters::Counter;
 use crate::tables::{Async, Logout, NULL_U8, NULL_U32, Nop, Reject, Snack, TaskManagement, TextRow};
 
-/// Requests of one connection without answer yet; more are not paired.
+/// Maximum requests without a response; further ones are not paired.
 const OPEN_MAX: usize = 4096;
-/// Text kept of one exchange.
+/// Maximum text kept of one exchange.
 const SHOWN_TEXT_MAX: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,14 +30,14 @@ enum Kind {
     Logout,
 }
 
-/// A task management function that the target carried out.
+/// The tasks that a completed task management function aborted.
 #[derive(Debug, Clone, Copy)]
 pub struct AbortedTasks {
     /// Function code.
     pub function: u8,
-    /// The task that it was about.
+    /// Referenced Task Tag.
     pub referenced_task_tag: u32,
-    /// The logical unit that it was about.
+    /// Logical unit number.
     pub lun: Option<u64>,
 }
 
@@ -48,7 +49,7 @@ pub struct Exchanges {
     answered: ContinuedText,
 }
 
-/// First rows of the tables of exchanges that are no longer kept.
+/// Number of first rows that were removed from the tables of exchanges.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct Dropped {
@@ -69,7 +70,7 @@ impl Exchanges {
         }
     }
 
-    /// The first rows were dropped: requests among them are forgotten.
+    /// The first rows were removed: drops requests among them.
     pub fn forget(&mut self, dropped: Dropped) {
         self.open.retain(|(kind, _), row| {
             let count = match kind {
@@ -107,7 +108,7 @@ impl Exchanges {
         self.remember(Kind::TaskManagement, tag(bhs), row);
     }
 
-    /// Its answer; gives what it ended, when the function was carried out.
+    /// Its response; returns what it aborted, if the function was completed.
     pub fn task_management_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<AbortedTasks> {
         let bhs = pdu.bhs();
         let row = self.open.remove(&(Kind::TaskManagement, tag(bhs)))?;
@@ -122,7 +123,7 @@ impl Exchanges {
         })
     }
 
-    /// A NOP-Out or NOP-In: a ping, its echo, or neither (RFC 7143 sections 11.18 and 11.19).
+    /// A NOP-Out or NOP-In: a request, its answer, or neither (RFC 7143 sections 11.18 and 11.19).
     pub fn nop(&mut self, pdu: &Pdu<'_>, connection: u32, is_from_initiator: bool, context: &mut Context) {
         let bhs = pdu.bhs();
         let initiator_task_tag = tag(bhs);
@@ -138,7 +139,7 @@ impl Exchanges {
                 context.tables.nops.response_frame[row] = pdu.completion().frame;
                 return;
             }
-            // the ping itself was not captured
+            // the request was not captured
             context.tables.nops.push(Nop {
                 connection,
                 response_ns: pdu.completion().time_ns,
@@ -181,7 +182,7 @@ impl Exchanges {
         let text = continued.take(pdu, connection, context);
         let shown = text.as_deref().map(shown).unwrap_or_default();
         if let Some(text) = &text {
-            // what a discovery answers is about other targets, not about this session
+            // a discovery response describes other targets, not this session
             if negotiation.initiator("SendTargets").is_none() && !text.starts_with(b"SendTargets=") {
                 let malformed = negotiation.take(text, is_request);
                 context.counters.add_many(Counter::LoginTextInvalid, Some(connection), pdu.first.frame, malformed);
@@ -218,7 +219,7 @@ impl Exchanges {
         self.remember(Kind::Logout, tag(bhs), row);
     }
 
-    /// Its answer; gives the reason code of the request when the logout succeeded.
+    /// Its response; returns the reason code of the request if the logout succeeded.
     pub fn logout_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u8> {
         let bhs = pdu.bhs();
         let row = self.open.remove(&(Kind::Logout, tag(bhs)))?;
@@ -280,7 +281,7 @@ impl Exchanges {
     }
 }
 
-/// Text for a table: pairs apart by a space, secrets hidden, not too long.
+/// Text for a table: key=value pairs separated by spaces, without secrets, of limited length.
 fn shown(text: &[u8]) -> String {
     let mut shown = String::new();
     for (key, value) in iscsitrace_wire::text::pairs(text).flatten() {

@@ -1,7 +1,7 @@
-//! The login phase of one connection (RFC 7143 section 6.3): its exchanges, keys and outcome.
+//! The login phase of one connection (RFC 7143 section 6.3): its exchanges, keys and result.
 //!
-//! It opens or joins the session with the first request, and says which digests are in use once the target has let
-//! the connection into the full feature phase. Values that carry secrets never leave `keys`.
+//! It opens or joins the session with the first request, and returns the digests in use when the target enters the full
+//! feature phase. Values of secrets never leave `keys`.
 
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
@@ -18,17 +18,17 @@ use crate::tables::{NULL_U8, Parameter, Parameters, Session};
 /// The login of one connection.
 #[derive(Debug, Default)]
 pub struct Login {
-    /// All keys, also of text negotiation in the full feature phase.
+    /// All keys, including text negotiation in the full feature phase.
     pub negotiation: Negotiation,
     /// Whether any of it was captured.
     pub is_captured: bool,
     /// CID of the requests.
     pub cid: Option<u16>,
-    /// Whether bytes of the login were never captured.
+    /// Whether bytes of the login are missing from the capture.
     pub has_gap: bool,
-    /// Whether it joins a session that is there already: its first request names a TSIH.
+    /// Whether it joins an existing session: its first request has a TSIH.
     pub is_further: bool,
-    /// Whether the target let the connection into the full feature phase.
+    /// Whether the connection reached the full feature phase.
     pub is_complete: bool,
     requested: ContinuedText,
     answered: ContinuedText,
@@ -36,7 +36,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// Takes a Login Request or Login Response.
+    /// Processes a Login Request or Login Response.
     pub fn take(
         &mut self,
         pdu: &Pdu<'_>,
@@ -53,7 +53,7 @@ impl Login {
         }
     }
 
-    /// The first rows of `logins` were dropped.
+    /// The first rows of `logins` were removed.
     pub fn forget(&mut self, dropped: usize) {
         self.open_row = self.open_row.and_then(|row| row.checked_sub(dropped));
     }
@@ -85,7 +85,7 @@ impl Login {
         }));
     }
 
-    /// Text that was not captured whole may have held any key.
+    /// Notes incomplete text: it may have had any key.
     fn note_cut(&mut self, pdu: &Pdu<'_>) {
         let length = pdu.bhs().data_segment_length().unwrap_or(0) as usize;
         self.has_gap |= pdu.data.len() < length.min(KEPT_DATA_MAX);
@@ -142,7 +142,7 @@ impl Login {
             context.sessions.rows.auth_method[row] = method.to_owned();
         }
         if !matches!(class, 0 | NULL_U8) {
-            // class 1 is a redirection: the login ends here too, to go on elsewhere (RFC 7143 section 11.13.5)
+            // class 1 is a redirection: the login ends here, too (RFC 7143 section 11.13.5)
             if class != 1 {
                 context.counters.add(Counter::LoginRefused, Some(connection), frame);
             }
@@ -161,7 +161,7 @@ impl Login {
         }
         rows.target_alias[row] = answered("TargetAlias");
         if rows.auth_method[row].is_empty() {
-            // the security stage was passed over (RFC 7143 section 6.3.1)
+            // the security stage was skipped (RFC 7143 section 6.3.1)
             rows.auth_method[row] = "None".to_owned();
         }
         if let Some(tag) =
@@ -172,7 +172,7 @@ impl Login {
         Some(self.digests())
     }
 
-    /// The digests that were agreed; without an answer they are the default, None (RFC 7143 section 13.1).
+    /// The agreed digests; without an answer the default, None (RFC 7143 section 13.1).
     pub fn digests(&self) -> Digests {
         let unanswered = (!self.has_gap).then_some(false);
         let digest = |key| self.negotiation.digest(key).or(unanswered);
@@ -184,7 +184,7 @@ impl Login {
         context.counters.add_many(Counter::LoginTextInvalid, Some(connection), frame, malformed);
     }
 
-    /// The rows of `parameters`.
+    /// Adds the rows of `parameters`.
     pub fn parameters(&self, connection: u32, session: u32, is_discovery: bool, parameters: &mut Parameters) {
         let defaults = match (self.is_complete && !is_discovery, self.is_further) {
             (false, _) => Defaults::None,
@@ -213,7 +213,7 @@ fn hexadecimal(bytes: [u8; 6]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a login status means (RFC 7143 section 11.13.5).
+/// The meaning of a login status (RFC 7143 section 11.13.5).
 fn status_text(class: u8, detail: u8) -> &'static str {
     match (class, detail) {
         (0, _) => "success",

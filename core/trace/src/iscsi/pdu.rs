@@ -2,10 +2,10 @@
 
 use iscsitrace_wire::bhs::Bhs;
 
-/// Data kept for the session's eyes (login text, sense data, rejected headers, ...).
+/// Maximum data that is kept of a PDU (login text, sense data, rejected headers, ...).
 pub const KEPT_DATA_MAX: usize = 64 << 10;
 
-/// A packet, by number and time.
+/// Frame number and capture time of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Frame number.
@@ -14,28 +14,28 @@ pub struct Stamp {
     pub time_ns: i64,
 }
 
-/// A PDU whose header was read, as far as it was captured.
+/// A PDU with a decoded header, as far as it was captured.
 #[derive(Debug)]
 pub struct Pdu<'a> {
-    /// Its basic header segment, cut where the capture cut it.
+    /// The basic header segment, as far as it was captured.
     pub header: &'a [u8],
-    /// Its data segment from the first byte on, as far as it is kept.
+    /// The data segment from its first byte, as far as it is kept.
     pub data: &'a [u8],
     /// Stream offset of its first byte.
     pub offset: i64,
-    /// One past its last byte.
+    /// Stream offset after its last byte.
     pub end: i64,
-    /// The packet that brought its first byte.
+    /// The packet with its first byte.
     pub first: Stamp,
-    /// The packet that completed it; none when its end was not captured.
+    /// The packet that completed it; none if its end was not captured.
     pub last: Option<Stamp>,
-    /// Whether bytes of it were never captured.
+    /// Whether some of its bytes are missing from the capture.
     pub has_capture_gap: bool,
-    /// Whether bytes of it came late, or again.
+    /// Whether some of its bytes came late, or again.
     pub is_late: bool,
-    /// Whether its header digest matches; none without digest or bytes to tell.
+    /// Whether its header digest matches; none without a digest, or without the bytes to verify it.
     pub header_digest_ok: Option<bool>,
-    /// Whether its data digest matches; none without digest or bytes to tell.
+    /// Whether its data digest matches; none without a digest, or without the bytes to verify it.
     pub data_digest_ok: Option<bool>,
 }
 
@@ -46,7 +46,7 @@ impl Pdu<'_> {
         Bhs::new(self.header)
     }
 
-    /// The packet that completed it, or that began it when its end was not captured.
+    /// The packet that completed it, or the first one if its end was not captured.
     pub fn completion(&self) -> Stamp {
         self.last.unwrap_or(self.first)
     }

@@ -1,4 +1,4 @@
-//! The row of a PDU.
+//! The row of a PDU in the table `pdus`.
 
 use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
@@ -7,7 +7,7 @@ use iscsitrace_wire::serial::SerialNumber;
 use super::pdu::Pdu;
 use crate::tables::{NULL_U8, NULL_U32, PduRow};
 
-/// The row of a PDU; header fields that are not there are 0, and masked later by opcode and header bytes.
+/// The row of a PDU. Missing header fields are 0, and masked later by opcode and header bytes.
 pub(super) fn row(pdu: &Pdu<'_>, opcode: Opcode, connection: u32, to_target: bool, cycle: Option<u32>) -> PduRow {
     let bhs = pdu.bhs();
     let number = |number: Option<SerialNumber>| number.map_or(0, |number| number.0);

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum CaptureError {
     /// The first bytes match no known format.
-    #[error("{name} is not a capture: neither pcap nor pcapng begins with {first_bytes}")]
+    #[error("{name} is not a capture: it starts with {first_bytes}, which is neither pcap nor pcapng")]
     NotACapture {
         /// The input.
         name: String,
@@ -45,7 +45,7 @@ pub enum CaptureError {
     },
     /// None of its packets can be decoded.
     #[error(
-        "{name}: no packet can be decoded, link type {link_types} is not supported (Ethernet, LINUX_SLL, LINUX_SLL2, NULL, LOOP, RAW, IPV4, IPV6 are)"
+        "{name}: no packet can be decoded: link type {link_types} is not supported (supported: Ethernet, LINUX_SLL, LINUX_SLL2, NULL, LOOP, RAW, IPV4, IPV6)"
     )]
     LinkTypeUnsupported {
         /// The input.

@@ -1,4 +1,4 @@
-//! PDUs whose header was cut away, for a connection: which must come next, and what they were once that holds.
+//! PDUs whose header was cut away, on a connection: which must come next, and what they were once confirmed.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
@@ -11,10 +11,10 @@ use crate::iscsi::context::Context;
 use crate::tables::Cycles;
 
 impl IscsiConnection {
-    /// The bytes of data of the next PDU of a direction, when its header was cut away.
+    /// The data bytes of the next PDU of a direction whose header was cut away.
     pub(super) fn assume(&mut self, to_target: bool, rest_of_segment: u32, context: &Context) -> Option<u32> {
         let cycles = &context.tables.cycles;
-        // the oldest read of which nothing came yet
+        // the oldest read without data so far
         let next = |pending: &[Assumption]| {
             let is_pending = |tag: u32| {
                 pending
@@ -29,7 +29,7 @@ impl IscsiConnection {
                 .min_by_key(|(_, task)| task.cycle)
                 .and_then(|(&tag, task)| Some((tag, task.expected_data_transfer_length?)))
         };
-        // a target of which no status was seen yet: what is left of the segment after the data is as long as one
+        // before the first status of a target: whether the rest of the segment is as long as one
         let is_as_long_as_status = rest_of_segment == LENGTH_BYTES as u32 || rest_of_segment == LENGTH_BYTES as u32 + 4;
         let is_status_apart =
             if to_target { Some(false) } else { self.is_status_in_data.map(|is_in_data| !is_in_data) };
@@ -42,19 +42,19 @@ impl IscsiConnection {
         }
     }
 
-    /// What was assumed of a direction does not hold.
+    /// Drops the assumptions of a direction.
     pub(super) fn discard(&mut self, to_target: bool) {
         let direction = usize::from(!to_target);
         self.assumptions[direction].discard();
         self.spans[direction].is_waiting = false;
     }
 
-    /// Whether what is assumed of a direction could be read otherwise.
+    /// Whether the assumptions of a direction could be made otherwise.
     pub(super) fn is_ambiguous(&self, to_target: bool) -> bool {
         !to_target && self.is_status_in_data.is_none()
     }
 
-    /// What was assumed of a direction holds, for `header` follows it.
+    /// Confirms the assumptions of a direction, because `header` follows them.
     pub(super) fn confirm(&mut self, to_target: bool, assumed: &[Assumed], header: Bhs<'_>, context: &mut Context) {
         let direction = usize::from(!to_target);
         let is_response_to =
@@ -77,18 +77,18 @@ impl IscsiConnection {
             }
             if is_over && let Some(task) = self.tasks.remove(&tag) {
                 context.cycle_ends_ns[cycle as usize] = assumed.last.unwrap_or(assumed.first).time_ns;
-                // it is reckoned with as a PDU that was not read, and not once more as a number that is missing
+                // it counts as an unread PDU, and not again as a missing number
                 self.stat_sn = self.stat_sn.map(SerialNumber::next);
                 let is_in_data = matches!(assumption, Assumption::Data { .. });
                 task.assume_status(assumed.last, is_in_data, &mut context.tables.cycles);
-                // it was so once: it will be so again
+                // the target's habit is known from now on
                 self.is_status_in_data.get_or_insert(is_in_data);
                 context.counters.add(Counter::CycleIncomplete, Some(self.number), assumed.first.frame);
             }
         }
     }
 
-    /// What a data PDU or a status says of the next PDU of its direction.
+    /// Notes what a data PDU or a status implies for the next PDU of its direction.
     #[inline]
     pub(super) fn note_next(&mut self, bhs: Bhs<'_>, opcode: Opcode, cycles: &Cycles) {
         match opcode {
@@ -100,7 +100,7 @@ impl IscsiConnection {
                     self.assumptions[1].note_status();
                     return;
                 };
-                // without the Buffer Offset, what came so far
+                // without the Buffer Offset: the bytes so far
                 let moved = bhs
                     .buffer_offset()
                     .map_or(cycles.data_bytes[task.cycle as usize], |offset| offset.saturating_add(bytes));

@@ -15,7 +15,7 @@ use crate::iscsi::pdu::{Pdu, Stamp};
 pub struct ConnectionListener<'a> {
     /// The connection.
     pub connection: &'a mut IscsiConnection,
-    /// What all connections share.
+    /// The state that all connections share.
     pub context: &'a mut Context,
     /// The direction.
     pub to_target: bool,

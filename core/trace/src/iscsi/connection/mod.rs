@@ -1,7 +1,7 @@
 //! One iSCSI connection: its PDUs -> session, login keys, tasks, and the tables of everything else.
 //!
-//! It is told PDUs by the framers of both directions, and tells them which headers fit. It never sees packets, and
-//! prints nothing. Tasks keep to their connection (RFC 7143 section 4.2.5.1: connection allegiance).
+//! It receives PDUs from the framers of both directions, and judges which headers fit. Packets are not seen here. Tasks
+//! stay on their connection (RFC 7143 section 4.2.5.1: connection allegiance).
 
 mod cut_header;
 mod fit;
@@ -33,10 +33,10 @@ use crate::counters::Counter;
 use crate::tables::WriteStart;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 
-/// Sequence numbers closer than this to the expected are totals as fitting.
+/// Sequence numbers within this distance of the expected one fit.
 const NEAR: i32 = 1 << 14;
 
-/// What a header from the initiator began.
+/// What the last header from the initiator started.
 #[derive(Debug, Clone, Copy)]
 enum Begun {
     Nothing,
@@ -47,28 +47,28 @@ enum Begun {
 /// One iSCSI connection.
 #[derive(Debug)]
 pub struct IscsiConnection {
-    /// Its number.
+    /// Connection number.
     pub number: u32,
-    /// Its session, once it is known.
+    /// Its session, once known.
     pub session: Option<u32>,
-    /// Its login, if it was captured.
+    /// Its login, if captured.
     pub login: Login,
     /// Where the PDUs of cycles lie, by direction (to the target first).
     pub spans: [Spans; 2],
-    /// PDUs whose header was read, by direction.
+    /// PDUs with a decoded header, by direction.
     pub pdu_count: [u64; 2],
-    /// PDUs that sequence numbers and lacking bytes say are missing, by direction.
+    /// Missing PDUs according to sequence numbers and byte counts, by direction.
     pub missing: [u64; 2],
-    /// Whether bytes of it were never captured.
+    /// Whether bytes are missing from the capture.
     pub has_gap: bool,
-    /// MaxRecvDataSegmentLength of the receiver, by direction, from the end of the login on.
+    /// MaxRecvDataSegmentLength of the receiver, by direction, after the login.
     longest_data: [Option<u32>; 2],
-    /// Whether its target sends the status of a read with the last Data-In; none before one was seen.
+    /// Whether its target sends the status of a read with the last Data-In; none before the first.
     is_status_in_data: Option<bool>,
     totals: TaskTotals,
     tasks: FxHashMap<u32, Task>,
-    /// The command or Data-Out whose header was read last: it counts from then on, for its answer may be read before
-    /// the last of its own bytes.
+    /// The command or Data-Out with the last header. It counts from its header on, because its answer can be read
+    /// before its own last bytes.
     begun: Begun,
     exchanges: Exchanges,
     /// What must come next, by direction.
@@ -81,7 +81,7 @@ pub struct IscsiConnection {
 }
 
 impl IscsiConnection {
-    /// A connection whose content is iSCSI.
+    /// A new iSCSI connection.
     pub fn new(number: u32) -> Self {
         Self {
             number,
@@ -111,12 +111,12 @@ impl IscsiConnection {
         &self.login.negotiation
     }
 
-    /// Its session; one without names when the login was not captured.
+    /// Its session; one without names if the login was not captured.
     fn session(&mut self, context: &mut Context) -> u32 {
         *self.session.get_or_insert_with(|| context.sessions.open_unknown(self.number))
     }
 
-    /// Takes a PDU; gives the digests in use from now on when it ends a login.
+    /// Processes a PDU. Returns the digests in use from now on, if it ends a login.
     fn take(&mut self, pdu: &Pdu<'_>, to_target: bool, context: &mut Context) -> Option<Digests> {
         let bhs = pdu.bhs();
         let opcode = bhs.opcode()?;
@@ -195,7 +195,7 @@ impl IscsiConnection {
         digests
     }
 
-    /// The end of the connection, or of the capture, at `time_ns`.
+    /// Ends the connection at `time_ns`.
     pub fn finish(&mut self, time_ns: i64, context: &mut Context) {
         let mut open: Vec<Task> = self.tasks.drain().map(|(_, task)| task).collect();
         open.sort_unstable_by_key(|task| task.cycle);
@@ -205,7 +205,7 @@ impl IscsiConnection {
             let frame = context.tables.cycles.command_frame[cycle];
             self.abandon(task, frame, context);
         }
-        // a connection with PDUs belongs to a session, if only to one without names
+        // a connection with PDUs belongs to a session, at least to one without names
         if self.pdu_count != [0; 2] {
             let session = self.session(context);
             if let Some(state) = context.sessions.states.get_mut(session as usize) {

@@ -1,4 +1,4 @@
-//! Follows CmdSN, StatSN and ExpStatSN of a connection (RFC 7143 section 4.2.2).
+//! The sequence numbers of a connection: CmdSN, StatSN and ExpStatSN (RFC 7143 section 4.2.2).
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
@@ -9,7 +9,7 @@ use crate::iscsi::context::Context;
 use crate::iscsi::session::command_numbers::Order;
 
 impl IscsiConnection {
-    /// Follows CmdSN, StatSN and their kin (RFC 7143 section 4.2.2).
+    /// Notes the sequence numbers of a PDU.
     pub(super) fn note_numbers(&mut self, bhs: Bhs<'_>, opcode: Opcode, frame: u64, context: &mut Context) {
         if opcode.is_initiator() {
             self.exp_stat_sn = bhs.exp_stat_sn().or(self.exp_stat_sn);
@@ -43,7 +43,7 @@ impl IscsiConnection {
             Opcode::NopIn => bhs.initiator_task_tag() != Some(RESERVED_TAG),
             _ => true,
         };
-        // a Data-In without status has no StatSN; R2T and unsolicited NOP-In carry the next without using it
+        // a Data-In without status has no StatSN; R2T and unsolicited NOP-In carry the next one without using it
         if !advances {
             self.stat_sn.get_or_insert(stat_sn);
             return;

@@ -1,12 +1,11 @@
-//! What a connection refers to in the tables, while rows of them are taken away.
+//! The rows that a connection refers to, while rows are removed from the tables.
 
 use super::{Begun, IscsiConnection};
 use crate::iscsi::cycle_row::DataOutBurst;
 use crate::iscsi::exchange::Dropped;
 
 impl IscsiConnection {
-    /// The rows of cycles of which something may still come: tasks without status, PDUs under way, data that waits for
-    /// its ACK.
+    /// The rows of cycles that may still change: tasks without status, incomplete PDUs, data without its ACK.
     pub(crate) fn awaited_cycles(&self) -> impl Iterator<Item = u32> + '_ {
         let begun = match self.begun {
             Begun::Nothing => None,
@@ -16,12 +15,12 @@ impl IscsiConnection {
         begun.into_iter().chain(tasks).chain(self.spans.iter().flat_map(|spans| spans.unacknowledged()))
     }
 
-    /// Tasks without status.
+    /// Number of tasks without status.
     pub(crate) fn open_task_count(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Rows of `cycles` and `rounds` have new numbers, or are gone.
+    /// Renumbers the rows of `cycles` and `rounds`.
     pub(crate) fn renumber(
         &mut self,
         cycle: impl Fn(u32) -> Option<u32> + Copy,
@@ -42,7 +41,7 @@ impl IscsiConnection {
         };
     }
 
-    /// The first rows of the tables of exchanges and logins were dropped.
+    /// The first rows of the tables of exchanges and logins were removed.
     pub(crate) fn forget(&mut self, dropped: Dropped, logins: usize) {
         self.exchanges.forget(dropped);
         self.login.forget(logins);

@@ -1,4 +1,4 @@
-//! The open tasks of a connection: what commands, data, R2Ts and statuses do to them.
+//! The open tasks of a connection, and the PDUs that change them.
 
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::cdb;
@@ -13,13 +13,13 @@ use crate::iscsi::pdu::{Pdu, Stamp};
 use crate::iscsi::task::{Missing, Task};
 use crate::tables::Columns;
 
-/// Open tasks of one connection that are tracked; no command window is larger in practice.
+/// Maximum open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
 /// SCSI status CHECK CONDITION.
 const CHECK_CONDITION: u8 = 0x02;
 
 impl IscsiConnection {
-    /// A header from the initiator was read: a command opens its task, a Data-Out counts for its own.
+    /// Processes a header from the initiator: a command starts a task, a Data-Out counts for its task.
     pub(super) fn begin(&mut self, header: Bhs<'_>, first: Stamp, context: &mut Context) {
         self.begun = match header.opcode() {
             Some(Opcode::ScsiCommand) => {
@@ -52,12 +52,12 @@ impl IscsiConnection {
                 self.abandon(earlier, first.frame, context);
             }
         }
-        // after the task: moving what was just made waits for all writes before it, here those to every column
+        // after the task was stored: moving a new value would wait for the writes to every column
         cycle_row::open_row(bhs, tag, first, self.number, session, decoded.as_ref(), &mut context.tables.cycles);
         Some(cycle)
     }
 
-    /// In a capture with holes, a task may be outlived by another of the same tag: it is closed then.
+    /// Closes a task that another one with the same tag must have followed, in a capture with holes.
     fn close_outlived(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) {
         let Some(tag) = bhs.initiator_task_tag().filter(|_| self.has_gap) else { return };
         if self.tasks.get(&tag).is_some_and(|task| task.is_outlived_by(bhs, &context.tables.cycles))
@@ -82,7 +82,7 @@ impl IscsiConnection {
         Begun::DataOut { cycle, burst }
     }
 
-    /// The command or Data-Out is complete: gives its cycle.
+    /// Completes the command or Data-Out, and returns its cycle.
     pub(super) fn complete(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u32> {
         match std::mem::replace(&mut self.begun, Begun::Nothing) {
             Begun::Nothing => None,
@@ -97,7 +97,7 @@ impl IscsiConnection {
         }
     }
 
-    /// A PDU of a task that a command opened.
+    /// Processes a PDU of an open task.
     pub(super) fn of_task(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
         let bhs = pdu.bhs();
         let frame = pdu.first.frame;
@@ -132,7 +132,7 @@ impl IscsiConnection {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);
             }
             if let Some(mut task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
-                // a status tells of missing Data-Out too
+                // a status also shows missing Data-Out
                 let direction = usize::from(!task.is_write || task.is_read);
                 let at_status = task.status(pdu, &mut context.tables.cycles);
                 self.note_missing(Missing { is_out_of_order: false, ..at_status }, direction, frame, context);
@@ -163,7 +163,7 @@ impl IscsiConnection {
         }
         let lacking = task.abandon(&mut context.tables.cycles);
         if self.has_gap {
-            // the last Data-In of a read may be missing as a status already
+            // the last Data-In of a read may already count as a missing status
             let is_told = self.is_status_in_data == Some(true) && task.is_read;
             self.missing[usize::from(!task.is_write)] += lacking.saturating_sub(u64::from(is_told));
             context.tables.cycles.has_capture_gap[task.cycle as usize] = true;
@@ -171,7 +171,7 @@ impl IscsiConnection {
         self.note_taken(&task, context);
     }
 
-    /// Notes what a task took, now that it is over.
+    /// Adds an ended task to the totals.
     fn note_taken(&mut self, task: &Task, context: &Context) {
         let cycles = &context.tables.cycles;
         let row = task.cycle as usize;
@@ -185,7 +185,7 @@ impl IscsiConnection {
         }
     }
 
-    /// A task management function was carried out (RFC 7143 section 11.5.1): the tasks that it ends.
+    /// Aborts the tasks of a completed task management function (RFC 7143 section 11.5.1).
     pub(super) fn abort_tasks(
         &mut self,
         function: u8,

@@ -1,6 +1,6 @@
-//! Which digests are in use: by the login, or inferred from the bytes, and from the lengths where the bytes were cut away.
+//! Which digests are in use: from the login; or inferred from the bytes, or from lengths where the bytes were cut away.
 //!
-//! Digests are agreed for both directions (RFC 7143 section 13.1). It never verifies one: the walk does.
+//! Digests are negotiated for both directions (RFC 7143 section 13.1). They are verified during the walk.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
@@ -10,8 +10,8 @@ use crate::iscsi::digest_use::{DigestUse, Digests};
 use crate::tcp::reassembly::Chunk;
 
 impl Framer {
-    /// Without the login, the four bytes after a header tell whether they are its digest; when they were cut away, the
-    /// end of the segment does: with a digest a PDU without data is four bytes longer.
+    /// Without the login, the four bytes after a header show whether they are its digest. If they were cut away, the
+    /// end of the segment does: with a digest, a PDU without data is four bytes longer.
     #[cold]
     pub(super) fn infer_header_digest(&mut self, chunk: &Chunk<'_>, used: u32) {
         let bhs = Bhs::new(&self.pdu.header[..self.pdu.header_known]);
@@ -31,7 +31,7 @@ impl Framer {
         }
     }
 
-    /// Likewise the four bytes after the data, which are here or where the next header is due.
+    /// The same for the four bytes after the data, which are here or where the next header is due.
     #[cold]
     pub(super) fn infer_data_digest(&mut self, possible: [u8; 4], chunk: &Chunk<'_>, used: u32) {
         match chunk.captured.get(used as usize..used as usize + 4) {
@@ -42,14 +42,14 @@ impl Framer {
                     self.pdu.end = self.pdu.digest_start + 4;
                 }
             }
-            // the PDU is handed over now, for others may wait for it
+            // the PDU is handed over now, because others may wait for it
             None if used == chunk.length => self.possible_digest = Some(possible),
             None => {}
         }
     }
 
-    /// Where a header is due: true when it is the digest of the data just ended, by its value, or, when that cannot be
-    /// told, by its length: no PDU is as short.
+    /// Where a header is due: true if it is the digest of the last data, by its value; or, if unknown, by its length:
+    /// no PDU is that short.
     #[cold]
     pub(super) fn take_late_digest(&mut self, chunk: &Chunk<'_>, used: u32) -> bool {
         let is_digest = match self.possible_digest.take() {
@@ -65,7 +65,7 @@ impl Framer {
         is_digest
     }
 
-    /// What the other direction has inferred counts here too: digests are agreed for both.
+    /// Takes over what the other direction inferred: digests are negotiated for both.
     pub fn infer_from(&mut self, other: &Framer) {
         if self.header_digest == DigestUse::Unknown && matches!(other.header_digest, DigestUse::Inferred(_)) {
             self.header_digest = other.header_digest;
@@ -76,25 +76,25 @@ impl Framer {
         }
     }
 
-    /// Whether it does not know yet which digests are in use.
+    /// Whether the digests in use are still unknown.
     #[inline]
     pub fn is_digest_unknown(&self) -> bool {
         self.header_digest == DigestUse::Unknown || self.data_digest == DigestUse::Unknown
     }
 
-    /// The login ended with these digests in use.
+    /// Sets the digests that the login negotiated.
     pub fn agree(&mut self, digests: Digests) {
         self.possible_digest = None;
         self.header_digest = digests.header.map_or(DigestUse::Unknown, DigestUse::Known);
         self.data_digest = digests.data.map_or(DigestUse::Unknown, DigestUse::Known);
     }
 
-    /// During a login there are none (RFC 7143 section 13.1).
+    /// There are no digests during a login (RFC 7143 section 13.1).
     pub fn begin_login(&mut self) {
         self.agree(Digests { header: Some(false), data: Some(false) });
     }
 
-    /// A header a digest's length after the place where it was due: digests are in use after all, if only inferred.
+    /// A header was found a digest's length after its expected position: digests are in use, although only inferred.
     pub(super) fn reconsider_digests(&mut self, beyond: i64) {
         let seems = |digest: &mut DigestUse, is_used: bool| {
             if !matches!(digest, DigestUse::Known(_)) {

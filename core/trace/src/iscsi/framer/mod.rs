@@ -5,9 +5,9 @@
 //!   0        48    `- ahs_end      `- data_start    `- digest_start `- end        (position in the PDU)
 //! ```
 //!
-//! Only headers have to be there: data is walked by its length, through holes and beyond a snaplen. When the place of
-//! the next header becomes unknown, the bytes that follow are searched for a header that fits the connection; none is
-//! taken on faith. It knows no session: what fits is for its [`Listener`] to say. It keeps one PDU at a time.
+//! Only headers must be captured: data is skipped by its length, through holes and beyond a snaplen. If the position of
+//! the next header becomes unknown, the bytes are searched for a header that fits the connection; none is accepted
+//! unchecked. The [`Listener`] knows the session and judges what fits. One PDU is kept at a time.
 
 mod cut_header;
 mod digest_inference;
@@ -30,9 +30,9 @@ use replay::Replay;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The next byte begins a header, or is inside the PDU.
+    /// The next byte starts a header, or is within the PDU.
     Walking,
-    /// The place of the next header is unknown.
+    /// The position of the next header is unknown.
     Searching,
 }
 
@@ -43,38 +43,38 @@ pub struct Framer {
     pub header_digest: DigestUse,
     /// Data digests in use.
     pub data_digest: DigestUse,
-    /// Bytes of PDUs whose header was read.
+    /// Bytes of PDUs with a decoded header.
     pub explained_bytes: u64,
     state: State,
     /// Stream offset of the next byte.
     offset: i64,
-    /// PDUs begin at offsets of this remainder modulo 4, once that is known.
+    /// PDUs start at offsets with this remainder modulo 4, once known.
     alignment: Option<i64>,
-    /// Where the last header should have been, while searching; and whether the PDU before it carried data.
+    /// While searching: where the header should have been; and whether the PDU before it carried data.
     lost_at: i64,
-    /// Whether that place was reached by walking, with bytes there that were no header.
+    /// Whether that position is certain, with bytes there that are no header.
     is_lost_place_known: bool,
     lost_after_data: bool,
     had_data: bool,
     is_stream_start: bool,
     has_lost_start: bool,
-    /// PDUs of which only the place is known, since the last header that was read.
+    /// PDUs of which only the position is known, since the last decoded header.
     assumed: Vec<Assumed>,
-    /// All that came since the first of them, when they could be read otherwise.
+    /// All chunks since the first of them, if other assumptions are possible.
     replay: Option<Box<Replay>>,
     is_walking_again: bool,
-    /// The digest of the data just ended, while it is not known whether digests are in use.
+    /// The digest of the last data, while the use of digests is unknown.
     possible_digest: Option<[u8; 4]>,
     pdu: InProgress,
-    /// While searching: the last bytes seen, too few to be a header.
+    /// While searching: the last bytes, too few for a header.
     carry: Vec<u8>,
-    /// The packet that brought each of them.
+    /// The packet of each of them.
     carry_stamps: Vec<Stamp>,
 }
 
 impl Framer {
-    /// The earliest capture time of bytes of which it is not known yet what they say: of a PDU under way, or of PDUs
-    /// whose header was cut away.
+    /// The earliest capture time of bytes that are not decoded yet: of an incomplete PDU, or of PDUs whose header was
+    /// cut away.
     pub fn unread_since_ns(&self) -> Option<i64> {
         let is_under_way = match self.pdu.ahs_end {
             0 => self.pdu.header_known > 0,
@@ -86,7 +86,7 @@ impl Framer {
         [of_pdu, of_assumed, of_search].into_iter().flatten().min()
     }
 
-    /// A framer that waits for a header at `offset` (when the start of the stream was captured), or searches for one.
+    /// A framer that expects a header at `offset` (if the start of the stream was captured), or searches for one.
     pub fn new(offset: i64, is_stream_start: bool) -> Self {
         let mut framer = Self {
             header_digest: DigestUse::Unknown,
@@ -113,18 +113,18 @@ impl Framer {
         framer
     }
 
-    /// Whether it lost the start of the stream: a PDU was there that was not seen.
+    /// Whether the start of the stream is missing, with at least one PDU.
     pub fn has_lost_start(&self) -> bool {
         self.has_lost_start
     }
 
-    /// Whether bytes came since the place of the next header became unknown.
+    /// Whether bytes came since the position of the next header became unknown.
     pub fn has_lost_end(&self) -> bool {
         self.state == State::Searching && self.offset > self.lost_at
     }
 
-    /// Bytes that the PDU under way still has to bring after `offset`, where the walk is; 0 while its header does not tell.
-    /// None between PDUs, and where it is not known.
+    /// Bytes that the PDU at `offset` still lacks, if the walk is there; 0 while its header is incomplete. None between
+    /// PDUs, and where it is unknown.
     #[inline]
     pub fn left_of_pdu(&self, offset: i64) -> Option<u64> {
         let is_within = self.state == State::Walking
@@ -134,7 +134,7 @@ impl Framer {
         is_within.then(|| self.pdu.end.saturating_sub(self.pdu.position))
     }
 
-    /// Starts to fetch the next header out of a payload that is about to come as a chunk.
+    /// Prefetches the next header in the payload of the next chunk.
     #[inline]
     pub fn prefetch(&self, payload: &[u8]) {
         if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 {
@@ -142,7 +142,7 @@ impl Framer {
         }
     }
 
-    /// The next bytes of the stream.
+    /// Processes the next bytes of the stream.
     #[inline]
     pub fn chunk(&mut self, chunk: &Chunk<'_>, listener: &mut impl Listener) {
         if self.replay.is_some() {
@@ -151,7 +151,7 @@ impl Framer {
         self.go_on(chunk, 0, listener);
     }
 
-    /// What is left of a chunk.
+    /// Processes the rest of a chunk.
     #[inline]
     fn go_on(&mut self, chunk: &Chunk<'_>, mut used: u32, listener: &mut impl Listener) {
         let stamp = Stamp { frame: chunk.frame, time_ns: chunk.time_ns };
@@ -164,7 +164,7 @@ impl Framer {
         self.offset = chunk.offset + i64::from(chunk.length);
     }
 
-    /// The next header is not where it should be: it is searched for from `lost_at` on.
+    /// The next header is not where it should be: searches for it from `lost_at` on.
     fn lose_sync(&mut self, lost_at: i64, frame: u64, listener: &mut impl Listener) {
         listener.count(Counter::SyncLost, frame, 1);
         self.assumed.clear();
@@ -177,7 +177,7 @@ impl Framer {
         self.clear_carry();
     }
 
-    /// Bytes of the stream that no captured packet carried.
+    /// Processes a gap in the stream.
     pub fn gap(&mut self, offset: i64, length: u64, listener: &mut impl Listener) {
         let gap_end = offset + length as i64;
         self.offset = gap_end;
@@ -201,13 +201,13 @@ impl Framer {
         if gap_end < end {
             let position = (gap_end - pdu.start) as u64;
             if position >= pdu.data_start {
-                // the AHS and header digest are behind: data goes on without its CRC
+                // AHS and header digest are complete: the data continues without its CRC
                 pdu.wants_crc = true;
             }
             pdu.position = position;
             return;
         }
-        // the end of the PDU was not captured: the time of its completion is unknown
+        // the end of the PDU was not captured: its completion time is unknown
         pdu.position = pdu.end;
         pdu.last = None;
         self.complete(listener);
@@ -217,7 +217,7 @@ impl Framer {
         }
     }
 
-    /// The end of the stream in this capture: a PDU with its header read is handed over as far as it goes.
+    /// Ends the stream: a PDU with a decoded header is handed over as far as it goes.
     pub fn finish(&mut self, listener: &mut impl Listener) {
         self.assumed.clear();
         self.replay = None;
@@ -230,7 +230,7 @@ impl Framer {
         }
     }
 
-    /// Marks the PDU in progress when bytes of it came again.
+    /// Marks the current PDU if bytes of it were retransmitted.
     pub fn mark_retransmitted(&mut self, start: i64, end: i64) {
         if self.state == State::Walking && self.pdu.position > 0 && start < self.offset && end > self.pdu.start {
             self.pdu.is_late = true;
@@ -238,7 +238,7 @@ impl Framer {
     }
 }
 
-/// Starts to fetch the header at `at` of these bytes, if it is there.
+/// Prefetches the header at `at`, if it is in these bytes.
 #[inline]
 fn prefetch_header(bytes: &[u8], at: usize) {
     for end in [at, at + LENGTH_BYTES - 1] {

@@ -13,7 +13,7 @@ use crate::iscsi::pdu::{KEPT_DATA_MAX, Pdu, Stamp};
 use crate::tcp::reassembly::Chunk;
 
 impl Framer {
-    /// Walks one part of the PDU; gives how much of the chunk is used then.
+    /// Walks one part of the PDU; returns how much of the chunk is used then.
     #[inline]
     pub(super) fn walk(&mut self, chunk: &Chunk<'_>, used: u32, stamp: Stamp, listener: &mut impl Listener) -> u32 {
         if self.pdu.position < LENGTH_BYTES as u64 {
@@ -48,7 +48,7 @@ impl Framer {
         used + length
     }
 
-    /// Takes the bytes of AHS, data or digests (`known` may be shorter than `length`).
+    /// Processes bytes of AHS, data or digests (`known` can be shorter than `length`).
     #[inline]
     fn take_body(&mut self, known: &[u8], length: usize) {
         let pdu = &mut self.pdu;
@@ -76,7 +76,7 @@ impl Framer {
         }
     }
 
-    /// At the end of a part of the PDU: infers and verifies digests, and completes the PDU.
+    /// At the end of a part: infers and verifies digests, and completes the PDU.
     #[inline]
     fn end_part(&mut self, chunk: &Chunk<'_>, used: u32, listener: &mut impl Listener) {
         if self.pdu.position == self.pdu.ahs_end && self.pdu.position < self.pdu.data_start {
@@ -109,7 +109,7 @@ impl Framer {
         self.pdu.crc = self.pdu.wants_crc.then_some(0);
     }
 
-    /// Collects the header; at its end lays out the PDU.
+    /// Collects the header; at its end, computes the positions of the parts.
     #[inline]
     fn walk_header(&mut self, chunk: &Chunk<'_>, used: u32, stamp: Stamp, listener: &mut impl Listener) -> u32 {
         if self.data_digest == DigestUse::Unknown
@@ -140,7 +140,7 @@ impl Framer {
         self.end_header(chunk, used, stamp, listener)
     }
 
-    /// Where the header ends: is it one?
+    /// At the end of the header: checks that it is one.
     #[inline]
     pub(super) fn end_header(
         &mut self,
@@ -165,7 +165,7 @@ impl Framer {
             listener.count(Counter::PduInvalid, stamp.frame, 1);
             let (header, first) = (self.pdu.header, self.pdu.first);
             self.lose_sync(self.pdu.start, stamp.frame, listener);
-            // the true header may begin inside these bytes
+            // the real header may start within these bytes
             if known == LENGTH_BYTES {
                 self.carry.extend_from_slice(&header[1..]);
                 let before = LENGTH_BYTES.saturating_sub(used as usize);
@@ -188,7 +188,7 @@ impl Framer {
         used
     }
 
-    /// The header is there: what follows it?
+    /// The header is complete: computes the parts that follow.
     #[inline]
     pub(super) fn start_body(&mut self, chunk: &Chunk<'_>, used: u32, listener: &mut impl Listener) {
         self.alignment = Some(self.pdu.start.rem_euclid(4));
@@ -203,7 +203,7 @@ impl Framer {
             self.pdu.wants_crc = true;
             self.pdu.crc = (known == LENGTH_BYTES).then(|| digest::crc32c(&self.pdu.header));
         } else {
-            // the CRC of the data begins after the AHS
+            // the CRC of the data starts after the AHS
             self.pdu.wants_crc = false;
             if self.pdu.ahs_end == LENGTH_BYTES as u64 {
                 self.start_data_crc();
@@ -215,7 +215,7 @@ impl Framer {
         }
     }
 
-    /// Hands the PDU over and waits for the next header.
+    /// Hands the PDU over and expects the next header.
     #[inline]
     pub(super) fn complete(&mut self, listener: &mut impl Listener) {
         let end = self.pdu.start + self.pdu.end as i64;

@@ -4,27 +4,27 @@ use std::ops::Range;
 
 use iscsitrace_wire::serial::SerialNumber;
 
-/// A value further ahead than any command window is no loss but another count.
+/// A longer jump is another sequence, not a loss: no command window is larger.
 const JUMP_MAX: i32 = 1 << 16;
-/// Runs of values, the last ones, between which a late value is still looked for.
+/// The last runs, between which a late value is searched.
 const OPEN_RUNS_MAX: usize = 1024;
 
-/// Which values of a serial number were seen, when they may come out of order.
+/// The values of a serial number that were seen, in any order.
 #[derive(Debug, Clone, Default)]
 pub struct CommandNumbers {
-    /// Runs of values in unwrapped form, in order and never touching. The first is empty when nothing was seen of where
-    /// the sequence starts.
+    /// Runs of unwrapped values, ordered and not touching. The first is empty if the start of the sequence was not
+    /// seen.
     runs: Vec<Range<i64>>,
-    /// Values missing from counts that others took the place of.
+    /// Missing values of earlier sequences.
     given_up: u64,
 }
 
-/// What a value was.
+/// The order of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// The next, ahead of it, or a late one that was missing.
+    /// The next value, one ahead of it, or a late one that was missing.
     Ahead,
-    /// Seen or given up before, or of another count.
+    /// Seen or given up before, or of another sequence.
     Behind,
 }
 
@@ -37,7 +37,7 @@ impl CommandNumbers {
         }
     }
 
-    /// Takes a value.
+    /// Adds a value.
     pub fn take(&mut self, value: SerialNumber) -> Order {
         self.start(value);
         let Some(last) = self.runs.last_mut() else { return Order::Behind };
@@ -57,7 +57,7 @@ impl CommandNumbers {
         Order::Ahead
     }
 
-    /// Takes a value that lies before the end of the last run.
+    /// Adds a value before the end of the last run.
     fn take_late(&mut self, at: i64) -> Order {
         let open = self.runs.len().saturating_sub(OPEN_RUNS_MAX);
         let after = open + self.runs.get(open..).unwrap_or_default().partition_point(|run| run.start <= at);
@@ -77,7 +77,7 @@ impl CommandNumbers {
         Order::Ahead
     }
 
-    /// Keeps so many of the last runs: what is missing before them is missing for good.
+    /// Keeps only the last runs; what is missing before them stays missing.
     pub fn forget(&mut self, kept: usize) {
         if self.runs.len() > 2 * kept.max(1) {
             let missing = self.missing();
@@ -87,15 +87,14 @@ impl CommandNumbers {
         }
     }
 
-    /// How many values are missing between those that were seen.
+    /// The number of missing values between those that were seen.
     pub fn missing(&self) -> u64 {
         let ends = self.runs.iter().map(|run| run.end);
         let holes = self.runs.iter().skip(1).zip(ends).map(|(next, end)| (next.start - end) as u64);
         self.given_up + holes.sum::<u64>()
     }
 
-    /// Both as one sequence, if they can be one: each saw values within the range of the other, and none was seen by
-    /// both.
+    /// Both as one sequence, if possible: their ranges overlap, and no value was seen by both.
     pub(super) fn joined(&self, other: &CommandNumbers) -> Option<CommandNumbers> {
         let range = self.runs.first()?.start..self.runs.last()?.end;
         let theirs = other.runs.first()?.start..other.runs.last()?.end;
@@ -160,7 +159,7 @@ mod tests {
             (8, Order::Behind, 1),
             (11, Order::Ahead, 0),
             (15, Order::Ahead, 0),
-            // another count
+            // another sequence
             (1 << 20, Order::Behind, 0),
             ((1 << 20) + 2, Order::Ahead, 1),
             (16, Order::Behind, 1),
@@ -170,11 +169,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost and however it is mixed, the missing values between the first and the last are counted.
+        /// Counts the missing values between the first and the last, whatever is lost or reordered.
         #[test]
         fn missing_values_are_counted(start: u32, lost in proptest::collection::btree_set(1u32..200, 0..50), seed: u64) {
             let mut values: Vec<u32> = (0..201).filter(|value| !lost.contains(value)).collect();
-            // neighbours change places, but the first stays
+            // swaps neighbours, except the first
             let mut state = seed;
             for place in 1..values.len() - 1 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

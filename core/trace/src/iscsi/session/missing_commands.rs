@@ -1,20 +1,20 @@
-//! Commands that were not seen, and about how many other PDUs with them; sessions that are one are counted as one.
+//! Missing commands of sessions, and about how many other PDUs are missing with them.
 
 use super::command_numbers::CommandNumbers;
 
-/// What the tasks of a session took: the measure for those whose command was not seen.
+/// PDU totals of a session's tasks: an estimate for tasks whose command is missing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct TaskTotals {
-    /// Tasks that ended.
+    /// Completed tasks.
     pub tasks: u64,
-    /// Data-Out PDUs of them; Data-In (without status) and R2T PDUs. Seen or missing.
+    /// Their Data-Out PDUs; their Data-In (without status) and R2T PDUs. Seen or missing.
     pub pdus: [u64; 2],
-    /// Data and R2T PDUs seen of tasks whose command was not, by direction (to the target first).
+    /// Data and R2T PDUs of tasks without a captured command, by direction (to the target first).
     pub orphans: [u64; 2],
 }
 
 impl TaskTotals {
-    /// Both together.
+    /// The sum of both.
     pub fn with(&self, other: &TaskTotals) -> TaskTotals {
         let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
         TaskTotals {
@@ -24,7 +24,7 @@ impl TaskTotals {
         }
     }
 
-    /// About how many PDUs of each direction went with so many commands that were not seen.
+    /// About how many PDUs of each direction are missing with that many commands.
     pub fn missing_with_commands(&self, commands: u64) -> [u64; 2] {
         let share = |pdus: u64, orphans: u64| match self.tasks {
             0 => 0,
@@ -34,7 +34,7 @@ impl TaskTotals {
     }
 }
 
-/// Commands of a session that were not seen, and about how many data and R2T PDUs with them.
+/// Missing commands of a session, and about how many data and R2T PDUs with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingCommands {
     /// Commands.
@@ -43,10 +43,10 @@ pub struct MissingCommands {
     pub pdus: [u64; 2],
 }
 
-/// Groups that are looked at for the other connections of a session whose login was not captured.
+/// Maximum groups that are compared to find connections of the same session.
 const PARTNERS_MAX: usize = 256;
 
-/// Sessions that are one: several connections, their logins not captured.
+/// Sessions that are really one: several connections whose logins were not captured.
 pub(super) struct Group {
     commands: CommandNumbers,
     totals: TaskTotals,
@@ -66,7 +66,7 @@ impl Group {
         Self { commands: commands.clone(), totals, is_login_captured, lacking_connection }
     }
 
-    /// Both as one, if they can be.
+    /// Both as one, if possible.
     fn joined(&self, other: &Group) -> Option<Group> {
         if self.is_login_captured && other.is_login_captured {
             return None;
@@ -80,7 +80,7 @@ impl Group {
     }
 }
 
-/// The missing commands of sessions, after those were joined that are one.
+/// The missing commands, after joining sessions that are really one.
 pub(super) fn of_groups(sessions: impl Iterator<Item = Group>) -> Vec<(u32, MissingCommands)> {
     let mut groups: Vec<Group> = Vec::new();
     for mut group in sessions {

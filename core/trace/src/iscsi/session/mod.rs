@@ -1,7 +1,7 @@
-//! Sessions: connections joined by initiator name, ISID, target name and TSIH (RFC 7143 section 4.4.3, 6.3).
+//! Sessions: connections with the same initiator name, ISID, target name and TSIH (RFC 7143 section 4.4.3, 6.3).
 //!
-//! It keeps what belongs to a session as a whole: its row, the numbering of its commands, the device types of its
-//! logical units. It never sees a PDU.
+//! The state of a whole session: its row, its command numbers, the device types of its logical units. PDUs are not seen
+//! here.
 
 pub mod command_numbers;
 pub mod missing_commands;
@@ -18,11 +18,11 @@ use missing_commands::{Group, MissingCommands, TaskTotals};
 pub enum SessionEnd {
     /// Logout Request for the session.
     Logout = 0,
-    /// Its last connection closed without one.
+    /// Its last connection was closed without logout.
     Closed = 1,
     /// Its last connection was reset.
     Reset = 2,
-    /// A new login took its place.
+    /// A new login reinstated it.
     Reinstated = 3,
     /// The login was refused.
     Refused = 4,
@@ -30,24 +30,24 @@ pub enum SessionEnd {
     Open = 5,
 }
 
-/// What is known of a session beyond its row.
+/// The state of a session beside its row.
 #[derive(Debug, Default)]
 pub struct SessionState {
     /// CmdSN of its commands, over all connections.
     pub commands: CommandNumbers,
     /// Peripheral device type by logical unit, from INQUIRY.
     pub device_types: FxHashMap<u64, u8>,
-    /// Connections now open.
+    /// Open connections.
     pub open_connections: u32,
     /// First connection, for counters.
     pub first_connection: u32,
-    /// Its tasks, and what they took.
+    /// Totals of its tasks.
     pub totals: TaskTotals,
-    /// DataSequenceInOrder=No is in force: data of a task may come in any order (RFC 7143 section 13.19).
+    /// DataSequenceInOrder=No was negotiated: data of a task may come in any order (RFC 7143 section 13.19).
     pub is_data_in_any_order: bool,
 }
 
-/// Logical units of one session whose device type is remembered.
+/// Maximum logical units of one session with a known device type.
 const DEVICE_TYPES_MAX: usize = 4096;
 
 impl SessionState {
@@ -59,7 +59,7 @@ impl SessionState {
     }
 }
 
-/// Names that make a session, but for its TSIH.
+/// The names that identify a session, without its TSIH.
 type Identity = (String, String, String);
 
 /// All sessions.
@@ -67,21 +67,21 @@ type Identity = (String, String, String);
 pub struct SessionTable {
     /// Their rows.
     pub rows: Sessions,
-    /// What else is known of each.
+    /// Their state.
     pub states: Vec<SessionState>,
     by_identity: FxHashMap<Identity, u32>,
-    /// Sessions so far: the number of the next.
+    /// Number of sessions so far.
     count: u32,
 }
 
 impl SessionTable {
-    /// A session whose login was not captured.
+    /// Adds a session whose login was not captured.
     pub fn open_unknown(&mut self, connection: u32) -> u32 {
         self.push(Session { connection_count: 1, ..Session::default() }, connection)
     }
 
-    /// The session of a first login on a connection, by its names; `tsih` as the initiator sent it (0 asks for a new
-    /// session). Gives its number, and the session that it takes the place of.
+    /// The session of a first login on a connection, by its names; `tsih` as sent by the initiator (0 requests a new
+    /// session). Returns its number, and the session that it reinstates.
     pub fn login(&mut self, row: Session, tsih: u16, connection: u32) -> (u32, Option<u32>) {
         let identity = (row.initiator_name.clone(), row.isid.clone(), row.target_name.clone());
         let known = self.by_identity.get(&identity).copied();
@@ -115,7 +115,7 @@ impl SessionTable {
         session
     }
 
-    /// Drops sessions, and gives the new places of all: none of those that are gone. Numbers stay as they are.
+    /// Removes sessions, and returns the new index of each; none for removed ones. Session numbers stay.
     pub fn retain(&mut self, is_kept: &[bool]) -> Vec<Option<u32>> {
         let mut next = 0;
         let places: Vec<Option<u32>> = is_kept
@@ -138,7 +138,7 @@ impl SessionTable {
         places
     }
 
-    /// A connection of the session closed; the session ends with its last one.
+    /// Closes a connection of the session; the session ends with its last one.
     pub fn close_connection(&mut self, session: u32, end: SessionEnd) {
         let (Some(state), Some(row_end)) =
             (self.states.get_mut(session as usize), self.rows.end.get_mut(session as usize))
@@ -151,7 +151,7 @@ impl SessionTable {
         }
     }
 
-    /// Marks how a session ended, unless that is known already.
+    /// Notes how a session ended, unless it is known already.
     pub fn end(&mut self, session: u32, end: SessionEnd) {
         if let Some(row_end) = self.rows.end.get_mut(session as usize)
             && *row_end == SessionEnd::Open as u8
@@ -160,9 +160,8 @@ impl SessionTable {
         }
     }
 
-    /// The commands of each session that were not seen, by a connection that lacks some of them. Sessions whose numbers
-    /// make one sequence are reckoned as one, if the login of at most one was captured: they are connections of one
-    /// session.
+    /// The missing commands of each session, by a connection that lacks some. Sessions whose numbers form one sequence
+    /// count as one if at most one login was captured: they are connections of one session.
     pub fn missing_commands(&self) -> Vec<(u32, MissingCommands)> {
         let sessions = self.states.iter().zip(&self.rows.is_login_captured);
         missing_commands::of_groups(sessions.map(|(state, &is_login_captured)| {
@@ -170,7 +169,7 @@ impl SessionTable {
         }))
     }
 
-    /// Stretches a session's time over one of its connections.
+    /// Extends a session's time to that of a connection.
     pub fn note_time(&mut self, session: u32, first_ns: i64, last_ns: i64) {
         let session = session as usize;
         let first = &mut self.rows.time_first_ns[session];
@@ -211,7 +210,7 @@ mod tests {
         assert_eq!(sessions.rows.session, [1, 2]);
         sessions.rows.tsih[1] = 7;
         assert_eq!(sessions.login(named("c"), 7, 3), (1, None));
-        // one that is gone begins anew
+        // a removed session is new again
         assert_eq!(sessions.login(named("a"), 0, 4), (2, None));
         assert_eq!(sessions.rows.session, [1, 2, 3]);
     }
@@ -235,7 +234,7 @@ mod tests {
         table
     }
 
-    /// Connection and number of the commands that were not seen.
+    /// Connection and number of the missing commands.
     fn missing(sessions: &[&[u32]]) -> Vec<(u32, u64)> {
         let found = seen(sessions).missing_commands();
         found.into_iter().map(|(connection, missing)| (connection, missing.commands)).collect()
@@ -265,7 +264,7 @@ mod tests {
 
     #[test]
     fn connections_are_joined_in_any_order() {
-        // the second and the third fill a hole of the first between them, and do not overlap
+        // the second and third fill a hole of the first together, and do not overlap
         let outer: Vec<u32> = (0..100).chain(200..300).collect();
         let (left, right): (Vec<u32>, Vec<u32>) = ((100..110).collect(), (110..199).collect());
         for order in [[&outer, &left, &right], [&left, &right, &outer], [&right, &outer, &left]] {

@@ -59,7 +59,7 @@ fn inputs_that_are_no_capture_give_one_line() {
     assert_eq!(line(b""), "test is empty");
     assert_eq!(
         line(b"hello, world, how are you"),
-        "test is not a capture: neither pcap nor pcapng begins with 68 65 6c 6c 6f 2c 20 77"
+        "test is not a capture: it starts with 68 65 6c 6c 6f 2c 20 77, which is neither pcap nor pcapng"
     );
     assert!(line(&[&[0x0a, 0x0d, 0x0d, 0x0a][..], &[0; 40]].concat()).starts_with("test is not a capture: "));
     assert_eq!(line(&written()[..20]), "test is damaged or cut short within its file header");
