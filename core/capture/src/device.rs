@@ -1,6 +1,6 @@
-//! An interface, opened by libpcap: packets with their times, and counts of what was dropped.
+//! An interface, opened by libpcap: packets with their times, and drop counts.
 //!
-//! It never waits: [`wait`] does, for several at once, so that a quiet interface keeps nobody from his other work.
+//! Reading never waits. [`wait`] waits for several interfaces at once, so that a quiet one does not block the others.
 
 use std::fs;
 use std::path::Path;
@@ -15,9 +15,9 @@ use crate::error::{RecordingError, said};
 use crate::portals;
 use crate::settings::InterfaceSettings;
 
-/// The kernel hands a part of its buffer over when it is full, or after this time.
+/// The kernel delivers a part of its buffer when it is full, or after this time.
 pub const HANDED_OVER_AFTER: Duration = Duration::from_millis(40);
-/// DLT_RAW of Linux; in files it is LINKTYPE_RAW.
+/// DLT_RAW of Linux; LINKTYPE_RAW in files.
 const DLT_RAW: i32 = 12;
 
 /// A packet as it arrives.
@@ -27,18 +27,18 @@ pub struct ArrivedPacket<'a> {
     pub time_ns: i64,
     /// Bytes on the wire.
     pub original_length: u32,
-    /// Bytes kept.
+    /// Captured bytes.
     pub data: &'a [u8],
 }
 
-/// What was counted since the interface was opened.
+/// Counts since the interface was opened.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that the filter let pass, dropped ones too.
+    /// Packets that passed the filter, including dropped ones.
     pub seen: u64,
-    /// Of these, dropped by the kernel for lack of room.
+    /// Packets dropped by the kernel for lack of buffer.
     pub dropped: u64,
-    /// Dropped by the interface or its driver.
+    /// Packets dropped by the interface or its driver.
     pub dropped_by_interface: u64,
 }
 
@@ -46,18 +46,18 @@ pub struct Counts {
 pub struct Device {
     /// Its name.
     pub name: String,
-    /// What its frames begin with.
+    /// The link type of its frames.
     pub link_type: LinkType,
-    /// The capture filter in force.
+    /// The current capture filter.
     pub filter: String,
-    /// Whether its clock ticks in microseconds; else in nanoseconds.
+    /// Whether its time stamps are in microseconds; otherwise nanoseconds.
     pub is_in_microseconds: bool,
-    /// Whether the kernel counts packets twice, out and in, of which libpcap hands over one.
+    /// Whether the kernel counts packets twice, out and in, while libpcap delivers one of them.
     pub is_loopback: bool,
     capture: Capture<Active>,
     delivered: u64,
     counts: Counts,
-    /// As libpcap gave them last: of 32 bits.
+    /// libpcap's last counts, of 32 bits.
     last: Stat,
 }
 
@@ -65,10 +65,10 @@ impl Device {
     /// Opens an interface.
     ///
     /// # Errors
-    /// There is none of that name, it may not be opened, or the filter is none.
+    /// The interface does not exist, may not be opened, or the filter is invalid.
     pub fn open(settings: &InterfaceSettings) -> Result<Self, RecordingError> {
         let name = settings.name.clone();
-        // packets of network interfaces come with nanoseconds; libpcap's other devices (USB, D-Bus) have microseconds
+        // network interfaces have time stamps in nanoseconds; libpcap's other devices (USB, D-Bus) in microseconds
         let is_in_microseconds = name != "any" && !is_network_interface(&name);
         let failed = |error: pcap::Error| failure(&name, said(error));
         let snaplen = i32::try_from(settings.snaplen).unwrap_or(i32::MAX);
@@ -106,7 +106,7 @@ impl Device {
     /// Sets another capture filter.
     ///
     /// # Errors
-    /// It is none.
+    /// The filter is invalid.
     pub fn narrow(&mut self, expression: String) -> Result<(), RecordingError> {
         match self.capture.filter(&expression, true) {
             Ok(()) => {
@@ -117,10 +117,10 @@ impl Device {
         }
     }
 
-    /// Hands over packets that are there, so many at most; gives how many there were.
+    /// Delivers available packets, at most `limit`; returns their number.
     ///
     /// # Errors
-    /// What libpcap says, as when the interface is gone.
+    /// libpcap's message, for instance when the interface is gone.
     pub fn dispatch(&mut self, limit: usize, mut each: impl FnMut(ArrivedPacket<'_>)) -> Result<usize, String> {
         let nanoseconds = if self.is_in_microseconds { 1000 } else { 1 };
         let handed_over = self.capture.dispatch(Some(limit), |packet| {
@@ -136,7 +136,7 @@ impl Device {
         Ok(count)
     }
 
-    /// What was counted until now.
+    /// The counts so far.
     pub fn count(&mut self) -> Counts {
         // an interface that is gone counts nothing more
         if let Ok(now) = self.capture.stats() {
@@ -153,26 +153,26 @@ impl Device {
     }
 }
 
-/// Waits until one of them has packets, or the time is over.
+/// Waits until one of them has packets, or the time limit.
 pub fn wait<'a>(devices: impl Iterator<Item = &'a Device>, limit: Duration) {
     let mut waiting: Vec<PollFd<'_>> = devices.map(|device| PollFd::new(&device.capture, PollFlags::IN)).collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-    // interrupted is as good as over: the caller looks at everything again
+    // an interruption is treated like the time limit: the caller looks at everything again
     let _ = poll(&mut waiting, Some(&limit));
 }
 
-/// What libpcap can capture on.
+/// The devices that libpcap can capture on.
 ///
 /// # Errors
-/// What libpcap says.
+/// libpcap's message.
 pub fn list() -> Result<Vec<pcap::Device>, String> {
     pcap::Device::list().map_err(said)
 }
 
-/// LINKTYPE_ values that an interface offers: it is opened for a moment, and nothing is captured.
+/// The LINKTYPE_ values of an interface. It is opened for a moment; nothing is captured.
 ///
 /// # Errors
-/// It may not be opened, or is not there.
+/// The interface may not be opened, or does not exist.
 pub fn link_types(name: &str) -> Result<Vec<u16>, RecordingError> {
     let failed = |error: pcap::Error| failure(name, said(error));
     let capture = Capture::from_device(name).and_then(Capture::open).map_err(failed)?;
@@ -187,7 +187,7 @@ fn is_network_interface(name: &str) -> bool {
     !name.is_empty() && !name.contains('/') && Path::new("/sys/class/net").join(name).exists()
 }
 
-/// Whether it is the loopback device, or all devices and that one with them.
+/// Whether it is the loopback device, or the `any` device, which includes it.
 fn is_loopback(name: &str) -> bool {
     const IFF_LOOPBACK: u32 = 0x8;
     let flags = fs::read_to_string(Path::new("/sys/class/net").join(name).join("flags")).unwrap_or_default();
@@ -226,6 +226,6 @@ fn time_stamp_type(name: &str) -> Result<TimestampType, RecordingError> {
         "host_hiprec" => Ok(TimestampType::HostHighPrec),
         "adapter" => Ok(TimestampType::Adapter),
         "adapter_unsynced" => Ok(TimestampType::AdapterUnsynced),
-        _ => Err(RecordingError::Settings(format!("there is no time stamp type {name}"))),
+        _ => Err(RecordingError::Settings(format!("unknown time stamp type {name}"))),
     }
 }

@@ -1,6 +1,6 @@
-//! Packets through dumpcap, Wireshark's small program that may capture where its user may not.
+//! Packets from dumpcap, Wireshark's small program, which may capture where the user may not.
 //!
-//! It writes pcapng to a pipe, which is read like any capture. What it drops it says when it ends.
+//! It writes pcapng to a pipe, which is read like any capture. Its drop counts come at the end.
 
 use std::io::Read;
 use std::path::Path;
@@ -18,12 +18,12 @@ use crate::error::{RecordingError, in_words};
 use crate::portals;
 use crate::settings::InterfaceSettings;
 
-/// Packets between the two threads: what is beyond waits in the pipe, and then in the kernel's buffer.
+/// Maximum packets between the two threads; further ones wait in the pipe, and then in the kernel's buffer.
 const QUEUED_MAX: usize = 4096;
-/// How long it may take to end.
+/// Maximum time for dumpcap to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A packet that dumpcap captured.
+/// A packet from dumpcap.
 pub struct CapturedPacket {
     pub interface: usize,
     pub link_type: LinkType,
@@ -32,7 +32,7 @@ pub struct CapturedPacket {
     pub data: Box<[u8]>,
 }
 
-/// dumpcap at work.
+/// A running dumpcap.
 pub struct Dumpcap {
     child: Child,
     packets: Receiver<CapturedPacket>,
@@ -41,7 +41,7 @@ pub struct Dumpcap {
     ended: Option<Instant>,
 }
 
-/// The filter of an interface that another program opens: its link type is Ethernet's unless its name says otherwise.
+/// The filter for an interface that another program opens. Its link type is Ethernet's unless its name shows otherwise.
 pub fn filter(settings: &InterfaceSettings) -> String {
     let link_type = if settings.name == "any" { LinkType::LINUX_SLL } else { LinkType::ETHERNET };
     settings.filter.clone().unwrap_or_else(|| portals::filter(link_type, &[]))
@@ -51,7 +51,7 @@ impl Dumpcap {
     /// Starts dumpcap on these interfaces.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// dumpcap cannot be started.
     pub fn start(program: &Path, interfaces: &[InterfaceSettings]) -> Result<Self, RecordingError> {
         let mut command = Command::new(program);
         command.args(["-q", "-n", "-w", "-"]);
@@ -83,10 +83,10 @@ impl Dumpcap {
         Ok(Self { child, packets, reader: Some(reader), messages: Some(messages), ended: None })
     }
 
-    /// The next packet; none when there was none for that time.
+    /// The next packet; none within the time limit.
     ///
     /// # Errors
-    /// There are no more.
+    /// There are no more packets.
     pub fn next(&mut self, limit: Duration) -> Result<Option<CapturedPacket>, ()> {
         match self.packets.recv_timeout(limit) {
             Ok(packet) => Ok(Some(packet)),
@@ -96,7 +96,7 @@ impl Dumpcap {
         }
     }
 
-    /// Asks it to end; packets that it has are still to come.
+    /// Asks dumpcap to end; its last packets are still to come.
     pub fn stop(&mut self) {
         self.ended.get_or_insert_with(Instant::now);
         if let Some(process) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
@@ -104,7 +104,7 @@ impl Dumpcap {
         }
     }
 
-    /// Waits for its end; gives what the capture said of itself, and what it had to say to a person.
+    /// Waits for its end; returns the metadata of the capture, and dumpcap's messages.
     pub fn finish(mut self) -> (Option<CaptureInfo>, String) {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE && matches!(self.child.try_wait(), Ok(None)) {
@@ -140,7 +140,7 @@ fn read(stdout: ChildStdout, packets: &SyncSender<CapturedPacket>) -> Option<Cap
     Some(capture.info().clone())
 }
 
-/// What dumpcap says when it cannot begin, in one line.
+/// dumpcap's error message, in one line.
 pub fn complaint(messages: &str) -> String {
     let said = messages.lines().map(str::trim).filter(|line| !line.is_empty());
     said.clone()

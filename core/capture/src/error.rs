@@ -1,4 +1,4 @@
-//! Why a capture cannot begin: each is one line for the person who asked, and of a kind that a program can tell.
+//! Why a capture cannot begin: one line for the user, and a kind for programs.
 
 use std::io;
 use std::path::Path;
@@ -8,15 +8,15 @@ use thiserror::Error;
 /// Why a capture cannot begin.
 #[derive(Debug, Error)]
 pub enum RecordingError {
-    /// There is no such interface.
+    /// The interface does not exist.
     #[error("there is no interface {0}")]
     NoSuchInterface(String),
-    /// The operating system does not let this user capture.
+    /// The user has no permission to capture.
     #[error("no permission to capture on {interface}: {message}")]
     Permission {
         /// The interface.
         interface: String,
-        /// What libpcap says.
+        /// libpcap's message.
         message: String,
     },
     /// The interface cannot be opened for another reason.
@@ -24,38 +24,38 @@ pub enum RecordingError {
     Interface {
         /// The interface.
         interface: String,
-        /// What libpcap says.
+        /// libpcap's message.
         message: String,
     },
-    /// libpcap does not understand the capture filter.
+    /// libpcap rejects the capture filter.
     #[error("capture filter '{expression}': {message}")]
     Filter {
         /// The filter.
         expression: String,
-        /// What libpcap says.
+        /// libpcap's message.
         message: String,
     },
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("cannot write {path}: {message}")]
     Output {
         /// The file.
         path: String,
-        /// What the operating system says.
+        /// The operating system's message.
         message: String,
     },
-    /// The file exists, and is not to be overwritten.
+    /// The file exists and must not be overwritten.
     #[error("{0} exists; nothing was written (--force overwrites)")]
     Exists(String),
-    /// Settings that cannot be meant.
+    /// Invalid settings.
     #[error("{0}")]
     Settings(String),
-    /// Somebody wanted the end before it began.
+    /// The caller stopped it before it began.
     #[error("stopped before the capture began")]
     Stopped,
 }
 
 impl RecordingError {
-    /// The kind, in one word.
+    /// The kind, as one word.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NoSuchInterface(_) => "no_such_interface",
@@ -79,13 +79,13 @@ impl RecordingError {
     }
 }
 
-/// As the operating system says it, without the number.
+/// The operating system's message without the error number.
 pub(crate) fn in_words(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
-/// libpcap's own words.
+/// libpcap's message.
 pub(crate) fn said(error: pcap::Error) -> String {
     match error {
         pcap::Error::PcapError(message) => message,

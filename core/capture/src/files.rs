@@ -1,7 +1,7 @@
-//! A capture's files: one, or a ring of them, each a whole pcapng file with its interfaces and their statistics.
+//! The files of a capture: one, or a ring. Each is a complete pcapng file with its interfaces and their statistics.
 //!
-//! A file is begun when its first packet comes (the first at once), so that none is empty because the capture ended.
-//! What is written can be read a moment later, whatever happens to this process.
+//! A file is created when its first packet arrives (the first one at once), so none is empty because the capture ended.
+//! Everything written is readable shortly afterwards, whatever happens to this process.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,17 +17,17 @@ use crate::output::Output;
 use crate::report::{Caller, End, Event, Progress};
 use crate::settings::{Limits, OutputSettings, SectionSettings};
 
-/// What was captured can be read after this time.
+/// Packets are readable after this time.
 const FLUSHED_AFTER: Duration = Duration::from_millis(100);
 
-/// Who wants the capture, and what he was told.
+/// The caller of the capture, and the progress it sees.
 pub struct Watch<'a> {
     caller: &'a mut dyn Caller,
-    /// What he is told.
+    /// The progress for the caller.
     pub progress: Progress,
     started: Instant,
     looked: Instant,
-    /// Whether he wants the end.
+    /// Whether the caller stopped the capture.
     pub is_stopped: bool,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Watch<'a> {
         Self { caller, progress: Progress::default(), started: now, looked: now, is_stopped: false }
     }
 
-    /// Tells of the progress, and asks whether to go on.
+    /// Reports the progress, and returns whether to continue.
     pub fn look(&mut self) -> bool {
         self.looked = Instant::now();
         self.progress.elapsed_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -47,39 +47,39 @@ impl<'a> Watch<'a> {
         !self.is_stopped
     }
 
-    /// Since it was looked.
+    /// Time since the last report.
     pub fn since_look(&self) -> Duration {
         self.looked.elapsed()
     }
 
-    /// Something to be told with the next look.
+    /// Adds an event to the next report.
     pub fn tell(&mut self, event: Event) {
         self.progress.events.push(event);
     }
 }
 
-/// What a file says of an interface.
+/// The description of an interface in a file.
 #[derive(Debug, Clone, Default)]
 pub struct InterfaceDescription {
     /// Its name.
     pub name: String,
-    /// As the operating system describes it.
+    /// The operating system's description.
     pub description: String,
-    /// What its frames begin with; none before its first packet, when another program captures.
+    /// The link type of its frames; none before its first packet if dumpcap captures.
     pub link_type: Option<LinkType>,
-    /// Bytes kept of a packet.
+    /// Maximum captured bytes of a packet.
     pub snaplen: u32,
-    /// The capture filter in force.
+    /// The current capture filter.
     pub filter: String,
-    /// Whether its clock ticks in microseconds.
+    /// Whether its time stamps are in microseconds.
     pub is_in_microseconds: bool,
-    /// What was counted on it.
+    /// Its packet counts.
     pub counts: Counts,
-    /// Packets of it that were written.
+    /// Packets written.
     pub written_count: u64,
 }
 
-/// The file that is being written.
+/// The current file.
 struct Current {
     writer: PcapngWriter<Output>,
     path: PathBuf,
@@ -87,9 +87,9 @@ struct Current {
     begun_ns: i64,
     flushed: Instant,
     packet_count: u64,
-    /// Packets and bytes that the operating system has.
+    /// Packets and bytes that the operating system has received.
     safe: (u64, u64),
-    /// Of each interface: its number in the file, its filter and counts when the file began, packets in the file.
+    /// For each interface: its number in the file, its filter and counts at the start of the file, packets in the file.
     interfaces: Vec<InFile>,
 }
 
@@ -101,27 +101,27 @@ struct InFile {
     packet_count: u64,
 }
 
-/// A capture's files.
+/// The files of a capture.
 pub struct Files {
     output: OutputSettings,
     section: SectionSettings,
     stop: Limits,
-    /// What files say of the interfaces.
+    /// The interfaces.
     pub interfaces: Vec<InterfaceDescription>,
     current: Option<Current>,
-    /// Names of the files that there are, the last one last.
+    /// Names of the existing files, the last one last.
     pub names: VecDeque<PathBuf>,
     begun_count: u64,
     ended_count: u64,
-    /// Bytes of files that are complete.
+    /// Bytes of complete files.
     ended_bytes: u64,
 }
 
 impl Files {
-    /// Begins the first file.
+    /// Creates the first file.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be created.
     pub fn begin(
         output: OutputSettings,
         section: SectionSettings,
@@ -144,7 +144,7 @@ impl Files {
         Ok(files)
     }
 
-    /// One interface more than was known when the file was begun.
+    /// Adds an interface to the capture.
     pub fn add(&mut self, described: InterfaceDescription) {
         if let Some(current) = &mut self.current {
             current.interfaces.push(InFile { filter: described.filter.clone(), ..InFile::default() });
@@ -152,7 +152,7 @@ impl Files {
         self.interfaces.push(described);
     }
 
-    /// Writes a packet; an end when it was the last, or cannot be written.
+    /// Writes a packet. An error if it was the last, or cannot be written.
     #[inline]
     pub fn write(
         &mut self,
@@ -206,7 +206,7 @@ impl Files {
         if is_last { Err(End::Limit) } else { Ok(()) }
     }
 
-    /// What has to be done now and then.
+    /// Periodic work.
     pub fn tick(&mut self, watch: &mut Watch<'_>) -> Result<(), End> {
         let elapsed_ns = |since: Instant| u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if reached(self.stop.duration_ns, elapsed_ns(watch.started)) {
@@ -221,7 +221,7 @@ impl Files {
             current.safe = (current.packet_count, current.writer.out().byte_count);
         }
         let is_due = self.output.next_file.is_some_and(|next| reached(next.duration_ns, elapsed_ns(current.begun)));
-        // an empty file lasts until something comes
+        // an empty file stays until a packet comes
         if is_due && current.packet_count > 0 { self.end_file(watch) } else { Ok(()) }
     }
 
@@ -233,7 +233,7 @@ impl Files {
         }
     }
 
-    /// Begins the next file.
+    /// Creates the next file.
     fn next(&mut self, watch: &mut Watch<'_>) -> Result<(), RecordingError> {
         let number = self.begun_count + 1;
         let path = if self.output.next_file.is_some() {
@@ -286,7 +286,7 @@ impl Files {
         Ok(())
     }
 
-    /// Completes a file: statistics of its time.
+    /// Completes a file: adds the statistics of its time.
     fn end_file(&mut self, watch: &mut Watch<'_>) -> Result<(), End> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
         let end_ns = now_ns().max(current.begun_ns);
@@ -328,7 +328,7 @@ impl Files {
         if reached(self.stop.files, self.ended_count) { Err(End::Limit) } else { Ok(()) }
     }
 
-    /// The file cannot be written on: what is in it stays whole.
+    /// Handles a write error: the packets already in the file stay readable.
     #[cold]
     fn give_up(&mut self, error: &io::Error, watch: &mut Watch<'_>) -> End {
         let Some(mut current) = self.current.take() else { return End::Closed };
@@ -343,10 +343,10 @@ impl Files {
     }
 }
 
-/// Longest comment on statistics: the rest of a filter of many portals says nothing more.
+/// Maximum comment on statistics: the rest of a filter of many portals adds nothing.
 const COMMENT_MAX: usize = 4000;
 
-/// Adds an interface to a file, and gives its number there.
+/// Adds an interface to a file, and returns its number there.
 fn describe(current: &mut Current, place: usize, described: &InterfaceDescription) -> io::Result<u32> {
     let interface = Interface {
         name: &described.name,

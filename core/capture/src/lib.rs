@@ -1,17 +1,17 @@
-//! Interfaces -> pcapng files: packets are captured while they pass, and kept in files that are always readable.
+//! Interfaces -> pcapng files: captures packets into files that are readable at any time.
 //!
 //! ```text
-//! settings  report       what is wanted; what happens meanwhile, and how it ended
-//! device    helper       packets of an interface: by libpcap, or by dumpcap where only that may capture
-//! portals   learn        capture filters for iSCSI; finding portals by content
-//! trigger/  condition, history, observer: keep only the time around slow commands
+//! settings  report       the request as JSON; progress and result
+//! device    dumpcap      packets of an interface: from libpcap, or from dumpcap where only it has the permission
+//! portals   portal_search   capture filters for iSCSI; finding portals by content
+//! trigger/  condition, history, observer: keeps only the time around slow commands
 //! output    files        bytes to a file, a pipe or a ring of files
 //! snaplen                how many bytes of a packet keep every header
-//! capture                all of it together: the loop
+//! recorder               the capture loop: packets of all interfaces into files
 //! ```
 //!
-//! One thread: it copies packets out of the kernel's buffer into files. What it cannot carry away in time the kernel
-//! drops and counts, and every count is told. Nothing here prints.
+//! One thread copies packets from the kernel's buffer into files. Packets that it cannot keep up with are dropped and
+//! counted by the kernel, and every count is reported. Nothing here prints.
 
 pub mod device;
 mod dumpcap;

@@ -1,8 +1,7 @@
-//! Where the bytes of one file go: whole blocks only, to a file of its own, a FIFO or standard output.
+//! The output of one file: complete blocks only, to a new file, a FIFO or standard output.
 //!
-//! Blocks are gathered and written many at a time; between two writes what is there can be read. A file is new, its
-//! owner's alone, and never written over unless that was asked for. Writing to a pipe never waits without asking, now
-//! and then, whether anybody still wants it.
+//! Blocks are buffered and written in batches; between two writes the file is readable. A file is new, private to its
+//! owner, and never overwritten unless requested. Writing to a pipe regularly asks whether to continue waiting.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -17,22 +16,22 @@ use rustix::fs::OFlags;
 
 use crate::error::RecordingError;
 
-/// Gathered before it is written.
+/// Bytes buffered before a write.
 const GATHERED_BYTES: usize = 256 << 10;
-/// Between two questions whether anybody still wants it.
+/// Time between two questions whether to continue.
 const PATIENCE: Duration = Duration::from_millis(50);
 const OWNER_ONLY: u32 = 0o600;
 
-/// Asks whether to go on waiting for the reader of a pipe.
+/// Asks whether to continue waiting for the reader of a pipe.
 pub type Patience<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Where the bytes of one file go.
+/// The output of one file.
 pub struct Output {
     file: File,
-    /// Writes to it do not wait.
+    /// Whether it is a pipe, opened for non-blocking writes.
     is_pipe: bool,
     gathered: Vec<u8>,
-    /// Bytes so far, those gathered too.
+    /// Bytes so far, including buffered ones.
     pub byte_count: u64,
 }
 
@@ -49,10 +48,10 @@ impl Write for Output {
 }
 
 impl Output {
-    /// Begins a file; `-` is standard output. A FIFO waits for its reader as long as `patience` says so.
+    /// Opens a file; `-` is standard output. A FIFO waits for its reader as long as `patience` allows.
     ///
     /// # Errors
-    /// The file exists and is not to be overwritten, or cannot be made; nobody reads the FIFO.
+    /// The file exists and must not be overwritten, or cannot be created; or the FIFO has no reader.
     pub fn open(path: &Path, is_forced: bool, patience: Patience<'_>) -> Result<Self, RecordingError> {
         let failed = |error: io::Error| RecordingError::output(path, &error);
         if path.as_os_str() == "-" {
@@ -64,11 +63,11 @@ impl Output {
             return open_fifo(path, patience);
         }
         if existing.as_ref().is_ok_and(FileTypeExt::is_char_device) {
-            // as /dev/null: there is nothing to overwrite
+            // such as /dev/null: there is nothing to overwrite
             return OpenOptions::new().write(true).open(path).map(|file| Self::over(file, false)).map_err(failed);
         }
         if is_forced && existing.is_ok_and(|kind| kind.is_file()) {
-            // another file, with permissions of its own
+            // a new file with its own permissions
             fs::remove_file(path).map_err(failed)?;
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(path).map_err(failed)?;
@@ -79,33 +78,33 @@ impl Output {
         Self { file, is_pipe, gathered: Vec::with_capacity(2 * GATHERED_BYTES), byte_count: 0 }
     }
 
-    /// At the end of a block: writes when enough is gathered.
+    /// At the end of a block: writes if the buffer is full.
     ///
     /// # Errors
-    /// The file cannot be written on, or nobody wants the rest.
+    /// The file cannot be written, or the caller stopped waiting.
     #[inline]
     pub fn end_block(&mut self, patience: Patience<'_>) -> io::Result<()> {
         if self.gathered.len() >= GATHERED_BYTES { self.drain(patience) } else { Ok(()) }
     }
 
-    /// Whether the operating system has all of it.
+    /// Whether the buffer is empty.
     #[inline]
     pub fn is_drained(&self) -> bool {
         self.gathered.is_empty()
     }
 
-    /// Cuts a file that could not be written on to its first bytes, which are whole blocks.
+    /// Truncates a file after a write error to its first bytes, which are complete blocks.
     pub fn keep(&mut self, bytes: u64) {
         if !self.is_pipe {
-            // what cannot be cut stays: a reader says that its last record is not whole
+            // if truncation fails, a reader reports an incomplete last record
             let _ = self.file.set_len(bytes);
         }
     }
 
-    /// Writes what is gathered.
+    /// Writes the buffer.
     ///
     /// # Errors
-    /// The file cannot be written on; `TimedOut` when nobody wants the rest.
+    /// The file cannot be written; `TimedOut` if the caller stopped waiting.
     pub fn drain(&mut self, patience: Patience<'_>) -> io::Result<()> {
         let result = if self.is_pipe {
             write_with_patience(&self.file, &self.gathered, patience)
@@ -122,7 +121,7 @@ fn open_fifo(path: &Path, patience: Patience<'_>) -> Result<Output, RecordingErr
     loop {
         match OpenOptions::new().write(true).custom_flags(without_waiting).open(path) {
             Ok(file) => return Ok(Output::over(file, true)),
-            // nobody reads it yet
+            // it has no reader yet
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
                 if !patience() {
                     return Err(RecordingError::Stopped);
@@ -134,7 +133,7 @@ fn open_fifo(path: &Path, patience: Patience<'_>) -> Result<Output, RecordingErr
     }
 }
 
-/// Standard output; a pipe is opened anew, for what does not wait should hold for us alone.
+/// Standard output. A pipe is reopened, so that non-blocking mode applies to this process only.
 fn standard_output() -> io::Result<(File, bool)> {
     let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     if !file.metadata()?.file_type().is_fifo() {

@@ -1,7 +1,7 @@
-//! Finds iSCSI portals by the content of their connections, on any port: a look at all TCP now and then.
+//! Finds iSCSI portals on any port by the content of their connections, with periodic samples of all TCP traffic.
 //!
-//! A look is short, takes the first bytes of packets only, through a handle of its own, and leaves out what the capture
-//! has already; in between it costs nothing. What it remembers is bounded.
+//! A sample is short, reads only the first bytes of packets through its own handle, and excludes what is already
+//! captured. Between samples it costs nothing. Memory is bounded.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ use crate::error::RecordingError;
 use crate::portals::{self, Portal};
 use crate::settings::{InterfaceSettings, LearnSettings};
 
-/// Link, network and TCP headers with all their options, and a header of iSCSI with its digest.
+/// Link, network and TCP headers with all options, and an iSCSI header with its digest.
 const LOOKED_AT_BYTES: u32 = 256;
 const BUFFER_BYTES: u32 = 2 << 20;
-/// Connections of a look.
+/// Maximum connections per sample.
 const CONNECTIONS_MAX: usize = 2048;
-/// Packets with payload of one connection, after which it is none of iSCSI for this look.
+/// A connection without iSCSI in this many packets with payload is not iSCSI for this sample.
 const PAYLOADS_MAX: u32 = 64;
-/// Packets of one look.
+/// Maximum packets per sample.
 const PACKETS_MAX: u64 = 200_000;
-/// Portals known at most.
+/// Maximum known portals.
 const PORTALS_MAX: usize = 256;
 
 struct Candidate {
@@ -36,7 +36,7 @@ struct Candidate {
     is_decided: bool,
 }
 
-/// Tells iSCSI from all else, for one look.
+/// Detects iSCSI connections within one sample.
 #[derive(Default)]
 pub struct PortalFinder {
     connections: FxHashMap<(Endpoint, Endpoint), Candidate>,
@@ -44,7 +44,7 @@ pub struct PortalFinder {
 }
 
 impl PortalFinder {
-    /// Takes a packet; gives the portal when it showed that its connection is iSCSI.
+    /// Processes a packet; returns the portal if its connection turns out to be iSCSI.
     pub fn take(&mut self, link_type: LinkType, packet: &ArrivedPacket<'_>) -> Option<Portal> {
         self.packet_count += 1;
         let segment = segment(link_type, packet.data, packet.original_length).ok()?;
@@ -106,14 +106,14 @@ impl PortalFinder {
 pub struct PortalSearch {
     settings: LearnSettings,
     interface: InterfaceSettings,
-    /// The look that is under way.
+    /// The current sample.
     look: Option<(Device, PortalFinder)>,
     changed: Instant,
     portals: BTreeSet<Portal>,
 }
 
 impl PortalSearch {
-    /// Begins the first look.
+    /// Starts the first sample.
     ///
     /// # Errors
     /// The interface cannot be opened.
@@ -135,7 +135,7 @@ impl PortalSearch {
 
     fn open(&mut self, captured: &Device) -> Result<(), RecordingError> {
         let known: Vec<Portal> = self.portals.iter().copied().collect();
-        // that of a link without tags: behind the keyword vlan an expression is about tagged packets
+        // without VLAN tags: after the keyword vlan, an expression applies to tagged packets
         let captured_already = portals::filter(LinkType::RAW, &known);
         let others = format!("tcp and not ({captured_already})");
         self.interface.filter = Some(portals::with_tags(captured.link_type, &others));
@@ -144,17 +144,17 @@ impl PortalSearch {
         Ok(())
     }
 
-    /// The handle of the look that is under way, to wait for.
+    /// The handle of the current sample, to wait for.
     pub fn device(&self) -> Option<&Device> {
         self.look.as_ref().map(|(device, _)| device)
     }
 
-    /// Goes on with a look, begins or ends one; gives the capture filter with the portals, and those that are new.
+    /// Continues, starts or ends a sample; returns the capture filter with all portals, and the new ones.
     pub fn go_on(&mut self, captured: &Device) -> Option<(String, Vec<Portal>)> {
         const BATCH: usize = 512;
         let Some((device, finder)) = &mut self.look else {
             if self.changed.elapsed() >= Duration::from_nanos(self.settings.every_ns) {
-                // when it cannot be opened any more the capture goes on with what is known
+                // if it cannot be opened any more, the capture continues with the known portals
                 let _ = self.open(captured);
                 self.changed = Instant::now();
             }

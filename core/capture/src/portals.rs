@@ -1,19 +1,19 @@
-//! Capture filters for iSCSI, in libpcap's language.
+//! Capture filters for iSCSI, in libpcap's syntax.
 //!
-//! A VLAN tag moves all that follows it, so libpcap has to be asked for tagged packets apart. The keyword `vlan` holds for
-//! the rest of an expression: it comes last. Two tags (802.1ad) are asked for likewise.
+//! A VLAN tag shifts everything after it, so tagged packets need their own expression. The keyword `vlan` applies to
+//! the rest of an expression, so it comes last. Two tags (802.1ad) work the same way.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use iscsitrace_wire::frame::LinkType;
 
-/// TCP ports that IANA gives to iSCSI.
+/// TCP ports that IANA assigned to iSCSI.
 pub const PORTS: &str = "tcp port 3260 or tcp port 860";
-/// Portals named in a filter one by one; of more only the ports.
+/// Maximum portals named in a filter; with more, only their ports are.
 const PORTALS_MAX: usize = 32;
 
-/// Where a target listens.
+/// The address and port of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Portal {
     /// Its address.
@@ -31,7 +31,7 @@ impl fmt::Display for Portal {
     }
 }
 
-/// The filter for the ports of iSCSI and these portals, tagged or not where the link has tags.
+/// The filter for the iSCSI ports and these portals, with and without VLAN tags.
 pub fn filter(link_type: LinkType, portals: &[Portal]) -> String {
     let mut clauses = vec![PORTS.to_owned()];
     if portals.len() <= PORTALS_MAX {
@@ -45,7 +45,7 @@ pub fn filter(link_type: LinkType, portals: &[Portal]) -> String {
     with_tags(link_type, &clauses.join(" or "))
 }
 
-/// The same for packets with one VLAN tag or two, where the link can have them.
+/// The same for packets with one or two VLAN tags, if the link can have them.
 pub fn with_tags(link_type: LinkType, expression: &str) -> String {
     if link_type == LinkType::ETHERNET {
         format!("({expression}) or (vlan and (({expression}) or (vlan and ({expression}))))")
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use iscsitrace_trace::reader::Filter;
 
-    /// An Ethernet frame with a TCP segment over IPv4, with so many VLAN tags.
+    /// An Ethernet frame with a TCP segment over IPv4, and this many VLAN tags.
     fn frame(tags: usize, source_port: u16, destination: [u8; 4], destination_port: u16) -> Vec<u8> {
         let mut frame = vec![0; 12];
         for _ in 0..tags {

@@ -1,6 +1,6 @@
-//! A capture from its beginning to its end: packets from interfaces, through the trigger if there is one, into files.
+//! The capture loop: packets from interfaces, through the trigger if there is one, into files.
 //!
-//! What is slow (a disk, a pipe) lets packets wait in the kernel's buffer; when that is full the kernel drops and counts.
+//! While a disk or pipe is slow, packets wait in the kernel's buffer; when it is full, the kernel drops and counts.
 
 use std::time::{Duration, Instant};
 
@@ -18,21 +18,21 @@ use crate::report::{Caller, End, Event, InterfaceCounts, Outcome};
 use crate::settings::{CaptureSettings, InterfaceSettings};
 use crate::trigger::Trigger;
 
-/// Packets taken from an interface at a time.
+/// Packets per read of an interface.
 const BATCH: usize = 1024;
-/// Between two looks at everything else.
+/// Time between two looks at everything else.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Between two questions what was dropped.
+/// Time between two readings of the drop counters.
 const COUNTED_EVERY: Duration = Duration::from_millis(500);
-/// Between two lines about drops.
+/// Time between two reports of drops.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
-/// How long packets that were captured before the end are waited for.
+/// How long to wait at the end for packets already captured.
 const DRAINED_WITHIN: Duration = Duration::from_millis(150);
 
-/// Captures until somebody wants the end, or a limit is reached.
+/// Captures until the caller stops it, or a limit is reached.
 ///
 /// # Errors
-/// It cannot begin; what ends it later is in the outcome.
+/// The capture cannot begin. What ends it later is in the outcome.
 pub fn run(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcome, RecordingError> {
     if settings.interfaces.is_empty() {
         return Err(RecordingError::Settings("name an interface".to_owned()));
@@ -43,7 +43,7 @@ pub fn run(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcom
     }
 }
 
-/// Where packets go: through the trigger, or right into files.
+/// Receives packets: passes them through the trigger, or directly into files.
 struct Sink<'a> {
     files: Files,
     trigger: Option<Trigger>,
@@ -106,7 +106,7 @@ impl<'a> Sink<'a> {
                 found.into_iter().for_each(|text| watch.tell(Event::Slow { text }));
                 if trigger.has_forgotten && !self.has_told_of_memory {
                     self.has_told_of_memory = true;
-                    let text = "the trigger's memory is too small: packets from before a slow command were forgotten";
+                    let text = "the trigger's memory is too small: packets before a slow command were dropped";
                     watch.tell(Event::Warning { text: text.to_owned() });
                 }
                 result
@@ -117,7 +117,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// What has to be done now and then; false at the end.
+    /// Periodic work; false at the end.
     fn tick(&mut self) -> bool {
         if self.end.is_none() {
             self.end = self.files.tick(&mut self.watch).err();
@@ -144,7 +144,7 @@ impl<'a> Sink<'a> {
             (_, Err(end)) => end,
             (end, Ok(())) => end.unwrap_or(End::Stopped),
         };
-        // so that nothing that happened goes untold
+        // so that the last events are reported
         self.watch.look();
         let interfaces = self.files.interfaces.iter().map(|described| InterfaceCounts {
             name: described.name.clone(),
@@ -164,7 +164,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Tells of drops when there are more, and not too often.
+/// Reports new drops, at most once per interval.
 struct DropTeller {
     told: Vec<u64>,
     told_at: Option<Instant>,
@@ -266,7 +266,7 @@ fn go_on_looking(look: &mut PortalSearch, place: usize, devices: &mut [Device], 
     }
 }
 
-/// Takes what was captured before the end, and is not handed over yet: as many packets as the kernel has counted.
+/// Reads packets that were captured before the end and not delivered yet: as many as the kernel counted.
 fn drain(devices: &mut [Device], counts: &mut [Counts], sink: &mut Sink<'_>) {
     let begun = Instant::now();
     sink.end = None;
@@ -274,7 +274,7 @@ fn drain(devices: &mut [Device], counts: &mut [Counts], sink: &mut Sink<'_>) {
         let mut is_complete = true;
         for (place, (device, counts)) in devices.iter_mut().zip(&mut *counts).enumerate() {
             let taken = sink.taken.get(place).copied().unwrap_or(0);
-            // of a loopback device the kernel's count tells nothing of what is still to come
+            // on a loopback device, the kernel's count does not show how many are still to come
             let left = if device.is_loopback {
                 if begun.elapsed() < device::HANDED_OVER_AFTER { BATCH as u64 } else { 0 }
             } else {
@@ -308,7 +308,7 @@ fn run_dumpcap(
 ) -> Result<Outcome, RecordingError> {
     if settings.learn.is_some() {
         return Err(RecordingError::Settings(
-            "dumpcap cannot learn portals: that needs permission to capture".to_owned(),
+            "dumpcap cannot search for portals: that needs permission to capture".to_owned(),
         ));
     }
     let described = settings.interfaces.iter().map(|interface| InterfaceDescription {
@@ -371,21 +371,21 @@ fn take_captured(sink: &mut Sink<'_>, passed: &dumpcap::CapturedPacket) {
     sink.take(passed.interface, passed.link_type, &arrived);
 }
 
-/// Why packets of files cannot be taken.
+/// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The files.
+    /// The files cannot be read.
     #[error(transparent)]
     Input(#[from] CaptureError),
-    /// What is wanted of them.
+    /// The capture cannot begin.
     #[error(transparent)]
     Live(#[from] RecordingError),
 }
 
-/// The same with packets of capture files in place of interfaces: what a trigger would have kept of them.
+/// The same with packets of capture files instead of interfaces: what a trigger would have kept.
 ///
 /// # Errors
-/// The files cannot be read, or it cannot begin.
+/// The files cannot be read, or the capture cannot begin.
 pub fn replay(inputs: Vec<Input>, settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcome, ReplayError> {
     let mut counters = Counters::default();
     let mut sequence = Sequence::open(inputs, &mut counters)?;

@@ -1,70 +1,70 @@
-//! What a capture tells while it runs, and at its end. It goes as JSON.
+//! Progress and result of a capture, as JSON.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// Who wants the capture, and is told of it.
+/// The caller of a capture.
 pub trait Caller {
     /// PortalSearch at the progress, at least every 50 ms; true ends the capture.
     fn watch(&mut self, progress: &Progress) -> bool;
 
-    /// The name of the file of that number, counted from 1, when there are several; none ends the capture.
+    /// The name of the file with that number, from 1, in a ring; none stops the capture.
     fn next_path(&mut self, number: u64) -> Option<PathBuf>;
 }
 
-/// How far a capture is.
+/// The progress of a capture.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct Progress {
-    /// Since it began.
+    /// Time since the start.
     pub elapsed_ns: u64,
-    /// Packets that the filters let pass, dropped ones too.
+    /// Packets that passed the filters, including dropped ones.
     pub seen_count: u64,
     /// Packets written to files.
     pub written_count: u64,
     /// Bytes written to files.
     pub written_bytes: u64,
-    /// Packets dropped for lack of room.
+    /// Packets dropped.
     pub dropped_count: u64,
-    /// Commands that the trigger has found.
+    /// Commands that the trigger found.
     pub slow_count: u64,
-    /// What happened since the last look.
+    /// Events since the last report.
     pub events: Vec<Event>,
 }
 
-/// What a person should be told at once.
+/// An event that the user should see at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Event {
-    /// A file was begun.
+    /// A file was created.
     File {
         /// Its name.
         path: String,
     },
     /// Packets were dropped.
     Dropped {
-        /// Where.
+        /// The interface.
         interface: String,
-        /// How many since the last time that it was told.
+        /// Packets dropped since the last such event.
         count: u64,
-        /// How many in all.
+        /// Packets dropped in total.
         total: u64,
     },
     /// Portals were found by their content.
     Portals {
         /// Address and port of each.
         portals: Vec<String>,
-        /// The capture filter from now on.
+        /// The new capture filter.
         filter: String,
     },
-    /// A command was found that the trigger is for.
+    /// The trigger found a command.
     Slow {
-        /// What it was, and how slow.
+        /// The command and its latency.
         text: String,
     },
-    /// Anything else that limits what the capture is worth.
+    /// Anything else that limits the value of the capture.
     Warning {
-        /// In a sentence.
+        /// The text.
         text: String,
     },
 }
@@ -73,46 +73,46 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", content = "message", rename_all = "snake_case")]
 pub enum End {
-    /// Somebody wanted it.
+    /// The caller stopped it.
     Stopped,
-    /// A limit was reached: so many packets, so long, so many bytes, so many files.
+    /// A limit was reached: packets, time, bytes or files.
     Limit,
-    /// The reader of its output has gone.
+    /// The reader of its output closed it.
     Closed,
-    /// The interface has gone, or gives an error.
+    /// The interface is gone, or reports an error.
     Interface(String),
-    /// A file cannot be written (on).
+    /// A file cannot be written.
     Output(String),
 }
 
-/// What was captured on an interface.
+/// The counts of an interface.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct InterfaceCounts {
     /// Its name.
     pub name: String,
     /// LINKTYPE_ value.
     pub link_type: u16,
-    /// The capture filter at the end.
+    /// The last capture filter.
     pub filter: String,
-    /// Packets that the filter let pass, dropped ones too.
+    /// Packets that passed the filter, including dropped ones.
     pub seen_count: u64,
-    /// Of these, dropped for lack of room in the kernel's buffer.
+    /// Packets dropped for lack of kernel buffer.
     pub dropped_count: u64,
-    /// Dropped by the interface or its driver, before anybody saw them.
+    /// Packets dropped by the interface or its driver.
     pub dropped_by_interface_count: u64,
     /// Packets written to files.
     pub written_count: u64,
 }
 
-/// How a capture ended.
+/// The result of a capture.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
-    /// Why.
+    /// Why it ended.
     pub end: End,
-    /// Of each interface.
+    /// The interfaces.
     pub interfaces: Vec<InterfaceCounts>,
-    /// The files that there are now.
+    /// The existing files.
     pub files: Vec<String>,
-    /// What was told last.
+    /// The last progress.
     pub progress: Progress,
 }

@@ -1,51 +1,51 @@
-//! What is wanted of a capture. It comes as JSON, and is checked where it is used.
+//! The settings of a capture. They come as JSON, and are checked where they are used.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// What is wanted of a capture.
+/// The settings of a capture.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CaptureSettings {
-    /// At least one.
+    /// At least one interface.
     pub interfaces: Vec<InterfaceSettings>,
-    /// Where the packets go.
+    /// The output.
     pub output: OutputSettings,
-    /// When the capture ends by itself.
+    /// Limits that end the capture.
     pub stop: Limits,
-    /// Keeps only what is around slow commands.
+    /// Keeps only the time around slow commands.
     pub trigger: Option<TriggerSettings>,
     /// Finds portals by content.
     pub learn: Option<LearnSettings>,
-    /// What the files say of their making.
+    /// Metadata for the files.
     pub section: SectionSettings,
-    /// dumpcap, as the source of packets in place of libpcap.
+    /// The path of dumpcap, to capture with it instead of libpcap.
     pub helper: Option<PathBuf>,
 }
 
-/// An interface and how it is opened.
+/// An interface and how to open it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceSettings {
-    /// As `eth0`.
+    /// The name, such as `eth0`.
     pub name: String,
-    /// As the operating system describes it.
+    /// The operating system's description.
     #[serde(default)]
     pub description: String,
-    /// Of libpcap; without one, what goes to and from the ports of iSCSI.
+    /// The capture filter; by default the iSCSI ports.
     #[serde(default)]
     pub filter: Option<String>,
-    /// Bytes kept of a packet.
+    /// Maximum captured bytes of a packet.
     #[serde(default = "whole_packets")]
     pub snaplen: u32,
-    /// Whether packets for others are captured, too.
+    /// Whether packets for other hosts are captured, too.
     #[serde(default)]
     pub is_promiscuous: bool,
     /// The kernel's buffer.
     #[serde(default = "kernel_buffer")]
     pub buffer_bytes: u32,
-    /// As `adapter_unsynced`; else the host's clock.
+    /// The clock, such as `adapter_unsynced`; by default the host's.
     #[serde(default)]
     pub time_stamp_type: Option<String>,
 }
@@ -58,27 +58,27 @@ fn kernel_buffer() -> u32 {
     64 << 20
 }
 
-/// Where the packets go.
+/// The output.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OutputSettings {
-    /// A file, a FIFO, or `-` for standard output; without a ring only.
+    /// A file, a FIFO, or `-` for standard output; not with a ring.
     pub path: PathBuf,
-    /// Whether a file that exists is overwritten.
+    /// Whether an existing file is overwritten.
     pub is_forced: bool,
-    /// When a file is followed by the next.
+    /// Limits after which the next file starts.
     pub next_file: Option<Limits>,
-    /// Files kept at most, the last ones.
+    /// Maximum files kept, the last ones.
     pub kept_files: Option<usize>,
 }
 
-/// Bounds, whichever is reached first.
+/// Limits; the first one reached counts.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Packets written.
     pub packets: Option<u64>,
-    /// Time since the beginning.
+    /// Time since the start.
     pub duration_ns: Option<u64>,
     /// Bytes written.
     pub bytes: Option<u64>,
@@ -86,17 +86,17 @@ pub struct Limits {
     pub files: Option<u64>,
 }
 
-/// Keeps only what is around slow commands.
+/// Keeps only the time around slow commands.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TriggerSettings {
-    /// As `latency>50ms`.
+    /// The condition, such as `latency>50ms`.
     pub condition: String,
-    /// How long before such a command.
+    /// Time kept before such a command.
     pub before_ns: i64,
-    /// How long after its end.
+    /// Time kept after its end.
     pub after_ns: i64,
-    /// Memory for what may be needed later.
+    /// Memory for packets that may be needed later.
     pub memory_bytes: usize,
 }
 
@@ -104,13 +104,13 @@ pub struct TriggerSettings {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LearnSettings {
-    /// How long it looks at a time.
+    /// Length of a sample.
     pub look_ns: u64,
-    /// How often.
+    /// Time between two samples.
     pub every_ns: u64,
 }
 
-/// What the files say of their making.
+/// Metadata for the files.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[allow(missing_docs, reason = "the names are those of the file format")]

@@ -1,11 +1,11 @@
-//! How many bytes of a packet keep every PDU header: measured on traffic, told with what is saved.
+//! The snaplen that keeps every PDU header, measured on traffic, and how much it saves.
 //!
 //! ```text
 //!   | link IP TCP | ... payload ... | BHS 48 | ...      a header may lie anywhere in a packet, or in two of them
 //!   0             `- payload        `------->| what has to be kept of this packet
 //! ```
 //!
-//! It reads through the same pass as everything else, and takes of each header byte the packet that the pass took it from.
+//! The packets go through the usual pass. Each header byte is assigned to the packet that the pass took it from.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -20,54 +20,54 @@ use iscsitrace_wire::opcode::Opcode;
 use rustc_hash::FxHasher;
 use serde::Serialize;
 
-/// Packets measured at most: about 200 MB.
+/// Maximum packets measured: about 200 MB.
 pub const PACKETS_MAX: u64 = 2_000_000;
-/// The payload of a jumbo frame: what is longer, where no SYN told its longest, was put together by a host.
+/// The payload of a jumbo frame. Longer segments, without an MSS from a SYN, were merged by a host.
 const SEGMENT_BYTES_MAX: u32 = 8960;
-/// Snaplens that are told of besides.
+/// Other snaplens in the report.
 const OTHERS: [u32; 7] = [96, 128, 192, 256, 512, 1024, 1518];
-/// Segments looked at for a byte that came more than once.
+/// Maximum segments checked for a byte that came more than once.
 const COPIES_MAX: usize = 64;
 
-/// What was measured.
+/// The measurement.
 #[derive(Debug, Default, Clone, PartialEq, Serialize)]
 pub struct Advice {
     /// Packets measured.
     pub packet_count: u64,
     /// Their bytes on the wire.
     pub byte_count: u64,
-    /// Connections of iSCSI.
+    /// iSCSI connections.
     pub connection_count: usize,
-    /// PDUs whose header was found.
+    /// PDUs with a decoded header.
     pub pdu_count: usize,
-    /// Packets with more payload than a segment can have on the wire.
+    /// Packets with more payload than one segment on the wire.
     pub long_packet_count: u64,
     /// The longest packet.
     pub longest_bytes: u32,
-    /// Packets that were cut already.
+    /// Packets that were already truncated.
     pub cut_packet_count: u64,
-    /// Stream bytes whose place among PDUs is not known.
+    /// Stream bytes that could not be assigned to a PDU.
     pub unexplained_bytes: u64,
-    /// The least snaplen that keeps every header of TCP and iSCSI.
+    /// The smallest snaplen that keeps every TCP and iSCSI header.
     pub headers_snaplen: u32,
-    /// Bytes that it leaves.
+    /// Bytes that it keeps.
     pub headers_kept_bytes: u64,
-    /// The least snaplen that keeps login texts and sense data besides.
+    /// The smallest snaplen that keeps login texts and sense data, too.
     pub texts_snaplen: u32,
-    /// Bytes that it leaves.
+    /// Bytes that it keeps.
     pub texts_kept_bytes: u64,
-    /// What other snaplens would keep.
+    /// The effect of other snaplens.
     pub others: Vec<Other>,
 }
 
-/// What another snaplen would keep.
+/// The effect of another snaplen.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Other {
-    /// Bytes of a packet.
+    /// Maximum captured bytes of a packet.
     pub snaplen: u32,
-    /// Share of the headers that end within.
+    /// Share of the headers within it.
     pub headers_share: f64,
-    /// Bytes that it leaves.
+    /// Bytes that it keeps.
     pub kept_bytes: u64,
 }
 
@@ -75,7 +75,7 @@ pub struct Other {
 struct Frame {
     header_bytes: u16,
     length: u32,
-    /// Tells who sent it.
+    /// Identifies the sender.
     sender: u64,
 }
 
@@ -95,13 +95,13 @@ impl Default for Adviser {
 }
 
 impl Adviser {
-    /// Takes a packet; frames are numbered from 1 without a gap.
+    /// Processes a packet; frames are numbered from 1 without gaps.
     pub fn take(&mut self, packet: &Packet<'_>) {
         let captured = u32::try_from(packet.data.len()).unwrap_or(u32::MAX);
         self.cut_packet_count += u64::from(captured < packet.original_length);
         let mut frame = Frame { header_bytes: 0, length: packet.original_length.max(captured), sender: 0 };
         if let Ok(segment) = segment(packet.link_type, packet.data, packet.original_length) {
-            // both lie in the packet, the payload right behind the options
+            // both lie in the packet, the payload directly after the options
             let start = packet.data.as_ptr().addr();
             let end = match (segment.payload, segment.options) {
                 ([], []) => start,
@@ -117,7 +117,7 @@ impl Adviser {
         self.pipeline.packet(packet);
     }
 
-    /// What was measured.
+    /// The measurement.
     pub fn finish(self) -> Advice {
         let tables = self.pipeline.finish();
         let mut headers = Depths::default();
@@ -125,7 +125,7 @@ impl Adviser {
         for stream in streams(&self.frames, &tables.pdus, &tables.segments) {
             stream.measure(&self.frames, &tables.pdus, &tables.segments, &mut headers, &mut texts);
         }
-        // the TCP header is wanted of every packet
+        // the TCP header of every packet is needed
         let least = self.frames.iter().map(|frame| u32::from(frame.header_bytes)).max().unwrap_or(0).max(headers.max);
         let kept = |snaplen: u32| self.frames.iter().map(|frame| u64::from(frame.length.min(snaplen))).sum();
         let deepest = least.max(texts.max);
@@ -166,7 +166,7 @@ impl Adviser {
     }
 }
 
-/// How deep in their packets things end.
+/// Positions in packets at which headers or texts end.
 #[derive(Default)]
 struct Depths {
     max: u32,
@@ -179,7 +179,7 @@ impl Depths {
         *self.counts.entry(depth).or_default() += 1;
     }
 
-    /// The share of those that end within so many bytes.
+    /// The share of those within that many bytes.
     fn share_within(&self, bound: u32) -> f64 {
         let within: u64 = self.counts.range(..=bound).map(|(_, count)| count).sum();
         let all: u64 = self.counts.values().sum();
@@ -187,16 +187,16 @@ impl Depths {
     }
 }
 
-/// The PDUs and segments of one direction of one connection, by their rows.
+/// The PDUs and segments of one direction of one connection, by row.
 #[derive(Default)]
 struct Stream {
     pdus: Vec<usize>,
-    /// By stream offset, then by frame.
+    /// Sorted by stream offset, then by frame.
     segments: Vec<usize>,
 }
 
-/// The directions are those of who sent the packets: what a segment's row says of its direction was not known yet in
-/// the first packets of a connection whose login was not captured.
+/// Directions are those of the senders of the packets: the direction in a segment's row was not known yet in the first
+/// packets of a connection without a captured login.
 fn streams(frames: &[Frame], pdus: &Pdus, segments: &Segments) -> impl Iterator<Item = Stream> {
     let sender = |frame: u64| {
         let place = usize::try_from(frame).unwrap_or(0).checked_sub(1)?;
@@ -237,13 +237,14 @@ impl Stream {
             );
             let data_bytes = i64::from(pdus.data_segment_length[pdu]);
             if is_read && data_bytes > 0 && data_bytes < i64::from(u32::MAX) {
-                // with room for additional headers and a digest of the header
+                // with room for additional headers and a header digest
                 self.parts(frames, segments, start, end + data_bytes + 4, |depth| texts.add(depth));
             }
         }
     }
 
-    /// Tells how deep in their packets the parts of a range end, one part a packet: the first that brought it.
+    /// Calls `each` with the end position of each part of a range in its packet, one part per packet: the first that
+    /// carried it.
     fn parts(&self, frames: &[Frame], segments: &Segments, mut from: i64, to: i64, mut each: impl FnMut(u32)) {
         let offset = |row: usize| segments.stream_offset_bytes[row];
         let end = |row: usize| offset(row) + i64::from(segments.payload_bytes[row]);

@@ -1,4 +1,4 @@
-//! Capturing for Python: settings come and outcomes go as JSON; who wants the capture is a Python object.
+//! Capturing for Python: settings and outcomes as JSON; the caller is a Python object.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::errors::{CaptureError, LiveCaptureError};
 use crate::source;
 
-/// Between two looks for Ctrl-C.
+/// Time between two checks for Ctrl-C.
 const PERIOD: Duration = Duration::from_millis(50);
 
 fn refusal(error: &RecordingError) -> PyErr {
@@ -68,7 +68,7 @@ impl Caller for PythonCaller {
     }
 }
 
-/// Captures until `caller.watch` says so, or a limit is reached.
+/// Captures until `caller.watch` returns true, or a limit is reached.
 #[pyfunction]
 pub fn run_capture(py: Python<'_>, settings_json: &str, caller: Py<PyAny>) -> PyResult<String> {
     let settings: CaptureSettings = settings(settings_json)?;
@@ -77,7 +77,7 @@ pub fn run_capture(py: Python<'_>, settings_json: &str, caller: Py<PyAny>) -> Py
     caller.finish(outcome)
 }
 
-/// The same with the packets of captures in place of interfaces.
+/// The same with packets of captures instead of interfaces.
 #[pyfunction]
 pub fn replay_capture(
     py: Python<'_>,
@@ -177,7 +177,7 @@ pub fn advise_snaplen_of(
     document(&(advice?, 0))
 }
 
-/// What libpcap says against a capture filter; none when nothing.
+/// libpcap's error message for a capture filter; none if it is valid.
 #[pyfunction]
 pub fn check_filter(expression: &str) -> Option<String> {
     match Filter::new(expression) {
@@ -187,7 +187,7 @@ pub fn check_filter(expression: &str) -> Option<String> {
     }
 }
 
-/// Where a trigger's condition cannot be read on, in characters from 0, and why; none when it can.
+/// The position of an error in a trigger's condition, in characters from 0, and the message; none if it is valid.
 #[pyfunction]
 pub fn check_trigger(condition: &str) -> Option<(usize, String)> {
     Condition::parse(condition).err()
@@ -203,7 +203,7 @@ struct Listed {
     is_loopback: bool,
 }
 
-/// What libpcap can capture on, as JSON.
+/// The devices that libpcap can capture on, as JSON.
 #[pyfunction]
 pub fn list_interfaces() -> PyResult<String> {
     let listed = device::list().map_err(|message| LiveCaptureError::new_err(("interface", message)))?;
@@ -221,7 +221,7 @@ pub fn list_interfaces() -> PyResult<String> {
     document(&listed)
 }
 
-/// Opens an interface for a moment: LINKTYPE_ values that it offers; the refusal when it may not be opened.
+/// Opens an interface for a moment: returns its LINKTYPE_ values, or raises if it may not be opened.
 #[pyfunction]
 pub fn probe_interface(name: &str) -> PyResult<Vec<u16>> {
     device::link_types(name).map_err(|error| refusal(&error))

@@ -1,10 +1,10 @@
-//! `iscsitrace._core`: the one place that knows Python. `iscsitrace/_core.pyi` says what it offers.
+//! `iscsitrace._core`: the only crate that knows Python. `iscsitrace/_core.pyi` declares its interface.
 //!
 //! ```text
-//! source   what Python names as input -> inputs of the pass
+//! source   inputs from Python -> inputs of the pass
 //! pass     what a pass left: its inputs and tables
 //! columns  tables -> NumPy arrays, without a copy
-//! live_pass  a pass that goes on, looked at now and then
+//! live_pass  a live pass
 //! lab      traffic: settings as JSON -> results as JSON
 //! capture  capturing: settings as JSON -> files, and outcomes as JSON
 //! ```
@@ -29,7 +29,7 @@ use pyo3::types::PyTuple;
 use errors::CaptureError;
 use pass::Pass;
 
-/// Time between two reports of progress, and two looks for Ctrl-C.
+/// Time between two progress reports, and two checks for Ctrl-C.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// One pass over the sources as one stream.

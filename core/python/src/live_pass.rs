@@ -1,4 +1,4 @@
-//! A pass that goes on, for Python: it is told how long it may wait, and says what there is to do.
+//! A live pass for Python: the caller sets how long it may wait, and it returns what to do.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ use crate::errors::CaptureError;
 use crate::pass::Pass;
 use crate::source::{self, Failure};
 
-/// A pass that goes on.
+/// A live pass.
 #[pyclass(module = "iscsitrace._core")]
 pub struct Live {
     live: Mutex<live::Live>,
@@ -57,7 +57,7 @@ impl Live {
     ) -> PyResult<Self> {
         let failure = Failure::default();
         let origin = if source.extract::<&str>().is_ok_and(|source| source == "-") {
-            // its own descriptor: the terminal may take the place of the first one
+            // its own descriptor: the terminal may replace the first one
             let input = std::io::stdin().as_fd().try_clone_to_owned()?;
             Origin::Reader("standard input".to_owned(), Box::new(File::from(input)))
         } else {
@@ -83,7 +83,7 @@ impl Live {
         Ok(Self { live: Mutex::new(live), failure })
     }
 
-    /// Reads on for at most so long: `look`, `nothing` or `end`.
+    /// Continues reading for at most that long: `look`, `nothing` or `end`.
     fn advance(&self, py: Python<'_>, patience_ns: u64) -> PyResult<&'static str> {
         let step = py.detach(|| self.lock().advance(nanoseconds(patience_ns)));
         if let Some(error) = self.failure.take() {

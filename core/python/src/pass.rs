@@ -1,4 +1,4 @@
-//! What a pass left, as a Python object.
+//! The result of a pass, as a Python object.
 
 use iscsitrace_trace::pass::Outcome;
 use pyo3::exceptions::PyKeyError;
@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::{columns, source};
 
-/// What one pass over the input left.
+/// The result of a pass.
 #[pyclass(module = "iscsitrace._core")]
 pub struct Pass {
     pub outcome: Outcome,

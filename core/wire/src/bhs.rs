@@ -8,9 +8,9 @@
 //! 20  | opcode-specific (28 bytes) ...                          |
 //! ```
 //!
-//! A field is `None` when its bytes were not captured, when PDUs of this type do not have it, and when the RFC gives it
-//! no meaning in this PDU (the LUN of a Data-In without the A bit, StatSN of a Data-In without status). The view never
-//! judges what it shows: that is [`Bhs::is_valid`]. It never looks past byte 48: AHS, digests and data are the caller's.
+//! A field is `None` if its bytes were not captured, if PDUs of this type do not have it, or if the RFC gives it no
+//! meaning in this PDU (the LUN of a Data-In without the A bit, StatSN of a Data-In without status). The view does not
+//! validate: [`Bhs::is_valid`] does. Nothing after byte 48 is read: AHS, digests and data are the caller's.
 
 mod builder;
 mod fields;

@@ -1,4 +1,4 @@
-//! What a person writes of the commands that he looks for.
+//! The condition of a trigger: which commands are wanted.
 //!
 //! ```text
 //! condition   = all { "or" all }          all = comparison { "and" comparison }
@@ -25,7 +25,7 @@ const STATUSES: [(&str, u8); 9] = [
 ];
 const TIMES_NS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 
-/// A status by its name, else its number.
+/// The name of a status, or its number.
 pub fn status_in_words(status: u8) -> String {
     let name = STATUSES.iter().find(|&&(_, code)| code == status).map(|&(name, _)| name);
     name.map_or_else(|| status.to_string(), str::to_owned)
@@ -51,14 +51,14 @@ impl Comparison {
     }
 }
 
-/// Which commands are meant.
+/// A condition for commands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// One of these, all of which hold.
+    /// At least one of these must hold completely.
     alternatives: Vec<Vec<Comparison>>,
 }
 
-/// A word, a number or a sign, and where it stands, in characters.
+/// A word, number or sign, and its position in characters.
 #[derive(Debug, Clone, Copy)]
 struct Token<'a> {
     text: &'a str,
@@ -66,10 +66,10 @@ struct Token<'a> {
 }
 
 impl Condition {
-    /// Reads a condition.
+    /// Parses a condition.
     ///
     /// # Errors
-    /// Where it cannot be read on, in characters from 0, and what is wanted there.
+    /// The position of the error, in characters from 0, and what is expected there.
     pub fn parse(text: &str) -> Result<Self, (usize, String)> {
         let tokens = tokens(text);
         let mut rest = tokens.as_slice();
@@ -91,14 +91,14 @@ impl Condition {
         Ok(Self { alternatives })
     }
 
-    /// Whether a command that has not ended is meant as it is now: its status is none, and its latency grows.
+    /// Whether a command in flight meets the condition now: it has no status, and its latency grows.
     pub fn is_met_while_open(&self, command: &EndedCommand) -> bool {
         let is_about_time = |comparison: &Comparison| matches!(comparison, Comparison::LatencyOver { .. });
         let mut about_time = self.alternatives.iter().filter(|all| all.iter().any(is_about_time));
         about_time.any(|all| all.iter().all(|comparison| comparison.holds(command)))
     }
 
-    /// The least latency that any alternative asks for.
+    /// The smallest latency limit of all alternatives.
     pub fn least_latency_ns(&self) -> Option<i64> {
         let limit = |comparison: &Comparison| match comparison {
             Comparison::LatencyOver { limit_ns, .. } => Some(*limit_ns),
@@ -107,7 +107,7 @@ impl Condition {
         self.alternatives.iter().flatten().filter_map(limit).min()
     }
 
-    /// Whether a command is meant.
+    /// Whether a command meets the condition.
     pub fn is_met(&self, command: &EndedCommand) -> bool {
         self.alternatives.iter().any(|all| all.iter().all(|comparison| comparison.holds(command)))
     }
@@ -162,15 +162,15 @@ fn comparison(rest: &mut &[Token<'_>], end: usize) -> Result<Comparison, (usize,
             let code = named.or_else(|| hexadecimal.unwrap_or_else(|| status.text.parse().ok()));
             let names: Vec<_> = STATUSES.iter().map(|&(name, _)| name).collect();
             let code =
-                code.ok_or_else(|| (status.at, format!("no SCSI status; write {} or a number", names.join(", "))))?;
+                code.ok_or_else(|| (status.at, format!("unknown SCSI status; use {} or a number", names.join(", "))))?;
             Ok(Comparison::Status { code, is_equal })
         }
         "operation" => {
             let is_equal = equality(rest, end)?;
-            let name = next(rest, end, "an operation as read or write")?;
+            let name = next(rest, end, "an operation such as read or write")?;
             let operation = Operation::ALL.iter().find(|operation| operation.as_str() == name.text);
             let &operation =
-                operation.ok_or_else(|| (name.at, "no operation; write read, write, inquiry ...".to_owned()))?;
+                operation.ok_or_else(|| (name.at, "unknown operation; use read, write, inquiry ...".to_owned()))?;
             Ok(Comparison::Operation { operation, is_equal })
         }
         _ => Err((field.at, format!("expected {FIELDS}"))),
@@ -186,9 +186,9 @@ fn equality(rest: &mut &[Token<'_>], end: usize) -> Result<bool, (usize, String)
     }
 }
 
-/// A number and its unit, apart or not.
+/// A number and its unit, with or without a space.
 fn time(rest: &mut &[Token<'_>], end: usize) -> Result<i64, (usize, String)> {
-    const WANTED: &str = "a time with its unit, as 50ms (ns, us, ms, s)";
+    const WANTED: &str = "a time with its unit, such as 50ms (ns, us, ms, s)";
     let token = next(rest, end, WANTED)?;
     let refused = || (token.at, format!("expected {WANTED}"));
     let digits = token.text.find(|each: char| each.is_alphabetic()).unwrap_or(token.text.len());

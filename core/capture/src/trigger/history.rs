@@ -1,4 +1,4 @@
-//! Packets that may be wanted later: the last ones, and the first ones of each connection; both in bounded memory.
+//! Packets that may be needed later: the last ones, and the first ones of each connection, both in bounded memory.
 
 use std::collections::VecDeque;
 
@@ -7,29 +7,29 @@ use iscsitrace_trace::tcp::table::Endpoint;
 use iscsitrace_wire::frame::{LinkType, Segment};
 use rustc_hash::FxHashMap;
 
-/// What a packet costs beside its bytes.
+/// Memory per packet beside its bytes.
 const OVERHEAD_BYTES: usize = 96;
-/// Packets kept of the beginning of a connection: handshake and login, and a few more.
+/// Packets kept of the start of a connection: handshake and login, and a few more.
 const BEGINNING_PACKETS: usize = 48;
-/// The same, of those with payload: more than any login takes.
+/// Maximum packets with payload among them: more than any login needs.
 const BEGINNING_PAYLOADS: usize = 16;
-/// Connections whose beginning is kept.
+/// Maximum connections whose start is kept.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// A packet of its own.
+/// A stored packet.
 #[derive(Debug, Clone)]
 pub struct KeptPacket {
-    /// Its number among all that arrived.
+    /// Its number among all arrived packets.
     pub frame: u64,
     /// Capture time.
     pub time_ns: i64,
-    /// What it begins with.
+    /// Link type.
     pub link_type: LinkType,
-    /// Which interface brought it.
+    /// The interface.
     pub interface: u32,
     /// Bytes on the wire.
     pub original_length: u32,
-    /// Bytes kept.
+    /// Captured bytes.
     pub data: Box<[u8]>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct History {
     packets: VecDeque<KeptPacket>,
     bytes: usize,
     bytes_max: usize,
-    /// Time of the last packet that the bound took.
+    /// Time of the last packet removed for lack of memory.
     forgotten_ns: i64,
 }
 
@@ -82,14 +82,14 @@ impl History {
         Some(oldest)
     }
 
-    /// Forgets packets from before that time.
+    /// Removes packets from before that time.
     pub(super) fn forget(&mut self, before_ns: i64) {
         while self.packets.front().is_some_and(|oldest| oldest.time_ns < before_ns) {
             self.pop();
         }
     }
 
-    /// Whether the bound took packets from that time on.
+    /// Whether packets from that time on were removed for lack of memory.
     pub(super) fn is_forgotten_from(&self, from_ns: i64) -> bool {
         self.forgotten_ns >= from_ns
     }
@@ -122,7 +122,7 @@ impl Beginnings {
         Self { connections: FxHashMap::default(), order: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// Takes a packet, which may belong to the beginning of its connection.
+    /// Processes a packet, which may belong to the start of its connection.
     pub(super) fn take(&mut self, kept: &KeptPacket, segment: &Segment<'_>) {
         let source = Endpoint { address: segment.source, port: segment.source_port };
         let destination = Endpoint { address: segment.destination, port: segment.destination_port };
@@ -152,14 +152,14 @@ impl Beginnings {
         if let Some(removed) = self.connections.remove(&key) {
             self.bytes -= removed.bytes;
         }
-        // a place in the order that nobody has any more is passed over in its time; many are not kept
+        // an outdated entry in the order is skipped later; few are kept
         if self.order.len() > 2 * CONNECTIONS_MAX {
             let connections = &self.connections;
             self.order.retain(|&(key, frame)| connections.get(&key).is_some_and(|beginning| beginning.began_at(frame)));
         }
     }
 
-    /// Gives the packets between two numbers, both left out, in order.
+    /// Returns the packets between two numbers, both excluded, in order.
     pub(super) fn release(&self, after: u64, before: u64, mut each: impl FnMut(&KeptPacket)) {
         let mut wanted: Vec<&KeptPacket> = self
             .connections

@@ -1,12 +1,13 @@
 //! Keeps only the time around commands that meet a condition, in bounded memory.
 //!
 //! ```text
-//! condition  what a person writes -> is this command meant?
+//! condition  which commands are wanted
 //! observer   packets -> commands that ended, through the same pass that reads files
 //! history    the last packets, and the first ones of each connection
 //! ```
 //!
-//! A command is known to be slow when it ends; what led to it is in the history then. Windows that overlap are one.
+//! A command is known to be slow only when it ends; the packets before it are in the history then. Overlapping windows
+//! are merged.
 
 pub mod condition;
 mod history;
@@ -25,12 +26,12 @@ use self::observer::Observer;
 use crate::error::RecordingError;
 use crate::settings::TriggerSettings;
 
-/// How much longer a window stays open for tasks to end.
+/// Extra time of a window for commands to end.
 const QUIET_WITHIN_NS: i64 = 1_000_000_000;
-/// Share of the memory for the first packets of connections.
+/// Part of the memory for the first packets of connections.
 const BEGINNINGS_SHARE: usize = 8;
 
-/// Keeps only what is around slow commands.
+/// Keeps only the time around slow commands.
 pub struct Trigger {
     condition: Condition,
     text: String,
@@ -39,26 +40,26 @@ pub struct Trigger {
     observer: Observer,
     history: History,
     beginnings: Beginnings,
-    /// Packets up to this time are wanted; none when no window is open.
+    /// Packets up to this time are wanted; none without an open window.
     open_until_ns: Option<i64>,
-    /// Whether a task was open after the last packet of the window.
+    /// Whether a command was in flight after the last packet of the window.
     was_busy: bool,
-    /// For frames still in the history.
+    /// Comments for frames that are still in the history.
     comments: BTreeMap<u64, String>,
-    /// The last frame that was released.
+    /// The last released frame.
     released: u64,
     /// Commands found.
     pub found_count: u64,
-    /// Whether a window began later than was asked for, because the memory was full.
+    /// Whether a window began later than wanted, because the memory was full.
     pub has_forgotten: bool,
     ended: Vec<EndedCommand>,
 }
 
 impl Trigger {
-    /// A trigger that has seen nothing.
+    /// A new trigger.
     ///
     /// # Errors
-    /// The condition is none.
+    /// The condition is invalid.
     pub fn new(settings: &TriggerSettings) -> Result<Self, RecordingError> {
         let condition = Condition::parse(&settings.condition).map_err(|(place, message)| {
             RecordingError::Settings(format!("trigger, at character {}: {message}", place + 1))
@@ -127,13 +128,13 @@ impl Trigger {
         Ok(())
     }
 
-    /// Says of a command that it was found, and keeps its window open; gives when it began.
+    /// Reports a command and keeps its window open; returns when it began.
     fn note(&mut self, command: &EndedCommand, took: &str, packet: &Packet<'_>, found: &mut impl FnMut(&str)) -> i64 {
         let text = self.in_words(command, took);
         found(&text);
         let until_ns = command.end_ns.max(packet.time_ns).saturating_add(self.after_ns);
         self.open_until_ns = Some(self.open_until_ns.map_or(until_ns, |open_ns| open_ns.max(until_ns)));
-        // the packet that completed it, unless that one was released already
+        // the packet that completed it, unless it was released already
         let frame = if command.end_frame > self.released { command.end_frame } else { packet.frame };
         let comment = self.comments.entry(frame).or_default();
         if !comment.is_empty() {
@@ -143,8 +144,8 @@ impl Trigger {
         command.command_ns
     }
 
-    /// Whether a window is open. It closes when no task is open, if that is soon: one without its end would be taken for
-    /// a later task of the same tag by who reads the file.
+    /// Whether a window is open. It closes when no command is in flight, if that happens soon: a reader of the file
+    /// would take one without its end for a later command with the same tag.
     fn is_open(&mut self, now_ns: i64) -> bool {
         let is_open = self.open_until_ns.is_some_and(|until_ns| {
             now_ns <= until_ns || (self.was_busy && now_ns <= until_ns.saturating_add(QUIET_WITHIN_NS))
@@ -153,7 +154,7 @@ impl Trigger {
         is_open
     }
 
-    /// Forgets what no window can need: a command that ends from now on is wanted with all of its time.
+    /// Removes packets that no window can need: a command that ends from now on is wanted with its whole time.
     fn forget(&mut self, now_ns: i64) {
         self.history.forget(self.observer.open_from_ns().min(now_ns).saturating_sub(self.before_ns));
         if let Some(first) = self.history.first_frame() {
@@ -161,7 +162,7 @@ impl Trigger {
         }
     }
 
-    /// Opens a window that begins at `from_ns`: first how the connections began, as far as that is not told yet.
+    /// Opens a window from `from_ns` on: first the start of each connection, as far as not released yet.
     fn open<E>(
         &mut self,
         from_ns: i64,

@@ -1,8 +1,8 @@
-//! Packets -> commands that ended, through the pass that reads files, for days.
+//! Packets -> ended commands, through the pass that reads files, for days.
 //!
-//! A pass grows with every command. When one has seen many, a second pass is begun beside it, and takes over a moment
-//! later, when it has found its place in every connection; the first ends with the commands that it had open. A command
-//! is told by one of them only: the second tells those that began after it took over.
+//! A pass grows with every command. When one has seen many, a second pass starts beside it and takes over a moment
+//! later, when it has synchronised with every connection. The first continues until its commands have ended. Each
+//! command is reported by one of them only: the second reports those that began after it took over.
 
 use std::collections::VecDeque;
 
@@ -12,33 +12,33 @@ use iscsitrace_trace::tables::{Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted};
 use iscsitrace_wire::cdb::Operation;
 use rustc_hash::FxHashSet;
 
-/// Tasks, and R2Ts of writes, after which a pass is followed by another: about 30 MB.
+/// Commands and R2Ts after which a new pass starts: about 30 MB.
 const ROWS_MAX: usize = 1 << 17;
-/// How long two passes run side by side before the second takes over.
+/// How long two passes run in parallel before the second takes over.
 const TAKEN_OVER_AFTER_NS: i64 = 1_000_000_000;
-/// How long a pass goes on for commands that do not end.
+/// How long a pass continues for commands that do not end.
 const OPEN_AT_MOST_NS: i64 = 120_000_000_000;
-/// Open commands remembered as told.
+/// Maximum commands in flight noted as reported.
 const TOLD_MAX: usize = 1 << 16;
-/// Between two looks for the oldest command that is open.
+/// Time between two searches for the oldest command in flight.
 const LOOK_EVERY_NS: i64 = 100_000_000;
 
-/// A command that ended, by status or because its task was aborted.
+/// A command that ended, by status or by abort.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedCommand {
-    /// When it began.
+    /// Start time.
     pub command_ns: i64,
-    /// When it ended.
+    /// End time.
     pub end_ns: i64,
     /// The packet with which it ended.
     pub end_frame: u64,
-    /// SCSI status; none when its task was aborted.
+    /// SCSI status; none if it was aborted.
     pub status: Option<u8>,
     /// T10's name in snake case.
     pub operation: &'static str,
     /// Its first block.
     pub lba: Option<u64>,
-    /// What it asked for; none when that is no data.
+    /// Its expected bytes; none without data.
     pub bytes: Option<u32>,
     /// Initiator Task Tag.
     pub tag: u32,
@@ -47,9 +47,9 @@ pub struct EndedCommand {
 struct Generation {
     pipeline: Pipeline,
     begun_ns: i64,
-    /// Commands from this packet on are its own.
+    /// Range of its own commands, by packet.
     from_frame: u64,
-    /// Commands from this packet on are another's.
+    /// Commands from this packet on belong to the next pass.
     to_frame: u64,
     /// Commands before this row have ended.
     settled: usize,
@@ -62,7 +62,7 @@ impl Generation {
         Self { pipeline, begun_ns, from_frame, to_frame: u64::MAX, settled: 0 }
     }
 
-    /// When the oldest of its own commands that are open began.
+    /// When its oldest command in flight began.
     fn oldest_open_ns(&mut self) -> Option<i64> {
         let (cycles, ends_ns) = self.pipeline.cycles();
         let is_open = |row: usize| ends_ns.get(row) == Some(&i64::MAX) && cycles.command_frame[row] < self.to_frame;
@@ -71,7 +71,7 @@ impl Generation {
     }
 }
 
-/// A command as its row has it; `frame` is where it ended when the row does not say.
+/// A command from its row; `frame` is the end if the row has none.
 fn command(cycles: &Cycles, row: usize, end_ns: i64, frame: u64) -> EndedCommand {
     let known = |value: u64| (value != NULL_U64).then_some(value);
     let operation = Operation::ALL.get(usize::from(cycles.operation[row]));
@@ -87,15 +87,15 @@ fn command(cycles: &Cycles, row: usize, end_ns: i64, frame: u64) -> EndedCommand
     }
 }
 
-/// The pass over packets that do not end.
+/// A pass over endless packets.
 pub(super) struct Observer {
-    /// The youngest last.
+    /// The passes, the youngest last.
     generations: VecDeque<Generation>,
     rows_max: usize,
     looked_ns: i64,
     oldest_open_ns: Option<i64>,
     rows: Vec<u32>,
-    /// Commands that were told while they were open.
+    /// Commands that were reported while in flight.
     told_open: FxHashSet<(i64, u32)>,
 }
 
@@ -115,7 +115,7 @@ impl Observer {
         }
     }
 
-    /// Takes a packet; adds the commands that ended with it.
+    /// Processes a packet; adds the commands that ended with it.
     pub(super) fn packet(&mut self, packet: &Packet<'_>, ended: &mut Vec<EndedCommand>) {
         for generation in &mut self.generations {
             generation.pipeline.packet(packet);
@@ -135,15 +135,15 @@ impl Observer {
         }
     }
 
-    /// Whether a command is open.
+    /// Whether a command is in flight.
     pub(super) fn is_busy(&mut self) -> bool {
         self.generations.iter_mut().any(|generation| generation.oldest_open_ns().is_some())
     }
 
-    /// Adds commands that have been open for longer than that, each once; looked for now and then.
+    /// Adds commands that have been in flight for longer, each once; checked periodically.
     pub(super) fn add_open(&mut self, longer_than_ns: i64, packet: &Packet<'_>, open: &mut Vec<EndedCommand>) {
         let begun_before_ns = packet.time_ns.saturating_sub(longer_than_ns);
-        // that of the last look: nothing is overdue that was not open then
+        // as of the last look: no command can be overdue that was not in flight then
         if self.looked_ns != packet.time_ns || self.oldest_open_ns.is_none_or(|oldest_ns| oldest_ns > begun_before_ns) {
             return;
         }
@@ -166,12 +166,12 @@ impl Observer {
         }
     }
 
-    /// No command that is open began before: as of the last look, and what was not open then began later.
+    /// No command in flight began before: as of the last look; later ones began later.
     pub(super) fn open_from_ns(&self) -> i64 {
         self.oldest_open_ns.map_or(self.looked_ns, |oldest_ns| oldest_ns.min(self.looked_ns))
     }
 
-    /// Begins and ends passes, and looks for the oldest open command.
+    /// Starts and ends passes, and finds the oldest command in flight.
     fn renew(&mut self, packet: &Packet<'_>) {
         let now_ns = packet.time_ns;
         if let [.., before, last] = self.generations.make_contiguous()
@@ -182,7 +182,7 @@ impl Observer {
             last.from_frame = packet.frame;
         }
         self.oldest_open_ns = self.generations.iter_mut().filter_map(Generation::oldest_open_ns).min();
-        // a pass that has handed over, and has nothing open or waits for too long
+        // a pass that was replaced, and has nothing in flight or has waited too long
         while self.generations.len() > 1
             && self.generations.front_mut().is_some_and(|oldest| {
                 let is_over = oldest.to_frame < u64::MAX;
@@ -195,7 +195,7 @@ impl Observer {
         if is_full && self.generations.back().is_some_and(|last| last.from_frame < u64::MAX) {
             // its own commands begin when it takes over
             self.generations.push_back(Generation::new(now_ns, u64::MAX));
-            // three at most: one that waits, one that tells, one that begins
+            // three at most: one that waits, one that reports, one that starts
             if self.generations.len() > 3 {
                 self.generations.pop_front();
             }

@@ -1,4 +1,4 @@
-//! One connection of TEST UNIT READYs, made packet by packet: what is slow is known before anybody looks.
+//! One connection of TEST UNIT READY commands, built packet by packet with known latencies.
 
 use iscsitrace_trace::reader::Packet;
 use iscsitrace_wire::bhs::BhsBuilder;
@@ -99,7 +99,7 @@ fn trigger(condition: &str, before_ns: i64, after_ns: i64, memory_bytes: usize) 
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Frames that the trigger releases, with what is said of them.
+/// The frames that the trigger releases, with their comments.
 fn released(wire: &Wire, trigger: &mut Trigger) -> Vec<(u64, Option<String>)> {
     let mut released = Vec::new();
     for packet in wire.frames() {
@@ -112,7 +112,7 @@ fn released(wire: &Wire, trigger: &mut Trigger) -> Vec<(u64, Option<String>)> {
     released
 }
 
-/// A task of 1 ms every 100 ms, the one of that number of 80 ms.
+/// A command of 1 ms every 100 ms; the one with that number takes 80 ms.
 fn one_slow(count: u32, slow: u32) -> Wire {
     let mut wire = Wire::connected(0);
     for number in 0..count {
@@ -167,7 +167,7 @@ fn a_command_that_waits_keeps_what_led_to_it() {
     }
     let end_ns = 31_000 * MS;
     wire.response(end_ns, 1);
-    // far longer than the time before: the window begins before the command all the same
+    // far longer than the time before: the window begins before the command nevertheless
     let mut trigger = trigger("latency>15s", 100 * MS, 100 * MS, 1 << 20);
     let released = released(&wire, &mut trigger);
     assert_eq!(released.len(), wire.packets.len());
@@ -253,7 +253,7 @@ fn a_command_that_began_after_the_last_look_for_open_ones_is_kept_whole() {
         wire.command(MS, tag);
         wire.response(2 * MS, tag);
     }
-    // a look comes with the first packet after 100 ms: just when nothing is open
+    // the observer looks with the first packet after 100 ms: just when nothing is in flight
     wire.command(99 * MS, 1);
     wire.response(101 * MS, 1);
     let first = wire.packets.len() as u64 + 1;

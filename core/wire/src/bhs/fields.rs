@@ -8,11 +8,11 @@ use super::view::Bhs;
 use crate::opcode::Opcode;
 use crate::serial::SerialNumber;
 
-/// The one place where the layout is written: the bytes of each field and the PDU types that have it. It makes `Field`,
-/// the view's accessors and the builder's setters.
+/// The one table of the layout: the bytes of each field and the PDU types that have it. It generates `Field`, the
+/// view's accessors and the builder's setters.
 macro_rules! layout {
     ($($(#[$doc:meta])* $field:ident $name:ident: $type:ty = $first:literal..$end:literal in [$($opcode:ident)*];)*) => {
-        /// A field that fills whole bytes, in those PDU types that have it.
+        /// A field of whole bytes, in the PDU types that have it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Field { $($(#[$doc])* $field,)* }
 
@@ -130,7 +130,7 @@ layout! {
     RejectReason reject_reason: u8 = 2..3 in [Reject];
 }
 
-/// The bits of byte 1: the second place where the layout is written, for what is smaller than a byte.
+/// The bits of byte 1: the table for fields smaller than a byte.
 macro_rules! bits {
     ($($(#[$doc:meta])* $name:ident: $type:ident = $mask:literal >> $shift:literal $(if $condition:ident)?
         in [$($opcode:ident)*];)*) => {
@@ -196,10 +196,10 @@ bits! {
     snack_type: u8 = 0x0f >> 0 in [SnackRequest];
 }
 
-/// The byte after the last of `field` in PDUs of type `opcode`; `None` when that type has no such field.
+/// The byte after the last of `field` in PDUs of type `opcode`; `None` if that type has no such field.
 ///
-/// It tells a field that a snaplen cut away from one that is not there. Whether the LUN of a Data-Out, NOP or Text PDU
-/// has a meaning is only known with the Target Transfer Tag, which lies behind it.
+/// It distinguishes a field that the snaplen cut away from one that does not exist. Whether the LUN of a Data-Out, NOP
+/// or Text PDU is meaningful is only known with the Target Transfer Tag after it.
 #[inline]
 #[must_use]
 pub fn field_end(opcode: Opcode, field: Field) -> Option<u8> {
@@ -217,7 +217,7 @@ impl<'a> Bhs<'a> {
         self.bytes_of(layout)
     }
 
-    /// False where the RFC calls a field reserved because of another field of the same PDU.
+    /// False if the RFC reserves a field because of another field of the same PDU.
     #[inline(always)]
     fn is_meaningful(self, field: Field) -> bool {
         match field {

@@ -1,4 +1,4 @@
-//! Where a field lies in the header, and how its value is read and written.
+//! The position of a field in the header, and how its value is read and written.
 
 use crate::opcode::Opcode;
 use crate::serial::SerialNumber;
@@ -9,7 +9,7 @@ pub const LENGTH_BYTES: usize = 48;
 /// The value of an Initiator or Target Transfer Tag that means "none".
 pub const RESERVED_TAG: u32 = 0xffff_ffff;
 
-/// Where a field lies, and in which PDU types.
+/// The position of a field, and the PDU types that have it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) first: u8,
@@ -28,7 +28,7 @@ pub(super) const fn opcodes(list: &[Opcode]) -> u64 {
     set
 }
 
-/// A value that a field can have: big-endian on the wire.
+/// A value of a field: big-endian on the wire.
 pub(super) trait FieldValue: Sized {
     fn read(bytes: &[u8]) -> Option<Self>;
     fn write(self, bytes: &mut [u8]);
