@@ -317,4 +317,22 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn the_counts_of_a_forgotten_connection_are_the_captures() {
+        let mut counters = Counters::default();
+        counters.add_many(Counter::SyncLost, Some(1), 9, 2);
+        counters.add_many(Counter::SyncLost, Some(2), 7, 3);
+        counters.add_many(Counter::SyncLost, Some(3), 5, 4);
+        // no frame is earlier than any
+        counters.add_many(Counter::SyncLost, Some(4), 0, 5);
+        for connection in [1, 2, 4] {
+            counters.forget_connection(connection);
+        }
+        let tallies: Vec<_> = counters.sorted().into_iter().map(|(_, connection, tally)| (connection, tally)).collect();
+        assert_eq!(
+            tallies,
+            [(None, Tally { count: 10, first_frame: 7 }), (Some(3), Tally { count: 4, first_frame: 5 })]
+        );
+    }
 }

@@ -272,3 +272,21 @@ pub(crate) fn counter_rows(counters: &Counters) -> CounterRows {
     }
     rows
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_without_a_frame_has_none() {
+        let mut counters = Counters::default();
+        counters.add(Counter::NotTcp, None, 8);
+        counters.add_many(Counter::UnexplainedBytes, Some(2), 0, 40);
+        let rows = counter_rows(&counters);
+        assert_eq!(rows.name, ["not_tcp", "unexplained_bytes"]);
+        assert_eq!((&rows.connection[..], &rows.count[..]), (&[NULL_U32, 2][..], &[1, 40][..]));
+        assert_eq!(rows.first_frame, [8, NULL_U64]);
+        // info 0, data_loss 2
+        assert_eq!(rows.severity, [0, 2]);
+    }
+}

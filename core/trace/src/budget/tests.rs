@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Between, fill, fill_between};
 use crate::dynamics::timeline::{Limited, Timeline};
-use crate::tables::{CycleRow, NULL_U32, Round, Session, Tables, budget_part as part};
+use crate::tables::{CycleRow, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part};
 
 const RTT_TO_TARGET_NS: i64 = 160;
 const RTT_TO_INITIATOR_NS: i64 = 2;
@@ -156,6 +156,37 @@ fn a_session_of_two_connections_is_busy_when_one_of_them_is() {
     assert_eq!(sums(&tables, NULL_U32)[usize::from(part::TRANSFER)], 80);
     assert_eq!(sums(&tables, 0)[usize::from(part::TRANSFER)], 60);
     assert_eq!(sums(&tables, 1)[usize::from(part::TRANSFER)], 40);
+}
+
+/// Rows of the breakdown: start, end, part, cycle and frame.
+fn rows(tables: &Tables) -> Vec<(i64, i64, u8, u32, u64)> {
+    let budget = &tables.budget;
+    (0..budget.part.len())
+        .map(|row| {
+            let (first_ns, last_ns) = (budget.time_first_ns[row], budget.time_last_ns[row]);
+            (first_ns, last_ns, budget.part[row], budget.cycle[row], budget.frame[row])
+        })
+        .collect()
+}
+
+#[test]
+fn a_span_has_the_frame_that_ended_it_if_one_did() {
+    let mut tables = tables(&[CycleRow { status_frame: 9, ..read(0, 400) }]);
+    fill(&mut tables, &[timeline(0)], &[]);
+    // the RTT ends without a packet
+    assert_eq!(rows(&tables), [(0, 160, part::PROPAGATION, 0, NULL_U64), (160, 400, part::TARGET_SERVICE, 0, 9)]);
+}
+
+#[test]
+fn a_transfer_belongs_to_a_cycle_only_if_one_command_is_in_flight() {
+    let mut tables = tables(&[read(0, 400), read(150, 300)]);
+    let line_busy = [Vec::new(), vec![(100, 200), (350, 400)]];
+    fill(&mut tables, &[Timeline { line_busy, ..timeline(0) }], &[]);
+    let transfers: Vec<_> = rows(&tables).into_iter().filter(|row| row.2 == part::TRANSFER).collect();
+    assert_eq!(
+        transfers.iter().map(|row| (row.0, row.1, row.3)).collect::<Vec<_>>(),
+        [(100, 150, 0), (150, 200, NULL_U32), (350, 400, 0)]
+    );
 }
 
 prop_compose! {

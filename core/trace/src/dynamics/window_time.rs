@@ -63,4 +63,14 @@ mod tests {
         times.set(100, 0, Some(10_000), 1000);
         assert_eq!((times.full_ns, times.zero_ns), (20 + 60, 60));
     }
+
+    #[test]
+    fn a_window_with_room_for_one_segment_is_not_full() {
+        for (owin, full_ns) in [(9_000, 0), (9_001, 20)] {
+            let mut times = WindowTime::default();
+            times.set(0, owin, Some(10_000), 1000);
+            times.set(20, 0, Some(10_000), 1000);
+            assert_eq!(times.full_ns, full_ns);
+        }
+    }
 }

@@ -238,3 +238,73 @@ fn retain<T>(values: &mut Vec<T>, is_kept: &[bool]) {
     let mut places = is_kept.iter();
     values.retain(|_| places.next().copied().unwrap_or(true));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::CycleRow;
+
+    /// One session with commands from and to these times.
+    fn context(spans: &[(i64, i64)]) -> Context {
+        let mut context = Context::default();
+        context.sessions.open_unknown(0);
+        add(&mut context, spans);
+        context
+    }
+
+    fn add(context: &mut Context, spans: &[(i64, i64)]) {
+        for &(command_first_ns, status_ns) in spans {
+            context.cycle_ends_ns.push(status_ns);
+            context.tables.cycles.push(CycleRow {
+                session: 0,
+                command_first_ns,
+                status_ns,
+                operation: 3,
+                is_read: true,
+                data_bytes: 100,
+                ..CycleRow::default()
+            });
+        }
+    }
+
+    fn take(ledger: &mut Ledger, context: &mut Context, until_ns: i64) -> (Cycles, Vec<Turnaround>) {
+        ledger.take(context, until_ns, |_| until_ns, &FxHashSet::default())
+    }
+
+    #[test]
+    fn a_turnaround_is_from_a_status_to_the_next_command_at_queue_depth_1() {
+        let mut context = context(&[(0, 100), (150, 180), (190, 300), (250, 310)]);
+        let mut ledger = Ledger::default();
+        let (cycles, turnarounds) = take(&mut ledger, &mut context, 1000);
+        // the third overlaps the fourth
+        assert_eq!(turnarounds, [(3, 50), (3, 10)]);
+        assert_eq!(cycles.queue_depth, [1, 1, 1, 2]);
+        assert_eq!(context.sessions.rows.cycle_count, [4]);
+        assert_eq!((context.sessions.rows.read_bytes[0], context.sessions.rows.write_bytes[0]), (400, 0));
+        // each is handed over once
+        assert_eq!(take(&mut ledger, &mut context, 1000).0.row_count(), 0);
+    }
+
+    #[test]
+    fn a_command_read_after_a_later_one_is_late() {
+        let mut context = context(&[(100, 110), (100, 120)]);
+        let mut ledger = Ledger::default();
+        take(&mut ledger, &mut context, 1000);
+        assert_eq!(ledger.late_count, 0, "commands of one instant are in order");
+        add(&mut context, &[(20, 90)]);
+        assert_eq!(take(&mut ledger, &mut context, 2000).0.row_count(), 1);
+        assert_eq!(ledger.late_count, 1);
+    }
+
+    #[test]
+    fn a_command_in_flight_is_handed_over_later() {
+        let mut context = context(&[(100, i64::MAX)]);
+        let mut ledger = Ledger::default();
+        assert_eq!(take(&mut ledger, &mut context, 1000).0.row_count(), 0);
+        assert_eq!(ledger.settled_ns, 100);
+        context.cycle_ends_ns[0] = 1500;
+        context.tables.cycles.status_ns[0] = 1500;
+        assert_eq!(take(&mut ledger, &mut context, 2000).0.row_count(), 1);
+        assert_eq!(ledger.settled_ns, 2000);
+    }
+}

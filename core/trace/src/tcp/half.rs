@@ -226,6 +226,8 @@ impl Half {
 
 #[cfg(test)]
 mod tests {
+    use iscsitrace_wire::frame::{Address, TcpFlags};
+
     use super::*;
 
     #[test]
@@ -250,5 +252,52 @@ mod tests {
         // the least of 80 and 75
         half.acknowledge_samples(3000, 105);
         assert_eq!(half.rtt_min_ns, 75);
+    }
+
+    fn segment(identification: Option<u16>) -> Segment<'static> {
+        Segment {
+            source: Address::v4([10, 0, 0, 1]),
+            destination: Address::v4([10, 0, 0, 2]),
+            source_port: 50_000,
+            destination_port: 3260,
+            sequence_number: 1,
+            acknowledgment_number: 1,
+            flags: TcpFlags(0x10),
+            window: 100,
+            options: &[],
+            payload: b"data",
+            payload_length: 4,
+            identification,
+            is_ip_length_zero: false,
+        }
+    }
+
+    #[test]
+    fn a_segment_that_fills_a_hole_is_a_retransmission_by_its_number_or_its_time() {
+        let mut half = Half::new();
+        half.note_hole(&segment(Some(100)), 0);
+        let is_again = |number, time_ns, rtt_ns| half.is_filling_retransmission(&segment(number), time_ns, rtt_ns);
+        // the sender numbered it before, with, and after the segment behind the hole
+        assert_eq!([99, 100, 101].map(|number| is_again(Some(number), i64::MAX, None)), [false, false, true]);
+        // without a number: 3 ms, or the RTT
+        assert_eq!([2_999_999, 3_000_000].map(|time_ns| is_again(None, time_ns, None)), [false, true]);
+        assert_eq!([9_999_999, 10_000_000].map(|time_ns| is_again(None, time_ns, Some(10_000_000))), [false, true]);
+    }
+
+    #[test]
+    fn a_copy_follows_at_once_or_has_the_same_number() {
+        for (number, within_ns) in [(None, 1_000_000), (Some(0), 1_000_000), (Some(7), 1_000_000_000)] {
+            let mut half = Half::new();
+            half.remember(&segment(number), 0);
+            assert!(half.is_copy(&segment(number), within_ns - 1), "{number:?}");
+            assert!(!half.is_copy(&segment(number), within_ns), "{number:?}");
+        }
+        let mut half = Half::new();
+        half.remember(&segment(Some(7)), 0);
+        assert!(!half.is_copy(&segment(Some(8)), 1));
+        // a bare ACK without a number may be meant twice
+        let ack = Segment { payload: &[], payload_length: 0, ..segment(None) };
+        half.remember(&ack, 0);
+        assert!(!half.is_copy(&ack, 1));
     }
 }

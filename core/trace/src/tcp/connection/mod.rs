@@ -3,6 +3,8 @@
 //! It holds the TCP and iSCSI state of the connection, and nothing of other connections.
 
 mod row;
+#[cfg(test)]
+mod tests;
 
 use iscsitrace_wire::frame::{Segment, tcp_options};
 
