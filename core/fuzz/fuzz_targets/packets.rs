@@ -1,4 +1,4 @@
-//! A small conversation whose packets the input damages, through the whole pass.
+//! A small conversation with packets damaged by the input, through the whole pass.
 #![no_main]
 
 #[path = "../../trace/tests/conversation/mod.rs"]
