@@ -61,7 +61,7 @@ impl<E> From<CaptureError> for Interrupted<E> {
     }
 }
 
-/// The error for captures of which no packet has a supported link type.
+/// The error for captures without any packet of a supported link type.
 fn undecodable(sequence: &Sequence) -> CaptureError {
     let names: Vec<_> = sequence.infos().map(|info| info.name.clone()).collect();
     let mut link_types: Vec<_> = sequence.infos().flat_map(|info| info.link_types.clone()).collect();

@@ -87,7 +87,7 @@ impl Trigger {
     /// `found` gets each command that meets the condition, in words.
     ///
     /// # Errors
-    /// What `release` gives.
+    /// The error of `release`.
     pub fn take<E>(
         &mut self,
         packet: &Packet<'_>,

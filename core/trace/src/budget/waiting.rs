@@ -69,7 +69,7 @@ pub(super) struct Commands {
 const UNMEASURED: Deadline = i64::MAX;
 
 impl Commands {
-    /// Commands of which none began.
+    /// Commands that have not begun.
     pub(super) fn new(count: usize) -> Self {
         Self {
             commands: vec![Command::default(); count],

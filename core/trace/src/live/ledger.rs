@@ -15,7 +15,7 @@ use crate::tables::{Columns, Cycles, NULL_NS, NULL_U32};
 
 /// How long an ended command waits for the ACK of its last data.
 const ACK_PATIENCE_NS: i64 = 10_000_000_000;
-/// Rows are removed when they are at least one in so many.
+/// Rows are removed when at least one in this many can be.
 const DROP_PART: usize = 4;
 /// Maximum number of cycles that are kept; beyond it the time is shorter.
 const KEPT_ROWS_MAX: usize = 1 << 17;

@@ -24,7 +24,8 @@ fn a_lost_segment_is_repaired() {
     // before the ACK that showed it, and after the one that ended it
     assert_eq!((repair.pipe_before_bytes[0], repair.pipe_after_bytes[0]), (8 * SEGMENT, 0));
     let pipes: Vec<_> = tables.window.pipe_bytes.iter().map(|pipe| pipe / SEGMENT).collect();
-    // ten out, two acknowledged, one SACKed, two; three, and the hole is lost; sent again; all acknowledged; one more
+    // ten sent; two acknowledged; one, two and three SACKed, and the hole is lost; retransmitted; all acknowledged; one
+    // more
     assert_eq!(pipes[10..18], [10, 8, 7, 6, 4, 5, 0, 1]);
     assert_eq!((tables.senders.fast_retransmit_count[0], tables.senders.recovery_ns[0]), (1, 22 * MS));
 }

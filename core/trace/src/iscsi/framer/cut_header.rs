@@ -1,5 +1,5 @@
-//! A header that the snaplen cut away: [`crate::iscsi::assumption`] says what it must have been, the framer goes on
-//! by it.
+//! A header that the snaplen cut away. [`crate::iscsi::assumption`] infers what it must have been, and the framer
+//! continues with that.
 //!
 //! An assumption may turn out wrong only megabytes later, at the next captured header. While there is another
 //! possible assumption (status in the last Data-In, or in a PDU of its own), the chunks are kept and read again.
@@ -23,8 +23,8 @@ impl Framer {
         }
     }
 
-    /// The header was cut away at least from its task tag on: asks what it must be. Returns how much of the chunk is
-    /// then used; none when that is unknown, but the captured part of the header is enough.
+    /// The header was cut away at least from its task tag on: gets an assumption from the listener. Returns how much of
+    /// the chunk is then used; none if nothing can be assumed, but the captured part of the header is enough.
     #[cold]
     pub(super) fn assume(
         &mut self,

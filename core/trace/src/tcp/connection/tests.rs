@@ -32,7 +32,7 @@ fn ends() -> [Endpoint; 2] {
 }
 
 impl Talk {
-    /// A connection of which the SYN comes next; it is iSCSI, and the TCP client is the target.
+    /// A connection before its SYN; it is iSCSI, and the TCP client is the target.
     fn new() -> Self {
         let mut context = Context::default();
         context.tables.wanted.segments = true;
