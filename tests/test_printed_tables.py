@@ -178,7 +178,7 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ended(runs: Runs) -> Path:
     """The beginning of a run with R2Ts and statuses that Nagle's algorithm held back: some of its tasks did not end."""
     run = runs(
-        "mixed --block-size 64K --bytes 4M --queue-depth 6 --one-way-delay 2ms --loss 0.3% --rate 100Mbit --seed 5 "
+        "mixed --block-size 64K --bytes 4M --queue-depth 1 --one-way-delay 2ms --loss 0.3% --rate 100Mbit --seed 5 "
         "--key InitialR2T=Yes --key ImmediateData=No --status apart-held --service-delay 1ms-4ms"
     )
     records, link_type = read_records(run.capture())
