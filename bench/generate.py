@@ -21,9 +21,18 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.conversation import Capture, Conversation, Session
-from tests.pdu import DATA_IN, DATA_OUT, LOGOUT_REQUEST, LOGOUT_RESPONSE, R2T, SCSI_COMMAND, SCSI_RESPONSE, Task
-from tests.transport import ETHERNET, FIN, SYN, Packet, Path
+from tests.support.conversation import Capture, Conversation, Session
+from tests.support.pdu import (
+    DATA_IN,
+    DATA_OUT,
+    LOGOUT_REQUEST,
+    LOGOUT_RESPONSE,
+    R2T,
+    SCSI_COMMAND,
+    SCSI_RESPONSE,
+    Task,
+)
+from tests.support.transport import ETHERNET, FIN, SYN, Packet, Path
 
 FOLDER = FilePath(__file__).parents[1] / "build" / "bench"
 # between the tasks and the logout: more than one session takes longer than another

@@ -13,8 +13,8 @@ from pathlib import Path as FilePath
 
 from bench.generate import FOLDER, sequential_reads, write
 from bench.run import machine, run
-from tests.conversation import Capture
-from tests.transport import Path
+from tests.support.conversation import Capture
+from tests.support.transport import Path
 
 KINDS = ("sequence", "window")
 PACKETS = 10_000_000

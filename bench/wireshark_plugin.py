@@ -18,10 +18,10 @@ from collections import Counter
 from pathlib import Path
 
 import iscsitrace
-from iscsitrace import wireshark
-from iscsitrace.analysis.second_opinion import compare
-from tests.recordings import recorded_captures
-from tests.wireshark_plugin import PLUGIN, differences, expected, shown
+from iscsitrace.analysis.comparison.second_opinion import compare
+from iscsitrace.wireshark import dissect as wireshark
+from tests.support.recordings import recorded_captures
+from tests.support.wireshark_plugin import PLUGIN, differences, expected, shown
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 FIELDS = [

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from iscsitrace.errors import CaptureUnreadable, IscsitraceError
-    from iscsitrace.table import Table
-    from iscsitrace.trace import Trace, read
+    from iscsitrace.tables.table import Table
+    from iscsitrace.tables.trace import Trace, read
 
 __all__ = ["CaptureUnreadable", "IscsitraceError", "Table", "Trace", "__version__", "read"]
 
@@ -21,9 +21,9 @@ __version__: str
 _HOMES = {
     "CaptureUnreadable": "iscsitrace.errors",
     "IscsitraceError": "iscsitrace.errors",
-    "Table": "iscsitrace.table",
-    "Trace": "iscsitrace.trace",
-    "read": "iscsitrace.trace",
+    "Table": "iscsitrace.tables.table",
+    "Trace": "iscsitrace.tables.trace",
+    "read": "iscsitrace.tables.trace",
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.lab import going_first
+from tests.support.lab import going_first
 
 _REASON = "only root makes network namespaces"
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import iscsitrace
-from iscsitrace.analysis import distribution, health, volumes
+from iscsitrace.analysis.measures import capture_health as health
+from iscsitrace.analysis.measures import distribution, volumes
 from iscsitrace.cli import main as iscsitrace_command
-from iscsitrace.cli import units
 from iscsitrace.cli.output import show_heading, show_line, show_table
 from iscsitrace.lab import simulation
+from iscsitrace.wording import cells
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "samples"
@@ -69,10 +70,10 @@ def show_wan() -> None:
         show_table(
             ("", "as it was", "in the capture"),
             [
-                ("round trip, ms", units.milliseconds(2 * _WAN["delay_ns"]), units.milliseconds(rtt_ns)),
+                ("round trip, ms", cells.milliseconds(2 * _WAN["delay_ns"]), cells.milliseconds(rtt_ns)),
                 ("reads", truth["results"]["read"]["commands"], len(reads)),
-                ("MB read", units.megabytes(truth["results"]["bytes"]), units.megabytes(volume.read_bytes)),
-                ("block size", units.size(_BLOCK_BYTES), units.size(int(max(reads.raw("bytes"))))),
+                ("MB read", cells.megabytes(truth["results"]["bytes"]), cells.megabytes(volume.read_bytes)),
+                ("block size", cells.size(_BLOCK_BYTES), cells.size(int(max(reads.raw("bytes"))))),
                 ("packets lost on the way here", line["counters"]["lost"]["count"], None),
                 (
                     "packets sent again",
@@ -81,8 +82,8 @@ def show_wan() -> None:
                 ),
                 (
                     "latency p50, ms",
-                    units.milliseconds(latencies[(len(latencies) - 1) // 2]),
-                    units.milliseconds(distribution.percentiles(reads["latency_ns"])["p50"]),
+                    cells.milliseconds(latencies[(len(latencies) - 1) // 2]),
+                    cells.milliseconds(distribution.percentiles(reads["latency_ns"])["p50"]),
                 ),
                 *_keys(truth, trace),
             ],
@@ -143,13 +144,13 @@ def line(capture: Path) -> tuple[object, ...]:
     return (
         capture.parent.name,
         f"{sum(delays)} ms",
-        f"{units.milliseconds(min(rtts))} ms",
-        units.megabytes(sum(each["bytes"] for each in transfers)),
-        units.megabytes(volume.read_bytes + volume.write_bytes),
+        f"{cells.milliseconds(min(rtts))} ms",
+        cells.megabytes(sum(each["bytes"] for each in transfers)),
+        cells.megabytes(volume.read_bytes + volume.write_bytes),
         volume.cycle_count,
         volume.complete_cycle_count,
-        units.milliseconds(latency),
-        units.percent(trace.coverage[-1].explained_bytes_share),
+        cells.milliseconds(latency),
+        cells.percent(trace.coverage[-1].explained_bytes_share),
         findings[0] if findings else "-",
     )
 

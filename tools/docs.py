@@ -18,9 +18,9 @@ from pathlib import Path
 
 import click
 
-from iscsitrace.analysis.diagnosis.diseases import DISEASES
+from iscsitrace.analysis.findings.diseases import DISEASES
 from iscsitrace.cli import COMMANDS, main
-from iscsitrace.schema import (
+from iscsitrace.tables.schema import (
     CATEGORIES,
     DERIVED_CYCLE_COLUMNS,
     DERIVED_TABLES,
@@ -32,7 +32,7 @@ from iscsitrace.schema import (
 
 ROOT = Path(__file__).resolve().parents[1]
 _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
-_THRESHOLDS_SOURCE = ROOT / "iscsitrace" / "analysis" / "diagnosis" / "thresholds.py"
+_THRESHOLDS_SOURCE = ROOT / "iscsitrace" / "analysis" / "findings" / "thresholds.py"
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
 
@@ -152,7 +152,7 @@ def _meaning(parameter: click.Parameter) -> str:
 
 def tables_page() -> str:
     """docs/tables.md."""
-    lines = ["# Tables", "", _generated("`iscsitrace/schema/` and the core's counters"), ""]
+    lines = ["# Tables", "", _generated("`iscsitrace/tables/schema/` and the core's counters"), ""]
     lines += _prose(
         f"Schema number {SCHEMA_VERSION}. Times are int64 nanoseconds since 1970 (UTC) as the capture stamped them. A "
         "nullable column is null where its value is unknown or does not exist: masked in Python, empty in CSV. "
@@ -212,7 +212,7 @@ a quiet minute before the work does not hide what is wrong with it.
 
 def diagnosis_page() -> str:
     """docs/diagnosis.md."""
-    lines = ["# Diagnosis", "", _generated("`iscsitrace/analysis/diagnosis/`"), *_DIAGNOSIS.splitlines(), ""]
+    lines = ["# Diagnosis", "", _generated("`iscsitrace/analysis/findings/`"), *_DIAGNOSIS.splitlines(), ""]
     lines += ["## Findings", ""]
     for disease in DISEASES.values():
         lines += [f"### {disease.name}", "", disease.meaning, ""]
@@ -232,7 +232,7 @@ def thresholds() -> Iterator[tuple[str, str, str]]:
             name = constant.target.id
             if not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)):
                 continue
-            value = getattr(import_module("iscsitrace.analysis.diagnosis.thresholds"), name)
+            value = getattr(import_module("iscsitrace.analysis.findings.thresholds"), name)
             yield name, _spelled(name, value), " ".join(str(text.value.value).split())
 
 

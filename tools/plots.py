@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
-from iscsitrace.drawings import KINDS
+from iscsitrace.outputs.drawings import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "plots.md"

@@ -2,7 +2,7 @@
 
 A block of ``console`` holds one command after ``$`` and its output. ``python -m tools.tutorial`` writes, with
 ``--check`` it only says which page is out of date (exit code 1). Blocks of ``sh`` and ``python`` are run by
-tests/test_tutorial.py.
+tests/project/test_tutorial.py.
 """
 
 from __future__ import annotations

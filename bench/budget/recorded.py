@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import iscsitrace
-from iscsitrace.analysis import budget
+from iscsitrace.analysis.measures import budget
 
 _MS_NS = 1e6
 _SIDES = ("initiator", "target")

@@ -18,16 +18,20 @@ import click
 
 from iscsitrace.errors import IscsitraceError
 
+READ, RECORD, TRAFFIC = "read", "record", "traffic"
 GROUPS = {
     "Read captures": (
-        *("summary", "diagnose", "diff", "cycles", "mirrors", "plot", "model", "report", "export", "check", "inspect"),
+        READ,
+        ("summary", "diagnose", "diff", "cycles", "mirrors", "plot", "model", "report", "export", "check", "inspect"),
     ),
-    "Watch a network": ("capture", "interfaces", "watch"),
-    "In Wireshark": ("wireshark",),
-    "Make traffic": ("initiator", "target", "link", "simulate", "lab"),
+    "Watch a network": (RECORD, ("capture", "interfaces", "watch")),
+    "In Wireshark": (READ, ("wireshark",)),
+    "Make traffic": (TRAFFIC, ("initiator", "target", "link", "simulate", "lab")),
 }
-COMMANDS = tuple(name for names in GROUPS.values() for name in names)
-"""Every command, in the order of the help; ``NAME`` is function ``command`` in ``cli/NAME.py``."""
+"""The groups of the help: the folder of their commands, and the commands."""
+_FOLDERS = {name: folder for folder, names in GROUPS.values() for name in names}
+COMMANDS = tuple(_FOLDERS)
+"""Every command, in the order of the help; ``NAME`` is function ``command`` in ``NAME.py`` of its group's folder."""
 
 _SHORT_HELP = {
     "summary": "Sessions, keys, volumes, latencies, health.",
@@ -79,12 +83,12 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"iscsitrace.cli.{cmd_name}").command
+        command: click.Command = import_module(f"iscsitrace.cli.{_FOLDERS[cmd_name]}.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the commands, one group after the other."""
-        for title, names in GROUPS.items():
+        for title, (_, names) in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, _SHORT_HELP[name]) for name in names])
 

@@ -18,7 +18,7 @@ import click
 from iscsitrace.cli.units import Moment, When
 
 if TYPE_CHECKING:
-    from iscsitrace.trace import Trace
+    from iscsitrace.tables.trace import Trace
 
 _PATIENCE_S = 0.5
 
@@ -45,7 +45,7 @@ class CaptureInput:
 
     def read(self, tables: Iterable[str] = (), loading: str | None = None) -> Trace:
         """The pass; ``tables`` as for iscsitrace.read, ``loading`` a module that is needed after it."""
-        from iscsitrace.trace import load_meanwhile, read
+        from iscsitrace.tables.trace import load_meanwhile, read
 
         if loading is not None:
             load_meanwhile(loading)

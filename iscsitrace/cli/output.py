@@ -13,19 +13,11 @@ from typing import Any
 
 import click
 
+from iscsitrace.wording.cells import text as printable
+
 _PROSE_WIDTH = 24
 """Columns of sentences may be folded to this width."""
 _COLUMN_GAP = 3
-
-
-def printable(value: object) -> str:
-    """Text for a cell: ``-`` for null, yes/no for booleans, control characters escaped."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    text = str(value)
-    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def show_heading(text: str) -> None:
@@ -40,16 +32,16 @@ def show_line(text: str) -> None:
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; a column whose cells all are numbers (or null) is aligned to the right."""
-    cells = [[printable(value) for value in row] for row in rows]
-    if not cells:
+    """A table; a column whose texts all are numbers (or null) is aligned to the right."""
+    texts = [[printable(value) for value in row] for row in rows]
+    if not texts:
         click.echo("(none)")
         return
-    is_right = [all(_is_number(row[place]) for row in cells) for place in range(len(headings))]
-    if sys.stdout.isatty() and _show_rich(headings, cells, is_right):
+    is_right = [all(_is_number(row[place]) for row in texts) for place in range(len(headings))]
+    if sys.stdout.isatty() and _show_rich(headings, texts, is_right):
         return
-    widths = [max(len(heading), *(len(row[place]) for row in cells)) for place, heading in enumerate(headings)]
-    for line in (list(headings), *cells):
+    widths = [max(len(heading), *(len(row[place]) for row in texts)) for place, heading in enumerate(headings)]
+    for line in (list(headings), *texts):
         padded = [
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(line, widths, is_right, strict=True)
@@ -57,7 +49,7 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         click.echo("  ".join(padded).rstrip())
 
 
-def _show_rich(headings: Sequence[str], cells: list[list[str]], is_right: list[bool]) -> bool:
+def _show_rich(headings: Sequence[str], texts: list[list[str]], is_right: list[bool]) -> bool:
     """Draws the table, if it fits the terminal with none but its prose folded; else the terminal folds whole lines."""
     from rich import box
     from rich.console import Console
@@ -67,11 +59,11 @@ def _show_rich(headings: Sequence[str], cells: list[list[str]], is_right: list[b
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     needed = 0
     for place, (heading, right) in enumerate(zip(headings, is_right, strict=True)):
-        is_prose = any(row[place].count(" ") > 2 for row in cells)
-        width = max(len(heading), *(len(row[place]) for row in cells))
+        is_prose = any(row[place].count(" ") > 2 for row in texts)
+        width = max(len(heading), *(len(row[place]) for row in texts))
         needed += _COLUMN_GAP + (min(width, _PROSE_WIDTH) if is_prose else width)
         table.add_column(Text(heading), justify="right" if right else "left", no_wrap=not is_prose)
-    for row in cells:
+    for row in texts:
         table.add_row(*(Text(cell) for cell in row))  # Text, for a name from a capture is no markup
     console = Console(highlight=False)
     if needed > console.width:

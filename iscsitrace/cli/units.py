@@ -1,4 +1,4 @@
-"""Quantities as people write them (``10ms``, ``64K``, ``2026-11-20T11:13:10Z``) to integers, and back to text.
+"""Quantities as people write them (``10ms``, ``64K``, ``2026-11-20T11:13:10Z``) to integers: types of options.
 
 Arithmetic is decimal and exact: nanoseconds and bytes are integers, and a time of day keeps its last digit.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.quantities import RATES, SIZES, TIMES, parse_quantity, parse_share
+from iscsitrace.wording.quantities import RATES, SIZES, TIMES, parse_quantity, parse_share
 
 # group 1: the fraction with its mark, after seconds only (datetime keeps but six digits of it)
 _ISO_DATE = re.compile(
@@ -129,41 +129,3 @@ def _absolute_ns(text: str) -> int:
     if not -(1 << 63) <= found < 1 << 63:
         raise OverflowError(text)
     return found
-
-
-def milliseconds(time_ns: int | None) -> str:
-    """A time as milliseconds with three decimals, without the unit (it stands in the heading); ``-`` for null."""
-    return "-" if time_ns is None else f"{time_ns / TIMES['ms']:.3f}"
-
-
-def seconds(time_ns: int | None) -> str:
-    """A time as seconds with six decimals, without the unit; ``-`` for null."""
-    return "-" if time_ns is None else f"{time_ns / TIMES['s']:.6f}"
-
-
-def size(amount: int | None) -> str:
-    """Bytes with a unit that divides them exactly (``64K``), else the plain number; ``-`` for null."""
-    if amount is None:
-        return "-"
-    for unit in ("G", "M", "K"):
-        if amount and amount % SIZES[unit] == 0:
-            return f"{amount // SIZES[unit]}{unit}"
-    return str(amount)
-
-
-def megabytes(amount: float | None) -> str:
-    """Bytes as MB (1000 x 1000) with three decimals, without the unit; ``-`` for null."""
-    return "-" if amount is None else f"{amount / SIZES['MB']:.3f}"
-
-
-def percent(share: float | None) -> str:
-    """A share as a percentage; rounds down, so that 100 % says that nothing is missing. ``-`` for null."""
-    return "-" if share is None else f"{int(Decimal(str(share)) * 10_000) / 100:.2f}"
-
-
-def date(time_ns: int | None) -> str:
-    """Absolute nanoseconds as ISO 8601 in UTC with all nine decimals; ``-`` for null."""
-    if time_ns is None:
-        return "-"
-    whole, part = divmod(time_ns, TIMES["s"])
-    return f"{(_EPOCH + timedelta(seconds=whole)).strftime('%Y-%m-%dT%H:%M:%S')}.{part:09d}Z"

@@ -1,4 +1,4 @@
-"""Experiments as data: what is run over which grid, and its results beside the model and what was published.
+"""Experiments: workloads over a grid of settings, and their results beside the model and published values.
 
-The one place where traffic and reading meet: the lab makes captures, and they are read. It prints nothing.
+Traffic and reading meet only here: the lab makes captures, and experiments read them. Nothing here prints.
 """

@@ -1,4 +1,4 @@
-"""The experiments that come with the package, and any other that somebody has as a file."""
+"""The experiments that come with the package, and those in other files."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ ENDING = ".toml"
 
 
 def names() -> list[str]:
-    """Of all that come with the package."""
+    """The names of the experiments that come with the package."""
     return sorted(path.stem for path in _FOLDER.glob(f"*{ENDING}"))
 
 
 def path_of(name: str) -> Path:
-    """The definition of that name, or at that path; InputInvalid when there is none."""
+    """The file of an experiment, by name or path; InputInvalid for an unknown name."""
     if name.endswith(ENDING):
         return Path(name)
     if name not in names():
-        raise InputInvalid(f"no experiment is called {name!r}; there are {', '.join(names())}, or write FILE{ENDING}")
+        raise InputInvalid(f"no experiment is called {name!r}; there are {', '.join(names())}; or give FILE{ENDING}")
     return _FOLDER / f"{name}{ENDING}"
 
 
 def load(name: str) -> Definition:
-    """The experiment of that name, or at that path."""
+    """An experiment, by name or path."""
     return definition.load(path_of(name))

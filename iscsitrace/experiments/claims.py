@@ -1,4 +1,4 @@
-"""What a study claims, held against what was measured: numbers, or ratios of numbers, at named places of the grid."""
+"""The claims of a study, checked against measured numbers, ratios and differences at places of the grid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from iscsitrace.experiments.comparison import Row, row_at
-from iscsitrace.experiments.definition import QUANTITIES, WORLDS, Check, Claim, Spot
+from iscsitrace.experiments.definition_claims import WORLDS, Check, Claim, Spot
+from iscsitrace.experiments.quantities import QUANTITIES
 from iscsitrace.experiments.results import Evidence, JudgedCheck, JudgedClaim
 
 REPRODUCED: Final = "reproduced"
@@ -15,13 +16,13 @@ PARTLY: Final = "partly"
 NOT_RUN: Final = "not run"
 NOT_TESTABLE: Final = "not testable here"
 SHOWN: Final[tuple[str, ...]] = ("throughput", "period", "idle_fraction", "retransmission_rate")
-"""Quantities of a place that stand beside its time budget."""
+"""Quantities that are shown with the time breakdown of a place."""
 
 
 def judge(claims: Sequence[Claim], rows: Sequence[Row], world: str = WORLDS[0]) -> Iterator[JudgedClaim]:
-    """Each claim with its checks; one that nothing can be held against in this world is not testable here."""
+    """Each claim with its checks and a verdict; a claim without checks in this world is not testable here."""
     for claim in claims:
-        checks = tuple(_checked(check, rows) for check in claim.checks) if world in claim.worlds else ()
+        checks = tuple(_checked(claim, check, rows) for check in claim.checks) if world in claim.worlds else ()
         verdict = _verdict(checks)
         is_explained = verdict not in {REPRODUCED, NOT_RUN}
         note = (claim.real_note or claim.note) if world == WORLDS[1] else claim.note
@@ -30,10 +31,10 @@ def judge(claims: Sequence[Claim], rows: Sequence[Row], world: str = WORLDS[0]) 
 
 
 def _evidence(claim: Claim, rows: Sequence[Row]) -> Iterator[Evidence]:
-    """Of each place once, in order, where there is a capture."""
+    """What the captures of its places show, each place once, in order."""
     of_checks = (spot for check in claim.checks for spot in (check.of, check.beside) if spot is not None)
-    for text, spot in {_text(spot): spot for spot in claim.evidence or of_checks}.items():
-        row = _row(spot, rows)
+    for text, spot in {_text(claim, spot): spot for spot in claim.evidence or of_checks}.items():
+        row = _row(claim, spot, rows)
         if row is not None and row.limiter is not None:
             means = {name: row.means[name] for name in SHOWN if name in row.means}
             yield Evidence(text, row.limiter, row.shares, means)
@@ -48,34 +49,34 @@ def _verdict(checks: Sequence[JudgedCheck]) -> str:
     return REPRODUCED if met == len(checks) else PARTLY if met else NOT_REPRODUCED
 
 
-def _checked(check: Check, rows: Sequence[Row]) -> JudgedCheck:
-    value = _at(check.of, check.quantity, rows)
+def _checked(claim: Claim, check: Check, rows: Sequence[Row]) -> JudgedCheck:
+    value = _at(claim, check.of, check.quantity, rows)
     if check.beside is not None:
-        other = _at(check.beside, check.quantity, rows)
-        value = None if value is None or not other else value - other if check.is_difference else value / other
-    is_ratio = check.beside is not None and not check.is_difference
+        other = _at(claim, check.beside, check.quantity, rows)
+        value = None if value is None or not other else value - other if check.minus else value / other
+    low, high = check.between
     return JudgedCheck(
         quantity=check.quantity,
-        unit="times" if is_ratio else QUANTITIES[check.quantity],
-        of=_text(check.of),
-        beside=_text(check.beside) if check.beside else "",
+        unit="times" if check.over else QUANTITIES[check.quantity].unit,
+        of=_text(claim, check.of),
+        beside=_text(claim, check.beside) if check.beside else "",
         value=value,
-        low=check.low,
-        high=check.high,
-        is_met=value is not None and check.low <= value <= check.high,
+        low=low,
+        high=high,
+        is_met=value is not None and low <= value <= high,
     )
 
 
-def _at(spot: Spot, quantity: str, rows: Sequence[Row]) -> float | None:
-    """The mean at the first place with these settings; None where there is none, or nothing is known."""
-    row = _row(spot, rows)
+def _at(claim: Claim, spot: Spot, quantity: str, rows: Sequence[Row]) -> float | None:
+    """The mean at the first row with these settings; None when there is none, or the quantity is unknown."""
+    row = _row(claim, spot, rows)
     return None if row is None else row.means.get(quantity)
 
 
-def _row(spot: Spot, rows: Sequence[Row]) -> Row | None:
-    return row_at(rows, spot.arm, {name: each.value for name, each in spot.where.items()})
+def _row(claim: Claim, spot: Spot, rows: Sequence[Row]) -> Row | None:
+    return row_at(rows, spot.arm, {name: each.value for name, each in claim.place(spot).items()})
 
 
-def _text(spot: Spot) -> str:
-    settings = (f"{name.rpartition('.')[2]} {each.text}" for name, each in spot.where.items())
+def _text(claim: Claim, spot: Spot) -> str:
+    settings = (f"{name.rpartition('.')[2]} {each.text}" for name, each in claim.place(spot).items())
     return ", ".join((spot.arm, *settings))

@@ -1,25 +1,17 @@
-"""Results beside each other: repeats as one row, published figures and ours, a fit for every line over distance."""
+"""Results side by side: the repeats of a point as one row, and published values beside the measured ones."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis.model import fit
-from iscsitrace.analysis.model.points import Point as SteadyPoint
-from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments.definition import QUANTITIES, Definition, Published
-from iscsitrace.experiments.points import Point
-from iscsitrace.experiments.results import ArmFit, Beside, PointResult
-
-DELAY: Final = "link.one-way-delay"
-_FITTED_LEAST: Final = 2
-HOSTS: Final = ("initiator_think", "initiator_service", "target_service")
-"""Parts of the time budget in which neither the path nor TCP is waited for."""
+from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.definition_claims import Published
+from iscsitrace.experiments.quantities import QUANTITIES, PointResult
+from iscsitrace.experiments.results import Beside
 
 
 @dataclass(frozen=True)
@@ -28,65 +20,28 @@ class Row:
 
     arm: str
     grid: dict[str, str]
-    """Settings as they are written."""
+    """Settings as the definition writes them."""
     values: dict[str, Any]
-    """All settings, as a run takes them."""
+    """All settings, in the units of a run."""
     run_count: int
-    """That did not fail."""
+    """Repeats that did not fail."""
     failed_count: int
     means: dict[str, float]
-    """Of each quantity that is known, in its unit."""
+    """Each known quantity, in its unit."""
     spreads: dict[str, float]
-    """Standard deviations over repeats; of one run there is none."""
+    """Standard deviations over repeats; none for a single run."""
     model: dict[str, float]
-    """What the model says of throughput, period, idle_fraction and k."""
+    """The quantities that the model predicts, in their units."""
     limiter: str | None
-    """The most frequent."""
+    """The most frequent one."""
     shares: dict[str, float] = field(default_factory=dict)
-    """Of each part of the time budget, in %: the mean over repeats."""
+    """Each part of the time breakdown, in %: the mean over repeats."""
     stream_count: int = 0
-    """Connections beside each other."""
-
-
-def quantity(point: PointResult, name: str) -> float | None:
-    """One of `definition.QUANTITIES`, in its unit; a model's error without its sign."""
-    found = {
-        "throughput": (point.steady_throughput_bytes_per_s, 1e-6),
-        "idle_fraction": (point.idle_fraction, 100),
-        "model_error": (None if point.model_error is None else abs(point.model_error), 100),
-        "period": (point.period_ns, 1e-6),
-        "k": (point.k, 1),
-        "connections": (point.connections, 1),
-        "converge": (point.converged_s, 1),
-        "goodput_lost": (point.goodput_lost, 100),
-        "latency_cv": (point.latency_cv, 100),
-        "connection_spread": (point.connection_spread, 100),
-        "cwnd_spread": (point.cwnd_spread, 100),
-        "efficiency": (point.efficiency, 100),
-        "cpu": (point.cpu_s_per_gigabyte, 1),
-        "target_cpu": (point.target_cpu_s_per_gigabyte, 1),
-        "host_share": (_share(point.parts_ns, HOSTS), 100),
-        "jain": (point.jain, 1),
-        "spread": (point.spread_s, 1),
-        "spread_ratio": (point.spread_ratio, 1),
-        "retransmission_rate": (point.retransmission_rate, 100),
-        "utilisation": (point.utilisation, 100),
-        "timeouts": (point.timeout_count, 1),
-        "slow_start_rank": (point.slow_start_rank, 1),
-        # of repeats, not of a point
-        "scatter": (None, 1),
-    }
-    value, factor = found[name]
-    return None if value is None else value * factor
-
-
-def _share(parts_ns: Mapping[str, float], names: Iterable[str]) -> float | None:
-    total_ns = sum(parts_ns.values())
-    return sum(parts_ns[name] for name in names) / total_ns if total_ns else None
+    """Connections that carry data at the same time."""
 
 
 def rows(points: Iterable[PointResult]) -> list[Row]:
-    """The repeats of each point as one row, in their order."""
+    """The repeats of each point as one row, in the order of the points."""
     groups: dict[tuple[str, ...], list[PointResult]] = {}
     for point in points:
         groups.setdefault((point.arm, *point.grid.values()), []).append(point)
@@ -96,13 +51,8 @@ def rows(points: Iterable[PointResult]) -> list[Row]:
 def _row(group: Sequence[PointResult]) -> Row:
     good = [point for point in group if point.error is None and point.not_run is None]
     first = (good or list(group))[0]
-    found = {name: [value for point in good if (value := quantity(point, name)) is not None] for name in QUANTITIES}
     limiters = [point.limiter for point in good if point.limiter]
-    model = first.model or {}
-    means = {name: float(np.mean(values)) for name, values in found.items() if values}
-    spreads = {name: float(np.std(values, ddof=1)) for name, values in found.items() if len(values) > 1}
-    if "throughput" in spreads:
-        means["scatter"] = 100 * spreads["throughput"] / means["throughput"]
+    means, spreads = _over_repeats(good)
     return Row(
         arm=first.arm,
         grid=first.grid,
@@ -112,17 +62,29 @@ def _row(group: Sequence[PointResult]) -> Row:
         means=means,
         spreads=spreads,
         model={
-            "throughput": model["throughput_bytes_per_s"] * 1e-6,
-            "period": model["period_ns"] * 1e-6,
-            "idle_fraction": model["idle_fraction"] * 100,
-            "k": model["k"],
-        }
-        if model
-        else {},
+            name: first.model[each.in_model] * each.scale
+            for name, each in QUANTITIES.items()
+            if first.model and each.in_model
+        },
         limiter=max(limiters, key=limiters.count) if limiters else None,
         shares=_shares(good),
         stream_count=max((len(point.streams) for point in good), default=0),
     )
+
+
+def _over_repeats(points: Sequence[PointResult]) -> tuple[dict[str, float], dict[str, float]]:
+    """Means and standard deviations by quantity."""
+    found = {
+        name: [value for point in points if (value := each.measured(point)) is not None]
+        for name, each in QUANTITIES.items()
+    }
+    means = {name: float(np.mean(values)) for name, values in found.items() if values}
+    spreads = {name: float(np.std(values, ddof=1)) for name, values in found.items() if len(values) > 1}
+    for name, each in QUANTITIES.items():
+        value = each.of_repeats(means, spreads) if each.of_repeats else None
+        if value is not None:
+            means[name] = value
+    return means, spreads
 
 
 def _shares(points: Sequence[PointResult]) -> dict[str, float]:
@@ -134,56 +96,34 @@ def _shares(points: Sequence[PointResult]) -> dict[str, float]:
 
 
 def beside(definition: Definition, results: Sequence[PointResult]) -> list[Beside]:
-    """Every published figure of an arm that was run, with ours; ours is None where no point gave it."""
+    """Every published value of the arms that ran, with the measured one; None where no point has it."""
     made = rows(results)
     return [each for published in definition.published for each in _beside(published, made, definition)]
 
 
-def _beside(published: Published, made: Sequence[Row], definition: Definition) -> Iterable[Beside]:
-    run = {row.arm for row in made}
+def _beside(published: Published, made: Sequence[Row], definition: Definition) -> Iterator[Beside]:
+    run, where = {row.arm for row in made}, published.where.settings
     for arm in published.arms or [arm.name for arm in definition.arms]:
-        for written, figure in published.values if arm in run else ():
-            wanted = {name: each.value for name, each in published.where.items()} | {published.x: written.value}
+        for written, value in published.pairs if arm in run else ():
+            wanted = {name: each.value for name, each in where.items()} | {published.x: written.value}
             row = row_at(made, arm, wanted)
             yield Beside(
                 quantity=published.quantity,
-                unit=QUANTITIES[published.quantity],
+                unit=QUANTITIES[published.quantity].unit,
                 source=published.source or definition.source,
                 arm=arm,
-                where={name: each.text for name, each in published.where.items()},
+                where={name: each.text for name, each in where.items()},
                 x=published.x,
                 at=written.text,
-                published=figure,
+                published=value,
                 ours=row.means.get(published.quantity) if row else None,
                 spread=row.spreads.get(published.quantity) if row else None,
             )
 
 
 def row_at(rows: Iterable[Row], arm: str, wanted: Mapping[str, Any]) -> Row | None:
-    """The first row of an arm with these settings; None where there is none."""
+    """The first row of an arm with these settings; None when there is none."""
     for row in rows:
         if row.arm == arm and all(name in row.values and row.values[name] == value for name, value in wanted.items()):
             return row
     return None
-
-
-def fits(points: Sequence[Point], results: Sequence[PointResult]) -> list[ArmFit]:
-    """The model, fitted to the points of each arm that differ in nothing but delay; where there is enough to fit."""
-    by_name = {result.name: result for result in results}
-    groups: dict[tuple[str, ...], tuple[dict[str, str], list[SteadyPoint]]] = {}
-    for point in points:
-        where = {name: each.text for name, each in point.grid.items() if name != DELAY}
-        _, found = groups.setdefault((point.arm, *where.values()), (where, []))
-        result = by_name.get(point.name)
-        # without a delay there are no delays to count
-        found += result.steady if result and point.values.get(DELAY) else ()
-    made = []
-    for (arm, *_), (where, found) in groups.items():
-        if len({each.setting.delay_ns for each in found}) < _FITTED_LEAST:
-            continue
-        try:
-            # as it is read back
-            made.append(ArmFit(arm, where, json.loads(json.dumps(fit.fit(found).as_dict()))))
-        except InputInvalid:
-            continue
-    return made

@@ -1,4 +1,4 @@
-"""What a run cost, beside how fast it was: the share of the line that it used, and processor time for each byte."""
+"""The cost of a run: the efficiency on its line, and CPU time per byte."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BITS: Final = 8
 def of_run(
     truth: dict[str, Any], values: dict[str, Value], throughput_bytes_per_s: float | None, captured_bytes: int
 ) -> dict[str, Any]:
-    """The fields of a `PointResult` about it. Another's initiator does not tell what it read: its capture did."""
+    """The fields of a `PointResult` about cost. A foreign initiator reports no byte count; its capture shows it."""
     outcome = truth["results"]
     byte_count = outcome.get("bytes", captured_bytes)
     of_targets = [log["cpu"] for log in truth.get("target_logs", ()) if log]
@@ -27,7 +27,7 @@ def of_run(
 
 
 def efficiency(values: dict[str, Value], throughput_bytes_per_s: float | None) -> float | None:
-    """Bytes of the application, on the line in which they go, over what it could carry of anything."""
+    """Application throughput / rate of the line in the direction of the data; None without a rate."""
     is_read = str(values.get("workload.operation", "read")).endswith("read")
     rate = settings.link_of(values, "to-initiator" if is_read else "to-target").get("rate_bps")
     return None if not rate or throughput_bytes_per_s is None else throughput_bytes_per_s * _BITS / float(rate)

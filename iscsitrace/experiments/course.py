@@ -1,29 +1,40 @@
-"""How a run went over time, and how its connections differ: numbers and curves from its truth alone, without a capture.
+"""Curves over the time of a run, and differences between its connections; from the truth alone, without a capture.
 
-Where the number of connections was looked for: what was found, when, and what the search cost.
+For a search for the number of connections: what it found, when, and what it cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.experiments.results import Course
 from iscsitrace.experiments.vocabulary import Value
 
 Array = NDArray[Any]
 
 SHOWN: Final = (1, 40)
-"""Connections, counted from 1, whose curves are kept: the first, and one of many that came late."""
+"""Connections, counted from 1, whose curves are kept: the first, and one that joins late."""
 CONNECTIONS, GOODPUT = "connections", "goodput"
 _SECOND_NS: Final = 1_000_000_000
 _MOST_POINTS: Final = 240
 _MB: Final = 1e6
 _LEAST_SHARE: Final = 0.5
-"""Connections that were there for less of the time are left out where they are compared."""
+"""Connections that existed for a smaller share of the time are not compared."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A quantity over the time of a run."""
+
+    name: str
+    unit: str
+    times_s: tuple[float, ...]
+    """Since the first command."""
+    values: tuple[float, ...]
 
 
 def of_run(truth: dict[str, Any], values: dict[str, Value], start_ns: int, end_ns: int) -> dict[str, Any]:
@@ -48,7 +59,7 @@ def of_run(truth: dict[str, Any], values: dict[str, Value], start_ns: int, end_n
 
 
 def _tasks(truth: dict[str, Any]) -> Array:
-    """A row a task that ended: connection, handed in, ended, bytes."""
+    """A row a command that completed: connection, submitted, completed, bytes."""
     cycles = truth["cycles"]
     if "by_initiator" in cycles:
         begun, ended = cycles["by_initiator"]["submitted_ns"], cycles["by_initiator"]["completed_ns"]
@@ -65,13 +76,13 @@ def _tasks(truth: dict[str, Any]) -> Array:
 
 
 def _latency_cv(tasks: Array, start_ns: int) -> float | None:
-    """Standard deviation of the time that a task takes / its mean."""
+    """Standard deviation of the command latency / its mean."""
     latencies = (tasks[:, 2] - tasks[:, 1])[tasks[:, 2] > start_ns]
     return float(np.std(latencies) / np.mean(latencies)) if len(latencies) and np.mean(latencies) else None
 
 
 def _lost(tasks: Array, start_ns: int, end_ns: int, settled_ns: int | None) -> float | None:
-    """What of the goodput after the search the whole time did not have."""
+    """Throughput lost by the search: 1 - throughput of the whole time / throughput after the search."""
     if settled_ns is None or settled_ns >= end_ns:
         return None
     whole, after = (_rate(tasks, since, end_ns) for since in (start_ns, settled_ns))
@@ -91,7 +102,7 @@ def _spreads(
     start_ns: int,
     end_ns: int,
 ) -> dict[str, Any]:
-    """How much connections that were there at the same time differ: standard deviation / mean, over connections."""
+    """Standard deviation / mean over the connections that existed together, of throughput and of cwnd."""
     goodputs, windows = [], []
     ends = _sender_ends(truth, values)
     for each in results["connections"]:
@@ -111,7 +122,7 @@ def _spread(found: Sequence[float]) -> float | None:
 
 
 def _sender_ends(truth: dict[str, Any], values: dict[str, Value]) -> list[dict[str, Any]]:
-    """The ends that send the data, in the order in which the initiator opened their connections."""
+    """The senders of data, in the order in which the initiator opened their connections."""
     is_read = str(values.get("workload.operation", "read")) == "read"
     ends = [end for of_target in truth["target_ends"] for end in of_target] if is_read else truth["initiator_ends"]
     return sorted(ends, key=lambda end: int(end["initiator_port"]))
@@ -132,7 +143,7 @@ def _window(ends: Sequence[dict[str, Any]], connection: int) -> tuple[Array, Arr
 
 
 def _mean_window(ends: Sequence[dict[str, Any]], connection: int, since: int, until: int) -> float | None:
-    """Over time: each stays until the next is there."""
+    """The mean over time; a value lasts until the next."""
     times, windows = _window(ends, connection)
     if not len(times) or until <= since:
         return None
@@ -171,7 +182,7 @@ def _courses(
 
 
 def _goodput(name: str, tasks: Array, first_ns: int, end_ns: int) -> Course:
-    """By what ended in each second, or in longer parts of a long run."""
+    """From what completed in each second, or in longer intervals of a long run."""
     seconds = (end_ns - first_ns) / _SECOND_NS
     count = int(np.clip(seconds, 1, _MOST_POINTS))
     edges = np.linspace(first_ns, end_ns, count + 1)

@@ -1,28 +1,25 @@
-"""The lines of a figure of courses: which points, which of their courses, and what each is called."""
+"""The lines of a figure over the time of runs: which points, which of their courses, and their names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from iscsitrace.experiments import course
-from iscsitrace.experiments.definition import Figure
+from iscsitrace.experiments.definition_figures import CourseFigure
 from iscsitrace.experiments.points import Point
-from iscsitrace.experiments.results import PointResult
+from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.plots.courses import CourseLine
-
-HOW_TO_READ: Final = "Time runs to the right, from the first command of the workload on; a line is one run."
 
 
 def lines_of(
-    figure: Figure, points: Sequence[Point], results: Sequence[PointResult], name_of: Callable[[Point], str]
+    figure: CourseFigure, points: Sequence[Point], results: Sequence[PointResult], name_of: Callable[[Point], str]
 ) -> tuple[CourseLine, ...]:
-    """Of the first run at each place that the figure names, in the order of the points."""
+    """The courses of the first run at each place of the figure, in the order of the points."""
     by_name = {result.name: result for result in results if result.error is None}
     found: dict[str, CourseLine] = {}
     for point in points:
         result = by_name.get(point.name)
-        if result is None or not point.is_at(figure.where) or (figure.arms and point.arm not in figure.arms):
+        if result is None or not point.is_at(figure.where.settings) or (figure.arms and point.arm not in figure.arms):
             continue
         for each in result.courses:
             if each.name not in figure.courses:
@@ -33,8 +30,8 @@ def lines_of(
     return tuple(found.values())
 
 
-def y_label(figure: Figure, results: Sequence[PointResult]) -> str:
-    """The course with its unit; of several what they have in common."""
+def y_label(figure: CourseFigure, results: Sequence[PointResult]) -> str:
+    """The name and unit of the course; for several courses, what their names share."""
     units = {each.unit for result in results for each in result.courses if each.name in figure.courses}
     first = figure.courses[0].partition(" of ")[0]
     unit = ", ".join(sorted(filter(None, units)))

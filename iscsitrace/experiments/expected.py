@@ -1,18 +1,19 @@
-"""What the model says of a point, from its settings: of what was measured nothing goes in but what no setting decides.
+"""The model's prediction for a point, from its settings; measurements enter only where no setting decides.
 
-C is the rate of the line times payload / frame, d the delay of the link, s what services and hosts are set to take. Of
-several targets that blocks are dealt over each is a stream of its own: C is what the line that they share carries, or
-what their own lines, or services one after the other, carry together, if that is less. In the real world the hosts take
-time of their own, and the kernel advertises what window its packets let a buffer hold.
+C is the rate of the line times payload / frame, d the delay of the link, s the service time plus the host delays.
+Blocks that are striped over several targets make a stream for each target. C is then what the shared line carries, or
+the sum of the targets' own lines or service rates, if that is less. In the real world the hosts take time of their own,
+and the window that the kernel advertises depends on how its packets fill a buffer.
 
-A status that the target hands out apart waits (Nagle) for the ACK of the last small segment before it. That is the end
-of its data where these were handed to TCP at once: two more delays. Else the small end of the first part is sent, and
-holds back that of the second, which goes with the data of the third ...; the end of the last part, with the status,
-leaves when the first part is acknowledged: 2 d + first part / C after the first byte, or at once where the data take
-longer. Parts are the commands of a system call, and what our target hands over at a time.
+A status that the target sends apart waits (Nagle's algorithm) for the ACK of the last small segment before it. That is
+the end of its data if they were written to TCP in one piece: two more delays. Otherwise the small end of the first part
+goes out at once and holds back the end of the second, which goes out with the data of the third, and so on. The end of
+the last part, with the status, leaves when the first part is acknowledged: 2 d + first part / C after the first byte,
+or at once if the data take longer. Parts are the commands of a system call, and the pieces in which our target writes
+to TCP.
 
-Of a block that is larger than the window a kernel also cuts segments where the window ends, and such a small one may
-hold the end back or not. No setting decides that: in the real world the delays are taken that the packets show.
+A kernel also cuts a segment where the window ends. In a block larger than the window, such a small segment may or may
+not hold back the end. No setting decides that: in the real world the model takes the delays that the capture shows.
 """
 
 from __future__ import annotations
@@ -27,31 +28,31 @@ from iscsitrace.experiments.vocabulary import Value
 
 _ETHERNET_BYTES: Final = 14
 _HEADERS_BYTES: Final = {False: 40, True: 60}
-"""Of IP and TCP, over IPv4 and IPv6."""
+"""IP and TCP headers, for IPv4 and IPv6."""
 _TIMESTAMPS_BYTES: Final = 12
 _MSS: Final = 1460
 _BITS: Final = 8
 _SOCKET: Final = "socket_"
 _SOCKET_BLOCK_BYTES, _SOCKET_DEPTH = 1 << 20, 64
-"""Blocks as which the model takes a socket's bytes, and how many of them at once: more than path and window hold."""
+"""A plain TCP transfer as the model sees it: blocks in flight beyond what path and window hold."""
 _ACK_DELAY_NS: Final = 40e6
-"""Of a delayed ACK, in both worlds."""
+"""The timer of a delayed ACK, in both worlds."""
 _TRANSMIT_BYTES: Final = 256 << 10
-"""What our target hands to TCP in one system call."""
+"""The most that our target writes to TCP in one system call."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What machine and kernel decide."""
+    """What the machine and the kernel decide."""
 
     service_ns: float = 0.0
-    """What the hosts take, beside what they are set to."""
+    """Time of the hosts beyond their settings."""
     window_bytes: int | None = None
-    """The largest window that the receiver of the data advertised; None where it is what it is set to."""
+    """The largest window that the receiver of the data advertised; None for the window that is set."""
     delays: float | None = None
-    """One-way delays that the packets of a cycle show; None where the settings decide them."""
+    """One-way delays per command in the capture; None where the settings decide them."""
     has_host_delays: bool = True
-    """Whether hosts take what they are set to take, and nothing else: those of the simulated world."""
+    """Whether the hosts take exactly the delays that are set, as in the simulated world."""
 
 
 SIMULATED: Final = Surroundings()
@@ -60,9 +61,9 @@ SIMULATED: Final = Surroundings()
 def of_point(
     values: dict[str, Value], parameters: dict[str, Any] | None, surroundings: Surroundings = SIMULATED
 ) -> Prediction | None:
-    """The prediction for a run; None for what the model has no words for, such as reads and writes mixed.
+    """The prediction for a run; None for what the model does not describe, such as mixed reads and writes.
 
-    ``parameters`` are the keys in force, as the results of a connection have them.
+    ``parameters`` are the negotiated parameters, as in the results of a connection.
     """
     setting = setting_of(values, parameters or {}, surroundings)
     if setting is None:
@@ -79,7 +80,7 @@ def of_point(
 
 
 def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
-    """That of a block in several parts: its end waits for the ACK of the first."""
+    """The prediction for a block in several parts: its end waits for the ACK of the first."""
     setting = prediction.setting
     first_ns = prediction.transfer_ns * part_bytes / setting.block_bytes
     wait_ns = max(0.0, 2 * setting.delay_ns + first_ns - prediction.transfer_ns - prediction.stall_ns)
@@ -87,7 +88,7 @@ def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
 
 
 def _waiting(prediction: Prediction, wait_ns: float) -> Prediction:
-    """That of a block whose end is held back for so long."""
+    """The prediction for a block whose end is held back for ``wait_ns``."""
     setting = prediction.setting
     period_ns = prediction.period_ns + wait_ns
     share = prediction.period_ns / period_ns
@@ -105,7 +106,7 @@ def _waiting(prediction: Prediction, wait_ns: float) -> Prediction:
 def setting_of(
     values: dict[str, Value], parameters: dict[str, Any], surroundings: Surroundings = SIMULATED
 ) -> Setting | None:
-    """The model's words for a point."""
+    """A point as the model's setting; None where the model does not describe it."""
     operation = str(values.get("workload.operation", "read"))
     if operation == "mixed" or settings.is_tuned(values):
         return None
@@ -113,27 +114,27 @@ def setting_of(
     operation = operation.removeprefix(_SOCKET)
     call, command = settings.call_bytes(values), _command_bytes(values)
     calls, commands = settings.queue_depth(values), -(-call // command)
-    # the commands of a call go out together: of reads their data come as one block
+    # the commands of a call are sent together, and the data of reads arrive as one block
     block, depth = (call, calls) if operation == "read" else (command, calls * commands)
     if "target.command-window" in values:
         depth = min(depth, _count(values, "target.command-window"))
     is_cut = operation == "write" and calls == 1 < commands and not is_socket
     if is_socket:
-        # never waits for a command: the line, a window or losses decide
+        # no command to wait for: the line, a window or losses decide
         block, depth = _SOCKET_BLOCK_BYTES, _SOCKET_DEPTH
     toward = "to-initiator" if operation == "read" else "to-target"
     link = settings.link_of(values, toward)
     ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
     sender, receiver = ("target", "initiator") if operation == "read" else ("initiator", "target")
     delay_ns = sum(ways) / len(ways)
-    # a capture of the real world shows pauses between calls as time of the hosts, too
+    # in the real world, the capture's host time includes the pauses between calls
     of_hosts = (
         ("initiator.host-delay", "target.host-delay", "workload.think-time") if surroundings.has_host_delays else ()
     )
     service_ns = surroundings.service_ns + settings.service_ns(values)
     spread_ns = settings.service_spread_ns(values)
     service_ns += sum(float(str(values.get(name, 0))) for name in of_hosts)
-    # what is outstanding in a session is dealt over its connections
+    # the commands in flight of a session are spread over its connections
     connections = _count(values, "workload.connections")
     if not is_socket:
         connections = min(connections, depth)
@@ -141,10 +142,10 @@ def setting_of(
     window, data_pdu = _window(values, sender, receiver, surroundings), _data_pdu_bytes(operation, parameters)
     line, served = _line(values, link), _served(values, block, is_socket=is_socket)
     if served is not None and (line is None or served < line):
-        # one after the other: the service is what a transfer is on a line
+        # a serial target: its service time acts like transfer time on a line
         line, service_ns, spread_ns = served, service_ns - settings.service_ns(values), 0.0
     return Setting(
-        # bytes over a socket go as those of a read do: nobody asks for them
+        # a plain TCP transfer is sent like the data of a read: without R2Ts
         operation="read" if is_socket else operation,
         block_bytes=block,
         delay_ns=delay_ns,
@@ -152,7 +153,7 @@ def setting_of(
         service_ns=service_ns,
         service_spread_ns=spread_ns,
         queue_depth=depth,
-        # of one call after the other: of several the commands of one go beside those of the next
+        # for one call at a time only: otherwise the commands of two calls overlap
         call_bytes=call if is_cut else None,
         connections=connections * _count(values, "workload.sessions") * settings.stripe_count(values),
         data_pdu_bytes=data_pdu,
@@ -168,7 +169,7 @@ def setting_of(
 
 
 def segment_bytes(values: dict[str, Value]) -> int:
-    """Payload of a full segment: the lesser of both hosts' largest, less timestamps when both have them."""
+    """Payload of a full segment: the smaller MSS of both hosts, minus timestamps when both use them."""
     hosts = [settings.tcp_of(values, host) for host in ("initiator", "target")]
     largest = min(int(host.get("mss", _MSS)) for host in hosts)
     has_timestamps = all(host.get("timestamps", True) for host in hosts)
@@ -176,7 +177,7 @@ def segment_bytes(values: dict[str, Value]) -> int:
 
 
 def _line(values: dict[str, Value], link: dict[str, Any]) -> float | None:
-    """What the line that all targets share carries, or all of their own together; None without a rate."""
+    """Rate of the shared line, or the sum of the targets' own lines if that is less; None without a rate."""
     own, access = payload_rate(values, link), settings.access_of(values)
     lines = [own * settings.stripe_count(values)] if own is not None else []
     if "rate_bps" in access:
@@ -186,7 +187,7 @@ def _line(values: dict[str, Value], link: dict[str, Any]) -> float | None:
 
 
 def _served(values: dict[str, Value], block_bytes: int, *, is_socket: bool) -> float | None:
-    """What targets get done that serve one command after the other; None of those that serve any number at once."""
+    """Bytes/s that serial targets serve; None for targets that serve commands in parallel."""
     delay_ns = settings.service_ns(values)
     if is_socket or not values.get("target.is-serial") or not delay_ns:
         return None
@@ -194,7 +195,7 @@ def _served(values: dict[str, Value], block_bytes: int, *, is_socket: bool) -> f
 
 
 def payload_rate(values: dict[str, Value], link: dict[str, Any]) -> float | None:
-    """Bytes a second that TCP can carry over a line; None without a rate."""
+    """Payload bytes/s of TCP over a line; None without a rate."""
     rate = link.get("rate_bps")
     if rate is None:
         return None
@@ -207,7 +208,7 @@ def payload_rate(values: dict[str, Value], link: dict[str, Any]) -> float | None
 
 
 def _solicitation(parameters: dict[str, Any]) -> Solicitation:
-    """The keys in force."""
+    """The negotiated parameters for writes."""
     if not parameters:
         return Solicitation()
     return Solicitation(
@@ -221,15 +222,15 @@ def _solicitation(parameters: dict[str, Any]) -> Solicitation:
 
 
 def _data_pdu_bytes(operation: str, parameters: dict[str, Any]) -> int | None:
-    """Most data of one data PDU: what its receiver takes, and no more than a burst."""
+    """The largest data segment of a Data-In or Data-Out PDU: MaxRecvDataSegmentLength, limited by MaxBurstLength."""
     receiver = "initiator" if operation == "read" else "target"
     limits = [parameters.get(f"{receiver}_max_recv_data_segment_length"), parameters.get("max_burst_length")]
     return min((int(each) for each in limits if each), default=None)
 
 
 def _window(values: dict[str, Value], sender: str, receiver: str, surroundings: Surroundings) -> int | None:
-    """The least of the receive window and what a send buffer lets go on: who waits for room in it writes again when a
-    third is free, as in Linux, so each round trip carries two thirds, each with the segment that made room enough.
+    """The smaller of the receive window and what the send buffer allows per round trip. As in Linux, a blocked writer
+    continues when a third of the buffer is free, so a round trip carries two thirds, and a segment at each end.
     """
     room = settings.tcp_of(values, sender).get("send_buffer_bytes")
     window = surroundings.window_bytes or settings.tcp_of(values, receiver).get("receive_buffer_bytes")
@@ -241,12 +242,12 @@ def _window(values: dict[str, Value], sender: str, receiver: str, surroundings: 
 
 
 def _is_apart(values: dict[str, Value]) -> bool:
-    """Whether Nagle's algorithm may hold a read's status back."""
+    """Whether Nagle's algorithm may hold back the status of a read."""
     return values.get("target.status") == "apart_held"
 
 
 def _part_bytes(values: dict[str, Value]) -> int:
-    """What the target hands to TCP at a time."""
+    """The piece that the target writes to TCP at a time."""
     return min(_command_bytes(values), _TRANSMIT_BYTES)
 
 
@@ -260,7 +261,7 @@ def _count(values: dict[str, Value], name: str) -> int:
 
 
 def _mirror_delays_ns(values: dict[str, Value], delay_ns: float) -> tuple[float, ...]:
-    """The delay to each target that has a copy; none where there is one copy."""
+    """The delay to each target of a mirror; empty without a mirror."""
     if settings.copy_count(values) == 1:
         return ()
     return tuple(delay_ns if each is None else float(str(each)) for each in settings.target_delays(values))

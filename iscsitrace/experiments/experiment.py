@@ -1,4 +1,4 @@
-"""An experiment from its definition to its folder: points, results beside the model and what was published, figures."""
+"""An experiment from its definition to its folder: points, results beside the model and published values, figures."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Final
 
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.experiments import catalogue, claims, comparison, figures, results, runner
+from iscsitrace.experiments import catalogue, claims, comparison, figures, fits, results, runner
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.points import Point
-from iscsitrace.experiments.results import PointResult, Results
+from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.experiments.results import Results
 from iscsitrace.experiments.runner import Watch
 from iscsitrace.lab.namespaces import require_root
 
 KEPT: Final = ("figures", "captures", "none")
-"""Which captures stay: those that figures are drawn from, all, none."""
+"""Which captures are kept: those that figures are drawn from, all, or none."""
 
 
 def prepare(definition: Definition, points: Sequence[Point], directory: Path, *, is_forced: bool) -> None:
-    """Makes the folder, or takes one in which the same experiment was begun; ``is_forced`` begins anew. The definition
-    is kept in it, so that the folder says all by itself.
+    """Creates the folder, or reuses one in which the same experiment was started; ``is_forced`` starts over. A copy of
+    the definition is kept in it, so that the folder is complete.
 
-    OutputExists for a folder with anything else in it; RootNeeded for the real world.
+    OutputExists for a folder with other files; RootNeeded for the real world.
     """
     world = points[0].world
     if world == "real":
@@ -32,10 +33,10 @@ def prepare(definition: Definition, points: Sequence[Point], directory: Path, *,
         directory.mkdir(parents=True, exist_ok=True)
         is_empty = not any(directory.iterdir())
     except OSError as error:
-        raise InputInvalid(f"cannot make {directory}: {error.strerror or error}") from error
-    folder = directory / runner.POINTS
+        raise InputInvalid(f"cannot create {directory}: {error.strerror or error}") from error
+    folder = directory / results.POINTS
     if not (is_empty or folder.is_dir() or (directory / results.JSON).is_file()):
-        raise OutputExists(f"{directory} has other files in it; name a folder of its own")
+        raise OutputExists(f"{directory} has other files in it; use an empty folder")
     if is_forced:
         shutil.rmtree(folder, ignore_errors=True)
         (directory / results.JSON).unlink(missing_ok=True)
@@ -43,7 +44,7 @@ def prepare(definition: Definition, points: Sequence[Point], directory: Path, *,
         earlier = results.load(directory)
         if (earlier.name, earlier.world) != (definition.name, world):
             raise OutputExists(
-                f"{directory} has {earlier.name} in the {earlier.world} world; name another folder, or --force"
+                f"{directory} has {earlier.name} in the {earlier.world} world; use another folder, or --force"
             )
     results.write_text(directory / f"{definition.name}{catalogue.ENDING}", definition.text)
 
@@ -58,7 +59,7 @@ def carry_out(
     keep: str,
     is_reduced: bool = False,
 ) -> Results:
-    """Runs what is left to run, and writes ``results.json``, ``results.csv`` and the figures; the results so far."""
+    """Runs the remaining points and writes ``results.json``, ``results.csv`` and the figures; the results so far."""
     drawn_from = figures.needed(definition, points)
     kept: dict[str, Callable[[Point], bool]] = {
         "figures": lambda point: point.name in drawn_from,
@@ -89,7 +90,7 @@ def _results(
         is_complete=len(found) == len(points),
         point_count=len(points),
         points=tuple(found),
-        fits=tuple(comparison.fits(points, found)),
+        fits=tuple(fits.of(points, found)),
         beside=tuple(comparison.beside(definition, found)),
         figures=tuple(figures.draw(definition, points, found, directory)),
         claims=tuple(claims.judge(definition.claims, comparison.rows(found), points[0].world)),

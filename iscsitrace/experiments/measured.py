@@ -1,6 +1,6 @@
-"""What a run gave at a point: from its truth how fast it was, from its capture why.
+"""Measurements of a run: throughput from its truth, time breakdown and k from the capture at the initiator.
 
-Both count what came after the warm-up. Reads the initiator's capture, if there is one; runs nothing.
+Both cover the time after the warm-up. Nothing is run here.
 """
 
 from __future__ import annotations
@@ -13,49 +13,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 import iscsitrace
-from iscsitrace.analysis import budget
-from iscsitrace.analysis.model import fit, steady
+from iscsitrace.analysis.fit import regression as fit
+from iscsitrace.analysis.fit import steady
+from iscsitrace.analysis.measures import budget
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import course, streams
+from iscsitrace.experiments.points import WarmUp
 from iscsitrace.experiments.settings import call_bytes, copy_count, is_tuned, queue_depth
 from iscsitrace.experiments.vocabulary import Value
-from iscsitrace.table import Table
-from iscsitrace.trace import Trace
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Trace
 
 SOCKET: Final = "socket"
-"""The mode of a plain transfer: it has no cycles, and its second half is steady."""
+"""The mode of a plain TCP transfer: it has no commands, and its second half counts as steady state."""
 DELAY_LEAST_NS: Final = 50_000
-"""Of less nobody can say how often a cycle pays it: hosts take as long."""
+"""Below this delay k is not reported: the hosts' time is of the same size."""
 _TABLES: Final = tuple(dict.fromkeys((*steady.NEEDED, "budget")))
 
 
 @dataclass(frozen=True)
-class WarmUp:
-    """What at the beginning does not count."""
-
-    calls: int = 0
-    seconds: float = 0.0
-    """Of runs that end by the clock; what counts then ends by it, too."""
-
-
-@dataclass(frozen=True)
 class Stretch:
-    """The part of a run that counts."""
+    """The part of a run that is measured."""
 
     start_ns: int
-    """When the warm-up ended."""
+    """The end of the warm-up."""
     end_ns: int
     call_count: int
     byte_count: int
 
     @property
     def throughput_bytes_per_s(self) -> float:
-        """Of its calls."""
+        """Throughput of its calls."""
         return self.byte_count * 1e9 / (self.end_ns - self.start_ns)
 
 
 def of_run(truth: dict[str, Any], capture: Path | None, values: dict[str, Value], warm_up: WarmUp) -> dict[str, Any]:
-    """The fields of a `PointResult` that a run decides; InputInvalid for a run that is too short to tell."""
+    """The fields of a `PointResult` that are measured; InputInvalid for a run shorter than its warm-up."""
     results = truth["results"]
     if "mode" not in results:
         return _of_others(results, capture, warm_up)
@@ -76,12 +69,12 @@ def of_run(truth: dict[str, Any], capture: Path | None, values: dict[str, Value]
     }
     if not is_tuned(values):
         found["period_ns"] = (stretch.end_ns - stretch.start_ns) / stretch.call_count * queue_depth(values)
-    found |= _of_streams(truth, values, stretch, is_timed=is_timed)
+    found |= streams.of_run(truth, values, stretch.start_ns, stretch.end_ns, is_timed=is_timed)
     return found if capture is None else found | _captured(capture, stretch)
 
 
 def _of_others(results: dict[str, Any], capture: Path | None, warm_up: WarmUp) -> dict[str, Any]:
-    """The same of another's initiator, which keeps no truth: by its capture, and by its own word how fast it was."""
+    """The same for a foreign initiator, which keeps no truth: from its capture, and the throughput that it reports."""
     found: dict[str, Any] = {"throughput_bytes_per_s": float(results["throughput_bytes_per_s"])}
     if capture is None:
         return found | {"steady_throughput_bytes_per_s": found["throughput_bytes_per_s"]}
@@ -96,7 +89,7 @@ def _of_others(results: dict[str, Any], capture: Path | None, warm_up: WarmUp) -
 
 
 def captured_stretch(cycles: Table, warm_up_calls: int) -> tuple[Stretch, int]:
-    """The stretch that a capture shows, a command a call; and the bytes of all its reads and writes that ended well."""
+    """The measured stretch of a capture, with one command a call; and the bytes of all commands with status GOOD."""
     ended = sorted(
         (row["status_ns"], row["bytes"])
         for row in cycles.rows()
@@ -104,35 +97,15 @@ def captured_stretch(cycles: Table, warm_up_calls: int) -> tuple[Stretch, int]:
     )
     if len(ended) <= warm_up_calls + 1:
         raise InputInvalid(f"{len(ended)} commands are too few: the warm-up alone takes {warm_up_calls}")
-    # from the end of one command on
+    # the stretch starts at the end of a command
     first = max(warm_up_calls, 1)
     counted = ended[first:]
     stretch = Stretch(ended[first - 1][0], counted[-1][0], len(counted), sum(size for _, size in counted))
     return stretch, sum(size for _, size in ended)
 
 
-def _of_streams(truth: dict[str, Any], values: dict[str, Value], stretch: Stretch, *, is_timed: bool) -> dict[str, Any]:
-    """What the streams of a run did beside each other; of both directions nobody says which one counts."""
-    operation = values.get("workload.operation", "read")
-    if operation not in {"read", "write"}:
-        return {}
-    is_read = operation == "read"
-    found = streams.of_truth(truth, stretch.start_ns, stretch.end_ns if is_timed else None, is_read=is_read)
-    return {
-        "streams": found,
-        "jain": streams.jain(found),
-        # by the clock all end at once
-        "spread_s": None if is_timed else streams.spread_s(found),
-        "spread_ratio": None if is_timed else streams.spread_ratio(found),
-        "slow_start_rank": None if is_timed else streams.slow_start_rank(found),
-        "timeout_count": streams.timeout_count(found),
-        "retransmission_rate": streams.retransmission_rate(truth, found, is_read=is_read),
-        "utilisation": streams.utilisation(truth, stretch.start_ns, stretch.end_ns, is_read=is_read),
-    }
-
-
 def timed_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_s: float) -> Stretch:
-    """From the end of the warm-up to the time at which no call was begun any more."""
+    """From the end of the warm-up to the end of the duration, after which no call is started."""
     begun_ns = int(truth["results"]["started_ns"])
     start_ns = begun_ns + round(warm_up_s * 1e9)
     end_ns = begun_ns + round(float(str(values["workload.seconds"])) * 1e9)
@@ -141,12 +114,12 @@ def timed_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_s: fl
     counted = ended[(ended[:, 0] > start_ns) & (ended[:, 0] <= end_ns)]
     calls = len(counted) // (_commands_per_call(values) * copies)
     if end_ns <= start_ns or not calls:
-        raise InputInvalid(f"{end_ns - begun_ns} ns are too short: the warm-up alone takes {start_ns - begun_ns}")
+        raise InputInvalid(f"{end_ns - begun_ns} ns are too short: the warm-up alone takes {start_ns - begun_ns} ns")
     return Stretch(start_ns, end_ns, calls, int(counted[:, 1].sum()) // copies)
 
 
 def _ended(truth: dict[str, Any]) -> NDArray[np.int64]:
-    """When each command of the workload was done, and its bytes; in the order of time."""
+    """When each command of the workload completed, and its bytes; in order of time."""
     cycles = truth["cycles"]
     ended = np.array(
         [
@@ -160,7 +133,7 @@ def _ended(truth: dict[str, Any]) -> NDArray[np.int64]:
 
 
 def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_calls: int) -> Stretch:
-    """From the end of the warm-up to the end of the last call; calls in their order."""
+    """From the end of the warm-up to the end of the last call."""
     ended = _ended(truth)
     copies = copy_count(values)
     per_call = _commands_per_call(values) * copies
@@ -174,7 +147,7 @@ def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_call
 
 
 def _ended_ns(cycles: dict[str, Any]) -> list[int | None]:
-    """When the status of each task was there: at the initiator's tap, or as the initiator saw it."""
+    """When the status of each command arrived: at the initiator's tap, or as the initiator saw it."""
     ended: list[int | None] = (
         cycles["by_initiator"]["completed_ns"] if "by_initiator" in cycles else cycles["initiator"]["status_ns"]
     )

@@ -1,32 +1,41 @@
-"""The points of an experiment: every arm at every place of its grid, as often as it is repeated."""
+"""The points of an experiment: each arm at each place of its grid, with its repeats."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import settings
-from iscsitrace.experiments.definition import Arm, Definition, Place, RealWorld, Written
-from iscsitrace.experiments.measured import WarmUp
+from iscsitrace.experiments.definition import Arm, Definition, RealWorld
+from iscsitrace.experiments.definition_settings import Place
 from iscsitrace.experiments.vocabulary import Value
 
 LENGTHS: Final = ("workload.calls", "workload.bytes", "workload.seconds")
-"""What says how long a run is; that of an arm takes the place of any other."""
+"""Settings for the length of a run. One in an arm replaces any other."""
 _DIGEST_DIGITS = 16
 _SEEDS_APART = 1_000
-"""From repeat to repeat: each path to a target has a seed of its own, the next one's being one more."""
+"""Distance between the seeds of repeats. The paths of one run use consecutive seeds."""
 _FORMAT = 2
-"""Of what is measured at a point; another number has all points run again."""
+"""Version of what is measured at a point; with another number all points run again."""
 _BY_CHANCE: Final = ("random", "mixed")
-"""Words for which chance decides what is done."""
+"""Values for which a run depends on its seed."""
 _CHANCES: Final = (".loss", ".jitter")
-"""Ends of settings that let it decide, unless they are 0."""
+"""Endings of settings with which a run depends on its seed, unless they are 0."""
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The start of a run, which does not count."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    """In a run of a fixed duration, in which what counts also ends with the duration."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +43,23 @@ class Point:
     """One run."""
 
     name: str
-    """Of its folder."""
+    """The name of its folder."""
     arm: str
     grid: Place
-    """Where in the grid it is."""
+    """Its place in the grid."""
     place: Place
     """All its settings."""
     repeat: int
-    """From 1 on; decides the seed of its run."""
+    """Counted from 1; it determines the seed."""
     world: str
-    """One of `definition.WORLDS`."""
+    """One of `definition_claims.WORLDS`."""
     warm_up: WarmUp
     is_modelled: bool = True
-    """Whether the model stands beside it."""
+    """Whether the model predicts it."""
 
     @property
     def values(self) -> dict[str, Value]:
-        """Its settings, as a run takes them."""
+        """Its settings, in the units of a run."""
         return {name: each.value for name, each in self.place.items()}
 
     @property
@@ -60,17 +69,17 @@ class Point:
 
     @property
     def capture_at(self) -> tuple[str, ...]:
-        """Beside whom captures are taken: ``initiator``, ``target``."""
+        """Where captures are taken: ``initiator``, ``target``."""
         return settings.capture_at(self.values)
 
     @property
     def programs(self) -> dict[str, Any]:
-        """Who takes part in the real world, and over what."""
+        """The programs of the real world."""
         return settings.programs_of(self.values)
 
     @cached_property
     def digest(self) -> str:
-        """Of all that decides its result: a finished point with the same one need not be run again."""
+        """A hash of all that its result depends on: a finished point with the same digest is not run again."""
         decisive: list[Any] = [
             *(_FORMAT, self.world, self.warm_up.calls, self.warm_up.seconds, self.capture_at, self.run_settings)
         ]
@@ -81,38 +90,38 @@ class Point:
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
 
-    def is_at(self, where: Mapping[str, Written]) -> bool:
+    def is_at(self, where: Place) -> bool:
         """Whether it has these settings."""
         return all(name in self.place and self.place[name].value == each.value for name, each in where.items())
 
 
 def of_experiment(definition: Definition, world: str, *, is_reduced: bool = False) -> list[Point]:
-    """All points, arm by arm; InputInvalid for a world that cannot carry them.
+    """All points, arm by arm; InputInvalid when the experiment cannot run in this world.
 
-    ``is_reduced``: in the simulated world, too, at the scale that the definition has for the real one.
+    ``is_reduced``: use the definition's scale for the real world in the simulated world, too.
     """
     real = definition.real if world == "real" or is_reduced else None
     if real is not None and not real.is_possible:
-        raise InputInvalid(f"{definition.name} has no real world: {real.note or 'its definition says so'}")
+        raise InputInvalid(f"{definition.name} cannot run in the real world: {real.note or 'see its definition'}")
     arms = [arm for arm in definition.arms if world in arm.worlds]
     arms = [arm for arm in arms if real is None or not real.arms or arm.name in real.arms]
     points = [point for arm in arms for point in _of_arm(definition, arm, real, world)]
     for point in points:
         if not any(name in point.place for name in LENGTHS):
             raise InputInvalid(
-                f"{definition.name}: {point.arm}: nothing says how long: workload.calls, bytes or seconds"
+                f"{definition.name}: {point.arm}: the length is missing: set workload.calls, bytes or seconds"
             )
     return points
 
 
 def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str) -> Iterator[Point]:
     repeats = real.repeats if real is not None and real.repeats else arm.repeats or definition.repeats
-    grid = {**definition.grid, **(real.grid if real is not None else {}), **arm.grid}
-    # what an arm has of its own is what it is about
+    grid = {**definition.axes, **(real.axes if real is not None else {}), **arm.axes}
+    # an arm is defined by its own settings, so they take precedence over the real world's
     base = {**definition.settings, **(real.settings if real is not None else {})}
     if any(name in arm.settings for name in LENGTHS):
         base = {name: value for name, value in base.items() if name not in LENGTHS}
-    base |= {**arm.settings, **arm.own.get(world, {})}
+    base |= {**arm.settings, **arm.own(world)}
     own = (arm.warm_up_seconds, real.warm_up_seconds if real is not None else None, definition.warm_up_seconds)
     warm_up = WarmUp(definition.warm_up_calls, next(each for each in own if each is not None))
     for values in itertools.product(*grid.values()):
@@ -133,7 +142,7 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
 
 
 def _has_chance(place: Place) -> bool:
-    """Whether another seed makes another run in the simulated world."""
+    """Whether a simulated run depends on its seed."""
     return any(
         each.value in _BY_CHANCE
         or (name.endswith(_CHANCES) and each.value != 0)
@@ -143,7 +152,7 @@ def _has_chance(place: Place) -> bool:
 
 
 def _name(arm: str, at: Place, repeat: int | None) -> str:
-    """A folder: letters, digits and a few marks only."""
+    """The name of its folder: letters, digits and a few other characters."""
     parts = [arm, *(f"{name.rpartition('.')[2]}={each.text}" for name, each in at.items())]
     parts += [f"repeat={repeat}"] if repeat is not None else []
     return ",".join("".join(mark if mark.isalnum() or mark in "=.%-" else "-" for mark in part) for part in parts)

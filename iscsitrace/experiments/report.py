@@ -1,4 +1,4 @@
-"""The report on an experiment: what it showed, its figures, and its tables, from its folder alone."""
+"""The report on an experiment: its outcome, figures and tables, from its folder alone."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _SHOWN_LIMITERS: Final = 3
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it has the results of an experiment."""
+    """Whether a path is the folder of an experiment."""
     return (path / results.JSON).is_file()
 
 
 def describe(directory: Path, *, has_pictures: bool = True) -> Document:
-    """The document; InputInvalid when the folder has no results, or not the definition that they are of."""
+    """The report as a document; InputInvalid when the folder lacks the results or their definition."""
     found = results.load(directory)
     definition = catalogue.load(str(directory / f"{found.name}{catalogue.ENDING}"))
     looks = inline.Looks()
     pictures = tuple(_pictures(definition, found, directory, looks)) if has_pictures else ()
     return Document(
         title=found.title,
-        subtitle=f"{found.name}, {found.world} world; after {found.source}",
+        subtitle=f"{found.name}, {found.world} world; source: {found.source}",
         lead=None,
         others=None,
         pictures=pictures,
@@ -66,12 +66,12 @@ def _outcome(definition: Definition, found: Results) -> Outcome:
 
 
 def _claimed(found: Results) -> str:
-    """How many claims hold of those that were held against something, and which do not."""
+    """How many of the tested claims are reproduced, and which are not."""
     judged = [each for each in found.claims if each.verdict != claims.NOT_RUN]
     others = [each for each in judged if each.verdict != claims.REPRODUCED]
     rest = ", ".join(f"{each.name} ({each.verdict})" for each in others)
     said = f"{len(judged) - len(others)} of {len(judged)} claims of the study are reproduced"
-    said += f"; not so: {rest}" if rest else ""
+    said += f"; others: {rest}" if rest else ""
     not_run = ", ".join(each.name for each in found.claims if each.verdict == claims.NOT_RUN)
     return f"{said}{f'; not run: {not_run}' if not_run else ''}."
 
@@ -83,12 +83,12 @@ def _model_error(row: Row) -> float | None:
 
 def _verdict(errors: list[tuple[float, Row]]) -> str:
     if not errors:
-        return "No point can be held against the model."
+        return "No point can be compared with the model."
     worst, row = max(errors, key=lambda each: each[0])
     half, most = np.percentile([error for error, _ in errors], (50, 90))
     return (
-        f"The model against {len(errors)} measured throughputs: half are within {_percent(half)}, nine in ten within "
-        f"{_percent(most)}; the worst is {_percent(worst)} off ({_place(row)})."
+        f"Error of the model over {len(errors)} measured throughputs: median {_percent(half)}, 90th percentile "
+        f"{_percent(most)}, largest {_percent(worst)} ({_place(row)})."
     )
 
 
@@ -125,21 +125,21 @@ def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> 
         )
     ratios = [each.ours / each.published for each in found.beside if each.ours is not None and each.published]
     if ratios:
-        yield Fact("beside the published", f"{np.median(ratios):.2f} times", f"median of {len(ratios)} figures")
+        yield Fact("measured / published", f"{np.median(ratios):.2f}", f"median of {len(ratios)} values")
 
 
 def _making(definition: Definition, found: Results) -> Iterator[str]:
     yield (
-        f"By iscsitrace {iscsitrace.__version__}: `iscsitrace lab run {definition.name} --world {found.world}"
-        f"{' --reduced' if found.is_reduced else ''}`; the "
-        f"definition is in the folder, {definition.name}{catalogue.ENDING}."
+        f"Made by iscsitrace {iscsitrace.__version__}: `iscsitrace lab run {definition.name} --world {found.world}"
+        f"{' --reduced' if found.is_reduced else ''}`. The definition is in the folder: "
+        f"{definition.name}{catalogue.ENDING}."
     )
     if found.world == "real":
         note = definition.real.note
-        yield f"Over the kernel's TCP in network namespaces{': ' if note else ''}{note}."
+        yield f"The kernel's TCP in network namespaces{': ' if note else ''}{note}."
     else:
-        yield "In virtual time: the same definition gives the same captures, to the byte."
+        yield "Virtual time: the same definition makes the same captures, byte for byte."
     yield (
-        "Throughputs are the initiator's own count after the warm-up; idle fraction, k and limiter are read from the "
-        "capture at the initiator. Each number is defined in docs/method.md of the project."
+        "Throughput is counted by the initiator, after the warm-up. Idle fraction, k and limiter come from the capture "
+        "at the initiator. Each number is defined in docs/method.md of the project."
     )

@@ -1,7 +1,8 @@
-"""Runs the points of an experiment, keeps what is finished, and goes on where an earlier run stopped.
+"""Runs the points of an experiment, keeps finished ones, and continues where an earlier run stopped.
 
-In the simulated world several points at once, each in a process of its own; in the real world one after the other, for
-they share the machine. A point that fails says why, and the rest goes on. Draws nothing and prints nothing.
+In the simulated world several points run at once, each in its own process. In the real world they run one after the
+other, because they share the machine. A point that fails keeps its error, and the rest continues. Nothing is drawn or
+printed.
 """
 
 from __future__ import annotations
@@ -21,44 +22,43 @@ from typing import Any, Final
 from iscsitrace.errors import InputInvalid, IscsitraceError
 from iscsitrace.experiments import costs, expected, measured, results, settings
 from iscsitrace.experiments.points import Point
-from iscsitrace.experiments.results import PointResult
+from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.experiments.results import POINTS, RESULT
 from iscsitrace.lab import real, run_files, simulation
 from iscsitrace.lab.open_iscsi import NotHere
 
-POINTS: Final = "points"
-RESULT: Final = "result.json"
 _LOOK_S: Final = 0.2
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an experiment is."""
+    """The progress of an experiment."""
 
     done: int
-    """Points that are finished or failed, earlier runs included."""
+    """Points that finished or failed, in earlier runs too."""
     count: int
     failed: int
     left_s: float | None
-    """By the pace so far; None before the first point."""
+    """Estimated from the pace so far; None before the first point."""
     latest: PointResult | None = None
-    """What was just finished."""
+    """The point that just finished."""
 
 
 Watch = Callable[[Progress], bool]
-"""Told of the progress, and asked several times a second; True ends the run. What is under way is then lost."""
+"""Gets the progress, several times a second; returns True to end the run. Points in progress are then lost."""
 
 
 class _Stopped(Exception):
-    """Somebody wants the end."""
+    """The run is to end."""
 
 
 def run(
     points: Sequence[Point], directory: Path, watch: Watch, *, jobs: int = 1, kept: Callable[[Point], bool]
 ) -> list[PointResult]:
-    """The results of all points that were run, now or earlier, in their order.
+    """The results of all points that ran, now or earlier, in their order.
 
-    ``kept`` says of which points the captures stay. A point whose result is there is not run again, unless it failed,
-    its settings have changed, or its captures are wanted and gone.
+    ``kept`` selects the points whose captures are kept. A point with a result does not run again, unless it failed, its
+    settings changed, or its captures are to be kept and are missing.
     """
     found: dict[str, PointResult] = {}
     waiting = []
@@ -80,7 +80,7 @@ def run(
 
 
 def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_kept: bool) -> PointResult:
-    """Runs one point and measures it; its folder is made anew. _Stopped when ``has_ended`` says so."""
+    """Runs one point and measures it, in an empty folder. Raises _Stopped when ``has_ended`` returns True."""
     folder = directory / POINTS / point.name
     shutil.rmtree(folder, ignore_errors=True)
     about = PointResult(
@@ -115,7 +115,7 @@ def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_
 
 
 def _captures(point: Point, folder: Path) -> list[Path]:
-    """One beside the initiator, one beside each target; of those only that are wanted."""
+    """The capture at the initiator and those at the targets, as far as they are taken."""
     hosts = run_files.hosts(len(settings.target_delays(point.values)), point.capture_at)
     return [folder / run_files.capture_name(host) for host in hosts]
 
@@ -137,7 +137,7 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
     capture = truth["captures"]["initiator"]
     found = measured.of_run(truth, capture and folder / capture, point.values, point.warm_up)
     surroundings = _surroundings(truth, point, found) if point.world == "real" else expected.SIMULATED
-    # of a veth pair nobody says what it carries
+    # the rate of a veth pair is unknown
     is_known = point.world != "real" or not point.programs.get("is_bypassed")
     is_modelled = is_known and point.is_modelled
     prediction = expected.of_point(point.values, _parameters(outcome), surroundings) if is_modelled else None
@@ -147,9 +147,9 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
 
 
 def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) -> expected.Surroundings:
-    """The hosts' time and the delays by the capture, and the window by what the kernel of the sender knew of it.
+    """Host time and delays from the capture, and the largest window that the sender's kernel saw.
 
-    Of a mirror's legs the captures show each one's waits for the other as time of the hosts: none is taken.
+    The host time of a mirror is not used: in the capture it includes the wait of one mirror side for the other.
     """
     is_read = str(point.values.get("workload.operation", "read")).endswith("read")
     ends = [end for ends in truth["target_ends"] for end in ends] if is_read else truth["initiator_ends"]
@@ -159,7 +159,7 @@ def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) ->
 
 
 def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:
-    """The keys in force."""
+    """The negotiated parameters."""
     return next((found for each in outcome.get("connections", ()) if (found := each.get("parameters"))), None)
 
 
@@ -175,7 +175,7 @@ def _earlier(point: Point, directory: Path, is_kept: bool) -> PointResult | None
 
 
 class _Counted:
-    """How much is done, and how long the rest will take."""
+    """Counts finished points, and estimates the time left."""
 
     def __init__(self, count: int, done: int) -> None:
         self._count, self._done, self._failed = count, done, 0
@@ -183,12 +183,12 @@ class _Counted:
         self._started = time.monotonic()
 
     def count(self, result: PointResult) -> None:
-        """One more."""
+        """Counts a result."""
         self._done += 1
         self._failed += result.error is not None
 
     def progress(self, latest: PointResult | None = None) -> Progress:
-        """How far it is now."""
+        """The progress now."""
         ours = self._done - self._earlier
         pace_s = (time.monotonic() - self._started) / ours if ours else None
         left_s = None if pace_s is None else pace_s * (self._count - self._done)
@@ -208,13 +208,13 @@ def _one_by_one(
 
 
 _is_over: Any = None
-"""In a process of a pool: what ends it. Without a lock, which a process that is killed would keep for ever."""
+"""In a process of the pool: the flag to stop. Without a lock, which a killed process would never release."""
 
 
 def _begin(is_over: Any) -> None:
-    global _is_over  # noqa: PLW0603 -- a pool hands nothing else to its processes
+    global _is_over  # noqa: PLW0603 -- the pool passes it to its processes in no other way
     _is_over = is_over
-    # the first process decides what a Ctrl-C means
+    # the main process handles Ctrl-C
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -228,7 +228,7 @@ def _task(point: Point, directory: Path, is_kept: bool) -> PointResult | None:
 def _in_processes(
     points: Sequence[Point], directory: Path, has_ended: Callable[[], bool], jobs: int, kept: _Kept
 ) -> Iterator[PointResult]:
-    # no fork: the core and NumPy have threads
+    # not fork: the core and NumPy have threads
     context = multiprocessing.get_context("spawn")
     is_over = context.RawValue("b", 0)
     with ProcessPoolExecutor(min(jobs, len(points)), context, initializer=_begin, initargs=(is_over,)) as pool:
@@ -245,11 +245,11 @@ def _in_processes(
                 if has_ended():
                     raise _Stopped
         except BrokenProcessPool as error:
-            # who ends all of them at once, as timeout(1) does, ends this one in order
+            # timeout(1) and the like signal all processes: then this one is to stop, too
             time.sleep(_LOOK_S)
             if has_ended():
                 raise _Stopped from error
-            raise InputInvalid("a process that ran a point was killed; run it again to go on") from error
+            raise InputInvalid("a process that ran a point was killed; run the command again to continue") from error
         finally:
             is_over.value = 1
             pool.shutdown(wait=True, cancel_futures=True)

@@ -1,6 +1,6 @@
-"""The streams of a run beside each other: what each connection carried, when it was done, what it lost; from the truth.
+"""The parallel streams of a run, from its truth: what each carried, when it finished, and its losses.
 
-A stream is a connection that carries data of the workload. Reads no capture.
+A stream is a connection that carries data of the workload. No capture is read.
 """
 
 from __future__ import annotations
@@ -12,39 +12,63 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.experiments.vocabulary import Value
+
 _FIRST_PORT: Final = 40_000
-"""A simulated connection N has this port of the initiator's + N."""
+"""Connection N of a simulation has this initiator port + N."""
 _NO_THRESHOLD: Final = 0x7FFF_FFFF
-"""ssthresh before any loss, as the kernel has it."""
+"""ssthresh before any loss, in the kernel's representation."""
 _RANKED_LEAST: Final = 3
 
 
 @dataclass(frozen=True)
 class Stream:
-    """One connection. What nobody knows of it is None."""
+    """One connection. Unknown values are None."""
 
     target: int
     connection: int
     byte_count: int
-    """In the stretch that counts."""
+    """In the measured stretch."""
     throughput_bytes_per_s: float
-    """Of these: to the end of the stretch where all streams stop by the clock, else to its own end."""
+    """Of these bytes: to the end of the stretch in a run of a fixed duration, else to the end of the stream."""
     ended_s: float
-    """When its last command was done, after the first of all streams was handed in."""
+    """When its last command completed, since the first command of all streams was submitted."""
     resent_count: int | None = None
-    """Segments that the sender of its data sent again."""
+    """Segments that the sender of its data retransmitted."""
     timeout_count: int | None = None
-    """Of that sender; a kernel does not tell."""
+    """Retransmission timeouts of that sender; unknown for a kernel."""
     slow_start_ended_s: float | None = None
     """When its first loss ended slow start; None without a loss."""
     slow_start_left_bytes: int | None = None
-    """The congestion window that this loss left it (ssthresh)."""
+    """The congestion window after this loss (ssthresh)."""
+
+
+def of_run(
+    truth: Mapping[str, Any], values: Mapping[str, Value], start_ns: int, end_ns: int, *, is_timed: bool
+) -> dict[str, Any]:
+    """The fields of a `PointResult` about its streams; none for mixed reads and writes, which have two directions."""
+    operation = values.get("workload.operation", "read")
+    if operation not in {"read", "write"}:
+        return {}
+    is_read = operation == "read"
+    found = of_truth(truth, start_ns, end_ns if is_timed else None, is_read=is_read)
+    return {
+        "streams": found,
+        "jain": jain(found),
+        # in a run of a fixed duration all streams end at once
+        "spread_s": None if is_timed else spread_s(found),
+        "spread_ratio": None if is_timed else spread_ratio(found),
+        "slow_start_rank": None if is_timed else slow_start_rank(found),
+        "timeout_count": timeout_count(found),
+        "retransmission_rate": retransmission_rate(truth, found, is_read=is_read),
+        "utilisation": utilisation(truth, start_ns, end_ns, is_read=is_read),
+    }
 
 
 def of_truth(truth: Mapping[str, Any], start_ns: int, end_ns: int | None, *, is_read: bool) -> tuple[Stream, ...]:
-    """The streams of a run, by target and connection, from the truth of it.
+    """The streams of a run, by target and connection.
 
-    What was done from ``start_ns`` to ``end_ns`` counts; without an end all of it does, and each stream has its own.
+    What completed from ``start_ns`` to ``end_ns`` counts; without an end, each stream counts to its own end.
     """
     cycles = truth["cycles"]
     ended = cycles["by_initiator"]["completed_ns"] if "by_initiator" in cycles else cycles["initiator"]["status_ns"]
@@ -87,7 +111,7 @@ def _stream(
 
 
 def _senders(truth: Mapping[str, Any], *, is_read: bool) -> dict[tuple[int, int], Mapping[str, Any]]:
-    """The end that sends the data of each connection, by target and connection."""
+    """The sender of the data of each connection, by target and connection."""
     ports = {each["own_port"]: each["connection"] for each in truth.get("ends") or () if each.get("own_port")}
     targets = {each["connection"]: each["target"] for each in truth["results"]["connections"]}
 
@@ -104,7 +128,7 @@ def _senders(truth: Mapping[str, Any], *, is_read: bool) -> dict[tuple[int, int]
 
 
 def _slow_start_end(sender: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """When the first loss came, and the window in bytes that it left."""
+    """When the first loss occurred, and the window in bytes after it."""
     windows = sender.get("windows") or {}
     for time_ns, threshold in zip(windows.get("time_ns") or (), windows.get("ssthresh") or (), strict=False):
         if threshold is not None and threshold < _NO_THRESHOLD:
@@ -113,29 +137,29 @@ def _slow_start_end(sender: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def jain(streams: Sequence[Stream]) -> float | None:
-    """Jain's fairness index of the throughputs: 1 when all are the same, 1 / n when one has all. None of nothing."""
+    """Jain's fairness index of the throughputs: 1 when all are equal, 1 / n when one has all. None without any."""
     values = np.array([stream.throughput_bytes_per_s for stream in streams])
     squares = float((values**2).sum())
     return float(values.sum()) ** 2 / (len(values) * squares) if squares else None
 
 
 def spread_s(streams: Sequence[Stream]) -> float | None:
-    """From the first stream's end to the last one's."""
+    """Time from the end of the first stream to the end of the last."""
     ends = [stream.ended_s for stream in streams]
     return max(ends) - min(ends) if ends else None
 
 
 def spread_ratio(streams: Sequence[Stream]) -> float | None:
-    """What the last stream took, in times of what the first one did."""
+    """Time of the last stream / time of the first."""
     ends = [stream.ended_s for stream in streams]
     return max(ends) / min(ends) if ends and min(ends) > 0 else None
 
 
 def slow_start_rank(streams: Sequence[Stream]) -> float | None:
-    """Spearman's rank correlation of the streams' ends with the windows that slow start left them.
+    """Spearman's rank correlation of the streams' ends with their windows after slow start.
 
-    -1 when the smaller window always ends later. A stream without a loss has the largest window; None of fewer than
-    three streams, or where all are alike.
+    -1 when a smaller window always means a later end. A stream without a loss has the largest window. None for fewer
+    than three streams, or when all ends or all windows are equal.
     """
     ends = _ranks([stream.ended_s for stream in streams])
     windows = _ranks([stream.slow_start_left_bytes or np.inf for stream in streams])
@@ -145,20 +169,20 @@ def slow_start_rank(streams: Sequence[Stream]) -> float | None:
 
 
 def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """Places in order of size; equals share the mean of theirs."""
+    """Ranks by size; equal values share their mean rank."""
     found = np.array(values)
     return np.array([(found < value).sum() + ((found == value).sum() - 1) / 2 for value in found], dtype=np.float64)
 
 
 def timeout_count(streams: Sequence[Stream]) -> int | None:
-    """Of all streams; None when one's are unknown."""
+    """Retransmission timeouts of all streams; None when those of one are unknown."""
     counts = [stream.timeout_count for stream in streams]
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
 
 
 def retransmission_rate(truth: Mapping[str, Any], streams: Sequence[Stream], *, is_read: bool) -> float | None:
-    """Segments sent again, as a share of all packets that the senders of data handed to their links."""
+    """Retransmitted segments / all packets of the senders of data."""
     links = [path["to_initiator" if is_read else "to_target"] for path in truth["paths"]]
     sent = sum(link["counters"]["arrived"]["count"] for link in links)
     resent = [stream.resent_count for stream in streams]
@@ -167,9 +191,9 @@ def retransmission_rate(truth: Mapping[str, Any], streams: Sequence[Stream], *, 
 
 
 def utilisation(truth: Mapping[str, Any], start_ns: int, end_ns: int, *, is_read: bool) -> float | None:
-    """Share of a stretch in which the bottleneck carried bits: the line that all paths share, or that of the only path.
+    """Fraction of a stretch in which the bottleneck was busy: the line that all paths share, or that of the only path.
 
-    None without such a line, or where the times of it are not known to the end.
+    None without such a line, or when its busy times are not known to the end.
     """
     paths = truth["paths"]
     shared = truth["access"] or (paths[0] if len(paths) == 1 else None)

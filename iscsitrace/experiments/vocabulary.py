@@ -1,29 +1,31 @@
-"""The settings that a definition can name, and how each is written: as the options of `simulate` and `lab run`.
+"""Every setting that a definition can name: how its value is written, and which field of a run's settings takes it.
 
-``link.one-way-delay = "8ms"`` is ``--one-way-delay 8ms``. Knows words and values; what they become is in `settings`.
+``link.one-way-delay = "8ms"`` is the option ``--one-way-delay 8ms``, and ``delay_ns`` of a link in the core. `settings`
+builds the settings of a run by this table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from iscsitrace.lab.login_keys import LIST, LOGIN_KEYS, NUMBER
-from iscsitrace.quantities import RATES, SIZES, TIMES, parse_quantity, parse_share
+from iscsitrace.wording.quantities import RATES, SIZES, TIMES, parse_quantity, parse_share
 
 Value = int | float | bool | str | list[int] | list[str]
-"""A value as the settings of a run take it: nanoseconds, bytes, bits a second, counts, words."""
+"""A value in the units of a run's settings: nanoseconds, bytes, bit/s, counts, words."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a setting takes."""
+    """A kind of value, and how to read it from TOML."""
 
     needed: str
-    """In words, for who wrote something else."""
+    """What to write, for the error message."""
     read: Callable[[Any], Value | None]
-    """The value of what is written; None when it is not that."""
+    """The value that was written; None for anything of another kind."""
 
 
 def _quantity(units: dict[str, int]) -> Callable[[Any], int | None]:
@@ -59,7 +61,7 @@ def _words(written: Any) -> list[str] | None:
 
 
 def one_of(*words: str) -> Kind:
-    """A choice of words; dashes become what the settings have."""
+    """A choice of words. The core spells them with underscores instead of dashes."""
     return Kind(
         f"one of {', '.join(words)}",
         lambda written: written.replace("-", "_") if isinstance(written, str) and written in words else None,
@@ -67,7 +69,7 @@ def one_of(*words: str) -> Kind:
 
 
 def _service(written: Any) -> int | list[int] | None:
-    """A time, or two between which every time is as likely."""
+    """A time, or a range of times (uniformly distributed)."""
     found = [TIME.read(each) for each in written.split("-", 1)] if isinstance(written, str) else []
     times = [each for each in found if isinstance(each, int)]
     if not times or len(times) < len(found) or times != sorted(times):
@@ -88,101 +90,148 @@ WORDS = Kind("a list of words", _words)
 
 DIRECTIONS = ("to-target", "to-initiator")
 SOCKETS = ("socket-read", "socket-write")
-"""A plain transfer over TCP, without iSCSI: what the path can carry."""
+"""Bulk transfers over plain TCP, without iSCSI: the most that the path can carry."""
 OPERATIONS = ("read", "write", "mixed", *SOCKETS)
 
-_LINK = {
-    "rate": RATE,
-    "one-way-delay": TIME,
-    "queue-packets": COUNT,
-    "queue-bytes": SIZE,
-    "loss": SHARE,
-    "jitter": TIME,
-    "overhead": SIZE,
-}
-_TCP = {
-    "congestion-control": one_of("reno", "cubic"),
-    "window": SIZE,
-    "send-buffer": SIZE,
-    "mss": COUNT,
-    "initial-window": COUNT,
-    "delayed-ack": SWITCH,
-    "nagle": SWITCH,
-    "sack": SWITCH,
-    "timestamps": SWITCH,
-    "window-scaling": SWITCH,
-    "hystart": SWITCH,
-    "slow-start-after-idle": SWITCH,
-}
-_KEYS = {name: COUNT if kind is NUMBER else WORDS if kind is LIST else SWITCH for name, (_, kind) in LOGIN_KEYS.items()}
-# lengths are sizes
-_KEYS |= {name: SIZE for name in LOGIN_KEYS if name.endswith("Length")}
-TUNING = {
-    "connections-rule": one_of("model", "golden"),
-    "measure-time": TIME,
-    "measure-bytes": SIZE,
-    "measure-at-once": SWITCH,
-    "start-connections": COUNT,
-    "most-connections": COUNT,
-    "path-rate": RATE,
-}
-"""How the number of connections is looked for, below ``workload``."""
-_WORKLOAD = {
-    "operation": one_of(*OPERATIONS),
-    "block-size": SIZE,
-    "system-call-size": SIZE,
-    "max-transfer": SIZE,
-    "queue-depth": COUNT,
-    "connection-depth": COUNT,
-    "calls": COUNT,
-    "bytes": SIZE,
-    "seconds": AMOUNT,
-    "access": one_of("sequential", "random"),
-    "read-share": SHARE,
-    "think-time": TIME,
-    "connections": COUNT,
-    **TUNING,
-    "sessions": COUNT,
-    "layout": one_of("stripe", "mirror"),
-    "deal": one_of("turn-then-finished", "turn", "least-loaded"),
-}
-_TARGET = {
-    "count": COUNT,
-    "program": one_of("iscsitrace", "tgt", "istgt"),
-    "status": one_of("in-data", "apart", "apart-held"),
-    "service-delay": SERVICE,
-    "host-delay": TIME,
-    "is-serial": SWITCH,
-    "command-window": COUNT,
-}
+
+class Part(StrEnum):
+    """A struct of a run's settings, as `settings.of_run` and the core name them."""
+
+    LINK = "world.paths[].to_target, .to_initiator"
+    ACCESS = "world.access"
+    TCP = "world.initiator_tcp, world.target_tcp"
+    WORLD = "world"
+    KEYS = "client.login.offers, portals[].keys"
+    WORKLOAD = "client.workload"
+    TUNING = "client.workload.tuning"
+    PORTAL = "portals[]"
+    PROGRAM = "lab.real.Programs"
+    COMPUTED = ""
+    """No field of this value alone: `settings` computes what it becomes."""
 
 
-def _under(prefix: str, kinds: dict[str, Kind]) -> dict[str, Kind]:
-    return {f"{prefix}.{name}": kind for name, kind in kinds.items()}
+@dataclass(frozen=True)
+class Setting:
+    """A setting: how its value is written, and the field of a run's settings that takes the value."""
+
+    kind: Kind
+    part: Part
+    field: str = ""
+    """Empty for a computed one."""
 
 
-SETTINGS: dict[str, Kind] = {
-    **_under("link", _LINK),
-    **{name: kind for way in DIRECTIONS for name, kind in _under(f"link.{way}", _LINK).items()},
-    "link.access-rate": RATE,
-    "link.access-queue-packets": COUNT,
+Rows = Mapping[str, tuple[Kind, str]]
+_LINK: Rows = {
+    "rate": (RATE, "rate_bps"),
+    "one-way-delay": (TIME, "delay_ns"),
+    "queue-packets": (COUNT, "queue_packets"),
+    "queue-bytes": (SIZE, "queue_bytes"),
+    "loss": (SHARE, "loss_probability"),
+    "jitter": (TIME, "jitter_ns"),
+    "overhead": (SIZE, "overhead_bytes"),
+}
+_TCP: Rows = {
+    "congestion-control": (one_of("reno", "cubic"), "congestion_control"),
+    "window": (SIZE, "receive_buffer_bytes"),
+    "send-buffer": (SIZE, "send_buffer_bytes"),
+    "mss": (COUNT, "mss"),
+    "initial-window": (COUNT, "initial_window"),
+    "delayed-ack": (SWITCH, "delayed_ack"),
+    "nagle": (SWITCH, "nagle"),
+    "sack": (SWITCH, "sack"),
+    "timestamps": (SWITCH, "timestamps"),
+    "window-scaling": (SWITCH, "window_scaling"),
+    "hystart": (SWITCH, "hystart"),
+    "slow-start-after-idle": (SWITCH, "slow_start_after_idle"),
+}
+_WORKLOAD: Rows = {
+    "operation": (one_of(*OPERATIONS), "operation"),
+    "block-size": (SIZE, "block_size_bytes"),
+    "system-call-size": (SIZE, "system_call_bytes"),
+    "max-transfer": (SIZE, "max_transfer_bytes"),
+    "bytes": (SIZE, "total_bytes"),
+    "access": (one_of("sequential", "random"), "access"),
+    "read-share": (SHARE, "read_share"),
+    "think-time": (TIME, "think_time_ns"),
+    "connections": (COUNT, "connections"),
+    "sessions": (COUNT, "sessions"),
+    "layout": (one_of("stripe", "mirror"), "layout"),
+    "deal": (one_of("turn-then-finished", "turn", "least-loaded"), "dealing"),
+}
+_TUNING: Rows = {
+    "measure-time": (TIME, "measure_ns"),
+    "measure-bytes": (SIZE, "measure_bytes"),
+    "measure-at-once": (SWITCH, "is_unsettled"),
+    "start-connections": (COUNT, "start_connections"),
+    "most-connections": (COUNT, "most_connections"),
+}
+_COMPUTED: Mapping[str, Kind] = {
     "link.target-delays": TIMES_LIST,
-    **_under("tcp", _TCP),
-    **_under("initiator.tcp", _TCP),
-    **_under("target.tcp", _TCP),
-    **_under("initiator.keys", _KEYS),
-    **_under("target.keys", _KEYS),
-    "initiator.host-delay": TIME,
-    # in the real world alone
-    "initiator.program": one_of("iscsitrace", "iscsi-perf", "open-iscsi"),
-    "initiator.driver": one_of("events", "threads"),
-    "initiator.receive": one_of("copy", "discard"),
     "link.bypass-from": RATE,
-    **_under("target", _TARGET),
-    **_under("workload", _WORKLOAD),
+    "workload.queue-depth": COUNT,
+    "workload.connection-depth": COUNT,
+    "workload.calls": COUNT,
+    "workload.seconds": AMOUNT,
+    "workload.connections-rule": one_of("model", "golden"),
+    "workload.path-rate": RATE,
+    "target.count": COUNT,
+    "target.service-delay": SERVICE,
+    "target.is-serial": SWITCH,
     "capture.at": one_of("both", "initiator", "none"),
-    "capture.snaplen": SIZE,
-    "capture.is-ipv6": SWITCH,
     "capture.is-untapped": SWITCH,
 }
-"""Every setting by its dotted name. Those of ``tcp`` are both hosts', those of ``link`` both directions'."""
+
+
+def _key_kind(name: str, kind: str) -> Kind:
+    if name.endswith("Length"):
+        return SIZE
+    return COUNT if kind is NUMBER else WORDS if kind is LIST else SWITCH
+
+
+_KEYS: Rows = {name: (_key_kind(name, kind), field) for name, (field, kind) in LOGIN_KEYS.items()}
+
+
+def _under(section: str, part: Part, rows: Rows) -> dict[str, Setting]:
+    return {f"{section}.{name}": Setting(kind, part, field) for name, (kind, field) in rows.items()}
+
+
+SETTINGS: dict[str, Setting] = {
+    **_under("link", Part.LINK, _LINK),
+    **{name: setting for way in DIRECTIONS for name, setting in _under(f"link.{way}", Part.LINK, _LINK).items()},
+    **_under(
+        "link", Part.ACCESS, {"access-rate": (RATE, "rate_bps"), "access-queue-packets": (COUNT, "queue_packets")}
+    ),
+    **_under("tcp", Part.TCP, _TCP),
+    **_under("initiator.tcp", Part.TCP, _TCP),
+    **_under("target.tcp", Part.TCP, _TCP),
+    **_under("initiator.keys", Part.KEYS, _KEYS),
+    **_under("target.keys", Part.KEYS, _KEYS),
+    **_under("initiator", Part.WORLD, {"host-delay": (TIME, "initiator_host_delay_ns")}),
+    **_under(
+        "initiator",
+        Part.PROGRAM,
+        {
+            "program": (one_of("iscsitrace", "iscsi-perf", "open-iscsi"), "initiator"),
+            "driver": (one_of("events", "threads"), "driver"),
+            "receive": (one_of("copy", "discard"), "receive"),
+        },
+    ),
+    **_under("target", Part.PROGRAM, {"program": (one_of("iscsitrace", "tgt", "istgt"), "target")}),
+    **_under("target", Part.WORLD, {"host-delay": (TIME, "target_host_delay_ns")}),
+    **_under(
+        "target",
+        Part.PORTAL,
+        {
+            "status": (one_of("in-data", "apart", "apart-held"), "status"),
+            "command-window": (COUNT, "command_window_count"),
+        },
+    ),
+    **_under("workload", Part.WORKLOAD, _WORKLOAD),
+    **_under("workload", Part.TUNING, _TUNING),
+    **_under("capture", Part.WORLD, {"snaplen": (SIZE, "snaplen_bytes"), "is-ipv6": (SWITCH, "is_ipv6")}),
+    **{name: Setting(kind, Part.COMPUTED) for name, kind in _COMPUTED.items()},
+}
+"""Every setting by its dotted name. Those of ``tcp`` apply to both hosts, those of ``link`` to both directions.
+
+Programs are used in the real world only.
+"""

@@ -7,8 +7,9 @@ from matplotlib.figure import Figure
 
 from iscsitrace.analysis.curves.budget import BudgetCurves
 from iscsitrace.plots import style
-from iscsitrace.plots.budget_parts import LOOKS
 from iscsitrace.plots.scales import TimeAxis, duration
+from iscsitrace.wording.amounts import percent
+from iscsitrace.wording.parts import PARTS
 
 _NAMED_SHARE = 0.06
 """A part of this share has room for its percentage."""
@@ -22,23 +23,24 @@ def draw(figure: Figure, budget: BudgetCurves) -> None:
     edges = time.of(budget.edges_ns)
     below = np.zeros(len(edges) - 1)
     left = dict.fromkeys(budget.totals_ns, 0.0)
-    for number, (color, hatch, label) in enumerate(LOOKS.values()):
+    for number, part in enumerate(PARTS):
         shares = budget.shares[number] * 100
-        sums = {scope: float(parts[number] / parts.sum() * 100) for scope, parts in budget.totals_ns.items()}
+        sums = {scope: float(spent[number] / spent.sum() * 100) for scope, spent in budget.totals_ns.items()}
         if not shares.any() and not any(sums.values()):
             continue
         over_time.stairs(
-            below + shares, edges, baseline=below, fill=True, color=color, hatch=hatch, edgecolor="white", linewidth=0,
-            label=label,
+            below + shares, edges, baseline=below, fill=True, color=part.color, hatch=part.hatch, edgecolor="white",
+            linewidth=0, label=part.label,
         )  # fmt: skip
         below = below + shares
         for place, (scope, share) in enumerate(sums.items()):
             totals.barh(
-                place, share, left=left[scope], height=0.75, color=color, hatch=hatch, edgecolor="white", linewidth=0.4
-            )
+                place, share, left=left[scope], height=0.75, color=part.color, hatch=part.hatch, edgecolor="white",
+                linewidth=0.4,
+            )  # fmt: skip
             if share >= _NAMED_SHARE * 100:
                 totals.text(
-                    left[scope] + share / 2, place, f"{share:.0f} %", ha="center", va="center", fontsize=8,
+                    left[scope] + share / 2, place, percent(share / 100), ha="center", va="center", fontsize=8,
                     bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
                 )  # fmt: skip
             left[scope] += share

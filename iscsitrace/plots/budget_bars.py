@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from iscsitrace.plots.budget_parts import LOOKS
+from iscsitrace.wording.amounts import percentage
+from iscsitrace.wording.parts import PARTS
 
 _NAMED_PERCENT = 12.0
 """A part of this share has room for its number."""
@@ -32,19 +33,20 @@ def draw(figure: Figure, bars: Bars) -> None:
     seen: set[str] = set()
     for axes, (name, places) in zip(every, bars.panels, strict=True):
         below = [0.0] * len(places)
-        for part, (color, hatch, _) in LOOKS.items():
-            heights = [shares.get(part, 0.0) for _, shares in places]
+        for part in PARTS:
+            heights = [shares.get(part.name, 0.0) for _, shares in places]
             if not any(heights):
                 continue
-            seen.add(part)
+            seen.add(part.name)
             axes.bar(
-                range(len(places)), heights, _WIDTH, bottom=below, color=color, hatch=hatch, edgecolor="white",
-                linewidth=0.3,
+                range(len(places)), heights, _WIDTH, bottom=below, color=part.color, hatch=part.hatch,
+                edgecolor="white", linewidth=0.3,
             )  # fmt: skip
             for place, height in enumerate(heights):
                 if height >= _NAMED_PERCENT:
                     axes.text(
-                        place, below[place] + height / 2, f"{height:.0f}", ha="center", va="center", fontsize=7,
+                        place, below[place] + height / 2, percentage(height / 100), ha="center", va="center",
+                        fontsize=7,
                         bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
                     )  # fmt: skip
             below = [low + height for low, height in zip(below, heights, strict=True)]
@@ -55,9 +57,9 @@ def draw(figure: Figure, bars: Bars) -> None:
     every[0].set_ylabel("% of the time of a call")
     every[0].legend(
         handles=[
-            Patch(facecolor=color, hatch=hatch, edgecolor="white", label=label)
-            for part, (color, hatch, label) in LOOKS.items()
-            if part in seen
+            Patch(facecolor=part.color, hatch=part.hatch, edgecolor="white", label=part.label)
+            for part in PARTS
+            if part.name in seen
         ],
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from matplotlib.figure import Figure
 
 from iscsitrace.analysis.curves.subject import Subject
 from iscsitrace.plots import style
 from iscsitrace.plots.scales import duration
+from iscsitrace.wording import cells
+from iscsitrace.wording.amounts import percent
 
-_SECOND_NS = 1_000_000_000
 _NAME_LIMIT = 100
 _LINE_LIMIT = 170
 _SHOWN = 3
@@ -32,7 +32,7 @@ def write_lines(figure: Figure, title: str, lines: Iterable[str]) -> None:
 
 def facts(subject: Subject) -> Iterable[str]:
     """The lines on captures, connections, tap and coverage."""
-    yield f"{_some(subject.captures, 'captures')}; first packet {_date(subject.origin_ns)}"
+    yield f"{_some(subject.captures, 'captures')}; first packet {cells.date(subject.origin_ns)}"
     parts = [f"connection {subject.connections[0]}"] if len(subject.connections) == 1 else []
     if len(subject.connections) > 1:
         parts = [f"connections {_some(subject.connections, 'connections')}"]
@@ -50,7 +50,7 @@ def _some(names: tuple[str, ...], noun: str) -> str:
 
 
 def _printable(name: str) -> str:
-    safe = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)
+    safe = cells.text(name)
     return safe if len(safe) <= _NAME_LIMIT else f"...{safe[-_NAME_LIMIT:]}"
 
 
@@ -69,12 +69,7 @@ def _tap(subject: Subject) -> str:
 
 
 def _coverage(subject: Subject) -> str | None:
-    """Coverage, when something is missing; rounded down, so that 100 % would say that nothing is."""
+    """Coverage, when something is missing."""
     shares = (("bytes", subject.explained_bytes_share), ("PDUs", subject.pdu_share))
-    missing = [f"{int(share * 1000) / 10} % of {noun}" for noun, share in shares if share is not None and share < 1]
+    missing = [f"{percent(share)} of {noun}" for noun, share in shares if share is not None and share < 1]
     return f"coverage {', '.join(missing)}" if missing else None
-
-
-def _date(time_ns: int) -> str:
-    seconds, rest = divmod(time_ns, _SECOND_NS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"

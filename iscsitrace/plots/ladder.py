@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from iscsitrace.analysis.curves.ladder import Ladder, Packets, Pdu
 from iscsitrace.plots import style
-from iscsitrace.plots.budget_parts import LOOKS
 from iscsitrace.plots.scales import TimeAxis, duration, size
+from iscsitrace.wording.parts import BY_NAME
 
 _LABEL_GAP = 0.022
 """Least distance between two labels, as a share of the height."""
@@ -182,11 +182,11 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
     axes.text(place, time.at(view.start_ns), "time at the tap", ha="left", va="bottom", fontsize=8)
     axes.barh(
         time.at((view.start_ns + view.end_ns) // 2), width, left=place,
-        height=time.at(view.end_ns) - time.at(view.start_ns), color=LOOKS["transfer"][0], label="transfer",
+        height=time.at(view.end_ns) - time.at(view.start_ns), color=BY_NAME["transfer"].color, label="transfer",
     )  # fmt: skip
     for number, owner in enumerate(ladder.owners):
         start, end = time.at(owner.start_ns), time.at(owner.end_ns)
-        color, hatch, text = LOOKS[owner.part]
+        part = BY_NAME[owner.part]
         label = "idle span at the tap" if number == 0 else None
         axes.fill_between([0, 1], start, end, color="#efefef", linewidth=0, label=label, zorder=0)
         axes.barh(
@@ -194,13 +194,13 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
             width,
             left=place,
             height=end - start,
-            color=color,
-            hatch=hatch,
-            edgecolor="white" if hatch else "none",
+            color=part.color,
+            hatch=part.hatch,
+            edgecolor="white" if part.hatch else "none",
             linewidth=0.2,
         )
         if owner.end_ns - owner.start_ns > _LABELLED_SHARE * (view.end_ns - view.start_ns):
             axes.text(
-                place + width + 0.02, (start + end) / 2, f"{duration(owner.end_ns - owner.start_ns)} {text}",
+                place + width + 0.02, (start + end) / 2, f"{duration(owner.end_ns - owner.start_ns)} {part.label}",
                 va="center", fontsize=7.5,
             )  # fmt: skip

@@ -6,13 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.diagnosis import NEEDED
-from iscsitrace.analysis.diagnosis.examination import Diagnosis, Opinion, examine
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, examine
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline
-from iscsitrace.report import cells, chapters, figures, modelled, sections
+from iscsitrace.report import chapters, figures, modelled, sections
 from iscsitrace.report.document import Document, Grid
-from iscsitrace.trace import Trace
+from iscsitrace.tables.trace import Trace
+from iscsitrace.wording import cells
 
 __all__ = ["describe", "needed"]
 
@@ -68,7 +69,7 @@ def _by_weight(trace: Trace, diagnosis: Diagnosis) -> list[int]:
 
 
 def _title(trace: Trace) -> str:
-    names = [cells.text(str(source["name"]).rpartition("/")[2]) for source in trace.inputs]
+    names = [cells.short(str(source["name"]).rpartition("/")[2]) for source in trace.inputs]
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else next(iter(names), "capture")
 
 
@@ -85,7 +86,7 @@ def _subtitle(trace: Trace) -> str:
 def _others(trace: Trace, diagnosis: Diagnosis, lead: int | None, rest: list[Opinion]) -> Grid | None:
     """A line for each other session, and for each connection of the first where it has several."""
     targets = {
-        row["session"]: cells.text(row["target_name"]) for row in trace.sessions.rows(("session", "target_name"))
+        row["session"]: cells.short(row["target_name"]) for row in trace.sessions.rows(("session", "target_name"))
     }
     members = [
         row["connection"]

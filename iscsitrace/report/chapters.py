@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis import tap
-from iscsitrace.analysis.diagnosis import wording, workload
-from iscsitrace.analysis.diagnosis.examination import Opinion
-from iscsitrace.analysis.diagnosis.finding import Finding
-from iscsitrace.analysis.distribution import percentiles
-from iscsitrace.analysis.volumes import measure
-from iscsitrace.plots.budget_parts import LOOKS
-from iscsitrace.report import cells
+from iscsitrace.analysis.findings.examination import Opinion
+from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.measures import tap_position as tap
+from iscsitrace.analysis.measures.distribution import percentiles
+from iscsitrace.analysis.measures.volumes import measure
+from iscsitrace.analysis.session import workload
 from iscsitrace.report.document import Chapter, Fact, Grid, Part, Remedy, Step
-from iscsitrace.table import Table
-from iscsitrace.trace import Trace
-
-_MEANINGS: Final = {
-    "transfer": "data passes the tap",
-    "propagation": "the path's delay",
-    "target_service": "the target works, or takes its time",
-    "initiator_think": "the initiator asks for nothing",
-    "initiator_service": "granted data is not sent yet",
-    "ack_wait": "held back until an ACK comes",
-    "receive_window": "the receiver's window is full",
-    "congestion_window": "the congestion window is full",
-    "loss_recovery": "lost packets are sent again",
-    "unknown": "the capture does not say",
-}
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Trace
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording import cells
+from iscsitrace.wording.parts import BY_NAME
 
 
 def of_session(trace: Trace, opinion: Opinion) -> Chapter:
@@ -38,7 +26,7 @@ def of_session(trace: Trace, opinion: Opinion) -> Chapter:
     number = np.ma.filled(np.ma.asarray(cycles["session"]).astype(np.int64), -1)
     rows = [row for row in trace.connections.rows() if row["session"] == opinion.number]
     session = next(row for row in trace.sessions.rows() if row["session"] == opinion.number)
-    names = f"{cells.text(session['initiator_name'])} to {cells.text(session['target_name'])}"
+    names = f"{cells.short(session['initiator_name'])} to {cells.short(session['target_name'])}"
     if session["initiator_name"] is None and session["target_name"] is None:
         names = "names unknown: the login was not captured"
     return _chapter(trace, f"session {opinion.number}", names, rows, cycles.select(number == opinion.number), opinion)
@@ -70,11 +58,11 @@ def _parts(opinion: Opinion, pause_ns: int) -> tuple[Part, ...]:
     limiter = "transfer" if is_line_bound else opinion.limiter
     return tuple(
         Part(
-            name=part.replace("_", " "),
-            meaning=_MEANINGS[part],
+            name=BY_NAME[part].label,
+            meaning=BY_NAME[part].meaning,
             share=amount / opinion.jobs_ns,
             time=cells.milliseconds(amount),
-            color=LOOKS[part][0],
+            color=BY_NAME[part].color,
             is_limiter=part == limiter,
         )
         for part, amount in amounts.items()
@@ -86,7 +74,7 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     if not parts:
         return None
     rows = tuple((part.name, part.meaning, part.time, cells.percent(part.share)) for part in parts)
-    return Grid(f"Time of {label}, first command to last status", ("part", "what happens then", "ms", "share"), rows)
+    return Grid(f"Time of {label}, first command to last status", ("part", "what happens then", "ms", "%"), rows)
 
 
 def _remedy(finding: Finding) -> Remedy:
@@ -95,7 +83,7 @@ def _remedy(finding: Finding) -> Remedy:
     return Remedy(
         name=finding.name,
         severity=finding.severity.replace("_", " "),
-        share="" if finding.share is None else cells.percent(finding.share),
+        share="" if finding.share is None else wording.percent(finding.share),
         text=finding.text,
         steps=tuple(Step(advice, gains.get(place, "")) for place, advice in enumerate(finding.advice)),
         display_filter=finding.display_filter or "",
@@ -111,15 +99,15 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
     found = []
     volume = measure(cycles)[-1]
     moved = {"read": volume.read_bytes_per_s, "written": volume.write_bytes_per_s}
-    rates = [f"{cells.rate(amount)} {word}" for word, amount in moved.items() if amount]
+    rates = [f"{wording.rate(amount)} {word}" for word, amount in moved.items() if amount]
     if rates:
         line = _line(trace, connections)
         found.append(
-            Fact("Throughput", ", ".join(rates), f"the line: {cells.rate(line)}" if line else "of the active time")
+            Fact("Throughput", ", ".join(rates), f"the line: {wording.rate(line)}" if line else "of the active time")
         )
     if opinion.idle_fraction is not None and opinion.jobs_ns:
         transfer_ns = (opinion.budget or {}).get("transfer", 0)
-        found.append(Fact("Idle", cells.percent(1 - transfer_ns / opinion.jobs_ns), "no data on the line"))
+        found.append(Fact("Idle", wording.percent(1 - transfer_ns / opinion.jobs_ns), "no data on the line"))
     found += _path(connections)
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]
@@ -131,10 +119,10 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
         depth = f"queue depth {asked.queue_depth}"
         tasks = wording.count(asked.task_count, "task")
         found.append(Fact("Asks for", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {tasks}"))
-        latency = percentiles(transfers["latency_ns"])
-        if latency["p50"] is not None:
-            rest = f"p95 {cells.time(latency['p95'])}, p99 {cells.time(latency['p99'])}"
-            found.append(Fact("Latency", f"{cells.time(latency['p50'])} p50", rest))
+        p50, p95, p99 = (percentiles(transfers["latency_ns"])[name] for name in ("p50", "p95", "p99"))
+        if p50 is not None and p95 is not None and p99 is not None:
+            rest = f"p95 {wording.time(p95)}, p99 {wording.time(p99)}"
+            found.append(Fact("Latency", f"{wording.time(p50)} p50", rest))
     again = sum(row[f"retransmitted_packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
     if again:
         packets = sum(row[f"packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
@@ -156,7 +144,7 @@ def _path(connections: list[dict[str, Any]]) -> list[Fact]:
     where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(
         tap.position(*sides) or "", "tap in between"
     )
-    return [Fact("One-way delay", cells.time(sum(sides) / 2), where)]
+    return [Fact("One-way delay", wording.time(sum(sides) / 2), where)]
 
 
 def _line(trace: Trace, connections: list[dict[str, Any]]) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from iscsitrace.report import cells
+from iscsitrace.wording import amounts
 
 FIRST_REMEDIES: Final = 3
 """What stands beside the verdict; the rest comes after it."""
@@ -60,7 +60,7 @@ class Part:
     @property
     def percent(self) -> str:
         """The share as text."""
-        return cells.percent(self.share)
+        return amounts.percent(self.share)
 
 
 @dataclass(frozen=True)

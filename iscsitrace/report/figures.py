@@ -9,14 +9,14 @@ import numpy as np
 
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.view import Zoom
-from iscsitrace.analysis.jobs.streams import Job
-from iscsitrace.analysis.selection import pick
-from iscsitrace.drawings import KINDS
+from iscsitrace.analysis.groups.jobs.streams import Job
+from iscsitrace.analysis.measures.selection import pick
 from iscsitrace.errors import InputInvalid
+from iscsitrace.outputs.drawings import KINDS
 from iscsitrace.plots import inline, style
 from iscsitrace.report.document import Picture
-from iscsitrace.table import Table
-from iscsitrace.trace import Trace
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Trace
 
 _DETAIL: Final = Detail(limit=4_000, columns=1_000)
 _AROUND: Final = 0.6

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from iscsitrace.analysis.diagnosis import wording
-from iscsitrace.analysis.mirrors import tables
-from iscsitrace.analysis.mirrors.account import WORDS, Account
-from iscsitrace.report import cells
+from iscsitrace.analysis.groups.mirrors import tables
+from iscsitrace.analysis.groups.mirrors.account import WORDS, Account
 from iscsitrace.report.document import Grid, Section
-from iscsitrace.trace import Trace
+from iscsitrace.tables.trace import Trace
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording import cells
 
 WRITES: Final = 8
 """Mirrored writes that are shown, those with the largest skew first."""
@@ -37,10 +37,10 @@ def _said(account: Account) -> Iterator[str]:
         f"{name}: its writes wait for {far.label}, the last to finish in {far.last_count} of "
         f"{wording.count(account.known_count, 'write')}{because}."
     )
+    half, most = (wording.time(account.skews[name] or 0) for name in ("p50", "max"))
     yield (
-        f"Half of the writes were done on the last leg within {cells.time(account.skews['p50'])} of the first, the "
-        f"slowest after {cells.time(account.skews['max'])}; {far.label} was at work alone for "
-        f"{cells.time(far.alone_ns)}."
+        f"Half of the writes were done on the last leg within {half} of the first, the slowest after {most}; "
+        f"{far.label} was at work alone for {wording.time(far.alone_ns)}."
     )
     if account.doubt:
         yield f"{account.doubt[0].upper()}{account.doubt[1:]}."
@@ -51,11 +51,11 @@ def _legs(number: int, account: Account) -> Grid:
         (
             str(leg.place),
             ", ".join(map(str, leg.sessions)),
-            cells.text(leg.target),
+            cells.short(leg.target),
             str(leg.lun),
             cells.count(leg.last_count),
             cells.milliseconds(leg.alone_ns),
-            cells.text(leg.cause and leg.cause.replace("_", " ")),
+            cells.short(leg.cause and leg.cause.replace("_", " ")),
         )
         for leg in account.legs
     )
@@ -77,11 +77,11 @@ def _writes(number: int, account: Account, trace: Trace) -> Grid:
         rows.append(
             (
                 cells.seconds(row["begin_ns"] - start_ns),
-                cells.text(row["lba"]),
+                cells.short(row["lba"]),
                 cells.size(row["bytes"]),
                 cells.milliseconds(row["skew_ns"]),
-                cells.text(row["last_session"]),
-                cells.text(row["cause"] and row["cause"].replace("_", " ")),
+                cells.short(row["last_session"]),
+                cells.short(row["cause"] and row["cause"].replace("_", " ")),
                 " / ".join(done),
                 f"frame.number in {{{', '.join(map(str, frames))}}}",
             )

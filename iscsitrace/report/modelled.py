@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from iscsitrace.analysis.diagnosis import wording
+from iscsitrace.analysis.fit.points import REASONS, Fit, Point
+from iscsitrace.analysis.fit.regression import fit
+from iscsitrace.analysis.fit.steady import NEEDED, survey
 from iscsitrace.analysis.model.estimate import Estimate
-from iscsitrace.analysis.model.fit import fit
-from iscsitrace.analysis.model.points import REASONS, Fit, Point
 from iscsitrace.analysis.model.prediction import changed, predict_with
 from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.model.steady import NEEDED, survey
 from iscsitrace.errors import InputInvalid
-from iscsitrace.report import cells
 from iscsitrace.report.document import Grid, Model
-from iscsitrace.trace import Trace
+from iscsitrace.tables.trace import Trace
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording import cells
 
 __all__ = ["NEEDED", "of_session"]
 
@@ -39,13 +39,13 @@ def of_session(trace: Trace, session: int) -> tuple[Model | None, str]:
     if not own:
         reasons = [line for line in found.missing if line.startswith(f", session {session}:")]
         why = "; ".join(line.partition(": ")[2] for line in reasons) or "no task is steady"
-        return None, f"The model says nothing of session {session}: {cells.text(why)}."
+        return None, f"The model says nothing of session {session}: {cells.short(why)}."
     moved = {word: _moved(own, word) for word in ("read", "write")}
     points = [point for point in own if point.setting.operation == max(moved, key=lambda word: moved[word])]
     try:
         return _model(fit(points)), ""
     except InputInvalid as error:
-        return None, f"The model says nothing of session {session}: {cells.text(error)}."
+        return None, f"The model says nothing of session {session}: {cells.short(error)}."
 
 
 def _moved(points: list[Point], operation: str) -> int:
@@ -90,12 +90,12 @@ def _model(found: Fit) -> Model:
 
 def _sentence(found: Fit) -> str:
     setting = found.setting
-    terms = [f"{found.k.value:.2f} delays of {cells.time(found.d_ns.value)}"]
+    terms = [f"{found.k.value:.2f} delays of {wording.time(found.d_ns.value)}"]
     if found.s_ns.value > 0:
-        terms.append(f"{cells.time(found.s_ns.value)} for service")
+        terms.append(f"{wording.time(found.s_ns.value)} for service")
     if found.c_bytes_per_s:
         passing_ns = setting.block_bytes / found.c_bytes_per_s.value * 1e9
-        terms.append(f"{cells.time(passing_ns)} for {cells.size(setting.block_bytes)} on the line")
+        terms.append(f"{wording.time(passing_ns)} for {wording.size(setting.block_bytes)} on the line")
     return f"One {setting.operation} takes k·d + s + B/C = {' + '.join(terms)}."
 
 
@@ -114,7 +114,7 @@ def _parameters(found: Fit) -> Iterator[tuple[str, ...]]:
 def _point(point: Point) -> str:
     setting = point.setting
     depth = setting.queue_depth * setting.connections
-    return f"{point.cycle_count:,} {setting.operation}s of {cells.size(setting.block_bytes)}, queue depth {depth}"
+    return f"{point.cycle_count:,} {setting.operation}s of {wording.size(setting.block_bytes)}, queue depth {depth}"
 
 
 def _what_if(found: Fit) -> Grid | None:

@@ -7,12 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis import health, operations
-from iscsitrace.analysis.mirrors.account import Account
-from iscsitrace.analysis.selection import display_filter, pick
-from iscsitrace.report import cells, mirrors
+from iscsitrace.analysis.groups.mirrors.account import Account
+from iscsitrace.analysis.measures import capture_health as health
+from iscsitrace.analysis.measures import operations
+from iscsitrace.analysis.measures.selection import display_filter, pick
+from iscsitrace.report import mirrors
 from iscsitrace.report.document import Grid, Section
-from iscsitrace.trace import Trace
+from iscsitrace.tables.trace import Trace
+from iscsitrace.wording import cells
 
 SLOW_TASKS: Final = 12
 ROWS: Final = 24
@@ -80,12 +82,12 @@ def _task(row: dict[str, Any], origin_ns: int) -> tuple[str, ...]:
     return (
         str(row["cycle"]),
         cells.seconds(row["command_first_ns"] - origin_ns),
-        cells.text(row["operation"]),
-        cells.text(row["lba"]),
+        cells.short(row["operation"]),
+        cells.short(row["lba"]),
         cells.size(row["bytes"]),
         *(cells.milliseconds(row[name]) for name in phases),
-        cells.text(row["queue_depth"]),
-        cells.text(row["r2t_count"]),
+        cells.short(row["queue_depth"]),
+        cells.short(row["r2t_count"]),
         f"{row['command_frame']} to {last}" if last is not None else str(row["command_frame"]),
         ", ".join(flags) or cells.NOTHING,
     )
@@ -138,7 +140,7 @@ def _parameters(trace: Trace, session: int | None) -> Section:
     for row in trace.parameters.rows():
         if row["session"] == session and row["source"] != "offered":
             values = [row["key"], _in_force(row), row["initiator_value"], row["target_value"], row["source"]]
-            found.setdefault(tuple(cells.text(value) for value in values), []).append(row["connection"])
+            found.setdefault(tuple(cells.short(value) for value in values), []).append(row["connection"])
     rows = [(*values, _numbers(connections)) for values, connections in found.items()]
     grid = limited(
         "Keys in force", ("key", "in force", "initiator sent", "target sent", "came about", "tcp.stream"), rows, KEYS
@@ -170,11 +172,11 @@ def _connections(trace: Trace, session: int | None) -> Section:
     found = [
         (
             str(row["connection"]),
-            cells.text(row["session"]),
+            cells.short(row["session"]),
             cells.endpoint(row, "initiator"),
             cells.endpoint(row, "target"),
-            cells.text(row["header_digest"]),
-            cells.text(row["data_digest"]),
+            cells.short(row["header_digest"]),
+            cells.short(row["data_digest"]),
             cells.milliseconds(row["rtt_to_target_min_ns"]),
             cells.milliseconds(row["rtt_to_initiator_min_ns"]),
             cells.megabytes(row["captured_bytes_to_target"]),
@@ -211,7 +213,7 @@ def _health(trace: Trace) -> Section:
             entry["severity"].replace("_", " "),
             entry["name"],
             cells.count(entry["count"]),
-            cells.text(entry["first_frame"]),
+            cells.short(entry["first_frame"]),
             entry["meaning"],
             entry["advice"],
         )
@@ -220,7 +222,7 @@ def _health(trace: Trace) -> Section:
     losses = health.reaching(health.by_name(trace.counters), "data_loss")
     names = ", ".join(entry["name"] for entry in losses)
     line = f"The capture lost something: {names}." if losses else "Nothing is missing that would blur these numbers."
-    columns = ("tcp.stream", "direction", "stream bytes", "explained", "captured", "missing PDUs", "PDUs found")
+    columns = ("tcp.stream", "direction", "stream bytes", "explained %", "captured %", "missing PDUs", "PDUs found %")
     return Section(
         "health",
         "Capture health",
@@ -236,17 +238,17 @@ def _making(trace: Trace) -> Section:
     made = trace.provenance
     inputs = [
         (
-            cells.text(source["name"]),
-            cells.text(source["format"]),
+            cells.short(source["name"]),
+            cells.short(source["format"]),
             cells.count(source["packet_count"]),
             cells.seconds(_span_ns(source)),
             cells.date(source["time_first_ns"]),
-            cells.text(source.get("is_cut_short", False)),
+            cells.short(source.get("is_cut_short", False)),
         )
         for source in made["input"]
     ]
     options = [
-        f"{name}: {cells.text(value)}"
+        f"{name}: {cells.short(value)}"
         for name, value in made["options"].items()
         if value not in (None, False) and name != "tables"
     ]

@@ -12,24 +12,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from iscsitrace.analysis.budget import PARTS, Budget
+from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.watch.figures import CAUSES, Line
 from iscsitrace.watch.watcher import Report
+from iscsitrace.wording.cells import percent
+from iscsitrace.wording.parts import BY_NAME, Part
 
-# colours of Okabe and Ito, those of the plots
-LOOKS: Final[dict[str, tuple[str, str, str]]] = {
-    # part: letter, style, what it is
-    "transfer": ("T", "white on #0072B2", "transfer"),
-    "propagation": ("P", "black on #56B4E9", "propagation"),
-    "target_service": ("S", "black on #E69F00", "target service"),
-    "initiator_think": ("i", "black on #e9e9e9", "initiator asks for nothing"),
-    "initiator_service": ("I", "black on #F0E442", "initiator service"),
-    "ack_wait": ("A", "black on #CC79A7", "ack wait"),
-    "receive_window": ("R", "white on #009E73", "receive window"),
-    "congestion_window": ("C", "black on #8fd6c0", "congestion window"),
-    "loss_recovery": ("L", "white on #D55E00", "loss recovery"),
-    "unknown": ("?", "white on #7a7a7a", "unknown"),
-}
 BAD: Final = "bold #D55E00"
 DIM: Final = "dim"
 CHOSEN: Final = "reverse"
@@ -63,6 +51,11 @@ class Column:
     cell: Any = field(repr=False)
 
 
+def style_of(part: Part) -> str:
+    """The style of a part's letter: its colour behind it."""
+    return f"{'white' if part.is_dark else 'black'} on {part.color}"
+
+
 def rate(amount: float) -> str:
     """Bytes per second as MB/s."""
     return f"{amount / 1e6:.1f}" if amount < 1e9 else f"{amount / 1e6:.0f}"
@@ -85,11 +78,6 @@ def size(amount: float | None) -> str:
             value = amount / factor
             return f"{value:.0f}{unit}" if value >= 100 or value == int(value) else f"{value:.1f}{unit}"
     return f"{amount:.0f}"
-
-
-def percent(share: float | None) -> str:
-    """A share as a percentage."""
-    return "-" if share is None else f"{100 * share:.0f}"
 
 
 def count(amount: float) -> str:
@@ -145,8 +133,7 @@ def bar(budget: Budget | None, width: int) -> Text:
         cells[part] += 1
     text = Text()
     for part, _ in parts:
-        letter, style, _ = LOOKS[part]
-        text.append(letter * cells[part], style=style)
+        text.append(BY_NAME[part].letter * cells[part], style=style_of(BY_NAME[part]))
     return text
 
 
@@ -157,11 +144,10 @@ def legend(budget: Budget | None, width: int) -> list[Text]:
     parts = sorted(((part, ns) for part, ns in budget.parts_ns.items() if ns), key=lambda item: -item[1])
     lines = [Text()]
     for part, ns in parts:
-        letter, style, words = LOOKS[part]
-        entry = f" {words} {percent(ns / budget.total_ns)} %  "
+        entry = f" {BY_NAME[part].label} {percent(ns / budget.total_ns)} %  "
         if cell_len(lines[-1].plain) + 1 + len(entry) > width and lines[-1].plain:
             lines.append(Text())
-        lines[-1].append(letter, style=style)
+        lines[-1].append(BY_NAME[part].letter, style=style_of(BY_NAME[part]))
         lines[-1].append(entry)
     return lines
 
@@ -279,7 +265,7 @@ def _detail(report: Report, line: Line, width: int) -> list[Text]:
     head = Text()
     head.append(f"{line.kind} {line.number}", style="bold")
     idle = percent(budget.idle_fraction if budget else None)
-    head.append(f"  idle {idle} %  limiter {LOOKS[limiter][2] if limiter else '-'}")
+    head.append(f"  idle {idle} %  limiter {BY_NAME[limiter].label if limiter else '-'}")
     head.append(f"  open {line.open_task_count}")
     mean = line.load.queue_depth_mean
     head.append(f"  QD mean {'-' if mean is None else f'{mean:.1f}'}")

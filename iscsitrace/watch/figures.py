@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis import volumes
-from iscsitrace.analysis.budget import PARTS, Budget
-from iscsitrace.analysis.distribution import PERCENTILES
-from iscsitrace.analysis.running.distribution import rank
-from iscsitrace.analysis.volumes import NANOSECONDS
-from iscsitrace.table import Table
+from iscsitrace.analysis.measures import volumes
+from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.analysis.measures.distribution import PERCENTILES
+from iscsitrace.analysis.measures.running.distribution import rank
+from iscsitrace.analysis.measures.volumes import NANOSECONDS
+from iscsitrace.tables.table import Table
 
 SIZES_SHOWN = 3
 CAUSES = ("fast_retransmit", "timeout", "tail_probe", "unknown_retransmit")

@@ -9,9 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.live import SECOND_NS
-from iscsitrace.trace import Trace
+from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.tables.live_pass import SECOND_NS
+from iscsitrace.tables.trace import Trace
 
 EVERY_NS = 5 * SECOND_NS
 SHARE_MAX = 0.1

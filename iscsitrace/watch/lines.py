@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from iscsitrace.watch.board import LOOKS, clock, count, milliseconds, percent, rate, size
+from iscsitrace.watch.board import clock, count, milliseconds, rate, size
 from iscsitrace.watch.figures import Line
 from iscsitrace.watch.watcher import Report
+from iscsitrace.wording.cells import percent
+from iscsitrace.wording.parts import BY_NAME
 
 
 def lines_of(report: Report) -> list[str]:
@@ -35,7 +37,7 @@ def lines_of(report: Report) -> list[str]:
 def _session(line: Line) -> str:
     budget, load = line.budget, line.load
     idle = f", idle {percent(budget.idle_fraction)} %" if budget else ""
-    limiter = f" ({LOOKS[budget.limiter][2]})" if budget and budget.limiter else ""
+    limiter = f" ({BY_NAME[budget.limiter].label})" if budget and budget.limiter else ""
     depth = "" if load.queue_depth_max is None else f", QD {load.queue_depth_max}"
     rtt = "" if line.rtt_smoothed_ns is None else f", RTT {milliseconds(line.rtt_smoothed_ns)} ms"
     owin = "" if line.owin_peak_bytes is None else f", owin {size(line.owin_peak_bytes)}"

@@ -16,10 +16,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
 from iscsitrace.errors import IscsitraceError
-from iscsitrace.watch.board import LOOKS, SORTS, Choice, render, sorted_lines
+from iscsitrace.watch.board import SORTS, Choice, render, sorted_lines, style_of
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.snapshot import save
 from iscsitrace.watch.watcher import Report, Watcher
+from iscsitrace.wording.parts import PARTS
 
 _REDRAW_S = 0.5
 _LOOK_S = 0.05
@@ -49,9 +50,9 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The text."""
         text = Text(_HELP)
-        for letter, style, words in LOOKS.values():
-            text.append(f" {letter} ", style=style)
-            text.append(f" {words}\n")
+        for part in PARTS:
+            text.append(f" {part.letter} ", style=style_of(part))
+            text.append(f" {part.label}: {part.meaning}\n")
         with VerticalScroll():
             yield Static(text)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.live import SECOND_NS, Live, Settings
+from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
 
 PIPE_LAG_MAX_NS = 2 * SECOND_NS
 _PATIENCE_S = 5.0

@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis import budget, health
-from iscsitrace.analysis.running.distribution import Distribution
-from iscsitrace.analysis.running.totals import Totals
-from iscsitrace.live import Live, Pace, View
-from iscsitrace.schema import SCHEMA_VERSION
-from iscsitrace.table import Table
+from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures import capture_health as health
+from iscsitrace.analysis.measures.running.distribution import Distribution
+from iscsitrace.analysis.measures.running.totals import Totals
+from iscsitrace.tables.live_pass import Live, Pace, View
+from iscsitrace.tables.schema import SCHEMA_VERSION
+from iscsitrace.tables.table import Table
 from iscsitrace.watch.figures import NO_LOAD, Line, Load, Transport, load_of, loads_of, transports_of
 from iscsitrace.watch.findings import Findings, Found
+from iscsitrace.wording.cells import endpoint
 
 PATIENCE_S = 0.2
 
@@ -202,8 +204,8 @@ class Watcher:
                     latency.percentiles(),
                     {
                         "session": row["session"],
-                        "initiator": _endpoint(row["initiator_address"], row["initiator_port"]),
-                        "target": _endpoint(row["target_address"], row["target_port"]),
+                        "initiator": endpoint(row, "initiator"),
+                        "target": endpoint(row, "target"),
                     },
                     (number,),
                     {number: transport} if transport else {},
@@ -269,10 +271,6 @@ def _parts(cycles: Table, column: str) -> dict[int, Any]:
     order = np.argsort(groups, kind="stable")
     numbers, starts = np.unique(groups[order], return_index=True)
     return dict(zip(numbers.tolist(), np.split(values[order], starts[1:]), strict=True)) if len(numbers) else {}
-
-
-def _endpoint(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _dropped(inputs: list[dict[str, Any]]) -> int | None:

@@ -1,4 +1,4 @@
-//! The columns that come out of a pass, one struct of vectors per table; `iscsitrace/schema/` says what each
+//! The columns that come out of a pass, one struct of vectors per table; `iscsitrace/tables/schema/` says what each
 //! column means, and a test holds the two together.
 //!
 //! A null is the largest value of an unsigned type, the smallest of a signed one, and "" for text. It never

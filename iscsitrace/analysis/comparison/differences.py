@@ -14,7 +14,7 @@ from functools import cache
 from math import exp, factorial, log
 from typing import Any, Final
 
-from iscsitrace.analysis.diagnosis.situation import STALLS, WAITS, Measured, Situation
+from iscsitrace.analysis.session.situation import STALLS, WAITS, Measured, Situation
 
 MOST: Final = 8
 """Differences that are told apart: orders are reckoned by subsets, of which there are 2 ** MOST; the rest, those that

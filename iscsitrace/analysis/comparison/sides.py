@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis.budget import PARTS
-from iscsitrace.analysis.diagnosis import NEEDED, workload
-from iscsitrace.analysis.diagnosis.grouping import Source, subjects_of
-from iscsitrace.analysis.diagnosis.situation import Measured, measure
-from iscsitrace.analysis.diagnosis.subject import Subject
-from iscsitrace.analysis.diagnosis.transport import line_bytes_per_s
-from iscsitrace.analysis.distribution import counts, percentiles
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings.transport import line_bytes_per_s
+from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.analysis.measures.distribution import counts, percentiles
+from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.session.grouping import Source, subjects_of
+from iscsitrace.analysis.session.situation import Measured, measure
+from iscsitrace.analysis.session.subject import Subject
 
 __all__ = ["NEEDED", "Side", "sides_of"]
 

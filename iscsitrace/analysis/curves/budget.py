@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iscsitrace.analysis.budget import PARTS, over_time, rows_of
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View
+from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
 from iscsitrace.errors import InputInvalid
-from iscsitrace.table import Table
+from iscsitrace.tables.table import Table
 
 SCOPE_LIMIT = 8
 
 
 @dataclass(frozen=True)
 class BudgetCurves:
-    """All in the order of ``iscsitrace.analysis.budget.PARTS``."""
+    """All in the order of ``iscsitrace.analysis.measures.budget.PARTS``."""
 
     view: View
     edges_ns: Array

@@ -10,7 +10,7 @@ import numpy as np
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, seen_cycles
 from iscsitrace.errors import InputInvalid
-from iscsitrace.table import Table
+from iscsitrace.tables.table import Table
 
 PHASES = ("request", "grant", "transfer", "service", "status_wait", "turnaround")
 """In the order of time; a cycle has those of its operation."""

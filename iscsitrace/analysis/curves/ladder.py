@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iscsitrace.analysis import tap
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, seen_cycles
+from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.errors import InputInvalid
-from iscsitrace.schema import CATEGORIES
-from iscsitrace.table import Table, null_value
+from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.tables.table import Table, null_value
 
 PACKET_LIMIT = 600
 LABEL_LIMIT = 60

@@ -9,9 +9,9 @@ import numpy as np
 from iscsitrace.analysis.curves.decimation import Detail, even_edges, extremes
 from iscsitrace.analysis.curves.marks import Array, Line
 from iscsitrace.analysis.curves.view import View, picked_cycles
-from iscsitrace.analysis.distribution import percentiles
+from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.errors import InputInvalid
-from iscsitrace.table import Table
+from iscsitrace.tables.table import Table
 
 BINS_TIME, BINS_LATENCY = (10, 80), (10, 40)
 """Least and most bins of the heat map; between them the more, the more tasks there are."""

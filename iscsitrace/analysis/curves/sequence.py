@@ -14,8 +14,8 @@ from iscsitrace.analysis.curves.decimation import BarsMaker, Detail, LineMaker, 
 from iscsitrace.analysis.curves.marks import Array, Bars, Line, Note
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.errors import InputInvalid
-from iscsitrace.schema import CATEGORIES
-from iscsitrace.table import Table, null_value
+from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.tables.table import Table, null_value
 
 SEGMENT_CLASSES = ("new", "retransmission", "reordered", "probe")
 """The classes drawn; copies are the capture's, and empty packets have no bytes to draw."""

@@ -11,11 +11,11 @@ import numpy as np
 from iscsitrace.analysis.curves.decimation import Detail, LineMaker, chunks
 from iscsitrace.analysis.curves.marks import Array, Line
 from iscsitrace.analysis.curves.view import View
-from iscsitrace.analysis.jobs.streams import Job
-from iscsitrace.analysis.jobs.streams import Stream as StreamOfJob
+from iscsitrace.analysis.groups.jobs.streams import Job
+from iscsitrace.analysis.groups.jobs.streams import Stream as StreamOfJob
 from iscsitrace.errors import InputInvalid
-from iscsitrace.schema import CATEGORIES
-from iscsitrace.table import Table
+from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.tables.table import Table
 
 STREAM_LIMIT = 8
 

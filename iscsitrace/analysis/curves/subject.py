@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from iscsitrace.analysis import tap
 from iscsitrace.analysis.curves.view import View
-from iscsitrace.coverage import Coverage
-from iscsitrace.table import Table
+from iscsitrace.analysis.measures import tap_position as tap
+from iscsitrace.tables.coverage import Coverage
+from iscsitrace.tables.table import Table
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from iscsitrace.analysis.curves.marks import Array, Spans
 from iscsitrace.analysis.curves.view import View, seen_cycles
-from iscsitrace.table import Table
+from iscsitrace.tables.table import Table
 
 LANES = 4
 TASK_LIMIT = 300

@@ -14,8 +14,8 @@ from iscsitrace.analysis.curves.decimation import chunks, even_edges
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, picked_cycles
 from iscsitrace.errors import InputInvalid
-from iscsitrace.schema import CATEGORIES
-from iscsitrace.table import Table
+from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.tables.table import Table
 
 BINS = 200
 _SECOND_NS = 1_000_000_000

@@ -10,7 +10,7 @@ import numpy as np
 
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.errors import InputInvalid
-from iscsitrace.table import Table
+from iscsitrace.tables.table import Table
 
 _CYCLE_MARGIN = 0.04
 """Share of the time of the cycles that is shown before and after them."""

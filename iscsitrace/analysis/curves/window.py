@@ -14,7 +14,7 @@ from iscsitrace.analysis.curves.decimation import Detail, LineMaker, chunks, ext
 from iscsitrace.analysis.curves.marks import Array, Line, Spans
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.errors import InputInvalid
-from iscsitrace.table import Table, null_value
+from iscsitrace.tables.table import Table, null_value
 
 _NULL = null_value("int64")
 RECOVERY_LIMIT = 300

@@ -1,0 +1,1 @@
+"""The model fitted to steady cycles: regression, and how far each point is off."""

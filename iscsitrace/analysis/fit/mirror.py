@@ -1,0 +1,65 @@
+"""Mirrors among the points of a trace: sessions that carry the same writes, each to a target of its own.
+
+A mirrored write is done when the last target has it, so its point is that of the farthest; nearer sessions wait for it
+between their tasks, and are no points of their own. Which sessions are a mirror is for analysis/groups/mirrors to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from iscsitrace.analysis.fit.points import Point
+from iscsitrace.analysis.groups.mirrors.recognition import Mirror
+from iscsitrace.analysis.model.prediction import predict
+
+SHARED: Final = 0.99
+"""Share of the period with all copies on one line that a cycle has to take for them to share it."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A point, and the session that it is of."""
+
+    point: Point
+    session: int
+
+    def is_mirrored_by(self, other: Candidate, mirrors: Sequence[Mirror]) -> bool:
+        """Whether both are writes of one mirror, and ask for the same."""
+        one, two = self.point, other.point
+        if {one.setting.operation, two.setting.operation} != {"write"} or _asked(one) != _asked(two):
+            return False
+        both = {self.session, other.session}
+        return len(both) > 1 and any(both <= set(mirror.sessions) for mirror in mirrors)
+
+
+def join(candidates: Sequence[Candidate], mirrors: Sequence[Mirror]) -> list[Point]:
+    """The points, those of a mirror as one."""
+    found = []
+    left = list(candidates)
+    while left:
+        first = left.pop(0)
+        copies = [first, *(each for each in left if each.is_mirrored_by(first, mirrors))]
+        left = [each for each in left if not any(each is copy for copy in copies)]
+        found.append(_one(copies) if len(copies) > 1 else first.point)
+    return found
+
+
+def _one(copies: Sequence[Candidate]) -> Point:
+    points = sorted((each.point for each in copies), key=lambda point: point.setting.delay_ns)
+    farthest = points[-1]
+    delays_ns = tuple(point.setting.delay_ns for point in points)
+    shared = replace(farthest.setting, target_delays_ns=delays_ns, service_ns=0.0)
+    # a cycle that is done sooner than copies on one line could be has a line to each target
+    is_shared = farthest.period_ns >= SHARED * predict(shared).period_ns
+    nearer = len(points) - 1
+    return replace(
+        farthest,
+        name=f"{farthest.name}, of a mirror with {nearer} nearer {'target' if nearer == 1 else 'targets'}",
+        setting=replace(shared, service_ns=farthest.setting.service_ns) if is_shared else farthest.setting,
+    )
+
+
+def _asked(point: Point) -> tuple[int, int, int]:
+    return point.setting.block_bytes, point.setting.queue_depth, point.setting.connections

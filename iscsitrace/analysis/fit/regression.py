@@ -1,0 +1,65 @@
+"""The fit: the parameters that points have in common, what they are known by, and how far each point is off the model.
+
+```text
+period = k * d + s + B / C + stalls
+```
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from iscsitrace.analysis.fit.paid import Paid
+from iscsitrace.analysis.fit.parameters import Parameters
+from iscsitrace.analysis.fit.points import Fit, Point
+from iscsitrace.analysis.model.legs import legs
+from iscsitrace.errors import InputInvalid
+
+
+def fit(points: Sequence[Point], socket_bytes_per_s: float | Sequence[float] | None = None) -> Fit:
+    """The parameters that all points have in common, with 95 % confidence intervals.
+
+    ``socket_bytes_per_s`` is what a plain transfer carries over the same path, one figure for all points or one for
+    each; without it, C is the pace of the bursts. InputInvalid where there is nothing to fit.
+    """
+    if not points:
+        raise InputInvalid("nothing to fit: no cycle counts")
+    if len({point.setting.operation for point in points}) > 1:
+        raise InputInvalid("nothing to fit: reads and writes have no parameters in common")
+    sockets = _sockets(points, socket_bytes_per_s)
+    if sockets:
+        # what a plain transfer carries has its windows in it
+        points = [replace(point, setting=replace(point.setting, window_bytes=None)) for point in points]
+    paid = [Paid.of(point) for point in points]
+    # writes of other R2T rounds pay other delays; k is that of most cycles
+    reference = max(paid, key=lambda each: each.point.cycle_count)
+    found = Parameters(paid, reference, sockets)
+    k, s, c = found.k, found.s_ns, found.c_bytes_per_s
+    models = [found.model_ns(place, s.value) for place in range(len(points))]
+    middle = sorted(points, key=lambda point: point.delay_ns.value)[len(points) // 2]
+    return Fit(
+        k=k,
+        d_ns=middle.delay_ns,
+        s_ns=s,
+        c_bytes_per_s=c,
+        k_of_legs=reference.delays,
+        legs=reference.point.seen.legs or legs(reference.point.setting),
+        setting=replace(reference.point.setting, service_ns=s.value, c_bytes_per_s=c.value if c else None),
+        points=tuple(points),
+        models_ns=tuple(models),
+        residuals=tuple(point.period_ns / model - 1 for point, model in zip(points, models, strict=True)),
+        cycles_used=sum(point.cycle_count for point in points),
+        cycles_left_out=dict(sum((Counter(point.left_out) for point in points), Counter[str]())),
+        undetermined=tuple(found.undetermined),
+    )
+
+
+def _sockets(points: Sequence[Point], given: float | Sequence[float] | None) -> list[float] | None:
+    if given is None:
+        return None
+    sockets = list(given) if isinstance(given, Sequence) else [given] * len(points)
+    if len(sockets) != len(points) or min(sockets) <= 0:
+        raise InputInvalid("a socket's throughput has to be above 0, one for all points or one for each")
+    return sockets

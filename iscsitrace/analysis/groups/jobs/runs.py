@@ -1,0 +1,130 @@
+"""What each connection did without a break: one run of reads or writes. It compares nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures.budget import longest_think_ns
+from iscsitrace.analysis.measures.intervals import merged, union_length
+from iscsitrace.tables.table import Table
+
+Array = NDArray[Any]
+Source = Callable[[str], Table]
+
+OF_THE_WORK: Final = 0.25
+"""Part of the usual block from which on a task is of the work: less are inquiries of a disk's contents and tails."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Reads or writes of one connection, without a pause between jobs."""
+
+    connection: int
+    session: int | None
+    host: str
+    """Of the initiator: name, or address."""
+    target: str
+    has_names: bool
+    """Whether these are names."""
+    path_ns: int | None
+    operation: str
+    block_bytes: int
+    """The size that carried most."""
+    bytes: int
+    busy_ns: int
+    """Time in which it had a task outstanding."""
+    first_ns: int
+    """First command."""
+    last_ns: int
+    """Last status."""
+    last_row: int
+    """Place in ``cycles`` of its last task."""
+
+    @property
+    def to_target(self) -> bool:
+        """Direction of its data."""
+        return self.operation == "write"
+
+    @property
+    def length_ns(self) -> int:
+        """From first command to last status."""
+        return self.last_ns - self.first_ns
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Over that time."""
+        return self.bytes * 1e9 / max(self.length_ns, 1)
+
+    @property
+    def label(self) -> str:
+        """As texts name it."""
+        return f"connection {self.connection}"
+
+
+def of_trace(source: Source) -> list[Run]:
+    """Every run of every iSCSI connection."""
+    cycles = source("cycles")
+    words = cycles.words("operation")
+    codes = [words.index(word) for word in ("read", "write") if word in words]
+    is_work = np.isin(cycles.raw("operation"), codes) & (cycles.raw("data_bytes") > 0) & cycles.raw("is_complete")
+    rows = np.flatnonzero(is_work)
+    if not len(rows):
+        return []
+    names = {
+        row["session"]: (row["initiator_name"], row["target_name"])
+        for row in source("sessions").rows(("session", "initiator_name", "target_name"))
+    }
+    wanted = ("connection", "session", "is_iscsi", "initiator_address", "target_address")
+    trips = ("rtt_to_target_min_ns", "rtt_to_initiator_min_ns")
+    members = {row["connection"]: row for row in source("connections").rows((*wanted, *trips)) if row["is_iscsi"]}
+    of_connection = cycles.raw("connection")[rows]
+    found = []
+    for connection in np.unique(of_connection).tolist():
+        row = members.get(connection)
+        if row is None:
+            continue
+        host, target = names.get(row["session"], (None, None))
+        sides = [row[name] for name in trips]
+        who = {
+            "connection": connection,
+            "session": row["session"],
+            "host": host or row["initiator_address"],
+            "target": target or row["target_address"],
+            "has_names": None not in (host, target),
+            "path_ns": None if None in sides else sum(sides),
+        }
+        found += [Run(**who, **what) for what in _runs(cycles, rows[of_connection == connection])]
+    return found
+
+
+def _runs(cycles: Table, rows: Array) -> Iterator[dict[str, Any]]:
+    """The runs of one connection's tasks."""
+    begins, ends = cycles.raw("command_first_ns"), cycles.raw("status_ns")
+    rows = rows[np.argsort(begins[rows], kind="stable")]
+    starts, stops = merged(begins[rows], ends[rows])
+    if not len(starts):
+        return
+    gaps = starts[1:] - stops[:-1]
+    breaks = starts[1:][gaps > longest_think_ns(gaps)]
+    for part in np.split(rows, np.searchsorted(begins[rows], breaks)):
+        moved = cycles.raw("data_bytes")[part].astype(np.int64)
+        is_write = cycles.raw("is_write")[part]
+        operation = "write" if 2 * moved[is_write].sum() > moved.sum() else "read"
+        is_own = is_write == (operation == "write")
+        sizes, place = np.unique(moved[is_own], return_inverse=True)
+        block = int(sizes[np.bincount(place, weights=moved[is_own]).argmax()])
+        own = part[is_own & (moved >= OF_THE_WORK * block)]
+        yield {
+            "operation": operation,
+            "block_bytes": block,
+            "bytes": int(cycles.raw("data_bytes")[own].astype(np.int64).sum()),
+            "busy_ns": union_length(begins[own], ends[own]),
+            "first_ns": int(begins[own].min()),
+            "last_ns": int(ends[own].max()),
+            "last_row": int(own[ends[own].argmax()]),
+        }

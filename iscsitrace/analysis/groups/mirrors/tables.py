@@ -1,0 +1,90 @@
+"""Mirrored writes as the tables of the schema. It finds nothing out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.groups.mirrors.legs import Source
+from iscsitrace.analysis.groups.mirrors.writes import NO_END, MirroredWrites
+from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
+from iscsitrace.tables.table import Table, null_value
+
+Array = NDArray[Any]
+_NO_FRAME = null_value("uint64")
+_NO_NUMBER = null_value("uint32")
+
+
+def mirrored_writes(found: Sequence[MirroredWrites], source: Source) -> Table:
+    """A row per mirrored write."""
+    return _table("mirrored_writes", [_writes(number, each, source) for number, each in enumerate(found)])
+
+
+def mirror_legs(found: Sequence[MirroredWrites], source: Source) -> Table:
+    """A row per mirrored write and leg."""
+    return _table("mirror_legs", [_legs(each, source) for each in found])
+
+
+def _table(name: str, parts: Sequence[dict[str, Array]]) -> Table:
+    """Rows of all mirrors, one after the other, numbered through."""
+    declaration = DERIVED_TABLES[name]
+    columns: dict[str, Array] = {}
+    first = np.cumsum([0, *(int(part["mirrored_write"].max(initial=-1)) + 1 for part in parts)])
+    for column in declaration.columns:
+        dtype = "uint8" if column.dtype.startswith("category:") else column.dtype
+        values = [
+            part[column.name] + (start if column.name == "mirrored_write" else 0)
+            for part, start in zip(parts, first.tolist(), strict=False)
+        ]
+        columns[column.name] = np.concatenate([np.empty(0, dtype=dtype), *(each.astype(dtype) for each in values)])
+        columns[column.name] = columns[column.name].astype(dtype)
+    return Table(declaration, columns, words=CATEGORIES)
+
+
+def _writes(number: int, found: MirroredWrites, source: Source) -> dict[str, Array]:
+    count, rows = len(found), np.arange(len(found))
+    first_leg = found.mirror.legs[0]
+    session = source("cycles").raw("session").astype(np.int64)
+    is_known, nothing = found.is_known, null_value("int64")
+    has_cause = is_known & (found.skews > 0) & (found.causes != 255)
+    return {
+        "mirror": np.full(count, number),
+        "mirrored_write": rows,
+        "lba": found.firsts // first_leg.block_bytes,
+        "block_count": found.lengths // first_leg.block_bytes,
+        "bytes": found.lengths,
+        "leg_count": np.full(count, len(found.mirror.legs)),
+        "begin_ns": found.begins,
+        "end_ns": np.where(is_known, found.ends, nothing),
+        "skew_ns": np.where(is_known, found.skews, nothing),
+        "first_session": np.where(is_known, session[found.leg_last_rows[rows, found.first_legs]], _NO_NUMBER),
+        "last_session": np.where(is_known, session[found.leg_last_rows[rows, found.last_legs]], _NO_NUMBER),
+        "cause": np.where(has_cause, found.causes, 255),
+        "cause_ns": np.where(has_cause, found.cause_ns, nothing),
+    }
+
+
+def _legs(found: MirroredWrites, source: Source) -> dict[str, Array]:
+    cycles = source("cycles")
+    count = found.leg_ends.shape[1]
+    writes, legs = np.repeat(np.arange(len(found)), count), np.tile(np.arange(count), len(found))
+    first, last, ends = found.leg_rows.ravel(), found.leg_last_rows.ravel(), found.leg_ends.ravel()
+    has_end, nothing = ends != NO_END, null_value("int64")
+    is_known = found.is_known[writes]
+    return {
+        "mirrored_write": writes,
+        "leg": legs,
+        "session": cycles.raw("session")[last],
+        "lun": cycles.raw("lun")[first],
+        "cycle": cycles.raw("cycle")[first],
+        "cycle_count": found.leg_counts.ravel(),
+        "r2t_count": found.leg_rounds.ravel(),
+        "begin_ns": found.leg_begins.ravel(),
+        "end_ns": np.where(has_end, ends, nothing),
+        "wait_ns": np.where(is_known, found.ends[writes] - ends, nothing),
+        "command_frame": cycles.raw("command_frame")[first],
+        "status_frame": np.where(has_end, cycles.raw("status_frame")[last], _NO_FRAME),
+    }

@@ -1,0 +1,159 @@
+"""The writes of a mirror: when each was asked for and done on every leg, and which leg was last.
+
+A mirrored write is the smallest set of commands that covers the same extent on every leg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.groups.mirrors.legs import Source, known
+from iscsitrace.analysis.groups.mirrors.recognition import Mirror
+from iscsitrace.tables.table import NO_WORD
+
+Array = NDArray[Any]
+
+NO_END: Final = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class MirroredWrites:
+    """The writes of one mirror in the order of time; arrays of (writes, legs) where they have two dimensions."""
+
+    mirror: Mirror
+    firsts: Array
+    """First byte on the first leg."""
+    lengths: Array
+    begins: Array
+    """First command on any leg."""
+    leg_begins: Array
+    leg_ends: Array
+    """Last status on each leg; NO_END where one was not captured."""
+    leg_rows: Array
+    """Place in ``cycles`` of the first command on each leg."""
+    leg_last_rows: Array
+    """Place of the command that was done last."""
+    leg_counts: Array
+    """Commands on each leg."""
+    leg_rounds: Array
+    """R2Ts of the one that had most."""
+    causes: Array
+    """Codes of the category mirror_cause: why the last leg was last (causes.py); NO_WORD where that is not known."""
+    cause_ns: Array
+    """How much of the skew that makes."""
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    @property
+    def is_known(self) -> Array:
+        """Which are done on every leg, in the capture."""
+        return np.asarray((self.leg_ends != NO_END).all(axis=1))
+
+    @property
+    def ends(self) -> Array:
+        """Last status on any leg; where one is missing NO_END."""
+        return np.where(self.is_known, self.leg_ends.max(axis=1), NO_END)
+
+    @property
+    def skews(self) -> Array:
+        """From done on the first leg to done on the last; 0 where that is not known."""
+        return np.where(self.is_known, self.leg_ends.max(axis=1) - self.leg_ends.min(axis=1), 0)
+
+    @property
+    def first_legs(self) -> Array:
+        """The leg that was done first."""
+        return np.asarray(self.leg_ends.argmin(axis=1))
+
+    @property
+    def last_legs(self) -> Array:
+        """The leg that was done last."""
+        return np.asarray(self.leg_ends.argmax(axis=1))
+
+
+def of_mirror(mirror: Mirror, source: Source) -> MirroredWrites:
+    """Its writes, without causes."""
+    sizes = [len(leg.writes) for leg in mirror.legs]
+    bases = np.cumsum([0, *sizes])
+    label, is_covered = _components(mirror, bases)
+    count = len(mirror.legs)
+    leg_of = np.repeat(np.arange(count), sizes)
+    firsts, lasts, begins, rows = (
+        np.concatenate([getattr(leg.writes, name) for leg in mirror.legs])
+        for name in ("firsts", "lasts", "begins", "rows")
+    )
+    cycles = source("cycles")
+    has_status = known(cycles, "status_ns")[rows]
+    ends = np.where(has_status, cycles.raw("status_ns")[rows], NO_END)
+    rounds = cycles.raw("r2t_count")[rows].astype(np.int64)
+    # a write counts when all of its commands are covered on all legs
+    _, write = np.unique(label, return_inverse=True)
+    writes = int(write.max(initial=-1)) + 1
+    cells = write * count + leg_of
+    leg_counts = np.bincount(cells, minlength=writes * count).reshape(writes, count)
+    is_whole = (np.bincount(write, weights=~is_covered, minlength=writes) == 0) & (leg_counts > 0).all(axis=1)
+
+    def by_leg(values: Array, start: int, function: Any) -> Array:
+        made = np.full(writes * count, start, dtype=np.int64)
+        function.at(made, cells, values)
+        return made.reshape(writes, count)
+
+    most = np.iinfo(np.int64).max
+    leg_begins = by_leg(begins, most, np.minimum)
+    leg_ends = by_leg(ends, NO_END, np.maximum)
+    leg_ends = np.where(by_leg(has_status.astype(np.int64), 1, np.minimum) == 1, leg_ends, NO_END)
+    places = np.arange(len(rows))
+    leg_first = by_leg(np.where(begins == leg_begins.ravel()[cells], places, most), most, np.minimum)
+    leg_last = by_leg(np.where(ends == leg_ends.ravel()[cells], places, -1), -1, np.maximum)
+    leg_last = np.where(leg_last < 0, leg_first, leg_last)
+    leg_rounds = by_leg(rounds, 0, np.maximum)
+    low = by_leg(firsts, most, np.minimum)[:, 0]
+    high = by_leg(lasts, 0, np.maximum)[:, 0]
+    kept = np.flatnonzero(is_whole)
+    kept = kept[np.argsort(leg_begins[kept].min(axis=1), kind="stable")]
+    return MirroredWrites(
+        mirror=mirror,
+        firsts=low[kept],
+        lengths=(high - low)[kept],
+        begins=leg_begins[kept].min(axis=1) if len(kept) else np.empty(0, dtype=np.int64),
+        leg_begins=leg_begins[kept],
+        leg_ends=leg_ends[kept],
+        leg_rows=rows[leg_first[kept]],
+        leg_last_rows=rows[leg_last[kept]],
+        leg_counts=leg_counts[kept],
+        leg_rounds=leg_rounds[kept],
+        causes=np.full(len(kept), NO_WORD, dtype=np.uint8),
+        cause_ns=np.zeros(len(kept), dtype=np.int64),
+    )
+
+
+def _components(mirror: Mirror, bases: Array) -> tuple[Array, Array]:
+    """Of all legs' writes one after the other: a number that those of one mirrored write have in common, and whether
+    each is covered on every other leg (of the first leg on all, of any other on the first).
+    """
+    total = int(bases[-1])
+    label = np.arange(total)
+    is_covered = np.ones(total, dtype=bool)
+    left, right = [], []
+    hub = mirror.legs[0].writes
+    for place, pairing in enumerate(mirror.pairings, start=1):
+        other = mirror.legs[place].writes
+        left.append(pairing.one)
+        right.append(pairing.other + bases[place])
+        is_covered[: bases[1]] &= pairing.matched_bytes(len(hub)) == hub.lengths
+        is_covered[bases[place] : bases[place + 1]] = pairing.matched_bytes(len(other), of_other=True) == other.lengths
+    one, other_one = np.concatenate(left), np.concatenate(right)
+    while True:
+        least = np.minimum(label[one], label[other_one])
+        joined = label.copy()
+        np.minimum.at(joined, one, least)
+        np.minimum.at(joined, other_one, least)
+        # what a label stands for may have been joined, too
+        joined = np.minimum(joined, joined[joined])
+        if (joined == label).all():
+            return label, is_covered
+        label = joined

@@ -1,0 +1,1 @@
+"""What can be measured of tables without a model: intervals, the time breakdown, volumes, distributions."""

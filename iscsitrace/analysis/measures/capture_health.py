@@ -1,0 +1,41 @@
+"""Capture health: the counters of a trace by name, the worst first, and whether they cross a limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.tables.table import Table
+
+SEVERITIES = CATEGORIES["severity"]
+"""From harmless to worst."""
+
+
+def by_name(counters: Table) -> list[dict[str, Any]]:
+    """One dict per counter name: severity, count over all connections, first frame, connections, meaning, advice."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in counters.rows():
+        entry = found.setdefault(
+            row["name"],
+            {
+                "name": row["name"],
+                "severity": row["severity"],
+                "count": 0,
+                "first_frame": None,
+                "connections": [],
+                "meaning": row["meaning"],
+                "advice": row["advice"],
+            },
+        )
+        entry["count"] += row["count"]
+        if row["connection"] is not None:
+            entry["connections"].append(row["connection"])
+        frames = [frame for frame in (entry["first_frame"], row["first_frame"]) if frame is not None]
+        entry["first_frame"] = min(frames, default=None)
+    return sorted(found.values(), key=lambda entry: -SEVERITIES.index(entry["severity"]))
+
+
+def reaching(entries: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:
+    """The counters above zero that are as bad as ``severity`` or worse."""
+    limit = SEVERITIES.index(severity)
+    return [entry for entry in entries if entry["count"] and SEVERITIES.index(entry["severity"]) >= limit]

@@ -1,0 +1,95 @@
+"""A distribution of values that come in parts, in bounded memory.
+
+Up to EXACT values it knows all of them, and its percentiles are those of ``analysis.distribution``. Beyond, values are
+counted in classes of which each is 0.1 % of its values wide (1024 to each doubling), and a percentile is the middle of
+its class: within 0.05 % of the value that occurred. Least and largest are always exact.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures.distribution import PERCENTILES, percentiles
+
+EXACT = 1 << 16
+"""So many values are known one by one."""
+CLASS_BITS = 10
+_CLASSES = 1 << CLASS_BITS
+
+Array = NDArray[Any]
+
+
+class Distribution:
+    """Values, and percentiles of them."""
+
+    def __init__(self, exact: int = EXACT) -> None:
+        self.count = 0
+        self._exact = exact
+        self._parts: list[Array] = []
+        self._counts: Array | None = None
+        self._least = 0
+        self._most = 0
+
+    def add(self, values: Array) -> None:
+        """Takes int64 values; nulls of a masked array are left out."""
+        known = values.compressed() if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+        if not len(known):
+            return
+        least, most = int(known.min()), int(known.max())
+        self._least = least if not self.count else min(self._least, least)
+        self._most = most if not self.count else max(self._most, most)
+        self.count += len(known)
+        if self._counts is None:
+            self._parts.append(known.astype(np.int64))
+            if self.count > self._exact:
+                self._counts = np.zeros(0, dtype=np.int64)
+                self._classify(np.concatenate(self._parts))
+                self._parts.clear()
+        else:
+            self._classify(known)
+
+    def percentiles(self) -> dict[str, int | None]:
+        """``p50 p95 p99 max`` by nearest rank; None when there is no value."""
+        if self._counts is None:
+            found = np.concatenate(self._parts) if self._parts else np.zeros(0, dtype=np.int64)
+            self._parts = [found] if len(found) else []
+            return percentiles(found)
+        reached = np.cumsum(self._counts)
+        places = [rank(self.count, percent) for percent in PERCENTILES.values()]
+        classes = np.searchsorted(reached, places, side="right")
+        found_values = [min(max(_middle(int(each)), self._least), self._most) for each in classes]
+        named: dict[str, int | None] = dict(zip(PERCENTILES, found_values, strict=True))
+        return named | {"max": self._most}
+
+    def _classify(self, values: Array) -> None:
+        classes = np.bincount(_classes(values))
+        held = self._counts if self._counts is not None else np.zeros(0, dtype=np.int64)
+        if len(classes) > len(held):
+            held = np.concatenate([held, np.zeros(len(classes) - len(held), dtype=np.int64)])
+        held[: len(classes)] += classes
+        self._counts = held
+
+
+def rank(count: int, percent: float) -> int:
+    """The place of a percentile among values in order, as NumPy's ``inverted_cdf`` has it."""
+    return min(max(math.ceil(count * (percent / 100) - 1), 0), count - 1)
+
+
+def _classes(values: Array) -> Array:
+    """The class of each value: the value itself when it is small, else its first eleven bits and its size."""
+    positive = np.maximum(values, 0)
+    # a value below 2^53 has its exact length
+    _, bits = np.frexp(positive.astype(np.float64))
+    shift = np.maximum(bits.astype(np.int64) - (CLASS_BITS + 1), 0)
+    classes: Array = shift * _CLASSES + (positive >> shift)
+    return classes
+
+
+def _middle(number: int) -> int:
+    shift = max(number // _CLASSES - 1, 0)
+    first = (number - shift * _CLASSES) << shift
+    return first + ((1 << shift) >> 1)

@@ -1,0 +1,205 @@
+"""The figures of ``summary`` for a trace that has no end yet: the same keys, from cycles that come in parts.
+
+Counts, bytes, block sizes, queue depths and active time are exact; percentiles of latency and phases as
+:mod:`iscsitrace.analysis.measures.running.distribution` says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures import volumes
+from iscsitrace.analysis.measures.distribution import PERCENTILES
+from iscsitrace.analysis.measures.running.active_time import ActiveTime
+from iscsitrace.analysis.measures.running.distribution import Distribution, rank
+from iscsitrace.analysis.measures.volumes import NANOSECONDS, Volume
+from iscsitrace.tables import coverage
+from iscsitrace.tables.coverage import Coverage
+from iscsitrace.tables.phases import LATENCY_PHASES
+from iscsitrace.tables.table import Table
+
+PHASES = ("latency_ns", *LATENCY_PHASES, "ack_ns")
+SIZES_MAX = 4096
+"""Block sizes of one operation that are counted one by one."""
+_SUMS = (
+    "cycle_count",
+    "complete_cycle_count",
+    "read_cycle_count",
+    "write_cycle_count",
+    "read_bytes",
+    "write_bytes",
+)
+
+Array = NDArray[Any]
+
+
+class _Operation:
+    """The cycles of one operation."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.cycle_count = 0
+        self.complete_cycle_count = 0
+        self.phases: dict[str, Distribution] = defaultdict(Distribution)
+        self.sizes: Counter[int] = Counter()
+        self.other_sizes = 0
+
+    def add(self, cycles: Table) -> None:
+        self.cycle_count += len(cycles)
+        self.complete_cycle_count += int(cycles.raw("is_complete").sum())
+        for phase in PHASES:
+            self.phases[phase].add(cycles[phase])
+        size, mask = cycles.raw("bytes"), cycles.mask("bytes")
+        known = size if mask is None else size[~mask]
+        for each, count in zip(*np.unique(known[known > 0], return_counts=True), strict=True):
+            if int(each) in self.sizes or len(self.sizes) < SIZES_MAX:
+                self.sizes[int(each)] += int(count)
+            else:
+                self.other_sizes += int(count)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "operation": self.word,
+            "cycle_count": self.cycle_count,
+            "complete_cycle_count": self.complete_cycle_count,
+            **{phase: self.phases[phase].percentiles() for phase in (*PHASES, "turnaround_ns")},
+        }
+
+
+class _Session:
+    """The cycles of one session, or of all."""
+
+    def __init__(self) -> None:
+        self.sums: Counter[str] = Counter()
+        self.status_count = 0
+        self.queue_depth_max = 0
+        self.active = ActiveTime()
+
+    def add(self, volume: Volume, cycles: Table, settled_ns: int) -> None:
+        self.sums.update({name: getattr(volume, name) for name in _SUMS})
+        self.queue_depth_max = max(self.queue_depth_max, volume.queue_depth_max or 0)
+        has_status = ~np.ma.getmaskarray(cycles["status_ns"])
+        self.status_count += int(has_status.sum())
+        starts, ends = cycles.raw("command_first_ns")[has_status], cycles.raw("status_ns")[has_status]
+        self.active.add(starts, ends, settled_ns)
+
+    def volume(self, number: int | None) -> Volume:
+        active_ns = self.active.total_ns
+
+        def per_s(amount: int) -> float | None:
+            return amount * NANOSECONDS / active_ns if active_ns else None
+
+        sums = {name: self.sums[name] for name in _SUMS}
+        return Volume(
+            session=number,
+            **sums,
+            active_ns=active_ns,
+            iops=per_s(self.status_count),
+            read_bytes_per_s=per_s(sums["read_bytes"]),
+            write_bytes_per_s=per_s(sums["write_bytes"]),
+            queue_depth_max=self.queue_depth_max if sums["cycle_count"] else None,
+        )
+
+
+class Totals:
+    """Everything so far."""
+
+    def __init__(self) -> None:
+        self._operations: dict[int, _Operation] = {}
+        self._sessions: dict[int, _Session] = defaultdict(_Session)
+        self._all = _Session()
+        self._depths: Counter[int] = Counter()
+        self._forgotten: Counter[str] = Counter()
+        self.forgotten_connections = 0
+        self.forgotten_sessions = 0
+
+    @property
+    def all(self) -> Volume:
+        """All cycles so far."""
+        return self._all.volume(None)
+
+    def add(self, cycles: Table, settled_ns: int) -> None:
+        """Takes cycles, each of which comes once; none that comes later begins before ``settled_ns``."""
+        codes = cycles.raw("operation")
+        for code in np.unique(codes).tolist():
+            self._operation(code, cycles).add(cycles.select(codes == code))
+        *of_sessions, whole = volumes.measure(cycles)
+        session = cycles.raw("session")
+        for volume in of_sessions:
+            if volume.session is not None:
+                own = cycles.select(session == volume.session)
+                self._sessions[volume.session].add(volume, own, settled_ns)
+        self._all.add(whole, cycles, settled_ns)
+        depths, counts = np.unique(cycles.raw("queue_depth"), return_counts=True)
+        self._depths.update(dict(zip(depths.tolist(), counts.tolist(), strict=True)))
+
+    def add_turnarounds(self, cycles: Table, operation: Array, turnaround_ns: Array) -> None:
+        """Takes times from a status to the next command, by operation code; ``cycles`` knows the words."""
+        for code in np.unique(operation).tolist():
+            self._operation(code, cycles).phases["turnaround_ns"].add(turnaround_ns[operation == code])
+
+    def forget(self, connections: Table) -> None:
+        """Takes connections whose rows are no longer kept."""
+        self.forgotten_connections += len(connections)
+        total = coverage.measure(connections)[-1]
+        self._forgotten.update({field.name: getattr(total, field.name) for field in _COVERAGE_COUNTS})
+
+    def forget_sessions(self, kept: set[int]) -> None:
+        """Keeps the figures of these sessions apart, and of others only as part of all."""
+        gone = self._sessions.keys() - kept
+        self.forgotten_sessions += len(gone)
+        for number in gone:
+            del self._sessions[number]
+
+    def document(self) -> dict[str, Any]:
+        """``volumes``, ``queue_depth``, ``block_sizes`` and ``latency`` as ``summary --json`` has them."""
+        operations = [self._operations[code] for code in sorted(self._operations)]
+        operations = [operation for operation in operations if operation.cycle_count]
+        operations.sort(key=lambda operation: -operation.cycle_count)
+        numbers = sorted(number for number, session in self._sessions.items() if session.sums["cycle_count"])
+        return {
+            "volumes": [
+                *(asdict(self._sessions[number].volume(number)) for number in numbers),
+                asdict(self._all.volume(None)),
+            ],
+            "queue_depth": self._queue_depth(),
+            "block_sizes": [
+                {"operation": operation.word, "bytes": size, "cycle_count": count}
+                for operation in operations
+                for size, count in (
+                    *sorted(operation.sizes.items()),
+                    *([(None, operation.other_sizes)] if operation.other_sizes else []),
+                )
+            ],
+            "latency": [operation.as_dict() for operation in operations],
+        }
+
+    def coverage(self, connections: Table) -> list[Coverage]:
+        """The coverage of the connections that are kept, and the total of all."""
+        *parts, total = coverage.measure(connections)
+        sums = {field.name: getattr(total, field.name) + self._forgotten[field.name] for field in _COVERAGE_COUNTS}
+        return [*parts, Coverage(None, None, **sums)]
+
+    def _queue_depth(self) -> dict[str, Any]:
+        depths = sorted(self._depths)
+        count = self._depths.total()
+        found: dict[str, int | None] = dict.fromkeys(PERCENTILES)
+        if count:
+            reached = np.cumsum([self._depths[depth] for depth in depths])
+            places = [rank(count, percent) for percent in PERCENTILES.values()]
+            picked = [depths[place] for place in np.searchsorted(reached, places, side="right").tolist()]
+            found = dict(zip(PERCENTILES, picked, strict=True))
+        return {**found, "cycles_by_queue_depth": {depth: self._depths[depth] for depth in depths}}
+
+    def _operation(self, code: int, cycles: Table) -> _Operation:
+        if code not in self._operations:
+            self._operations[code] = _Operation(str(cycles.words_by_code("operation")[code] or "unknown"))
+        return self._operations[code]
+
+
+_COVERAGE_COUNTS = tuple(field for field in fields(Coverage) if field.name not in {"connection", "direction"})

@@ -1,0 +1,66 @@
+"""Cycles picked by what a person asks for, and the display filter that shows one in Wireshark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.tables.table import Table
+
+
+def pick(
+    cycles: Table,
+    *,
+    slower_ns: int | None = None,
+    lun: int | None = None,
+    operations: Collection[str] = (),
+    block_size_bytes: int | None = None,
+    connection: int | None = None,
+    session: int | None = None,
+    is_incomplete: bool = False,
+    top: int | None = None,
+) -> Table:
+    """The cycles that meet every condition given; with ``top``, only the slowest so many, the slowest first.
+
+    ``slower_ns`` keeps latencies above it; a cycle without a latency is not slower than anything. InputInvalid for an
+    operation that no cycle can have.
+    """
+    unknown = set(operations) - set(cycles.words("operation"))
+    if unknown:
+        known = ", ".join(cycles.words("operation"))
+        raise InputInvalid(f"no operation is called {', '.join(sorted(unknown))}; there are {known}")
+    keep = np.ones(len(cycles), dtype=bool)
+    if slower_ns is not None:
+        keep &= np.ma.filled(cycles["latency_ns"] > slower_ns, False)
+    wanted_values = {"lun": lun, "bytes": block_size_bytes, "connection": connection, "session": session}
+    for name, wanted in wanted_values.items():
+        if wanted is not None:
+            keep &= np.ma.filled(np.ma.asarray(cycles[name]) == wanted, False)
+    if operations:
+        keep &= np.isin(cycles.raw("operation"), [cycles.words("operation").index(word) for word in operations])
+    if is_incomplete:
+        keep &= ~cycles.raw("is_complete")
+    picked = cycles.select(keep)
+    if top is None:
+        return picked
+    is_null = np.ma.getmaskarray(picked["latency_ns"])
+    # nulls behind all; of equal ones the earlier first
+    order = np.lexsort((-np.ma.filled(picked["latency_ns"], 0), is_null))
+    return picked.select(order[:top])
+
+
+def display_filter(cycle: dict[str, Any]) -> str:
+    """A Wireshark display filter for the frames of one cycle, a row of ``cycles`` as a dict."""
+    frames = [cycle[name] for name in ("command_frame", "data_first_frame", "data_last_frame", "status_frame")]
+    known = [frame for frame in frames if frame is not None]
+    terms = [
+        f"tcp.stream=={cycle['connection']}",
+        f"iscsi.initiatortasktag=={cycle['initiator_task_tag']:#010x}",
+        f"frame.number>={min(known)}",
+    ]
+    if cycle["status_frame"] is not None:
+        terms.append(f"frame.number<={max(known)}")
+    return " && ".join(terms)

@@ -1,0 +1,112 @@
+"""``iscsitrace export``: tables to CSV or Parquet files, or the sidecar that Wireshark's plugin reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from iscsitrace.cli.options import CaptureInput, takes_captures
+from iscsitrace.errors import InputInvalid
+from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
+
+
+@click.command(
+    epilog="Example:  iscsitrace export -o tables --format parquet --tables cycles,pdus capture.pcapng",
+)
+@takes_captures
+@click.option(
+    "-o",
+    "--output",
+    "directory",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Where the files go; made when missing. A sidecar goes beside its capture when this is not given.",
+)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["csv", "parquet"]),
+    help="Parquet needs pyarrow; csv if not set.",
+)
+@click.option(
+    "--tables",
+    "names",
+    metavar="NAMES",
+    help="Tables, separated by commas; by default those on iSCSI, none on TCP, time, mirrors or streams.",
+)
+@click.option(
+    "--sidecar",
+    "is_sidecar",
+    is_flag=True,
+    help="Instead of tables CAPTURE.iscsitrace, which tells Wireshark's plugin of single frames: owner of the time, "
+    "congestion window, why it was sent again.",
+)
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+def command(
+    capture_input: CaptureInput,
+    directory: str | None,
+    file_format: str | None,
+    names: str | None,
+    is_sidecar: bool,
+    force: bool,
+) -> None:
+    """One file per table, with every column that docs/tables.md describes; or a sidecar for Wireshark.
+
+    Nulls are empty cells in CSV, times are int64 nanoseconds. Nothing is overwritten without --force.
+    """
+    if is_sidecar:
+        if names is not None or file_format is not None:
+            raise click.UsageError("--sidecar has a format and columns of its own: without --tables and --format")
+        _export_sidecar(capture_input, Path(directory) if directory is not None else None, force)
+        return
+    if directory is None:
+        raise click.UsageError("-o DIR says where the tables go")
+    _export_tables(capture_input, directory, file_format or "csv", names, force)
+
+
+def _export_tables(
+    capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool
+) -> None:
+    from iscsitrace.outputs.export import DEFAULT_TABLES, export, needed, prepare
+
+    chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
+    every = (*TABLES, *DERIVED_TABLES)
+    unknown = [name for name in chosen if name not in every]
+    if unknown or not chosen:
+        raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(every)}")
+    # what would refuse the output is asked before a long input is read
+    prepare(directory, file_format, chosen, force)
+    trace = capture_input.read(needed(chosen))
+    for path in export(trace, directory, file_format, chosen, force):
+        click.echo(f"{path}: {trace.row_count(path.stem)} rows")
+
+
+def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: bool) -> None:
+    from iscsitrace.outputs import files as output_file
+    from iscsitrace.outputs import sidecar
+
+    capture_input.require_whole_file("--sidecar")
+    if capture_input.packet_limit is not None:
+        raise click.UsageError("--sidecar tells of the whole file: without -c")
+    capture = Path(capture_input.sources[0])
+    path = sidecar.path_of(capture, directory)
+    size = _file_size(capture)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputInvalid(f"cannot write to {path.parent}: {error.strerror or error}") from error
+    output_file.check(path, is_forced=force)
+    trace = capture_input.read(sidecar.TABLES)
+    if _file_size(capture) != size:
+        raise InputInvalid(f"{capture} grew while it was read: a sidecar belongs to a capture that is complete")
+    with output_file.written_aside(path) as partial, partial.open("wb") as stream:
+        count = sidecar.write(trace, stream, size)
+    click.echo(f"{path}: {count} frames")
+
+
+def _file_size(capture: Path) -> int:
+    try:
+        return capture.stat().st_size
+    except OSError as error:
+        raise InputInvalid(f"cannot read {capture}: {error.strerror or error}") from error

@@ -1,0 +1,186 @@
+"""``iscsitrace plot``: one picture of a capture, to a file or a window."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iscsitrace.cli.options import CaptureInput, takes_captures
+from iscsitrace.cli.units import Moment, Quantity
+from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.outputs import files as output_file
+from iscsitrace.outputs.drawings import KINDS, Drawing
+
+if TYPE_CHECKING:
+    from iscsitrace.analysis.curves.subject import Subject
+    from iscsitrace.tables.trace import Trace
+
+_PICTURES = ("png", "svg", "pdf")
+_XPLOT = "xpl"
+_SMALL_BYTES = 200_000_000
+"""Of larger inputs, tables that only a zoomed plot can show are not read unless it is zoomed."""
+_DIRECTIONS = {"to_target": True, "to_initiator": False}
+
+
+class Cycles(Quantity):
+    """Numbers of cycles: ``12``, or ``12-15`` with both ends."""
+
+    name = "N[-M]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> range:
+        """The numbers; fails with a line that says how to write them."""
+        if isinstance(value, range):
+            return value
+        first, dash, last = value.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            self.fail(f"{value!r} are no cycles; write 12, or 12-15", param, ctx)
+        return range(int(first), int(last if dash else first) + 1)
+
+
+@click.command(epilog="Example:  iscsitrace plot sequence --cycle 37 -o slow-read.png capture.pcapng")
+@click.argument("kind", type=click.Choice(tuple(KINDS)))
+@takes_captures
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="NAME.png, NAME.svg or NAME.pdf; NAME.xpl for xplot (sequence and window).",
+)
+@click.option("--show", "has_window", is_flag=True, help="Open a window instead.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite the file if it exists.")
+@click.option("--connection", type=click.IntRange(min=0), metavar="N", help="That tcp.stream; else the busiest.")
+@click.option("--session", type=click.IntRange(min=0), metavar="N", help="Only that session.")
+@click.option("--cycle", "cycles", type=Cycles(), help="Zoom to that task, or to those from N to M.")
+@click.option(
+    "--direction",
+    type=click.Choice(tuple(_DIRECTIONS)),
+    help="Data of that direction, for plots of one; else the one with more data.",
+)
+def command(
+    kind: str,
+    capture_input: CaptureInput,
+    path: Path | None,
+    has_window: bool,
+    is_forced: bool,
+    connection: int | None,
+    session: int | None,
+    cycles: range | None,
+    direction: str | None,
+) -> None:
+    """Draws one picture of a capture; docs/plots.md shows each kind and how to read it.
+
+    \b
+    sequence: segments, ACKs, window, losses and SACKs of one direction over time (tcptrace's key)
+    window: outstanding data, congestion and advertised window of one sender
+    ladder: packets of one or a few tasks between initiator, tap and target, idle spans shaded
+    cycles: a row a task: when it was outstanding, and its phases
+    latency: over time, as a distribution, as a heat map, by block size
+    throughput: with idle fraction and queue depth
+    budget: the parts of the time budget, over time and in total
+    streams: the connections of a session beside each other
+
+    --from and --to zoom: the whole capture is read all the same, so that what began before is known. The same input
+    gives the same bytes.
+    """  # noqa: D301 -- click reads the \b
+    if (path is None) == (not has_window):
+        raise click.UsageError("name a file with -o, or take --show")
+    if path is not None:
+        _check_output(path, kind, is_forced)
+    trace = _read(kind, capture_input, cycles)
+    from iscsitrace.analysis.curves import subject
+    from iscsitrace.analysis.curves.decimation import Detail
+    from iscsitrace.analysis.curves.view import Zoom
+
+    origin_ns = min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
+    zoom = Zoom(
+        session,
+        connection,
+        cycles,
+        _absolute(capture_input.time_from, origin_ns),
+        _absolute(capture_input.time_to, origin_ns),
+        None if direction is None else _DIRECTIONS[direction],
+    )
+    is_xplot = path is not None and path.suffix == f".{_XPLOT}"
+    # xplot zooms by itself
+    detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail()
+    drawing = KINDS[kind].prepare(trace, zoom, origin_ns, detail)
+    names = [each["name"] for each in trace.inputs]
+    about = subject.describe(names, trace.connections, trace.coverage, drawing.view)
+    if path is None:
+        _show(drawing, about)
+    else:
+        _write(path, drawing, about)
+        click.echo(f"{path}: {drawing.title}")
+
+
+def _check_output(path: Path, kind: str, is_forced: bool) -> None:
+    """Refuses what cannot be written before a long input is read."""
+    ending = path.suffix.removeprefix(".")
+    if ending == _XPLOT and not KINDS[kind].has_xplot:
+        able = ", ".join(name for name, each in KINDS.items() if each.has_xplot)
+        raise click.UsageError(f"xplot draws {able}, not {kind}")
+    if ending not in (*_PICTURES, _XPLOT):
+        raise click.UsageError(f"{path} does not say what to write: end it with .png, .svg, .pdf or .xpl")
+    output_file.check(path, is_forced=is_forced)
+
+
+def _read(kind: str, capture_input: CaptureInput, cycles: range | None) -> Trace:
+    is_zoomed = cycles is not None or capture_input.time_from is not None or capture_input.time_to is not None
+    tables = KINDS[kind].tables
+    if is_zoomed or _size(capture_input) <= _SMALL_BYTES:
+        tables = (*tables, *KINDS[kind].zoomed_tables)
+    return replace(capture_input, time_from=None, time_to=None).read(tables)
+
+
+def _size(capture_input: CaptureInput) -> int:
+    """Bytes of the input on disk; 0 where that is unknown."""
+    return sum(Path(name).stat().st_size for name in capture_input.sources if name != "-" and Path(name).is_file())
+
+
+def _absolute(moment: Moment | None, origin_ns: int) -> int | None:
+    if moment is None:
+        return None
+    return moment.time_ns + origin_ns if moment.is_relative else moment.time_ns
+
+
+def _write(path: Path, drawing: Drawing, about: Subject) -> None:
+    with output_file.written_aside(path) as partial:
+        if path.suffix == f".{_XPLOT}":
+            _write_xplot(partial, drawing, about)
+        else:
+            _write_picture(partial, path.suffix.removeprefix("."), drawing, about)
+
+
+def _write_picture(path: Path, ending: str, drawing: Drawing, about: Subject) -> None:
+    from iscsitrace.plots import footer, style
+
+    with style.applied(), path.open("wb") as stream:
+        figure = style.new_figure()
+        drawing.draw(figure)
+        footer.write(figure, drawing.title, about, drawing.notes)
+        style.write(figure, stream, ending)
+
+
+def _write_xplot(path: Path, drawing: Drawing, about: Subject) -> None:
+    if drawing.xplot is None:
+        raise InputInvalid(f"xplot cannot draw {drawing.title}")
+    title = f"{drawing.title}: {', '.join(about.connections)}"
+    with path.open("w", encoding="utf-8", errors="backslashreplace") as stream:
+        stream.writelines(f"{line}\n" for line in drawing.xplot(title))
+
+
+def _show(drawing: Drawing, about: Subject) -> None:
+    from iscsitrace.plots import footer, style, windows
+
+    with style.applied():
+        figure = windows.open_figure()
+        if figure is None:
+            raise ToolMissing("no window can be opened here: no display, or no toolkit for one; write a file with -o")
+        drawing.draw(figure)
+        footer.write(figure, drawing.title, about, drawing.notes)
+        windows.wait()

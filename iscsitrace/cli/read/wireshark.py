@@ -1,0 +1,147 @@
+"""``iscsitrace wireshark``: the plugin, the extcap and the profile in a person's Wireshark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iscsitrace.cli.options import as_json
+from iscsitrace.cli.output import show_heading, show_json, show_line, show_table
+from iscsitrace.tables.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from iscsitrace.wireshark.folders import Folders
+    from iscsitrace.wireshark.install import Result
+
+
+@click.group(epilog="Example:  iscsitrace wireshark install")
+def command() -> None:
+    """Puts the plugin, the extcap and the profile into Wireshark's personal folders, says what is there, takes it out.
+
+    The plugin adds iscsitrace.* fields and a statistics window, the extcap two interfaces (a capture with trigger, a
+    simulated WAN), the profile columns, colours and filter buttons. docs/plugins.md shows them.
+    """
+
+
+@command.command(epilog="Example:  iscsitrace wireshark install")
+@click.option("--force", is_flag=True, help="Overwrite files that iscsitrace did not write, or somebody changed since.")
+@as_json
+def install(force: bool, is_json: bool) -> None:
+    """Writes the files, or brings them up to date.
+
+    A file that is there and not from iscsitrace is never overwritten without --force, and then nothing is written. One
+    that was changed since, by you or by Wireshark (it saves the columns of a profile), stays as it is.
+    """
+    from iscsitrace.wireshark import folders as personal_folders
+    from iscsitrace.wireshark import install as installation
+
+    folders = personal_folders.find()
+    found = [program.name for program in personal_folders.programs()]
+    results = installation.install(folders, is_forced=force)
+    if is_json:
+        show_json(_document(folders, results))
+        return
+    _show_results(results)
+    if any(result.state == "kept" for result in results):
+        show_line("kept: changed since it was installed; --force overwrites it")
+    _show_second_copies(folders)
+    if "wireshark" in found:
+        show_line("restart Wireshark, then choose the profile iscsitrace (Edit, Configuration Profiles)")
+    elif found:
+        show_line(f"Wireshark itself was not found, only {', '.join(found)}: tshark -C iscsitrace uses the profile")
+    else:
+        show_line("neither Wireshark nor tshark was found; the files are where they will look for them")
+
+
+@command.command(epilog="Example:  iscsitrace wireshark status")
+@as_json
+def status(is_json: bool) -> None:
+    """Says which files are installed, whether they are those of this version, and which Wireshark was found."""
+    from iscsitrace import __version__
+    from iscsitrace.wireshark import folders as personal_folders
+    from iscsitrace.wireshark import install as installation
+
+    folders = personal_folders.find()
+    results = installation.status(folders)
+    installed = installation.installed_version(folders)
+    found = list(personal_folders.programs())
+    is_current = all(result.state in ("current", "changed") for result in results)
+    if is_json:
+        programs = [{"name": each.name, "path": each.path, "version": each.version} for each in found]
+        show_json(
+            _document(folders, results)
+            | {"installed_version": installed, "is_current": is_current, "programs": programs}
+        )
+        return
+    show_heading("Wireshark")
+    if found:
+        show_table(("program", "version", "path"), [(each.name, each.version or "-", each.path) for each in found])
+    else:
+        show_line("neither Wireshark nor tshark was found; the folders are those where they would look")
+    show_heading("files")
+    _show_results(results)
+    show_heading("verdict")
+    _show_second_copies(folders)
+    if installed is None:
+        show_line("not installed: iscsitrace wireshark install")
+    elif not is_current:
+        show_line(
+            f"installed by version {installed}, and not up to date with {__version__}: iscsitrace wireshark install"
+        )
+    elif any(result.state == "changed" for result in results):
+        show_line(f"installed, of this version, {__version__}; changed files stay as they are")
+    else:
+        show_line(f"installed, of this version, {__version__}")
+
+
+@command.command(epilog="Example:  iscsitrace wireshark uninstall")
+@click.option("--force", is_flag=True, help="Remove files, too, that were changed since.")
+@as_json
+def uninstall(force: bool, is_json: bool) -> None:
+    """Removes what install wrote, and nothing else: a file that was changed since stays, and is named."""
+    from iscsitrace.wireshark import folders as personal_folders
+    from iscsitrace.wireshark import install as installation
+
+    folders = personal_folders.find()
+    results = installation.uninstall(folders, is_forced=force)
+    left = installation.leftovers(folders)
+    if is_json:
+        show_json(_document(folders, results) | {"left_in_profile": left})
+        return
+    if not results:
+        show_line("nothing is installed")
+        return
+    _show_results(results)
+    if any(result.state == "kept" for result in results):
+        show_line("kept: changed since it was installed; --force removes it")
+    if left:
+        profile = folders.profiles / installation.PROFILE
+        show_line(f"{profile} stays: {', '.join(left)} in it is not from iscsitrace")
+
+
+def _show_results(results: list[Result]) -> None:
+    show_table(("state", "file"), [(result.state, result.path) for result in results])
+
+
+def _show_second_copies(folders: Folders) -> None:
+    from iscsitrace.wireshark import install as installation
+
+    for copy in installation.second_copies(folders):
+        show_line(f"{copy} is a second copy, which Wireshark would load, too: remove it")
+
+
+def _document(folders: Folders, results: list[Result]) -> dict[str, Any]:
+    from iscsitrace import __version__
+    from iscsitrace.wireshark import install as installation
+
+    return {
+        "schema": SCHEMA_VERSION,
+        "tool": {"name": "iscsitrace", "version": __version__},
+        "folders": {
+            "configuration": str(folders.configuration),
+            "lua_plugins": str(folders.lua_plugins),
+            "extcap": str(folders.extcap),
+        },
+        "files": list(installation.states_by_name(results)),
+    }

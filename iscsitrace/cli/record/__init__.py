@@ -1,0 +1,1 @@
+"""Commands that capture from interfaces, or watch them."""

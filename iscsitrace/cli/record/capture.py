@@ -1,0 +1,334 @@
+"""``iscsitrace capture``: iSCSI from interfaces into pcapng files."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+
+from iscsitrace.cli.options import as_json
+from iscsitrace.cli.output import show_json
+from iscsitrace.cli.record.capture_files import made_up
+from iscsitrace.cli.record.capture_limits import Limit, gathered
+from iscsitrace.cli.stop_signals import wishing
+from iscsitrace.cli.units import Duration, Size
+from iscsitrace.errors import InputInvalid, OutputExists
+from iscsitrace.outputs import files as output_file
+from iscsitrace.wording.quantities import SIZES, TIMES, parse_quantity
+
+SCHEMA_VERSION = 1
+_SNAPLEN_MAX = 262_144
+_SNAPLEN_MIN = 68
+_ADVISE = "advise"
+_ADVISED_FOR_NS = 10 * TIMES["s"]
+_CLOCKS = ("host", "adapter", "adapter_unsynced")
+EXIT_LOSS = 1
+
+
+@click.command(epilog="Example:  iscsitrace capture -i eth0 -w storage.pcapng -b filesize:100M -b files:10")
+@click.option("-i", "interfaces", metavar="IFACE", multiple=True, help="Interface; repeatable. See interfaces.")
+@click.option("-r", "sources", metavar="FILE", multiple=True, help="Captures to read in place of an interface.")
+@click.option("-w", "path", metavar="FILE", help="File, FIFO, or - for standard output; else a new name here.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite files that exist.")
+@click.option("-f", "capture_filter", metavar="FILTER", help="libpcap filter (TCP ports 3260 and 860, tagged or not).")
+@click.option("--learn", "is_learning", is_flag=True, help="Find iSCSI on other ports by content, again and again.")
+@click.option("--learn-every", type=Duration(), default="30s", show_default=True, help="Between two looks for it.")
+@click.option(
+    "-s", "snaplen", metavar="BYTES|advise", help="Bytes kept of a packet (all); advise measures what is needed."
+)
+@click.option(
+    "-B", "buffer_mib", type=click.IntRange(1, 2047), default=64, show_default=True, help="Kernel's buffer, MiB."
+)
+@click.option(
+    "-b",
+    "ring",
+    type=Limit(),
+    multiple=True,
+    help="Next file after duration:S, filesize:KB or packets:N; files:N keeps the last N.",
+)
+@click.option(
+    "-a", "stops", type=Limit(), multiple=True, help="Stop after duration:S, filesize:KB, packets:N or files:N."
+)
+@click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
+@click.option(
+    "--trigger", metavar="CONDITION", help="Keep only the time around such tasks, as 'latency>50ms or status!=good'."
+)
+@click.option("--before", type=Duration(), default="2s", show_default=True, help="Kept before such a task.")
+@click.option("--after", type=Duration(), default="1s", show_default=True, help="Kept after its end.")
+@click.option(
+    "--trigger-memory", type=Size(), default="256M", show_default=True, help="For packets that may be wanted."
+)
+@click.option("--promiscuous", "is_promiscuous", is_flag=True, help="Capture packets for others, too.")
+@click.option("-p", "is_not_promiscuous", is_flag=True, help="Accepted for tshark's sake: that is the default.")
+@click.option("--time-stamp-type", type=click.Choice(_CLOCKS), help="Whose clock stamps packets (host).")
+@click.option(
+    "--dumpcap",
+    "dumpcap",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Capture through dumpcap; auto: where only that may.",
+)
+@click.option("--capture-comment", "comment", metavar="TEXT", default="", help="Written into the files.")
+@click.option("-q", "is_quiet", is_flag=True, help="Say nothing but drops and errors.")
+@as_json
+def command(
+    interfaces: tuple[str, ...],
+    sources: tuple[str, ...],
+    path: str | None,
+    is_forced: bool,
+    capture_filter: str | None,
+    is_learning: bool,
+    learn_every: int,
+    snaplen: str | None,
+    buffer_mib: int,
+    ring: tuple[tuple[str, int], ...],
+    stops: tuple[tuple[str, int], ...],
+    packet_limit: int | None,
+    trigger: str | None,
+    before: int,
+    after: int,
+    trigger_memory: int,
+    is_promiscuous: bool,
+    is_not_promiscuous: bool,
+    time_stamp_type: str | None,
+    dumpcap: str,
+    comment: str,
+    is_quiet: bool,
+    is_json: bool,
+) -> None:
+    """Captures iSCSI into pcapng files, until Ctrl-C, SIGTERM or a limit. Ends with what was seen, written and dropped;
+    exit code 1 when packets were dropped.
+
+    Files belong to their owner alone, and can be read while they grow. Several -i go into the same file. -b names files
+    as dumpcap does: NAME_00001_20261121190000.pcapng.
+
+    A trigger is made of latency>TIME, status=NAME, status!=NAME, operation=NAME, operation!=NAME, joined by and, or;
+    the file then begins with the handshakes and logins of its connections. With -r it is what a trigger would have
+    kept.
+    """
+    if bool(interfaces) == bool(sources):
+        raise click.UsageError("name an interface with -i (iscsitrace interfaces lists them), or captures with -r")
+    if is_learning and capture_filter is not None:
+        raise click.UsageError("--learn makes its own capture filter: leave out -f")
+    _require_clock(interfaces, time_stamp_type)
+    _require_filter(capture_filter)
+    _require_trigger(trigger)
+    interface_settings = [
+        {
+            "name": name,
+            "filter": capture_filter,
+            "snaplen": _SNAPLEN_MAX if snaplen is None or snaplen == _ADVISE else _snaplen(snaplen),
+            "is_promiscuous": is_promiscuous and not is_not_promiscuous,
+            "buffer_bytes": buffer_mib * SIZES["M"],
+            "time_stamp_type": time_stamp_type,
+        }
+        for name in interfaces
+    ]
+    stop = gathered(stops)
+    if snaplen == _ADVISE:
+        _advise(interface_settings, sources, capture_filter, stop.get("duration_ns", _ADVISED_FOR_NS), is_json=is_json)
+        return
+    if packet_limit is not None:
+        stop["packets"] = min(packet_limit, stop.get("packets", packet_limit))
+    next_file = gathered(ring)
+    kept_files = next_file.pop("files", None)
+    if kept_files is not None and not next_file:
+        raise click.UsageError("-b files keeps the last of several: add -b filesize, duration or packets")
+    target = _target(path, interfaces, is_ring=bool(next_file), is_forced=is_forced)
+    if sources and (is_learning or capture_filter is not None or snaplen is not None or "duration_ns" in stop):
+        raise click.UsageError("-r takes --trigger, -b, -c and -w; select packets with -f when you read")
+    if is_json and str(target) == "-":
+        raise click.UsageError("standard output has the packets: leave out --json")
+    settings: dict[str, Any] = {
+        "interfaces": interface_settings,
+        "output": {
+            "path": str(target),
+            "is_forced": is_forced,
+            "next_file": next_file or None,
+            "kept_files": kept_files,
+        },
+        "stop": stop,
+        "section": _section(comment, trigger),
+    }
+    if trigger is not None:
+        memory = {"before_ns": before, "after_ns": after, "memory_bytes": trigger_memory}
+        settings["trigger"] = {"condition": trigger, **memory}
+    if is_learning:
+        settings["learn"] = {"look_ns": 3 * TIMES["s"], "every_ns": learn_every}
+    outcome = _captured(settings, sources, target, dumpcap, is_quiet=is_quiet)
+    if is_json:
+        show_json({"schema": SCHEMA_VERSION, **outcome})
+    click.get_current_context().exit(_exit_code(outcome))
+
+
+def _captured(
+    settings: dict[str, Any], sources: tuple[str, ...], target: Path, dumpcap: str, *, is_quiet: bool
+) -> dict[str, Any]:
+    from iscsitrace.cli.record.capture_progress import CaptureCaller
+    from iscsitrace.cli.record.capture_source import capture_by
+    from iscsitrace.recording import capture
+
+    with wishing() as wish:
+        caller = CaptureCaller(target, wish, is_quiet=is_quiet)
+        try:
+            if sources:
+                outcome = capture.replay(sources, settings, caller)
+            else:
+                names = [interface["name"] for interface in settings["interfaces"]]
+                outcome = capture_by(dumpcap, names, lambda helper: capture.run({**settings, "helper": helper}, caller))
+        finally:
+            caller.close()
+        _show_end(outcome, caller, is_quiet=is_quiet)
+    return outcome
+
+
+def _show_end(outcome: dict[str, Any], caller: Any, *, is_quiet: bool) -> None:
+    end = outcome["end"]
+    if end["reason"] in ("interface", "output"):
+        caller.say(f"the capture ended: {end['message']}")
+    if is_quiet:
+        return
+    progress = outcome["progress"]
+    seen = sum(interface["seen_count"] for interface in outcome["interfaces"])
+    text = (
+        f"{seen} packets seen, {progress['written_count']} written ({progress['written_bytes']} bytes), "
+        f"{progress['dropped_count']} dropped"
+    )
+    slow = progress["slow_count"]
+    caller.say(text + (f"; {slow} slow tasks" if slow else ""))
+
+
+def _exit_code(outcome: dict[str, Any]) -> int:
+    has_loss = outcome["progress"]["dropped_count"] > 0 or outcome["end"]["reason"] in ("interface", "output")
+    return EXIT_LOSS if has_loss else 0
+
+
+def _advise(
+    interfaces: list[dict[str, Any]],
+    sources: tuple[str, ...],
+    capture_filter: str | None,
+    duration_ns: int,
+    *,
+    is_json: bool,
+) -> None:
+    from iscsitrace.cli.record.capture_advice import show_advice
+    from iscsitrace.cli.record.capture_source import capture_by
+    from iscsitrace.recording import capture
+
+    if sources:
+        advice, dropped = capture.advise_snaplen_of(sources, capture_filter, lambda _: None), 0
+    else:
+        if len(interfaces) > 1:
+            raise click.UsageError("-s advise measures one interface at a time")
+        with wishing() as wish:
+
+            def measure(_: str | None) -> dict[str, Any]:
+                found, lost = capture.advise_snaplen(interfaces[0], duration_ns, lambda _: wish.is_there)
+                return {"advice": found, "dropped": lost}
+
+            measured = capture_by("never", [interfaces[0]["name"]], measure)
+            advice, dropped = measured["advice"], measured["dropped"]
+    if is_json:
+        show_json({"schema": SCHEMA_VERSION, **advice, "dropped_count": dropped})
+    else:
+        show_advice(", ".join(sources) or interfaces[0]["name"], advice, dropped)
+
+
+def _require_clock(interfaces: tuple[str, ...], clock: str | None) -> None:
+    """InputInvalid for a clock that an interface does not have: libpcap would take the host's without a word."""
+    if clock is None:
+        return
+    from iscsitrace.recording.interfaces import time_stamp_types
+
+    for name in interfaces:
+        if clock not in (clocks := time_stamp_types(name)):
+            raise InputInvalid(f"{name} has no time stamps of type {clock}; it has {', '.join(clocks)}")
+
+
+def _require_filter(expression: str | None) -> None:
+    """InputInvalid, with the place, for a filter that libpcap does not read."""
+    if expression is None:
+        return
+    from iscsitrace.recording import capture
+    from iscsitrace.recording.filters import place_of_problem
+
+    if (message := capture.filter_problem(expression)) is None:
+        return
+    place = place_of_problem(expression, message, capture.filter_problem)
+    where = "" if place is None else f", at character {place + 1} {_pointed(expression, place)}"
+    raise InputInvalid(f"capture filter: {message}{where}")
+
+
+def _require_trigger(condition: str | None) -> None:
+    """InputInvalid, with the place, for a condition that cannot be read."""
+    if condition is None:
+        return
+    from iscsitrace.recording import capture
+
+    if (problem := capture.trigger_problem(condition)) is not None:
+        place, message = problem
+        raise InputInvalid(f"trigger: {message}, at character {place + 1} {_pointed(condition, place)}")
+
+
+def _pointed(text: str, place: int) -> str:
+    """The text with a mark where it goes wrong."""
+    return f"'{text[:place]}>>>{text[place:]}'" if place < len(text) else f"'{text}>>>'"
+
+
+def _snaplen(text: str) -> int:
+    found = parse_quantity(text, SIZES)
+    if found is None or not _SNAPLEN_MIN <= (found or _SNAPLEN_MAX) <= _SNAPLEN_MAX:
+        raise click.UsageError(f"-s takes {_SNAPLEN_MIN} to {_SNAPLEN_MAX} bytes, 0 for all, or {_ADVISE}")
+    return found or _SNAPLEN_MAX
+
+
+def _target(path: str | None, interfaces: tuple[str, ...], *, is_ring: bool, is_forced: bool) -> Path:
+    """Where packets go; refused before anything is opened."""
+    if path is None:
+        if not interfaces:
+            raise click.UsageError("name a file with -w")
+        return made_up(interfaces)
+    target = Path(path)
+    if path == "-":
+        if is_ring:
+            raise click.UsageError("-b needs files: name one with -w")
+        if sys.stdout.isatty():
+            raise click.UsageError("standard output is a terminal: send it into a pipe or a file")
+        return target
+    if is_ring:
+        if not target.parent.is_dir():
+            raise InputInvalid(f"cannot write {path}: {target.parent} is no folder")
+        return target if target.suffix else target.with_name(f"{target.name}.pcapng")
+    if target.exists() and not target.is_file():
+        if target.is_dir():
+            raise OutputExists(f"{path} is a folder; nothing was written")
+        return target
+    output_file.check(target, is_forced=is_forced)
+    return target
+
+
+def _section(comment: str, trigger: str | None) -> dict[str, str]:
+    """What files say of their making."""
+    if trigger is not None:
+        kept = f"kept by the trigger {trigger}: between its windows packets are left out on purpose"
+        comment = f"{comment}\n{kept}" if comment else kept
+    return {
+        "hardware": _processor(),
+        "operating_system": f"{platform.system()} {platform.release()}",
+        "application": f"iscsitrace {version('iscsitrace')}",
+        "comment": comment,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, "") or platform.machine()

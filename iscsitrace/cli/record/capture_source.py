@@ -1,0 +1,61 @@
+"""Who captures: libpcap in this process, or dumpcap where only that may."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from iscsitrace.errors import CaptureRefused, PermissionLacking, ToolMissing
+
+_LIMIT_S = 10
+_ADVICE = (
+    "run it as root, with the capability CAP_NET_RAW, or as a member of the group that may use dumpcap "
+    "(docs/capture.md says how)"
+)
+
+
+def capture_by(choice: str, interfaces: Sequence[str], run: Callable[[str | None], dict[str, Any]]) -> dict[str, Any]:
+    """Runs a capture with the path of dumpcap or, for libpcap, None; ``choice`` is auto, always or never.
+
+    PermissionLacking with advice when nobody may; CaptureRefused with names that are near when there is no such
+    interface.
+    """
+    dumpcap = shutil.which("dumpcap")
+    if choice == "always":
+        if dumpcap is None:
+            raise ToolMissing("dumpcap is not installed (apt install wireshark-common)")
+        return run(dumpcap)
+    try:
+        return run(None)
+    except PermissionLacking as error:
+        if choice == "auto" and dumpcap and all(_may(dumpcap, interface) for interface in interfaces):
+            return run(dumpcap)
+        raise PermissionLacking(f"{str(error).partition(':')[0]}: {_ADVICE}") from error
+    except CaptureRefused as error:
+        if error.kind == "no_such_interface":
+            raise CaptureRefused(f"{error}{_nearest(interfaces)}", error.kind) from error
+        raise
+
+
+def _may(dumpcap: str, interface: str) -> bool:
+    """Whether dumpcap can open the interface for this user; asked by its list of link types, which captures nothing."""
+    if not os.access(dumpcap, os.X_OK):
+        return False
+    try:
+        asked = subprocess.run([dumpcap, "-L", "-i", interface], capture_output=True, timeout=_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0
+
+
+def _nearest(wanted: Sequence[str]) -> str:
+    from iscsitrace.recording import interfaces as network_interfaces
+
+    names = [interface.name for interface in network_interfaces.found()]
+    missing = [name for name in wanted if name not in names]
+    near = list(dict.fromkeys(near for name in missing for near in get_close_matches(name, names, cutoff=0.5)))
+    return f"; there is {', '.join(near or names)}" if names else ""

@@ -1,0 +1,256 @@
+"""``iscsitrace watch``: traffic while it happens."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iscsitrace.cli.output import show_line
+from iscsitrace.cli.stop_signals import wishing
+from iscsitrace.cli.units import Duration, Quantity
+from iscsitrace.errors import CaptureUnreadable
+
+if TYPE_CHECKING:
+    from iscsitrace.watch.exposition import Exposition
+    from iscsitrace.watch.source import Watched
+    from iscsitrace.watch.watcher import Watcher
+
+EXIT_LOSS = 1
+_SECOND_NS = 10**9
+_INTERVAL_MIN_NS = 10 * 10**6
+
+
+class Listen(Quantity):
+    """An address and port to serve at; a port alone is on 127.0.0.1."""
+
+    name = "ADDRESS:PORT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Fails with a line that says how to write one."""
+        if isinstance(value, tuple):
+            return value
+        address, _, port = value.rpartition(":")
+        address = address.strip("[]") or "127.0.0.1"
+        try:
+            ipaddress.ip_address(address)
+            number = int(port)
+        except ValueError:
+            self.fail(f"{value!r} is no address and port; write 9432 or 127.0.0.1:9432", param, ctx)
+        if not 0 <= number < 1 << 16:
+            self.fail(f"{port} is no port", param, ctx)
+        return address, number
+
+
+class StopAt(Quantity):
+    """A stop condition as tshark has them: ``duration:SECONDS`` or ``packets:COUNT``."""
+
+    name = "CONDITION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
+        """Fails with a line that says how to write one."""
+        if isinstance(value, tuple):
+            return value
+        kind, _, amount = value.partition(":")
+        try:
+            number = float(amount)
+        except ValueError:
+            number = 0.0
+        if kind not in {"duration", "packets"} or number <= 0:
+            self.fail(f"{value!r} is no stop condition; write duration:60 or packets:1000", param, ctx)
+        return kind, number
+
+
+@click.command(epilog="Example:  iscsitrace watch --interval 5s --json capture.pcapng")
+@click.argument("source", metavar="INPUT")
+@click.option(
+    "-f", "capture_filter", metavar="FILTER", help="Look at packets that a libpcap filter matches, and no others."
+)
+@click.option("-s", "snaplen", type=click.IntRange(min=1), metavar="BYTES", help="Of an interface: bytes of a packet.")
+@click.option("-B", "buffer_mib", type=click.IntRange(min=1), metavar="MIB", help="Of an interface: kernel buffer.")
+@click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
+@click.option(
+    "-a", "stop_at", type=StopAt(), multiple=True, help="Stop after duration:SECONDS or packets:COUNT; repeatable."
+)
+@click.option("--interval", type=Duration(), default="1s", show_default=True, help="Time from look to look.")
+@click.option("--no-follow", is_flag=True, help="Stop at the end of the file instead of waiting for more.")
+@click.option("--json", "is_json", is_flag=True, help="A line of JSON each interval, and one with the totals.")
+@click.option("--plain", is_flag=True, help="Lines of text each interval, on a terminal too.")
+@click.option(
+    "--prometheus",
+    type=Listen(),
+    metavar="[ADDRESS:]PORT",
+    help="Serve the figures at http://ADDRESS:PORT/metrics; the address is 127.0.0.1 unless named.",
+)
+@click.option("--no-findings", is_flag=True, help="Leave the diagnosis of the recent past away.")
+@click.option("--no-dynamics", is_flag=True, help="Leave time budget, RTT, owin and causes away: a third of the work.")
+def command(
+    source: str,
+    capture_filter: str | None,
+    snaplen: int | None,
+    buffer_mib: int | None,
+    packet_limit: int | None,
+    stop_at: tuple[tuple[str, float], ...],
+    interval: int,
+    no_follow: bool,
+    is_json: bool,
+    plain: bool,
+    prometheus: tuple[str, int] | None,
+    no_findings: bool,
+    no_dynamics: bool,
+) -> None:
+    """Throughput, latencies, queue depth, idle time and its owners, RTT, losses and findings, while they happen.
+
+    INPUT is an interface, a file that grows (the next files of a ring buffer follow), or - for standard input. On a
+    terminal keys sort, pause, pick a connection and save a snapshot (? lists them); into a pipe go lines, or JSON.
+
+    The totals at the end are those that summary prints for the same packets. Ctrl-C ends in order. Exit code 1 when
+    packets were lost on the way: dropped by the capture, or left out because the view could not keep up.
+    """
+    from iscsitrace.tables.live_pass import Settings
+    from iscsitrace.watch.source import open_source
+    from iscsitrace.watch.watcher import Watcher
+
+    if interval < _INTERVAL_MIN_NS:
+        raise click.UsageError("--interval has to be 10ms or longer")
+    duration_s = min((amount for kind, amount in stop_at if kind == "duration"), default=None)
+    limits = [int(amount) for kind, amount in stop_at if kind == "packets"]
+    packet_limit = min([*limits, *([packet_limit] if packet_limit else [])], default=None)
+    settings = Settings(
+        interval_ns=interval,
+        keep_ns=max(10 * _SECOND_NS, 2 * interval),
+        capture_filter=capture_filter,
+        packet_limit=packet_limit,
+        has_dynamics=not no_dynamics,
+    )
+    capture_options = [
+        *(["-s", str(snaplen)] if snaplen else []),
+        *(["-B", str(buffer_mib)] if buffer_mib else []),
+    ]
+    with open_source(source, settings, capture_options=capture_options) as watched:
+        watcher = Watcher(watched.live, has_findings=not (no_findings or no_dynamics))
+        exposition, server = _serve(prometheus)
+        show = _Show(watcher, watched, source, exposition, duration_s)
+        try:
+            if no_follow:
+                watched.live.stop()
+            if sys.stdout.isatty() and not is_json and not plain:
+                show.on_screen()
+            else:
+                show.as_lines(is_json=is_json)
+        except CaptureUnreadable:
+            _refuse_as(watched)
+            raise
+        finally:
+            if server is not None:
+                server.shutdown()
+                server.server_close()
+        watched.close()
+        words = watched.last_words()
+    document = watcher.document()
+    if words:
+        click.echo(words, err=True)
+    if is_json:
+        click.echo(json.dumps(document, allow_nan=False))
+    else:
+        _show_totals(document)
+    if watcher.live.change:
+        click.echo(f"iscsitrace: {source} was {watcher.live.change} under the watch: nothing more was read", err=True)
+    if _has_lost(document) or watcher.live.change:
+        raise click.exceptions.Exit(EXIT_LOSS)
+
+
+def _serve(listen: tuple[str, int] | None) -> tuple[Exposition | None, Any]:
+    if listen is None:
+        return None, None
+    from iscsitrace.watch.exposition import Exposition, serve
+
+    exposition = Exposition()
+    server = serve(exposition, *listen)
+    click.echo(f"iscsitrace: serving http://{listen[0]}:{server.server_port}/metrics", err=True)
+    return exposition, server
+
+
+def _refuse_as(watched: Watched) -> None:
+    """Where a capture of ours gave nothing, it has said why."""
+    code = watched.close()
+    if code:
+        click.echo(watched.last_words(), err=True)
+        raise click.exceptions.Exit(code) from None
+
+
+class _Show:
+    """Shows reports until the input ends, which a signal, a key or the time brings nearer."""
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        watched: Watched,
+        source: str,
+        exposition: Exposition | None,
+        duration_s: float | None,
+    ) -> None:
+        self._watcher = watcher
+        self._watched = watched
+        self._source = source
+        self._exposition = exposition
+        self._duration_s = duration_s
+
+    def as_lines(self, *, is_json: bool) -> None:
+        """One report after the other."""
+        from iscsitrace.watch.lines import lines_of
+
+        until = None if self._duration_s is None else time.monotonic() + self._duration_s
+        is_stopping = False
+        with wishing() as wish:
+            while not self._watcher.is_over:
+                report = self._watcher.step()
+                if report:
+                    if self._exposition:
+                        self._exposition.update(report, self._watcher)
+                    if is_json:
+                        click.echo(json.dumps(report.as_dict(), allow_nan=False))
+                    else:
+                        for line in lines_of(report):
+                            show_line(line)
+                    sys.stdout.flush()
+                if not is_stopping and (wish.is_there or (until is not None and time.monotonic() >= until)):
+                    is_stopping = True
+                    self._watched.stop()
+
+    def on_screen(self) -> None:
+        """The whole terminal."""
+        from iscsitrace.watch.screen import WatchScreen
+
+        if self._source == "-":
+            # the pipe has a descriptor of its own by now: keys come from the terminal
+            try:
+                os.dup2(os.open("/dev/tty", os.O_RDWR), sys.stdin.fileno())
+            except OSError:
+                self.as_lines(is_json=False)
+                return
+        screen = WatchScreen(self._watcher, self._source, exposition=self._exposition, until_s=self._duration_s)
+        try:
+            screen.run()
+        finally:
+            screen.close()
+        if screen.problem:
+            raise screen.problem
+        self._watched.stop()
+        self._watcher.run(lambda report: None)
+
+
+def _has_lost(document: dict[str, Any]) -> bool:
+    lost = {"dropped_by_capture", "packets_left_out"}
+    return any(row["name"] in lost and row["count"] for row in document["counters"])
+
+
+def _show_totals(document: dict[str, Any]) -> None:
+    from iscsitrace.cli.read.summary import show_totals
+
+    show_totals(document)

@@ -1,0 +1,193 @@
+"""``iscsitrace lab list`` and ``iscsitrace lab run NAME``: experiments as data, in either world."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from iscsitrace.cli.output import show_heading, show_json, show_line, show_table
+from iscsitrace.cli.stop_signals import StopWish, wishing
+from iscsitrace.cli.traffic.progress import Progress
+
+if TYPE_CHECKING:
+    from iscsitrace.experiments import runner
+    from iscsitrace.experiments.results import Results
+
+_WORLDS = ("simulated", "real")
+_KEPT = ("figures", "captures", "none")
+_EXIT_FAILED = 1
+_EXIT_INTERRUPTED = 130
+_MINUTE_S = 60
+
+
+@click.command("list", epilog="Example:  iscsitrace lab list")
+@click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number.")
+def list_command(is_json: bool) -> None:
+    """List the experiments that come with iscsitrace; `lab run NAME` runs one."""
+    import iscsitrace
+    from iscsitrace.experiments import catalogue, points, results
+
+    found = [catalogue.load(name) for name in catalogue.names()]
+    rows = [
+        {
+            "name": each.name,
+            "title": each.title,
+            "source": each.source,
+            "points": len(points.of_experiment(each, "simulated")),
+            "real_points": len(points.of_experiment(each, "real")) if each.real.is_possible else None,
+            "real_note": each.real.note,
+            "arms": [arm.name for arm in each.arms],
+            "figures": [figure.title for figure in each.figures],
+        }
+        for each in found
+    ]
+    if is_json:
+        tool = {"name": "iscsitrace", "version": iscsitrace.__version__}
+        show_json({"schema": results.RESULTS_SCHEMA, "tool": tool, "experiments": rows})
+        return
+    headings = ("name", "points", "real world", "title")
+    show_table(headings, [(row["name"], row["points"], row["real_points"], row["title"]) for row in rows])
+
+
+@click.command(epilog="Example:  iscsitrace lab run read-study -o read-study")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "-o",
+    "directory",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    required=True,
+    help="Folder for the results. It is created if missing; an interrupted run in it is continued.",
+)
+@click.option(
+    "--world",
+    type=click.Choice(_WORLDS),
+    default=_WORLDS[0],
+    show_default=True,
+    help="Virtual time, or the kernel's TCP in network namespaces (root).",
+)
+@click.option(
+    "--keep",
+    type=click.Choice(_KEPT),
+    default=_KEPT[0],
+    show_default=True,
+    help="Captures and truths to keep: those that figures are drawn from, all (captures), or none.",
+)
+@click.option(
+    "--reduced",
+    "is_reduced",
+    is_flag=True,
+    help="Use the reduced scale of the real world in virtual time, too: to compare the two worlds.",
+)
+@click.option("--arm", "arms", multiple=True, metavar="ARM", help="Only this arm. Repeatable.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    help="Points that run at the same time in the simulated world (one per processor).",
+)
+@click.option("--force", "is_forced", is_flag=True, help="Start over: run finished points again.")
+@click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number: results.json.")
+@click.option("--no-progress", is_flag=True, help="Draw no progress bar.")
+def command(
+    name: str,
+    directory: Path,
+    world: str,
+    keep: str,
+    is_reduced: bool,
+    arms: tuple[str, ...],
+    jobs: int | None,
+    is_forced: bool,
+    is_json: bool,
+    no_progress: bool,
+) -> None:
+    """Run an experiment: NAME of `lab list`, or your own FILE.toml (docs/lab.md describes its keys).
+
+    Writes results.json, results.csv and the figures: the measurements at every point, beside the model's predictions
+    and published values. Each point has a folder below DIR/points. Ctrl-C stops; the same command continues. When a
+    point fails, it is reported, the rest continues, and the exit code is 1.
+    """
+    from iscsitrace.experiments import catalogue, experiment, results
+    from iscsitrace.experiments.points import of_experiment
+
+    definition = catalogue.load(name)
+    points = of_experiment(definition, world, is_reduced=is_reduced)
+    known = list(dict.fromkeys(point.arm for point in points))
+    for arm in arms:
+        if arm not in known:
+            raise click.UsageError(f"no arm is called {arm!r}; there are {', '.join(known)}")
+    points = [point for point in points if not arms or point.arm in arms]
+    experiment.prepare(definition, points, directory, is_forced=is_forced)
+    watched = _Watched(Progress(definition.name, is_wanted=not no_progress))
+    count = jobs or os.cpu_count() or 1
+    try:
+        with wishing() as wish:
+            watched.wish = wish
+            found = experiment.carry_out(
+                definition,
+                points,
+                directory,
+                watched,
+                jobs=count if world == "simulated" else 1,
+                keep=keep,
+                is_reduced=is_reduced,
+            )
+    finally:
+        watched.close()
+    if is_json:
+        show_json(results.document(found))
+    else:
+        show(found, directory)
+    if not found.is_complete:
+        click.echo(
+            f"stopped: {len(found.points)} of {found.point_count} points are done; run the command again to continue",
+            err=True,
+        )
+        click.get_current_context().exit(_EXIT_INTERRUPTED)
+    if found.failed:
+        click.get_current_context().exit(_EXIT_FAILED)
+
+
+class _Watched:
+    """Shows the progress of an experiment on stderr, and passes on the wish to stop."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self.wish = StopWish()
+
+    def __call__(self, seen: runner.Progress) -> bool:
+        if seen.latest is not None and seen.latest.error is not None:
+            click.echo(f"failed: {seen.latest.name}: {seen.latest.error}", err=True)
+        if seen.latest is not None and seen.latest.not_run is not None:
+            click.echo(f"not run: {seen.latest.name}: {seen.latest.not_run}", err=True)
+        left = "" if seen.left_s is None else f", {_minutes(seen.left_s)} left"
+        failed = f", {seen.failed} failed" if seen.failed else ""
+        self._bar.show(seen.done, seen.count, f"{seen.done} of {seen.count} points{failed}{left}")
+        return self.wish.is_there
+
+    def close(self) -> None:
+        """Removes the progress bar."""
+        self._bar.close()
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < _MINUTE_S else f"{seconds / _MINUTE_S:.0f} min"
+
+
+def show(found: Results, directory: Path) -> None:
+    """The results as tables."""
+    from iscsitrace.experiments import tables
+
+    show_line(f"{found.title}, {found.world} world; source: {found.source}")
+    for grid in tables.of(found):
+        show_heading(grid.caption)
+        show_table(grid.columns, grid.rows)
+        for note in grid.notes:
+            show_line(note)
+    show_heading("Files")
+    names = ["results.json", "results.csv", *(figure.file for figure in found.figures)]
+    titles = {figure.file: figure.title for figure in found.figures}
+    show_table(("file", "content"), [(directory / name, titles.get(name, "every point")) for name in names])
+    show_line(f"One page with figures and tables: iscsitrace report {directory}")

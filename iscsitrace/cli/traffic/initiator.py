@@ -1,0 +1,189 @@
+"""``iscsitrace initiator``: the reference initiator over this machine's TCP."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from iscsitrace.cli.output import show_json
+from iscsitrace.cli.read.sections import Section, SectionedCommand, option
+from iscsitrace.cli.stop_signals import StopWish, wishing
+from iscsitrace.cli.traffic import results as traffic_results
+from iscsitrace.cli.traffic.design_options import DESIGN
+from iscsitrace.cli.traffic.progress import Progress
+from iscsitrace.cli.traffic.tcp_options import SOCKETS
+from iscsitrace.cli.traffic.workload_options import KEYS, MODES, WORKLOAD, lasting
+from iscsitrace.cli.units import Duration, Size
+from iscsitrace.errors import TrafficImpossible
+
+_EXIT_INTERRUPTED = 130
+_PERIOD_NS = 2_000_000
+"""How often a run is looked at whose connections are to be known, so that few are too short to be seen."""
+_SEED_BITS = 63
+
+
+def _pings(*, ping_count: int, ping_interval_ns: int, ping_size: int) -> dict[str, Any]:
+    return {"count": ping_count, "interval_ns": ping_interval_ns, "bytes": ping_size}
+
+
+PINGS = Section(
+    "Pings",
+    _pings,
+    option("--ping-count", type=click.IntRange(min=1), default=10, show_default=True, help="NOP-Outs per session."),
+    option(
+        "--ping-interval", "ping_interval_ns", type=Duration(), default="100ms", help="From one to the next (100ms)."
+    ),
+    option("--ping-size", type=Size(), default="64", show_default=True, help="Bytes that the target returns."),
+)
+
+
+def _design(*, driver: str, receive: str) -> dict[str, Any]:
+    return {"driver": driver, "receive": receive}
+
+
+DRIVER = Section("Design", _design, *DESIGN)
+
+
+@click.command(
+    cls=SectionedCommand,
+    sections=(WORKLOAD, KEYS, SOCKETS, DRIVER, PINGS),
+    epilog="Example:  iscsitrace initiator read iscsi://127.0.0.1:3260/iqn.2025-01.org.iscsitrace:memory/0 --seconds 2",
+)
+@click.argument("mode", type=click.Choice((*MODES, "discover", "ping")))
+@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of random addresses and mixes.")
+@click.option("--initiator-name", metavar="IQN", help="InitiatorName.")
+@click.option("--bind", "bind_address", metavar="ADDRESS", help="The address to connect from.")
+@click.option("--timeout", "timeout_ns", type=Duration(), help="For a login (15s), a task (30s) and a ping (5s).")
+@click.option(
+    "--tcp-info",
+    "tcp_info_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TCP_INFO every 20 ms, as JSON lines.",
+)
+@click.option(
+    "--truth",
+    "truth_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Every task, and TCP_INFO every 20 ms, as JSON.",
+)
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite these files.")
+@click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number.")
+@click.option("--no-progress", is_flag=True, help="Draw no progress bar.")
+def command(
+    mode: str,
+    urls: tuple[str, ...],
+    seed: int,
+    initiator_name: str | None,
+    bind_address: str | None,
+    timeout_ns: int | None,
+    tcp_info_file: Path | None,
+    truth_path: Path | None,
+    is_forced: bool,
+    is_json: bool,
+    no_progress: bool,
+    **values: Any,
+) -> None:
+    """Opens sessions to targets and runs a workload, or discovers, or pings; prints what they gave.
+
+    URL: iscsi://[user[%password]@]host[:port]/target/lun, for discover without target. At its end,
+    ?target_user=NAME&target_password=SECRET asks for mutual CHAP, ?header_digest=crc32c and the like set keys. Several
+    are striped over, or mirrors (--mirror).
+
+    Without --bytes and --seconds a workload lasts 5 s. Ctrl-C ends a run in order. Exit codes: 1 for commands that
+    failed and wrong data, 2 for a target that could not be used at all.
+    """
+    from iscsitrace.lab import traffic, truth_file
+    from iscsitrace.lab.tcp_samples import TcpSamples
+
+    settings = _settings(mode, seed, values)
+    client = settings["client"]
+    client["task_log"] = truth_path is not None
+    settings["sockets"]["bind_address"] = bind_address
+    settings["urls"] = [traffic.parse_url(url).resolved() for url in urls]
+    if initiator_name is not None:
+        client["login"]["initiator_name"] = initiator_name
+    if timeout_ns is not None:
+        client["timeouts"] = dict.fromkeys(("login_ns", "task_ns", "nop_ns"), timeout_ns)
+    files = [file for file in (tcp_info_file, truth_path) if file]
+    truth_file.require_new(files, is_forced=is_forced)
+    with ExitStack() as stack:
+        lines = stack.enter_context(_created(tcp_info_file)) if tcp_info_file else None
+        samples = TcpSamples(has_columns=truth_path is not None, lines=lines)
+        wish = stack.enter_context(wishing())
+        progress = Progress(mode, is_wanted=not no_progress)
+        stack.callback(progress.close)
+        watch = _watcher(wish, samples if files else None, progress)
+        found = traffic.run_initiator(settings, watch, period_ns=_PERIOD_NS if files else traffic.PERIOD_NS)
+    results = found["results"]
+    if truth_path:
+        truth_file.write(truth_path, _truth(settings, found, samples))
+    if is_json:
+        show_json(truth_file.envelope("initiator") | traffic_results.describe(results))
+    else:
+        traffic_results.show(results)
+    traffic_results.end(results)
+    if wish.is_there:
+        raise click.exceptions.Exit(_EXIT_INTERRUPTED)
+
+
+def _settings(mode: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
+    """The run as the core takes it, but for its targets."""
+    workload = lasting(WORKLOAD.take(values)) | {"seed": seed}
+    if mode in MODES:
+        workload["operation"] = mode
+    client: dict[str, Any] = {
+        "mode": "run" if mode in MODES else mode,
+        "login": {"offers": KEYS.take(values)},
+        # two runs at the same time need different ISIDs, and nobody may know a challenge beforehand
+        "isid_seed": secrets.randbits(_SEED_BITS),
+        "challenge_seed": secrets.randbits(_SEED_BITS),
+        "workload": workload,
+        "ping": PINGS.take(values),
+    }
+    return {"client": client, "sockets": SOCKETS.take(values), **DRIVER.take(values)}
+
+
+@contextmanager
+def _created(file: Path) -> Iterator[IO[str]]:
+    """A new file, which does not stay when the block fails."""
+    try:
+        stream = file.open("x")
+    except OSError as error:
+        raise TrafficImpossible(f"cannot write {file}: {error.strerror}") from error
+    try:
+        with stream:
+            yield stream
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def _watcher(wish: StopWish, samples: Any, progress: Progress) -> Any:
+    def watch(seen: dict[str, Any], descriptors: list[tuple[int, int, bool]]) -> bool:
+        if samples is not None:
+            samples.take(descriptors)
+        progress.show_workload(seen)
+        return wish.is_there
+
+    return watch
+
+
+def _truth(settings: dict[str, Any], found: dict[str, Any], samples: Any) -> dict[str, Any]:
+    """The truth of a run; without its URLs, which hold secrets."""
+    from iscsitrace.lab import truth_file
+
+    return truth_file.envelope("initiator") | {
+        "settings": {name: settings[name] for name in ("client", "sockets", "driver", "receive")},
+        "results": found["results"],
+        "ends": list(samples.ends.values()),
+        "cycles": truth_file.initiator_cycles(found),
+        "tcp_info": samples.columns,
+    }

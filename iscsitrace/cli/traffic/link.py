@@ -1,0 +1,130 @@
+"""``iscsitrace link``: an emulated link between two TAP devices, in real time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from iscsitrace.cli.output import show_line
+from iscsitrace.cli.read.sections import SectionedCommand
+from iscsitrace.cli.stop_signals import StopWish, wishing
+from iscsitrace.cli.traffic.link_options import LINK
+from iscsitrace.cli.traffic.link_results import show_lateness, show_links
+from iscsitrace.errors import TrafficImpossible
+
+_NAMESPACES = Path("/run/netns")
+_PERIOD_NS = 50_000_000
+_WAIT_S = 0.1
+
+
+@click.command(
+    cls=SectionedCommand,
+    sections=(LINK,),
+    epilog="Example:  iscsitrace link initiator:tap0 target:tap0 --rate 100Mbit --one-way-delay 4ms --queue 100",
+)
+@click.argument("initiator_tap", metavar="INITIATOR_TAP")
+@click.argument("target_tap", metavar="TARGET_TAP")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of all that is random.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), help="For how long; else until Ctrl-C or SIGTERM."
+)
+@click.option(
+    "--log", "log_path", type=click.Path(path_type=Path), metavar="FILE", help="What it carried and dropped, as JSON."
+)
+@click.option("--log-packets", "is_logging_packets", is_flag=True, help="In that file every packet; takes memory.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file.")
+def command(
+    initiator_tap: str,
+    target_tap: str,
+    seed: int,
+    seconds: float | None,
+    log_path: Path | None,
+    is_logging_packets: bool,
+    is_forced: bool,
+    **values: Any,
+) -> None:
+    """Moves frames between two TAP devices, [NAMESPACE:]DEVICE each, as a link would: rate, delay, queue, loss, order.
+
+    A device that does not exist is made, and goes with the link. Prints one line when it is ready, and what it carried
+    when it ends. Needs root; takes a real-time priority if it may.
+    """
+    from iscsitrace.lab import truth_file
+
+    if log_path:
+        truth_file.require_new([log_path], is_forced=is_forced)
+    settings: dict[str, Any] = {
+        "initiator": _tap(initiator_tap),
+        "target": _tap(target_tap),
+        "link": LINK.take(values) | {"seed": seed, "is_logging_packets": is_logging_packets},
+    }
+    for tap in (settings["initiator"], settings["target"]):
+        namespace = tap["namespace"]
+        if namespace and not Path(namespace).exists():
+            raise TrafficImpossible(f"there is no network namespace {Path(namespace).name}")
+    name = f"{initiator_tap} to {target_tap}"
+    with wishing() as wish:
+        end_s = None if seconds is None else time.monotonic() + seconds
+        run = _Run(name, settings, wish, end_s)
+        log = run.wait()
+    truth_file.pack_busy_times(log["link"])
+    if log_path:
+        truth_file.write(log_path, truth_file.envelope("link") | {"settings": settings} | log)
+    show_links([(name, log["link"])])
+    show_lateness([(name, log)])
+    if log["failure"]:
+        raise TrafficImpossible(f"the link ended: {log['failure']}")
+
+
+def _tap(text: str) -> dict[str, str | None]:
+    namespace, colon, name = text.rpartition(":")
+    return {"name": name, "namespace": str(_NAMESPACES / namespace) if colon else None}
+
+
+class _Run:
+    """The link in a thread of its own: signals come to the main thread, which has to be free for them."""
+
+    def __init__(self, name: str, settings: dict[str, Any], wish: StopWish, end_s: float | None) -> None:
+        self._name = name
+        self._settings = settings
+        self._wish = wish
+        self._end_s = end_s
+        self._log: dict[str, Any] | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="link", daemon=True)
+
+    def wait(self) -> dict[str, Any]:
+        self._thread.start()
+        try:
+            while self._thread.is_alive():
+                self._thread.join(_WAIT_S)
+        except BaseException:
+            self._wish.is_there = True
+            raise
+        if self._error is not None:
+            raise self._error
+        assert self._log is not None  # noqa: S101 -- it ended without an error
+        return self._log
+
+    def _work(self) -> None:
+        from iscsitrace.lab import link_process, traffic
+
+        # where it may not, other programs can make it late
+        link_process.rise()
+        try:
+            self._log = traffic.run_link(self._settings, self._ready, self._is_over, period_ns=_PERIOD_NS)
+        except TrafficImpossible as error:
+            hint = "" if os.geteuid() == 0 else "; a link needs root"
+            self._error = TrafficImpossible(f"{error}{hint}")
+        except BaseException as error:
+            self._error = error
+
+    def _ready(self) -> None:
+        show_line(f"iscsitrace link: {self._name}")
+
+    def _is_over(self) -> bool:
+        return self._wish.is_there or (self._end_s is not None and time.monotonic() >= self._end_s)

@@ -1,0 +1,139 @@
+"""``iscsitrace target``: an in-memory target over this machine's TCP."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+import click
+
+from iscsitrace.cli.output import show_line
+from iscsitrace.cli.read.sections import SectionedCommand
+from iscsitrace.cli.stop_signals import wishing
+from iscsitrace.cli.traffic.target_options import TARGET
+from iscsitrace.cli.traffic.tcp_options import SOCKETS
+from iscsitrace.cli.units import Quantity
+
+_PORT = 3260
+_PERIOD_NS = 50_000_000
+_SEED_BITS = 63
+_ODD = (
+    *("refused_connections", "refused_logins", "rejects", "ignored_cmd_sns", "data_digest_errors"),
+    *("stray_data_outs", "wrong_data_outs", "wrong_exp_stat_sns", "faults"),
+)
+
+
+class Address(Quantity):
+    """``ADDRESS[:PORT]``, an IPv6 address in brackets when a port follows, to a socket address."""
+
+    name = "ADDRESS[:PORT]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The address with its port; fails with a line that says how to write one."""
+        # in brackets, or with one colon at most, or an IPv6 address alone
+        match = re.fullmatch(r"(?:\[([^]]*)\]|([^:]*))(?::(\d{1,5}))?|([^]]*:[^]]*:[^]]*)", value, re.ASCII)
+        try:
+            if match is None or (port := int(match[3] or _PORT)) >= 1 << 16:
+                raise ValueError(value)
+            address = ipaddress.ip_address(match[1] or match[2] or match[4])
+        except ValueError:
+            self.fail(f"{value!r} is no address; write 127.0.0.1:3260 or [::1]:3260", param, ctx)
+        return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+
+
+@click.command(
+    cls=SectionedCommand,
+    sections=(TARGET, SOCKETS),
+    epilog="Example:  iscsitrace target --lun 1G --service-delay 30ms-40ms --listen 127.0.0.1:3260",
+)
+@click.option(
+    "--listen",
+    "addresses",
+    type=Address(),
+    multiple=True,
+    default=(f"127.0.0.1:{_PORT}",),
+    show_default=True,
+    help="Where; repeatable. Port 0 takes one that is free.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Of delays and orders; random if not set.")
+@click.option(
+    "--truth",
+    "truth_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Every task, as JSON, when it ends; takes memory.",
+)
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file.")
+def command(
+    addresses: tuple[str, ...], seed: int | None, truth_path: Path | None, is_forced: bool, **values: Any
+) -> None:
+    """Serves logical units in memory until Ctrl-C or SIGTERM. Prints one line when it is ready: the URL for initiators.
+
+    It listens at the loopback address unless told otherwise: whoever reaches it can read and write.
+
+    A fault rule is FAULT[,nth=N or every=N][,operation=any|read|write|other][,by=TIME][,sense=KEY/ASC/ASCQ][,reason=N]:
+    it hits the Nth command of that operation, the first without a number.
+    """
+    from iscsitrace.lab import traffic, truth_file
+    from iscsitrace.lab.tcp_samples import TcpSamples
+
+    portal = TARGET.take(values)
+    if portal["status"] == "apart_held" and values["is_nagle"] is None:
+        values["is_nagle"] = True
+    portal["seed"] = secrets.randbits(_SEED_BITS) if seed is None else seed
+    samples = TcpSamples()
+    if truth_path:
+        truth_file.require_new([truth_path], is_forced=is_forced)
+    else:
+        # a server must not grow
+        portal["limits"] = {"logged_task_count": 0, "logged_connection_count": 0}
+    settings = {"portal": portal, "sockets": SOCKETS.take(values), "listen": list(addresses)}
+    for address in addresses:
+        if not ipaddress.ip_address(address.rpartition(":")[0].strip("[]")).is_loopback:
+            click.echo(f"iscsitrace: {address} is no loopback address: whoever reaches it can read and write", err=True)
+    name = portal["targets"][0]["target_name"]
+
+    def ready(listening: list[str]) -> None:
+        show_line("iscsitrace target: " + " ".join(f"iscsi://{address}/{name}/0" for address in listening))
+
+    with wishing() as wish:
+
+        def watch(_: dict[str, Any], descriptors: list[tuple[int, int, bool]]) -> bool:
+            if truth_path:
+                samples.take(descriptors)
+            return wish.is_there
+
+        found = traffic.run_target(settings, ready, watch, period_ns=_PERIOD_NS)
+    if truth_path:
+        truth_file.write(truth_path, _truth(settings, found, samples.ends))
+    _show(found["counters"])
+
+
+def _truth(settings: dict[str, Any], found: dict[str, Any], ends: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """The truth of what was served; without secrets."""
+    from iscsitrace.lab import truth_file
+
+    portal = {name: value for name, value in settings["portal"].items() if name != "chap"}
+    for closed in found["connections"]:
+        # the watch may not have seen a short one
+        address, _, port = closed["peer"].rpartition(":")
+        ends.setdefault(closed["connection"], {"connection": closed["connection"]})
+        ends[closed["connection"]] |= {"peer_address": address.strip("[]"), "peer_port": int(port)}
+    return truth_file.envelope("target") | {
+        "settings": {**settings, "portal": portal},
+        "ends": list(ends.values()),
+        **truth_file.target_log(found),
+    }
+
+
+def _show(counters: dict[str, int]) -> None:
+    show_line(
+        f"served {counters['commands']} commands of {counters['sessions']} sessions over {counters['connections']} "
+        f"connections: {counters['data_in_bytes']} bytes read, {counters['data_out_bytes']} bytes written"
+    )
+    for name in _ODD:
+        if counters[name]:
+            show_line(f"{name.replace('_', ' ')}: {counters[name]}")

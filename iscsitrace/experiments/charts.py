@@ -1,0 +1,179 @@
+"""The arrays of figures that are drawn from results alone: quantities, time breakdowns and finish times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.definition_figures import ARM, BudgetFigure, Figure, FinishFigure, LineFigure
+from iscsitrace.experiments.quantities import QUANTITIES, PointResult
+from iscsitrace.plots.budget_bars import Bars
+from iscsitrace.plots.experiment import Chart, Line
+
+_SETTING_WORDS: Final = {"target.count": "targets"}
+
+
+def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) -> Chart:
+    """A quantity over a setting: measured, predicted and published."""
+    shown = _shown(figure, figure.x, rows)
+    texts = _texts(definition, figure.x)
+    places = sorted({_key(value): value for row in shown for value in [row.values[figure.x]]}.values(), key=_order)
+    # most settings are doubled from value to value, so even spacing reads best
+    at = {_key(value): float(number) for number, value in enumerate(places)}
+    if figure.to_scale and all(isinstance(value, int | float) for value in places):
+        at = {_key(value): float(value) for value in places}
+    names = list(dict.fromkeys(_line_name(figure.lines, definition, row) for row in shown))
+    published = _published(figure, definition)
+    return Chart(
+        title=figure.title,
+        x_label=setting_words(figure.x),
+        y_label=QUANTITIES[figure.y].axis,
+        ticks=tuple((at[_key(value)], texts.get(_key(value), str(value))) for value in places),
+        lines=tuple(
+            _line(
+                name,
+                [row for row in shown if _line_name(figure.lines, definition, row) == name],
+                figure,
+                at,
+                published,
+            )
+            for name in names
+        ),
+        notes=source_lines(definition),
+    )
+
+
+def of_budgets(figure: BudgetFigure, definition: Definition, rows: Sequence[Row]) -> Bars:
+    """The time breakdown of a call over a setting."""
+    shown = [row for row in _shown(figure, figure.x, rows) if row.shares]
+    texts = _texts(definition, figure.x)
+    ordered = sorted(shown, key=lambda row: _order(row.values[figure.x]))
+    return Bars(
+        title=figure.title,
+        x_label=setting_words(figure.x),
+        panels=tuple(
+            (
+                arm,
+                tuple(
+                    (texts.get(_key(row.values[figure.x]), str(row.values[figure.x])), row.shares)
+                    for row in ordered
+                    if row.arm == arm
+                ),
+            )
+            for arm in dict.fromkeys(row.arm for row in shown)
+        ),
+        notes=source_lines(definition),
+    )
+
+
+def of_finishes(figure: FinishFigure, definition: Definition, results: Sequence[PointResult]) -> Chart:
+    """The finish times of the streams of each point, first to last."""
+    groups: dict[str, list[list[float]]] = {}
+    for result in results:
+        if result.streams and _is_shown(figure, result):
+            ends = sorted(stream.ended_s for stream in result.streams)
+            groups.setdefault(_line_name(figure.lines, definition, result), []).append(ends)
+    most = max((len(ends) for group in groups.values() for ends in group), default=0)
+    return Chart(
+        title=figure.title,
+        x_label="stream, by the time at which it finished",
+        y_label="time from the first command to the stream's last status, s",
+        ticks=tuple((float(place), str(place + 1)) for place in range(most)),
+        lines=tuple(_line_of_ends(name, group) for name, group in groups.items()),
+        notes=source_lines(definition),
+    )
+
+
+def source_lines(definition: Definition) -> tuple[str, ...]:
+    """What stands below each figure."""
+    return (f"{definition.title}: {definition.source}",)
+
+
+def setting_words(name: str) -> str:
+    """The name of a setting on a figure."""
+    return _SETTING_WORDS.get(name) or name.rpartition(".")[2].replace("-", " ")
+
+
+def _shown(figure: Figure, x: str, rows: Sequence[Row]) -> list[Row]:
+    """The rows of a figure over a setting."""
+    return [row for row in rows if x in row.values and _is_shown(figure, row)]
+
+
+def _is_shown(figure: Figure, made: Row | PointResult) -> bool:
+    return (not figure.arms or made.arm in figure.arms) and all(
+        name in made.values and made.values[name] == each.value for name, each in figure.where.settings.items()
+    )
+
+
+def _line(
+    name: str, rows: Iterable[Row], figure: LineFigure, at: dict[str, float], published: dict[tuple[str, str], float]
+) -> Line:
+    ordered = sorted(rows, key=lambda row: at[_key(row.values[figure.x])])
+    return Line(
+        name=name,
+        places=tuple(at[_key(row.values[figure.x])] for row in ordered),
+        measured=tuple(row.means.get(figure.y) for row in ordered),
+        spreads=tuple(row.spreads.get(figure.y) for row in ordered),
+        model=tuple(row.model.get(figure.y) for row in ordered),
+        published=tuple(published.get((row.arm, _key(row.values[figure.x]))) for row in ordered),
+    )
+
+
+def _published(figure: LineFigure, definition: Definition) -> dict[tuple[str, str], float]:
+    """The published values of this quantity, by arm and place on the x axis."""
+    found: dict[tuple[str, str], float] = {}
+    for published in definition.published:
+        if (published.quantity, published.x) != (figure.y, figure.x):
+            continue
+        if published.where.settings != figure.where.settings:
+            continue
+        for arm in published.arms or [arm.name for arm in definition.arms]:
+            found |= {(arm, _key(written.value)): value for written, value in published.pairs}
+    return found
+
+
+def _line_name(lines: str, definition: Definition, made: Row | PointResult) -> str:
+    if lines == ARM:
+        return made.arm
+    value = made.values.get(lines)
+    return f"{setting_words(lines)} {_texts(definition, lines).get(_key(value), str(value))}"
+
+
+def _line_of_ends(name: str, repeats: Sequence[Sequence[float]]) -> Line:
+    """The repeats of one point, which have the same number of streams."""
+    count = min(map(len, repeats))
+    ends = np.array([each[:count] for each in repeats])
+    spreads = ends.std(axis=0, ddof=1) if len(repeats) > 1 else [None] * count
+    nothing = (None,) * count
+    return Line(
+        name=name,
+        places=tuple(map(float, range(count))),
+        measured=tuple(map(float, ends.mean(axis=0))),
+        spreads=tuple(None if each is None else float(each) for each in spreads),
+        model=nothing,
+        published=nothing,
+    )
+
+
+def _texts(definition: Definition, name: str) -> dict[str, str]:
+    """The values of a setting as the definition writes them."""
+    tables = [definition, definition.real, *definition.arms]
+    written = [table.settings[name] for table in tables if name in table.settings]
+    written += [each for table in tables for each in table.axes.get(name, ())]
+    return {_key(each.value): each.text for each in written}
+
+
+def _key(value: Any) -> str:
+    return repr(value)
+
+
+def _order(value: Any) -> tuple[int, tuple[float, ...], str]:
+    """Numbers and lists of numbers by size, then words."""
+    numbers = value if isinstance(value, list) else [value]
+    if all(isinstance(each, int | float) for each in numbers):
+        return 0, tuple(map(float, numbers)), ""
+    return 1, (), str(value)

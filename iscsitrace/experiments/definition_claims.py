@@ -1,0 +1,121 @@
+"""What a study published and what it claims: the ``[[published]]`` and ``[[claims]]`` of a definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from msgspec import Struct
+
+from iscsitrace.experiments.definition_figures import Text
+from iscsitrace.experiments.definition_settings import (
+    Mistake,
+    Place,
+    SettingTable,
+    Written,
+    require_among,
+    written,
+)
+from iscsitrace.experiments.quantities import QUANTITIES
+from iscsitrace.experiments.vocabulary import SETTINGS
+
+WORLDS: Final = ("simulated", "real")
+
+
+class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fields=True, rename="kebab"):
+    """Values that a study published."""
+
+    quantity: str
+    """One of QUANTITIES."""
+    source: str = ""
+    where: SettingTable = SettingTable()
+    arms: tuple[str, ...] = ()
+    x: str
+    """A setting."""
+    values: tuple[tuple[Any, float], ...]
+    """Value of ``x`` as it is written, and the published value in the quantity's unit."""
+
+    def __post_init__(self) -> None:
+        require_among("quantity", self.quantity, QUANTITIES)
+        _ = self.pairs
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[Written, float], ...]:
+        """Value of the setting ``x``, and the published value."""
+        if self.x not in SETTINGS:
+            raise Mistake("x", f"there is no setting {self.x!r}")
+        kind = SETTINGS[self.x].kind
+        return tuple(
+            (written(f"values[{number}]", kind, at), value) for number, (at, value) in enumerate(self.values, 1)
+        )
+
+
+class Spot(SettingTable, frozen=True, kw_only=True):
+    """A place of the grid: an arm, and settings."""
+
+    arm: str
+
+
+class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A measured number of a claim, and the limits within which the claim holds."""
+
+    quantity: str
+    """One of QUANTITIES."""
+    of: Spot
+    over: Spot | None = None
+    """The number is divided by the one here."""
+    minus: Spot | None = None
+    """The one here is subtracted from the number."""
+    between: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        require_among("quantity", self.quantity, QUANTITIES)
+        if self.over is not None and self.minus is not None:
+            raise Mistake("minus", "use over or minus, not both")
+        if self.between[0] > self.between[1]:
+            raise Mistake("between", "expected the lower and the upper limit, like [1.8, 2.2]")
+
+    @property
+    def beside(self) -> Spot | None:
+        """The other place of a ratio or a difference; None for a number on its own."""
+        return self.over or self.minus
+
+    @property
+    def spots(self) -> Iterator[tuple[str, Spot]]:
+        """The places by their keys."""
+        yield from ((key, spot) for key in ("of", "over", "minus") if (spot := getattr(self, key)) is not None)
+
+
+class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A claim of the study."""
+
+    name: Text
+    text: Text
+    note: str = ""
+    """Why the result may differ, or why the claim cannot be tested."""
+    real_note: str = ""
+    """Replaces the note in the real world."""
+    where: SettingTable = SettingTable()
+    """Settings of every place of the claim."""
+    checks: tuple[Check, ...] = ()
+    """The claim is reproduced when all hold; none where it cannot be tested."""
+    worlds: tuple[str, ...] = WORLDS
+    """The worlds in which it can be tested."""
+    evidence: tuple[Spot, ...] = ()
+    """Places whose captures show why the result differs; those of the checks when empty."""
+
+    def __post_init__(self) -> None:
+        require_among("worlds", self.worlds, WORLDS)
+
+    def place(self, spot: Spot) -> Place:
+        """All settings of a place of this claim."""
+        return {**self.where.settings, **spot.settings}
+
+    @property
+    def spots(self) -> Mapping[str, Spot]:
+        """Every place by its key below the claim."""
+        found = {f"evidence[{number}]": spot for number, spot in enumerate(self.evidence, 1)}
+        for number, check in enumerate(self.checks, 1):
+            found |= {f"checks[{number}].{key}": spot for key, spot in check.spots}
+        return found

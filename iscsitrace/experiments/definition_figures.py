@@ -1,0 +1,84 @@
+"""The ``[[figures]]`` of a definition: a struct a kind, told apart by the key ``kind``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from iscsitrace.experiments.definition_settings import Mistake, SettingTable, require_among
+from iscsitrace.experiments.quantities import QUANTITIES
+
+ARM: Final = "arm"
+"""The value of ``lines`` that draws a line for each arm, instead of one for each value of a setting."""
+Text = Annotated[str, Meta(pattern=r"\S")]
+
+
+class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab", tag_field="kind"):
+    """What every figure has."""
+
+    name: Text
+    """The name of its file."""
+    title: Text
+    where: SettingTable = SettingTable()
+    """Only points with these settings."""
+    arms: tuple[str, ...] = ()
+    """Only points of these arms; all arms when empty."""
+
+    def __post_init__(self) -> None:
+        if not self.name.replace("-", "").isalnum():
+            raise Mistake("name", "it names a file: use letters, digits and dashes")
+
+
+class LineFigure(Figure, frozen=True, kw_only=True, tag="lines"):
+    """A quantity over a setting."""
+
+    x: str
+    """A setting."""
+    y: str
+    """One of QUANTITIES."""
+    lines: str = ARM
+    """A line for each value of this setting, or for each arm."""
+    to_scale: bool = False
+    """Whether numbers on the x axis are spaced by value; else values are spaced evenly."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_among("y", self.y, QUANTITIES)
+
+
+class BudgetFigure(Figure, frozen=True, kw_only=True, tag="budget"):
+    """The time breakdown of a system call over a setting, a panel for each arm."""
+
+    x: str
+    """A setting."""
+
+
+class FinishFigure(Figure, frozen=True, kw_only=True, tag="finishes"):
+    """When each stream finished, first to last."""
+
+    lines: str = ARM
+
+
+class CourseFigure(Figure, frozen=True, kw_only=True, tag="courses"):
+    """Curves over the time of a run."""
+
+    courses: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """Names of `course.Course`, all in one unit."""
+    lines: str = ARM
+
+
+class PacketFigure(Figure, frozen=True, kw_only=True, tag="packets"):
+    """The packets of a few commands, from the capture of one point."""
+
+    cycles: Annotated[int, Meta(ge=1)] = 1
+    """How many commands."""
+
+
+class StreamFigure(Figure, frozen=True, kw_only=True, tag="streams"):
+    """The streams of one point, from its capture."""
+
+
+AnyFigure = LineFigure | PacketFigure | StreamFigure | FinishFigure | CourseFigure | BudgetFigure
+CAPTURED: Final = (PacketFigure, StreamFigure)
+"""Figures that are drawn from a capture."""

@@ -1,0 +1,112 @@
+"""Tables to files: one CSV or Parquet file per table in a directory.
+
+Never overwrites a file unless told to, and looks at all of them before it writes the first. The same trace gives the
+same bytes. CSV stands in csv_writer.py; Parquet is written by pyarrow (extra ``parquet``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+from iscsitrace.analysis.groups import derived
+from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
+from iscsitrace.outputs.csv_writer import write_csv
+from iscsitrace.outputs.files import written_aside
+from iscsitrace.tables.schema import DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Trace
+
+FORMATS = ("csv", "parquet")
+
+DEFAULT_TABLES = tuple(name for name in TABLES if name == "pdus" or name not in ON_REQUEST)
+"""What is exported when no tables are named; those on TCP and time must be asked for, and so must computed ones."""
+
+
+def needed(tables: Iterable[str]) -> list[str]:
+    """The tables filled on request that a trace has to be read with to export these."""
+    chosen = list(tables)
+    own = [name for name in chosen if name in ON_REQUEST]
+    return list(dict.fromkeys([*own, *(each for name in chosen for each in derived.NEEDED.get(name, ()))]))
+
+
+def export(
+    trace: Trace,
+    directory: str | os.PathLike[str],
+    format: str = "csv",  # noqa: A002 -- the option's name
+    tables: Iterable[str] = DEFAULT_TABLES,
+    force: bool = False,
+) -> list[Path]:
+    """Writes tables into a directory, made when missing, as ``NAME.csv`` or ``NAME.parquet``; returns the paths.
+
+    Raises OutputExists when a file is there and ``force`` is not given, InputInvalid for an unknown table or format
+    or a directory that cannot be written, ExtraMissing when Parquet is asked for without pyarrow.
+    """
+    chosen = list(dict.fromkeys(tables))
+    for name in chosen:
+        if name in DERIVED_TABLES:
+            trace.keep(derived.make(name, trace.table))
+    parts = [trace.table(name) for name in chosen]
+    paths = prepare(directory, format, chosen, force)
+    for table, path in zip(parts, paths, strict=True):
+        with written_aside(path) as partial, partial.open("wb") as stream:
+            _WRITERS[format](table, stream, trace)
+    return paths
+
+
+def prepare(
+    directory: str | os.PathLike[str],
+    format: str,  # noqa: A002 -- the option's name
+    tables: Iterable[str],
+    force: bool,
+) -> list[Path]:
+    """The paths that :func:`export` will write, in a directory that is made when missing; raises what it raises."""
+    if format not in FORMATS:
+        raise InputInvalid(f"no format is called {format}; there are {', '.join(FORMATS)}")
+    if not os.fspath(directory):
+        raise InputInvalid("the directory to write to has no name")
+    if format == "parquet":
+        _require_parquet()
+    paths = [Path(directory) / f"{name}.{format}" for name in tables]
+    try:
+        for path in paths:
+            if path.exists() and not path.is_file():
+                raise InputInvalid(f"{path} exists and is no file; nothing was written")
+            if path.exists() and not force:
+                raise OutputExists(f"{path} exists; nothing was written (--force overwrites)")
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise InputInvalid(f"cannot write to {directory}: {error.strerror or error}") from error
+    return paths
+
+
+def _require_parquet() -> None:
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise ExtraMissing("Parquet", "pyarrow", "parquet") from error
+
+
+def _write_csv(table: Table, stream: BinaryIO, trace: Trace) -> None:
+    write_csv(table, stream)
+
+
+def _write_parquet(table: Table, stream: BinaryIO, trace: Trace) -> None:
+    from pyarrow import parquet
+
+    made_by = {
+        "iscsitrace.schema": str(SCHEMA_VERSION),
+        "iscsitrace.table": table.name,
+        "iscsitrace.row": (TABLES | DERIVED_TABLES)[table.name].row,
+        "iscsitrace.provenance": json.dumps(trace.provenance, sort_keys=True),
+    }
+    parquet.write_table(table.to_arrow().replace_schema_metadata(made_by), stream, compression="zstd")
+
+
+_WRITERS = {"csv": _write_csv, "parquet": _write_parquet}

@@ -1,0 +1,1 @@
+"""Capture: interfaces, filters, and packets into files."""

@@ -1,0 +1,175 @@
+"""Network interfaces of this machine, as somebody sees them who wants to capture iSCSI.
+
+What libpcap lists, beside what the kernel tells everybody: link types, clocks for time stamps, and connections to the
+ports of iSCSI. Opens interfaces for a moment, to see whether this user may; captures nothing.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import ipaddress
+import socket
+import struct
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from iscsitrace.errors import CaptureRefused, PermissionLacking
+from iscsitrace.recording import capture
+
+ISCSI_PORTS = (3260, 860)
+
+_ANY = "any"
+_ESTABLISHED = "01"
+# linux/if_arp.h to LINKTYPE_: what libpcap makes of a device that may not be opened
+_LINK_TYPES = {1: 1, 772: 1, 65534: 101, 512: 101, 768: 101, 769: 101, 776: 101, 778: 101}
+LINK_TYPE_NAMES = {0: "NULL", 1: "Ethernet", 101: "RAW", 113: "LINUX_SLL", 228: "IPV4", 229: "IPV6", 276: "LINUX_SLL2"}
+
+# linux/sockios.h, linux/ethtool.h, linux/net_tstamp.h
+_SIOCETHTOOL = 0x8946
+_ETHTOOL_GET_TS_INFO = 0x41
+_TS_INFO = struct.Struct("=IIiI3II3I")
+_SYSTEM_HARDWARE = 1 << 5
+_RAW_HARDWARE = 1 << 6
+_FILTER_ALL = 1 << 1
+
+
+@dataclass
+class Portal:
+    """A portal that this machine has connections with."""
+
+    address: str
+    port: int
+    is_local: bool
+    """Whether it is this machine's own: a target is here."""
+    connection_count: int
+
+
+@dataclass
+class NetworkInterface:
+    """An interface."""
+
+    name: str
+    description: str
+    addresses: list[str]
+    is_up: bool
+    is_running: bool
+    is_loopback: bool
+    link_types: list[int]
+    """LINKTYPE_ values; of an interface that may not be opened the likely one."""
+    time_stamp_types: list[str]
+    """libpcap's names of the clocks that can stamp packets; the first is used unless asked otherwise."""
+    can_capture: bool
+    refusal: str | None
+    """Why not, in a line."""
+    is_permission_lacking: bool
+    portals: list[Portal] = field(default_factory=list)
+    """With established connections to or from the ports of iSCSI."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def found() -> list[NetworkInterface]:
+    """The interfaces that libpcap lists, without its devices of other kinds (USB, Bluetooth, netfilter)."""
+    connections = _iscsi_connections()
+    return [
+        _seen(listed, connections)
+        for listed in capture.list_interfaces()
+        if listed["name"] == _ANY or _is_network_interface(listed["name"])
+    ]
+
+
+def _is_network_interface(name: str) -> bool:
+    return "/" not in name and Path("/sys/class/net", name).exists()
+
+
+def _seen(listed: dict[str, Any], connections: list[tuple[str, int, str, int]]) -> NetworkInterface:
+    name = listed["name"]
+    refusal: CaptureRefused | None = None
+    try:
+        link_types = capture.link_types(name)
+    except CaptureRefused as error:
+        refusal = error
+        link_types = _likely_link_types(name)
+    return NetworkInterface(
+        **listed,
+        link_types=link_types,
+        time_stamp_types=time_stamp_types(name),
+        can_capture=refusal is None,
+        refusal=None if refusal is None else str(refusal),
+        is_permission_lacking=isinstance(refusal, PermissionLacking),
+        portals=_portals(None if name == _ANY else listed["addresses"], connections),
+    )
+
+
+def _likely_link_types(name: str) -> list[int]:
+    if name == _ANY:
+        return [113]
+    try:
+        kind = int(Path("/sys/class/net", name, "type").read_text())
+    except (OSError, ValueError):
+        return []
+    return [_LINK_TYPES[kind]] if kind in _LINK_TYPES else []
+
+
+def time_stamp_types(name: str) -> list[str]:
+    """Clocks that can stamp packets, as libpcap finds them: the adapter's only when it stamps every packet."""
+    host = ["host"]
+    if name == _ANY:
+        return host
+    answer = array.array("B", bytes(_TS_INFO.size))
+    _TS_INFO.pack_into(answer, 0, _ETHTOOL_GET_TS_INFO, *[0] * 10)
+    request = struct.pack("16sP", name.encode()[:15], answer.buffer_info()[0])
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            fcntl.ioctl(any_socket, _SIOCETHTOOL, request)
+    except OSError:
+        return host
+    _, flags, _, _, _, _, _, filters, *_ = _TS_INFO.unpack_from(answer)
+    if not filters & _FILTER_ALL:
+        return host
+    clocks = ((_SYSTEM_HARDWARE, "adapter"), (_RAW_HARDWARE, "adapter_unsynced"))
+    return host + [clock for flag, clock in clocks if flags & flag]
+
+
+def _portals(addresses: list[str] | None, connections: list[tuple[str, int, str, int]]) -> list[Portal]:
+    """Of an interface with these addresses; None: of all."""
+    counts: Counter[tuple[str, int, bool]] = Counter()
+    for local, local_port, remote, remote_port in connections:
+        if addresses is not None and local not in addresses:
+            continue
+        if local_port in ISCSI_PORTS:
+            counts[local, local_port, True] += 1
+        else:
+            counts[remote, remote_port, False] += 1
+    return [Portal(*portal, count) for portal, count in sorted(counts.items())]
+
+
+def _iscsi_connections() -> list[tuple[str, int, str, int]]:
+    """Local and remote end of every established connection to or from a port of iSCSI."""
+    found = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            _, local, remote, state, *_ = line.split()
+            ends = (*_end(local), *_end(remote))
+            if state == _ESTABLISHED and (ends[1] in ISCSI_PORTS or ends[3] in ISCSI_PORTS):
+                found.append(ends)
+    return found
+
+
+def _end(text: str) -> tuple[str, int]:
+    """``0100007F:0CBC``: 32-bit words in the byte order of the machine, and the port."""
+    words, _, port = text.partition(":")
+    packed = b"".join(struct.pack("=I", int(words[at : at + 8], 16)) for at in range(0, len(words), 8))
+    address = ipaddress.ip_address(packed)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        return str(address.ipv4_mapped), int(port, 16)
+    return str(address), int(port, 16)

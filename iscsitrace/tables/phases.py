@@ -1,0 +1,137 @@
+"""The phases of a cycle: differences of its instants (docs/method.md, section 3).
+
+Pure functions of columns; a phase is null where one of its instants is. The phases of a row that has them all
+add up exactly to its latency, and with the turnaround to its period. Nothing is estimated here.
+
+    read            command --request--> first data --transfer--> last data --status_wait--> status
+    write with R2T  command --grant----> first R2T  --transfer--> last data --service------> status
+    write without   command ------------ transfer --------------> last data --service------> status
+    no data         command --request----------------------------------------------------> status
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.tables.schema import DERIVED_CYCLE_COLUMNS, Column
+from iscsitrace.tables.table import Table
+
+Instants = np.ma.MaskedArray[Any, np.dtype[np.int64]]
+
+_NULL = np.iinfo(np.int64).min
+
+
+def _instants(cycles: Table, name: str) -> Instants:
+    mask = cycles.mask(name)
+    return np.ma.MaskedArray(cycles.raw(name), mask=np.zeros(len(cycles), dtype=bool) if mask is None else mask)
+
+
+def _nothing(cycles: Table) -> Instants:
+    return np.ma.MaskedArray(np.full(len(cycles), _NULL, dtype=np.int64), mask=True)
+
+
+def _choose(condition: NDArray[Any], when: Instants, otherwise: Instants) -> Instants:
+    data = np.where(condition, np.ma.getdata(when), np.ma.getdata(otherwise))
+    mask = np.where(condition, np.ma.getmaskarray(when), np.ma.getmaskarray(otherwise))
+    return np.ma.MaskedArray(data, mask=mask)
+
+
+def _difference(later: Instants, earlier: Instants) -> Instants:
+    mask = np.ma.getmaskarray(later) | np.ma.getmaskarray(earlier)
+    data = np.where(mask, 0, np.ma.getdata(later)) - np.where(mask, 0, np.ma.getdata(earlier))
+    return np.ma.MaskedArray(np.where(mask, _NULL, data), mask=mask)
+
+
+def _kinds(cycles: Table) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Masks of the rows: no data moved, reads (bidirectional ones too), writes; each row is in one at most."""
+    no_data = (
+        (cycles.raw("data_pdu_count") == 0)
+        & (cycles.raw("immediate_bytes") == 0)
+        & (cycles.raw("r2t_count") == 0)
+        & ~cycles.raw("has_capture_gap")  # data that the capture lost was moved all the same
+    )
+    is_read = cycles.raw("is_read") & ~no_data
+    return no_data, is_read, cycles.raw("is_write") & ~is_read & ~no_data
+
+
+def _last_data_of_write(cycles: Table) -> Instants:
+    """Completion of a write's last data byte, which may have come with the command itself (immediate data)."""
+    last, command_last = _instants(cycles, "data_last_ns"), _instants(cycles, "command_last_ns")
+    has_data_out, has_immediate = cycles.raw("data_pdu_count") > 0, cycles.raw("immediate_bytes") > 0
+    later = np.ma.MaskedArray(
+        np.maximum(np.ma.getdata(last), np.ma.getdata(command_last)),
+        mask=np.ma.getmaskarray(last) | np.ma.getmaskarray(command_last),
+    )
+    alone = _choose(has_data_out, last, _choose(has_immediate, command_last, _nothing(cycles)))
+    return _choose(has_data_out & has_immediate, later, alone)
+
+
+def _start_of_write(cycles: Table) -> Instants:
+    has_r2t = cycles.raw("r2t_count") > 0
+    return _choose(has_r2t, _instants(cycles, "r2t_first_ns"), _instants(cycles, "command_first_ns"))
+
+
+def _end_of_write(cycles: Table) -> Instants:
+    """The last data byte; null when what R2Ts asked for was not seen, for then the last one seen is not the last."""
+    end, start = _last_data_of_write(cycles), _start_of_write(cycles)
+    is_before = np.ma.getdata(end) < np.ma.getdata(start)
+    return np.ma.MaskedArray(np.ma.getdata(end), mask=np.ma.getmaskarray(end) | is_before)
+
+
+def _request(cycles: Table) -> Instants:
+    no_data, is_read, _ = _kinds(cycles)
+    end = _choose(is_read, _instants(cycles, "data_first_ns"), _nothing(cycles))
+    end = _choose(no_data, _instants(cycles, "status_ns"), end)
+    return _difference(end, _instants(cycles, "command_first_ns"))
+
+
+def _grant(cycles: Table) -> Instants:
+    has_r2t = _kinds(cycles)[2] & (cycles.raw("r2t_count") > 0)
+    end = _choose(has_r2t, _instants(cycles, "r2t_first_ns"), _nothing(cycles))
+    return _difference(end, _instants(cycles, "command_first_ns"))
+
+
+def _transfer(cycles: Table) -> Instants:
+    _, is_read, is_write = _kinds(cycles)
+    read = _difference(_instants(cycles, "data_last_ns"), _instants(cycles, "data_first_ns"))
+    write = _difference(_end_of_write(cycles), _start_of_write(cycles))
+    return _choose(is_read, read, _choose(is_write, write, _nothing(cycles)))
+
+
+def _service(cycles: Table) -> Instants:
+    wait = _difference(_instants(cycles, "status_ns"), _end_of_write(cycles))
+    return _choose(_kinds(cycles)[2], wait, _nothing(cycles))
+
+
+def _status_wait(cycles: Table) -> Instants:
+    wait = _difference(_instants(cycles, "status_ns"), _instants(cycles, "data_last_ns"))
+    return _choose(_kinds(cycles)[1], wait, _nothing(cycles))
+
+
+def _between(earlier: str, later: str) -> Callable[[Table], Instants]:
+    return lambda cycles: _difference(_instants(cycles, later), _instants(cycles, earlier))
+
+
+_COMPUTED: dict[str, Callable[[Table], Instants]] = {
+    "request_ns": _request,
+    "grant_ns": _grant,
+    "transfer_ns": _transfer,
+    "service_ns": _service,
+    "status_wait_ns": _status_wait,
+    "ack_ns": _between("data_last_ns", "data_acked_ns"),
+    "turnaround_ns": _between("status_ns", "next_command_ns"),
+    "latency_ns": _between("command_first_ns", "status_ns"),
+    "period_ns": _between("command_first_ns", "next_command_ns"),
+}
+
+DERIVED: dict[str, tuple[Column, Callable[[Table], Instants]]] = {
+    column.name: (column, _COMPUTED[column.name]) for column in DERIVED_CYCLE_COLUMNS
+}
+"""Every derived column of ``cycles``: its declaration, and the function of the table that computes it."""
+
+LATENCY_PHASES = ("request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
+"""The phases that add up to ``latency_ns``, those that a row does not have counting nothing."""

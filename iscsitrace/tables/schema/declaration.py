@@ -1,0 +1,75 @@
+"""What a column and a table of the schema are, and the words behind category codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from iscsitrace.wording.parts import PARTS
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of one table."""
+
+    name: str
+    dtype: str
+    """NumPy dtype name (``int64``, ``uint32``, ``bool``, ``str``), or ``category:NAME`` for a uint8 code into CATEGORIES[NAME]."""
+    meaning: str
+    unit: str = ""
+    nullable: bool = False
+    source: str = ""
+    """Where the definition comes from: an RFC section, or a section of docs/method.md."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: what a row stands for, and its columns in order."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column:
+        """The column of that name; raises KeyError when there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(f"table {self.name} has no column {name}")
+
+
+CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
+    # a code is the place in the tuple; 255 is null
+    "roles_from": ("syn", "login", "opcodes", "port", "first_packet"),
+    "digest": ("none", "crc32c", "unknown"),
+    "digest_source": ("login", "inferred", "unknown"),
+    "session_type": ("normal", "discovery", "unknown"),
+    "session_end": ("logout", "closed", "reset", "reinstated", "refused", "open"),
+    "parameter_source": ("negotiated", "declared", "default", "offered"),
+    "severity": ("info", "warning", "data_loss", "error"),
+    "segment_class": ("new", "retransmission", "reordered", "copy", "probe", "empty", "outside"),
+    "budget_part": tuple(part.name for part in PARTS),
+    "retransmission_cause": ("fast", "timeout", "tail_probe", "unknown"),
+    "release": ("acknowledgment", "window_update", "request", "own_time", "unknown"),
+    "mirror_cause": (
+        "round_trip",
+        "r2t_rounds",
+        "target_service",
+        "sent_later",
+        "line",
+        "loss",
+        "congestion_window",
+        "receive_window",
+        "initiator_service",
+        "ack_wait",
+        "unknown",
+    ),
+    "stream_cause": ("slow_start_exit", "timeout", "low_equilibrium", "window"),
+    # filled from the core's table of SCSI operations (core/wire/src/cdb.rs), see trace.py
+    "operation": (),
+}
+
+
+def column(name: str, dtype: str, meaning: str, unit: str = "", *, null: bool = False, source: str = "") -> Column:
+    """A column, nullable or not."""
+    return Column(name, dtype, meaning, unit, null, source)

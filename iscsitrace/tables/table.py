@@ -1,0 +1,263 @@
+"""A table: named columns of equal length, as the core filled them, with nulls and categories made visible.
+
+It copies nothing until asked and changes nothing. It is not a ``Mapping``: ``len(table)`` counts rows, while
+iterating gives column names (so ``dict(table)`` works). What a column means stands in the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.errors import ExtraMissing
+from iscsitrace.tables.schema import Column
+from iscsitrace.tables.schema import Table as Declaration
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+NO_WORD = 255
+"""Code of a category that is null."""
+
+Array = NDArray[Any]
+
+
+def null_value(dtype: str) -> int:
+    """The value that stands for null in a nullable column of this integer dtype (the schema's null rule)."""
+    limits = np.iinfo(dtype)
+    return int(limits.max if limits.min == 0 else limits.min)
+
+
+class Table:
+    """One table of a trace.
+
+    ``table["column"]`` is a one-dimensional NumPy array with ``len(table)`` items: a plain array; for a nullable
+    column a ``numpy.ma.MaskedArray`` (True in the mask = null); for text and categories an object array of ``str``,
+    with ``None`` for null.
+    """
+
+    def __init__(
+        self,
+        declaration: Declaration,
+        data: Mapping[str, Array | Sequence[str]],
+        masks: Mapping[str, Array] | None = None,
+        words: Mapping[str, Sequence[str]] | None = None,
+        derived: Mapping[str, tuple[Column, Callable[[Table], Array]]] | None = None,
+    ) -> None:
+        """A table over ``data``, which must hold every declared column.
+
+        ``masks`` are the null masks that values cannot tell, ``words`` the words of each category, ``derived``
+        the columns computed from others when they are asked for. Raises ValueError for a column that is missing
+        or of another length or dtype than the others or the declaration say.
+        """
+        self.name = declaration.name
+        self._declaration = declaration
+        self._words = words or {}
+        self._derived = derived or {}
+        self._raw: dict[str, Array] = {}
+        self._masks: dict[str, Array | None] = dict(masks or {})
+        self._shown: dict[str, Array] = {}
+        self._selected: tuple[Table, Any] | None = None  # whole table and index, for rows picked from another one
+        for column in declaration.columns:
+            if column.name not in data:
+                raise ValueError(f"table {self.name} lacks column {column.name}")
+            self._raw[column.name] = _as_array(self.name, column, data[column.name])
+        lengths = {len(values) for values in self._raw.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"table {self.name} has columns of lengths {sorted(lengths)}")
+        self._length = lengths.pop() if lengths else 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and any(name == column.name for column in self.columns)
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name}: {len(self)} rows, {len(self.columns)} columns>"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The declarations of the columns in order, derived ones last."""
+        return (*self._declaration.columns, *(column for column, _ in self._derived.values()))
+
+    def keys(self) -> list[str]:
+        """The names of the columns in order."""
+        return [column.name for column in self.columns]
+
+    def column(self, name: str) -> Column:
+        """What the schema says of a column; raises KeyError when there is none."""
+        return self._derived[name][0] if name in self._derived else self._declaration.column(name)
+
+    def raw(self, name: str) -> Array:
+        """A column as stored: nulls as the null value, categories as uint8 codes."""
+        if name in self._derived:
+            return np.ma.getdata(self[name])
+        if name not in self._raw:
+            self._declaration.column(name)
+            if self._selected is not None:
+                whole, index = self._selected
+                self._raw[name] = whole.raw(name)[index]
+        return self._raw[name]
+
+    def mask(self, name: str) -> Array | None:
+        """Boolean array, True where the column is null; None when the column is never null."""
+        column = self.column(name)
+        if name in self._derived:
+            return np.ma.getmaskarray(self[name])
+        if name not in self._masks:
+            if self._selected is not None:
+                whole, index = self._selected
+                of_whole = whole.mask(name)
+                self._masks[name] = None if of_whole is None else of_whole[index]
+            else:
+                self._masks[name] = self._null_values(column)
+        return self._masks[name]
+
+    def _null_values(self, column: Column) -> Array | None:
+        """Where a column holds its null value, by the null rule of the schema."""
+        values = self.raw(column.name)
+        if column.dtype.startswith("category:"):
+            return np.asarray(values == NO_WORD, dtype=bool)
+        if not column.nullable:
+            return None
+        return np.asarray(values == ("" if column.dtype == "str" else null_value(column.dtype)), dtype=bool)
+
+    def __getitem__(self, name: str) -> Array:
+        if name in self._shown:
+            return self._shown[name]
+        shown = self._derived[name][1](self) if name in self._derived else self._show(name)
+        self._shown[name] = shown
+        return shown
+
+    def _show(self, name: str) -> Array:
+        values, mask = self.raw(name), self.mask(name)
+        dtype = self.column(name).dtype
+        if dtype.startswith("category:"):
+            return self.words_by_code(name)[values]
+        if mask is None:
+            return values
+        if dtype == "str":
+            shown = values.copy()
+            shown[mask] = None
+            return shown
+        return np.ma.MaskedArray(values, mask=mask)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The words of a category column in the order of their codes; KeyError when it is no category."""
+        category, _, word_set = self.column(name).dtype.partition(":")
+        if category != "category":
+            raise KeyError(f"column {name} of table {self.name} is no category")
+        return tuple(self._words.get(word_set, ()))
+
+    def words_by_code(self, name: str) -> Array:
+        """Word by code for all 256 codes; a code that has no word yet reads ``code_N``, the code of null None."""
+        words = np.empty(NO_WORD + 1, dtype=object)
+        words[:] = [f"code_{code}" for code in range(NO_WORD + 1)]
+        known = self.words(name)
+        words[: len(known)] = known
+        words[NO_WORD] = None
+        return words
+
+    def _words_held(self, name: str) -> list[str]:
+        """The words of a category column, and after them ``code_N`` up to the greatest code that it holds."""
+        codes = self.raw(name)
+        greatest = int(codes[codes != NO_WORD].max(initial=0))
+        held: list[str] = self.words_by_code(name)[: max(len(self.words(name)), greatest + 1)].tolist()
+        return held
+
+    def row(self, index: int) -> dict[str, Any]:
+        """One row as Python values: None for null, categories as words. Negative indices count from the end."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"table {self.name} has {len(self)} rows, no row {index}")
+        start = index % len(self)
+        return next(self.select(slice(start, start + 1)).rows())
+
+    def rows(self, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+        """All rows as Python values, column by column converted; ``names`` picks columns."""
+        names = self.keys() if names is None else list(names)
+        columns = [self[name].tolist() for name in names]
+        if not columns:
+            return
+        for values in zip(*columns, strict=True):
+            yield dict(zip(names, values, strict=True))
+
+    def select(self, which: Array | Sequence[int] | slice) -> Table:
+        """A table of the rows that a boolean mask, integer indices or a slice picks, in that order."""
+        index: Any = which
+        if not isinstance(which, slice):
+            index = np.asarray(which)
+            if index.dtype == bool and len(index) == len(self) and index.all():
+                return self
+            # as numbers of rows; what is no index raises here
+            index = np.arange(len(self))[index if index.size else index.astype(np.intp)]
+        whole = self
+        if self._selected is not None and not isinstance(self._selected[1], slice):
+            # what is picked of rows that were picked is picked of the whole: no column between is made
+            whole, of_whole = self._selected
+            index = of_whole[index]
+        picked = object.__new__(Table)
+        picked.__dict__.update(self.__dict__, _raw={}, _masks={}, _shown={}, _selected=(whole, index))
+        # columns are picked when they are asked for: a table of fifty is mostly asked for five
+        picked._length = len(range(len(whole))[index]) if isinstance(index, slice) else len(index)
+        return picked
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A DataFrame: nullable integers as pandas' Int64 and so on, categories as ``Categorical``, times int64."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ExtraMissing("to_pandas", "pandas", "pandas") from error
+        series: dict[str, Any] = {}
+        for name in self:
+            values, mask, dtype = self.raw(name), self.mask(name), self.column(name).dtype
+            if dtype.startswith("category:"):
+                codes = np.where(values == NO_WORD, -1, values.astype(np.int16)).tolist()
+                series[name] = pandas.Categorical.from_codes(codes, categories=pandas.Index(self._words_held(name)))
+            elif mask is None or dtype == "str":
+                series[name] = self[name]
+            else:
+                series[name] = pandas.arrays.IntegerArray(values, mask)
+        return pandas.DataFrame(series, copy=False)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """An Arrow table; every field carries its unit, meaning and source as metadata. Zero-copy where not null."""
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise ExtraMissing("to_arrow", "pyarrow", "parquet") from error
+        arrays, fields = [], []
+        for column in self.columns:
+            values, mask = self.raw(column.name), self.mask(column.name)
+            if column.dtype.startswith("category:"):
+                indices = pyarrow.array(values, mask=mask)
+                array = pyarrow.DictionaryArray.from_arrays(indices, self._words_held(column.name))
+            elif column.dtype == "str":
+                array = pyarrow.array(values, type=pyarrow.string(), mask=mask)
+            else:
+                array = pyarrow.array(values, mask=mask)
+            notes = {"meaning": column.meaning, "unit": column.unit, "source": column.source}
+            metadata = {key: note for key, note in notes.items() if note}
+            nullable = mask is not None
+            fields.append(pyarrow.field(column.name, array.type, nullable=nullable, metadata=metadata))
+            arrays.append(array)
+        return pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
+
+
+def _as_array(table: str, column: Column, values: Array | Sequence[str]) -> Array:
+    if column.dtype == "str":
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array
+    wanted = np.dtype("uint8" if column.dtype.startswith("category:") else column.dtype)
+    array = np.asarray(values)
+    if array.dtype != wanted:
+        raise ValueError(f"column {column.name} of table {table} is {array.dtype}, not {wanted}")
+    return array

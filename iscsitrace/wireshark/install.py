@@ -1,0 +1,254 @@
+"""What iscsitrace puts into a person's Wireshark: the plugin, the extcap and the profile; and takes out again.
+
+A list of the files written, with their digests, is kept in Wireshark's configuration folder. By it a file is told from
+one that somebody else wrote, which is never overwritten unless that is asked for, and from one that was changed since,
+by the person or by Wireshark itself, which stays as it is. Prints nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import iscsitrace
+from iscsitrace.errors import InputInvalid, OutputExists
+from iscsitrace.wireshark.folders import Folders
+
+SOURCES = Path(__file__).parents[1] / "wireshark_files"
+"""The files as the package carries them; in a source tree a link to ``plugins/``."""
+
+PROFILE = "iscsitrace"
+RECORD = "iscsitrace-installed.json"
+EXTCAP = "iscsitrace_extcap"
+_WIRESHARKS_OWN = "recent"
+"""The file of a profile that Wireshark writes anew whenever it is quit: as it is then, nobody has changed it."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One file to be installed."""
+
+    path: Path
+    content: bytes
+    is_executable: bool = False
+
+
+@dataclass
+class Record:
+    """What an installation wrote: the version, the digest of each file, the folders that it made."""
+
+    version: str = ""
+    digests: dict[str, str] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is, or was done, with one file."""
+
+    path: Path
+    state: str
+
+
+def items(folders: Folders) -> list[Item]:
+    """The files of this version, each with the place where Wireshark looks for it."""
+    found = [Item(folders.lua_plugins / file.name, file.read_bytes()) for file in sorted(SOURCES.glob("*.lua"))]
+    found.append(_extcap(folders))
+    profile = folders.profiles / PROFILE
+    found += [Item(profile / file.name, file.read_bytes()) for file in sorted((SOURCES / "profile").iterdir())]
+    return found
+
+
+def _extcap(folders: Folders) -> Item:
+    """A script of two lines: Wireshark starts it as a program, and it starts the extcap with this very Python."""
+    # isolated and without site: it starts in a tenth of the time, and nothing beside the capture can get in its way
+    command = [sys.executable, "-IS", str(SOURCES / "extcap" / "iscsitrace_extcap.py")]
+    if os.name == "nt":
+        quoted = " ".join(f'"{part}"' for part in command)
+        return Item(folders.extcap / f"{EXTCAP}.bat", f"@echo off\r\n{quoted} %*\r\n".encode())
+    text = f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n'
+    return Item(folders.extcap / EXTCAP, text.encode(), is_executable=True)
+
+
+def install(folders: Folders, *, is_forced: bool = False) -> list[Result]:
+    """Writes every file of this version: ``written``, ``updated``, ``current`` or, changed by somebody, ``kept``.
+
+    Files of an older version that there are no more are ``removed``. OutputExists, with nothing written, when a file is
+    there that no installation wrote, and ``is_forced`` is not set; with it, that and changed files are overwritten.
+    """
+    record, wanted = _read_record(folders), items(folders)
+    states = {item.path: _state(item, record) for item in wanted}
+    foreign = [path for path, state in states.items() if state == "foreign"]
+    if foreign and not is_forced:
+        raise OutputExists(f"{foreign[0]} is there and not from iscsitrace; nothing was written (--force overwrites)")
+    done = []
+    fresh = Record(iscsitrace.__version__, dict(record.digests), list(record.folders))
+    for item in wanted:
+        state = states[item.path]
+        if state == "current" or (state == "changed" and not is_forced):
+            done.append(Result(item.path, "kept" if state == "changed" else "current"))
+        else:
+            _write(item, fresh)
+            done.append(Result(item.path, "written" if state in ("missing", "not installed") else "updated"))
+        if done[-1].state in ("written", "updated") or (done[-1].state == "current" and not _is_wiresharks(item.path)):
+            fresh.digests[str(item.path)] = _digest(item.content)
+    for path in sorted(set(record.digests) - {str(item.path) for item in wanted}):
+        done.append(_take_out(Path(path), fresh, is_forced=is_forced))
+    _make_folder(folders.configuration, fresh)
+    _write_record(folders, fresh)
+    return done
+
+
+def uninstall(folders: Folders, *, is_forced: bool = False) -> list[Result]:
+    """Takes out what an installation wrote: ``removed``, ``missing`` or, changed by somebody, ``kept`` unless forced.
+
+    Folders that it made go, too, once they are empty.
+    """
+    record = _read_record(folders)
+    done = [_take_out(Path(path), record, is_forced=is_forced) for path in sorted(record.digests)]
+    if record.digests:
+        _write_record(folders, record)
+        return done
+    with suppress(FileNotFoundError):
+        (folders.configuration / RECORD).unlink()
+    for folder in reversed(record.folders):
+        with suppress(OSError):
+            Path(folder).rmdir()
+    return done
+
+
+def leftovers(folders: Folders) -> list[str]:
+    """What is in the profile's folder that is not from iscsitrace: while there is any, Wireshark lists the profile."""
+    profile, record = folders.profiles / PROFILE, _read_record(folders)
+    if not profile.is_dir():
+        return []
+    return sorted(file.name for file in profile.iterdir() if str(file) not in record.digests)
+
+
+def second_copies(folders: Folders) -> list[Path]:
+    """Plugins of ours in the folder of older versions, which Wireshark reads as well: it refuses to load one twice."""
+    older = folders.configuration / "plugins"
+    copies = [older / file.name for file in sorted(SOURCES.glob("*.lua"))]
+    return [copy for copy in copies if older != folders.lua_plugins and copy.exists()]
+
+
+def status(folders: Folders) -> list[Result]:
+    """Every file of this version, and those that an older one left.
+
+    ``current``; ``outdated``: as an older version wrote it; ``changed`` by somebody since; ``missing``: it was written,
+    and is gone; ``not installed``; ``foreign``: there, and from somebody else; ``obsolete``: of no use any more.
+    """
+    record, wanted = _read_record(folders), items(folders)
+    found = [Result(item.path, _state(item, record)) for item in wanted]
+    others = sorted(set(record.digests) - {str(item.path) for item in wanted})
+    return found + [Result(Path(path), "obsolete") for path in others]
+
+
+def installed_version(folders: Folders) -> str | None:
+    """The version that was installed last, or None."""
+    return _read_record(folders).version or None
+
+
+def _state(item: Item, record: Record) -> str:
+    written = record.digests.get(str(item.path))
+    content = _content(item.path)
+    if content is None:
+        return "not installed" if written is None else "missing"
+    if content == item.content or _is_wiresharks(item.path):
+        return "current"
+    if written is None:
+        return "foreign"
+    return "outdated" if _digest(content) == written else "changed"
+
+
+def _is_wiresharks(path: Path) -> bool:
+    return path.name == _WIRESHARKS_OWN and path.parent.name == PROFILE
+
+
+def _content(path: Path) -> bytes | None:
+    """None when there is nothing. What is no file of its own, such as a link, is never as it was written."""
+    if path.is_symlink():
+        return b""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputInvalid(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _write(item: Item, record: Record) -> None:
+    partial = item.path.with_name(f".{item.path.name}.partial")
+    _make_folder(item.path.parent, record)
+    try:
+        try:
+            partial.write_bytes(item.content)
+            partial.chmod(0o755 if item.is_executable else 0o644)
+            partial.replace(item.path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputInvalid(f"cannot write {item.path}: {error.strerror or error}") from error
+
+
+def _make_folder(folder: Path, record: Record) -> None:
+    """Makes a folder, and remembers which of those above it had to be made."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputInvalid(f"cannot make {folder}: {error.strerror or error}") from error
+    record.folders += [str(each) for each in reversed(missing) if str(each) not in record.folders]
+
+
+def _take_out(path: Path, record: Record, *, is_forced: bool) -> Result:
+    """Removes one file, when it is as it was written; what is gone is in the record no more."""
+    content = _content(path)
+    if content is None:
+        state = "missing"
+    elif is_forced or _is_wiresharks(path) or _digest(content) == record.digests[str(path)]:
+        try:
+            path.unlink()
+        except OSError as error:
+            raise InputInvalid(f"cannot remove {path}: {error.strerror or error}") from error
+        state = "removed"
+    else:
+        return Result(path, "kept")
+    del record.digests[str(path)]
+    return Result(path, state)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _read_record(folders: Folders) -> Record:
+    path = folders.configuration / RECORD
+    try:
+        document: Any = json.loads(path.read_text())
+        digests = {str(name): str(digest) for name, digest in document["files"].items()}
+        return Record(str(document["version"]), digests, [str(folder) for folder in document["folders"]])
+    except FileNotFoundError:
+        return Record()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputInvalid(f"cannot read {path}, in which stands what was installed: {error}") from error
+
+
+def _write_record(folders: Folders, record: Record) -> None:
+    document = {"version": record.version, "files": record.digests, "folders": record.folders}
+    content = f"{json.dumps(document, indent=2)}\n".encode()
+    _write(Item(folders.configuration / RECORD, content), Record())
+
+
+def states_by_name(results: list[Result]) -> Iterator[dict[str, str]]:
+    """For JSON."""
+    for result in results:
+        yield {"path": str(result.path), "state": result.state}

@@ -1,0 +1,1 @@
+"""One vocabulary for everything that a person reads: amounts, percentages, names of parts."""

@@ -1,0 +1,177 @@
+"""Analysis: percentiles, intervals, volumes, operations, health, selection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iscsitrace.analysis.measures import (
+    capture_health as health,
+)
+from iscsitrace.analysis.measures import (
+    distribution,
+    intervals,
+    operations,
+    selection,
+    volumes,
+)
+from iscsitrace.errors import InputInvalid
+from tests.support.tables_by_hand import MS, TRACE, table
+
+CYCLES = TRACE["cycles"]
+
+
+@given(st.lists(st.integers(-(10**15), 10**15), min_size=1))
+def test_percentiles_are_values_that_occurred_with_enough_at_or_below(values: list[int]) -> None:
+    found = distribution.percentiles(np.array(values))
+    for name, share in (("p50", 50), ("p95", 95), ("p99", 99), ("max", 100)):
+        value = found[name]
+        assert value in values
+        at_or_below = sum(each <= value for each in values)
+        below = sum(each < value for each in values)
+        assert at_or_below * 100 >= share * len(values) > below * 100
+
+
+def test_percentiles_leave_nulls_out() -> None:
+    assert distribution.percentiles(np.ma.MaskedArray([1, 99], mask=[False, True]))["max"] == 1
+    assert set(distribution.percentiles(np.array([], dtype=np.int64)).values()) == {None}
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8))
+def test_union_length_against_counting_instants(pairs: list[tuple[int, int]]) -> None:
+    starts, ends = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
+    covered = sum(any(start <= instant < end for start, end in pairs) for instant in range(41))
+    assert intervals.union_length(starts, ends) == covered
+
+
+def test_volumes_over_the_active_time() -> None:
+    first, total = volumes.measure(table("cycles", *CYCLES))
+    assert (first.session, total.session) == (0, None)
+    assert (total.cycle_count, total.complete_cycle_count) == (3, 2)
+    assert (total.read_bytes, total.write_bytes) == (65_536, 262_144)
+    assert total.active_ns == 6 * MS + 43 * MS
+    assert total.iops == pytest.approx(2 / 0.049)
+    assert total.read_bytes_per_s == pytest.approx(65_536 / 0.049)
+    assert total.queue_depth_max == 2
+
+
+def test_volumes_of_a_bidirectional_task_go_both_ways() -> None:
+    row = {"is_read": True, "is_write": True, "data_bytes": 1000, "solicited_bytes": 400}
+    (total,) = volumes.measure(table("cycles", row))
+    assert (total.read_bytes, total.write_bytes) == (600, 400)
+    # of data that was sent twice no more than there was
+    (total,) = volumes.measure(table("cycles", row | {"solicited_bytes": 1_200}))
+    assert (total.read_bytes, total.write_bytes) == (0, 1_000)
+
+
+def test_tasks_that_moved_nothing_are_neither_reads_nor_writes() -> None:
+    rows = [
+        {"operation": word, f"is_{word}": True, "data_bytes": moved, "command_first_ns": 0, "status_ns": 4 * MS}
+        for word, moved in (("read", 512), ("read", 0), ("write", 1024), ("write", 0), ("write", 0))
+    ]
+    (total,) = volumes.measure(table("cycles", *rows))
+    assert (total.cycle_count, total.read_cycle_count, total.write_cycle_count) == (5, 1, 1)
+    assert (total.read_bytes_per_s, total.write_bytes_per_s) == (512 / 0.004, 1024 / 0.004)
+    # they had a command and a status all the same
+    assert total.iops == 5 / 0.004
+
+
+def test_volumes_without_cycles() -> None:
+    (total,) = volumes.measure(table("cycles"))
+    assert (total.active_ns, total.iops, total.queue_depth_max) == (0, None, None)
+
+
+def test_latencies_by_operation() -> None:
+    found = {row["operation"]: row for row in operations.latencies(table("cycles", *CYCLES, *CYCLES[1:2]))}
+    assert next(iter(found)) == "write"
+    assert found["write"]["cycle_count"] == 2
+    assert found["write"]["latency_ns"] == dict.fromkeys(("p50", "p95", "p99", "max"), 43 * MS)
+    assert found["read"]["status_wait_ns"]["p50"] == 0
+    assert found["test_unit_ready"]["latency_ns"]["max"] is None
+    assert {name: row["complete_cycle_count"] for name, row in found.items()} == {
+        "write": 2,
+        "read": 1,
+        "test_unit_ready": 0,
+    }
+
+
+def test_block_sizes_leave_out_tasks_without_data() -> None:
+    assert operations.block_sizes(table("cycles", *CYCLES)) == [
+        {"operation": "read", "bytes": 65_536, "cycle_count": 1},
+        {"operation": "write", "bytes": 262_144, "cycle_count": 1},
+    ]
+
+
+def counter(name: str, severity: str, count: int, **more: Any) -> dict[str, Any]:
+    return {"name": name, "severity": severity, "count": count, **more}
+
+
+def test_health_sums_over_connections_and_puts_the_worst_first() -> None:
+    entries = health.by_name(
+        table(
+            "counters",
+            counter("not_tcp", "info", 1),
+            counter("capture_gap", "data_loss", 2, connection=0, first_frame=9),
+            counter("capture_gap", "data_loss", 3, connection=4, first_frame=5),
+        )
+    )
+    assert [entry["name"] for entry in entries] == ["capture_gap", "not_tcp"]
+    assert (entries[0]["count"], entries[0]["first_frame"], entries[0]["connections"]) == (5, 5, [0, 4])
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("info", 4), ("warning", 3), ("data_loss", 2), ("error", 1)])
+def test_health_reaching_a_severity(limit: str, expected: int) -> None:
+    rows = [counter(name, name, 1) for name in ("info", "warning", "data_loss", "error")]
+    assert len(health.reaching(health.by_name(table("counters", *rows)), limit)) == expected
+
+
+def test_health_ignores_a_counter_of_zero() -> None:
+    assert health.reaching(health.by_name(table("counters", counter("sync_lost", "data_loss", 0))), "info") == []
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ({}, [0, 1, 2]),
+        ({"slower_ns": 6 * MS}, [1]),
+        ({"slower_ns": 6 * MS - 1}, [0, 1]),
+        ({"lun": 0}, [2]),
+        ({"operations": ["read", "write"]}, [0, 1]),
+        ({"block_size_bytes": 65_536}, [0]),
+        ({"connection": 1}, [0, 1, 2]),
+        ({"connection": 0}, []),
+        ({"session": 1}, []),
+        ({"is_incomplete": True}, [2]),
+        ({"top": 2}, [1, 0]),
+        ({"top": 9}, [1, 0, 2]),
+        ({"top": 1, "operations": ["read"]}, [0]),
+    ],
+)
+def test_selection(conditions: dict[str, Any], expected: list[int]) -> None:
+    assert selection.pick(table("cycles", *CYCLES), **conditions)["cycle"].tolist() == expected
+
+
+def test_top_of_times_that_ran_backwards() -> None:
+    rows = [
+        {"cycle": number, "command_first_ns": 10 * MS, "status_ns": status_ns}
+        for number, status_ns in enumerate([7 * MS, None, 9 * MS, 12 * MS])
+    ]
+    assert selection.pick(table("cycles", *rows), top=9)["cycle"].tolist() == [3, 2, 0, 1]
+
+
+def test_selection_of_an_unknown_operation() -> None:
+    with pytest.raises(InputInvalid, match=r"no operation is called raed; there are .*read"):
+        selection.pick(table("cycles"), operations=["raed"])
+
+
+def test_display_filter() -> None:
+    cycles = table("cycles", *CYCLES)
+    assert selection.display_filter(cycles.row(1)) == (
+        "tcp.stream==1 && iscsi.initiatortasktag==0x00000011 && frame.number>=22 && frame.number<=210"
+    )
+    # without a status nobody knows where it ends
+    assert selection.display_filter(cycles.row(2)).endswith("frame.number>=220")

@@ -1,0 +1,286 @@
+"""The diagnosis on captures: every disease is found in a run that has it, and not in one that nearly has it.
+
+What a run has is known from its settings alone. Runs are simulated, so they are the same every time; what the simulated
+hosts cannot do (pings, aborts) is taken from a conversation by hand or a recording.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import iscsitrace
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings.diseases import DISEASES
+from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, examine
+from iscsitrace.cli import main
+from tests.support.capture_file import read_records, thin, write_pcapng
+from tests.support.conversation import Capture, Conversation, Session
+from tests.support.pdu import Task
+from tests.support.recordings import recorded_captures
+from tests.support.transport import Path as TransportPath
+
+WAN = "--one-way-delay 4ms --rate 320Mbit --target-host-delay 20us --initiator-host-delay 20us"
+R2T_ONLY = "--key InitialR2T=Yes --key ImmediateData=No --key FirstBurstLength=65536"
+WRITES = f"write --block-size 256K --bytes 4M {R2T_ONLY} {WAN}"
+
+# finding -> options of a run that has it, and of one that nearly has it
+CASES: dict[str, tuple[str, str]] = {
+    # the same reads, one at a time or sixteen: 128 KiB take 3.3 ms on the line, the path 8 ms
+    "queue_depth_low": (
+        f"read --block-size 128K --bytes 16M {WAN}",
+        f"read --block-size 128K --bytes 16M --queue-depth 16 {WAN}",
+    ),
+    # in order, or anywhere
+    "block_size_small": (
+        f"read --block-size 32K --bytes 4M {WAN}",
+        f"read --block-size 32K --bytes 4M --random {WAN}",
+    ),
+    # held by Nagle until the ACK, or sent at once
+    "held_for_ack": (
+        f"read --block-size 128K --bytes 8M --status apart-held {WAN}",
+        f"read --block-size 128K --bytes 8M --status apart {WAN}",
+    ),
+    # four R2Ts one after another, or at once
+    "r2t_rounds": (
+        f"{WRITES} --key MaxBurstLength=65536",
+        f"{WRITES} --key MaxBurstLength=65536 --key MaxOutstandingR2T=4 --target-key MaxOutstandingR2T=4",
+    ),
+    # 20 ms late, or half a millisecond
+    "r2t_late": (
+        f"{WRITES} --fault late-r2t,every=1,by=20ms",
+        f"{WRITES} --fault late-r2t,every=1,by=0.5ms",
+    ),
+    # the first 64 KiB after leave, or with the command
+    "unsolicited_data_unused": (
+        f"write --block-size 64K --bytes 4M {R2T_ONLY} {WAN}",
+        f"write --block-size 64K --bytes 4M --key ImmediateData=Yes --key InitialR2T=No {WAN}",
+    ),
+    # the path holds 320 KB
+    "receive_window_small": (
+        f"read --block-size 1M --bytes 32M --queue-depth 4 --window 128K {WAN}",
+        f"read --block-size 1M --bytes 32M --queue-depth 4 --window 2M {WAN}",
+    ),
+    # an initiator that reads its socket 40 ms late, or at once; without SACK no probe looks like a loss meanwhile
+    "receiver_stalled": (
+        f"read --block-size 1M --bytes 16M --queue-depth 4 --window 256K --no-sack {WAN} --initiator-host-delay 40ms",
+        f"read --block-size 1M --bytes 16M --queue-depth 4 --window 256K --no-sack {WAN}",
+    ),
+    # three seconds of thought between two blocks of 1 MiB; the window is halved again and again meanwhile, or kept
+    "restart_after_idle": (
+        "read --block-size 1M --bytes 16M --think-time 3s --one-way-delay 100ms --rate 320Mbit",
+        "read --block-size 1M --bytes 16M --think-time 3s --no-slow-start-after-idle --one-way-delay 100ms "
+        "--rate 320Mbit",
+    ),
+    # Reno that loses one packet in a hundred, or none; slow start takes 30 ms of either
+    "congestion_window_small": (
+        f"read --block-size 256K --bytes 32M --queue-depth 8 --loss 1% --congestion-control reno {WAN}",
+        f"read --block-size 256K --bytes 32M --queue-depth 8 --congestion-control reno {WAN}",
+    ),
+    # lost, or only late
+    "loss": (
+        f"read --block-size 128K --bytes 8M --queue-depth 4 --to-initiator-loss 1% {WAN}",
+        f"read --block-size 128K --bytes 8M --queue-depth 4 --reorder 1%,0.2ms {WAN}",
+    ),
+    "slow_target": (
+        f"read --block-size 64K --bytes 4M --service-delay 5ms {WAN}",
+        f"read --block-size 64K --bytes 4M --service-delay 0.2ms {WAN}",
+    ),
+    "initiator_think_time": (
+        f"read --block-size 64K --bytes 4M --think-time 5ms {WAN}",
+        f"read --block-size 64K --bytes 4M --think-time 0.2ms {WAN}",
+    ),
+    # R2Ts that the initiator reads 5 ms after they came
+    "slow_initiator": (
+        f"{WRITES} --initiator-host-delay 5ms",
+        f"{WRITES} --initiator-host-delay 0.1ms",
+    ),
+    "command_window_closed": (
+        f"read --block-size 4K --bytes 4M --queue-depth 32 --command-window 8 {WAN}",
+        f"read --block-size 4K --bytes 4M --queue-depth 32 --command-window 33 {WAN}",
+    ),
+    "digest_errors": (
+        f"read --block-size 64K --bytes 4M --data-digest crc32c --fault bad-data-digest,operation=read,nth=5 {WAN}",
+        f"read --block-size 64K --bytes 4M --data-digest crc32c {WAN}",
+    ),
+}
+
+
+def simulate(directory: Path, line: str) -> Result:
+    arguments = ["simulate", *line.split(), "-o", str(directory)]
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+def diagnose(file: Path) -> Diagnosis:
+    return examine(iscsitrace.read(file, tables=NEEDED).table)
+
+
+def found(diagnosis: Diagnosis) -> set[str]:
+    return {finding.name for opinion in diagnosis.sessions.values() for finding in opinion.findings}
+
+
+@pytest.mark.parametrize("tap", ["initiator", "target"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_disease_is_found_and_a_near_miss_is_not(tmp_path: Path, name: str, tap: str) -> None:
+    sick, well = CASES[name]
+    assert simulate(tmp_path / "sick", sick).exit_code == (1 if name == "digest_errors" else 0)
+    assert simulate(tmp_path / "well", well).exit_code == 0
+    assert name in found(diagnose(tmp_path / "sick" / f"{tap}.pcapng"))
+    assert name not in found(diagnose(tmp_path / "well" / f"{tap}.pcapng"))
+
+
+# --- what simulated hosts cannot do
+
+
+def written(file: Path, capture: Capture) -> Diagnosis:
+    return diagnose(write_pcapng(file, capture.packets, capture.path.link_type))
+
+
+@pytest.mark.parametrize(("one_way_delay_ns", "is_found"), [(2_510_000_000, True), (2_490_000_000, False)])
+def test_a_ping_over_five_seconds(tmp_path: Path, one_way_delay_ns: int, is_found: bool) -> None:
+    conversation = Conversation(TransportPath(one_way_delay_ns=one_way_delay_ns))
+    conversation.session(Session()).login().read(count=2).nop().logout()
+    assert ("nop_timeout" in found(written(tmp_path / "a.pcapng", conversation.run()))) == is_found
+
+
+@pytest.mark.parametrize(("blocks", "is_found"), [((256, 32), True), ((128, 128), False)])
+def test_connections_dealt_to_unevenly(tmp_path: Path, blocks: tuple[int, int], is_found: bool) -> None:
+    """Tasks go to the connections in turn: the first gets the long ones, or all are alike."""
+    conversation = Conversation()
+    tasks = [Task("read", number * 256, blocks[number % 2], 0) for number in range(40)]
+    conversation.session(Session(connection_count=2)).login().tasks(tasks, queue_depth=4).logout()
+    assert ("uneven_connections" in found(written(tmp_path / "a.pcapng", conversation.run()))) == is_found
+
+
+@pytest.mark.parametrize(("share", "is_found"), [(0.05, True), (0.002, False)])
+def test_a_capture_that_lost_packets(tmp_path: Path, share: float, is_found: bool) -> None:
+    assert simulate(tmp_path, f"read --bytes 8M {WAN}").exit_code == 0
+    records, link_type = read_records(tmp_path / "initiator.pcapng")
+    diagnosis = diagnose(write_pcapng(tmp_path / "thin.pcapng", thin(records, share, 1), link_type))
+    assert ("capture_poor" in found(diagnosis)) == is_found
+
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+
+
+def sample(name: str) -> Path:
+    (file,) = (SAMPLES / name).glob("capture.*")
+    return file
+
+
+def test_aborts_of_a_recording() -> None:
+    file = sample("task-abort-storage-hang")
+    (finding,) = [each for each in diagnose(file).sessions[0].findings if each.name == "task_aborts"]
+    abort_frame = iscsitrace.read(file).task_management["request_frame"][0]
+    assert abort_frame in finding.frames
+    before = iscsitrace.read(file, tables=NEEDED, packet_limit=int(abort_frame) - 1)
+    assert "task_aborts" not in found(examine(before.table))
+
+
+def test_every_disease_is_looked_for_in_a_capture() -> None:
+    others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts", "mirror_waits_for_farthest"}
+    assert set(CASES) | others == set(DISEASES)
+
+
+# --- recordings of real hosts
+
+# what their recipes did, and what that has to lead to
+SAID: dict[str, tuple[set[str], set[str]]] = {
+    # sample -> findings that have to be there, findings that must not
+    "write-r2t-rounds": (
+        {"r2t_rounds", "unsolicited_data_unused", "queue_depth_low"},
+        {"loss", "receive_window_small"},
+    ),
+    "sequential-read-16ms": ({"queue_depth_low"}, {"loss", "r2t_rounds", "unsolicited_data_unused"}),
+    "loss-1-percent": ({"loss"}, {"r2t_rounds", "digest_errors"}),
+    "capture-drops": ({"capture_poor"}, {"loss", "r2t_rounds"}),
+    "header-and-data-digests": (set(), {"digest_errors", "capture_poor", "loss"}),
+    "task-abort-storage-hang": ({"task_aborts", "slow_target"}, {"nop_timeout", "loss"}),
+    "two-connections-one-session": (set(), {"uneven_connections", "loss", "capture_poor"}),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_recordings_have_what_was_done_to_them(name: str) -> None:
+    present, absent = SAID[name]
+    names = found(diagnose(sample(name)))
+    assert present <= names
+    assert not absent & names
+
+
+FILES = [*recorded_captures(), *sorted(SAMPLES.glob("*/capture.*"))]
+
+
+@pytest.mark.parametrize("file", FILES, ids=[f"{file.parent.name}/{file.name}" for file in FILES])
+def test_every_recording_gets_a_verdict(file: Path) -> None:
+    """Nothing fails, frames are frames of the capture, shares are shares, and every session is spoken of."""
+    trace = iscsitrace.read(file, tables=NEEDED)
+    diagnosis = examine(trace.table)
+    assert set(diagnosis.sessions) == set(trace.sessions["session"].tolist())
+    for opinion in (*diagnosis.sessions.values(), *diagnosis.connections.values()):
+        assert opinion.verdict.endswith(".")
+        assert "  " not in opinion.verdict
+        _check(opinion, trace.packet_count)
+
+
+def _check(opinion: Opinion, packet_count: int) -> None:
+    for finding in opinion.findings:
+        assert finding.text
+        assert not finding.frames or 1 <= finding.frames[0] <= finding.frames[-1] <= packet_count
+        assert finding.share is None or 0 <= finding.share <= 1
+    names = [finding.name for finding in opinion.findings]
+    assert len(names) == len(set(names))
+
+
+# --- the command, end to end
+
+
+def test_the_command_on_a_simulated_run(tmp_path: Path) -> None:
+    assert simulate(tmp_path, CASES["queue_depth_low"][0]).exit_code == 0
+    arguments = ["diagnose", "--json", "--fail-on", "queue_depth_low", str(tmp_path / "initiator.pcapng")]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == 1
+    document: dict[str, Any] = json.loads(result.stdout)
+    (session,) = document["sessions"]
+    assert session["limiter"] == "propagation"
+    assert "one 128 KiB read at a time (queue depth 1)" in session["verdict"]
+    assert sum(session["budget"].values()) == sum(document["budget"].values()) > 0
+
+
+def test_frames_of_a_finding_are_those_of_the_task_that_waited(tmp_path: Path) -> None:
+    assert simulate(tmp_path, CASES["slow_target"][0]).exit_code == 0
+    trace = iscsitrace.read(tmp_path / "initiator.pcapng", tables=NEEDED)
+    (finding,) = [each for each in examine(trace.table).sessions[0].findings if each.name == "slow_target"]
+    commands = {row["command_frame"]: row for row in trace.cycles.rows()}
+    shown = [commands[frame] for frame in finding.frames if frame in commands]
+    assert len(shown) == 3
+    # the device takes 5 ms, the path 8 ms
+    assert all(row["request_ns"] >= 13_000_000 for row in shown)
+    assert all({row["data_first_frame"], row["status_frame"]} <= set(finding.frames) for row in shown)
+
+
+# --- system calls
+
+CALLS: dict[str, tuple[str, tuple[int, ...] | None]] = {
+    # 500 KiB in tasks of 127.5 KiB at most, as in the study of reads
+    "with a rest": (
+        "--system-call-size 500K --max-transfer 130560 --bytes 5000K",
+        (130_560, 130_560, 130_560, 120_320),
+    ),
+    "at once": ("--system-call-size 512K --max-transfer 128K --bytes 8M", (131_072,) * 4),
+    "whole": ("--block-size 128K --bytes 8M", None),
+    "two at a time": ("--system-call-size 512K --max-transfer 128K --bytes 8M --queue-depth 2", None),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_system_calls_are_inferred_where_they_show(tmp_path: Path, name: str) -> None:
+    options, pieces = CALLS[name]
+    assert simulate(tmp_path, f"read {options} {WAN}").exit_code == 0
+    call = diagnose(tmp_path / "initiator.pcapng").sessions[0].system_call
+    assert (call.pieces if call else None) == pieces
+    assert call is None or call.bytes == sum(pieces or ())

@@ -1,0 +1,264 @@
+"""What is a stream, a run and a cause: both sides of each limit, on tables made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from iscsitrace.analysis.groups.jobs import runs, streams
+from iscsitrace.analysis.groups.jobs.runs import Run
+from iscsitrace.analysis.groups.jobs.streams import Job, Stream
+from tests.support.streams_by_hand import SECOND, Work, connections
+from tests.support.tables_by_hand import MS, table
+
+KB = 1_000
+
+
+def slow_beside(prepare: Callable[[Work, int], object], **slow: Any) -> Stream:
+    """A stream of 2 s beside one of 1 s over 10 ms, with what went on in it."""
+    work = Work()
+    work.stream(1_000)
+    number = work.stream(2_000, **slow)
+    prepare(work, number)
+    stream = work.job().slowest
+    assert stream.run.connection == number
+    return stream
+
+
+def cause_of(prepare: Callable[[Work, int], object], **slow: Any) -> tuple[str, int | None] | None:
+    cause = slow_beside(prepare, **slow).cause
+    return (cause.name, cause.frame) if cause else None
+
+
+# --- runs
+
+
+def runs_of(work: Work) -> list[Run]:
+    made = {name: table(name, *rows) for name, rows in work.rows.items()}
+    return runs.of_trace(made.__getitem__)
+
+
+@pytest.mark.parametrize(("size", "is_work"), [(16_384, True), (15_872, False)])
+def test_what_is_less_than_a_quarter_of_the_usual_block_is_no_work(size: int, is_work: bool) -> None:
+    work = Work()
+    number = work.stream(1_000)
+    # a tail behind it
+    tail = work.rows["cycles"][-1] | {"cycle": 20, "bytes": size, "data_bytes": size}
+    work.rows["cycles"].append(tail | {"command_first_ns": 2 * SECOND, "status_ns": 2 * SECOND + 50 * MS})
+    (run,) = runs_of(work)
+    assert (run.connection, run.block_bytes) == (number, 65_536)
+    assert run.bytes == 20 * 65_536 + (size if is_work else 0)
+    assert run.length_ns == (1_050 if is_work else 1_000) * MS
+    assert run.busy_ns == run.length_ns
+
+
+def test_a_run_is_that_of_what_moved_most() -> None:
+    work = Work()
+    work.stream(1_000)
+    for row in work.rows["cycles"][:10]:
+        row |= {"operation": "write", "is_read": False, "is_write": True}
+    # of as much of both it is the reads, which ended last
+    (run,) = runs_of(work)
+    assert (run.operation, run.bytes, run.first_ns) == ("read", 10 * 65_536, SECOND + 500 * MS)
+    work.rows["cycles"][10] |= {"operation": "write", "is_read": False, "is_write": True}
+    (run,) = runs_of(work)
+    assert (run.operation, run.bytes, run.to_target) == ("write", 11 * 65_536, True)
+
+
+@pytest.mark.parametrize(("gap_ms", "count"), [(100, 1), (101, 2)])
+def test_a_pause_of_more_than_100_ms_ends_a_run(gap_ms: int, count: int) -> None:
+    work = Work()
+    work.stream(1_000)
+    for row in work.rows["cycles"][10:]:
+        row["command_first_ns"] += gap_ms * MS
+        row["status_ns"] += gap_ms * MS
+    assert len(runs_of(work)) == count
+
+
+def test_busy_time_counts_tasks_side_by_side_once() -> None:
+    work = Work()
+    work.stream(1_000)
+    for row in work.rows["cycles"]:
+        # a task of 50 ms has 30 of its own
+        row["command_first_ns"] += 20 * MS
+    (run,) = runs_of(work)
+    assert (run.busy_ns, run.length_ns) == (20 * 30 * MS, 980 * MS)
+    assert run.bytes_per_s == pytest.approx(20 * 65_536 / 0.98)
+
+
+# --- streams of one job
+
+
+@pytest.mark.parametrize(("start_ms", "is_job"), [(750, True), (751, False)])
+def test_half_of_the_shorter_one_has_to_be_at_the_same_time(start_ms: int, is_job: bool) -> None:
+    work = Work()
+    work.stream(1_000, target="iqn.a")
+    work.stream(500, target="iqn.a", start_ms=start_ms)
+    assert bool(work.jobs()) == is_job
+
+
+@pytest.mark.parametrize(("size", "is_job"), [(131_072, True), (131_584, False)])
+def test_blocks_of_one_program_differ_twofold_at_most(size: int, is_job: bool) -> None:
+    work = Work()
+    work.stream(1_000)
+    work.stream(1_000, size=size)
+    assert bool(work.jobs()) == is_job
+
+
+@pytest.mark.parametrize(("length_ms", "is_slow"), [(1_111, False), (1_112, True)])
+def test_a_stream_is_slow_below_nine_tenths_of_the_fastest(length_ms: int, is_slow: bool) -> None:
+    """As fast as 1000 of 1111 ms is 0.9001."""
+    work = Work()
+    work.stream(1_000)
+    work.stream(length_ms)
+    assert [stream.is_slow for stream in work.job().streams] == [False, is_slow]
+
+
+def test_the_longest_stream_gathers_its_like_and_the_rest_is_another_job() -> None:
+    work = Work()
+    work.stream(1_000, size=4_096)
+    work.stream(2_000)
+    work.stream(1_900)
+    work.stream(1_000, size=4_096)
+    assert [connections(job) for job in work.jobs()] == [[0, 3], [2, 1]]
+
+
+def test_the_table_of_streams_has_what_each_did() -> None:
+    work = Work()
+    work.stream(1_000, session=None, sent_again=20)
+    number = work.stream(2_000, sent_again=50)
+    work.lost(number, (100, "fast", 100 * KB), (900, "timeout", 50 * KB))
+    job: Job = work.job()
+    rows = list(streams.table([job]).rows())
+    assert [row["bytes_per_s"] for row in rows] == [round(20 * 65_536 / 1.0), round(20 * 65_536 / 2.0)]
+    assert [row["behind_ns"] for row in rows] == [0, 1_000 * MS]
+    assert [(row["retransmitted_packets"], row["packets"]) for row in rows] == [(20, 1_000), (50, 1_000)]
+    assert [(row["loss_count"], row["timeout_count"]) for row in rows] == [(0, 0), (2, 1)]
+    assert [row["cause_frame"] for row in rows] == [None, 1_900]
+    assert [row["cause_time_ns"] for row in rows] == [None, SECOND + 900 * MS]
+    document = job.as_dict(0)
+    assert [each["retransmission_rate"] for each in document["streams"]] == [0.02, 0.05]
+    # of 2 s one stream used half
+    assert document["unused_share"] == pytest.approx(0.25)
+    assert (document["whole_ns"], document["bytes"]) == (2_000 * MS, 40 * 65_536)
+
+
+# --- causes
+
+
+@pytest.mark.parametrize(("beyond_ms", "is_timeout"), [(180, False), (189, False), (190, True), (200, True)])
+def test_a_repair_that_stood_still_for_a_timeout_was_ended_by_one(beyond_ms: int, is_timeout: bool) -> None:
+    """200 ms is the usual least; the sender began to count a little before the tap saw the silence. The path, 10 ms,
+    is no part of it.
+    """
+    silence = lambda work, number: work.waited(number, "loss_recovery", 500, 510 + beyond_ms)  # noqa: E731
+    assert cause_of(silence) == (("timeout", 7) if is_timeout else None)
+    assert slow_beside(silence).evidence.timeout_count == is_timeout
+
+
+def test_a_silence_whose_timeout_is_known_is_no_second_one() -> None:
+    def known(work: Work, number: int) -> object:
+        work.waited(number, "loss_recovery", 500, 900)
+        return work.lost(number, (600, "timeout", 50 * KB))
+
+    stream = slow_beside(known)
+    assert stream.evidence.timeout_count == 1
+    assert stream.cause
+    assert (stream.cause.name, stream.cause.frame) == ("timeout", 1_600)
+
+    def another(work: Work, number: int) -> object:
+        work.waited(number, "loss_recovery", 1_200, 1_600)
+        return known(work, number)
+
+    assert slow_beside(another).evidence.timeout_count == 2
+
+
+def test_a_silence_without_a_frame_shows_the_first_packet_sent_again_after_it() -> None:
+    def silent(work: Work, number: int) -> object:
+        work.rows["retransmissions"] = [
+            {"connection": number, "time_ns": SECOND + at * MS, "frame": 3_000 + at, "cause": "fast"}
+            for at in (910, 900, 505, 300)
+        ]
+        work.waited(number, "loss_recovery", 500, 900)
+        work.rows["budget"][-1]["frame"] = None
+        return work
+
+    assert cause_of(silent) == ("timeout", 3_900)
+
+
+def test_a_timeout_within_a_repair_counts_once_and_beside_it() -> None:
+    """The repair began with a fast retransmission; two timeouts followed in it, and one without any repair."""
+
+    def within(work: Work, number: int) -> object:
+        work.lost(number, (400, "fast", 100 * KB))
+        work.rows["recoveries"][-1]["time_last_ns"] = SECOND + 1_000 * MS
+        work.rows["retransmissions"] = [
+            {"connection": number, "time_ns": SECOND + at * MS, "frame": 3_000 + at, "cause": "timeout"}
+            for at in (700, 900, 1_100)
+        ]
+        return work
+
+    stream = slow_beside(within)
+    assert (stream.evidence.loss_count, stream.evidence.timeout_count) == (1, 1)
+    assert stream.cause
+    assert (stream.cause.name, stream.cause.frame) == ("timeout", 3_700)
+
+
+def test_timeouts_are_at_least_those_that_the_sender_counted() -> None:
+    def counted(work: Work, number: int) -> object:
+        work.lost(number, (400, "timeout", 100 * KB))
+        work.rows["senders"][-1]["timeout_count"] = 3
+        return work
+
+    assert slow_beside(counted).evidence.timeout_count == 3
+
+
+def test_of_timeouts_the_one_that_cost_most_is_shown_and_of_losses_the_first() -> None:
+    timeouts = [(200, "timeout", KB), (400, "timeout", KB), (1_500, "timeout", KB)]
+    assert cause_of(lambda work, number: work.lost(number, *timeouts)) == ("timeout", 1_400)
+    losses = [(200, "fast", KB), (400, "fast", KB), (1_500, "fast", KB)]
+    assert cause_of(lambda work, number: work.lost(number, *losses)) == ("low_equilibrium", 1_200)
+
+
+def test_losses_outside_the_run_are_not_its() -> None:
+    losses = [(-1, "fast", KB), (2_001, "fast", KB)]
+    assert cause_of(lambda work, number: work.lost(number, *losses)) is None
+    assert cause_of(lambda work, number: work.lost(number, (0, "fast", KB))) == ("low_equilibrium", 1_000)
+
+
+@pytest.mark.parametrize(("rtt_ms", "is_cause"), [(15, True), (16, False)])
+def test_a_loss_tells_streams_apart_whose_paths_are_as_long(rtt_ms: int, is_cause: bool) -> None:
+    """Beside 10 ms half as much again may be as long; the loss alone, without a wait, says nothing of a longer path."""
+    lost = lambda work, number: work.lost(number, (500, "fast", 50 * KB))  # noqa: E731
+    assert cause_of(lost, rtt_ms=rtt_ms) == (("low_equilibrium", 1_500) if is_cause else None)
+
+
+@pytest.mark.parametrize(("wait_ms", "is_cause"), [(99, False), (100, True)])
+def test_over_a_longer_path_a_loss_is_the_cause_of_a_twentieth_of_waits(wait_ms: int, is_cause: bool) -> None:
+    def lost(work: Work, number: int) -> object:
+        work.waited(number, "congestion_window", 500, 500 + wait_ms)
+        return work.lost(number, (500, "fast", 50 * KB))
+
+    assert cause_of(lost, rtt_ms=20) == (("low_equilibrium", 1_500) if is_cause else None)
+
+
+@pytest.mark.parametrize(("again", "cause"), [(2, ("slow_start_exit", 1_100)), (3, ("low_equilibrium", 1_800))])
+def test_two_more_losses_of_a_small_window_are_still_those_of_slow_start(again: int, cause: tuple[str, int]) -> None:
+    """From the third on, at 800 ms of 2000, it is they that keep it small, and for longer than the first one did."""
+    later = [(400 + 200 * place, "fast", 110 * KB) for place in range(again)]
+    assert cause_of(lambda work, n: work.lost(n, (100, "fast", 100 * KB), *later, exit_bytes=100 * KB)) == cause
+
+
+def test_the_receive_window_is_the_cause_where_it_took_more_than_losses_did() -> None:
+    def both(window_ms: int, loss_ms: int) -> tuple[str, int | None] | None:
+        def waits(work: Work, number: int) -> object:
+            work.lost(number, (500, "fast", 50 * KB))
+            work.waited(number, "loss_recovery", 500, 500 + loss_ms)
+            return work.waited(number, "receive_window", 1_000, 1_000 + window_ms)
+
+        return cause_of(waits)
+
+    assert both(150, 150) == ("window", 7)
+    assert both(150, 151) == ("low_equilibrium", 1_500)

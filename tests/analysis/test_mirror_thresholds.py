@@ -1,0 +1,357 @@
+"""Mirrors: both sides of each limit of their recognition, why a leg is late, and what is summed up."""
+
+from __future__ import annotations
+
+import pytest
+
+from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.groups import derived
+from iscsitrace.analysis.groups.mirrors import recognition
+from iscsitrace.analysis.groups.mirrors.recognition import Mirror
+from iscsitrace.tables.table import Table
+from tests.support.mirrors_by_hand import SECOND, Hosts, Write, in_order, two
+from tests.support.tables_by_hand import MS, table
+
+KIB = 1024
+
+
+def shifted(asked: list[Write], later_ms: float, length: float | None = None) -> list[Write]:
+    return [(at + later_ms, lba, blocks, length or lasted) for at, lba, blocks, lasted in asked]
+
+
+# --- pairs
+
+
+@pytest.mark.parametrize(("later_ms", "is_found"), [(2.5, True), (2.6, False)])
+def test_two_programs_begin_within_a_quarter_of_a_write_by_chance_at_most(later_ms: float, is_found: bool) -> None:
+    """Both are at work without a pause, and so do not wait for each other; a write takes 10 ms."""
+    near = in_order(40, period=10.0, length=10.0)
+    assert bool(two(near, shifted(near, later_ms))) == is_found
+
+
+def test_the_longer_one_of_a_pair_says_what_is_at_once() -> None:
+    """The near leg takes 5 ms, the far one 10, always at work: 2.5 of these is a quarter."""
+    near, far = in_order(40, period=10.0, length=5.0), in_order(40, period=10.0, length=10.0)
+    assert two(near, shifted(far, 2.5))
+    assert two(near, shifted(far, 2.6)) == []
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(8, True), (9, False)])
+def test_pauses_of_both_legs_each_eight_writes_show_that_one_waits_for_the_other(count: int, is_found: bool) -> None:
+    near: list[Write] = [
+        (200.0 * period + 10.0 * number, 10_000 + 256 * (period * count + number), 256, 10.0)
+        for period in range(10)
+        for number in range(count)
+    ]
+    # begun when the other is half done
+    assert bool(two(near, shifted(near, 5.0))) == is_found
+
+
+@pytest.mark.parametrize(("busy_ms", "is_found"), [(18.1, True), (17.9, False)])
+def test_a_leg_falls_behind_only_where_its_queue_was_at_work_all_the_time(busy_ms: float, is_found: bool) -> None:
+    """Twenty at a time on the far leg, every 20 ms: of the 19.8 ms between commands it may do nothing for 1.98."""
+    near: list[Write] = [(0.01 * number, 10_000 + 64 * number, 64, 2.0) for number in range(100)]
+    far: list[Write] = [
+        (0.1 * place + 20.0 * group, 10_000 + 64 * (20 * group + place), 64, busy_ms - 0.1 * place)
+        for group in range(5)
+        for place in range(20)
+    ]
+    assert bool(two(near, far)) == is_found
+
+
+def in_pieces(blocks: int) -> list[list[Write]]:
+    """Four writes on one leg, and the same block by block on the other."""
+    whole: list[Write] = [(20.0 * number, 10_000 + blocks * number, blocks, 10.0) for number in range(4)]
+    return [whole, [(at, lba + place, 1, 10.0) for at, lba, _, _ in whole for place in range(blocks)]]
+
+
+def test_writes_are_cut_into_64_pieces_each_of_64_at_most() -> None:
+    """4096 pieces, of four writes as of 64."""
+    whole, cut = in_pieces(1_024)
+    (found,) = two(whole, cut)
+    assert found.found.leg_counts.tolist() == [[1, 1_024]] * 4
+    assert two(*in_pieces(1_025)) == []
+
+
+@pytest.mark.parametrize(("writes", "is_found"), [(-4, False), (-3, True), (4, True), (5, False)])
+def test_legs_with_other_addresses_are_up_to_four_writes_apart(writes: int, is_found: bool) -> None:
+    """The distance of the addresses is that of most neighbors in time: of each write of the leg with fewer, the four
+    before it, and four from it on.
+    """
+    near: list[Write] = [
+        (1.0 * number + 50, 10_000 + 256 * (number * 7_919 % 1_009), 256, 40.0) for number in range(60)
+    ]
+    far = [(at + writes, lba + 70_000, blocks, length) for at, lba, blocks, length in near]
+    # where the lowest addresses are as far apart they tell without it: not here
+    found = two([*near, (80.0, 8, 8, 40.0)], far)
+    assert [each.mirror.offsets for each in found] == ([(0, 70_000 * 512)] if is_found else [])
+
+
+# --- what is on both legs
+
+
+@pytest.mark.parametrize(("blocks", "is_found"), [(568, True), (569, False)])
+def test_nine_tenths_of_the_bytes_have_to_be_on_both(blocks: int, is_found: bool) -> None:
+    """20 writes of 256 blocks are 5120; a ninth of these is 568.9, in a single write on one leg alone."""
+    near = in_order(20)
+    assert bool(two([*near, (105.0, 900_000, blocks, 5.0)], near)) == is_found
+
+
+def test_bytes_of_a_ninth_of_the_writes_may_be_on_one_leg_alone() -> None:
+    """As many small ones: nine tenths of the writes have to be on both, too."""
+    near = in_order(18)
+    alone: list[Write] = [(105.0 + 20 * number, 900_000 + 8 * number, 1, 5.0) for number in range(3)]
+    assert two([*near, *alone[:2]], near)
+    assert two([*near, *alone], near) == []
+
+
+@pytest.mark.parametrize(("after_ms", "is_found"), [(999.0, True), (1_001.0, False)])
+def test_a_copy_is_written_within_a_second_after_it_was_read(after_ms: float, is_found: bool) -> None:
+    near = in_order(100)
+    copied: list[Write] = [(20.0 * number + 12, 1_000_000 + 256 * number, 256, 2.0) for number in range(20)]
+    hosts = Hosts()
+    hosts.ask(hosts.session("iqn.a"), near).ask(hosts.session("iqn.b"), near)
+    hosts.ask(0, copied, "read")
+    # read until 14 ms
+    hosts.ask(1, shifted(copied, 2 + after_ms))
+    assert bool(hosts.found()) == is_found
+
+
+def test_what_is_read_after_it_was_written_is_no_copy() -> None:
+    near = in_order(100)
+    alone: list[Write] = [(20.0 * number + 12, 1_000_000 + 256 * number, 256, 2.0) for number in range(20)]
+    hosts = Hosts()
+    hosts.ask(hosts.session("iqn.a"), near).ask(hosts.session("iqn.b"), near)
+    hosts.ask(1, alone).ask(0, shifted(alone, 3), "read")
+    assert hosts.found() == []
+
+
+def test_requests_that_do_not_say_how_many_bytes_have_blocks_of_512() -> None:
+    hosts = Hosts()
+    for target in ("iqn.a", "iqn.b"):
+        hosts.ask(hosts.session(target), in_order(10, blocks=8), bytes=None)
+    (found,) = hosts.found()
+    assert found.as_dict(0)["bytes"] == 10 * 8 * 512
+
+
+def test_blocks_of_4096_bytes_are_told_by_what_most_requests_ask_for() -> None:
+    hosts = Hosts()
+    for target in ("iqn.a", "iqn.b"):
+        session = hosts.session(target)
+        hosts.ask(session, in_order(7, blocks=8), bytes=8 * 4_096)
+        hosts.ask(session, [(at + 140, lba + 56, blocks, 5.0) for at, lba, blocks, _ in in_order(3, blocks=8)])
+    (found,) = hosts.found()
+    # of the three others the sizes are those of blocks of 512 bytes
+    assert found.as_dict(0)["bytes"] == 10 * 8 * 4_096
+    assert found.mirror.legs[0].block_bytes == 4_096
+
+
+# --- stripe or mirror
+
+
+def sure(asked: list[Write]) -> bool:
+    (found,) = two(asked, asked)
+    return found.mirror.is_sure
+
+
+def test_eight_writes_that_no_page_divides_are_no_stripe() -> None:
+    odd = [(at, lba + 1, 3, length) for at, lba, _, length in in_order(8)]
+    assert sure(odd)
+    assert not sure(odd[:7])
+    # beside seven such any number of whole pages proves nothing; one that ends amid a page does
+    pages: list[Write] = [(200.0 + 20 * number, 80_000 + 8 * number, 8, 5.0) for number in range(30)]
+    assert not sure([*odd[:7], *pages])
+    assert sure([*odd[:7], *pages, (900.0, 90_000, 4, 5.0)])
+
+
+def mirrors_of(checksums: list[int], captured: int) -> list[Mirror]:
+    """Of two legs whose writes begin with these checksums of so many bytes."""
+    hosts = Hosts()
+    for target in ("iqn.a", "iqn.b"):
+        hosts.ask(hosts.session(target), in_order(len(checksums)))
+    source = hosts.source()
+    rows = [{"cycle": cycle, "bytes": captured, "crc32c": each // 2} for cycle, each in enumerate(range(40))]
+    made = table("write_starts", *rows)
+    return recognition.find(lambda name: made if name == "write_starts" else source(name))
+
+
+@pytest.mark.parametrize(("captured", "is_sure"), [(64, True), (63, False)])
+def test_64_bytes_of_a_beginning_prove_that_data_are_alike(captured: int, is_sure: bool) -> None:
+    assert [mirror.is_sure for mirror in mirrors_of(list(range(20)), captured)] == [is_sure]
+
+
+# --- which leg was last, and why
+
+
+def test_writes_that_end_together_were_waited_for_on_no_leg() -> None:
+    near = in_order(10)
+    # four end at the same time, four later on the far leg, two on the near one
+    far = [
+        (at, lba, blocks, {0: 5.0, 1: 9.0, 2: 3.0}[(number >= 4) + (number >= 8)])
+        for number, (at, lba, blocks, _) in enumerate(near)
+    ]
+    (found,) = two(near, far)
+    assert [leg.last_count for leg in found.legs] == [2, 4]
+    assert [leg.alone_ns for leg in found.legs] == [2 * 2 * MS, 4 * 4 * MS]
+    # 0 of four, 2 of two, 4 of four: the fifth is 2, the tenth 4
+    assert found.skews == {"p50": 2 * MS, "p95": 4 * MS, "p99": 4 * MS, "max": 4 * MS}
+    assert found.worst[:4].tolist() == [4, 5, 6, 7]
+    document = found.as_dict(3)
+    assert document["mirror"] == 3
+    assert [leg["last_count"] for leg in document["legs"]] == [2, 4]
+
+
+def test_a_write_whose_status_nobody_saw_is_not_counted_as_done() -> None:
+    hosts = Hosts()
+    for target, length in (("iqn.a", 5.0), ("iqn.b", 9.0)):
+        hosts.ask(hosts.session(target), in_order(10, length=length))
+    hosts.cycles[3]["status_ns"] = None
+    (found,) = hosts.found()
+    assert (len(found.found), found.known_count) == (10, 9)
+    assert found.farthest.last_count == 9
+    assert found.farthest.alone_ns == 9 * 4 * MS
+
+
+def waits_for_the_window(loss_before: int | None) -> dict[str, int]:
+    """What the lateness of ten writes comes from, which all wait 6 ms longer for the congestion window on one leg, with
+    a repair of 1 ms in the pause before one of them.
+    """
+    hosts = Hosts()
+    for target, window_ms in (("iqn.a", 0), ("iqn.b", 6)):
+        session = hosts.session(target, rtt_ms=4)
+        hosts.ask(session, in_order(10, period=100.0, length=8.0 + window_ms))
+        for number in range(10):
+            repair_ms = 1 if window_ms and loss_before == number + 1 else 0
+            at = SECOND + 100 * MS * number
+            for part, lasted_ms in (
+                ("propagation", 4),
+                ("transfer", 4),
+                ("congestion_window", window_ms),
+                ("loss_recovery", repair_ms),
+                ("initiator_think", 92 - window_ms - repair_ms),
+            ):
+                row = {"session": session, "connection": session, "part": part, "time_first_ns": at}
+                at += lasted_ms * MS
+                if lasted_ms:
+                    hosts.budget.append(row | {"time_last_ns": at})
+    (found,) = hosts.found()
+    return found.farthest.causes
+
+
+def test_waits_for_the_congestion_window_are_the_loss_s_from_it_on_and_not_before() -> None:
+    assert waits_for_the_window(None) == {"congestion_window": 10 * 6 * MS}
+    assert waits_for_the_window(3) == {"loss": 7 * 6 * MS, "congestion_window": 3 * 6 * MS}
+    # named are the costliest first
+    assert next(iter(waits_for_the_window(8))) == "congestion_window"
+
+
+def test_what_two_paths_of_one_leg_need_is_that_of_the_busier_one() -> None:
+    """R2Ts cost round trips of the session that asks for them."""
+    hosts = Hosts()
+    for target, parts, rounds in (
+        ("iqn.a", (("propagation", 4), ("transfer", 4)), 1),
+        ("iqn.b", (("propagation", 16), ("transfer", 4)), 3),
+    ):
+        session = hosts.session(target, rtt_ms=4)
+        length = sum(lasted for _, lasted in parts)
+        hosts.ask(session, in_order(10, period=100.0, length=float(length)), r2t_count=rounds)
+        for number in range(10):
+            at = SECOND + 100 * MS * number
+            for part, lasted in (*parts, ("initiator_think", 100 - length)):
+                row = {"session": session, "connection": session, "part": part, "time_first_ns": at}
+                at += lasted * MS
+                hosts.budget.append(row | {"time_last_ns": at})
+    # another connection of the far session, over a longer path, that carried less
+    hosts.connections[1] |= {"stream_bytes_to_target": 1_000}
+    hosts.connections.append(
+        hosts.connections[1] | {"connection": 2, "rtt_to_target_min_ns": 5 * MS, "stream_bytes_to_target": 999}
+    )
+    (found,) = hosts.found()
+    # 12 ms more of path, of which two rounds of 4 ms that the near leg did not need are not the way's
+    assert found.farthest.causes == {"r2t_rounds": 10 * 8 * MS}
+
+
+def test_the_tables_say_who_waited_for_whom() -> None:
+    hosts = Hosts()
+    hosts.ask(hosts.session("iqn.a"), in_order(5, length=5.0))
+    hosts.ask(hosts.session("iqn.b"), shifted(in_order(5), 1, 9.0))
+    source = hosts.source()
+    rows = list(derived.make("mirrored_writes", source).rows())
+    assert [row["skew_ns"] for row in rows] == [5 * MS] * 5
+    assert [row["end_ns"] - row["begin_ns"] for row in rows] == [10 * MS] * 5
+    assert [(row["first_session"], row["last_session"]) for row in rows] == [(0, 1)] * 5
+    assert [(row["lba"], row["block_count"], row["bytes"]) for row in rows] == [
+        (10_000 + 256 * number, 256, 256 * 512) for number in range(5)
+    ]
+    legs = list(derived.make("mirror_legs", source).rows())
+    assert [(row["leg"], row["session"], row["wait_ns"]) for row in legs[:2]] == [(0, 0, 5 * MS), (1, 1, 0)]
+    assert [row["end_ns"] - row["begin_ns"] for row in legs[:2]] == [5 * MS, 9 * MS]
+
+
+def test_rounds_of_a_write_that_was_cut_are_those_of_the_piece_with_most() -> None:
+    """Pieces are outstanding together, and so are their R2Ts."""
+    hosts = Hosts()
+    hosts.ask(hosts.session("iqn.a"), in_order(5, blocks=256), r2t_count=1)
+    far = hosts.session("iqn.b")
+    for half, rounds in ((0, 2), (128, 3)):
+        hosts.ask(far, [(at, lba + half, 128, 9.0) for at, lba, _, _ in in_order(5)], r2t_count=rounds)
+    legs = list(derived.make("mirror_legs", hosts.source()).rows())
+    assert [(row["cycle_count"], row["r2t_count"]) for row in legs] == [(1, 1), (2, 3)] * 5
+
+
+# --- the finding
+
+
+def finding_of(hosts: Hosts) -> Finding:
+    """That of the first session."""
+    made = hosts.source()
+
+    def source(name: str) -> Table:
+        return made(name) if name in ("sessions", "connections", "cycles", "budget") else table(name)
+
+    findings = examine(source).sessions[0].findings
+    return next(finding for finding in findings if finding.name == "mirror_waits_for_farthest")
+
+
+def near_and_far(hosts: Hosts, session: int, gaps_ms: list[int], *, lun: int = 0) -> list[Write]:
+    """A near leg's writes of 5 ms, with these gaps behind them; and its budget. What is given is the far leg's."""
+    at, far = 0, []
+    for number, gap in enumerate(gaps_ms):
+        lba = 10_000 + 256 * number
+        hosts.ask(session, [(at, lba, 256, 5.0)], lun=lun)
+        far.append((float(at), lba, 256, 5.0 + gap))
+        for part, length in (("target_service", 5), ("initiator_think", gap)):
+            times = {"time_first_ns": SECOND + at * MS, "time_last_ns": SECOND + (at + length) * MS}
+            if part == "target_service" or number < len(gaps_ms) - 1:
+                hosts.budget.append({"session": session, "connection": session, "part": part} | times)
+            at += length
+    return far
+
+
+def test_a_leg_that_waits_longer_than_it_works_waits_for_all_of_its_time() -> None:
+    """155 ms of waiting in 34 ms of work: one wait of 150 ms counts as a pause between jobs."""
+    hosts = Hosts()
+    near, far = hosts.session("iqn.a"), hosts.session("iqn.b")
+    hosts.ask(far, near_and_far(hosts, near, [1, 1, 1, 1, 150, 1]))
+    finding = finding_of(hosts)
+    assert finding.share == 1
+    assert "155.0 ms" in finding.text
+    # half of the writes were done on the far leg within 1 ms, the slowest after 150
+    assert "within 1.0 ms" in finding.text
+    assert "after 150.0 ms" in finding.text
+
+
+def test_of_two_mirrors_the_one_that_costs_more_is_said() -> None:
+    """Two logical units of one session, each mirrored to a target of its own."""
+    for order in ((2, 6), (6, 2)):
+        hosts = Hosts()
+        near = hosts.session("iqn.a")
+        for lun, gap in enumerate(order):
+            far = hosts.session(f"iqn.{lun}")
+            asked = near_and_far(hosts, near, [gap] * 10, lun=lun)
+            hosts.ask(far, asked, lun=lun)
+            if lun:
+                del hosts.budget[-19:]
+        # ten writes on either, of which the farther one takes 6 ms longer
+        assert "60.0 ms" in finding_of(hosts).text

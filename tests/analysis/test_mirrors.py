@@ -1,0 +1,617 @@
+"""Mirrors: recognised by what is written where and when, on tables made by hand and in the lab's captures, whose truth
+says when each target was done; and near misses: turns, stripes, other orders, other times.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import iscsitrace
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.groups import derived, mirrors
+from iscsitrace.analysis.groups.mirrors import account, recognition, tables
+from iscsitrace.analysis.groups.mirrors.account import Account
+from iscsitrace.cli import main
+from iscsitrace.errors import InputInvalid
+from iscsitrace.tables.schema import DERIVED_TABLES, SCHEMA_VERSION
+from tests.support.capture_file import cut, read_records, write_pcapng
+from tests.support.mirrors_by_hand import SECOND, Hosts, Write, in_order, two
+from tests.support.recordings import recorded_captures
+from tests.support.runs import Run, Runs
+from tests.support.tables_by_hand import MS, table
+
+LINK = "--rate 320Mbit --bytes 4M --block-size 256K"
+KIB = 1024
+
+
+# --- tables by hand
+
+
+def test_the_same_writes_are_a_mirror() -> None:
+    near = in_order(20)
+    far = [(at + 1, lba, blocks, 15.0) for at, lba, blocks, _ in near]
+    (found,) = two(near, far)
+    assert found.name == "sessions 0 and 1 are a mirror"
+    assert len(found.found) == 20
+    # done after 5 ms, and after 1 + 15
+    assert found.skews == dict.fromkeys(("p50", "p95", "p99", "max"), 11 * MS)
+    assert [leg.last_count for leg in found.legs] == [0, 20]
+    assert found.farthest.alone_ns == 20 * 11 * MS
+    # another host, or the other path to the same logical unit, is no leg
+    assert two(near, far, host="iqn.other") == []
+    hosts = Hosts()
+    for asked in (near, far):
+        hosts.ask(hosts.session("iqn.a"), asked)
+    assert hosts.found() == []
+
+
+def test_three_writes_are_no_mirror() -> None:
+    assert two(in_order(3), in_order(3)) == []
+    assert len(two(in_order(4), in_order(4))) == 1
+
+
+def test_members_that_were_prepared_one_after_the_other() -> None:
+    """As mdadm does before the array is there, and after."""
+    prepared = [(10.0 * number, 8 + 8 * number, 8, 5.0) for number in range(10)]
+    work = [(at + 300, lba, blocks, length) for at, lba, blocks, length in in_order(12)]
+    wiped = [(at + 1_000, lba, blocks, length) for at, lba, blocks, length in prepared]
+
+    def later(asked: list[Write]) -> list[Write]:
+        return [(at + 110, lba, blocks, length) for at, lba, blocks, length in asked]
+
+    (found,) = two([*prepared, *work, *wiped], [*later(prepared), *work, *later(wiped)])
+    assert len(found.found) == 12
+
+
+def test_a_slow_host_begins_one_leg_after_the_other() -> None:
+    """With one processor, which sends the first burst of one before the command of the other."""
+    near = in_order(12, period=30.0, length=10.0)
+    (found,) = two(near, [(at + 6, lba, blocks, 12.0) for at, lba, blocks, _ in near])
+    assert len(found.found) == 12
+
+
+def test_two_programs_in_step_do_not_wait_for_each_other() -> None:
+    near = in_order(40, period=10.0, length=9.9)
+    assert two(near, [(at + 5, lba, blocks, length) for at, lba, blocks, length in near]) == []
+
+
+def test_legs_may_cut_a_write_differently() -> None:
+    near, far = [], []
+    for at, lba, _, _ in in_order(12, blocks=1024):
+        near += [(at, lba, 512, 3.0), (at + 0.1, lba + 512, 512, 4.0)]
+        # edges that the other leg has not, and one long piece
+        far += [(at, lba, 300, 9.0), (at + 0.1, lba + 300, 724, 10.0)] if at % 40 else [(at, lba, 1024, 10.0)]
+    (found,) = two(near, far)
+    assert len(found.found) == 12
+    assert found.found.lengths.tolist() == [1024 * 512] * 12
+    assert found.found.leg_counts.tolist() == [[2, 1], [2, 2]] * 6
+    # 10 ms, or 0.1 + 10, less 0.1 + 4
+    assert sorted(set(found.found.skews.tolist())) == [round(5.9 * MS), 6 * MS]
+
+
+def test_members_may_begin_at_different_blocks() -> None:
+    near = in_order(20)
+    far = [(at, lba + 262_144 - 2_048, blocks, 8.0) for at, lba, blocks, _ in near]
+    (found,) = two(near, far)
+    assert found.mirror.offsets == (0, (262_144 - 2_048) * 512)
+    assert found.found.firsts.tolist() == [lba * 512 for _, lba, _, _ in near]
+    # a distance that changes is none
+    apart = [
+        (at, lba + (2_048 if number % 2 else 4_096), blocks, 8.0) for number, (at, lba, blocks, _) in enumerate(near)
+    ]
+    assert two(near, apart) == []
+
+
+def test_one_block_written_again_and_again() -> None:
+    """A journal, or a superblock: the first goes with the first, and what came before the capture with nothing."""
+    near = [(20.0 * number, 8, 8, 2.0) for number in range(30)]
+    far = [(20.0 * number + 0.5, 8, 8, 12.0) for number in range(30)]
+    assert len(two(near, far)[0].found) == 30
+    (found,) = two(near, far[1:])
+    assert len(found.found) == 29
+    assert found.skews["max"] == round(10.5 * MS)
+
+
+def test_three_legs_of_which_two_are_far() -> None:
+    hosts = Hosts()
+    for length in (4.0, 9.0, 15.0):
+        hosts.ask(hosts.session(f"iqn.{length}"), in_order(10, length=length))
+    (found,) = hosts.found()
+    assert found.name == "sessions 0, 1 and 2 are a mirror"
+    assert set(found.found.skews.tolist()) == {11 * MS}
+    # the third is alone once the second is done
+    assert [leg.alone_ns for leg in found.legs] == [0, 0, 10 * 6 * MS]
+
+
+def test_two_mirrors_are_numbered_through() -> None:
+    hosts = Hosts()
+    for host, count in (("iqn.one", 5), ("iqn.two", 7)):
+        for target in ("a", "b"):
+            hosts.ask(hosts.session(f"{host}.{target}", host), in_order(count))
+    found = [each.found for each in hosts.found()]
+    source = hosts.source()
+    written, legs = tables.mirrored_writes(found, source), tables.mirror_legs(found, source)
+    assert written["mirror"].tolist() == [0] * 5 + [1] * 7
+    assert written["mirrored_write"].tolist() == list(range(12))
+    assert legs["mirrored_write"].tolist() == [number for number in range(12) for _ in range(2)]
+    assert legs["session"].tolist() == [0, 1] * 5 + [2, 3] * 7
+
+
+def test_a_leg_whose_queue_is_full_begins_later() -> None:
+    """Four at a time: the near leg takes 2 ms for each, the far one 20, and so falls behind more and more."""
+    count = 60
+    near = [(0.5 * number, 10_000 + 64 * number, 64, 2.0) for number in range(count)]
+    far = [(0.5 * (number % 4) + 20.0 * (number // 4), 10_000 + 64 * number, 64, 20.0) for number in range(count)]
+    (found,) = two(near, far)
+    assert len(found.found) == count
+    assert found.skews["max"] == round((0.5 * 3 + 20.0 * 14 + 20 - 0.5 * 59 - 2) * MS)
+    # the same distances of a leg that has time between its tasks are another program's
+    alone = [(20.0 * number, 10_000 + 64 * number, 64, 5.0) for number in range(count)]
+    assert two(near, alone) == []
+
+
+def test_a_resync_beside_the_writes() -> None:
+    near, far = in_order(20), in_order(20, length=9.0)
+    copied = [(20.0 * number + 12, 1_000_000 + 256 * number, 256, 2.0) for number in range(20)]
+    hosts = Hosts()
+    hosts.ask(hosts.session("iqn.a"), near).ask(hosts.session("iqn.b"), far)
+    hosts.ask(0, copied, "read")
+    # read in one piece, written in two; and the other way round
+    hosts.ask(1, [(at + 3, lba + more, 128, 3.0) for at, lba, _, _ in copied[:10] for more in (0, 128)])
+    hosts.ask(1, [(at + 23, lba, 512, 3.0) for at, lba, _, _ in copied[10::2]])
+    (found,) = hosts.found()
+    assert len(found.found) == 20
+    # without the reads they are writes of one leg alone
+    hosts.cycles = [row for row in hosts.cycles if row["operation"] == "write"]
+    assert hosts.found() == []
+
+
+@pytest.mark.parametrize(("alone", "is_found"), [(2, True), (3, False)])
+def test_nearly_all_writes_have_to_be_on_both(alone: int, is_found: bool) -> None:
+    near = in_order(20)
+    other = [(5.0 + 100.0 * number, 900_000 + 512 * number, 256, 5.0) for number in range(alone)]
+    assert bool(two([*near, *other], near)) == is_found
+
+
+def test_writes_while_only_one_leg_is_at_work_do_not_count() -> None:
+    near = in_order(60)
+    (found,) = two(near, near[20:35])
+    assert len(found.found) == 15
+
+
+def test_paths_that_take_turns_are_no_mirror() -> None:
+    asked = in_order(40)
+    assert two(asked[::2], asked[1::2]) == []
+
+
+def test_a_mirror_whose_members_have_two_paths_each() -> None:
+    hosts = Hosts()
+    for target, length in (("iqn.a", 5.0), ("iqn.b", 9.0)):
+        asked = in_order(40, length=length)
+        for path in (0, 1):
+            hosts.ask(hosts.session(target), asked[path::2])
+    (found,) = hosts.found()
+    assert [leg.sessions for leg in found.legs] == [(0, 1), (2, 3)]
+    assert len(found.found) == 40
+    assert found.farthest.label == "sessions 2 and 3"
+
+
+def test_the_same_writes_at_other_times_are_no_mirror() -> None:
+    near = in_order(40)
+    assert two(near, [(at + 10, lba, blocks, length) for at, lba, blocks, length in near]) == []
+    assert two(near, [(at + 1_000, lba, blocks, length) for at, lba, blocks, length in near]) == []
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.permutations(range(24)).filter(lambda order: sum(place != each for place, each in enumerate(order)) > 4))
+def test_the_same_writes_in_another_order_are_no_mirror(order: list[int]) -> None:
+    near = in_order(24)
+    far = [(near[place][0], *near[number][1:]) for place, number in enumerate(order)]
+    assert two(near, far) == []
+
+
+@settings(deadline=None, max_examples=20, phases=(Phase.explicit, Phase.generate))
+@given(st.data())
+def test_a_mirror_is_found_however_its_legs_are_cut(data: st.DataObject) -> None:
+    legs: list[list[Write]] = [[], []]
+    ends = []
+    for at, lba, blocks, _ in in_order(10, blocks=64, period=40.0):
+        done = []
+        for odd, leg in enumerate(legs):
+            # no inner edge that both have: there one write would end and another begin
+            inner = data.draw(st.lists(st.integers(1, blocks // 2 - 2), max_size=3))
+            edges = sorted({0, blocks, *(2 * edge + odd for edge in inner)})
+            length = data.draw(st.integers(8, 20))
+            leg += [
+                (at + 0.1 * place, lba + low, high - low, float(length))
+                for place, (low, high) in enumerate(pairwise(edges))
+            ]
+            done.append(round(at * MS) + round(0.1 * (len(edges) - 2) * MS) + length * MS)
+        ends.append(done)
+    (found,) = two(*legs)
+    assert found.found.lengths.tolist() == [64 * 512] * 10
+    assert found.found.skews.tolist() == pytest.approx([abs(one - other) for one, other in ends], abs=2)
+
+
+# --- why
+
+
+def with_budget(near: list[tuple[str, float]], far: list[tuple[str, float]], r2ts: int = 0) -> Account:
+    """Ten writes that begin together; each leg's session spends its time as said (ms), the rest without a task."""
+    hosts = Hosts()
+    for parts, target, rounds in ((near, "iqn.a", 0), (far, "iqn.b", r2ts)):
+        session = hosts.session(target, rtt_ms=4)
+        length = sum(each for _, each in parts)
+        hosts.ask(session, in_order(10, period=100.0, length=length), r2t_count=rounds)
+        for number in range(10):
+            at = SECOND + 100 * MS * number
+            for part, lasted in [*parts, ("initiator_think", 100 - length)]:
+                end = at + round(lasted * MS)
+                row = {"session": session, "connection": session, "part": part}
+                hosts.budget.append(row | {"time_first_ns": at, "time_last_ns": end})
+                at = end
+    (found,) = hosts.found()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("far", "r2ts", "cause", "cost_ms"),
+    [
+        ([("propagation", 24.0), ("transfer", 4.0)], 0, "round_trip", 20),
+        # three rounds of 4 ms each are rounds, the other 8 ms the way
+        ([("propagation", 24.0), ("transfer", 4.0)], 3, "r2t_rounds", 12),
+        ([("propagation", 4.0), ("transfer", 4.0), ("target_service", 9.0)], 0, "target_service", 9),
+        ([("propagation", 4.0), ("transfer", 12.0)], 0, "line", 8),
+        ([("propagation", 4.0), ("loss_recovery", 6.0), ("transfer", 4.0)], 0, "loss", 6),
+        # the first write came before any loss
+        ([("propagation", 4.0), ("transfer", 4.0), ("receive_window", 6.0)], 0, "receive_window", 6),
+        ([("propagation", 4.0), ("transfer", 4.0), ("ack_wait", 6.0)], 0, "ack_wait", 6),
+    ],
+)
+def test_the_cause_is_the_part_that_differs_most(
+    far: list[tuple[str, float]], r2ts: int, cause: str, cost_ms: int
+) -> None:
+    found = with_budget([("propagation", 4.0), ("transfer", 4.0)], far, r2ts)
+    assert found.farthest.causes == {cause: 10 * cost_ms * MS}
+
+
+def test_waits_while_the_other_leg_is_on_the_line_are_the_line() -> None:
+    near = [("propagation", 4.0), ("transfer", 20.0)]
+    found = with_budget(near, [("propagation", 4.0), ("target_service", 20.0), ("transfer", 20.0)])
+    assert found.farthest.causes == {"line": 10 * 20 * MS}
+
+
+def test_of_what_both_legs_wait_for_the_line_takes_no_more_than_the_difference() -> None:
+    """The far target takes 6 ms while the near leg's data are on the line, the near one 5 after that: 1 more."""
+    near = [("propagation", 4.0), ("transfer", 20.0), ("target_service", 5.0)]
+    far = [("propagation", 4.0), ("target_service", 6.0), ("transfer", 20.0), ("propagation", 4.0)]
+    assert with_budget(near, far).farthest.causes == {"round_trip": 10 * 4 * MS}
+
+
+def test_a_command_that_was_sent_later() -> None:
+    hosts = Hosts()
+    hosts.ask(hosts.session("iqn.a"), in_order(10, period=100.0, length=20.0))
+    hosts.ask(hosts.session("iqn.b"), [(at + 4, *rest) for at, *rest in in_order(10, period=100.0, length=20.0)])
+    for number in range(10):
+        for session, wait in ((0, 0), (1, 4)):
+            at = SECOND + (100 * number + wait) * MS
+            row = {"session": session, "connection": session}
+            end = at + (100 if session == 0 or number < 9 else 20) * MS
+            hosts.budget += [
+                row | {"part": "propagation", "time_first_ns": at, "time_last_ns": at + 20 * MS},
+                row | {"part": "initiator_think", "time_first_ns": at + 20 * MS, "time_last_ns": end},
+            ]
+    (found,) = hosts.found()
+    assert found.farthest.sessions == (1,)
+    assert found.farthest.causes == {"sent_later": 10 * 4 * MS}
+
+
+# --- what tells a stripe from a mirror
+
+
+def with_starts(starts: Sequence[Sequence[int]], captured: int = 64) -> list[bool]:
+    """Whether the mirrors found are sure, of two legs whose data begin with these checksums."""
+    hosts = Hosts()
+    for target in ("iqn.a", "iqn.b"):
+        hosts.ask(hosts.session(target), in_order(len(starts[0])))
+    source = hosts.source()
+    # the cycles of the two take turns
+    rows = [
+        {"cycle": cycle, "bytes": captured, "crc32c": starts[session][cycle // 2]}
+        for cycle, session in enumerate(source("cycles")["session"].tolist())
+    ]
+    made = table("write_starts", *rows)
+    return [
+        mirror.is_sure for mirror in recognition.find(lambda name: made if name == "write_starts" else source(name))
+    ]
+
+
+def test_data_tell_stripes_from_mirrors() -> None:
+    count = 20
+    own = list(range(100, 100 + count))
+    assert with_starts([own, own]) == [True]
+    assert with_starts([own, [each + 1_000 for each in own]]) == []
+    # a tenth may have changed between the two copies, not more
+    assert with_starts([own, [0, 1, *own[2:]]]) == [True]
+    assert with_starts([own, [0, 1, 2, *own[3:]]]) == []
+    # zeros everywhere prove nothing; one superblock among them does
+    assert with_starts([[7] * count, [7] * count]) == [False]
+    assert with_starts([[7] * (count - 1) + [8], [7] * (count - 1) + [8]]) == [True]
+    # fewer bytes may be the same in any block, and prove a difference all the same
+    assert with_starts([own, own], captured=14) == [False]
+    assert with_starts([own, [each + 1_000 for each in own]], captured=14) == []
+
+
+def test_extents_that_no_stripe_has() -> None:
+    odd = [(at, lba + 1, 3, length) for at, lba, _, length in in_order(10)]
+    assert [each.mirror.is_sure for each in two(odd, odd)] == [True]
+    (page,) = two(in_order(10, blocks=8), in_order(10, blocks=8))
+    assert not page.mirror.is_sure
+    # blocks 10,000 and on in steps of 8
+    assert page.mirror.chunk_bytes == 4 * KIB
+    assert "chunks of 4 KiB at most" in page.doubt
+
+
+# --- captures of the lab
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("mirrors"))
+
+
+def trace_of(run: Run, tap: str = "initiator") -> iscsitrace.Trace:
+    return iscsitrace.read(run.capture(tap), tables=mirrors.NEEDED)
+
+
+def target_of(run: Run) -> dict[int, int]:
+    """The number of each session's target, which its name tells."""
+    sessions = trace_of(run).sessions
+    names = zip(sessions["session"].tolist(), sessions["target_name"].tolist(), strict=True)
+    return {session: int(name.partition(":memory-")[2] or 1) - 1 for session, name in names}
+
+
+def found_in(run: Run) -> list[Account]:
+    return account.of_trace(trace_of(run).table)
+
+
+def true_skews(run: Run) -> dict[int, tuple[int, int]]:
+    """By address of each write: how far apart its targets were done, and the target that was last."""
+    cycles = json.loads((run.folder / "truth.json").read_text())["cycles"]
+    done: dict[int, dict[int, int]] = {}
+    rows = zip(cycles["operation"], cycles["lba"], cycles["target"], cycles["initiator"]["status_ns"], strict=True)
+    for operation, lba, target, status_ns in rows:
+        if operation == "write":
+            done.setdefault(lba, {})[target] = status_ns
+    return {
+        lba: (max(each.values()) - min(each.values()), max(each, key=lambda target: each[target]))
+        for lba, each in done.items()
+    }
+
+
+MIRRORS = {
+    "two": (f"write --mirror --target-delay 1ms --target-delay 20ms {LINK}", 2, "round_trip"),
+    "three": (f"write --mirror --target-delay 2ms --target-delay 1ms --target-delay 12ms {LINK}", 3, "round_trip"),
+    "service": (
+        f"write --mirror --targets 2 --one-way-delay 2ms --service-delay 1ms-30ms {LINK}",
+        2,
+        "target_service",
+    ),
+    "loss": (f"write --mirror --targets 2 --one-way-delay 4ms --loss 0.5% {LINK}", 2, "loss"),
+    "one line": (
+        "write --mirror --targets 2 --one-way-delay 1ms --rate 1Gbit --access-rate 100Mbit --bytes 4M "
+        "--block-size 256K",
+        2,
+        "line",
+    ),
+    "queue": (
+        f"write --mirror --target-delay 1ms --target-delay 20ms --queue-depth 4 {LINK} --bytes 16M",
+        2,
+        "round_trip",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIRRORS)
+def test_mirrors_of_the_lab_are_as_their_truth_says(runs: Runs, name: str) -> None:
+    options, leg_count, cause = MIRRORS[name]
+    run = runs(options)
+    (found,) = found_in(run)
+    assert found.mirror.is_sure
+    assert len(found.mirror.legs) == leg_count
+    truth, targets = true_skews(run), target_of(run)
+    made = derived.make("mirrored_writes", trace_of(run).table)
+    assert set(made["lba"].tolist()) == set(truth)
+    for row in made.rows():
+        skew_ns, last = truth[row["lba"]]
+        assert row["skew_ns"] == skew_ns
+        if skew_ns:
+            assert targets[row["last_session"]] == last
+    assert found.farthest.cause == cause
+
+
+def test_the_path_is_why_by_just_what_it_is_longer(runs: Runs) -> None:
+    run = runs(MIRRORS["two"][0])
+    made = derived.make("mirrored_writes", trace_of(run).table)
+    # 19 ms longer each way, once there and back, in each write after slow start
+    steady = made.select(slice(6, None))
+    assert set(steady["cause"]) == {"round_trip"}
+    assert steady["cause_ns"].tolist() == pytest.approx([38 * MS] * len(steady), abs=0.1 * MS)
+
+
+def test_legs_of_each_write(runs: Runs) -> None:
+    run = runs(MIRRORS["three"][0])
+    trace = trace_of(run)
+    legs = derived.make("mirror_legs", trace.table)
+    assert len(legs) == 3 * 16
+    assert [column.name for column in legs.columns] == [each.name for each in DERIVED_TABLES["mirror_legs"].columns]
+    cycles = {row["cycle"]: row for row in trace.cycles.rows()}
+    for row in legs.rows():
+        own = cycles[row["cycle"]]
+        assert (row["session"], row["begin_ns"], row["end_ns"]) == (
+            *(own["session"], own["command_first_ns"], own["status_ns"]),
+        )
+    waits = np.ma.getdata(legs["wait_ns"]).reshape(-1, 3)
+    assert (waits.min(axis=1) == 0).all()
+    # the one at 1 ms, whichever session that is, waits longest: 22 ms, and the one at 2 ms 20
+    nearest = next(session for session, target in target_of(run).items() if target == 1)
+    assert (waits[6:].argmax(axis=1) == legs["session"][:3].tolist().index(nearest)).all()
+    assert np.sort(waits[6:], axis=1).ravel().tolist() == pytest.approx([0, 20 * MS, 22 * MS] * 10)
+
+
+def test_a_snaplen_leaves_a_mirror_in_doubt(runs: Runs, tmp_path: Path) -> None:
+    records, link_type = read_records(runs(MIRRORS["two"][0]).capture())
+    file = write_pcapng(tmp_path / "cut.pcapng", cut(records, 128), link_type)  # type: ignore[arg-type]
+    (found,) = account.of_trace(iscsitrace.read(file, tables=mirrors.NEEDED).table)
+    assert (len(found.found), found.mirror.is_sure) == (16, False)
+    assert found.kind == "mirror_or_stripe"
+    (finding,) = [
+        each
+        for each in examine(iscsitrace.read(file, tables=NEEDED).table).sessions[1].findings
+        if each.name == "mirror_waits_for_farthest"
+    ]
+    assert finding.severity == "info"
+    assert "or they are stripes, with chunks of 256 KiB at most" in finding.text
+
+
+NEAR_MISSES = {
+    # alike stripes in step: the same addresses at the same times
+    "stripes": f"write --targets 2 --one-way-delay 2ms {LINK}",
+    "two paths": f"write --sessions 2 --one-way-delay 2ms {LINK}",
+    "anywhere": f"write --targets 2 --one-way-delay 2ms --random {LINK}",
+    "reads": f"read --mirror --targets 2 --one-way-delay 2ms {LINK}",
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_of_the_lab(runs: Runs, name: str) -> None:
+    assert found_in(runs(NEAR_MISSES[name])) == []
+
+
+def test_stripes_of_zeros_may_be_a_mirror(runs: Runs) -> None:
+    (found,) = found_in(runs(f"{NEAR_MISSES['stripes']} --zeros"))
+    assert not found.mirror.is_sure
+    # without the data all stripes in step are in doubt
+    trace = iscsitrace.read(runs(NEAR_MISSES["stripes"]).capture())
+    assert [mirror.is_sure for mirror in recognition.find(trace.table)] == [False]
+
+
+def crc32c(data: bytes) -> int:
+    """Bit by bit, as RFC 7143, section 13.1, has it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("keys", ["", "--key InitialR2T=Yes --key ImmediateData=No", "--key ImmediateData=No"])
+def test_how_data_begin(runs: Runs, keys: str) -> None:
+    """With the command, after an R2T, or unasked: what follows the header of a PDU with data at offset 0."""
+    run = runs(f"write --bytes 1M --block-size 128K --start-lba 100000 {keys}")
+    trace = iscsitrace.read(run.capture(), tables=["write_starts"])
+    raw = run.capture().read_bytes()
+    lbas = trace.cycles["lba"]
+    starts = list(trace.write_starts.rows())
+    assert len(starts) == 8
+    for row in starts:
+        # a block of the lab's pattern begins with its number and its seed
+        block = int(lbas[row["cycle"]]).to_bytes(8, "big") + (1).to_bytes(8, "big")
+        place = raw.index(block)
+        assert (row["bytes"], row["crc32c"]) == (64, crc32c(raw[place : place + 64]))
+
+
+def test_nothing_of_data_is_read_unasked(runs: Runs) -> None:
+    trace = iscsitrace.read(runs("write --bytes 1M --block-size 128K --start-lba 100000 ").capture())
+    with pytest.raises(InputInvalid, match="write_starts"):
+        _ = trace.write_starts
+
+
+@pytest.mark.parametrize("file", recorded_captures(), ids=lambda file: file.name)
+def test_no_recording_is_a_mirror(file: Path) -> None:
+    assert recognition.find(iscsitrace.read(file, tables=mirrors.RECOGNISING).table) == []
+
+
+# --- what people see
+
+
+def run_of(*arguments: object) -> str:
+    result = CliRunner().invoke(main, [str(each) for each in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_command(runs: Runs) -> None:
+    capture = runs(MIRRORS["two"][0]).capture()
+    text = run_of("mirrors", "--top", "3", "--filter", capture)
+    assert "Mirror 0: sessions 0 and 1 are a mirror" in text
+    assert "Mirrored writes, 3 of 16" in text
+    assert len(re.findall(r"^mirrored write \d+: frame.number in \{\d+, \d+, \d+, \d+\}$", text, re.MULTILINE)) == 3
+    assert "sessions 0 and 1 are a mirror" in run_of("summary", capture)
+    document = json.loads(run_of("mirrors", "--json", "--slower", "38ms", capture))
+    assert document["schema"] == SCHEMA_VERSION
+    assert document["mirrors"][0]["sessions"] == [0, 1]
+    assert all(row["skew_ns"] > 38 * MS for row in document["mirrored_writes"])
+    assert [leg["session"] for leg in document["mirrored_writes"][0]["legs"]] == [0, 1]
+
+
+def test_no_mirror_is_said(runs: Runs) -> None:
+    assert run_of("mirrors", runs(NEAR_MISSES["stripes"]).capture()).startswith("no mirror")
+
+
+def test_the_finding(runs: Runs) -> None:
+    run = runs(MIRRORS["two"][0])
+    diagnosis = examine(iscsitrace.read(run.capture(), tables=NEEDED).table)
+    near, far = diagnosis.sessions[0], diagnosis.sessions[1]
+    skews = [skew_ns for skew_ns, _ in true_skews(run).values()]
+    for opinion in (near, far):
+        (finding,) = [each for each in opinion.findings if each.name == "mirror_waits_for_farthest"]
+        assert finding.severity == "warning"
+        assert finding.share == pytest.approx(min(sum(skews) / opinion.jobs_ns, 1), rel=0.01)
+        assert "session 1" in finding.text
+        assert "was the last to finish in 16 of 16 writes" in finding.text
+        assert finding.display_filter
+        assert "mdadm" in " ".join(finding.advice)
+    assert near.verdict.startswith("Session 0 waits")
+    assert "sessions 0 and 1 are a mirror whose writes wait for session 1" in near.verdict
+    # its leisure has a reason
+    assert "initiator_think_time" not in [each.name for each in near.findings]
+    assert "mirror_waits_for_farthest" not in [each.name for each in diagnosis.connections[0].findings]
+    assert "uneven_connections" not in diagnosis.found
+
+
+def test_legs_that_are_equally_far_wait_for_none(runs: Runs) -> None:
+    run = runs(f"write --mirror --targets 2 --one-way-delay 2ms {LINK}")
+    diagnosis = examine(iscsitrace.read(run.capture(), tables=NEEDED).table)
+    assert len(diagnosis.mirrors) == 1
+    assert "mirror_waits_for_farthest" not in diagnosis.found
+
+
+def test_the_report_has_a_section(runs: Runs) -> None:
+    text = run_of("report", "--format", "md", "-o", "-", runs(MIRRORS["two"][0]).capture())
+    section = text.split("\n## Mirrors\n")[1].split("\n## ")[0]
+    assert section.strip().startswith("Sessions 0 and 1 are a mirror: its writes wait for session 1")
+    assert "## Mirrors" not in run_of("report", "--format", "md", "-o", "-", runs(NEAR_MISSES["stripes"]).capture())
+
+
+def test_the_tables_are_exported(runs: Runs, tmp_path: Path) -> None:
+    capture = runs(MIRRORS["two"][0]).capture()
+    text = run_of("export", "-o", tmp_path, "--tables", "mirrored_writes,mirror_legs,streams", capture)
+    assert "mirrored_writes.csv: 16 rows" in text
+    assert "mirror_legs.csv: 32 rows" in text
+    # legs of a mirror are no streams of each other
+    assert "streams.csv: 0 rows" in text
+    heading = (tmp_path / "mirrored_writes.csv").read_text().splitlines()[0]
+    assert heading.split(",") == [column.name for column in DERIVED_TABLES["mirrored_writes"].columns]

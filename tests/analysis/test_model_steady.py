@@ -1,0 +1,238 @@
+"""Steady cycles, told from stories whose cycles are known: what counts, what does not and why, and what parts show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from iscsitrace.analysis.fit.points import REASONS, Point
+from iscsitrace.analysis.fit.steady import points, survey
+from iscsitrace.analysis.measures.intervals import covered_until
+from iscsitrace.analysis.session.observed import low_ns
+from iscsitrace.analysis.session.spans import Tasks
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS, table
+
+READ = (("propagation", 16 * MS), ("transfer", 4 * MS))
+"""A read over 8 ms each way; the story's tap is beside the initiator."""
+
+
+def fitted(story: Story) -> Point:
+    (point,) = points(source(story), "a.pcap")
+    return point
+
+
+def source(story: Story) -> Any:
+    """Every task is followed by the next at once, as the stories tell it."""
+    if not story.rows["senders"]:
+        sender = {"connection": 3, "to_target": False, "rwnd_max_bytes": 1 << 20, "segment_bytes": 1448}
+        story.rows["senders"].append(sender | {"rtt_count": 100, "owin_max_bytes": 1})
+    return story.source()
+
+
+def test_a_read_that_rides_its_status_pays_two_delays_and_its_block() -> None:
+    point = fitted(Story().tasks(11, *READ))
+    assert point.name == "a.pcap, session 0, read 128 KiB, QD 1"
+    assert point.cycle_count == 10
+    assert point.left_out == {"no_period": 1}
+    assert point.period_ns == 20 * MS
+    assert point.delay_ns.value == 8 * MS
+    seen = point.seen
+    assert seen.k
+    assert seen.service_ns
+    assert seen.k.value == pytest.approx(2)
+    assert seen.service_ns.value == pytest.approx(0)
+    assert seen.transfer_ns.value == 4 * MS
+    assert point.setting.c_bytes_per_s == pytest.approx(131_072 / 0.004)
+    assert point.throughput_bytes_per_s == pytest.approx(131_072 / 0.020)
+    assert not point.setting.is_status_held
+
+
+def test_a_status_that_waits_for_an_ack_pays_four_and_the_delayed_ack_is_the_hosts() -> None:
+    held = (*READ, ("ack_wait", 56 * MS))
+    story = Story().tasks(11, *held, is_status_in_data=False)
+    for row in story.rows["cycles"]:
+        row["data_first_ns"] = row["command_first_ns"] + 16 * MS
+        row["data_last_ns"] = row["command_first_ns"] + 20 * MS
+    point = fitted(story)
+    assert point.setting.is_status_held
+    assert point.seen.k
+    assert point.seen.service_ns
+    assert point.seen.k.value == pytest.approx(4)
+    assert point.seen.service_ns.value == pytest.approx(40 * MS)
+    assert [(leg.name, round(leg.delays, 3)) for leg in point.seen.legs] == [
+        ("command to data", 2.0),
+        ("data to status", 2.0),
+    ]
+
+
+def test_parts_add_up_to_the_period_whatever_their_scatter() -> None:
+    story = Story()
+    drawn = np.random.default_rng(5)
+    for _ in range(60):
+        story.task(("propagation", 16 * MS), ("target_service", int(drawn.exponential(3e6)) + 1), ("transfer", 4 * MS))
+    point = fitted(story)
+    assert sum(point.parts_ns.values()) == pytest.approx(point.period_ns)
+
+
+def test_a_wild_cycle_hardly_moves_the_mean() -> None:
+    story = Story()
+    for number in range(40):
+        story.task(*READ, ("target_service", 900 * MS if number == 20 else (number % 7) * 10_000 + 1))
+    assert fitted(story).period_ns == pytest.approx(20.03 * MS, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("reason", "parts", "columns"),
+    [
+        ("lossy", (*READ, ("loss_recovery", MS)), {}),
+        ("lossy", READ, {"has_retransmission": True}),
+        ("incomplete", READ, {"is_complete": False}),
+        ("incomplete", READ, {"has_capture_gap": True}),
+        ("incomplete", READ, {"is_aborted": True}),
+        ("incomplete", (*READ, ("unknown", 2 * MS)), {}),
+        ("pause", (*READ, ("initiator_think", 3_000 * MS)), {}),
+        ("other_block", READ, {"bytes": 4_096}),
+    ],
+)
+def test_what_is_not_steady_is_left_out_by_its_reason(reason: str, parts: Any, columns: dict[str, Any]) -> None:
+    story = Story().tasks(10, *READ).task(*parts, **columns).tasks(10, *READ)
+    point = fitted(story)
+    assert point.left_out == {reason: 1, "no_period": 1}
+    assert point.cycle_count == 19
+    assert point.period_ns == 20 * MS
+    assert reason in REASONS
+
+
+def test_windows_that_still_grow_are_slow_start_and_after_a_loss_lossy() -> None:
+    growing = [(*READ, ("congestion_window", each * MS)) for each in (30, 20, 10)]
+    story = Story()
+    for parts in growing:
+        story.task(*parts)
+    story.tasks(10, *READ).task(*READ, ("loss_recovery", 5 * MS))
+    for parts in growing:
+        story.task(*parts)
+    story.tasks(10, *READ)
+    assert fitted(story).left_out == {"slow_start": 3, "lossy": 4, "no_period": 1}
+
+
+def test_slow_start_in_every_cycle_is_the_workload() -> None:
+    """As after a pause that is no pause between jobs, but think time."""
+    story = Story().tasks(12, *READ, ("congestion_window", 30 * MS), ("initiator_think", 50 * MS))
+    point = fitted(story)
+    assert point.left_out == {"no_period": 1}
+    assert point.seen.stall_ns == 30 * MS
+
+
+def test_a_window_that_is_full_in_every_cycle_is_a_stall_not_a_delay() -> None:
+    point = fitted(Story().tasks(12, *READ, ("receive_window", 48 * MS)))
+    assert point.seen.stall_ns == 48 * MS
+    assert point.seen.k
+    assert point.seen.k.value == pytest.approx(2)
+
+
+def test_tasks_handed_in_together_are_one_cycle() -> None:
+    story = Story()
+    for _ in range(8):
+        start = story.now
+        story.tasks(4, ("propagation", 4 * MS), ("transfer", 4 * MS))
+        for row in story.rows["cycles"][-4:]:
+            row["command_first_ns"] = row["command_last_ns"] = start
+    point = fitted(story)
+    assert point.name == "a.pcap, session 0, read 512 KiB in 4 tasks at once, QD 1"
+    assert point.setting.block_bytes == 4 * 131_072
+    assert point.period_ns == 32 * MS
+    assert point.cycle_count == 28
+    assert point.left_out == {"no_period": 4}
+
+
+def test_a_queue_that_is_kept_filled_has_the_period_of_its_slots() -> None:
+    story = Story().tasks(40, ("propagation", 2 * MS), ("transfer", MS))
+    first = story.rows["cycles"][0]["command_first_ns"]
+    # four at once, of which the first takes 12 ms, and from then on a status and a command every 3 ms
+    for number, row in enumerate(story.rows["cycles"]):
+        row["command_first_ns"] = first + (number * 3 * MS if number > 3 else 0)
+        row["status_ns"] = first + (number + 4) * 3 * MS
+    point = fitted(story)
+    assert point.name.endswith("QD 4")
+    assert point.seen.k is None
+    assert point.period_ns == pytest.approx(12 * MS)
+    assert point.throughput_bytes_per_s == pytest.approx(131_072 / 0.003)
+
+
+def test_a_tap_beside_the_target_sees_the_queue_of_the_initiator() -> None:
+    rows = [
+        # a status leaves 1 us after each command came, and the next command comes a round trip of 16 ms later
+        {"command_first_ns": start * 2 * MS, "status_ns": start * 2 * MS + 1_000, "bytes": 512, "operation": "read"}
+        for start in range(80)
+    ]
+    assert Tasks(table("cycles", *rows)).depth.max() == 1
+    assert set(Tasks(table("cycles", *rows), 16 * MS).depth[20:].tolist()) <= {6, 7, 8}
+
+
+@pytest.mark.parametrize(
+    ("story", "why"),
+    [
+        (Story(), "no task read or wrote data"),
+        (Story(rtt_to_target_ns=None).tasks(9, *READ), "no delay is known, for no round trip to the target was seen"),
+        (Story(rtt_to_target_ns=0).tasks(9, *READ), "no delay is known, for its round trips take no time"),
+        (Story().tasks(2, *READ), "of 2 read tasks too few are steady (1 no_period)"),
+        (Story().tasks(3, *READ, is_complete=False), "too few are steady (1 no_period, 2 incomplete)"),
+    ],
+)
+def test_what_is_missing_is_said(story: Story, why: str) -> None:
+    found = survey(source(story), "a.pcap")
+    assert not found.points
+    assert why in found.missing[0]
+
+
+def test_reads_and_writes_are_points_of_their_own() -> None:
+    story = Story().tasks(10, *READ).tasks(10, *READ, operation="write")
+    assert [point.setting.operation for point in points(source(story), "a")] == ["read", "write"]
+
+
+def test_the_keys_in_force_are_those_of_the_login() -> None:
+    story = Story().tasks(10, *READ, operation="write")
+    keys = {"InitialR2T": "No", "ImmediateData": "No", "FirstBurstLength": "65536", "MaxBurstLength": "1048576"}
+    for key, value in (keys | {"MaxOutstandingR2T": "4", "MaxRecvDataSegmentLength": "262144"}).items():
+        story.add("parameters", key=key, effective_target=value)
+    found = fitted(story).setting.solicitation
+    assert (found.is_initial_r2t, found.is_immediate_data) == (False, False)
+    assert (found.first_burst_bytes, found.max_burst_bytes) == (65_536, 1_048_576)
+    assert (found.max_outstanding_r2t, found.max_recv_data_segment_bytes) == (4, 262_144)
+
+
+def test_without_a_login_the_keys_are_told_by_what_was_done() -> None:
+    story = Story().tasks(10, *READ, operation="write", immediate_bytes=8_192, unsolicited_bytes=0)
+    rows = [{"cycle": number, "desired_data_transfer_length": 32_768} for number in range(10)]
+    story.rows["rounds"] += rows
+    found = fitted(story).setting.solicitation
+    assert (found.is_initial_r2t, found.is_immediate_data) == (True, True)
+    assert (found.max_burst_bytes, found.max_recv_data_segment_bytes) == (32_768, 8_192)
+
+
+def test_the_path_is_at_most_what_its_fastest_sample_took() -> None:
+    assert low_ns(8 * MS, 8 * MS, 10) == 8 * MS
+    drawn = np.random.default_rng(3)
+    covered = 0
+    for _ in range(400):
+        samples = 5e6 + drawn.exponential(1e6, 50)
+        covered += low_ns(float(samples.min()), float(np.median(samples)), 50) <= 5e6
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+_SETS = st.lists(st.integers(1, 9), max_size=12)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(_SETS, st.lists(st.integers(-5, 80), min_size=1, max_size=9))
+def test_what_intervals_cover_against_counting_instants(lengths: list[int], instants: list[int]) -> None:
+    edges = np.cumsum([0, *lengths])
+    starts, ends = edges[:-1][::2], edges[1:][::2]
+    covered = {place for first, last in zip(starts, ends, strict=True) for place in range(first, last)}
+    found = covered_until(starts, ends, np.array(instants))
+    assert found.tolist() == [sum(place < instant for place in covered) for instant in instants]

@@ -1,0 +1,230 @@
+"""Which difference from tshark is explained, and by which evidence; without the evidence it is unexplained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from iscsitrace.analysis.comparison.second_opinion import (
+    EXPLANATIONS,
+    Comparison,
+    Dissection,
+    Frame,
+    ShownPdu,
+    compare,
+)
+from tests.support.tables_by_hand import table
+
+COMMAND, DATA_IN = 0x01, 0x25
+DATA_BYTES = 952  # with its header 1000 bytes: one segment each
+
+
+def data_in(number: int, **more: Any) -> dict[str, Any]:
+    """Data-In `number` of a stream of equal ones, each in frame 10 + number."""
+    row = {
+        "connection": 0,
+        "to_target": False,
+        "frame_first": 10 + number,
+        "frame_last": 10 + number,
+        "stream_offset_bytes": 1000 * number,
+        "header_bytes": 48,
+        "opcode": DATA_IN,
+        "initiator_task_tag": 7,
+        "data_sn": number,
+        "buffer_offset": number * DATA_BYTES,
+        "data_segment_length": DATA_BYTES,
+    }
+    return row | more
+
+
+def segment(frame: int, offset: int, payload_bytes: int = 1000, segment_class: str = "new") -> dict[str, Any]:
+    return {
+        "connection": 0,
+        "to_target": False,
+        "frame": frame,
+        "stream_offset_bytes": offset,
+        "payload_bytes": payload_bytes,
+        "segment_class": segment_class,
+    }
+
+
+def shown(number: int, frame: int | None = None, place_bytes: int = 0, **more: int) -> ShownPdu:
+    """The same PDU as tshark shows it."""
+    row = data_in(number)
+    names = ("opcode", "initiator_task_tag", "data_sn", "buffer_offset", "data_segment_length")
+    frame = row["frame_last"] if frame is None else frame
+    return ShownPdu(frame, {name: row[name] for name in names} | more, frame, place_bytes, None)
+
+
+OURS = [data_in(number) for number in range(4)]
+SEGMENTS = [segment(10 + number, 1000 * number) for number in range(4)]
+SHOWN = [shown(number) for number in range(4)]
+
+
+def compared(
+    ours: list[dict[str, Any]],
+    theirs: list[ShownPdu],
+    segments: list[dict[str, Any]] = SEGMENTS,
+    *frames: Frame,
+    as_arrived: list[ShownPdu] | None = None,
+) -> Comparison:
+    dissection = Dissection("TShark", theirs, as_arrived or [], {frame.frame: frame for frame in frames})
+    return compare(table("pdus", *ours), table("segments", *segments), dissection)
+
+
+def explanations(result: Comparison) -> list[tuple[str, str | None]]:
+    return [(difference.kind, difference.explanation) for difference in result.differences]
+
+
+def weak(frame: int, **flags: bool) -> Frame:
+    return Frame(frame, **({"is_cut": False, "is_malformed": False, "is_irregular": False} | flags))
+
+
+def test_agreement() -> None:
+    result = compared(OURS, SHOWN)
+    assert result.matched_pdu_count == 4
+    assert result.differences == []
+
+
+def test_what_tshark_shows_only_without_reordering_is_compared_too() -> None:
+    as_arrived = [shown(2), shown(3, max_cmd_sn=9), shown(8)]
+    result = compared(OURS, SHOWN[:2], as_arrived=as_arrived)
+    assert result.matched_pdu_count == 4
+    # the wrong field counts; a PDU that only this setting shows does not, for late segments mislead it
+    assert [difference.text for difference in result.differences] == ["max_cmd_sn: ours None, tshark 9"]
+
+
+def test_a_field_that_differs_is_never_explained() -> None:
+    result = compared(OURS, [*SHOWN[:3], shown(3, max_cmd_sn=5)])
+    assert explanations(result) == [("field", None)]
+    assert result.differences[0].text == "max_cmd_sn: ours None, tshark 5"
+
+
+def test_a_field_that_tshark_shows_of_a_cut_header_is_no_difference() -> None:
+    result = compared([*OURS[:3], data_in(3, header_bytes=40)], [*SHOWN[:3], shown(3, max_cmd_sn=5)])
+    assert result.differences == []
+
+
+def test_status_fields_of_data_without_status_are_reserved() -> None:
+    # RFC 7143 section 11.7.3: valid only with the S bit
+    theirs = [*SHOWN[:3], shown(3, stat_sn=5, status=0)]
+    assert compared([*OURS[:3], data_in(3, has_status=False)], theirs).differences == []
+    assert len(compared([*OURS[:3], data_in(3, has_status=True)], theirs).unexplained) == 2
+
+
+def test_what_only_we_show_is_unexplained_without_evidence() -> None:
+    assert explanations(compared(OURS, SHOWN[:2] + SHOWN[3:])) == [("ours_only", None)]
+
+
+@pytest.mark.parametrize("digest", ["header_digest_ok", "data_digest_ok"])
+def test_a_digest_that_verifies(digest: str) -> None:
+    def ours(verdict: int | None) -> list[dict[str, Any]]:
+        return [*OURS[:2], data_in(2, **{digest: verdict}), OURS[3]]
+
+    assert explanations(compared(ours(1), SHOWN[:2] + SHOWN[3:])) == [("ours_only", "tshark_digest_layout")]
+    assert explanations(compared(ours(0), SHOWN[:2] + SHOWN[3:])) == [("ours_only", None)]
+
+
+@pytest.mark.parametrize(
+    ("flag", "explanation"),
+    [
+        ("is_cut", "tshark_snaplen"),
+        ("is_malformed", "tshark_malformed"),
+        ("is_irregular", "tshark_irregular_segment"),
+    ],
+)
+def test_frames_that_tshark_does_not_dissect(flag: str, explanation: str) -> None:
+    theirs = SHOWN[:2] + SHOWN[3:]
+    assert explanations(compared(OURS, theirs, SEGMENTS, weak(12, **{flag: True}))) == [("ours_only", explanation)]
+    # a frame of another PDU is no evidence once tshark has shown a sound one since
+    assert explanations(compared(OURS, theirs, SEGMENTS, weak(10, **{flag: True}))) == [("ours_only", None)]
+
+
+def test_a_hole_in_the_pdu() -> None:
+    segments = [*SEGMENTS[:2], segment(12, 2000, 500), SEGMENTS[3]]
+    result = compared(OURS, SHOWN[:2] + SHOWN[3:], segments)
+    assert explanations(result) == [("ours_only", "tshark_capture_gap")]
+
+
+def test_our_own_word_for_a_hole_is_no_evidence() -> None:
+    ours = [*OURS[:2], data_in(2, has_capture_gap=True), OURS[3]]
+    assert explanations(compared(ours, SHOWN[:2] + SHOWN[3:])) == [("ours_only", None)]
+
+
+def test_tshark_lost_its_place_at_a_hole_until_it_shows_a_pdu_again() -> None:
+    ours = [data_in(number) for number in range(6)]
+    segments = [segment(10 + number, 1000 * number) for number in range(6)]
+    segments[1] = segment(11, 1000, 500)
+    theirs = [shown(0), shown(4)]
+    result = compared(ours, theirs, segments)
+    assert explanations(result) == [
+        ("ours_only", "tshark_capture_gap"),
+        ("ours_only", "tshark_lost_place"),
+        ("ours_only", "tshark_lost_place"),
+        ("ours_only", None),
+    ]
+
+
+def test_a_hole_between_two_pdus() -> None:
+    ours = [OURS[0], data_in(2), data_in(3)]
+    segments = [SEGMENTS[0], SEGMENTS[2], SEGMENTS[3]]
+    result = compared(ours, [shown(0)], segments)
+    assert explanations(result) == [("ours_only", "tshark_lost_place"), ("ours_only", "tshark_lost_place")]
+
+
+def test_a_pdu_inside_another_is_never_explained() -> None:
+    false = data_in(9, stream_offset_bytes=2100, frame_first=12, frame_last=12, header_digest_ok=1)
+    result = compared([*OURS, false], SHOWN, SEGMENTS, weak(12, is_malformed=True))
+    assert explanations(result) == [("ours_only", None)]
+
+
+def test_a_pdu_whose_header_was_never_captured_is_never_explained() -> None:
+    result = compared([*OURS, data_in(9)], SHOWN)
+    assert explanations(result) == [("ours_only", None)]
+
+
+def test_what_only_tshark_shows_is_unexplained_without_evidence() -> None:
+    assert explanations(compared(OURS[:3], SHOWN)) == [("tshark_only", None)]
+
+
+def test_a_second_showing_in_a_frame_that_repeats_bytes() -> None:
+    theirs = [*SHOWN, shown(3, frame=14)]
+    for segment_class, explanation in (("copy", "tshark_duplicate_copy"), ("new", None)):
+        segments = [*SEGMENTS, segment(14, 3000, segment_class=segment_class)]
+        assert explanations(compared(OURS, theirs, segments)) == [("tshark_only", explanation)]
+
+
+def test_a_header_read_inside_a_pdu_that_others_confirm() -> None:
+    false = shown(8, frame=12, place_bytes=100)
+    assert explanations(compared(OURS, [*SHOWN, false])) == [("tshark_only", "tshark_false_pdu")]
+
+
+def test_a_header_read_inside_a_pdu_that_nothing_confirms() -> None:
+    # our PDU stands alone: tshark shows neither it nor a neighbour, and no digest vouches for it
+    alone = data_in(2)
+    result = compared([alone], [shown(8, frame=12, place_bytes=100, opcode=COMMAND)], [SEGMENTS[2]])
+    assert ("tshark_only", None) in explanations(result)
+
+
+def test_a_pdu_shown_with_the_frame_that_filled_a_hole_before_it() -> None:
+    # frame 11 came after frame 12: tshark shows PDU 2 when the stream is whole again
+    ours = [OURS[0], data_in(1, frame_first=12, frame_last=12), data_in(2, frame_first=11, frame_last=11), OURS[3]]
+    segments = [SEGMENTS[0], segment(12, 1000), segment(11, 2000), SEGMENTS[3]]
+    theirs = [shown(0), shown(1, frame=12), shown(2, frame=12, place_bytes=1000), shown(3)]
+    assert explanations(compared(ours, theirs, segments)) == [("frame", "tshark_delivery_order")]
+
+
+def test_a_pdu_shown_with_a_later_frame_that_filled_nothing() -> None:
+    theirs = [*SHOWN[:2], shown(2, frame=13), SHOWN[3]]
+    assert explanations(compared(OURS, theirs)) == [("frame", None)]
+
+
+def test_another_connection_is_another_stream() -> None:
+    segments = [*SEGMENTS[:3], SEGMENTS[3] | {"connection": 1}]
+    result = compared(OURS, SHOWN, segments)
+    assert {difference.kind for difference in result.unexplained} >= {"tshark_only", "ours_only"}
+
+
+def test_every_explanation_has_its_meaning() -> None:
+    assert all(name.startswith("tshark_") and meaning for name, meaning in EXPLANATIONS.items())

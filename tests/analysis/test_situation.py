@@ -1,0 +1,347 @@
+"""What is measured of a session before the model is asked: waits, queue depth, and which tasks count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from iscsitrace.analysis.comparison import matching, sides
+from iscsitrace.analysis.findings.finding import Finding, Gain
+from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.session import grouping
+from iscsitrace.analysis.session.situation import Measured, Situation, measure
+from iscsitrace.cli import main
+from tests.support.capture_file import write_pcapng
+from tests.support.conversation import Conversation, Session
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS
+
+BLOCK = 131_072
+
+
+def side_of(story: Story) -> sides.Side:
+    (side,) = sides.sides_of(story.source()).values()
+    return side
+
+
+def measured(story: Story) -> Measured | None:
+    sessions, _ = grouping.subjects_of(story.source())
+    return measure(sessions[0])
+
+
+def gains(finding: Finding | None) -> dict[str, Gain]:
+    assert finding
+    return {gain.change: gain for gain in finding.gains}
+
+
+# --- waits
+
+
+def test_a_wait_is_paid_by_every_task_that_is_outstanding() -> None:
+    """Eight at a time, each 16 ms for the path and 24 for the target, which shows 3 ms of its own in each slot of 5."""
+    story = Story().kept_filled(56, 8, ("propagation", 2 * MS), ("target_service", 3 * MS))
+    # 56 tasks in 55 slots and 40 ms
+    side = side_of(story)
+    assert side.queue_depth == 8
+    assert side.throughput_bytes_per_s == pytest.approx(56 * BLOCK / 0.315)
+    assert side.as_dict()["model_throughput_bytes_per_s"] == pytest.approx(8 * BLOCK / 0.040)
+    found = gains(story.found("slow_target"))
+    assert found["a target that takes no time"].throughput_factor == pytest.approx(40 / 16)
+    assert found["queue depth 32"].throughput_factor == pytest.approx(32 / 8)
+    # what the model misses (45 ms in fact, not 40) may be there without the target as well
+    assert found["a target that takes no time"].low == pytest.approx(45 / 21)
+
+
+def test_a_receiver_that_stalls_stalls_by_the_byte() -> None:
+    """What holds up all tasks is no wait of each: 4 ms of each 20, whatever is outstanding."""
+    sender = {"to_target": False, "rwnd_min_bytes": 0, "rwnd_max_bytes": 1 << 20, "segment_bytes": 1_448}
+    story = Story().tasks(20, ("propagation", 16 * MS), ("receive_window", 4 * MS)).add("senders", **sender)
+    found = measured(story)
+    assert found
+    assert found.situation.stalls_ns_per_byte["receiver"] == pytest.approx(4 * MS / BLOCK)
+    assert found.remainder == pytest.approx(1)
+    # two at once take 8 ms for the path of each, and 4 for the receiver
+    assert found.situation.with_setting(queue_depth=2).throughput() == pytest.approx(BLOCK / 0.012)
+
+
+def test_waits_for_the_congestion_window_count_as_losses_from_the_first_one_on() -> None:
+    story = Story()
+    for number in range(20):
+        if number == 5:
+            story.add("recoveries", to_target=False, time_first_ns=story.now, time_last_ns=story.now + MS)
+        story.task(("propagation", 16 * MS), ("congestion_window", 2 * MS))
+    found = measured(story)
+    assert found
+    stalls = found.situation.stalls_ns_per_byte
+    assert stalls["slow_start"] * 20 * BLOCK == pytest.approx(5 * 2 * MS)
+    assert stalls["loss"] * 20 * BLOCK == pytest.approx(15 * 2 * MS)
+
+
+def test_a_pause_between_jobs_is_no_time_of_the_tasks() -> None:
+    story = Story().tasks(10, ("propagation", 20 * MS)).pause(10_000 * MS).tasks(10, ("propagation", 20 * MS))
+    found = measured(story)
+    assert found
+    assert found.busy_ns == 400 * MS
+    assert found.throughput_bytes_per_s == pytest.approx(BLOCK / 0.020)
+    assert found.situation.waits_ns["initiator_think"] == 0
+
+
+def test_seven_tasks_measure_nothing() -> None:
+    assert measured(Story().tasks(7, ("propagation", 16 * MS))) is None
+    assert measured(Story().tasks(8, ("propagation", 16 * MS)))
+
+
+def held_reads(held: int, wait_ns: int = 16 * MS) -> Story:
+    """Twenty reads over 16 ms, so many of which have their status after the ACK of their data."""
+    story = Story().tasks(held, ("propagation", 16 * MS), ("ack_wait", wait_ns), is_status_in_data=False)
+    return story.tasks(20 - held, ("propagation", 16 * MS))
+
+
+@pytest.mark.parametrize(("held", "is_held"), [(10, False), (11, True)])
+def test_a_status_is_held_where_more_than_half_of_them_are(held: int, is_held: bool) -> None:
+    found = measured(held_reads(held))
+    assert found
+    assert found.situation.setting.is_status_held == is_held
+    # two delays of each are the model's then
+    wait_ns = held * 16 * MS / 20
+    assert found.situation.waits_ns["ack_wait"] == pytest.approx(0 if is_held else wait_ns)
+
+
+@pytest.mark.parametrize(("wait_ns", "is_held"), [(7_990_000, False), (8_010_000, True)])
+def test_a_status_that_waited_less_than_half_of_the_path_was_not_held(wait_ns: int, is_held: bool) -> None:
+    found = measured(held_reads(20, wait_ns))
+    assert found
+    assert found.situation.setting.is_status_held == is_held
+
+
+def test_what_a_held_status_waits_beyond_the_path_is_a_wait_of_its_own() -> None:
+    found = measured(held_reads(20, 56 * MS))
+    assert found
+    assert found.situation.waits_ns["ack_wait"] == 40 * MS
+    gain = gains(held_reads(20, 56 * MS).found("held_for_ack"))["status in the last Data-In"]
+    # 16 ms of path, and 16 and 40 of an ACK
+    assert gain.throughput_factor == pytest.approx(72 / 16)
+
+
+@pytest.mark.parametrize(("apart", "is_open"), [(28, False), (29, True)])
+def test_with_several_outstanding_nobody_sees_whether_a_status_is_held(apart: int, is_open: bool) -> None:
+    """Where more than half of them come apart from their data."""
+    story = Story().kept_filled(56, 8, ("propagation", 2 * MS))
+    for row in story.rows["cycles"][:apart]:
+        row["is_status_in_data"] = False
+    found = measured(story)
+    assert found
+    assert ("is_status_held" in found.situation.open_names) == is_open
+
+
+@pytest.mark.parametrize(
+    ("columns", "window_bytes"),
+    [
+        ({"rwnd_min_bytes": 1_448}, 65_536),
+        ({"rwnd_min_bytes": 1_447}, None),
+        ({"rwnd_min_bytes": 1_448, "is_window_scale_inferred": True}, None),
+    ],
+)
+def test_a_window_is_known_where_it_never_closed_and_its_scale_was_seen(
+    columns: dict[str, int], window_bytes: int | None
+) -> None:
+    sender = {"to_target": False, "rwnd_max_bytes": 65_536, "segment_bytes": 1_448, "line_bytes_per_s": 10**9}
+    # acknowledgments, and what a connection sent that carried less, are not what reads wait for
+    story = Story().add("senders", to_target=True, rwnd_max_bytes=1, rwnd_min_bytes=1_448)
+    story.rows["connections"].append(story.connection | {"connection": 4, "stream_bytes_to_initiator": 999_999})
+    story.add("senders", **sender | {"connection": 4, "rwnd_max_bytes": 2, "rwnd_min_bytes": 1_448})
+    found = measured(story.tasks(20, ("propagation", 16 * MS)).add("senders", **sender, **columns))
+    assert found
+    assert found.situation.setting.window_bytes == window_bytes
+    assert found.situation.open_names == frozenset(() if window_bytes else {"window_bytes"})
+    assert found.situation.setting.c_bytes_per_s == 10**9
+
+
+# --- which tasks
+
+
+def beside_each_other(reads: int, writes: int) -> Story:
+    """Twenty reads and writes, the writes among the reads."""
+    story = Story()
+    for number in range(reads):
+        story.task(("propagation", 16 * MS))
+        if number < writes:
+            story.task(("propagation", 16 * MS), operation="write")
+    return story
+
+
+def test_reads_among_which_few_are_written_are_reads() -> None:
+    few = side_of(beside_each_other(21, 2))
+    assert few.measured
+    assert (few.operation, few.task_count, few.bytes) == ("read", 21, 21 * BLOCK)
+    assert few.measured.situation.setting.operation == "read"
+    # a tenth of what was read, or more, makes the figures of reads those of both
+    assert side_of(beside_each_other(20, 2)).measured is None
+    mixed = side_of(beside_each_other(20, 10))
+    assert (mixed.operation, mixed.measured) == ("block", None)
+    assert "reads and writes side by side" in (matching.why_not(mixed, few) or "")
+
+
+def test_what_was_written_before_is_not_among_the_reads() -> None:
+    story = Story().tasks(10, ("propagation", 16 * MS), operation="write")
+    side = side_of(story.tasks(20, ("propagation", 32 * MS)))
+    assert side.measured
+    assert (side.task_count, side.jobs_ns) == (20, 640 * MS)
+    assert side.throughput_bytes_per_s == pytest.approx(BLOCK / 0.032)
+    assert side.parts_ns["propagation"] == 640 * MS
+
+
+def test_a_capture_of_both_at_once_beside_one_of_reads(tmp_path: Path) -> None:
+    files = []
+    for name, has_writes in (("mixed", True), ("reads", False)):
+        conversation = Conversation()
+        session = conversation.session(Session()).login()
+        for _ in range(12):
+            session.read(count=1, block_bytes=65_536)
+            if has_writes:
+                session.write(count=1, block_bytes=65_536)
+        session.logout()
+        capture = conversation.run()
+        files.append(write_pcapng(tmp_path / f"{name}.pcapng", capture.packets, capture.path.link_type))
+    result = CliRunner().invoke(main, ["diff", *map(str, files)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "session 0 reads and writes side by side" in result.stdout
+    assert "What explains it" not in result.stdout
+
+
+def test_a_block_of_several_sizes_is_their_mean() -> None:
+    """So that as many of them move as much: 128 KiB and 64 in turn."""
+    story = Story()
+    for number in range(20):
+        story.task(("propagation", 16 * MS), bytes=BLOCK if number % 2 else BLOCK // 2)
+    found = measured(story)
+    assert found
+    assert found.situation.setting.block_bytes == 96 * 1024
+    assert found.remainder == pytest.approx(1)
+
+
+def written(keys: dict[str, str], rounds: tuple[int, ...] = (), **columns: int) -> Situation:
+    """Twenty writes of 256 KiB with these keys in force, the first of which asked for data so."""
+    story = Story()
+    for key, value in keys.items():
+        story.add("parameters", session=0, key=key, effective_target=value)
+    for size in rounds:
+        story.rows["rounds"].append({"cycle": 0, "desired_data_transfer_length": size})
+    found = measured(story.tasks(20, ("propagation", 16 * MS), operation="write", bytes=2 * BLOCK, **columns))
+    assert found
+    return found.situation
+
+
+def test_how_writes_get_their_data_across_is_what_they_did_within_the_keys() -> None:
+    keys = {"InitialR2T": "No", "FirstBurstLength": "65536", "MaxBurstLength": "1048576", "MaxOutstandingR2T": "4"}
+    found = written(keys, (64 * 1024, 64 * 1024), immediate_bytes=8_192).setting.solicitation
+    # bursts are shorter than they may be, and more of the first one could have gone unasked
+    assert (found.max_burst_bytes, found.max_outstanding_r2t, found.first_burst_bytes) == (65_536, 4, 65_536)
+    assert (found.is_initial_r2t, found.is_immediate_data, found.max_recv_data_segment_bytes) == (True, True, 8_192)
+    # as long as what is left of a block: they may be as long as agreed
+    assert written(keys, (2 * BLOCK,)).setting.solicitation.max_burst_bytes == 1 << 20
+    # all of the first burst went with the command, or unasked after it
+    assert not written(keys, (65_536,), immediate_bytes=65_536).setting.solicitation.is_initial_r2t
+    assert not written(keys, (65_536,), unsolicited_bytes=65_536).setting.solicitation.is_initial_r2t
+    assert written(keys | {"InitialR2T": "Yes"}, immediate_bytes=65_536).setting.solicitation.is_initial_r2t
+
+
+def test_a_first_burst_that_was_not_agreed_on_is_assumed() -> None:
+    assert "first_burst_bytes" in written({"MaxBurstLength": "262144"}).open_names
+    assert "first_burst_bytes" not in written({"FirstBurstLength": "65536"}).open_names
+    # nothing else is known than the line's pace and the window
+    assert written({"FirstBurstLength": "65536"}).open_names == {"c_bytes_per_s", "window_bytes"}
+
+
+def test_r2ts_in_time_save_what_they_were_late_and_not_what_else_the_target_takes() -> None:
+    """Writes of 4 ms and 4 of path, 3 late and 5 for the status: 13 of 16 ms remain."""
+    story = Story(rtt_to_target_ns=4 * MS)
+    for number in range(20):
+        granted = story.now + 7 * MS
+        data = {"data_first_ns": granted, "data_last_ns": granted}
+        story.rows["rounds"].append({"cycle": number, "r2t_sn": 0, "r2t_ns": granted} | data)
+        parts = (("propagation", 4 * MS), ("target_service", 3 * MS), ("propagation", 4 * MS))
+        story.task(*parts, ("target_service", 5 * MS), operation="write")
+    gain = gains(story.found("r2t_late"))["R2Ts in time"]
+    assert gain.throughput_factor == pytest.approx(16 / 13)
+
+
+def test_the_least_and_the_most_of_a_gain_lie_on_either_side_of_it() -> None:
+    """Writes in four rounds of 16 ms, of which eight at once just fill the line: they are in each other's way."""
+    story, burst_ns = Story(), 2_857_000
+    line = round((65_536 + 48) * 1e9 / burst_ns)
+    windows = {"rwnd_min_bytes": 1 << 24, "rwnd_max_bytes": 1 << 24, "segment_bytes": 1_448}
+    story.add("senders", to_target=True, line_bytes_per_s=line, **windows)
+    keys = {"InitialR2T": "Yes", "FirstBurstLength": "65536", "MaxBurstLength": "65536", "MaxOutstandingR2T": "1"}
+    for key, value in keys.items():
+        story.add("parameters", session=0, key=key, effective_target=value)
+    for number in range(10):
+        for place in range(4):
+            granted = story.now + 16 * MS + place * (16 * MS + burst_ns)
+            data = {"data_first_ns": granted, "data_last_ns": granted + burst_ns, "r2t_ns": granted}
+            row = {"cycle": number, "r2t_sn": place, "desired_data_transfer_length": 65_536}
+            story.rows["rounds"].append(row | data)
+        parts = [("propagation", 16 * MS), ("transfer", burst_ns)] * 4
+        story.task(*parts, ("propagation", 16 * MS), operation="write", bytes=2 * BLOCK, data_pdu_bytes_max=65_536)
+    gain = gains(story.found("r2t_rounds"))["queue depth 8"]
+    assert 4 < gain.throughput_factor < 7.9
+    assert gain.low <= gain.throughput_factor <= gain.high
+    # the line's pace is known to two hundredths, and of nothing else there is a doubt
+    assert gain.high / gain.low < 1.05
+
+
+# --- how many are outstanding
+
+
+@pytest.mark.parametrize(("gap_ns", "depth"), [(16 * MS, 1), (15_300_000, 1), (15_100_000, 2)])
+def test_away_from_the_initiator_a_task_is_outstanding_until_its_answer_can_be_back(gap_ns: int, depth: int) -> None:
+    """A tap beside the target, 16 ms from the initiator and back: a command that comes sooner than 95 % of that after a
+    status was sent before it arrived.
+    """
+    story = Story(rtt_to_target_ns=0, rtt_to_initiator_ns=16 * MS)
+    for _ in range(20):
+        story.task(("transfer", MS)).pause(gap_ns, "propagation")
+    assert side_of(story).queue_depth == depth
+
+
+@pytest.mark.parametrize(("to_initiator_ns", "depth"), [(2 * MS, 3), (2_100_000, 4)])
+def test_what_queues_beyond_a_tap_away_from_the_initiator_is_outstanding_too(to_initiator_ns: int, depth: int) -> None:
+    """A block each 4 ms over 16 ms: four at once, of which the tap sees three; beside the initiator it sees all."""
+    story = Story(rtt_to_target_ns=16 * MS - to_initiator_ns, rtt_to_initiator_ns=to_initiator_ns)
+    assert side_of(story.kept_filled(56, 2, ("propagation", 4 * MS))).queue_depth == depth
+
+
+# --- tasks that meet by chance
+
+
+def eight_at_once(service_ns: tuple[int, int]) -> float:
+    """What eight at once win over one, of reads with these two service times in turn, 16 ms of path, 4 on the line."""
+    story = Story()
+    windows = {"rwnd_min_bytes": 1 << 24, "rwnd_max_bytes": 1 << 24, "segment_bytes": 1_448}
+    # a block goes in one PDU, with a header
+    story.add("senders", to_target=False, line_bytes_per_s=(BLOCK + 48) * 250, **windows)
+    for number in range(20):
+        parts = (("propagation", 16 * MS), ("target_service", service_ns[number % 2]), ("transfer", 4 * MS))
+        story.task(*parts, data_pdu_bytes_max=BLOCK)
+    return gains(story.found("queue_depth_low"))["queue depth 8"].throughput_factor
+
+
+def test_service_times_that_differ_by_a_quarter_of_the_blocks_time_put_tasks_out_of_step() -> None:
+    # 31 ms alone; eight in step fill the line, at 4 ms a block
+    assert eight_at_once((10_010_000, 11_990_000)) == pytest.approx(31 / 4)
+    # by chance a task finds on average part of another before it: some of the line stays free
+    out_of_step = eight_at_once((9_990_000, 12_010_000))
+    assert 31 * 8 / (31 + 7 * 4) < out_of_step < 0.97 * 31 / 4
+
+
+def test_groups_of_connections_stall_on_their_own() -> None:
+    """A loss holds up one connection; slow start, and the line, are all connections'."""
+    one = Situation(Setting("read", 100_000, 5 * MS), stalls_ns_per_byte={"loss": 100.0})
+    # 10 ms of path and 10 of losses; four times as many at the same time
+    assert one.throughput() == pytest.approx(100_000 / 0.020)
+    assert one.with_connections(4).throughput() == pytest.approx(4 * 100_000 / 0.020)
+    slow = Situation(Setting("read", 100_000, 5 * MS), stalls_ns_per_byte={"slow_start": 100.0})
+    # a block each 2.5 ms, and 10 ms for each block
+    assert slow.with_connections(4).throughput() == pytest.approx(100_000 / 0.0125)

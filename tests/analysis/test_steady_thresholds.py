@@ -1,0 +1,272 @@
+"""Which cycles are steady and what limits them: both sides of each limit, on stories whose cycles are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from iscsitrace.analysis.fit.points import Point
+from iscsitrace.analysis.fit.regression import fit
+from iscsitrace.analysis.fit.steady import points, survey
+from iscsitrace.analysis.session.spans import Tasks
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS, table
+
+KIB = 1024
+BLOCK = 128 * KIB
+READ = (("propagation", 16 * MS), ("transfer", 4 * MS))
+"""A read over 8 ms each way; the story's tap is beside the initiator."""
+SENDER = {"to_target": False, "rwnd_max_bytes": 1 << 20, "segment_bytes": 1448, "rtt_count": 100, "owin_max_bytes": 1}
+
+
+def points_of(story: Story, *senders: dict[str, Any]) -> list[Point]:
+    for sender in senders or (SENDER,):
+        story.add("senders", **sender)
+    return points(story.source(), "a.pcap")
+
+
+def point_of(story: Story, *senders: dict[str, Any]) -> Point:
+    (point,) = points_of(story, *senders)
+    return point
+
+
+# --- what is a point
+
+
+def test_two_cycles_make_a_point_and_one_may_be_chance() -> None:
+    assert point_of(Story().tasks(3, *READ)).cycle_count == 2
+    found = survey(Story().tasks(2, *READ).add("senders", **SENDER).source(), "a")
+    assert not found.points
+    assert "too few are steady" in found.missing[0]
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(16, {8 * KIB, BLOCK}), (15, {BLOCK})])
+def test_a_block_size_with_a_tenth_of_the_bytes_is_one_of_the_workload(count: int, sizes: set[int]) -> None:
+    """Nine blocks of 128 KiB are nine tenths of 1280 KiB."""
+    found = points_of(Story().tasks(count, *READ, bytes=8 * KIB).tasks(9, *READ))
+    assert {point.setting.block_bytes for point in found} == sizes
+    others = [point.left_out.get("other_block") for point in found if point.setting.block_bytes == BLOCK]
+    assert others == [None if len(sizes) > 1 else 15]
+
+
+@pytest.mark.parametrize(("reads", "operations"), [(18, ["write", "read"]), (19, ["read"])])
+def test_an_operation_with_a_tenth_of_the_bytes_is_a_point(reads: int, operations: list[str]) -> None:
+    found = points_of(Story().tasks(2, *READ, operation="write").tasks(reads, *READ))
+    assert sorted(point.setting.operation for point in found) == sorted(operations)
+
+
+# --- which cycles count
+
+
+@pytest.mark.parametrize(("unknown_ns", "left_out"), [(990_000, 0), (1_010_000, 12)])
+def test_a_twentieth_of_a_period_may_be_unknown(unknown_ns: int, left_out: int) -> None:
+    parts = (("propagation", 15 * MS), ("transfer", 5 * MS - unknown_ns), ("unknown", unknown_ns))
+    point = point_of(Story().tasks(12, *parts).tasks(10, *READ))
+    assert point.left_out.get("incomplete", 0) == left_out
+
+
+@pytest.mark.parametrize(("first_ns", "left_out"), [(390_000, 0), (410_000, 1)])
+def test_a_first_cycle_that_waits_a_fiftieth_of_the_period_more_is_slow_start(first_ns: int, left_out: int) -> None:
+    point = point_of(Story().task(*READ, ("congestion_window", first_ns)).tasks(20, *READ))
+    assert point.left_out.get("slow_start", 0) == left_out
+
+
+@pytest.mark.parametrize(("first_ns", "left_out"), [(7_900_000, 0), (8_100_000, 1)])
+def test_where_waits_scatter_a_first_cycle_may_wait_three_median_deviations_more(first_ns: int, left_out: int) -> None:
+    """Waits are 4 ms and 6 in turn: 5 in the middle, and 1 off."""
+    story = Story().task(*READ, ("receive_window", first_ns))
+    for number in range(20):
+        story.task(*READ, ("receive_window", (4 + 2 * (number % 2)) * MS))
+    assert point_of(story).left_out.get("slow_start", 0) == left_out
+
+
+@pytest.mark.parametrize(("whole", "left_out"), [(2, 1), (3, 10)])
+def test_a_window_is_whole_again_when_a_cycle_waits_no_longer_than_the_least_tenth(whole: int, left_out: int) -> None:
+    """Of 21 cycles two or three do not wait, the others 0.6 ms, also after a loss: more than 0.4, a fiftieth of 20."""
+    waits = (*READ, ("congestion_window", 600_000))
+    story = Story().tasks(whole, *READ).tasks(12 - whole, *waits)
+    story.task(*READ, ("loss_recovery", 5 * MS)).tasks(10, *waits)
+    assert point_of(story).left_out == {"lossy": left_out, "no_period": 1}
+
+
+@pytest.mark.parametrize(("think_ms", "left_out"), [(100, 0), (101, 1)])
+def test_a_pause_of_more_than_100_ms_ends_a_job(think_ms: int, left_out: int) -> None:
+    point = point_of(Story().tasks(10, *READ).task(*READ, ("initiator_think", think_ms * MS)).tasks(10, *READ))
+    assert point.left_out.get("pause", 0) == left_out
+
+
+# --- what a point shows
+
+
+@pytest.mark.parametrize(("wait_ns", "window_bytes"), [(400_000, None), (420_000, 14_480)])
+def test_blocks_begin_in_slow_start_where_waits_for_it_take_a_fiftieth(wait_ns: int, window_bytes: int | None) -> None:
+    """After pauses in which the sender began anew, with ten segments (RFC 6928)."""
+    story = Story().tasks(12, *READ, ("congestion_window", wait_ns))
+    assert point_of(story, SENDER | {"restart_after_idle_count": 9}).setting.start_window_bytes == window_bytes
+    assert point_of(Story().tasks(12, *READ, ("congestion_window", wait_ns))).setting.start_window_bytes is None
+
+
+def queued(transfer_ns: int, window_ns: int = 0, window_bytes: int = 1 << 20) -> Point:
+    """Four reads at a time over 16 ms, one every 10 ms: of these so much on the line, so much waiting for a window."""
+    rest = ("propagation", 10 * MS - transfer_ns - window_ns)
+    story = Story().kept_filled(40, 4, ("transfer", transfer_ns), ("receive_window", window_ns), rest)
+    return point_of(story, SENDER | {"rwnd_max_bytes": window_bytes})
+
+
+def test_the_line_limits_a_queue_that_keeps_it_busy_for_nine_tenths() -> None:
+    assert queued(9_010_000).seen.bound == "line"
+    point = queued(8_990_000)
+    assert point.seen.bound == "cycle"
+    assert point.setting.queue_depth == 4
+    assert point.period_ns == pytest.approx(40 * MS)
+    assert point.throughput_bytes_per_s == pytest.approx(BLOCK / 0.010)
+
+
+def test_windows_limit_a_queue_where_half_of_its_waits_are_for_them() -> None:
+    # 8 ms of waits, and a window of which a round trip carries 80 %
+    assert queued(2 * MS, 3_990_000, 2 * BLOCK).seen.bound == "cycle"
+    assert queued(2 * MS, 4_010_000, 2 * BLOCK).seen.bound == "window"
+
+
+def test_a_window_of_which_less_than_four_fifths_are_carried_has_a_slow_receiver() -> None:
+    """A block in 10 ms is 1.6 in a round trip of 16: four fifths of a window of two."""
+    window = queued(2 * MS, 5 * MS, 2 * BLOCK)
+    assert window.seen.bound == "window"
+    assert window.setting.c_bytes_per_s == pytest.approx(BLOCK / 0.002)
+    receiver = queued(2 * MS, 5 * MS, 2 * BLOCK + 512)
+    assert receiver.seen.bound == "receiver"
+    # what it takes is the pace then
+    assert receiver.setting.c_bytes_per_s == pytest.approx(BLOCK / 0.010)
+
+
+def test_windows_of_several_connections_are_carried_together() -> None:
+    """1.6 blocks in a round trip are less than four fifths of two windows of one and a half, and more than of one."""
+    story = Story().kept_filled(40, 4, ("transfer", 2 * MS), ("receive_window", 5 * MS), ("propagation", 3 * MS))
+    story.rows["connections"].append(story.connection | {"connection": 4})
+    window = SENDER | {"rwnd_max_bytes": 3 * BLOCK // 2}
+    for connection in (3, 4):
+        story.rows["senders"].append(window | {"connection": connection})
+    (point,) = points(story.source(), "a")
+    assert point.setting.connections == 2
+    assert point.seen.bound == "receiver"
+
+
+@pytest.mark.parametrize(("wait_ns", "is_held"), [(0, False), (7_990_000, False), (8_000_000, True)])
+def test_a_status_that_comes_apart_is_held_where_it_waits_for_a_delay(wait_ns: int, is_held: bool) -> None:
+    story = Story().tasks(12, *READ, ("ack_wait", wait_ns), is_status_in_data=False)
+    assert point_of(story).setting.is_status_held == is_held
+
+
+@pytest.mark.parametrize(("path_ns", "names"), [(410_000, ["data to status"]), (390_000, [])])
+def test_a_twentieth_of_a_delay_is_a_leg(path_ns: int, names: list[str]) -> None:
+    story = Story().tasks(12, *READ, ("propagation", path_ns))
+    for row in story.rows["cycles"]:
+        row["data_first_ns"] = row["command_first_ns"] + 16 * MS
+        row["data_last_ns"] = row["command_first_ns"] + 20 * MS
+    assert [leg.name for leg in point_of(story).seen.legs] == ["command to data", *names]
+
+
+@pytest.mark.parametrize(("k_ms", "k"), [(24.2, 4), (23.8, 2)])
+def test_delays_that_are_a_quarter_off_are_those_that_the_packets_show(k_ms: float, k: int) -> None:
+    """A held status pays four delays of 8 ms; three, less a little, are nearer to two than to four."""
+    story = Story().tasks(12, ("propagation", round(k_ms * MS) - 9 * MS), ("transfer", MS), ("ack_wait", 9 * MS))
+    for row in story.rows["cycles"]:
+        row["is_status_in_data"] = False
+    point = point_of(story)
+    assert point.setting.is_status_held
+    assert point.seen.k
+    assert point.seen.k.value == pytest.approx(k_ms / 8)
+    assert fit([point]).k_of_legs == k
+
+
+# --- the windows and delays of several
+
+
+def test_the_least_window_of_several_connections_is_in_the_way() -> None:
+    story = Story().kept_filled(40, 2, *READ)
+    story.rows["connections"].append(story.connection | {"connection": 4})
+    small = SENDER | {"rwnd_max_bytes": 65_536}
+    for windows in ((SENDER, small), (small, SENDER)):
+        story.rows["senders"] = [each | {"connection": 3 + place} for place, each in enumerate(windows)]
+        (point,) = points(story.source(), "a")
+        assert point.setting.window_bytes == 65_536
+        assert (point.setting.connections, point.setting.queue_depth) == (2, 1)
+    # one whose scale nobody saw may be larger
+    story.rows["senders"][0]["is_window_scale_inferred"] = True
+    assert points(story.source(), "a")[0].setting.window_bytes == 1 << 20
+
+
+def test_a_connection_that_sent_nothing_has_no_window_in_the_way() -> None:
+    story = Story().kept_filled(40, 2, *READ)
+    story.rows["connections"].append(story.connection | {"connection": 4})
+    point = point_of(story, SENDER, SENDER | {"connection": 4, "rwnd_max_bytes": 65_536, "owin_max_bytes": 0})
+    assert (point.setting.connections, point.setting.window_bytes) == (1, 1 << 20)
+
+
+@pytest.mark.parametrize(("stream_bytes", "delay_ms"), [(999_999, 8), (1_000_001, 15)])
+def test_the_delay_is_that_of_the_connection_that_carried_most(stream_bytes: int, delay_ms: int) -> None:
+    story = Story().tasks(12, *READ)
+    other = {"connection": 4, "rtt_to_target_min_ns": 30 * MS, "stream_bytes_to_initiator": stream_bytes}
+    story.rows["connections"].append(story.connection | other)
+    assert point_of(story).delay_ns.value == delay_ms * MS
+
+
+def test_the_delay_of_a_fit_is_the_middle_one_whatever_the_order() -> None:
+    made = {}
+    for delay_ms in (8, 2, 4):
+        story = Story(rtt_to_target_ns=2 * delay_ms * MS)
+        made[delay_ms] = point_of(story.tasks(12, ("propagation", 2 * delay_ms * MS), ("transfer", MS)))
+    for order in ((8, 2, 4), (2, 4, 8), (4, 8, 2)):
+        assert fit([made[delay_ms] for delay_ms in order]).d_ns.value == 4 * MS
+
+
+@pytest.mark.parametrize(("share", "is_said"), [(0.099, False), (0.101, True)])
+def test_waits_that_no_window_explains_are_said_from_a_tenth_of_the_period_on(share: float, is_said: bool) -> None:
+    point = point_of(Story().tasks(12, *READ))
+    point = replace(point, seen=replace(point.seen, stall_ns=share * 20 * MS))
+    assert any(said.startswith("windows:") for said in fit([point]).undetermined) == is_said
+
+
+# --- spans
+
+
+@pytest.mark.parametrize(("gap_ns", "depth"), [(11_990_000, 2), (12_010_000, 1)])
+def test_no_command_follows_a_status_within_three_quarters_of_the_round_trip(gap_ns: int, depth: int) -> None:
+    rows = [
+        {"command_first_ns": number * (MS + gap_ns), "status_ns": number * (MS + gap_ns) + MS}
+        | {"bytes": 512, "operation": "read"}
+        for number in range(20)
+    ]
+    assert Tasks(table("cycles", *rows), 16 * MS).depth.max() == depth
+
+
+@pytest.mark.parametrize(("deeper", "depth"), [(9, 4), (12, 8)])
+def test_a_queue_depth_is_that_which_nine_tenths_do_not_exceed(deeper: int, depth: int) -> None:
+    """A hundred reads, four at a time; beside so many of them four others are outstanding, of another size."""
+    rows = [
+        {"command_first_ns": number * MS, "status_ns": (number + 4) * MS, "bytes": BLOCK, "operation": "read"}
+        for number in range(100)
+    ]
+    rows += [
+        {"command_first_ns": 20 * MS + 100 + place, "status_ns": (20 + deeper) * MS + 200 + place}
+        | {"bytes": 4 * KIB, "operation": "read"}
+        for place in range(4)
+    ]
+    (found,) = [spans for spans in Tasks(table("cycles", *rows)).spans() if spans.block_bytes == BLOCK]
+    assert found.queue_depth == depth
+
+
+@pytest.mark.parametrize(("last_kib", "together"), [(514, True), (515, False)])
+def test_half_of_the_bytes_have_to_come_in_groups_of_one_make(last_kib: int, together: bool) -> None:
+    """Four groups of four blocks are 2 MiB; so are pairs of other sizes, no two alike."""
+    groups = [[BLOCK] * 4] * 4 + [[256 * KIB, (each - 256) * KIB] for each in (510, 511, 513, last_kib)]
+    rows, at = [], 0
+    for group in groups:
+        for place, size in enumerate(group):
+            times = {"command_first_ns": at + place, "status_ns": at + 10 * MS + place}
+            rows.append(times | {"bytes": size, "operation": "read"})
+        at += 20 * MS
+    found = [spans.together for spans in Tasks(table("cycles", *rows)).spans() if spans.together > 1]
+    assert found == ([4] if together else [])

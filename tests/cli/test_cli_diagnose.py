@@ -1,0 +1,164 @@
+"""``diagnose`` on tables made by hand: what it prints, its document, its exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from iscsitrace.analysis.findings.diseases import DISEASES
+from iscsitrace.cli import main
+from iscsitrace.tables import trace as trace_module
+from iscsitrace.tables.schema import CATEGORIES, SCHEMA_VERSION
+from tests.support import tables_by_hand as by_hand
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS
+
+Diagnose = Callable[..., Result]
+
+
+def sick() -> Story:
+    """Reads one at a time over 8 ms each way, and one that was aborted."""
+    abort = {"function": 1, "function_text": "ABORT TASK", "request_frame": 50, "referenced_cycle": 0}
+    return Story().tasks(10, ("propagation", 16 * MS), ("transfer", 4_500_000)).add("task_management", **abort)
+
+
+def well() -> Story:
+    return Story().tasks(10, ("transfer", 4 * MS))
+
+
+@pytest.fixture
+def diagnose(monkeypatch: pytest.MonkeyPatch) -> Diagnose:
+    def run(story: Story, *arguments: str) -> Result:
+        story.source()
+        monkeypatch.setattr(trace_module, "_core", by_hand.core(story.rows), raising=False)
+        monkeypatch.setattr(trace_module, "_core_missing", None)
+        return CliRunner().invoke(main, ["diagnose", *arguments, "a.pcap"], catch_exceptions=False)
+
+    return run
+
+
+def test_the_verdict_comes_first_then_time_then_findings(diagnose: Diagnose) -> None:
+    result = diagnose(sick())
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("a.pcap: pcap, 9 packets")
+    assert lines[2] == (
+        "Session 0 waits 78 % of its time for the path (8.0 ms one way): "
+        "one 128 KiB read at a time (queue depth 1) leaves the line idle."
+    )
+    assert lines[4] == "Time of session 0: 0.205000 s from first command to last status"
+    assert [line.split() for line in lines[5:8]] == [
+        ["part", "ms", "%"],
+        ["transfer", "45.000", "22"],
+        ["network", "RTT", "160.000", "78"],
+    ]
+    assert lines[9] == "Findings of session 0, share of that time"
+    assert lines[10] == "task_aborts (error): the initiator gave tasks up: ABORT TASK (1)"
+    assert lines[11] == f"    - {DISEASES['task_aborts'].advice[0]}"
+    assert lines[13] == "    frame.number in {11, 50}"
+    assert lines[14].startswith("queue_depth_low (warning, 78 %): one 128 KiB read at a time")
+    assert "\x1b" not in result.stdout
+
+
+def test_pauses_are_said(diagnose: Diagnose) -> None:
+    story = sick()
+    for _ in range(3):
+        story.pause(MS).task(("transfer", MS))
+    lines = diagnose(story.pause(1_000 * MS).task(("transfer", MS))).stdout.splitlines()
+    place = lines.index("Time of session 0: 0.212000 s from first command to last status")
+    assert lines[place + 1] == "without pauses between jobs: 1.000000 s more"
+    assert ["initiator", "idle", "3.000", "1"] in [line.split() for line in lines]
+
+
+def test_a_healthy_session_has_no_findings(diagnose: Diagnose) -> None:
+    output = diagnose(well()).stdout
+    assert "Session 0 transfers data 100 % of its time: the line is what limits it." in output
+    assert "No findings of session 0" in output
+    assert "connection" not in output
+    assert "Time of connection 3" in diagnose(well(), "-v").stdout
+
+
+def test_connections_are_shown_where_a_session_has_several(diagnose: Diagnose) -> None:
+    story = well()
+    story.rows["connections"].append(story.connection | {"connection": 4})
+    output = diagnose(story).stdout
+    assert "Time of connection 3" in output
+    assert "Connection 4 carried no SCSI task: there is no time to account for." in output
+
+
+def test_what_the_capture_lost_is_said(diagnose: Diagnose) -> None:
+    gap = {"name": "capture_gap", "severity": "data_loss", "count": 2, "meaning": "holes", "advice": "a larger buffer"}
+    assert "a larger buffer" in diagnose(well().add("counters", **gap)).stdout
+    assert "Capture health" not in diagnose(well()).stdout
+
+
+def test_the_document(diagnose: Diagnose) -> None:
+    result = diagnose(sick(), "--json")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert list(document) == [
+        *("schema", "tool", "input", "options", "packet_count", "tcp_packet_count", "sessions", "connections"),
+        *("mirrors", "jobs", "budget", "counters", "fail_on", "failed"),
+    ]
+    assert document["schema"] == SCHEMA_VERSION
+    (session,), (connection,) = document["sessions"], document["connections"]
+    for row in (session, connection):
+        assert tuple(row["budget"]) == CATEGORIES["budget_part"]
+        assert row["budget"]["propagation"] == 160 * MS
+        assert (row["idle_fraction"], row["limiter"]) == (pytest.approx(160 / 205), "propagation")
+        assert row["verdict"].endswith("leaves the line idle.")
+        assert [each["name"] for each in row["findings"]][:2] == ["task_aborts", "queue_depth_low"]
+        for finding in row["findings"]:
+            assert {"name", "severity", "share", "frames", "advice", "gain"} <= set(finding)
+    assert document["budget"] == session["budget"]
+    assert connection["target_port"] == 0
+    assert (document["fail_on"], document["failed"]) == ([], [])
+
+
+def test_connections_that_are_not_iscsi_have_no_diagnosis(diagnose: Diagnose) -> None:
+    story = well()
+    story.rows["connections"].append({"connection": 9})
+    (_, other) = json.loads(diagnose(story, "--json").stdout)["connections"]
+    assert "budget" not in other
+
+
+@pytest.mark.parametrize(
+    ("story", "fail_on", "failed"),
+    [
+        (sick, (), []),
+        (sick, ("task_aborts",), ["task_aborts"]),
+        (sick, ("loss",), []),
+        (sick, ("loss", "queue_depth_low"), ["queue_depth_low"]),
+        (sick, ("any",), ["block_size_small", "queue_depth_low", "task_aborts"]),
+        (well, ("any",), []),
+    ],
+)
+def test_exit_codes(
+    diagnose: Diagnose, story: Callable[[], Story], fail_on: tuple[str, ...], failed: list[str]
+) -> None:
+    options = [word for name in fail_on for word in ("--fail-on", name)]
+    for more in ((), ("--json",)):
+        result = diagnose(story(), *options, *more)
+        assert result.exit_code == (1 if failed else 0)
+    assert json.loads(result.stdout)["failed"] == failed
+
+
+def test_a_finding_that_does_not_exist_is_a_usage_error(diagnose: Diagnose) -> None:
+    result = diagnose(well(), "--fail-on", "slow")
+    assert result.exit_code == 2
+    assert all(name in result.stderr for name in DISEASES)
+
+
+def test_nothing_to_diagnose(diagnose: Diagnose) -> None:
+    story = well()
+    for rows in story.rows.values():
+        rows.clear()
+    result = diagnose(story, "--fail-on", "any")
+    assert (result.exit_code, result.stdout.splitlines()[1]) == (0, "no iSCSI session was found")
+    empty: dict[str, Any] = json.loads(diagnose(story, "--json").stdout)
+    assert (empty["sessions"], empty["connections"]) == ([], [])
+    assert set(empty["budget"].values()) == {0}

@@ -1,0 +1,253 @@
+"""``iscsitrace model predict``: tables, JSON and charts, of plain figures and of a fit."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from matplotlib.collections import PolyCollection
+
+from iscsitrace.analysis.curves.model import Curve, ModelCurves, axis_of, of_answers
+from iscsitrace.analysis.fit.fitted import from_document
+from iscsitrace.analysis.model.estimate import Estimate
+from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.model.what_if import ask
+from iscsitrace.cli import main
+from iscsitrace.plots import model, style
+
+MS = 1_000_000
+READ = Setting("read", 65_536, 4.0 * MS, 40e6, service_ns=1.0 * MS)
+
+
+def predict(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["model", "predict", *arguments])
+
+
+def answered(*arguments: str) -> list[dict[str, Any]]:
+    result = predict(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    predictions: list[dict[str, Any]] = json.loads(result.stdout)["predictions"]
+    return predictions
+
+
+def fit_document(**values: Any) -> dict[str, Any]:
+    def estimate(value: float, off: float = 0.0) -> dict[str, Any]:
+        return Estimate(value, value - off, value + off, "fit").as_dict()
+
+    return {
+        "schema": 1,
+        "k": estimate(2.0),
+        "d_ns": estimate(4.0 * MS),
+        "s_ns": estimate(1.0 * MS, 0.5 * MS),
+        "c_bytes_per_s": estimate(40e6),
+        "k_of_legs": 2.0,
+        "setting": asdict(READ),
+        "residuals": [{"point": "wan", "residual": 0.0}],
+    } | values
+
+
+FIT = from_document(fit_document())
+
+
+@pytest.fixture
+def fit_file(tmp_path: Path) -> str:
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps(fit_document()))
+    return str(path)
+
+
+def test_every_combination_is_a_row_in_the_order_of_the_options() -> None:
+    found = answered("read", "--block-size", "64K,128K", "--one-way-delay", "1ms,8ms", "--socket", "320Mbit")
+    assert [list(each["values"].values())[:2] for each in found] == [
+        [block, delay] for block in (65_536, 131_072) for delay in (1 * MS, 8 * MS)
+    ]
+    # 40 MB/s of stream: 64 KiB in eight data PDUs of 8 KiB, RFC 7143's default, with 48 bytes each
+    assert found[0]["period_ns"] == pytest.approx(2 * MS + (65_536 + 8 * 48) / 40e6 * 1e9)
+    assert (found[0]["k"], found[0]["bound"], found[0]["gain"]) == (2, "cycle", None)
+    assert found[0]["setting"]["block_bytes"] == 65_536
+
+
+def test_the_rate_of_a_line_counts_frames() -> None:
+    # a segment in a frame of 1514 bytes; a block so large that nothing else matters
+    (found,) = answered(
+        *("read", "--one-way-delay", "0ms", "--rate", "8Mbit", "--block-size", "1448000", "--data-segment", "16M")
+    )
+    assert found["transfer_ns"] == pytest.approx(1_448_048 / 1_448 * 1_514 * 1_000)
+    assert found["idle_fraction"] == pytest.approx(0, abs=1e-9)
+
+
+def test_every_option_reaches_the_setting() -> None:
+    (found,) = answered(
+        *("write", "--one-way-delay", "2ms", "--target-delay", "1ms,3ms", "--socket", "8Mbit", "--loss", "0.1%"),
+        *("--queue-depth", "2", "--connections", "3", "--service-time", "5us", "--initial-r2t", "no"),
+        *("--immediate-data", "no", "--first-burst", "32K", "--max-burst", "96K", "--outstanding-r2t", "4"),
+        *("--data-segment", "16K", "--window", "1M", "--start-window", "14480", "--segment-size", "1000"),
+        *("--congestion-control", "reno", "--status-held", "yes", "--ack-delay", "40ms"),
+        *("--service-spread", "2us"),
+    )
+    assert found["setting"] == {
+        "operation": "write",
+        "block_bytes": 65_536,
+        "delay_ns": 2 * MS,
+        "c_bytes_per_s": 1e6,
+        "data_pdu_bytes": 16_384,
+        "service_ns": 5_000,
+        "service_spread_ns": 2_000,
+        "queue_depth": 2,
+        "connections": 3,
+        "is_status_held": True,
+        "ack_delay_ns": 40 * MS,
+        "solicitation": {
+            "is_initial_r2t": False,
+            "is_immediate_data": False,
+            "first_burst_bytes": 32_768,
+            "max_burst_bytes": 98_304,
+            "max_outstanding_r2t": 4,
+            "max_recv_data_segment_bytes": 16_384,
+        },
+        # what no option says
+        "call_bytes": None,
+        "window_bytes": 1 << 20,
+        "start_window_bytes": 14_480,
+        "segment_bytes": 1_000,
+        "loss": 0.001,
+        "congestion_control": "reno",
+        "target_delays_ns": [1 * MS, 3 * MS],
+    }
+
+
+def test_the_table_names_what_varies_and_says_what_does_not() -> None:
+    result = predict("read", "--one-way-delay", "1ms,8ms", "--rate", "320Mbit", "--queue-depth", "1,8")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert "line rate 320 Mbit/s" in lines
+    (heading,) = [line for line in lines if "MB/s" in line]
+    assert heading.split("  ")[0] == "one-way delay"
+    assert [line.split("  ")[0] for line in lines if line.startswith(("1 ms", "8 ms"))] == [
+        "1 ms",
+        "1 ms",
+        "8 ms",
+        "8 ms",
+    ]
+    assert "gain" not in result.stdout
+
+
+def test_a_what_if_begins_with_the_fit_and_says_how_sure_it_is(fit_file: str) -> None:
+    (same,) = answered("--fit", fit_file)
+    now = READ.block_bytes / (9 * MS + READ.block_bytes / 40e6 * 1e9) * 1e9
+    assert (same["throughput_bytes_per_s"], same["gain"]) == (pytest.approx(now), pytest.approx(0))
+    assert same["throughput_low_bytes_per_s"] < now < same["throughput_high_bytes_per_s"]
+    queued, served = (
+        answered("--fit", fit_file, "--queue-depth", "2"),
+        answered("--fit", fit_file, "--service-time", "0s"),
+    )
+    assert queued[0]["gain"] == pytest.approx(1, rel=0.01)
+    # what was set is in no doubt
+    assert served[0]["throughput_low_bytes_per_s"] == served[0]["throughput_high_bytes_per_s"]
+    result = predict("--fit", fit_file, "--queue-depth", "1,2")
+    assert "gain %" in result.stdout
+    assert "95 % confidence" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "read or write"),
+        ("read", "--one-way-delay"),
+        ("read --one-way-delay 1", "no time"),
+        ("read --one-way-delay 1ms --rate 1Mbit --socket 1Mbit", "take one"),
+        ("read --one-way-delay 1ms --window 0", "window_bytes is 0"),
+        ("read --one-way-delay 1ms --status-held maybe", "neither yes nor no"),
+        ("read --one-way-delay 0ms", "takes no time"),
+        ("read --one-way-delay 1ms -o chart.gif", ".png, .svg or .pdf"),
+        ("read --one-way-delay 1ms -o chart.png", "several values"),
+        ("read --one-way-delay 1ms --target-delay 1ms,2ms", "mirrored write"),
+        ("read --one-way-delay 1ms,2ms --queue-depth 1,2,3,4,5,6,7,8,9 -o chart.png", "9 lines"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(arguments: str, message: str) -> None:
+    result = predict(*arguments.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"k": 2}', "\x00"])
+def test_what_is_no_fit_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "fit.json").write_text(text)
+    result = predict("--fit", str(tmp_path / "fit.json"))
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "fit.json" in result.stderr
+
+
+# --- charts
+
+
+def test_a_chart_is_written_once_and_the_same_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "wan.svg"
+    arguments = ["read", "--one-way-delay", "1ms,8ms", "--rate", "320Mbit", "--block-size", "64K,1M", "-o", str(path)]
+    assert predict(*arguments).exit_code == 0
+    first = path.read_bytes()
+    refused = predict(*arguments)
+    assert (refused.exit_code, path.read_bytes()) == (2, first)
+    assert predict(*arguments, "--force").exit_code == 0
+    assert path.read_bytes() == first
+    assert [each.name for each in tmp_path.iterdir()] == ["wan.svg"]
+
+
+def test_a_chart_has_a_line_a_band_and_a_name_for_each_setting() -> None:
+    lists = {"delay_ns": (8.0 * MS, 1.0 * MS), "block_bytes": (65_536, 1 << 20), "queue_depth": (2,)}
+    answers = ask(READ, lists, FIT)
+    curves = of_answers(answers, lists)
+    with style.applied():
+        figure = style.new_figure()
+        model.draw(figure, curves)
+        model.write_notes(figure, curves)
+        (axes,) = figure.axes
+        lines = {str(line.get_label()): line for line in axes.get_lines()}
+        assert list(lines) == ["PDU block size 64K", "PDU block size 1M"]
+        assert axes.get_xlabel() == "one-way delay, ms"
+        assert axes.get_ylabel() == "throughput, MB/s"
+        # along the axis from the near to the far, whatever the order of the values
+        assert list(np.asarray(lines["PDU block size 64K"].get_xdata())) == [1, 8]
+        expected = [answers[place].prediction.throughput_bytes_per_s / 1e6 for place in (2, 0)]
+        assert list(np.asarray(lines["PDU block size 64K"].get_ydata())) == pytest.approx(expected)
+        bands = [each for each in axes.collections if isinstance(each, PolyCollection)]
+        heights = bands[0].get_paths()[0].vertices[:, 1]
+        low, high = answers[0].low_bytes_per_s, answers[2].high_bytes_per_s
+        assert (heights.min(), heights.max()) == (pytest.approx((low or 0) / 1e6), pytest.approx((high or 0) / 1e6))
+        assert len({(str(line.get_color()), line.get_linestyle()) for line in lines.values()}) == 2
+        assert "queue depth 2" in figure.get_supxlabel()
+        style.write(figure, io.BytesIO(), "png")
+
+
+def test_measured_points_stand_beside_the_model_with_what_they_are_off() -> None:
+    axis = axis_of("block_bytes", (65_536, 1 << 20))
+    assert (axis.ticks, axis.is_logarithmic) == (("64K", "1M"), True)
+    curve = Curve("8 ms", np.array([10e6, 20e6]), measured=np.array([11e6, np.nan]))
+    with style.applied():
+        figure = style.new_figure()
+        model.draw(figure, ModelCurves(axis, (curve,)))
+        rates, residuals = figure.axes
+        assert [line.get_label() for line in rates.get_lines()] == ["8 ms, model", "8 ms, measured"]
+        off = np.asarray(residuals.get_lines()[-1].get_ydata())
+        assert off[0] == pytest.approx(10)
+        assert np.isnan(off[1])
+        assert "%" in residuals.get_ylabel()
+
+
+def test_points_out_of_range_are_crossed_and_explained() -> None:
+    lists = {"loss": (0.0001, 0.02)}
+    curves = of_answers(ask(replace(READ, queue_depth=16), lists), lists)
+    with style.applied():
+        figure = style.new_figure()
+        model.draw(figure, curves)
+        crosses = [line for line in figure.axes[0].get_lines() if line.get_marker() == "x"]
+        assert [list(np.asarray(each.get_xdata())) for each in crosses] == [[2.0]]
+    assert any("timeouts" in note for note in model.notes(curves))

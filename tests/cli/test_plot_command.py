@@ -1,0 +1,166 @@
+"""``iscsitrace plot`` run whole: files, formats, errors of one line; and xplot's language against tcptrace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from iscsitrace.outputs.drawings import KINDS
+from tests.support import xplot_file
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "samples"
+READ = SAMPLES / "sequential-read-4ms" / "capture.pcapng.gz"
+LOSS = SAMPLES / "loss-1-percent" / "capture.pcap.gz"
+TWO = SAMPLES / "two-connections-one-session" / "capture.pcapng.gz"
+MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+ALONE = [sys.executable, "-m", "iscsitrace"]
+
+
+def plot(
+    folder: Path, *arguments: object, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*ALONE, "plot", *map(str, arguments)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_draws_a_real_capture(tmp_path: Path, kind: str) -> None:
+    result = plot(tmp_path, kind, "-o", "a.png", TWO)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("a.png: ")
+    assert (tmp_path / "a.png").read_bytes().startswith(MAGIC["png"])
+    assert [each.name for each in tmp_path.iterdir()] == ["a.png"]
+
+
+@pytest.mark.parametrize("ending", MAGIC)
+def test_two_runs_write_the_same_bytes_whatever_the_surroundings(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "matplotlibrc").write_text("lines.linewidth: 9\nsvg.hashsalt: other\n")
+    contents = []
+    for number, zone in enumerate(("UTC", "Asia/Tokyo")):
+        surroundings = {"TZ": zone, "PYTHONHASHSEED": str(number), "SOURCE_DATE_EPOCH": str(number)}
+        assert plot(tmp_path, "cycles", "-o", f"{number}.{ending}", READ, environment=surroundings).returncode == 0
+        contents.append((tmp_path / f"{number}.{ending}").read_bytes())
+    assert contents[0] == contents[1]
+    assert contents[0].startswith(MAGIC[ending])
+
+
+def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_text("mine")
+    result = plot(tmp_path, "cycles", "-o", "a.png", READ)
+    assert (result.returncode, result.stderr) == (
+        2,
+        "iscsitrace: a.png exists; nothing was written (--force overwrites)\n",
+    )
+    assert (tmp_path / "a.png").read_text() == "mine"
+    assert plot(tmp_path, "cycles", "-o", "a.png", "--force", READ).returncode == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(MAGIC["png"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cycles", READ], "name a file with -o, or take --show"),
+        (["cycles", "-o", "a.png", "--show", READ], "name a file with -o, or take --show"),
+        (["cycles", "-o", "a.jpg", READ], "end it with .png, .svg, .pdf or .xpl"),
+        (["cycles", "-o", "a", READ], "end it with .png, .svg, .pdf or .xpl"),
+        (["cycles", "-o", "a.xpl", READ], "xplot draws sequence, window, not cycles"),
+        (["cycles", "-o", "no/folder/a.png", READ], "cannot write no/folder/a.png"),
+        (["cycles", "-o", "x" * 300 + ".png", READ], "File name too long"),
+        (["pie", "-o", "a.png", READ], "pie"),
+        (["cycles", "-o", "a.png"], "name a capture"),
+        (["cycles", "-o", "a.png", "missing.pcap"], "missing.pcap"),
+        (["ladder", "--cycle", "46", "-o", "a.png", READ], "there is no cycle 46; the capture has 46, counted from 0"),
+        (["ladder", "--cycle", "4-2", "-o", "a.png", READ], "write 12, or 12-15"),
+        (["sequence", "--connection", "7", "-o", "a.png", READ], "there is no iSCSI connection 7; there are 0"),
+        (["latency", "--session", "7", "-o", "a.png", READ], "there is no session 7; there are 0"),
+        (["sequence", "--from", "100s", "--to", "101s", "-o", "a.png", READ], "connection 0 has no packet in the view"),
+        (["cycles", "--from", "100s", "-o", "a.png", READ], "nothing to draw"),
+        (["cycles", "--show", READ], "no window can be opened here"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(tmp_path: Path, arguments: list[object], message: str) -> None:
+    result = plot(tmp_path, *arguments, environment={"DISPLAY": "", "WAYLAND_DISPLAY": "", "MPLBACKEND": ""})
+    assert result.returncode == 2
+    assert message in result.stderr.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+    assert "Traceback" not in result.stderr
+
+
+def test_a_capture_without_iscsi_has_nothing_to_draw(tmp_path: Path) -> None:
+    shutil.copy(READ, tmp_path / "a.pcapng.gz")
+    for kind in KINDS:
+        result = plot(tmp_path, kind, "-f", "port 1", "-o", "a.png", "a.pcapng.gz")
+        assert (result.returncode, result.stderr) == (
+            2,
+            "iscsitrace: nothing to draw: the capture has no iSCSI connection\n",
+        )
+
+
+def test_matplotlib_is_not_imported_before_a_plot_is_drawn(tmp_path: Path) -> None:
+    modules = "iscsitrace.cli.read.plot, iscsitrace.analysis.curves.sequence"
+    program = f"import sys, {modules}; print('matplotlib' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout == "False\n"
+
+
+def test_zooming_shows_less_and_keeps_the_connection(tmp_path: Path) -> None:
+    """The login is read all the same, so the connection is known and its stream counts from its SYN."""
+    assert plot(tmp_path, "sequence", "--from", "3.7s", "--to", "3.8s", "-o", "part.xpl", READ).returncode == 0
+    assert plot(tmp_path, "sequence", "-o", "whole.xpl", READ).returncode == 0
+    part, whole = (xplot_file.parse((tmp_path / f"{name}.xpl").read_text()) for name in ("part", "whole"))
+    start = Decimal(int(datetime(2026, 11, 20, 11, 13, 9, tzinfo=UTC).timestamp())) + Decimal("0.573643")
+    expected = [
+        at for at in whole.of("uarrow", "white") if Decimal("3.7") <= at[0] - start <= Decimal("3.8")
+    ]  # fmt: skip
+    assert len(expected) > 100
+    assert part.of("uarrow", "white") == expected
+
+
+@pytest.fixture(scope="module")
+def tcptrace(tmp_path_factory: pytest.TempPathFactory) -> xplot_file.XplotFile:
+    """tcptrace's own time-sequence graph of the data to the initiator, less its first sequence number."""
+    folder = tmp_path_factory.mktemp("tcptrace")
+    program = shutil.which("tcptrace")
+    assert program, "tcptrace is missing: tools/setup installs it"
+    subprocess.run([program, "-n", "-S", "-zy", str(LOSS)], cwd=folder, capture_output=True, check=True)
+    return xplot_file.parse((folder / "b2a_tsg.xpl").read_text())
+
+
+def bars(file: xplot_file.XplotFile, first: int) -> set[tuple[Decimal, ...]]:
+    """Time, first and last place of each segment; tcptrace counts the SYN as a byte."""
+    upright = [at for color in ("white", "red") for at in file.of("line", color) if at[0] == at[2]]
+    return {(at[0], at[1] - first, at[3] - first) for at in upright}
+
+
+def letters(file: xplot_file.XplotFile, first: int) -> set[tuple[Decimal, ...]]:
+    """Where packets are marked as sent again or late.
+
+    Beside the receiver tcptrace calls a packet out of order whose first copy was lost before the tap.
+    """
+    return {(at[0], at[1] - first) for letter in "RO" for at in file.of("atext", text=letter)}
+
+
+def test_xplot_shows_what_tcptrace_shows(tmp_path: Path, tcptrace: xplot_file.XplotFile) -> None:
+    assert plot(tmp_path, "sequence", "--direction", "to_initiator", "-o", "a.xpl", LOSS).returncode == 0
+    ours = xplot_file.parse((tmp_path / "a.xpl").read_text())
+    assert ours.types == ("timeval", "double")
+    assert "10.77.0.2:3260" in ours.names["title"]
+    assert len(bars(tcptrace, 1)) > 4000
+    assert bars(ours, 0) == bars(tcptrace, 1)
+    assert len(letters(tcptrace, 1)) > 30
+    assert letters(ours, 0) == letters(tcptrace, 1)

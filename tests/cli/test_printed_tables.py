@@ -1,0 +1,761 @@
+"""Every table and line of figures that a command prints, against its JSON, its truth, or hand arithmetic.
+
+Columns are found by their headings, amounts are read with their units: a figure under a wrong heading, in a wrong unit
+or of the other direction does not pass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from math import log, prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from iscsitrace.cli import main
+from iscsitrace.lab import traffic
+from tests.support.capture_file import read_records, write_pcapng
+from tests.support.conversation import Conversation, Session
+from tests.support.printed import UNITS, amounts, check_table, is_amount, label, percentage, shows, table
+from tests.support.runs import Runs
+from tests.support.transport import Path as Link
+
+MIXED = (
+    "mixed --connections 2 --sessions 2 --block-size 64K --bytes 4M --queue-depth 4 --one-way-delay 2ms --loss 1% "
+    "--to-initiator-one-way-delay 3ms --rate 100Mbit --header-digest crc32c --seed 3"
+)
+MIRROR = "write --mirror --target-delay 1ms --target-delay 12ms --bytes 2M --rate 100Mbit --loss 0.3% --seed 2"
+SLOW = (
+    "read --bytes 4M --one-way-delay 4ms --rate 320Mbit --window 128K --queue-depth 2 --loss 0.4% "
+    "--key MaxRecvDataSegmentLength=8192 --seed 5"
+)
+FAST = "read --block-size 128K --bytes 4M --one-way-delay 4ms --rate 320Mbit --queue-depth 4"
+SERVED = "read --bytes 4M --one-way-delay 4ms --rate 320Mbit --service-delay 1ms-2ms --loss 0.1% --seed 2"
+FAR = "read --block-size 128K --bytes 4M --one-way-delay 8ms --rate 320Mbit --service-delay 1ms-2ms"
+MILLION = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("printed"))
+
+
+def printed(*arguments: object, exit_code: int = 0) -> str:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == exit_code, result.output
+    return result.output
+
+
+def told(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
+    """What the same command says as JSON."""
+    result = CliRunner().invoke(main, [*map(str, arguments), "--json"], catch_exceptions=False)
+    assert result.exit_code == exit_code, result.output
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def endpoint(row: dict[str, Any], side: str) -> str:
+    return f"{row[f'{side}_address']}:{row[f'{side}_port']}"
+
+
+def in_force(row: dict[str, Any]) -> str:
+    """What holds for each side, said once where both have the same."""
+    each = {side: row[f"effective_{side}"] for side in ("initiator", "target")}
+    if each["initiator"] == each["target"]:
+        return each["initiator"] or "-"
+    return ", ".join(f"{side} {value}" for side, value in each.items() if value is not None)
+
+
+def text(key: str) -> Any:
+    """A value as it stands in JSON."""
+    return lambda row: "-" if row[key] is None else str(row[key])
+
+
+def nearest(ordered: Sequence[int], percent: int) -> int | None:
+    """The percentile by nearest rank."""
+    return ordered[-(-len(ordered) * percent // 100) - 1] if ordered else None
+
+
+# --- the reader of tables
+
+
+def test_a_table_ends_where_its_columns_do() -> None:
+    shown = "\nHeading\n  a  b c     d\n  1  x y z  10\n 22         -\nand 3 more, to 1\n\nother"
+    assert table(shown, "a", "b c", "d") == [("1", "x y z", "10"), ("22", "", "-")]
+    with pytest.raises(AssertionError, match="0 tables"):
+        table(shown, "a", "b", "d")
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "unit", "is_right"),
+    [
+        ("1.235", "0.001234567", "ms", True),
+        ("1.234", "0.001234567", "ms", False),
+        ("1.235", "1.234567", "ms", False),
+        ("64K", "65536", "", True),
+        ("64 KiB", "65536", "", True),
+        ("99.99", "0.99999", "%", True),
+        ("-0.5 %", "0.005", "", False),
+        ("1,234", "1234", "", True),
+        ("-", "0", "", False),
+    ],
+)
+def test_an_amount_is_right_to_its_last_digit(cell: str, value: str, unit: str, is_right: bool) -> None:
+    assert is_amount(cell, Decimal(value), unit) is is_right
+
+
+# --- what was captured: summary, watch at its end, check, cycles
+
+SESSIONS = {
+    "session": "session", "type": "session_type", "initiator": "initiator_name", "target": "target_name",
+    "ISID": text("isid"), "TSIH": "tsih", "auth": lambda row: str(row["auth_method"]),
+    "connections": "connection_count", "tasks": "cycle_count", "end": "end",
+}  # fmt: skip
+CONNECTIONS = {
+    "tcp.stream": "connection", "session": "session", "CID": "cid",
+    "initiator": partial(endpoint, side="initiator"), "target": partial(endpoint, side="target"),
+    "digests (header/data)": lambda row: f"{row['header_digest']}/{row['data_digest']} ({row['digest_source']})",
+    "rtt target ms": "rtt_to_target_min_ns", "rtt initiator ms": "rtt_to_initiator_min_ns",
+    "retransmitted packets to target": "retransmitted_packets_to_target",
+    "to initiator": "retransmitted_packets_to_initiator",
+}  # fmt: skip
+VOLUMES = {
+    "session": lambda row: "all" if row["session"] is None else str(row["session"]),
+    "tasks": "cycle_count", "complete": "complete_cycle_count", "read MB": "read_bytes", "written MB": "write_bytes",
+    "active s": "active_ns", "tasks/s": "iops", "read MB/s": "read_bytes_per_s", "written MB/s": "write_bytes_per_s",
+    "queue depth max": "queue_depth_max",
+}  # fmt: skip
+SIZES = {"operation": "operation", "block size bytes": "bytes", "tasks": "cycle_count"}
+LATENCIES = {
+    "operation": "operation", "tasks": "cycle_count",
+    **{name: f"latency_ns.{name} ms" for name in ("p50", "p95", "p99", "max")},
+    **{f"{name} p50": f"{name}_ns.p50 ms" for name in ("request", "grant", "transfer")},
+    # a read waits for its status after the data, a write for the target's service
+    "service or status p50": lambda row: milliseconds(row["service_ns"]["p50"], row["status_wait_ns"]["p50"]),
+}  # fmt: skip
+COVERAGE = {
+    "tcp.stream": lambda row: "all" if row["connection"] is None else str(row["connection"]),
+    "direction": lambda row: {"to_target": "to target", "to_initiator": "to initiator", None: "both"}[row["direction"]],
+    "stream bytes": "stream_bytes", "explained %": "explained_bytes_share", "captured %": "captured_bytes_share",
+    "PDUs": "pdu_count", "missing PDUs": "missing_pdu_count", "PDUs %": "pdu_share",
+}  # fmt: skip
+HEALTH = {
+    "severity": "severity", "counter": "name", "count": "count", "first frame": "first_frame",
+    "meaning": "meaning", "advice": "advice",
+}  # fmt: skip
+
+
+def milliseconds(*times_ns: int | None) -> str:
+    """Of the one time that is known."""
+    known = [time_ns for time_ns in times_ns if time_ns is not None]
+    assert len(known) < 2
+    return f"{known[0] / MILLION:.3f}" if known else "-"
+
+
+@pytest.fixture(scope="module")
+def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture between the hosts that lost packets: two sessions with reads and writes, one of two connections."""
+    link = Link(one_way_delay_ns=4 * MILLION, tap=0.25, is_pdu_per_segment=True)
+    conversation = Conversation(link)
+    busy = conversation.session(Session(connection_count=2, data_digest=True, is_status_in_data=False))
+    busy.login().read(count=12, queue_depth=3, block_bytes=32_768).write(count=5, block_bytes=524_288).logout()
+    other = conversation.session(Session(is_initial_r2t=False))
+    other.login().write(count=4, block_bytes=4096).read(count=2).logout()
+    capture = conversation.run()
+    packets = capture.packets
+    kept = [packet for place, packet in enumerate(packets) if place < 60 or place % 97]
+    folder = tmp_path_factory.mktemp("late")
+    return write_pcapng(folder / "late.pcapng", kept, capture.path.link_type)
+
+
+@pytest.fixture(scope="module")
+def ended(runs: Runs) -> Path:
+    """The beginning of a run with R2Ts and statuses that Nagle's algorithm held back: some of its tasks did not end."""
+    run = runs(
+        "mixed --block-size 64K --bytes 4M --queue-depth 1 --one-way-delay 2ms --loss 0.3% --rate 100Mbit --seed 5 "
+        "--key InitialR2T=Yes --key ImmediateData=No --status apart-held --service-delay 1ms-4ms"
+    )
+    records, link_type = read_records(run.capture())
+    return write_pcapng(run.folder / "ended.pcapng", records[: len(records) * 9 // 10], link_type)
+
+
+@pytest.fixture(params=["mixed", "late", "ended"], scope="module")
+def capture(request: pytest.FixtureRequest, runs: Runs) -> Path:
+    found: Path = runs(MIXED).capture() if request.param == "mixed" else request.getfixturevalue(request.param)
+    return found
+
+
+def test_summary(capture: Path) -> None:
+    shown, document = printed("summary", capture), told("summary", capture)
+    first = shown.splitlines()[0]
+    (source,) = document["input"]
+    span = Decimal(source["time_last_ns"] - source["time_first_ns"]) / 10**9
+    assert first.startswith(f"{capture}: pcapng, {source['packet_count']} packets, {span:.6f} s from 2023-11-14T22:13")
+    check_table(shown, SESSIONS, document["sessions"])
+    check_table(shown, CONNECTIONS, document["connections"])
+    keys: dict[tuple[str, str], list[str]] = {}
+    for row in document["parameters"]:
+        if row["source"] != "offered":
+            keys.setdefault((row["key"], in_force(row)), []).append(str(row["connection"]))
+    assert table(shown, "key", "value", "tcp.stream") == [(*key, " ".join(found)) for key, found in keys.items()]
+    sizes = sorted(document["block_sizes"], key=lambda row: -row["cycle_count"])
+    order = list(dict.fromkeys(row["operation"] for row in document["block_sizes"]))
+    check_table(shown, SIZES, sorted(sizes, key=lambda row: order.index(row["operation"])))
+    check_totals(shown, document)
+    check_table(shown, COVERAGE, document["coverage"])
+
+
+def check_totals(shown: str, document: dict[str, Any]) -> None:
+    """What a live view says at its end, too."""
+    check_table(shown, VOLUMES, document["volumes"])
+    check_table(shown, LATENCIES, document["latency"])
+    depths = ", ".join(f"{name} {document['queue_depth'][name]}" for name in ("p50", "p95", "p99", "max"))
+    assert f"\nqueue depth at issue, tasks: {depths}\n" in shown
+    if document["counters"]:
+        check_table(shown, HEALTH, document["counters"])
+
+
+def test_volumes_are_those_of_the_conversation(late: Path) -> None:
+    """The session that is logged in first wrote 4 x 4 KiB and read 2 x 64 KiB; the other 12 x 32 and 5 x 512 KiB."""
+    rows = [row[:5] for row in table(printed("summary", late), *VOLUMES)]
+    assert rows[0] == ("0", "6", "6", f"{2 * 65_536 / 1e6:.3f}", f"{4 * 4096 / 1e6:.3f}")
+    assert rows[1][:2] == ("1", "17")
+    sizes = table(printed("summary", late), *SIZES)
+    assert sizes == [("read", "32K", "12"), ("read", "64K", "2"), ("write", "512K", "5"), ("write", "4K", "4")]
+
+
+def test_what_a_snaplen_cut_was_captured_all_the_same(runs: Runs, tmp_path: Path) -> None:
+    records, link_type = read_records(runs(MIXED).capture())
+    short = [replace(record, data=record.data[:128]) for record in records]
+    file = write_pcapng(tmp_path / "short.pcapng", short, link_type)
+    document = told("check", "--fail-on", "never", file)
+    check_table(printed("check", "--fail-on", "never", file), COVERAGE, document["coverage"])
+    total = document["coverage"][-1]
+    assert total["cut_bytes"] > total["stream_bytes"] // 2
+    assert (total["gap_bytes"], total["captured_bytes_share"]) == (0, 1.0)
+
+
+def test_the_longest_tail_of_sizes_is_summed(tmp_path: Path) -> None:
+    conversation = Conversation()
+    actors = conversation.session().login()
+    for blocks in range(1, 12):
+        actors.read(count=12 - blocks, block_bytes=512 * blocks)
+    made = actors.logout() and conversation.run()
+    file = write_pcapng(tmp_path / "sizes.pcapng", made.packets, made.path.link_type)
+    rows = table(printed("summary", file), *SIZES)
+    assert rows[0] == ("read", "512", "11")
+    assert rows[1:3] == [("read", "1K", "10"), ("read", "1536", "9")]
+    assert len(rows) == 9
+    # sizes of 9, 10 and 11 blocks: 3 + 2 + 1
+    assert rows[-1] == ("read", "3 other sizes", "6")
+
+
+def test_keys_and_who_offered_them(runs: Runs) -> None:
+    capture = runs(MIXED).capture()
+    columns = {
+        "tcp.stream": "connection", "key": "key", "initiator sent": text("initiator_value"),
+        "target sent": text("target_value"), "in force": in_force, "came about": "source",
+    }  # fmt: skip
+    check_table(printed("summary", "-v", capture), columns, told("summary", capture)["parameters"])
+
+
+def test_the_totals_of_a_live_view(capture: Path) -> None:
+    document = json.loads(printed("watch", "--no-follow", "--json", capture).splitlines()[-1])
+    shown = printed("watch", "--no-follow", capture)
+    check_totals(shown, document)
+    check_table(shown, COVERAGE, document["coverage"][-1:])
+
+
+def test_check(late: Path, runs: Runs) -> None:
+    document, shown = told("check", late, exit_code=1), printed("check", late, exit_code=1)
+    check_table(shown, COVERAGE, document["coverage"])
+    check_table(shown, HEALTH, document["counters"])
+    capture = runs(MIXED).capture()
+    truth = capture.with_name("truth.json")
+    found = told("check", "--truth", truth, capture)["against_truth"]
+    names = ("cycle_count", "value_count", "parameter_count", "loss_count")
+    line = r"compared: (\d+) cycles with (\d+) values, (\d+) parameters, losses at (\d+) ends; differences: (\d+)"
+    assert amounts(printed("check", "--truth", truth, capture), line) == (*(str(found[name]) for name in names), "0")
+    # another run: 64 blocks too, in another order
+    other = runs(MIXED.replace("--seed 3", "--seed 4")).folder / "truth.json"
+    wrong = told("check", "--truth", other, capture, exit_code=1)["against_truth"]["differences"]
+    shown = printed("check", "--truth", other, capture, exit_code=1)
+    check_table(shown, {"tcp.stream": "connection", "of": "subject", "difference": "text"}, wrong)
+
+
+def flags(row: dict[str, Any]) -> str:
+    words = {"is_status_in_data": "S", "is_aborted": "aborted", "has_capture_gap": "gap", "has_retransmission": "rexmt"}
+    return " ".join([word for name, word in words.items() if row[name]] + ["incomplete"] * (not row["is_complete"]))
+
+
+CYCLES = {
+    "cycle": "cycle", "time": "after_ns s", "stream": "connection", "LUN": "lun", "operation": "operation",
+    "LBA": "lba", "block size": "bytes", "latency": "latency_ns ms", "request": "request_ns ms",
+    "grant": "grant_ns ms", "transfer": "transfer_ns ms", "service": "service_ns ms",
+    "status wait": "status_wait_ns ms", "QD": "queue_depth", "PDUs": "data_pdu_count", "R2Ts": "r2t_count",
+    "status": lambda row: {0: "good", 2: "check condition", None: "-"}[row["status"]], "frame": "command_frame",
+    "flags": flags,
+}  # fmt: skip
+
+
+def test_cycles(capture: Path) -> None:
+    summary, document = told("summary", capture), told("cycles", "--filter", capture)
+    start_ns = min(row["time_first_ns"] for row in summary["connections"])
+    rows = [row | {"after_ns": row["command_first_ns"] - start_ns} for row in document["cycles"]]
+    shown = printed("cycles", "--filter", capture)
+    check_table(shown, CYCLES, rows)
+    filters = [line for line in shown.splitlines() if line.startswith("cycle ") and ": tcp.stream==" in line]
+    assert filters == [f"cycle {row['cycle']}: {row['display_filter']}" for row in rows]
+
+
+# --- diagnose
+
+BUDGET = {"part": lambda row: label(row["part"]), "ms": "ns ms", "%": lambda row: percentage(row["share"])}
+STREAMS = {
+    "connection": "connection", "session": "session", "MB": "bytes", "MB/s": "bytes_per_s",
+    "finished after s": "after_ns", "sent again %": "retransmission_rate", "losses": "loss_count",
+    "timeouts": "timeout_count", "slow because": lambda row: row["cause"] or "-",
+}  # fmt: skip
+
+
+def test_diagnose(runs: Runs) -> None:
+    capture = runs(MIXED).capture()
+    shown, document = printed("diagnose", capture), told("diagnose", capture)
+    opinions = [("session", row) for row in document["sessions"]] + [
+        ("connection", row) for row in document["connections"]
+    ]
+    lines = shown.splitlines()
+    assert lines[2 : 2 + len(opinions)] == [row["verdict"] for _, row in opinions]
+    blocks = shown.split("\nTime of ")[1:]
+    assert len(blocks) == len(opinions)
+    for (kind, row), block in zip(opinions, blocks, strict=True):
+        start = r"(\w+) (\d+): ([\d.]+) s from first command to last status"
+        name, number, jobs = amounts(block.partition("\n")[0], start)
+        assert (name, int(number)) == (kind, row[kind])
+        assert is_amount(jobs, row["jobs_ns"] * UNITS["ns"], "s")
+        parts = dict(row["budget"])
+        pause_ns = sum(parts.values()) - row["jobs_ns"]
+        parts["initiator_think"] -= pause_ns
+        assert (f"without pauses between jobs: {pause_ns / 1e9:.6f} s more" in block) == (pause_ns > 0)
+        rows = [
+            {"part": part, "ns": ns * UNITS["ns"], "share": Decimal(ns) / row["jobs_ns"]} for part, ns in parts.items()
+        ]
+        check_table(block, BUDGET, [each for each in rows if each["ns"]])
+        for found in row["findings"]:
+            share = "" if found["share"] is None else f", {percentage(found['share'])} %"
+            assert f"\n{found['name']} ({found['severity']}{share}): {found['text']}\n" in block
+            assert f"\n    {found['display_filter']}\n" in block
+    (job,) = document["jobs"]
+    assert f"Jain's fairness index {job['jain']:.3f}; the last finishes {job['first_to_last_ns'] / 1e9:.6f} s " in shown
+    assert f"is alone for {percentage(job['alone_share'])} % of the whole" in shown
+    first_ns = min(each["time_first_ns"] for each in job["streams"])
+    streams = [each | {"after_ns": each["time_last_ns"] - first_ns} for each in job["streams"]]
+    check_table(shown, STREAMS, streams)
+
+
+def test_diagnose_shows_what_was_lost(late: Path) -> None:
+    document = told("diagnose", late)
+    losses = [row for row in document["counters"] if row["severity"] == "data_loss"]
+    check_table(printed("diagnose", late), HEALTH, losses)
+
+
+# --- mirrors
+
+LEGS = {
+    "leg": "leg", "sessions": lambda row: " ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
+    "last to finish": "last_count", "alone at work ms": "alone_ns",
+    "mostly because": lambda row: max(row["causes_ns"], key=row["causes_ns"].get, default="-"),
+}  # fmt: skip
+WRITES = {
+    "mirror": "mirror", "write": "mirrored_write", "time": "after_ns s", "LBA": "lba", "bytes": "bytes",
+    "skew": "skew_ns ms", "last session": "last_session", "because": text("cause"), "of it": "cause_ns ms",
+    "done on each leg after": lambda row: " ".join(
+        f"{(leg['end_ns'] - row['begin_ns']) / MILLION:.3f}" for leg in row["legs"]
+    ),
+}  # fmt: skip
+
+
+def test_mirrors(runs: Runs) -> None:
+    run = runs(MIRROR)
+    arguments = ("mirrors", "--top", 5, "--filter", run.capture())
+    shown, document = printed(*arguments), told(*arguments)
+    (mirror,) = document["mirrors"]
+    check_table(shown, LEGS, mirror["legs"])
+    line = r"(\d+) mirrored writes, ([\d.]+) MB; skew ms: p50 ([\d.]+), p95 ([\d.]+), max ([\d.]+)"
+    count, written, *skews = amounts(shown, line)
+    assert (int(count), is_amount(written, Decimal(2 << 20), "MB")) == (32, True)
+    for name, skew in zip(("p50", "p95", "max"), skews, strict=True):
+        assert is_amount(skew, mirror["skew_ns"][name] * UNITS["ns"], "ms")
+    start_ns = min(row["time_first_ns"] for row in told("summary", run.capture())["connections"])
+    rows = [row | {"after_ns": row["begin_ns"] - start_ns} for row in document["mirrored_writes"]]
+    check_table(shown, WRITES, rows)
+    assert [row["skew_ns"] for row in rows] == sorted((row["skew_ns"] for row in rows), reverse=True)
+    assert "\nMirrored writes, 5 of 32: " in shown
+    filters = [line for line in shown.splitlines() if line.startswith("mirrored write ")]
+    assert filters == [f"mirrored write {row['mirrored_write']}: {row['display_filter']}" for row in rows]
+
+
+# --- diff
+
+
+def test_diff(runs: Runs) -> None:
+    one, other = runs(SLOW).capture(), runs(FAST).capture()
+    shown, document = printed("diff", one, other), told("diff", one, other)
+    a, b, gap = document["a"], document["b"], document["gap"]
+    rates = [f"{side['throughput_bytes_per_s'] / 1e6:.1f}" for side in (a, b)]
+    ratio = f"{b['throughput_bytes_per_s'] / a['throughput_bytes_per_s']:.2g}"
+    assert f"\nB carries {ratio} times as much as A: {rates[1]} against {rates[0]} MB/s. Of that " in shown
+    # one was lost twice
+    assert a["retransmitted_packet_count"] > a["loss_count"] > 0
+    # what explains it
+    rows = table(shown, "difference", "A", "B", "factor", "share of the gap %")
+    last = {"factor": gap["throughput_factor"], "share": 1}
+    left = {"factor": gap["unexplained_throughput_factor"], "share": gap["unexplained_share"]}
+    for row, expected in zip(rows[-2:], (left, last), strict=True):
+        assert is_amount(row[3], Decimal(expected["factor"]))
+        assert is_amount(row[4], Decimal(expected["share"]), "%")
+    known = [each for each in gap["differences"] if abs(log(each["throughput_factor"])) >= 0.01]
+    factors = {"ns": UNITS["ns"], "ns/B": UNITS["ms/MB"]}
+    for (_, *cells, factor, share), each in zip(rows[: len(known)], known, strict=True):
+        for cell, side in zip(cells, "ab", strict=True):
+            assert is_amount(cell, Decimal(each[side]) * factors.get(each["unit"], 1)), (each["name"], cell)
+        assert is_amount(factor, Decimal(each["throughput_factor"]))
+        assert is_amount(share, Decimal(each["share"]), "%")
+    assert {each["unit"] for each in known} == {"tasks", "bytes", "ns", "ns/B"}
+    rest = [each for each in gap["differences"] if each not in known]
+    (name, _, _, factor, share) = rows[len(known)]
+    assert name == "smaller differences"
+    assert len(rows) == len(known) + 3
+    assert is_amount(factor, Decimal(prod(each["throughput_factor"] for each in rest)))
+    assert is_amount(share, Decimal(sum(each["share"] for each in rest)), "%")
+    product = 1.0
+    for row in rows[:-1]:
+        product *= float(row[3])
+    assert product == pytest.approx(gap["throughput_factor"], rel=0.01)
+    # side by side
+    check_sides(shown, a, b)
+    # the time of each
+    parts = [
+        {
+            "part": part, "a": a["budget"][part]["share"], "b": b["budget"][part]["share"],
+            "a_ns": a["budget"][part]["ns_per_megabyte"], "b_ns": b["budget"][part]["ns_per_megabyte"],
+            "more_ns": b["budget"][part]["ns_per_megabyte"] - a["budget"][part]["ns_per_megabyte"],
+        }
+        for part in a["budget"]
+        if max(a["budget"][part]["share"], b["budget"][part]["share"]) >= 0.01
+    ]  # fmt: skip
+    columns = {
+        "part": "part", "A %": "a", "B %": "b", "A ms/MB": "a_ns ms", "B ms/MB": "b_ns ms", "B - A ms/MB": "more_ns ms",
+    }  # fmt: skip
+    check_table(shown, columns, parts)
+    keys = table(shown, "key", "A in force", "initiator", "target", "B in force", "initiator", "target")
+    names = ("in_force", "initiator", "target")
+    assert keys == [(row["key"], *(row[side][name] for side in "ab" for name in names)) for row in document["keys"]]
+    assert keys
+
+
+def check_sides(shown: str, a: dict[str, Any], b: dict[str, Any]) -> None:
+    rows = {row[0]: row[1:] for row in table(shown, "", "A", "B")}
+    units = {
+        "tasks": "task_count", "throughput": "throughput_bytes_per_s", "queue depth": "queue_depth",
+        "connections": "connection_count", "one-way delay": "one_way_delay_ns", "line": "line_bytes_per_s",
+        "receive window at most": "window_bytes", "losses": "loss_count",
+        **{f"latency {name}": f"latency_ns.{name}" for name in ("p50", "p95", "p99", "max")},
+    }  # fmt: skip
+    for heading, path in units.items():
+        for cell, side in zip(rows.pop(heading), (a, b), strict=True):
+            assert shows(cell, side, path), (heading, cell)
+    assert rows.pop("operation") == (a["operation"], b["operation"])
+    again = [f"{side['retransmitted_packet_count']} of {side['packet_count']}" for side in (a, b)]
+    assert rows.pop("packets sent again") == tuple(again)
+    assert rows.pop("PDU block sizes") == ("64 of 64K", "32 of 128K")
+    assert rows == {}
+
+
+# --- model
+
+
+def test_model_fit(runs: Runs, tmp_path: Path) -> None:
+    captures = [runs(options).capture() for options in (SERVED, FAR)]
+    shown, document = printed("model", "fit", *captures), told("model", "fit", *captures)
+    assert f"\nperiod = k * d + s + B / C, from {document['cycles_used']} tasks at 2 points\n" in shown
+    words = {"fit": "the differences between the points", "packets": "what the packets of the cycles show"}
+    lines = table(shown, "", "value", "from", "to", "unit", "known by", "")
+    for (name, *ends, unit, source, _), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
+        assert name == key[0].replace("c", "C")
+        assert words[document[key]["source"]] == source
+        for cell, end in zip(ends, ("value", "low", "high"), strict=True):
+            assert is_amount(cell, Decimal(document[key][end]) * (UNITS["ns"] if key.endswith("_ns") else 1), unit)
+    check_table(shown, {"between": "name", "delays": "delays", "meaning": "meaning"}, document["legs"])
+    columns = {
+        "one way ms": "delay_ns.value", "block size": "block_bytes", "QD": "queue_depth", "tasks": "cycle_count",
+        "left out": lambda row: str(sum(row["left_out"].values())), "MB/s": "throughput_bytes_per_s",
+        "period ms": "period_ns", "model ms": "model_ns",
+        # measured against the model: how much longer than by the model
+        "residual %": lambda row: f"{100 * (row['period_ns'] / row['model_ns'] - 1):.2f}",
+        "point": "point",
+    }  # fmt: skip
+    check_table(shown, columns, document["residuals"])
+    left = [{"why": why, "count": count} for why, count in document["cycles_left_out"].items()]
+    assert [row[:2] for row in table(shown, "why", "tasks", "meaning")] == [
+        (row["why"], str(row["count"])) for row in left
+    ]
+    for line in document["undetermined"]:
+        assert f"\n- {line}\n" in shown
+    # the delays are those of the links, and those of a full line of 1448 of 1514 bytes
+    assert [row["delay_ns"]["value"] for row in document["residuals"]] == pytest.approx([4e6, 8e6], rel=0.01)
+    assert float(lines[3][1]) == pytest.approx(40 * 1448 / 1514, rel=0.01)
+
+
+def test_model_predict(runs: Runs, tmp_path: Path) -> None:
+    fit = tmp_path / "fit.json"
+    fit.write_text(printed("model", "fit", "--json", *(runs(options).capture() for options in (SERVED, FAR))))
+    asked = ("model", "predict", "--fit", fit, "--queue-depth", "1,16", "--loss", "0.001%,1%")
+    columns = {
+        "queue depth": "values.queue_depth", "loss": "values.loss %", "MB/s": "throughput_bytes_per_s",
+        "low": "throughput_low_bytes_per_s MB/s", "high": "throughput_high_bytes_per_s MB/s", "gain %": "gain",
+        "period ms": "period_ns", "k": "k", "line ms": "transfer_ns", "stalls ms": "stall_ns",
+        "idle %": "idle_fraction", "bound": "bound",
+    }  # fmt: skip
+    rows = told(*asked)["predictions"]
+    check_table(printed(*asked), columns, rows)
+    assert len({row["bound"] for row in rows}) > 1
+
+
+def test_a_prediction_is_hand_arithmetic() -> None:
+    """Reads of 64 KiB over 4 ms each way, in eight Data-In PDUs, 1448 of 1514 bytes at 100 Mbit/s, 1 ms of service."""
+    shown = printed(
+        *"model predict read --one-way-delay 4ms --rate 100Mbit --service-time 1ms --queue-depth 1,2".split()
+    )
+    line_ms = (65_536 + 8 * 48) * 1514 / 1448 * 8 / 100e3
+    period_ms = 2 * 4 + 1 + line_ms
+    rows = table(shown, "queue depth", "MB/s", "period ms", "k", "line ms", "stalls ms", "idle %", "bound")
+    assert rows == [
+        (
+            str(depth), f"{depth * 65.536 / period_ms:.3f}", f"{period_ms:.3f}", "2.00", f"{line_ms:.3f}", "0.000",
+            f"{100 * (1 - depth * line_ms / period_ms):.1f}", "cycle",
+        )
+        for depth in (1, 2)
+    ]  # fmt: skip
+
+
+# --- runs: initiator, links, files
+
+LOSSY = (
+    "mixed --loss 1% --burst-loss 1%,30% --reorder 2%,1ms --queue 15 --access-rate 90Mbit --targets 2 --connections 2 "
+    "--bytes 6M --queue-depth 4 --target-delay 2ms --target-delay 3ms --rate 60Mbit"
+)
+LATENCY = {f"{name} ms": f"latency_ns.{name}" for name in ("p50", "p95", "p99", "max")}
+LINKS = {
+    "link": "link", "direction": "direction", "packets": "arrived.count", "bytes": "arrived.bytes",
+    **{name.replace("_", " "): f"{name}.count" for name in ("queue_full", "lost", "lost_in_burst", "overtaken")},
+    "line busy ms": "busy_ns",
+}  # fmt: skip
+
+
+def simulated(folder: Path, options: str, *more: str) -> tuple[str, dict[str, Any]]:
+    """What is printed of a run, and its truth."""
+    shown = printed("simulate", *options.split(), *more, "-o", folder, "--force")
+    truth: dict[str, Any] = json.loads((folder / "truth.json").read_text())
+    return shown, truth
+
+
+def test_a_run_and_its_links(tmp_path: Path) -> None:
+    shown, truth = simulated(tmp_path, LOSSY)
+    results = truth["results"]
+    rows = [
+        {"of": "calls", "bytes": results["bytes"], "latency_ns": results["call_latency_ns"]},
+        *({"of": f"{name} commands", **results[name]} for name in ("read", "write")),
+    ]
+    columns = {"latency of": "of", "bytes": "bytes", "count": lambda row: str(row["latency_ns"]["count"]), **LATENCY}
+    check_table(shown, columns, rows)
+    moved, seconds, rate, iops = amounts(shown, r"([\d.]+) MB in ([\d.]+) s: ([\d.]+) MB/s, ([\d.]+) IOPS")
+    elapsed_s = Decimal(results["elapsed_ns"]) * UNITS["ns"]
+    assert is_amount(moved, Decimal(6 << 20), "MB")
+    assert is_amount(seconds, elapsed_s, "s")
+    assert is_amount(rate, (6 << 20) / elapsed_s, "MB/s")
+    assert is_amount(iops, 96 / elapsed_s)
+    links = [("access", truth["access"]), *((f"target {place}", path) for place, path in enumerate(truth["paths"], 1))]
+    rows = [
+        {"link": name, "direction": direction.replace("_", " "), "busy_ns": log[direction]["line"]["busy_ns"]}
+        | log[direction]["counters"]
+        for name, log in links
+        for direction in ("to_target", "to_initiator")
+    ]
+    check_table(shown, LINKS, rows)
+    # every fate occurs, so that no column can stand for another
+    for fate in ("queue_full", "lost", "lost_in_burst", "overtaken"):
+        assert any(row[fate]["count"] for row in rows)
+    ends = {"initiator": truth["initiator_ends"]} | {
+        f"target {place}": each for place, each in enumerate(truth["target_ends"], 1)
+    }
+    again = ", ".join(
+        f"{name} {sum(end['retransmitted_segment_count'] for end in each)}" for name, each in ends.items()
+    )
+    assert f"\nretransmitted segments: {again}\n" in shown
+    files = [truth["captures"]["initiator"], *truth["captures"]["targets"]]
+    counts = [str(count) for count in truth["packet_counts"]]
+    written = [(str(tmp_path / name), count) for name, count in zip(files, counts, strict=True)]
+    assert table(shown, "file", "packets") == [*written, (str(tmp_path / "truth.json"), "-")]
+    # counted by the captures themselves
+    assert counts == [str(told("summary", tmp_path / name)["packet_count"]) for name in files]
+
+
+def test_a_run_of_sockets(tmp_path: Path) -> None:
+    shown, truth = simulated(tmp_path, "socket-read --connections 2 --targets 2 --bytes 3M --rate 60Mbit")
+    results = truth["results"]
+    line = r"([\d.]+) MB in ([\d.]+) s: ([\d.]+) MB/s; in the second half ([\d.]+) MB/s"
+    moved, seconds, rate, steady = amounts(shown, line)
+    elapsed_s = Decimal(results["elapsed_ns"]) * UNITS["ns"]
+    assert is_amount(moved, Decimal(3 << 20), "MB")
+    assert is_amount(seconds, elapsed_s, "s")
+    assert is_amount(rate, (3 << 20) / elapsed_s, "MB/s")
+    assert is_amount(steady, Decimal(results["steady_bytes_per_s"]), "MB/s")
+    columns = {
+        "connection": "connection", "target": lambda row: str(row["target"] + 1), "bytes": "bytes",
+        "MB/s in the second half": "steady_bytes_per_s MB/s",
+    }  # fmt: skip
+    check_table(shown, columns, results["connections"])
+
+
+def test_a_search_for_the_number_of_connections(tmp_path: Path) -> None:
+    options = "read --connections auto:golden --measure-time 100ms --seconds 1.5 --rate 60Mbit --one-way-delay 2ms"
+    shown, truth = simulated(tmp_path, options)
+    tuning = truth["results"]["tuning"]
+    columns = {
+        "time": "time_s", "connections": "connections", "MB/s": "goodput_bytes_per_s", "command ms": "command_s",
+        "then": "decision", "next": "next_connections", "why": "why",
+    }  # fmt: skip
+    check_table(shown, columns, [step for step in tuning["steps"] if step["decision"] != "watch"])
+    found = rf"found after ([\d.]+) s, still; {tuning['connections']} at the end"
+    assert is_amount(*amounts(shown, found), Decimal(tuning["converged_s"]))
+
+
+# --- capture
+
+
+def test_the_end_of_a_capture(runs: Runs, tmp_path: Path) -> None:
+    trigger = ("--trigger", "latency>80ms", "--after", "5ms")
+    arguments = ("capture", "-r", runs(MIXED).capture(), *trigger, "-w", tmp_path / "a.pcapng")
+    shown = printed(*arguments)
+    result = CliRunner().invoke(main, [*map(str, arguments), "--force", "--json"])
+    progress = json.loads(result.stdout)["progress"]
+    line = r"iscsitrace: (\d+) packets seen, (\d+) written \((\d+) bytes\), (\d+) dropped(?:; (\d+) slow tasks)?"
+    names = ("seen_count", "written_count", "written_bytes", "dropped_count", "slow_count")
+    assert amounts(shown, line) == tuple(str(progress[name]) for name in names)
+    slow = [row for row in told("cycles", arguments[2])["cycles"] if (row["latency_ns"] or 0) > 80 * MILLION]
+    assert progress["slow_count"] == len(slow) > 1
+    assert progress["seen_count"] > progress["written_count"]
+    assert (tmp_path / "a.pcapng").stat().st_size == progress["written_bytes"]
+
+
+def test_the_advice_of_a_capture(runs: Runs) -> None:
+    source = runs("read --bytes 256K --block-size 4K --one-way-delay 1ms").capture()
+    shown, found = printed("capture", "-r", source, "-s", "advise"), told("capture", "-r", source, "-s", "advise")
+    line = r".*: (\d+) packets, ([\d.]+) MB, (\d+) PDUs on (\d+) iSCSI connections"
+    packets, size, pdus, connections = amounts(shown, line)
+    summary = told("summary", source)
+    assert (packets, connections) == (str(summary["packet_count"]), "1")
+    assert is_amount(size, Decimal(summary["input"][0]["byte_count"]), "MB")
+    assert pdus == str(summary["coverage"][-1]["pdu_count"])
+    for kind, words in (("headers", "keeps every PDU header"), ("texts", "keeps login texts and sense data, too")):
+        snaplen, share = amounts(shown, rf"-s (\d+) {words}: ([\d.]+) % of the bytes")
+        assert int(snaplen) == found[f"{kind}_snaplen"]
+        assert is_amount(share, Decimal(found[f"{kind}_kept_bytes"]) / found["byte_count"], "%")
+
+
+# --- runs of the real world: what the core would give, with a number of its own in every place
+
+
+def latency(first: int) -> dict[str, Any]:
+    names = ("count", "min", "mean", "p50", "p90", "p95", "p99", "p999", "max")
+    return {name: first + 1_111_000 * place for place, name in enumerate(names)} | {"count": first // MILLION}
+
+
+def hand_results(**more: Any) -> dict[str, Any]:
+    return {
+        "mode": "run", "started_ns": 5, "elapsed_ns": 2_500_000_000, "bytes": 30_000_000, "calls": 500,
+        "cpu": {"user_ns": 600_000_000, "system_ns": 1_500_000_000},
+        "call_latency_ns": latency(11 * MILLION), "ping_ns": latency(41 * MILLION),
+        "read": {"commands": 21, "bytes": 20_000_000, "latency_ns": latency(21 * MILLION)},
+        "write": {"commands": 31, "bytes": 10_000_000, "latency_ns": latency(31 * MILLION)},
+        "connections": [
+            {"connection": number, "session": 0, "cid": number, "target": 0, "parameters": parameters}
+            for number, parameters in enumerate(({"max_burst_length": 65_536}, {"max_burst_length": 65_536}, {}))
+        ],
+        "discovered": [], "tuning": None, "retry_count": 3, "data_digest_error_count": 4, "verify_error_count": 5,
+        "error_count": 2, "errors": ["first\nthing"],
+        "first_mismatch": {"byte": 512, "found_block": 9, "found_seed": 8}, "remarks": ["so it was"],
+    } | more  # fmt: skip
+
+
+def initiator(monkeypatch: pytest.MonkeyPatch, mode: str, results: dict[str, Any], exit_code: int) -> str:
+    monkeypatch.setattr(traffic, "run_initiator", lambda *_, **__: {"results": results})
+    return printed("initiator", mode, "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0", exit_code=exit_code)
+
+
+def test_what_an_initiator_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = hand_results()
+    shown = initiator(monkeypatch, "read", results, 1)
+    assert "\n30.000 MB in 2.500000 s: 12.000 MB/s, 200.0 IOPS\n" in f"\n{shown}"
+    # 2.1 s for 0.03 GB
+    assert "\nprocessor time 2.100000 s (user 0.600000, system 1.500000): 70.000 s/GB\n" in shown
+    columns = {"latency of": "of", "bytes": "bytes", "count": lambda row: str(row["latency_ns"]["count"]), **LATENCY}
+    rows = [{"of": "calls", "bytes": 30_000_000, "latency_ns": results["call_latency_ns"]}]
+    rows += [{"of": f"{name} commands", **results[name]} for name in ("read", "write")]
+    check_table(shown, columns, rows)
+    keys = {row[0]: row[1:] for row in table(shown, "key", "connections 0 to 1")}
+    assert keys["MaxBurstLength"] == ("65536",)
+    lines = shown[shown.index("\nTroubles\n") :].splitlines()[2:]
+    assert lines == [
+        "commands sent again after BUSY, TASK SET FULL or UNIT ATTENTION: 3",
+        "data digest errors: 4",
+        "reads with wrong data: 5",
+        "errors: 2",
+        "wrong data at byte 512: block 9 of the pattern with seed 8",
+        "remark: so it was",
+        "iscsitrace: first thing",
+        "iscsitrace: and 1 more errors",
+    ]
+
+
+def test_pings_and_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = dict.fromkeys(("retry_count", "data_digest_error_count", "verify_error_count", "error_count"), 0)
+    calm |= {"errors": [], "first_mismatch": None, "remarks": []}
+    results = hand_results(mode="ping", **calm)
+    columns = {"pings": "count", **{f"{name} ms": f"{name}_ns" for name in ("min", "p50", "p95", "p99", "max")}}
+    row = {f"{name}_ns": value for name, value in results["ping_ns"].items()} | {"count": results["ping_ns"]["count"]}
+    check_table(initiator(monkeypatch, "ping", results, 0), columns, [row])
+    found = [{"name": "iqn.a", "addresses": ["10.0.0.1:3260,1", "10.0.0.2:3260,1"]}, {"name": "iqn.b", "addresses": []}]
+    shown = initiator(monkeypatch, "discover", hand_results(mode="discover", discovered=found, **calm), 0)
+    assert table(shown, "target", "address") == [("iqn.a", "10.0.0.1:3260,1, 10.0.0.2:3260,1"), ("iqn.b", "-")]
+
+
+def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def carried(first: int) -> dict[str, Any]:
+        names = ("arrived", "delivered", "queue_full", "lost", "lost_in_burst", "overtaken")
+        counters = {name: {"count": first + place, "bytes": 1000 * (first + place)} for place, name in enumerate(names)}
+        return {"counters": counters, "line": {"busy_ns": (first + 9) * MILLION, "busy_times": []}, "packets": None}
+
+    log = {
+        "link": {"to_target": carried(10), "to_initiator": carried(50)},
+        "lateness": {"count": 1, "median_ns": 1_500_000, "p99_ns": 2_500_000, "max_ns": 4_500_000},
+        "refused": {"count": 7, "bytes": 700},
+        "failure": None,
+    }
+    monkeypatch.setattr(traffic, "run_link", lambda *_, **__: log)
+    shown = printed("link", "near", "far")
+    rows = [
+        {"link": "near to far", "direction": words, "busy_ns": log["link"][way]["line"]["busy_ns"]}
+        | log["link"][way]["counters"]
+        for way, words in (("to_target", "to target"), ("to_initiator", "to initiator"))
+    ]
+    check_table(shown, LINKS, rows)
+    late = table(shown, "link", "late by: median ms", "p99 ms", "max ms", "refused by the kernel")
+    assert late == [("near to far", "1.500", "2.500", "4.500", "7")]

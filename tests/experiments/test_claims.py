@@ -1,0 +1,137 @@
+"""Claims of a study, held against numbers that are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.experiments import claims, definition
+from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments.definition import Definition
+
+BASE = """
+title = "two arms"
+source = "a test"
+
+[workload]
+operation = "read"
+block-size = "64K"
+calls = 8
+
+[grid.link]
+one-way-delay = ["0ms", "5ms"]
+
+[[arms]]
+name = "one"
+
+[[arms]]
+name = "two"
+workload.queue-depth = 2
+"""
+MEASURED = {("one", 0): 10.0, ("two", 0): 11.5, ("one", 5): 2.5, ("two", 5): 5.0}
+
+
+def written(folder: Path, text: str) -> Definition:
+    file = folder / "study.toml"
+    file.write_text(BASE + text)
+    return definition.load(file)
+
+
+def claim(*checks: str) -> str:
+    return '[[claims]]\nname = "a"\ntext = "it holds"\nnote = "because"\n' + "".join(
+        f'[[claims.checks]]\nquantity = "throughput"\n{check}\n' for check in checks
+    )
+
+
+def row(arm: str, delay_ms: int, value: float) -> Row:
+    return Row(arm, {}, {"link.one-way-delay": delay_ms * 1_000_000}, 1, 0, {"throughput": value}, {}, {}, None)
+
+
+ROWS = [row(arm, delay_ms, value) for (arm, delay_ms), value in MEASURED.items()]
+NEAR, FAR = 'link.one-way-delay = "0ms"', 'link.one-way-delay = "5ms"'
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "unit"),
+    [
+        (f'of = {{ arm = "two", {NEAR} }}', 11.5, "MB/s"),
+        (f'of = {{ arm = "two", {FAR} }}\nover = {{ arm = "one", {FAR} }}', 2.0, "times"),
+        (f'of = {{ arm = "two", {NEAR} }}\nminus = {{ arm = "one", {NEAR} }}', 1.5, "MB/s"),
+    ],
+)
+def test_a_check_is_a_number_a_ratio_or_a_difference(tmp_path: Path, check: str, value: float, unit: str) -> None:
+    for between, is_met in (([value - 1, value], True), ([value + 0.1, value + 1], False)):
+        (judged,) = claims.judge(written(tmp_path, claim(f"{check}\nbetween = {between}")).claims, ROWS)
+        (found,) = judged.checks
+        assert (found.value, found.unit, found.is_met) == (pytest.approx(value), unit, is_met)
+        assert judged.verdict == (claims.REPRODUCED if is_met else claims.NOT_REPRODUCED)
+        assert judged.why == ("" if is_met else "because")
+
+
+def test_a_claim_holds_when_all_its_checks_do(tmp_path: Path) -> None:
+    of = f'of = {{ arm = "one", {NEAR} }}'
+    good, bad = (f"{of}\nbetween = {between}" for between in ([9, 11], [1, 2]))
+    elsewhere = f'of = {{ arm = "one", {NEAR}, workload.queue-depth = 7 }}\nbetween = [1, 2]'
+    for checks, verdict in (
+        ((good, good), claims.REPRODUCED),
+        ((good, bad), claims.PARTLY),
+        ((bad, bad), claims.NOT_REPRODUCED),
+        ((good, elsewhere), claims.NOT_RUN),
+        ((), claims.NOT_TESTABLE),
+    ):
+        (judged,) = claims.judge(written(tmp_path, claim(*checks)).claims, ROWS)
+        assert judged.verdict == verdict
+
+
+def captured(of: Row, shares: dict[str, float]) -> Row:
+    return replace(of, limiter=max(shares, key=shares.__getitem__), shares=shares)
+
+
+def test_where_a_claim_does_not_hold_the_captures_say_why(tmp_path: Path) -> None:
+    near, _, far, other = ROWS
+    rows = [captured(near, {"line_busy": 90.0, "turnaround": 10.0}), captured(far, {"propagation": 100.0}), other]
+    text = claim(
+        f'of = {{ arm = "one", {NEAR} }}\nover = {{ arm = "one", {FAR} }}\nbetween = [1, 2]',
+        f'of = {{ arm = "one", {NEAR} }}\nbetween = [1, 2]',
+        # taken without a capture
+        f'of = {{ arm = "two", {FAR} }}\nbetween = [1, 2]',
+    )
+    (judged,) = claims.judge(written(tmp_path, text).claims, rows)
+    assert [(each.of, each.limiter, each.means) for each in judged.evidence] == [
+        ("one, one-way-delay 0ms", "line_busy", {"throughput": 10.0}),
+        ("one, one-way-delay 5ms", "propagation", {"throughput": 2.5}),
+    ]
+    assert judged.evidence[0].shares == {"line_busy": 90.0, "turnaround": 10.0}
+    named = text + f'[[claims.evidence]]\narm = "one"\n{FAR}\n'
+    (judged,) = claims.judge(written(tmp_path, named).claims, rows)
+    assert [each.of for each in judged.evidence] == ["one, one-way-delay 5ms"]
+    (judged,) = claims.judge(
+        written(tmp_path, claim(f'of = {{ arm = "one", {NEAR} }}\nbetween = [9, 11]')).claims, rows
+    )
+    assert judged.evidence == ()
+
+
+@pytest.mark.parametrize(
+    ("check", "line"),
+    [
+        ('of = { arm = "three" }\nbetween = [1, 2]', "claims[1].checks[1].of.arm: 'three' is none of one, two"),
+        (
+            'of = { arm = "one" }\nbetween = [2, 1]',
+            "claims[1].checks[1].between: expected the lower and the upper limit",
+        ),
+        ('of = { arm = "one" }', "claims[1].checks[1].between: it is missing"),
+        (
+            'of = { arm = "one" }\nover = { arm = "two" }\nminus = { arm = "two" }\nbetween = [1, 2]',
+            "claims[1].checks[1].minus: use over or minus, not both",
+        ),
+        ('of = { arm = "one", link.rate = "1Mbit" }\nbetween = [1, 2]', "link.rate: no point has this setting"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, check: str, line: str) -> None:
+    with pytest.raises(InputInvalid) as caught:
+        written(tmp_path, claim(check))
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)

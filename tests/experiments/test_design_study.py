@@ -1,0 +1,374 @@
+"""The study of initiator designs: programs and worlds of a definition, what points cost, and a few of its points."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.experiments import (
+    catalogue,
+    charts,
+    claims,
+    comparison,
+    costs,
+    definition,
+    expected,
+    experiment,
+    measured,
+    points,
+    report,
+    results,
+    runner,
+    settings,
+    tables,
+)
+from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.definition_claims import WORLDS
+from iscsitrace.experiments.definition_figures import BudgetFigure
+from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.experiments.results import Results
+from iscsitrace.lab import open_iscsi
+from iscsitrace.plots import budget_bars, style
+from iscsitrace.tables.schema import TABLES
+from tests.support.lab import Truth, judge_run, needs_root
+
+PAYLOAD_SHARE = 1448 / 1538
+"""Of a full segment: 1448 bytes, 52 of IP and TCP with timestamps, 14 of Ethernet, 24 that nobody captures."""
+MIB_NS = (1048576 + 48) / PAYLOAD_SHARE * 8
+"""What 1 MiB in one PDU takes on a line of 1 Gbit/s."""
+MISSING = "this host has no open-iscsi (iscsid missing)"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Definition, Results, Path]:
+    """A few points of it, in the simulated world, with their figures."""
+    folder = tmp_path_factory.mktemp("designs")
+    whole = catalogue.load("design-study").text
+    sizes = '["512B", "1K", "2K", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M"]'
+    assert sizes in whole
+    small = whole.replace(sizes, '["512B", "1M"]').replace('["64K", "128K", "256K", "512K", "1M"]', '["1M"]')
+    # blocks of 512 B are the same after a tenth of them
+    small = small.replace('bytes = "16M"', 'bytes = "12M"\nseconds = 0.1')
+    (folder / "small.toml").write_text(small)
+    found = definition.load(folder / "small.toml")
+    made = points.of_experiment(found, "simulated")
+    experiment.prepare(found, made, folder / "run", is_forced=False)
+    return (
+        found,
+        experiment.carry_out(found, made, folder / "run", lambda _: False, jobs=1, keep="none"),
+        folder / "run",
+    )
+
+
+def point(found: Results, arm: str, rate: str, size: str) -> PointResult:
+    (one,) = [
+        each
+        for each in found.points
+        if (each.arm, each.grid["link.rate"], each.grid["workload.block-size"]) == (arm, rate, size)
+    ]
+    assert one.error is None, one.error
+    return one
+
+
+# ---- definition
+
+
+def test_each_world_has_its_arms() -> None:
+    found = catalogue.load("design-study")
+    arms = {world: {each.arm for each in points.of_experiment(found, world)} for world in WORLDS}
+    ours = {"socket", "events", "events, no copy", "threads"}
+    assert arms == {"simulated": ours | {"hosts of 2005"}, "real": ours | {"iscsi-perf", "open-iscsi"}}
+
+
+def test_programs_are_what_the_settings_say() -> None:
+    found = catalogue.load("design-study")
+    for world in WORLDS:
+        for each in points.of_experiment(found, world):
+            programs, rate = each.programs, each.values["link.rate"]
+            assert each.capture_at == ("initiator",)
+            assert programs.get("is_bypassed", False) == (rate == 10_000_000_000)
+            assert programs.get("initiator", "iscsitrace") == (each.arm if "iscsi" in each.arm else "iscsitrace")
+            assert programs.get("driver", "events") == ("threads" if each.arm == "threads" else "events")
+            assert programs.get("receive", "copy") == ("discard" if "no copy" in each.arm else "copy")
+            # none of it reaches the settings of the run
+            assert set(each.run_settings) == {"client", "portals", "world"}
+            assert "bypass_from" not in str(each.run_settings)
+    assert settings.programs_of({}) == {}
+
+
+def test_an_arm_may_have_settings_in_one_world_alone() -> None:
+    found = catalogue.load("design-study")
+    for world, wanted in (("simulated", {36_000, 40_000}), ("real", {None})):
+        made = [each for each in points.of_experiment(found, world) if each.arm in {"events", "threads"}]
+        assert {each.values.get("workload.think-time") for each in made} == wanted
+
+
+def test_a_design_decides_in_the_real_world_alone(tmp_path: Path) -> None:
+    text = 'title = "t"\nsource = "s"\nworkload.calls = 9\n[[arms]]\nname = "one"\n[[arms]]\nname = "two"\n'
+    (tmp_path / "two.toml").write_text(text + 'initiator.driver = "threads"\n')
+    found = definition.load(tmp_path / "two.toml")
+    for world, count in (("simulated", 1), ("real", 2)):
+        assert len({each.digest for each in points.of_experiment(found, world)}) == count
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ('tables = ["costs"]', "tables: 'costs' is none of efficiency, budget"),
+        ('[[arms]]\nname = "a"\nworlds = ["virtual"]', "arms[1].worlds: 'virtual' is none of simulated, real"),
+        ('[[arms]]\nname = "a"\nreal.workload.speed = 1', "arms[1].real.workload.speed: there is no such setting"),
+        ('[[arms]]\nname = "a"\nreal.speed = 1', "arms[1].real.speed: there is no such key"),
+        ('[[arms]]\nname = "a"\ninitiator.program = "open"', "'open' is not one of iscsitrace, iscsi-perf, open-iscsi"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, more: str, line: str) -> None:
+    (tmp_path / "wrong.toml").write_text(f'title = "t"\nsource = "s"\nworkload.calls = 9\n{more}\n')
+    with pytest.raises(InputInvalid) as caught:
+        definition.load(tmp_path / "wrong.toml")
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# ---- what points cost
+
+
+def test_efficiency_is_of_the_line_in_the_direction_of_the_data() -> None:
+    values: dict[str, Any] = {"link.rate": 10**9, "link.to-initiator.rate": 10**8, "workload.operation": "read"}
+    assert costs.efficiency(values, 10e6) == pytest.approx(0.8)
+    assert costs.efficiency(values | {"workload.operation": "write"}, 10e6) == pytest.approx(0.08)
+    assert costs.efficiency({"workload.operation": "read"}, 10e6) is None
+    assert costs.efficiency(values, None) is None
+
+
+def test_processor_time_is_of_what_was_read_by_whoever_counts_it() -> None:
+    taken = {"user_ns": 10**9, "system_ns": 3 * 10**9}
+    truth = {"results": {"cpu": taken, "bytes": 2 * 10**9}, "target_logs": [{"cpu": taken}, {"cpu": taken}]}
+    found = costs.of_run(truth, {}, None, 0)
+    assert (found["cpu_s_per_gigabyte"], found["target_cpu_s_per_gigabyte"]) == (2, 4)
+    # another's initiator says nothing of bytes, another's target nothing at all
+    other = costs.of_run({"results": {"cpu": taken}, "target_logs": [None]}, {}, None, 10**9)
+    assert (other["cpu_s_per_gigabyte"], other["target_cpu_s_per_gigabyte"]) == (4, None)
+    assert costs.of_run({"results": {"bytes": 5}}, {}, None, 0)["cpu_s_per_gigabyte"] is None
+
+
+def cycles(rows: list[tuple[str | None, int | None, int, int]]) -> Any:
+    """A table with as much of cycles as is looked at: operation, status_ns, bytes, status."""
+    names = ("operation", "status_ns", "bytes", "status")
+    assert {each.name for each in TABLES["cycles"].columns} >= set(names)
+
+    class Cycles:
+        def rows(self) -> Any:
+            return (dict(zip(names, row, strict=True)) for row in rows)
+
+    return Cycles()
+
+
+def test_the_stretch_of_another_initiator_is_what_its_capture_shows() -> None:
+    # an INQUIRY, one that failed, one whose status was not captured, and four reads out of order
+    made = [("other", 1, 36, 0), ("read", 90, 500, 2), ("read", None, 500, 0)]
+    made += [("read", each, 500, 0) for each in (300, 100, 200, 400)]
+    stretch, byte_count = measured.captured_stretch(cycles(made), 2)
+    assert (stretch.start_ns, stretch.end_ns, stretch.call_count, stretch.byte_count) == (200, 400, 2, 1000)
+    assert byte_count == 2000
+    # without a warm-up the end of the first begins it: when it was handed in nobody knows
+    assert measured.captured_stretch(cycles(made), 0)[0].start_ns == 100
+    with pytest.raises(InputInvalid, match="4 commands are too few"):
+        measured.captured_stretch(cycles(made), 3)
+
+
+def test_hosts_of_the_real_world_take_what_the_capture_shows_alone() -> None:
+    values: dict[str, Any] = {"workload.operation": "read", "target.host-delay": 5_000, "initiator.host-delay": 7_000}
+    values["workload.think-time"] = 40_000
+    simulated, real = (
+        expected.setting_of(values, {}, expected.Surroundings(100.0, has_host_delays=each)) for each in (True, False)
+    )
+    assert simulated is not None
+    assert real is not None
+    assert (simulated.service_ns, real.service_ns) == (52_100, 100)
+
+
+# ---- open-iscsi
+
+
+def test_what_dd_says_is_read() -> None:
+    said = "8+0 records in\n8+0 records out\n8388608 bytes (8.4 MB, 8.0 MiB) copied, 0.25 s, 33.6 MB/s\n"
+    assert open_iscsi.throughput_of(said) == 8388608 / 0.25
+    for other in ("", "dd: failed to open '/dev/sdz'", "0 bytes copied, 0 s, 0 kB/s"):
+        with pytest.raises(ToolMissing, match="dd ended before its time"):
+            open_iscsi.throughput_of(other)
+
+
+def test_a_point_that_this_host_cannot_run_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_iscsi, "why_not", lambda: MISSING)
+    found = catalogue.load("design-study")
+    made = [each for each in points.of_experiment(found, "real") if each.arm == "open-iscsi"][:2]
+    seen: list[runner.Progress] = []
+
+    def watch(progress: runner.Progress) -> bool:
+        seen.append(progress)
+        return False
+
+    first, second = runner.run(made, tmp_path, watch, kept=lambda _: True)
+    assert (first.not_run, first.error, second.not_run) == (MISSING, None, MISSING)
+    assert (seen[-1].done, seen[-1].failed) == (2, 0)
+    # tried again, for it may be there then
+    assert [each.latest.name for each in seen if each.latest] == [first.name, second.name]
+    runner.run(made, tmp_path, watch, kept=lambda _: True)
+    assert len([each for each in seen if each.latest]) == 4
+    (row, _) = comparison.rows([first, second])
+    assert (row.run_count, row.failed_count, row.means) == (0, 0, {})
+    shown = results.Results("n", "t", "s", "", "real", True, 2, (first, second))
+    (grid,) = [each for each in tables.of(shown) if each.caption == "Not run"]
+    assert grid.rows == (("open-iscsi", "2", MISSING),)
+    assert shown.failed == ()
+    assert results.read_point(tmp_path / results.POINTS / first.name / results.RESULT) == first
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(open_iscsi.shutil, "which", lambda name, **_: None if name == "iscsid" else name)
+    monkeypatch.setattr(open_iscsi, "_has_module", lambda: False)
+    with pytest.raises(open_iscsi.NotHere) as caught:
+        open_iscsi.require_here()
+    missing = "iscsid, the module iscsi_tcp of this kernel missing"
+    assert str(caught.value) == f"this host has no open-iscsi ({missing})"
+    monkeypatch.setattr(open_iscsi.shutil, "which", lambda name, **_: name)
+    monkeypatch.setattr(open_iscsi, "_has_module", lambda: True)
+    open_iscsi.require_here()
+
+
+# ---- a few points
+
+
+def test_no_point_fails(study: tuple[Definition, Results, Path]) -> None:
+    assert [(each.name, each.error) for each in study[1].failed] == []
+    assert study[1].is_complete
+
+
+@pytest.mark.parametrize("rate", ["1Gbit", "10Gbit"])
+def test_a_socket_carries_what_headers_leave(study: tuple[Definition, Results, Path], rate: str) -> None:
+    assert point(study[1], "socket", rate, "1M").efficiency == pytest.approx(PAYLOAD_SHARE, rel=0.001)
+
+
+def test_a_large_block_takes_its_line_and_its_hosts(study: tuple[Definition, Results, Path]) -> None:
+    found = study[1]
+    # without a delay nothing else takes time but the command, 150 bytes and more on the line
+    for rate, factor in (("1Gbit", 1.0), ("7.92Gbit", 7.92)):
+        period_ns = MIB_NS / factor + 640_000
+        one = point(found, "hosts of 2005", rate, "1M")
+        assert one.period_ns == pytest.approx(period_ns, rel=0.002)
+        assert one.efficiency == pytest.approx(MIB_NS / factor * PAYLOAD_SHARE / period_ns, rel=0.002)
+        assert one.cpu_s_per_gigabyte is None
+    for arm, hosts_ns in (("events", 18_000 + 36_000), ("threads", 18_000 + 40_000)):
+        one = point(found, arm, "10Gbit", "1M")
+        assert one.period_ns == pytest.approx(MIB_NS / 10 + hosts_ns, rel=0.001)
+        assert one.model_error == pytest.approx(0, abs=0.005)
+
+
+def test_hosts_decide_where_blocks_are_small_and_the_line_where_they_are_large(
+    study: tuple[Definition, Results, Path],
+) -> None:
+    small = point(study[1], "events", "10Gbit", "512B")
+    # 54 us of hosts; 0.1 us of line for the command, 0.5 for its data
+    assert small.period_ns == pytest.approx(54_600, rel=0.02)
+    rows = {
+        (row.arm, row.grid["link.rate"], row.grid["workload.block-size"]): row
+        for row in comparison.rows(study[1].points)
+    }
+    assert rows["events", "10Gbit", "512B"].means["host_share"] == pytest.approx(100 * 54 / 54.6, abs=1.5)
+    assert rows["events", "1Gbit", "1M"].means["host_share"] < 1
+    assert sum(rows["events", "1Gbit", "1M"].shares.values()) == pytest.approx(100)
+
+
+def test_claims_are_judged_in_the_world_in_which_they_can_be_tested(study: tuple[Definition, Results, Path]) -> None:
+    judged = {each.name: each for each in study[1].claims}
+    assert judged["a"].verdict == claims.REPRODUCED
+    assert judged["h"].verdict == judged["i"].verdict == claims.NOT_TESTABLE
+    (first, second) = judged["e"].checks
+    assert first.value == pytest.approx(87.8, abs=0.1)
+    assert second.value is not None
+    # there is a note for whatever is not as the study says
+    assert all(each.why for each in judged.values() if each.verdict not in {claims.REPRODUCED, claims.NOT_RUN})
+    real = {each.name: each for each in claims.judge(study[0].claims, [], "real")}
+    assert (real["e"].verdict, real["h"].verdict) == (claims.NOT_TESTABLE, claims.NOT_RUN)
+    rows = [replace(row, means={"efficiency": 70.0}) for row in comparison.rows(study[1].points)]
+    worse = {each.name: each for each in claims.judge(study[0].claims, rows, "real")}
+    assert "too few processors" in worse["a"].why
+    assert "too few processors" not in next(claims.judge(study[0].claims, rows)).why
+
+
+def test_tables_and_bars_show_which_part_decides(study: tuple[Definition, Results, Path]) -> None:
+    made, found, folder = study
+    grids = {grid.caption: grid for grid in tables.of(found)}
+    budget = grids["Time breakdown of a call, %"]
+    decides = {(row[0], row[1], row[2]): row[-1] for row in budget.rows}
+    assert decides["events", "10Gbit", "512B"] == "initiator think"
+    assert decides["hosts of 2005", "1Gbit", "1M"] == "transfer"
+    assert ("socket", "1Gbit", "1M") not in decides
+    efficiency = {row[:3]: row[3] for row in grids["Efficiency and CPU time"].rows}
+    assert efficiency["socket", "1Gbit", "1M"] == "94.1"
+    (figure,) = [each for each in made.figures if each.name == "budget-10g"]
+    assert isinstance(figure, BudgetFigure)
+    bars = charts.of_budgets(figure, made, comparison.rows(found.points))
+    assert [(name, [text for text, _ in places]) for name, places in bars.panels] == [
+        ("events", ["512B", "1M"]),
+        ("threads", ["512B", "1M"]),
+    ]
+    drawn = Figure()
+    with style.applied():
+        budget_bars.draw(drawn, bars)
+    tops = [max(patch.get_y() + patch.get_height() for patch in axes.patches) for axes in drawn.axes]
+    assert np.allclose(tops, 100)
+    assert {each.name for each in found.figures} == {"efficiency-1g", "efficiency-10g", "budget-1g", "budget-10g"}
+    assert (folder / "budget-10g.svg").read_text().startswith("<?xml")
+    assert results.load(folder) == found
+    assert "Efficiency and CPU time" in str(report.describe(folder, has_pictures=False))
+
+
+@needs_root
+def test_another_initiator_is_measured_by_its_capture(tmp_path: Path) -> None:
+    text = """
+title = "others"
+source = "a test"
+warm-up-calls = 2
+[link]
+rate = "1Gbit"
+bypass-from = "1Gbit"
+[workload]
+operation = "read"
+block-size = "64K"
+seconds = 1
+[capture]
+snaplen = 160
+at = "initiator"
+[initiator]
+program = "iscsi-perf"
+"""
+    (tmp_path / "others.toml").write_text(text)
+    found = definition.load(tmp_path / "others.toml")
+    (made,) = points.of_experiment(found, "real")
+    runs = itertools.count()
+
+    def run() -> tuple[Truth, PointResult]:
+        (one,) = runner.run([made], tmp_path / f"run{next(runs)}", lambda _: False, kept=lambda _: False)
+        return {}, one
+
+    def judge(_: Truth, one: PointResult) -> None:
+        # a capture that lost packets is an error of its own, on a machine that was too busy
+        assert one.error is None
+        assert one.throughput_bytes_per_s is not None
+        assert one.steady_throughput_bytes_per_s is not None
+        # its own word and the capture's: of a thousand reads in the second they count all but the first two alike
+        assert one.steady_throughput_bytes_per_s == pytest.approx(one.throughput_bytes_per_s, rel=0.05)
+        assert one.cpu_s_per_gigabyte is not None
+        assert 0 < one.cpu_s_per_gigabyte < 50
+        assert one.parts_ns
+        assert one.model is None
+
+    judge_run(run, judge)

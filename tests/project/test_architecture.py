@@ -1,0 +1,46 @@
+"""The rules of the house that a machine can check: who imports the core, and what a file looks like."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "iscsitrace"
+FILES = sorted(PACKAGE.rglob("*.py"))
+BANNED_NAMES = {"utils", "helpers", "common", "misc", "manager", "types"}
+
+
+def imports_of(file: Path) -> set[str]:
+    """Dotted names that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def test_the_core_is_imported_where_a_pass_or_traffic_begins() -> None:
+    importers = [file for file in FILES if any("_core" in name.split(".") for name in imports_of(file))]
+    assert [str(file.relative_to(PACKAGE)) for file in importers] == [
+        *("lab/traffic.py", "recording/capture.py", "tables/live_pass.py", "tables/trace.py")
+    ]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_a_file_is_one_noun_that_says_what_it_does(file: Path) -> None:
+    text = file.read_text()
+    assert ast.get_docstring(ast.parse(text))
+    assert file.stem not in BANNED_NAMES
+    assert len(text.splitlines()) <= 500
+
+
+def test_one_file_a_command() -> None:
+    from iscsitrace.cli import GROUPS
+
+    for folder, names in GROUPS.values():
+        for name in names:
+            assert (PACKAGE / "cli" / folder / f"{name}.py").is_file()

@@ -1,0 +1,47 @@
+"""The captures of the bench are what they claim: tshark and tcptrace see clean streams and every task."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import bench.generate
+from bench.generate import generate
+from tests.support import tshark
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    # several periods of each
+    return generate(tmp_path_factory.mktemp("bench"), scale=0.04)
+
+
+def test_a_capture_that_is_gone_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.generate, "CAPTURES", {"sequential": bench.generate.CAPTURES["sequential"]})
+    file = generate(tmp_path, scale=0)["sequential"]
+    content = file.read_bytes()
+    file.unlink()
+    generate(tmp_path, scale=0)
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["sequential", "random"])
+def test_streams_are_clean(name: str, files: dict[str, Path]) -> None:
+    file = files[name]
+    content = json.loads(file.with_suffix(".json").read_text())
+    assert file.stat().st_size == content["bytes"]
+    times = tshark.response_times(file)
+    assert sum(each.task_count for each in times.values()) == content["tasks"]
+    assert sum(tshark.pdu_counts(file).values()) == content["pdus"]
+    problems = "(tcp.analysis.flags && !tcp.analysis.window_update) || ip.checksum.status == 0"
+    assert tshark.frame_numbers(file, problems, "-o", "ip.check_checksum:TRUE") == []
+    command = ["tcptrace", "-n", "-l", "-r", "-W", str(file)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    packets = [line.split()[-1] for line in said.splitlines() if line.startswith("\ttotal packets:")]
+    assert sum(map(int, packets)) == content["packets"]
+    for line in said.splitlines():
+        if "rexmt data pkts" in line or "outoforder pkts" in line:
+            assert [word for word in line.split() if word.isdigit()] == ["0", "0"]

@@ -1,0 +1,494 @@
+"""Every cell of a report against the JSON of the commands on the same capture, its truth, or hand arithmetic.
+
+Read from the Markdown as it is printed; the page has to have the same tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import iscsitrace
+from iscsitrace.report import captures, page, ticket
+from tests.cli.test_printed_tables import MILLION, MIRROR, MIXED, endpoint, in_force, nearest, printed, text, told
+from tests.report.test_report import Page
+from tests.support.capture_file import read_records, write_pcapng
+from tests.support.conversation import Conversation, Session
+from tests.support.printed import UNITS, check, is_amount, label, percentage
+from tests.support.runs import Runs
+from tests.support.transport import Path as Link
+
+Tables = dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]]
+PHASES = ("request", "grant", "transfer", "service", "status_wait")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("report"))
+
+
+def report(capture: Path) -> str:
+    return printed("report", "--format", "md", "-o", "-", capture)
+
+
+def tables(shown: str) -> Tables:
+    """The tables of a Markdown text, by their captions; of several with the same caption the first."""
+    found: Tables = {}
+    for block in re.finditer(r"^\*\*(.+)\*\*\n\n((?:\|.*\n)+)", shown, re.MULTILINE):
+        head, _, *rows = (
+            tuple(plain(cell) for cell in re.split(r"(?<!\\)\|", line)[1:-1]) for line in block[2].splitlines()
+        )
+        found.setdefault(plain(block[1]), (head, list(rows)))
+    return found
+
+
+def plain(cell: str) -> str:
+    """What a reader of Markdown sees."""
+    shown = cell.strip()
+    return shown.strip("`").replace("\\|", "|") if shown.startswith("`") else re.sub(r"\\(.)", r"\1", shown)
+
+
+@pytest.fixture(scope="module")
+def mixed(runs: Runs) -> tuple[Path, Tables]:
+    capture = runs(MIXED).capture()
+    return capture, tables(report(capture))
+
+
+def lead_of(capture: Path) -> dict[str, Any]:
+    """The session that moved most, as `diagnose` has it."""
+    sessions: list[dict[str, Any]] = told("diagnose", capture)["sessions"]
+    return max(sessions, key=lambda row: row["read_bytes"] + row["write_bytes"])
+
+
+def words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+# --- the page and the Markdown have the same
+
+
+def test_the_page_has_what_the_markdown_has(mixed: tuple[Path, Tables]) -> None:
+    capture, expected = mixed
+    trace = iscsitrace.read(capture, tables=captures.needed(is_large=False, has_pictures=False))
+    document = captures.describe(trace, has_pictures=False)
+    assert tables(ticket.render(document, "1")) == expected
+    shown = page.render(document, "1")
+    found: Tables = {}
+    for block in re.findall(r"<table>.*?</table>", shown, re.DOTALL):
+        parsed = Page(block)
+        rows = [
+            tuple(each.words for each in Page(row).elements if each.tag in ("th", "td"))
+            for row in re.findall(r"<tr>.*?</tr>", block.partition("<tbody>")[2], re.DOTALL)
+        ]
+        head = tuple(each.words for each in Page(block.partition("<tbody>")[0]).all("th"))
+        found[parsed.one("caption").words] = head, [] if rows == [("none",)] else rows
+    # the bar of the page has what is a table of the Markdown
+    assert found == {name: table for name, table in expected.items() if not name.startswith("Time of ")}
+    legend = [each.words for each in Page(shown).all("li") if re.match(r"\w[\w ]* [\d.]+ %", each.words)]
+    for name, _, _, share in expected[f"Time of session {lead_of(capture)['session']}, first command to last status"][
+        1
+    ]:
+        if float(share.rstrip(" %")) >= 1:
+            assert any(line.startswith(f"{name} {share}") for line in legend), (name, legend)
+
+
+def test_sentences_keep_their_blanks(runs: Runs) -> None:
+    """Where code, a bracket or a gain begins: as in the findings of `diagnose`."""
+    capture = runs(MIRROR).capture()
+    shown = " ".join(plain(line) for line in report(capture).splitlines())
+    document = told("diagnose", capture)
+    for finding in [each for row in document["sessions"] for each in row["findings"]]:
+        assert plain(finding["text"]) in shown
+        assert "`" not in finding["advice"] or finding["advice"].count("`") % 2 == 0
+    assert "- Latency: 7.5 ms p50 (p95 " in shown
+    assert "`mdadm /dev/mdN --add --write-mostly DEVICE`, or `echo writemostly > " in shown
+    assert "duplex. (no losses: about " in shown
+
+
+# --- chapters
+
+
+def test_the_time_of_a_session(mixed: tuple[Path, Tables]) -> None:
+    capture, found = mixed
+    document = told("diagnose", capture)
+    lead = lead_of(capture)
+    checked = 0
+    for row in document["sessions"]:
+        head, lines = found[f"Time of session {row['session']}, first command to last status"]
+        parts = dict(row["budget"])
+        parts["initiator_think"] -= sum(parts.values()) - row["jobs_ns"]
+        columns = {
+            "part": lambda part: label(part["part"]),
+            "ms": "ns ms",
+            "%": lambda part: percentage(part["share"]),
+        }
+        rows = [
+            {"part": part, "ns": Decimal(ns) * UNITS["ns"], "share": ns / row["jobs_ns"]}
+            for part, ns in parts.items()
+            if ns
+        ]
+        assert head == ("part", "what happens then", "ms", "%")
+        check(tuple(columns), [(part, ms, share) for part, _, ms, share in lines], columns, rows)
+        checked += 1
+    assert checked == 2
+    head, lines = found["Other sessions and connections"]
+    connections = [row for row in document["connections"] if row["session"] == lead["session"]]
+    others = [(f"connection {row['connection']}", row) for row in connections]
+    others += [(f"session {row['session']}", row) for row in document["sessions"] if row is not lead and row != lead]
+    target = lead["target_name"]
+    assert lines == [(name, target, row["verdict"]) for name, row in others]
+
+
+def test_the_facts(mixed: tuple[Path, Tables]) -> None:
+    capture, _ = mixed
+    lead = lead_of(capture)
+    facts = dict(re.findall(r"^- ([\w -]+): (.+)$", report(capture), re.MULTILINE))
+    summary = told("summary", capture)
+    (volume,) = [row for row in summary["volumes"] if row["session"] == lead["session"]]
+    rates = f"{volume['read_bytes_per_s'] / 1e6:.1f} MB/s read, {volume['write_bytes_per_s'] / 1e6:.1f} MB/s written"
+    assert facts["Throughput"].startswith(rates)
+    idle = 1 - lead["budget"]["transfer"] / lead["jobs_ns"]
+    assert facts["Idle"].startswith(f"{100 * idle:.0f} %")
+    # 2 ms there and 3 ms back
+    assert facts["One-way delay"].startswith("2.5 ms")
+    cycles = [row for row in told("cycles", capture)["cycles"] if row["session"] == lead["session"]]
+    moving = [row for row in cycles if row["operation"] in ("read", "write")]
+    assert facts["Asks for"].startswith("64 KiB blocks")
+    assert f"queue depth 4, {len(moving)} tasks" in facts["Asks for"]
+    ordered = sorted(row["latency_ns"] for row in moving)
+    p50, p95, p99 = (f"{(nearest(ordered, percent) or 0) / 1e6:.1f} ms" for percent in (50, 95, 99))
+    assert re.sub(r"[^\w. ]", " ", facts["Latency"]).split() == f"{p50} p50 p95 {p95} p99 {p99}".split()
+    own = [row for row in summary["connections"] if row["session"] == lead["session"]]
+    ways = ("to_target", "to_initiator")
+    again = sum(row[f"retransmitted_packets_{way}"] for row in own for way in ways)
+    packets = sum(row[f"packets_{way}"] for row in own for way in ways)
+    assert facts["Sent again"].startswith(f"{again} packets")
+    assert f"{percentage(again / packets)} % of all" in facts["Sent again"]
+
+
+# --- sections
+
+
+def test_the_slowest_tasks(mixed: tuple[Path, Tables]) -> None:
+    capture, found = mixed
+    number = lead_of(capture)["session"]
+    start_ns = min(row["time_first_ns"] for row in told("summary", capture)["connections"])
+    cycles = told("cycles", "--filter", capture)["cycles"]
+    own = sorted((row for row in cycles if row["session"] == number), key=lambda row: -row["latency_ns"])
+    rows = [row | {"after_ns": row["command_first_ns"] - start_ns} for row in own[:12]]
+    columns = {
+        "task": "cycle", "time s": "after_ns", "operation": "operation", "LBA": text("lba"), "block": "bytes",
+        "latency ms": "latency_ns", **{words(name): f"{name}_ns ms" for name in PHASES},
+        "queue depth": "queue_depth", "R2Ts": "r2t_count",
+        "frames": lambda row: f"{row['command_frame']} to {row['status_frame']}",
+        "flags": lambda row: ", ".join(
+            word for name, word in (("is_status_in_data", "status in data"), ("has_retransmission", "retransmission"))
+            if row[name]
+        ) or "-",
+    }  # fmt: skip
+    head, lines = found[f"Slowest 12 of {len(own)} tasks"]
+    check(head, lines, columns, rows)
+    head, lines = found["Display filters for Wireshark"]
+    check(head, lines, {"task": "cycle", "display filter": "display_filter"}, rows)
+
+
+def test_what_was_asked_for(mixed: tuple[Path, Tables]) -> None:
+    """Percentiles by nearest rank, reckoned anew from the cycles."""
+    capture, found = mixed
+    number = lead_of(capture)["session"]
+    cycles = [row for row in told("cycles", capture)["cycles"] if row["session"] == number]
+    head, lines = found["Latency by operation, ms"]
+    rows = []
+    for operation in [line[0] for line in lines]:
+        own = [row for row in cycles if row["operation"] == operation]
+        ordered = {
+            name: sorted(row[f"{name}_ns"] for row in own if row[f"{name}_ns"] is not None)
+            for name in ("latency", *PHASES)
+        }
+        percentiles = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
+        rows.append(
+            {"operation": operation, "count": len(own)}
+            | {f"{name}_ns": nearest(ordered["latency"], percent) for name, percent in percentiles.items()}
+            | {f"{phase}_ns": nearest(ordered[phase], 50) for phase in PHASES}
+        )
+    columns = {
+        "operation": "operation", "tasks": "count",
+        **{name: f"{name}_ns ms" for name in ("p50", "p95", "p99", "max")},
+        **{f"{words(phase)} p50": f"{phase}_ns ms" for phase in PHASES},
+    }  # fmt: skip
+    check(head, lines, columns, rows)
+    assert sum(row["count"] for row in rows) == len(cycles)
+    head, lines = found["PDU block sizes (Expected Data Transfer Length)"]
+    sizes = {(row["operation"], row["bytes"]) for row in cycles if row["bytes"]}
+    rows = [
+        {"operation": of, "bytes": size, "count": sum((row["operation"], row["bytes"]) == (of, size) for row in cycles)}
+        for of, size in sizes
+    ]
+    rows.sort(key=lambda row: (-row["count"], row["bytes"], [line[0] for line in lines].index(row["operation"])))
+    check(head, lines, {"operation": "operation", "block size": "bytes", "tasks": "count"}, rows)
+
+
+def test_parameters_and_connections(mixed: tuple[Path, Tables]) -> None:
+    capture, found = mixed
+    number = lead_of(capture)["session"]
+    summary = told("summary", capture)
+    keys: dict[tuple[str, ...], list[str]] = {}
+    for row in summary["parameters"]:
+        if row["session"] == number and row["source"] != "offered":
+            values = (row["key"], in_force(row), row["initiator_value"], row["target_value"], row["source"])
+            keys.setdefault(tuple(value or "-" for value in values), []).append(str(row["connection"]))
+    head, lines = found["Keys in force"]
+    assert head == ("key", "in force", "initiator sent", "target sent", "came about", "tcp.stream")
+    assert lines == [(*values, " ".join(connections)) for values, connections in keys.items()]
+    head, lines = found["Least round trips seen, from the tap"]
+    columns = {
+        "tcp.stream": "connection", "session": "session", "initiator": lambda row: endpoint(row, "initiator"),
+        "target": lambda row: endpoint(row, "target"), "header digest": "header_digest", "data digest": "data_digest",
+        "rtt to target ms": "rtt_to_target_min_ns", "rtt to initiator ms": "rtt_to_initiator_min_ns",
+        "MB to target": "captured_bytes_to_target MB", "MB to initiator": "captured_bytes_to_initiator MB",
+        "sent again to target": "retransmitted_packets_to_target",
+        "sent again to initiator": "retransmitted_packets_to_initiator",
+    }  # fmt: skip
+    check(head, lines, columns, sorted(summary["connections"], key=lambda row: row["session"] != number))
+
+
+COVERAGE = {
+    "tcp.stream": lambda row: "all" if row["connection"] is None else str(row["connection"]),
+    "direction": lambda row: words(row["direction"] or "both"), "stream bytes": "stream_bytes",
+    "explained %": "explained_bytes_share %", "captured %": "captured_bytes_share %",
+    "missing PDUs": "missing_pdu_count", "PDUs found %": "pdu_share %",
+}  # fmt: skip
+
+
+def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
+    """All is there but one header of 48 bytes, of more than four megabytes: not 100 %."""
+    records, link_type = read_records(mixed[0])
+    (_, place), *_ = sorted(
+        (len(record.data), place) for place, record in enumerate(records) if len(record.data) == 118
+    )
+    capture = write_pcapng(tmp_path / "gap.pcapng", records[:place] + records[place + 1 :], link_type)
+    shown = report(capture)
+    found = tables(shown)
+    document = told("check", capture, exit_code=1)
+    head, lines = found["Coverage: share of what the analysis explains"]
+    *parts, total = document["coverage"]
+    check(head, lines, COVERAGE, [total, *parts])
+    assert total["gap_bytes"] == 52
+    assert lines[0][:5] == ("all", "both", f"{total['stream_bytes']:,}", "99.99", "99.99")
+    head, lines = found["Counters"]
+    columns = {
+        "severity": lambda row: words(row["severity"]), "counter": "name", "count": "count",
+        "first frame": "first_frame", "meaning": "meaning", "advice": "advice",
+    }  # fmt: skip
+    check(head, lines, columns, document["counters"])
+    assert "The capture lost something: capture_gap" in plain(shown)
+    head, lines = found["Input"]
+    columns = {
+        "capture": "name", "format": "format", "packets": "packet_count", "seconds": "span_ns s",
+        "first packet": lambda row: "2023-11-14T22:13:20.000000000Z", "cut short": "is_cut_short",
+    }  # fmt: skip
+    rows = [row | {"span_ns": row["time_last_ns"] - row["time_first_ns"]} for row in document["input"]]
+    check(head, lines, columns, rows)
+    count = f"{len(records) - 1:,}"
+    assert f"from {count} packets, of which {count} are TCP." in shown
+    seconds = f"{(records[-1].time_ns - records[0].time_ns) / 1e9:.1f}"
+    sessions, tasks = len(told("summary", capture)["sessions"]), len(told("cycles", capture)["cycles"])
+    found_there = f"{count} packets, {sessions} iSCSI sessions, {tasks} SCSI tasks"
+    assert f"\n{seconds} s from 2023-11-14T22:13:20.000000000Z; {found_there}\n" in shown
+
+
+# --- mirrors
+
+
+def test_a_mirror_whose_legs_begin_apart(runs: Runs, tmp_path: Path) -> None:
+    """What goes to the far target is captured 3 ms later than it went: all legs count from the first command."""
+    run = runs(MIRROR)
+    records, link_type = read_records(run.capture())
+    far = bytes([198, 18, 0, 11])
+    moved = [
+        replace(record, time_ns=record.time_ns + 3 * MILLION * (far in (record.data[26:30], record.data[30:34])))
+        for record in records
+    ]
+    capture = write_pcapng(tmp_path / "apart.pcapng", sorted(moved, key=lambda record: record.time_ns), link_type)
+    found, document = tables(report(capture)), told("mirrors", capture)
+    (mirror,) = document["mirrors"]
+    columns = {
+        "leg": "leg", "sessions": lambda row: ", ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
+        "last to finish": "last_count", "alone at work ms": "alone_ns",
+        "mostly because": lambda row: words(max(row["causes_ns"], key=row["causes_ns"].get, default="-")),
+    }  # fmt: skip
+    check(*found["Legs of mirror 0"], columns, mirror["legs"])
+    truth = json.loads((run.folder / "truth.json").read_text())["cycles"]
+    times: dict[int, dict[int, tuple[int, int]]] = {}
+    for operation, lba, target, begun, done in zip(
+        *(truth[name] for name in ("operation", "lba", "target")),
+        *(truth["initiator"][name] for name in ("command_first_ns", "status_ns")),
+        strict=True,
+    ):
+        if operation == "write":
+            times.setdefault(lba, {})[target] = (begun + 3 * MILLION * target, done + 3 * MILLION * target)
+    start_ns = records[0].time_ns
+    rows = []
+    for row in document["mirrored_writes"]:
+        (begun, near), (_, away) = times[row["lba"]][0], times[row["lba"]][1]
+        frames = {leg[name] for leg in row["legs"] for name in ("command_frame", "status_frame")}
+        rows.append(
+            {
+                "after_ns": begun - start_ns, "lba": row["lba"], "bytes": 65_536, "skew_ns": abs(away - near),
+                "last": row["last_session"], "cause": row["cause"], "done": (near - begun, away - begun),
+                "frames": sorted(frames),
+            }
+        )  # fmt: skip
+    rows.sort(key=lambda row: -row["skew_ns"])
+    columns = {
+        "time s": "after_ns", "LBA": "lba", "bytes": "bytes", "skew ms": "skew_ns", "last session": "last",
+        "because": lambda row: words(row["cause"]),
+        "done on each leg ms": lambda row: " / ".join(f"{ns / 1e6:.3f}" for ns in row["done"]),
+        "display filter": lambda row: f"frame.number in {{{', '.join(map(str, row['frames']))}}}",
+    }  # fmt: skip
+    check(*found["Writes of mirror 0 that waited longest"], columns, rows[:8])
+
+
+# --- the model
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Reads of three block sizes; the last segment of each block of 128 KiB comes a millisecond late."""
+    # the login response is the first segment to the initiator; 64 KiB and a header take 46 of 1448 bytes, 256 KiB 182
+    late = frozenset((False, 1 + 46 * 20 + 182 * 20 + 91 * place + 90) for place in range(20))
+    conversation = Conversation(Link(one_way_delay_ns=4 * MILLION, late=late, late_ns=MILLION))
+    session = conversation.session(Session()).login().read(count=20)
+    session.read(count=20, block_bytes=262_144).read(count=20, block_bytes=131_072).logout()
+    capture = conversation.run()
+    file = tmp_path_factory.mktemp("uneven") / "uneven.pcapng"
+    return write_pcapng(file, capture.packets, capture.path.link_type)
+
+
+def test_the_model(uneven: Path) -> None:
+    shown, document = report(uneven), told("model", "fit", uneven)
+    found = tables(shown)
+    lines = found["Parameters, with 95 % confidence intervals"][1]
+    known = {"fit": "differences between points", "packets": "the packets of the cycles"}
+    for (name, _, *ends, unit, source), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
+        assert (name, source) == (key[0].replace("c", "C"), known[document[key]["source"]])
+        for cell, end in zip(ends, ("value", "low", "high"), strict=True):
+            assert is_amount(cell, Decimal(document[key][end]) * (UNITS["ns"] if key.endswith("_ns") else 1), unit)
+    columns = {"between": "name", "one-way delays": "delays", "meaning": "meaning"}
+    check(*found["What k is made of, as the packets show it"], columns, document["legs"])
+    columns = {
+        "tasks": lambda row: f"{row['cycle_count']} reads of {row['block_bytes'] >> 10} KiB, queue depth 1",
+        "one way ms": "delay_ns.value", "MB/s": "throughput_bytes_per_s", "period ms": "period_ns",
+        "by the model": "model_ns ms", "off by": lambda row: f"{100 * (row['period_ns'] / row['model_ns'] - 1):+.1f} %",
+    }  # fmt: skip
+    lines = found["Measured against the model"][1]
+    check(found["Measured against the model"][0], lines, columns, document["residuals"])
+    # that which came late took longer than by the model, the others less
+    assert [line[-1][0] for line in lines] == ["-", "+", "-"]
+    left = document["cycles_left_out"]
+    assert f"\nFrom {document['cycles_used']} tasks; {sum(left.values())} left out: 1 no command followed.\n" in shown
+    k, d_ns, s_ns, c = (document[key]["value"] for key in ("k", "d_ns", "s_ns", "c_bytes_per_s"))
+    passing_us = 65_536 / c * 1e6
+    sentence = (
+        f"= {k:.2f} delays of {d_ns / 1e6:.1f} ms + {s_ns / 1e3:.0f} µs for service + {passing_us:.0f} µs for 64 KiB on"
+    )
+    assert sentence in shown
+
+
+def test_what_a_change_would_win(uneven: Path, tmp_path: Path) -> None:
+    """As `model predict` has it of the same fit."""
+    fit = tmp_path / "fit.json"
+    fit.write_text(printed("model", "fit", "--json", uneven))
+    head, lines = tables(report(uneven))["What a change would win, all else as it is"]
+    assert head == ("what if", "MB/s", "from", "to", "times as much", "then limited by")
+    setting = json.loads(fit.read_text())["setting"]
+    asked = {
+        "as captured": (),
+        "queue depth 8": ("--queue-depth", 8),
+        "queue depth 32": ("--queue-depth", 32),
+        "blocks of 1 MiB": ("--block-size", "1M"),
+        "half the distance": ("--one-way-delay", f"{setting['delay_ns'] / 2:.0f}ns"),
+        "service in half the time": ("--service-time", f"{setting['service_ns'] / 2:.0f}ns"),
+    }
+    rows = {line[0]: line for line in lines}
+    (before,) = told("model", "predict", "--fit", fit)["predictions"]
+    limits = {"cycle": "the cycle's own time", "line": "the line"}
+    for name, options in asked.items():
+        (after,) = told("model", "predict", "--fit", fit, *options)["predictions"]
+        _, value, low, high, times, bound = rows[name]
+        assert is_amount(value, Decimal(after["throughput_bytes_per_s"]), "MB/s")
+        # rounded to nanoseconds, and so the ends may differ in the last digit
+        for cell, end in ((low, "low"), (high, "high")):
+            assert float(cell) == pytest.approx(after[f"throughput_{end}_bytes_per_s"] / 1e6, abs=0.11)
+        ratio = after["throughput_bytes_per_s"] / before["throughput_bytes_per_s"]
+        assert is_amount(times, Decimal(ratio))
+        assert bound == limits[after["bound"]]
+    assert {rows[name][-1] for name in asked} == set(limits.values())
+
+
+def test_gains_stand_behind_their_advice(uneven: Path) -> None:
+    """With both ends of the interval, where the packets leave much open."""
+    sessions = told("diagnose", uneven)["sessions"]
+    gains = [gain for row in sessions for finding in row["findings"] for gain in finding["gains"]]
+    wide = [gain for gain in gains if gain["high"] > 1.2 * gain["low"]]
+    assert 0 < len(wide) < len(gains)
+    shown, page_text = printed("diagnose", uneven), plain(report(uneven))
+    for finding in [finding for row in sessions for finding in row["findings"] if finding["gains"]]:
+        said = [
+            f"{gain['throughput_factor']:.1f}"
+            + (f" ({gain['low']:.1f} to {gain['high']:.1f})" if gain in wide else "")
+            + (" times the throughput" if place == 0 else "")
+            + f" with {gain['change']}"
+            for place, gain in enumerate(finding["gains"])
+        ]
+        assert {gain["advice"] for gain in finding["gains"]} == {0}
+        assert f" (by the model about {', '.join(said)})\n" in shown
+        first = finding["gains"][0]
+        ends = [f"{first[name]:.2g}" for name in ("throughput_factor", "low", "high")]
+        interval = f" ({ends[1]} to {ends[2]})" if ends[1] != ends[2] else ""
+        assert f" ({first['change']}: about {ends[0]}x{interval} the throughput, by the model)\n" in page_text
+
+
+# --- sessions of which one moved more with fewer tasks, that paused, and did not end
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty small reads of one session; of the other six large ones, half a second of nothing, and seven of which the
+    capture ends before the last has its status.
+    """
+    conversation = Conversation(Link(one_way_delay_ns=4 * MILLION))
+    conversation.session().login().read(count=20, block_bytes=4096).logout()
+    busy = conversation.session().login().read(count=6, block_bytes=262_144).pause(500 * MILLION)
+    busy.read(count=7, block_bytes=262_144)
+    capture = conversation.run()
+    last = max(task.pdus[-1].stream_offset for task in capture.tasks if task.task.block_count == 512)
+    kept = [
+        packet
+        for packet in capture.packets
+        if packet.connection != 1 or packet.to_target or packet.stream_offset < last
+    ]
+    file = tmp_path_factory.mktemp("odd") / "odd.pcapng"
+    return write_pcapng(file, kept, capture.path.link_type)
+
+
+def test_what_has_no_status_has_no_rank_and_pauses_are_not_idle(odd: Path) -> None:
+    shown = report(odd)
+    lead = lead_of(odd)
+    assert (lead["cycle_count"], f"## What limits session {lead['session']}\n" in shown) == (13, True)
+    found = tables(shown)
+    assert len(found["Slowest 12 of 12 tasks"][1]) == 12
+    assert "\n1 tasks have no status in the capture, and so no rank.\n" in shown
+    idle = 1 - lead["budget"]["transfer"] / lead["jobs_ns"]
+    facts = dict(re.findall(r"^- ([\w -]+): (.+)$", shown, re.MULTILINE))
+    assert facts["Idle"].startswith(f"{percentage(idle)} % (")
+    # with the pause it would be more
+    assert percentage(idle) != percentage(lead["idle_fraction"])
+    parts = found[f"Time of session {lead['session']}, first command to last status"][1]
+    assert sum(float(row[3].rstrip(" %")) for row in parts) == pytest.approx(100, abs=1.5)

@@ -1,0 +1,136 @@
+"""What a command printed, read as a person reads it: tables by their headings, amounts by their units.
+
+Nothing of the package is used here: what a unit means, and that a table's columns stand two spaces apart, is said anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from math import ceil, floor
+from typing import Any
+
+Row = Mapping[str, Any]
+Columns = Mapping[str, str | Callable[[Any], str]]
+"""By heading: the path of a value in JSON, with the unit of the column if its heading does not end with it
+(``latency_ns.p50 ms``); or what makes the cell's text of a row."""
+
+UNITS = {
+    "ns": Decimal("1e-9"), "us": Decimal("1e-6"), "µs": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1),
+    "%": Decimal("0.01"), "MB": Decimal("1e6"), "MB/s": Decimal("1e6"), "ms/MB": Decimal("1e-9"), "times": Decimal(1),
+    "K": Decimal(1 << 10), "M": Decimal(1 << 20), "G": Decimal(1 << 30), "bytes": Decimal(1),
+    "KiB": Decimal(1 << 10), "MiB": Decimal(1 << 20), "GiB": Decimal(1 << 30),
+}  # fmt: skip
+_AMOUNT = re.compile(r"([+-]?)([\d,]+(?:\.(\d+))?) ?(\D*)")
+
+
+def table(text: str, *headings: str) -> list[tuple[str, ...]]:
+    """The rows of the only table with these headings: the cells of each."""
+    lines = text.splitlines()
+    found = [
+        rows
+        for first, line in enumerate(lines)
+        if line.split() == " ".join(headings).split()
+        for rows in [_rows(lines[first:], headings)]
+        if rows is not None
+    ]
+    assert len(found) == 1, f"{len(found)} tables with the headings {headings} in:\n{text}"
+    return found[0]
+
+
+def _rows(lines: Sequence[str], headings: tuple[str, ...]) -> list[tuple[str, ...]] | None:
+    """As many lines as fit under the headings, up to an empty one."""
+    block = list(lines[: lines.index("")] if "" in lines else lines)
+    while block:
+        head, *rows = (_cells(line, _gaps(block)) for line in block)
+        if head == headings:
+            return rows
+        block.pop()
+    return None
+
+
+def _gaps(block: Sequence[str]) -> list[tuple[int, int]]:
+    """Where two columns or more are blank in every line."""
+    width = max(map(len, block))
+    taken = "".join("x" if any(line[place : place + 1].strip() for line in block) else " " for place in range(width))
+    return [match.span() for match in re.finditer(r" {2,}", taken)]
+
+
+def _cells(line: str, gaps: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+    starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), None]
+    return tuple(line[start:end].strip() for start, end in zip(starts, ends, strict=True))
+
+
+LABELS = {"propagation": "network RTT", "initiator_think": "initiator idle", "ack_wait": "ACK wait"}
+"""Parts of the time breakdown whose label is not their name."""
+
+
+def label(part: str) -> str:
+    """A part of the time breakdown as people read it."""
+    return LABELS.get(part, part.replace("_", " "))
+
+
+def percentage(share: float | Decimal) -> str:
+    """A share as every output has it: whole per cents from 1 to 99, beyond two decimals that never reach 0 or 100."""
+    percent = Decimal(str(share)) * 100
+    if 1 <= percent <= 99 or percent in (0, 100):
+        return str(round(percent))
+    hundredths = (ceil if percent < 1 else floor)(percent * 100)
+    return f"{Decimal(hundredths) / 100:f}"
+
+
+def is_amount(cell: str, value: float | Decimal, unit: str = "") -> bool:
+    """Whether a cell tells an amount in base units (seconds, bytes, a share), as exactly as its digits can."""
+    match = _AMOUNT.fullmatch(cell)
+    if not match:
+        return False
+    sign, digits, decimals, own = match.groups()
+    factor = UNITS[own.strip() or unit] if own.strip() or unit else Decimal(1)
+    told = Decimal(f"{sign}{digits.replace(',', '')}") * factor
+    step = factor * Decimal(10) ** -len(decimals or "")
+    # a share may be rounded down, so that 100 % says that nothing is missing
+    limit = step if factor == UNITS["%"] else step / 2
+    return abs(told - Decimal(value)) <= limit * (1 + Decimal("1e-9"))
+
+
+def shows(cell: str, row: Any, told: str | Callable[[Any], str], heading: str = "") -> bool:
+    """Whether a cell shows what it should of a row."""
+    if callable(told):
+        return cell == told(row)
+    path, _, unit = told.partition(" ")
+    value = row
+    for name in path.split("."):
+        value = value[name]
+    if value is None or isinstance(value, bool | str):
+        return cell == {None: "-", True: "yes", False: "no"}.get(value, value)
+    base = Decimal(value) * UNITS["ns"] if "_ns" in path else Decimal(value)
+    last = heading.rpartition(" ")[2]
+    return is_amount(cell, base, unit or (last if last in UNITS else ""))
+
+
+def check(headings: Sequence[str], lines: Iterable[Sequence[str]], columns: Columns, rows: Iterable[Any]) -> None:
+    """Every cell against the row that it is about: as many lines as rows, in the same order."""
+    assert list(headings) == list(columns)
+    lines, rows = list(lines), list(rows)
+    assert len(lines) == len(rows)
+    assert rows, "a table of nothing shows nothing"
+    wrong = [
+        (number, heading, cell, row)
+        for number, (line, row) in enumerate(zip(lines, rows, strict=True))
+        for (heading, told), cell in zip(columns.items(), line, strict=True)
+        if not shows(cell, row, told, heading)
+    ]
+    assert wrong == []
+
+
+def check_table(text: str, columns: Columns, rows: Iterable[Any]) -> None:
+    """Every cell of the printed table with these columns."""
+    check(tuple(columns), table(text, *columns), columns, rows)
+
+
+def amounts(text: str, pattern: str) -> tuple[str, ...]:
+    """The amounts in the only line that a pattern with groups fits, as they stand there."""
+    found = [match for line in text.splitlines() if (match := re.fullmatch(pattern, line))]
+    assert len(found) == 1, f"{len(found)} lines like {pattern} in:\n{text}"
+    return found[0].groups()

@@ -1,0 +1,25 @@
+"""The check of words: what it finds, and that it reads over the end of a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.words import found_in
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "phrase"),
+    [
+        ("on a path of 8.9 ms there", 1, "path of 8.9 ms"),
+        ("first\nthe packets sent again", 2, "packets sent again"),
+        ("# what took the time was sent\n# again and again", 1, "was sent again"),
+        ('text = (\n    f"the initiator gave tasks "\n    f"up"\n)', 2, "gave tasks up"),
+        ("Keys In Force", 1, "Keys In Force"),
+    ],
+)
+def test_a_phrase_is_found(text: str, line: int, phrase: str) -> None:
+    assert [(number, found) for number, found, _ in found_in(text)] == [(line, phrase)]
+
+
+def test_other_words_are_let_through() -> None:
+    assert not list(found_in("RTT 8.9 ms, 12 retransmissions, negotiated parameters\nmonkeys in forced marches"))

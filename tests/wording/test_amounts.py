@@ -1,0 +1,53 @@
+"""Amounts in words: one rule for every percentage, and what the parts of the time breakdown are called."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.wording import amounts, cells
+from iscsitrace.wording.parts import PARTS
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0, "0"),
+        (1.0, "100"),
+        (0.01, "1"),
+        (0.014, "1"),
+        (0.816, "82"),
+        (0.99, "99"),
+        # nothing rounds to 0 or 100 that is not
+        (0.000001, "0.01"),
+        (0.0004, "0.04"),
+        (0.00404, "0.41"),
+        (0.005, "0.5"),
+        (0.99004, "99"),
+        (0.995, "99.5"),
+        (0.99996, "99.99"),
+        (math.nextafter(1.0, 0.0), "99.99"),
+        # a factor, as of residuals, is no share: it is rounded to whole numbers
+        (-0.25, "-25"),
+        (3.456, "346"),
+    ],
+)
+def test_one_rule_for_percentages(share: float, text: str) -> None:
+    assert amounts.percentage(share) == text
+    assert amounts.percent(share) == f"{text} %"
+    assert cells.percent(share) == text
+
+
+def test_the_parts_are_those_of_the_tables_and_differ_in_name_letter_and_look() -> None:
+    assert tuple(part.name for part in PARTS) == CATEGORIES["budget_part"]
+    for seen in ({part.label for part in PARTS}, {part.letter for part in PARTS}, {part.color for part in PARTS}):
+        assert len(seen) == len(PARTS)
+
+
+def test_text_of_a_capture_cannot_drive_a_terminal_or_fill_a_page() -> None:
+    assert cells.text("a\x1b[31mb\u202ec") == "a\\x1b[31mb\\u202ec"
+    assert cells.short("x" * 161) == "x" * 157 + "..."
+    assert cells.short("x" * 160) == "x" * 160
+    assert (cells.text(None), cells.text(True), cells.text(False)) == ("-", "yes", "no")

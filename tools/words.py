@@ -1,0 +1,77 @@
+"""Finds phrases that the project does not use for terms that the field has a word for.
+
+``python -m tools.words`` prints each with its place and the word to use instead, and exits 1 when there is one. It
+reads every tracked text file: output strings, docs, docstrings and comments alike.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PHRASES = {
+    r"there and back": "RTT",
+    r"path of [\d.]+ ms": "RTT of so many ms",
+    r"(keys|values?|parameters?) (that are )?in force": "negotiated parameters",
+    r"neither reads? nor writes?|neither read nor wrote": "non-I/O commands",
+    r"(what|all that) (is|was) outstanding": "commands in flight; for TCP: bytes in flight",
+    r"tasks outstanding|outstanding tasks": "commands in flight, queue depth",
+    r"(for )?leave to send|asks? for leave": "needs R2Ts",
+    r"over .{1,20} for half of|for half of \d": "median",
+    r"(packets?|bytes|data|lost|be|is|was|are|were|what is) sent again": "retransmission",
+    r"may be chance": "too few commands to be sure",
+    r"lets? (the )?data go": "is cwnd-limited",
+    r"room in the (receiver's )?window": "is receive-window-limited",
+    r"asks? for (something|nothing)": "the initiator is idle",
+    r"(that )?takes no time": "service time zero",
+    r"with(out)? (an|its|their) echo(es)?": "without an answer",
+    r"own(s|er of)? (the|each|every) (time|nanosecond)": "time breakdown; time is attributed to",
+    r"diseases?": "problem; in code: finding",
+    r"explained %|explained bytes|bytes explained": "decoded % of the captured bytes",
+    r"gaps? (of|in) the capture": "missing from the capture",
+    r"path holds": "bandwidth-delay product",
+    r"legs of (a|the) mirror|mirror's legs": "mirror sides",
+    r"jobs' time|time of the jobs": "busy time",
+    r"pauses? between jobs": "idle gaps between bursts of I/O",
+    r"g[ai]ves? tasks up|gave (the |its )?tasks? up": "the initiator aborted commands",
+    r"why is not said": "cause unknown",
+    r"so many times|as it were|whichever": "(a plain sentence)",
+}
+_PATTERN = re.compile(
+    "|".join(f"(?P<p{number}>\\b(?:{phrase}))" for number, phrase in enumerate(PHRASES)), re.IGNORECASE
+)
+_SUFFIXES = {".py", ".pyi", ".rs", ".lua", ".md", ".toml", ".css", ".html", ".js"}
+_LEFT_OUT = {"tools/words.py", "CHANGELOG.md"}
+
+
+def found_in(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line, phrase and the word to use instead; a phrase may run over the end of a line."""
+    lines = text.splitlines()
+    bare = [re.sub(r"^[\s/#\-!*>\"f]*", "", line) for line in lines]
+    for number, (line, following) in enumerate(zip(lines, [*bare[1:], ""], strict=False), 1):
+        end = line.rstrip().removesuffix('"').rstrip()
+        for match in _PATTERN.finditer(f"{end} {following}"):
+            # what begins in the next line is found there
+            if match.start() < len(end):
+                yield number, match[0], list(PHRASES.values())[int((match.lastgroup or "p0")[1:])]
+
+
+def main() -> int:
+    """Prints what was found."""
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    count = 0
+    for name in names:
+        if Path(name).suffix not in _SUFFIXES or name in _LEFT_OUT or not (ROOT / name).is_file():
+            continue
+        for number, phrase, instead in found_in((ROOT / name).read_text(encoding="utf-8")):
+            count += 1
+            print(f"{name}:{number}: {phrase!r}: say {instead!r}")
+    return int(count > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
