@@ -183,6 +183,30 @@ def test_cycles_as_text(run: Run) -> None:
     assert lines_with(output, "test_unit_ready", "incomplete")
 
 
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        (0x00, "good"),
+        (0x02, "check condition"),
+        (0x04, "condition met"),
+        (0x08, "busy"),
+        (0x18, "reservation conflict"),
+        (0x28, "task set full"),
+        (0x30, "ACA active"),
+        (0x40, "task aborted"),
+        (0x22, "0x22"),
+        (None, "-"),
+    ],
+)
+def test_a_status_has_the_name_of_sam_5(
+    monkeypatch: pytest.MonkeyPatch, run: Run, status: int | None, word: str
+) -> None:
+    cycle = {**by_hand.TRACE["cycles"][0], "status": status}
+    monkeypatch.setattr(trace_module, "_core", by_hand.core({**by_hand.TRACE, "cycles": [cycle]}), raising=False)
+    (line,) = lines_with(run("cycles", "a.pcap").output, "read", "64K")
+    assert [cell.strip() for cell in line.split("  ") if cell.strip()][-3:] == [word, "10", "S"]
+
+
 def test_cycles_of_a_capture_without_tcp_name_no_date(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(trace_module, "_core", by_hand.core({}), raising=False)
     assert "1970" not in run("cycles", "a.pcap").output
