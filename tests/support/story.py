@@ -121,3 +121,51 @@ class Story:
     def found(self, name: str) -> Finding | None:
         """The finding of that name."""
         return next((finding for finding in self.opinion().findings if finding.name == name), None)
+
+
+SENDER = {
+    "to_target": False,
+    "rwnd_min_bytes": 65_536,
+    "rwnd_max_bytes": 65_536,
+    "window_full_ns": 500 * MS,
+    "segment_bytes": 1_448,
+    "line_bytes_per_s": 40_000_000,
+}
+"""A sender of 40 MB/s that an advertised window of 64 KiB limits."""
+
+
+def names(story: Story) -> set[str]:
+    return {finding.name for finding in story.opinion().findings}
+
+
+def near(share: float) -> tuple[tuple[str, int], int]:
+    """A transfer, and a wait that is that share of both together."""
+    total = 100 * MS
+    return ("transfer", total - round(share * total)), round(share * total)
+
+
+def write_in_rounds(
+    story: Story, count: int, *, lateness_ns: int = 0, immediate: int = 0, path: str = "propagation"
+) -> None:
+    """A write of `count` R2Ts over 16 ms to the target and back, each burst 4 ms long."""
+    number, start = len(story.rows["cycles"]), story.now
+    parts: list[tuple[str, int]] = []
+    moment = start
+    for r2t_sn in range(count):
+        granted = moment + 16 * MS + lateness_ns
+        story.rows["rounds"].append(
+            {"cycle": number, "r2t_sn": r2t_sn, "desired_data_transfer_length": 65_536, "bytes": 65_536}
+            | {"r2t_ns": granted, "data_first_ns": granted, "data_last_ns": granted + 4 * MS}
+            | {"r2t_frame": 1_000 + r2t_sn, "data_first_frame": 2_000 + r2t_sn, "data_last_frame": 3_000 + r2t_sn}
+        )
+        parts += [(path, 16 * MS), ("target_service", lateness_ns), ("transfer", 4 * MS)]
+        moment = granted + 4 * MS
+    columns = {"r2t_first_ns": start + 16 * MS + lateness_ns, "r2t_count": count, "immediate_bytes": immediate}
+    story.task(*parts, (path, 16 * MS), operation="write", bytes=65_536 * count, **columns)
+
+
+def writes(tasks: int, rounds: int, **options: Any) -> Story:
+    story = Story()
+    for _ in range(tasks):
+        write_in_rounds(story, rounds, **options)
+    return story

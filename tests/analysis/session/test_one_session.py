@@ -20,7 +20,7 @@ from tests.support.recordings import SUFFIXES, recorded_captures
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS
 
-SAMPLES = Path(__file__).parents[2] / "samples"
+SAMPLES = Path(__file__).parents[3] / "samples"
 CAPTURES = [
     *recorded_captures(),
     *sorted(each for each in SAMPLES.glob("*/capture*") if each.name.endswith(SUFFIXES)),

@@ -488,7 +488,7 @@ def test_what_cannot_be_done_is_one_line(files: Files, arguments: Sequence[str],
 
 def test_nothing_to_fit_is_one_line() -> None:
     # a loss in a hundred packets: no block of 360 comes through without one
-    (capture,) = (Path(__file__).parents[2] / "samples" / "loss-1-percent").glob("capture.pcap*")
+    (capture,) = (Path(__file__).parents[3] / "samples" / "loss-1-percent").glob("capture.pcap*")
     result = fit_of(capture)
     assert result.exit_code == 2
     assert not result.stdout

@@ -1,6 +1,6 @@
 """Both sides of the thresholds of the diagnosis, wherever one decides, in numbers as docs/diagnosis.md has them.
 
-tests/test_diagnosis.py has what each finding says; thresholds that it meets on both sides are not repeated here.
+Here are the thresholds that the files of one family each do not meet on both sides.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def test_a_capture_that_lost_packets(tmp_path: Path, share: float, is_found: boo
     assert ("capture_poor" in found(diagnosis)) == is_found
 
 
-SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 
 
 def sample(name: str) -> Path:

@@ -1,0 +1,128 @@
+"""Findings: their parts, order and JSON, and what every problem declares."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.findings.finding import Finding, by_weight, shown
+from iscsitrace.analysis.findings.registry import PROBLEMS
+from iscsitrace.analysis.session.grouping import TABLES
+from iscsitrace.analysis.session.session import Session
+from iscsitrace.wording import amounts as wording
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS, table
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12),
+    st.lists(
+        st.tuples(st.integers(1, 9), st.sampled_from(("transfer", "propagation", "ack_wait"))), min_size=1, max_size=12
+    ),
+)
+def test_claimed_time_is_what_counting_nanoseconds_gives(
+    intervals: list[tuple[int, int]], stretches: list[tuple[int, str]]
+) -> None:
+    rows, moment, owners = [], 0, []
+    for length, part in stretches:
+        rows.append({"connection": 0, "time_first_ns": moment, "time_last_ns": moment + length, "part": part})
+        owners += [part] * length
+        moment += length
+    subject = Session(0, [], {"budget": table("budget", *rows)}, None, is_session=False)
+    starts, ends = (np.array([each[side] for each in intervals], dtype=np.int64) for side in (0, 1))
+    expected = sum(
+        owner != "transfer" and any(first <= moment < last for first, last in intervals)
+        for moment, owner in enumerate(owners)
+    )
+    assert subject.claimed_ns(starts, ends, "propagation", "ack_wait") == expected
+
+
+def test_failures_come_first_then_what_costs_most() -> None:
+    found = [Finding(PROBLEMS["loss"], "info", 0.1, "", ()), Finding(PROBLEMS["slow_target"], "info", 0.4, "", ())]
+    found.append(Finding(PROBLEMS["task_aborts"], "error", None, "", ()))
+    assert [each.name for each in by_weight(found)] == ["task_aborts", "slow_target", "loss"]
+    assert shown([5, None, 3, 5, *range(20, 40)]) == (3, 5, *range(20, 29))
+
+
+def test_amounts_in_words() -> None:
+    assert [wording.size(each) for each in (512, 130_560, 131_072, 500_000, 1 << 20)] == [
+        *("512 bytes", "127.5 KiB", "128 KiB", "500000 bytes", "1 MiB"),
+    ]
+    assert [wording.time(each) for each in (999, 1_500, 8 * MS, 2_100 * MS)] == ["999 ns", "2 µs", "8.0 ms", "2.1 s"]
+    assert [wording.percent(each) for each in (0.784, 0.0042, 1.0)] == ["78 %", "0.42 %", "100 %"]
+
+
+def test_every_problem_has_all_that_a_person_needs() -> None:
+    assert len(PROBLEMS) == 21
+    for name, problem in PROBLEMS.items():
+        assert problem.name == name
+        assert re.fullmatch(r"[a-z0-9_]+", name)
+        advice = [each.text for each in problem.advice]
+        for text in (problem.meaning, problem.condition, problem.evidence, *advice):
+            assert re.fullmatch(r"([A-Z0-9`/]|node\.).*\.", text), text
+        assert len(advice) >= 2
+    assert set(NEEDED) < {*TABLES, "write_starts", "retransmissions"}
+
+
+FAMILIES = (
+    "test_distance.py",
+    "test_waits_of_tcp.py",
+    "test_write_rounds.py",
+    "test_hosts_and_failures.py",
+    "test_headline.py",
+    "test_finding.py",
+)
+"""The files that test each finding on stories."""
+
+
+def test_every_problem_is_tested_on_stories() -> None:
+    source = "".join((Path(__file__).parent / name).read_text() for name in FAMILIES)
+    assert [name for name in PROBLEMS if f'"{name}"' not in source] == []
+
+
+def test_a_finding_as_json() -> None:
+    found = Story().tasks(8, ("propagation", 16 * MS)).found("queue_depth_low")
+    assert found
+    document = json.loads(json.dumps(found.as_dict()))
+    assert list(document) == [
+        "name",
+        "severity",
+        "share",
+        "text",
+        "frames",
+        "display_filter",
+        "advice",
+        "gain",
+        "gains",
+    ]
+    assert document["gain"] == document["gains"][0]
+    # the path is all that a task waits for: eight at once carry eight times as much
+    assert (document["gain"]["change"], document["gain"]["throughput_factor"]) == ("queue depth 8", 8)
+    assert document["advice"] == " ".join(advice.text for advice in PROBLEMS["queue_depth_low"].advice)
+
+
+def test_sessions_do_not_see_each_others_rows() -> None:
+    first, second = Story().tasks(8, ("propagation", 16 * MS)), Story().tasks(8, ("transfer", 16 * MS))
+    rows = first.rows
+    for name, others in second.rows.items():
+        for other in others:
+            moved = other | {key: 1 for key in ("session",) if key in other}
+            moved |= (
+                {"connection": 5 if other["connection"] == 3 else other["connection"]} if "connection" in other else {}
+            )
+            moved |= {"cycle": other["cycle"] + 8} if other.get("cycle") is not None else {}
+            rows[name].append(moved)
+    rows["cycles"].sort(key=lambda row: row["cycle"])
+    diagnosis = examine(first.source())
+    assert [finding.name for finding in diagnosis.sessions[0].findings] == ["queue_depth_low", "block_size_small"]
+    assert diagnosis.sessions[1].findings == []
+    assert set(diagnosis.connections) == {3, 5}
+    assert diagnosis.budget["transfer"] == diagnosis.budget["propagation"] == 128 * MS
+    assert diagnosis.found == {"queue_depth_low", "block_size_small"}
