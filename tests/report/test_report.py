@@ -190,7 +190,7 @@ def test_keys_in_force_stand_with_who_offered_them(parsed: Page) -> None:
 
 def test_plots_are_there_with_words_for_those_who_cannot_see_them(document: Document, parsed: Page) -> None:
     names = [each.words for each in parsed.all("button", role="tab")]
-    assert names[:4] == ["Throughput", "Time budget", "A typical task", "The slowest task"]
+    assert names[:4] == ["Throughput", "Time breakdown", "A typical command", "The slowest command"]
     assert len(parsed.all("figure", role="tabpanel")) == len(names) == len(document.pictures)
     canvases = [each for each in parsed.all("div", role="group") if "canvas" in each.attributes.get("class", "")]
     assert all(each.attributes["aria-label"] and each.attributes["tabindex"] == "0" for each in canvases)
