@@ -443,6 +443,8 @@ def test_ladder_puts_packets_between_hosts_and_tap() -> None:
     assert {"initiator", "tap", "target", "Command", "status complete"} <= {text.strip() for text in texts(figure)}
     assert any("Data-In 2952" in text for text in texts(figure))
     assert any(text.startswith("8 ms network RTT") for text in texts(figure))
+    # every colour of the column is in the legend, also of spans too short for a name
+    assert {"transfer", "network RTT", "target service", "initiator idle"} <= legends(figure)
     assert axes.get_ylim()[0] > axes.get_ylim()[1]
     assert "command 0 read 64K" in ladder.title(found)
     assert [(owner.start_ns, owner.end_ns, owner.part) for owner in found.owners] == [

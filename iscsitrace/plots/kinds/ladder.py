@@ -45,7 +45,7 @@ def draw(figure: Figure, ladder: Ladder) -> None:
     _draw_packets(axes, ladder, ladder.data, time, style.BLUE, 0.5, "packet with data")
     _draw_packets(axes, ladder, ladder.again, time, style.VERMILLION, 1.2, "retransmission")
     _draw_pdus(axes, ladder, time)
-    style.legend(axes, axes, lift=0.035)
+    style.legend(axes, axes, columns=6, lift=0.035)
 
 
 def notes(ladder: Ladder) -> list[str]:
@@ -193,6 +193,7 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
         time.at((view.start_ns + view.end_ns) // 2), width, left=place,
         height=time.at(view.end_ns) - time.at(view.start_ns), color=BY_NAME["transfer"].color, label="transfer",
     )  # fmt: skip
+    named = set()
     for number, owner in enumerate(ladder.owners):
         start, end = time.at(owner.start_ns), time.at(owner.end_ns)
         part = BY_NAME[owner.part]
@@ -207,7 +208,9 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
             hatch=part.hatch,
             edgecolor="white" if part.hatch else "none",
             linewidth=0.2,
+            label=None if part.name in named else part.label,
         )
+        named.add(part.name)
         if owner.end_ns - owner.start_ns > _LABELLED_SHARE * (view.end_ns - view.start_ns):
             axes.text(
                 place + width + 0.02, (start + end) / 2, f"{duration(owner.end_ns - owner.start_ns)} {part.label}",

@@ -63,7 +63,7 @@ def draw(figure: Figure, throughput: Throughput) -> None:
     depth.stairs(
         throughput.queue_depth_mean, edges, baseline=None, color=style.GREEN, linewidth=1.6, label="queue depth, mean"
     )
-    depth.set_ylabel("commands in flight")
+    depth.set_ylabel("commands")
     depth.set_ylim(0, max(1.0, float(throughput.queue_depth_max.max())) * 1.12)
     time.apply(depth)
     for axes in (rate, idle):

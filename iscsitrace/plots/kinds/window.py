@@ -76,7 +76,7 @@ def notes(window: Window) -> list[str]:
     if not window.cwnd:
         found.append("cwnd never limited the sender here, so there is no estimate of it")
     else:
-        found.append(f"cwnd is known for {percent(window.valid_share)} of the time shown")
+        found.append(f"cwnd can be estimated for {percent(window.valid_share)} of the time shown")
     greatest = max(
         (float(line.values.max()) for line in (window.owin, window.pipe, *window.cwnd) if len(line)), default=1.0
     )
