@@ -11,8 +11,8 @@ from typing import Any, Final
 from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.wording import amounts
 
-FIRST_REMEDIES: Final = 3
-"""Findings that are shown beside the verdict."""
+FIRST_FINDINGS: Final = 3
+"""Findings shown beside the headline; the others follow later."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Remedy:
-    """A finding with its advice."""
+class FoundProblem:
+    """A finding as text, with its advice."""
 
     name: str
     severity: str
@@ -69,32 +69,29 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Chapter:
-    """One session or connection: its verdict, its time and its findings."""
+    """One session or connection: its headline, time breakdown and findings."""
 
     label: str
     peers: str
     """Names and addresses of initiator and target."""
-    verdict: str
+    headline: str
+    """What limits it, and the cause."""
+    notes: str
+    """Another large part of the time, excluded idle gaps, and whether the commands are too few."""
     facts: tuple[Fact, ...]
     parts: tuple[Part, ...]
-    remedies: tuple[Remedy, ...]
+    findings: tuple[FoundProblem, ...]
     budget: Grid | None = None
 
     @property
-    def headline(self) -> str:
-        """The verdict's first sentence."""
-        first, stop, _ = self.verdict.partition(". ")
-        return f"{first}." if stop else first
+    def verdict(self) -> str:
+        """The headline with its notes."""
+        return f"{self.headline} {self.notes}".strip()
 
     @property
-    def caveats(self) -> str:
-        """The rest of the verdict: idle gaps that are not counted, and too few commands to be sure."""
-        return self.verdict.partition(". ")[2]
-
-    @property
-    def first_remedies(self) -> tuple[Remedy, ...]:
-        """The most severe findings."""
-        return self.remedies[:FIRST_REMEDIES]
+    def first_findings(self) -> tuple[FoundProblem, ...]:
+        """The first findings: failures, then the largest shares."""
+        return self.findings[:FIRST_FINDINGS]
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,10 @@ def _slowest(trace: Trace, session: int) -> Section:
         *("status wait", "queue depth", "R2Ts", "frames", "flags"),
     )
     lines = ["The commands with the highest latency, from command to status. Phases are in ms."]
-    if len(cycles) > len(known):
-        lines.append(f"{len(cycles) - len(known):,} commands have no status in the capture: their latency is unknown.")
+    missing = len(cycles) - len(known)
+    if missing:
+        noun = "command has" if missing == 1 else "commands have"
+        lines.append(f"{missing:,} {noun} no status in the capture: latency unknown.")
     return Section(
         "Slowest commands",
         tuple(lines),
@@ -143,7 +145,7 @@ def _parameters(trace: Trace, session: int | None) -> Section:
         "Negotiated parameters", ("key", "value", "initiator sent", "target sent", "source", "tcp.stream"), rows, KEYS
     )
     lines = () if rows else ("The capture has no login, so the parameters are unknown.",)
-    return Section("Negotiated parameters", lines, (grid,) if rows else (), "parameters")
+    return Section("Login parameters", lines, (grid,) if rows else (), "parameters")
 
 
 def _numbers(connections: list[int]) -> str:

@@ -25,8 +25,8 @@ SMALL_WINDOW = f"read --block-size 1M --bytes 24M {PATH}"
 # finding, change -> the run that has it, and options that make the change
 CHANGES: dict[tuple[str, str], tuple[str, str]] = {
     ("queue_depth_low", "queue depth 8"): (READ, "--queue-depth 8 --bytes 24M"),
-    ("block_size_small", "blocks of 256 KiB"): (READ, "--block-size 256K --bytes 16M"),
-    ("block_size_small", "blocks of 1 MiB"): (READ, "--block-size 1M --bytes 24M"),
+    ("block_size_small", "256 KiB I/O"): (READ, "--block-size 256K --bytes 16M"),
+    ("block_size_small", "1 MiB I/O"): (READ, "--block-size 1M --bytes 24M"),
     ("held_for_ack", "status in the last Data-In"): (f"{READ} --status apart-held", "--status in-data"),
     ("r2t_rounds", "MaxBurstLength=16776192"): (WRITE, "--key MaxBurstLength=16776192"),
     ("r2t_rounds", "MaxOutstandingR2T=8"): (WRITE, "--key MaxOutstandingR2T=8 --target-key MaxOutstandingR2T=8"),
@@ -36,10 +36,10 @@ CHANGES: dict[tuple[str, str], tuple[str, str]] = {
         SMALL_WRITE,
         "--key InitialR2T=No --key ImmediateData=Yes",
     ),
-    ("receive_window_small", "a receive window of 598 KiB"): (f"{SMALL_WINDOW} --window 64K", "--window 598K"),
-    ("slow_target", "a target that takes no time"): (f"{READ} --service-delay 5ms", "--service-delay 0ms"),
+    ("receive_window_small", "receive window 598 KiB"): (f"{SMALL_WINDOW} --window 64K", "--window 598K"),
+    ("slow_target", "zero target service time"): (f"{READ} --service-delay 5ms", "--service-delay 0ms"),
     ("slow_target", "queue depth 8"): (f"{READ} --service-delay 5ms", "--queue-depth 8 --bytes 24M"),
-    ("initiator_think_time", "no think time"): (f"{READ} --think-time 5ms", "--think-time 0ms"),
+    ("initiator_think_time", "zero initiator think time"): (f"{READ} --think-time 5ms", "--think-time 0ms"),
     ("loss", "no losses"): (f"{READ} --to-initiator-loss 0.5%", "--to-initiator-loss 0"),
 }
 
@@ -121,13 +121,13 @@ def test_where_the_model_does_not_describe_the_session_there_is_no_gain() -> Non
 
 def test_gains_stand_behind_their_advice(runs: Runs) -> None:
     result = CliRunner().invoke(main, ["diagnose", str(runs(READ).capture())], catch_exceptions=False)
-    said = [line.split(" (by the model about ")[1] for line in result.stdout.splitlines() if "(by the model" in line]
+    said = [line.split(" (model: ")[1] for line in result.stdout.splitlines() if "(model: " in line]
     depth, small, large = (
         gain_of(runs(READ).capture(), name, change).throughput_factor
         for name, change in CHANGES
         if name in ("queue_depth_low", "block_size_small")
     )
     assert said == [
-        f"{depth:.1f} times the throughput with queue depth 8)",
-        f"{small:.1f} times the throughput with blocks of 256 KiB, {large:.1f} with blocks of 1 MiB)",
+        f"up to {depth:.1f}x with queue depth 8)",
+        f"up to {small:.1f}x with 256 KiB I/O, up to {large:.1f}x with 1 MiB I/O)",
     ]

@@ -1,12 +1,13 @@
-//! What really happened: the instants of every task as a tap saw its bytes pass.
+//! The truth of a run: the instants at which the bytes of every command passed a tap.
 //!
 //! ```text
-//!   PDU log of the initiator (stream offsets)  +  what passed a tap, when (stream offsets)  ->  instants of each task
+//!   PDU log of the initiator (stream offsets)  +  bytes past a tap over time (stream offsets)  ->  instants per command
 //! ```
 //!
-//! Definitions are those of docs/method.md, section 3. It knows what was sent because it was told, and never parses a
-//! packet: whoever reads the capture can be held against it.
+//! Definitions are those of docs/method.md, section 3. It is made from logs and never parses a packet, so it is an
+//! independent reference for the reader of captures.
 
+use iscsitrace_wire::cdb;
 use serde::Serialize;
 
 use crate::protocol::pdu_log::PduRecord;
@@ -18,7 +19,7 @@ const SCSI_RESPONSE: u8 = 0x21;
 const DATA_IN: u8 = 0x25;
 const READY_TO_TRANSFER: u8 = 0x31;
 
-/// Bytes of a stream that one packet was the first to bring past the tap.
+/// Bytes of a stream that passed the tap first in one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Brought {
     start: u64,
@@ -36,7 +37,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A packet with the bytes from `start` to `end` passed; of bytes that passed before, the first time counts.
+    /// A packet with the bytes from `start` to `end` passed; for bytes that passed before, the first time counts.
     pub fn bring(&mut self, start: u64, end: u64, time_ns: i64) {
         let mut place = self.brought.partition_point(|brought| brought.end <= start);
         let mut from = start;
@@ -52,7 +53,7 @@ impl Stream {
         }
     }
 
-    /// An acknowledgment of all bytes below `offset` passed, on its way back.
+    /// An acknowledgment of all bytes below `offset` passed.
     pub fn acknowledge(&mut self, offset: u64, time_ns: i64) {
         if self.acknowledged.last().is_none_or(|&(last, _)| last < offset) {
             self.acknowledged.push((offset, time_ns));
@@ -86,7 +87,7 @@ impl Stream {
     }
 }
 
-/// What a tap saw: of each connection both directions, to the target first.
+/// The packets of a tap: per connection both directions, to the target first.
 #[derive(Debug, Clone, Default)]
 pub struct Tap {
     connections: Vec<[Stream; 2]>,
@@ -102,7 +103,7 @@ impl Tap {
     }
 }
 
-/// The instants of one task at one tap, in nanoseconds; none where the bytes never passed.
+/// The instants of one command at one tap, in nanoseconds; none where the bytes never passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[allow(clippy::struct_field_names, reason = "the names of the columns of the table of cycles")]
 pub struct Instants {
@@ -122,18 +123,18 @@ pub struct Instants {
     pub status_ns: Option<i64>,
 }
 
-/// The PDUs of one task, in the order in which the initiator sent and received them.
+/// The PDUs of one command, in the order in which the initiator sent and received them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskPdus {
     /// Connection, as in the log.
     pub connection: usize,
     /// Initiator Task Tag.
     pub initiator_task_tag: u32,
-    /// Its PDUs, the command first.
+    /// Its PDUs, the SCSI Command first.
     pub pdus: Vec<PduRecord>,
 }
 
-/// Sorts a log by task; a tag begins a new task with each SCSI Command. Tasks stand in the order of their commands.
+/// Groups a log by command: each SCSI Command PDU begins a new one. The result is in the order of these PDUs.
 #[must_use]
 pub fn by_task(log: &[PduRecord]) -> Vec<TaskPdus> {
     let mut tasks: Vec<TaskPdus> = Vec::new();
@@ -158,7 +159,7 @@ pub fn by_task(log: &[PduRecord]) -> Vec<TaskPdus> {
 }
 
 impl TaskPdus {
-    /// When it passed a tap.
+    /// Its instants at a tap.
     #[must_use]
     pub fn instants(&self, tap: &Tap) -> Instants {
         let Some([to_target, to_initiator]) = tap.connections.get(self.connection) else { return Instants::default() };
@@ -167,7 +168,7 @@ impl TaskPdus {
         let of = |opcode: u8| self.pdus.iter().filter(move |pdu| pdu.opcode == opcode);
         let data = || self.pdus.iter().filter(is_data);
         let command = of(SCSI_COMMAND).next();
-        // without a SCSI Response the status rode in the last Data-In
+        // without a SCSI Response the last Data-In carried the status
         let status = of(SCSI_RESPONSE).next().or_else(|| of(DATA_IN).next_back());
         Instants {
             command_first_ns: command.and_then(|pdu| to_target.first(pdu.stream_offset)),
@@ -180,7 +181,7 @@ impl TaskPdus {
         }
     }
 
-    /// Bytes of data in its Data-In and Data-Out PDUs, and with the command.
+    /// Bytes of data in its Data-In and Data-Out PDUs, and immediate data.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.pdus.iter().filter(|pdu| pdu.opcode != SCSI_RESPONSE).map(|pdu| u64::from(pdu.data_segment_length)).sum()
@@ -189,7 +190,7 @@ impl TaskPdus {
 
 macro_rules! instant_columns {
     ($($(#[$doc:meta])* $name:ident)*) => {
-        /// Instants of all tasks at one tap, in nanoseconds, as columns.
+        /// Instants of all commands at one tap, in nanoseconds, as columns.
         #[derive(Debug, Default, Serialize)]
         #[allow(missing_docs, reason = "those of Instants")]
         pub struct InstantColumns { $(pub $name: Vec<Option<i64>>,)* }
@@ -204,15 +205,14 @@ macro_rules! instant_columns {
 
 instant_columns! { command_first_ns command_last_ns r2t_first_ns data_first_ns data_last_ns data_acked_ns status_ns }
 
-/// Every SCSI task of a run, as columns; those that the workload did not ask for (INQUIRY and the like) have no
-/// operation.
+/// Every SCSI command of a run, as columns; those outside the workload (INQUIRY and the like) have no operation.
 #[derive(Debug, Default, Serialize)]
 pub struct Cycles {
-    /// Session, as the initiator counts them.
+    /// Session number of the initiator.
     pub session: Vec<Option<usize>>,
-    /// Connection, as the initiator counts them.
+    /// Connection number of the initiator.
     pub connection: Vec<usize>,
-    /// Target, as the settings count them.
+    /// Target, by its place in the settings.
     pub target: Vec<Option<usize>>,
     /// Initiator Task Tag.
     pub initiator_task_tag: Vec<u32>,
@@ -222,39 +222,39 @@ pub struct Cycles {
     pub lba: Vec<Option<u64>>,
     /// Logical blocks.
     pub block_count: Vec<Option<u32>>,
-    /// Bytes of data that passed.
+    /// Bytes of data in its PDUs.
     pub bytes: Vec<u64>,
-    /// SCSI status of those that the workload asked for.
+    /// SCSI status; for commands of the workload only.
     pub status: Vec<Option<u8>>,
     /// Data-In and Data-Out PDUs with data.
     pub data_pdu_count: Vec<usize>,
     /// R2Ts.
     pub r2t_count: Vec<usize>,
-    /// When they passed the initiator's tap.
+    /// Instants at the initiator's tap.
     pub initiator: InstantColumns,
-    /// When they passed the tap of their target.
+    /// Instants at the tap of the target.
     pub at_target: InstantColumns,
-    /// As the initiator saw them, where no tap did.
+    /// Instants at the initiator itself, without taps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_initiator: Option<InitiatorColumns>,
 }
 
-/// Instants of tasks as the initiator knows them, in nanoseconds, as columns.
+/// Instants of commands at the initiator itself, in nanoseconds, as columns.
 #[derive(Debug, Default, Serialize)]
 #[allow(clippy::struct_field_names, reason = "the names of TaskRecord")]
 pub struct InitiatorColumns {
-    /// When it was handed in.
+    /// When it was submitted.
     pub submitted_ns: Vec<i64>,
-    /// When its command went to the transport.
+    /// When its SCSI Command PDU was passed to the transport.
     pub sent_ns: Vec<Option<i64>>,
-    /// When the first Data-In, or the first R2T, came.
+    /// When the first Data-In, or the first R2T, arrived.
     pub first_data_ns: Vec<Option<i64>>,
-    /// When its status came.
+    /// When its status arrived.
     pub completed_ns: Vec<i64>,
 }
 
 impl Cycles {
-    /// Of the tasks that the workload asked for, as the initiator saw them, in the order of their ends.
+    /// The commands of the workload with the initiator's instants, in the order of completion.
     pub fn by_initiator(asked: &[TaskRecord], place_of: impl Fn(usize) -> Option<(usize, usize)>) -> Self {
         let mut cycles = Self::default();
         let mut instants = InitiatorColumns::default();
@@ -278,7 +278,7 @@ impl Cycles {
         cycles
     }
 
-    /// Of `tasks`, as the taps saw them; `place_of` gives session and target of a connection.
+    /// The commands `tasks` with the instants at the taps; `place_of` returns session and target of a connection.
     pub fn new(
         tasks: &[TaskPdus],
         asked: &[TaskRecord],
@@ -287,7 +287,7 @@ impl Cycles {
         place_of: impl Fn(usize) -> Option<(usize, usize)>,
     ) -> Self {
         let mut cycles = Self::default();
-        // of one tag on one connection the tasks follow each other, in either log
+        // with one tag on one connection, commands are in the same order in both logs
         let mut records = std::collections::BTreeMap::<_, std::collections::VecDeque<&TaskRecord>>::new();
         for record in asked {
             records.entry((record.connection, record.initiator_task_tag)).or_default().push_back(record);
@@ -295,11 +295,11 @@ impl Cycles {
         for task in tasks {
             let place = place_of(task.connection);
             let at_initiator = task.instants(initiator_tap);
-            // what asks only what the logical unit is, is none of the workload's
+            // commands that only identify the logical unit are not of the workload
             let record = records
                 .get_mut(&(task.connection, task.initiator_task_tag))
                 .filter(|_| task.pdus.first().and_then(|command| command.operation_code).is_some_and(moves_blocks))
-                // nor is one that never ended: it has no record
+                // nor has a command that never completed a record
                 .filter(|queue| {
                     queue.front().is_some_and(|next| {
                         next.sent_ns <= at_initiator.command_first_ns
@@ -328,7 +328,7 @@ impl Cycles {
 
 /// READ and WRITE of 6, 10, 12 and 16 bytes.
 fn moves_blocks(operation_code: u8) -> bool {
-    matches!(operation_code, 0x08 | 0x0a | 0x28 | 0x2a | 0x88 | 0x8a | 0xa8 | 0xaa)
+    cdb::decode(&[operation_code], None).operation.moves_blocks()
 }
 
 fn is_data(pdu: &&PduRecord) -> bool {
@@ -375,6 +375,70 @@ mod tests {
             data_segment_length: data,
             operation_code: (opcode == SCSI_COMMAND).then_some(0x28),
         }
+    }
+
+    #[test]
+    fn sense_data_and_empty_pdus_are_no_data() {
+        let log = [
+            pdu(true, 0, SCSI_COMMAND, 30),
+            pdu(false, 0, DATA_IN, 100),
+            pdu(false, 148, DATA_IN, 0),
+            pdu(false, 196, SCSI_RESPONSE, 20),
+        ];
+        let asked = [];
+        let tasks = by_task(&log);
+        assert_eq!(tasks[0].data_bytes(), 130);
+        let cycles = Cycles::new(&tasks, &asked, &Tap::default(), &[], |_| None);
+        assert_eq!((cycles.bytes[0], cycles.data_pdu_count[0], cycles.r2t_count[0]), (130, 1, 0));
+    }
+
+    #[test]
+    fn the_first_r2t_counts_from_its_last_byte() {
+        let log =
+            [pdu(true, 0, SCSI_COMMAND, 0), pdu(false, 0, READY_TO_TRANSFER, 0), pdu(false, 48, READY_TO_TRANSFER, 0)];
+        let mut tap = Tap::default();
+        tap.stream(0, true).bring(0, 48, 1);
+        tap.stream(0, false).bring(0, 20, 2);
+        tap.stream(0, false).bring(20, 48, 3);
+        tap.stream(0, false).bring(48, 96, 4);
+        assert_eq!(by_task(&log)[0].instants(&tap).r2t_first_ns, Some(3));
+    }
+
+    fn asked(sent_ns: i64, completed_ns: i64, lba: u64) -> TaskRecord {
+        TaskRecord {
+            session: 0,
+            connection: 0,
+            initiator_task_tag: 5,
+            is_read: true,
+            lba,
+            blocks: 1,
+            bytes: 512,
+            submitted_ns: sent_ns,
+            sent_ns: Some(sent_ns),
+            first_data_ns: None,
+            completed_ns,
+            status: Some(0),
+        }
+    }
+
+    /// Two commands with the same tag, at 10 and 20 ns: INQUIRY has no record, nor has a read that never completed.
+    #[test]
+    fn a_record_belongs_to_the_command_that_it_encloses() {
+        let command = |offset, operation_code| PduRecord {
+            operation_code: Some(operation_code),
+            ..pdu(true, offset, SCSI_COMMAND, 0)
+        };
+        let mut tap = Tap::default();
+        tap.stream(0, true).bring(0, 48, 10);
+        tap.stream(0, true).bring(48, 96, 20);
+        let lba = |codes: [u8; 2], records: &[TaskRecord]| {
+            let log = [command(0, codes[0]), command(48, codes[1])];
+            Cycles::new(&by_task(&log), records, &tap, &[], |_| None).lba
+        };
+        assert_eq!(lba([0x28, 0xa8], &[asked(10, 15, 1), asked(20, 25, 2)]), [Some(1), Some(2)]);
+        assert_eq!(lba([0x12, 0x88], &[asked(20, 25, 2)]), [None, Some(2)], "INQUIRY");
+        assert_eq!(lba([0x28, 0x2a], &[asked(20, 25, 2)]), [None, Some(2)], "never completed");
+        assert_eq!(lba([0x28, 0x2a], &[asked(10, 15, 1)]), [Some(1), None], "completed before");
     }
 
     #[test]

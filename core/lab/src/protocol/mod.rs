@@ -1,4 +1,4 @@
-//! iSCSI as state machines: no sockets, no clock, no threads (RFC 7143).
+//! iSCSI as state machines, without sockets, clock or threads (RFC 7143).
 //!
 //! ```text
 //! pdu        stream bytes <-> PDUs; pdu_log: where they lay

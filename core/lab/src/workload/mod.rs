@@ -1,4 +1,4 @@
-//! What an initiator asks for, and when.
+//! The workload of an initiator.
 //!
 //! ```text
 //! settings   the workload            pattern    data that tells where it belongs

@@ -1,4 +1,4 @@
-//! A session as its initiator sees it: one to 64 connections, ErrorRecoveryLevel 0 (RFC 7143).
+//! The initiator's side of a session: 1 to 64 connections, ErrorRecoveryLevel 0 (RFC 7143).
 //!
 //! ```text
 //!               submit, ping, abort_task, send_targets, add_connection, remove_connection, logout
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! It never does I/O and never reads a clock. It never retries: at ErrorRecoveryLevel 0 a lost connection or a digest
-//! error ends the session. Data is never kept: [`TaskData`] gives and takes it, piece by piece.
+//! error ends the session. Data is never kept: it is exchanged with [`TaskData`] piece by piece.
 
 mod connection;
 mod data;

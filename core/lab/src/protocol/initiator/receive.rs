@@ -1,4 +1,4 @@
-//! What comes from the target: whether it may, and what it changes.
+//! PDUs from the target: their validation, and their effects.
 //!
 //! ```text
 //! header   Data-In: is it the next of its task?    the rest: where does its data go?
@@ -22,16 +22,16 @@ use super::violation::{SessionError, Violation};
 use crate::protocol::pdu::Piece;
 use crate::protocol::pdu_log::PduRecord;
 
-/// The most pings of the target that may wait for their answer.
+/// Most pings of the target that may wait for an answer.
 const MOST_PINGS: usize = 256;
 
-/// What a PDU must be able to tell: a field that the view withholds is read as 0.
+/// Fields of a PDU; a missing field is read as 0.
 fn or_zero<T: Default>(field: Option<T>) -> T {
     field.unwrap_or_default()
 }
 
 impl Session {
-    /// Bytes of a connection came in.
+    /// Takes bytes of a connection.
     pub fn receive(&mut self, now_ns: i64, connection: usize, bytes: &[u8], data: &mut impl TaskData) {
         if let Err(error) = self.read(now_ns, connection, bytes, data) {
             self.fail_over(connection, error);
@@ -39,7 +39,7 @@ impl Session {
         self.proceed(now_ns);
     }
 
-    /// Bytes that come next on a connection and that nobody looks at: data of a read that does not matter.
+    /// Number of the next bytes of a connection that are ignored: unwanted data of a read.
     #[must_use]
     pub fn unwanted(&self, connection: usize, data: &impl TaskData) -> usize {
         match self.connections.get(connection).filter(|connection| connection.is_open()) {
@@ -52,7 +52,7 @@ impl Session {
         }
     }
 
-    /// So many of these came in, and are gone.
+    /// `count` of these bytes were dropped.
     pub fn skip(&mut self, now_ns: i64, connection: usize, count: usize, data: &mut impl TaskData) {
         if let Some(connection) = self.connections.get_mut(connection) {
             let count = connection.decoder.pass(count);
@@ -60,7 +60,7 @@ impl Session {
                 *offset += count as u32;
             }
         }
-        // the PDU may be whole with them
+        // they may complete the PDU
         self.receive(now_ns, connection, &[], data);
     }
 
@@ -116,7 +116,7 @@ impl Session {
         }
     }
 
-    /// A header is there; its data comes next.
+    /// A header is complete; its data follows.
     fn begin(&mut self, now_ns: i64, index: usize, bytes: &[u8; LENGTH_BYTES]) -> Result<(), SessionError> {
         let header = Bhs::new(bytes);
         let connection = &mut self.connections[index];
@@ -134,7 +134,7 @@ impl Session {
                 return Err(Violation::NotNow { opcode, phase: self.phase(index) }.into());
             }
             Opcode::LoginResponse if state == State::Login => Incoming::Collect,
-            // Section 11.17: a target may reject a login, too, before it closes the connection.
+            // Section 11.17: a target may reject a login before it closes the connection.
             Opcode::Reject => Incoming::Collect,
             _ if state == State::Login || opcode == Opcode::LoginResponse => {
                 return Err(Violation::NotNow { opcode, phase: self.phase(index) }.into());
@@ -203,7 +203,7 @@ impl Session {
             }
             task.sequence_bytes += u64::from(length);
             if task.sequence_bytes > u64::from(keys.max_burst_length) {
-                // real targets do it, and it does no harm: said once
+                // real targets do it, and it is harmless: reported once
                 if !self.has_long_bursts {
                     self.has_long_bursts = true;
                     let (length, max_burst_length) = (task.sequence_bytes, keys.max_burst_length);
@@ -219,12 +219,12 @@ impl Session {
         Ok(Incoming::Task { tag, offset })
     }
 
-    /// A PDU is whole.
+    /// A PDU is complete.
     fn end(&mut self, now_ns: i64, index: usize, header: Bhs<'_>) -> Result<(), SessionError> {
         let Some(opcode) = header.opcode() else { return Ok(()) };
         if let (Some(exp_cmd_sn), Some(max_cmd_sn)) = (header.exp_cmd_sn(), header.max_cmd_sn()) {
             let cmd_sn = self.window.cmd_sn();
-            // real targets do it: said once
+            // real targets do it: reported once
             if !self.window.update(exp_cmd_sn, max_cmd_sn)? && !self.has_counted_immediates {
                 self.has_counted_immediates = true;
                 self.remarks.push(Violation::ImmediateCounted { exp_cmd_sn, cmd_sn }.to_string());
@@ -291,7 +291,7 @@ impl Session {
         }
     }
 
-    /// Whether an answer is to be looked at: false when its task was aborted.
+    /// Whether an answer is to be processed: false when its task was aborted.
     fn expect(
         &self,
         index: usize,
@@ -311,7 +311,7 @@ impl Session {
         }
     }
 
-    /// Section 11.4.7: sense data, after its length, and without the response data behind it.
+    /// Section 11.4.7: sense data, after its length, without the response data.
     fn sense(&self, index: usize) -> Result<Vec<u8>, Violation> {
         let (opcode, segment) = (Opcode::ScsiResponse, &self.connections[index].segment);
         let Some((length, rest)) = segment.split_first_chunk::<2>() else {
@@ -324,7 +324,7 @@ impl Session {
         rest.get(..needed).map(<[u8]>::to_vec).ok_or(short)
     }
 
-    /// The status of a SCSI task, from a Data-In or a SCSI Response.
+    /// The status of a command, from a Data-In or a SCSI Response.
     fn end_status(&mut self, opcode: Opcode, tag: u32, header: Bhs<'_>, sense: Vec<u8>) -> Result<(), Violation> {
         let Some(task) = self.tasks.get(tag).filter(|task| task.kind == Kind::Scsi) else { return Ok(()) };
         let count = i64::from(or_zero(header.residual_count()));
@@ -340,7 +340,7 @@ impl Session {
             failure => Outcome::TargetFailure(failure),
         };
         let expected_data_transfer_length = task.command.length_bytes;
-        // Section 11.4.5: what a GOOD command did not transfer is named by the residual.
+        // Section 11.4.5: the residual states what a GOOD command did not transfer.
         let named = i64::from(expected_data_transfer_length) + residual.min(0);
         if outcome == Outcome::Status(0) && i64::from(task.transferred) < named {
             let transferred = task.transferred;

@@ -1,61 +1,44 @@
-//! What a peer said in one negotiation step: its pairs, checked for form, length and repetition (RFC 7143 sections 6.1
-//! and 6.3).
+//! The keys of a peer in one negotiation step, checked for syntax, length and repetition (RFC 7143 sections 6.1 and
+//! 6.3).
 //!
-//! It sorts keys by what they are for, and never judges the values of known keys. It is never shown: values can be
-//! secrets.
+//! It classifies keys, and never validates the values of known keys. It is never shown: values can be secrets.
 
 use std::collections::BTreeSet;
 
-use iscsitrace_wire::key::RESERVED_VALUES;
+use iscsitrace_wire::key::{Group, Key, OperationalKey, RESERVED_VALUES};
 use iscsitrace_wire::text;
 
-use crate::protocol::keys::{Key, Violation};
+use crate::protocol::keys::Violation;
 use crate::protocol::text::TextWriter;
 
-/// Keys that one side may name in a login.
+/// Most keys of one side in a login.
 pub(super) const KEYS_MAX: usize = 256;
 
 /// Longest value (RFC 7143 section 6.1) of a list element or simple value, in bytes.
 const VALUE_LENGTH_MAX_BYTES: usize = 255;
-/// Longest binary-value (RFC 7143 section 12.1.3) as it is written in hexadecimal, in bytes.
+/// Longest binary-value (RFC 7143 section 12.1.3) in hexadecimal, in bytes.
 const BINARY_LENGTH_MAX_BYTES: usize = 2 + 2 * 1024;
 
-/// Keys of the security stage beside CHAP's (RFC 7143 section 12).
-const NAMING_KEYS: &[&str] = &[
-    "SessionType",
-    "InitiatorName",
-    "TargetName",
-    "TargetAddress",
-    "InitiatorAlias",
-    "TargetAlias",
-    "TargetPortalGroupTag",
-];
-
-/// Keys of CHAP and of choosing it (RFC 7143 section 12.1).
-const SECURITY_KEYS: &[&str] = &["AuthMethod", "CHAP_A", "CHAP_I", "CHAP_C", "CHAP_N", "CHAP_R"];
-
-/// What a key is for.
+/// The class of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Naming,
     Security,
-    Operational(Key),
+    Operational(OperationalKey),
     Unknown,
 }
 
 impl Purpose {
     fn of(key: &str) -> Purpose {
-        if NAMING_KEYS.contains(&key) {
-            Purpose::Naming
-        } else if SECURITY_KEYS.contains(&key) {
-            Purpose::Security
-        } else {
-            Key::from_name(key).map_or(Purpose::Unknown, Purpose::Operational)
+        match Key::from_name(key).map(|key| key.group) {
+            Some(Group::Naming) => Purpose::Naming,
+            Some(Group::Authentication | Group::Chap) => Purpose::Security,
+            _ => OperationalKey::from_name(key).map_or(Purpose::Unknown, Purpose::Operational),
         }
     }
 }
 
-/// Names that the peer used so far, each of which it may use once.
+/// Keys that the peer has used; each may be used once.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Used {
     names: BTreeSet<String>,
@@ -68,7 +51,7 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Reads a whole text.
+    /// Parses a complete text.
     pub fn read(data: &[u8], used: &mut Used) -> Result<Heard, Violation> {
         let mut pairs = Vec::new();
         for pair in text::pairs(data) {
@@ -81,7 +64,7 @@ impl Heard {
             if value.split(',').any(|element| element.len() > longest) {
                 return Err(Violation::new(format!("the value of {key} is longer than {longest} bytes"), "6.1"));
             }
-            // TargetAddress is the key that may come several times
+            // only TargetAddress may be repeated
             if key != "TargetAddress" && !used.names.insert(key.to_owned()) {
                 return Err(Violation::new(format!("{key} comes twice in a login"), "6.3"));
             }
@@ -98,18 +81,18 @@ impl Heard {
         self.pairs.iter().find(|(name, ..)| name == key).map(|(_, value, _)| value.as_str())
     }
 
-    /// All values of a key that may come several times.
+    /// All values of a key that may be repeated.
     pub fn values(&self, key: &str) -> impl Iterator<Item = &str> {
         self.pairs.iter().filter(move |(name, ..)| name == key).map(|(_, value, _)| value.as_str())
     }
 
-    /// The first key that is for what `is_wrong` says.
+    /// The first key for which `is_wrong` is true.
     pub fn find(&self, is_wrong: impl Fn(&str, Purpose) -> bool) -> Option<&str> {
         self.pairs.iter().find(|(name, _, purpose)| is_wrong(name, *purpose)).map(|(name, ..)| name.as_str())
     }
 
     /// The operational keys.
-    pub fn operational(&self) -> Vec<(Key, &str)> {
+    pub fn operational(&self) -> Vec<(OperationalKey, &str)> {
         let operational = self.pairs.iter().map(|(_, value, purpose)| match purpose {
             Purpose::Operational(key) => Some((*key, value.as_str())),
             _ => None,
@@ -117,17 +100,17 @@ impl Heard {
         operational.flatten().collect()
     }
 
-    /// Answers the keys that nobody here knows (RFC 7143 sections 6.2 and 13.25).
+    /// Answers unknown keys (RFC 7143 sections 6.2 and 13.25).
     pub fn answer_unknown(&self, out: &mut TextWriter) -> Result<(), Violation> {
         for (name, value, _) in self.pairs.iter().filter(|(.., purpose)| *purpose == Purpose::Unknown) {
             match name.as_str() {
                 "SendTargets" => {
                     return Err(Violation::new("SendTargets belongs to the full feature phase", "13.3"));
                 }
-                // "NotUnderstood" is forbidden for the obsolete keys; No is allowed, and what initiators understand
+                // "NotUnderstood" is forbidden for the obsolete keys; No is allowed, and initiators understand it
                 "IFMarker" | "OFMarker" => out.pair(name, "No"),
                 "IFMarkInt" | "OFMarkInt" => out.pair(name, "Reject"),
-                // an answer to what was never asked needs none
+                // an answer to an offer that was not made needs no answer
                 _ if RESERVED_VALUES.contains(&value.as_str()) => {}
                 _ => out.pair(name, "NotUnderstood"),
             }
@@ -152,7 +135,7 @@ mod tests {
     fn keys_are_sorted_by_purpose() {
         let heard = read("InitiatorName=iqn.a|AuthMethod=None|MaxBurstLength=512|X-com.example=1|").unwrap();
         assert_eq!(heard.value("InitiatorName"), Some("iqn.a"));
-        assert_eq!(heard.operational(), [(Key::MaxBurstLength, "512")]);
+        assert_eq!(heard.operational(), [(OperationalKey::MaxBurstLength, "512")]);
         assert_eq!(heard.find(|_, purpose| purpose == Purpose::Security), Some("AuthMethod"));
     }
 

@@ -1,10 +1,10 @@
-//! The keys that say who is who: what the first Login Request has to name (RFC 7143 section 6.3.1).
+//! Names in the first Login Request (RFC 7143 section 6.3.1).
 //!
-//! It never knows which names exist: that is the target's directory.
+//! The target's directory knows which names exist.
 
 use serde::{Deserialize, Serialize};
 
-use super::directory::LoginFailure;
+use super::failure::LoginFailure;
 use super::heard::Heard;
 use super::status::LoginStatus;
 
@@ -32,7 +32,7 @@ impl SessionType {
     }
 }
 
-/// What the first Login Request names.
+/// The names in the first Login Request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Names {
     pub initiator_name: String,
@@ -41,7 +41,7 @@ pub(super) struct Names {
     pub session_type: SessionType,
 }
 
-/// Whether a text can be an iSCSI name; its form (iqn., eui., naa.) is not judged, for targets take any.
+/// Whether a text can be an iSCSI name. Its type (iqn., eui., naa.) is not checked, because targets accept any.
 pub(super) fn is_iscsi_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= NAME_LENGTH_MAX_BYTES
@@ -49,7 +49,7 @@ pub(super) fn is_iscsi_name(name: &str) -> bool {
 }
 
 impl Names {
-    /// Reads the names out of the first text of an initiator.
+    /// Parses the names in the first text of an initiator.
     pub fn read(heard: &Heard) -> Result<Names, LoginFailure> {
         let name = |key: &str| match heard.value(key) {
             Some(name) if !is_iscsi_name(name) => {

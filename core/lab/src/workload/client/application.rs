@@ -1,4 +1,4 @@
-//! What a world sees of the reference initiator: connections of all its sessions, numbered as the world knows them.
+//! The reference initiator as an application: the connections of all its sessions, by their numbers in the world.
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! One session of a run: its protocol side, its data, and what was asked over it.
+//! One session of a run: its protocol side, its data, and its commands.
 
 use std::net::SocketAddr;
 
@@ -8,16 +8,16 @@ use crate::application::ConnectionNumber;
 use crate::protocol::initiator::{Command, Direction, Session};
 use crate::workload::dealing::Dealer;
 
-/// What a session is about.
+/// The stage of a session.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// Connections and logins.
     Connecting,
-    /// Asking what the logical unit is.
+    /// Identifying the logical unit.
     Probing(Box<Probe>),
-    /// Whatever the mode is about.
+    /// The work of the mode.
     Ready,
-    /// It is over.
+    /// Ended.
     Over,
 }
 
@@ -42,13 +42,13 @@ pub(super) struct Driven {
     pub volume: Volume,
     pub dealer: Dealer,
     pub stage: Stage,
-    /// Numbers of its connections, as the world knows them.
+    /// Numbers of its connections in the world.
     pub numbers: Vec<ConnectionNumber>,
-    /// Commands under way, by Initiator Task Tag.
+    /// Commands in flight, by Initiator Task Tag.
     pub commands: Vec<Option<Pending>>,
-    /// Commands that ended well and their bytes, per connection.
+    /// Completed commands and their bytes, per connection.
     pub counts: Vec<(u64, u64)>,
-    /// When each came to the full feature phase, and when it was closed.
+    /// When each connection entered the full feature phase, and when it was closed.
     pub spans: Vec<(Option<i64>, Option<i64>)>,
     pub unit: Option<LogicalUnit>,
     pub pings_left: u64,
@@ -57,19 +57,19 @@ pub(super) struct Driven {
 }
 
 impl Driven {
-    /// From when to when a connection was there.
+    /// The time span of a connection.
     pub(super) fn span(&mut self, connection: usize) -> &mut (Option<i64>, Option<i64>) {
         self.spans.resize(self.spans.len().max(connection + 1), (None, None));
         &mut self.spans[connection]
     }
 
-    /// The first connection, from `first` on, that takes requests; none when the session is about to end.
+    /// The first connection, from `first` on, that accepts requests; none when the session is ending.
     pub(super) fn usable_connection(&self, first: usize) -> Option<usize> {
         let count = self.session.connection_count();
         (first..first + count).map(|place| place % count).find(|connection| self.session.is_usable(*connection))
     }
 
-    /// Asks what the logical unit is.
+    /// Sends a command that identifies the logical unit.
     pub(super) fn ask(&mut self, now_ns: i64, command: Command) {
         let connection = self.usable_connection(0);
         if let Some(tag) = connection.and_then(|connection| self.session.submit(now_ns, connection, command)) {
@@ -77,7 +77,7 @@ impl Driven {
         }
     }
 
-    /// Hands in a command of the workload; false when no connection takes it.
+    /// Submits a command of the workload; false when no connection accepts it.
     pub(super) fn submit(&mut self, now_ns: i64, lun: [u8; 8], purpose: Purpose, pending: Pending) -> bool {
         let block_length = self.unit.as_ref().map_or(512, |unit| unit.block_length_bytes);
         let (lba, blocks) = (pending.byte / u64::from(block_length), pending.length_bytes / block_length);
@@ -101,7 +101,7 @@ impl Driven {
     }
 }
 
-/// READ or WRITE, (10) as long as its fields hold the numbers, else (16).
+/// READ or WRITE, (10) if its fields can hold the numbers, else (16).
 fn cdb(is_read: bool, lba: u64, blocks: u32) -> [u8; 16] {
     let mut cdb = [0; 16];
     match (u32::try_from(lba), u16::try_from(blocks)) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use super::results::Results;
 use super::settings::{ClientSettings, Mode, TargetSettings};
 use super::*;
 use crate::application::{Application, Closed};
