@@ -173,7 +173,7 @@ def prepare(trace: Trace, view: View, detail: Detail) -> Sequence:
 
 def _pictures(examples: Examples) -> Iterator[tuple[str, Zoom]]:
     if examples.around_slowest is not None:
-        yield "Packets around it", examples.around_slowest
+        yield "Packets around the slowest", examples.around_slowest
 
 
 KIND = Kind(
