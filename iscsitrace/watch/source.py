@@ -76,7 +76,7 @@ def open_source(name: str, settings: Settings, *, capture_options: Sequence[str]
     """
     pipe = replace(settings, lag_max_ns=PIPE_LAG_MAX_NS)
     if capture_options and (name == "-" or Path(name).exists()):
-        raise InputInvalid(f"{' '.join(capture_options)}: these are for an interface; {name} is captured already")
+        raise InputInvalid(f"{' '.join(capture_options)}: only an interface takes these; {name} is captured already")
     if name == "-":
         return Watched(Live("-", pipe), None, is_pipe=True)
     path = Path(name)
