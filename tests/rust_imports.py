@@ -35,7 +35,7 @@ def _module(source: Path, file: Path) -> Module:
 
 def _used(module: Module, text: str, modules: set[Module]) -> set[Module]:
     text = re.sub(r"//.*", "", text)
-    text = re.split(r"#\[cfg\(test\)\]\s*mod tests \{", text)[0]
+    text = re.split(r"#\[cfg\(test\)\]\s*(?:pub\(super\) )?mod tests \{", text)[0]
     text = re.sub(r"#\[cfg\(test\)\]\s*(?:use|mod)\s[^;]*;", "", text)
     paths = [path for tree in re.findall(r"\buse\s+([^;]+);", text) for path in _paths(tree)]
     paths += re.findall(r"(?<![\w:])\w+(?:::\w+)+", re.sub(r"\buse\s+[^;]+;", "", text))
