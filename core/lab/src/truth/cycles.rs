@@ -209,5 +209,6 @@ mod tests {
         assert_eq!(lba([0x12, 0x88], &[asked(20, 25, 2)]), [None, Some(2)], "INQUIRY");
         assert_eq!(lba([0x28, 0x2a], &[asked(20, 25, 2)]), [None, Some(2)], "never completed");
         assert_eq!(lba([0x28, 0x2a], &[asked(10, 15, 1)]), [Some(1), None], "completed before");
+        assert_eq!(lba([0x28, 0x2a], &[asked(5, 8, 1)]), [None, None], "another command's");
     }
 }

@@ -148,7 +148,7 @@ pub(super) mod tests {
         tap.stream(0, false).bring(0, 100, 10);
         tap.stream(0, false).bring(148, 248, 11);
         tap.stream(0, false).bring(100, 148, 12);
-        tap.stream(0, false).acknowledge(100, 13);
+        tap.stream(0, false).acknowledge(148, 13);
         tap.stream(0, false).acknowledge(248, 14);
         tap.stream(0, true).bring(48, 96, 20);
         tap.stream(0, false).bring(248, 296, 21);
