@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.groups.jobs import runs, streams, tables
+from iscsitrace.analysis.groups.jobs import runs, tables
 from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.groups.jobs.streams import Job, Stream
 from tests.support.streams_by_hand import SECOND, Work, connections
