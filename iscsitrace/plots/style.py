@@ -114,6 +114,6 @@ def legend(top: Axes, *sources: Axes, columns: int = 5, lift: float = 0.0) -> No
                 handle.set_linewidth(max(1.6, float(np.max(handle.get_linewidth()))))
 
 
-def say(axes: Axes, text: str) -> None:
+def write_text(axes: Axes, text: str) -> None:
     """Writes a line inside the axes, to state what is missing."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY, parse_math=False)

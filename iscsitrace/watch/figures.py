@@ -167,8 +167,8 @@ def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, L
         np.add.at(found, place, values)
         return found.tolist()
 
-    tasks = sums(np.ones(len(cycles), dtype=np.int64))
-    columns = zip(numbers.tolist(), tasks, sums(read), sums(written), sums(depths), most.tolist(), strict=True)
+    counts = sums(np.ones(len(cycles), dtype=np.int64))
+    columns = zip(numbers.tolist(), counts, sums(read), sums(written), sums(depths), most.tolist(), strict=True)
     latencies, sizes = _latencies(cycles, place, count), _sizes(cycles, place, count)
     return {
         number: Load(

@@ -13,7 +13,7 @@ from iscsitrace.wording.parts import BY_NAME
 def lines_of(report: Report) -> list[str]:
     """The lines of an interval."""
     load, pace = report.whole, report.pace
-    said = [
+    lines = [
         f"{clock(report.to_ns)} all: read {rate(load.read_bytes_per_s)} MB/s, "
         f"write {rate(load.write_bytes_per_s)} MB/s, "
         f"{count(load.iops)} IOPS, p50 {milliseconds(load.latency_ns['p50'])} ms, "
@@ -22,18 +22,18 @@ def lines_of(report: Report) -> list[str]:
     if pace.lag_ns > 10**9 or pace.is_reduced or pace.left_out_packets:
         reduced = ", no time breakdown, RTT and owin" if pace.is_reduced else ""
         left_out = f", {pace.left_out_packets} packets skipped so far" if pace.left_out_packets else ""
-        said.append(f"  cannot keep up: lag {pace.lag_ns / 1e9:.1f} s{reduced}{left_out}")
+        lines.append(f"  cannot keep up: lag {pace.lag_ns / 1e9:.1f} s{reduced}{left_out}")
     if report.dropped:
-        said.append(f"  the capture dropped {report.dropped} packets so far")
-    said += [f"  {_session(line)}" for line in report.sessions]
+        lines.append(f"  the capture dropped {report.dropped} packets so far")
+    lines += [f"  {_session(line)}" for line in report.sessions]
     for found in report.findings:
         if found.since_ns == report.to_ns:
             share = "" if found.share is None else f", {percent(found.share)} %"
-            said.append(f"  session {found.session}: {found.name} ({found.severity}{share}): {found.text}")
+            lines.append(f"  session {found.session}: {found.name} ({found.severity}{share}): {found.text}")
     for row in report.counters:
         if row["new"] and row["severity"] != "info":
-            said.append(f"  {row['severity']}: {row['name']} +{row['new']}: {row['meaning']}")
-    return said
+            lines.append(f"  {row['severity']}: {row['name']} +{row['new']}: {row['meaning']}")
+    return lines
 
 
 def _session(line: Line) -> str:

@@ -119,7 +119,7 @@ def _draw_heat(figure: Figure, axes: Axes, latency: Latency, time: TimeAxis) -> 
 def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> None:
     sizes = sorted({each for found in latency.block_sizes.values() for each in found})
     if not sizes:
-        style.say(axes, "no command moved data")
+        style.write_text(axes, "no command moved data")
         return
     names = list(latency.block_sizes)
     for number, name in enumerate(names):

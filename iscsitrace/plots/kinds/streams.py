@@ -70,7 +70,7 @@ def draw(figure: Figure, streams: Streams) -> None:
     passed.set_ylabel(f"bytes carried since the start of the view, {places.unit}")
     outstanding.set_ylabel(f"bytes in flight (owin), {amounts.unit}")
     if not any(len(stream.outstanding) for stream in streams.streams):
-        style.say(outstanding, "bytes in flight unknown")
+        style.write_text(outstanding, "bytes in flight unknown")
     for axes in (passed, outstanding):
         time.apply(axes)
         axes.set_ylim(bottom=0)
@@ -118,10 +118,10 @@ def notes(streams: Streams) -> list[str]:
 
 def title(streams: Streams) -> str:
     """Names what the panels show."""
-    said = f"Connections compared, data to the {'target' if streams.view.to_target else 'initiator'}"
+    compared = f"Connections compared, data to the {'target' if streams.view.to_target else 'initiator'}"
     if streams.job is None:
-        return said
-    return f"{said}: {len(streams.job.streams)} streams of one job, Jain's fairness index {streams.job.jain:.3f}"
+        return compared
+    return f"{compared}: {len(streams.job.streams)} streams of one job, Jain's fairness index {streams.job.jain:.3f}"
 
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Streams:

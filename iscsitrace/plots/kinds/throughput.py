@@ -40,7 +40,7 @@ def draw(figure: Figure, throughput: Throughput) -> None:
     rate.set_ylabel(f"TCP payload, {amounts.unit}/s")
     rate.set_ylim(bottom=0)
     if throughput.idle_share is None or np.isnan(throughput.idle_share).all():
-        style.say(idle, "no time breakdown for this view: idle fraction unknown")
+        style.write_text(idle, "no time breakdown for this view: idle fraction unknown")
     else:
         idle.stairs(
             throughput.idle_share * 100,
