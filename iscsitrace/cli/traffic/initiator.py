@@ -10,16 +10,18 @@ from typing import IO, Any
 
 import click
 
-from iscsitrace.cli.output import show_json
 from iscsitrace.cli.read.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import StopWish, wishing
-from iscsitrace.cli.traffic import results as traffic_results
-from iscsitrace.cli.traffic.design_options import DESIGN
-from iscsitrace.cli.traffic.progress import Progress
+from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
-from iscsitrace.cli.traffic.workload_options import KEYS, MODES, WORKLOAD, lasting
+from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
 from iscsitrace.cli.units import Duration, Size
 from iscsitrace.errors import TrafficImpossible
+from iscsitrace.lab.settings import structs
+from iscsitrace.lab.settings.table import MODES
+from iscsitrace.outputs import initiator_results
+from iscsitrace.outputs.run_progress import Progress
+from iscsitrace.outputs.terminal import show_json
 
 _EXIT_INTERRUPTED = 130
 _PERIOD_NS = 2_000_000
@@ -42,16 +44,12 @@ PINGS = Section(
 )
 
 
-def _design(*, driver: str, receive: str) -> dict[str, Any]:
-    return {"driver": driver, "receive": receive}
-
-
-DRIVER = Section("Design", _design, *DESIGN)
+DESIGN = settings_section("Design", "initiator.driver", "initiator.receive")
 
 
 @click.command(
     cls=SectionedCommand,
-    sections=(WORKLOAD, KEYS, SOCKETS, DRIVER, PINGS),
+    sections=(WORKLOAD, KEYS, SOCKETS, DESIGN, PINGS),
     epilog="Example:  iscsitrace initiator read iscsi://127.0.0.1:3260/iqn.2025-01.org.iscsitrace:memory/0 --seconds 2",
 )
 @click.argument("mode", type=click.Choice((*MODES, "discover", "ping")))
@@ -126,29 +124,29 @@ def command(
     if truth_path:
         truth_file.write(truth_path, _truth(settings, found, samples))
     if is_json:
-        show_json(truth_file.envelope("initiator") | traffic_results.describe(results))
+        show_json(truth_file.envelope("initiator") | initiator_results.describe(results))
     else:
-        traffic_results.show(results)
-    traffic_results.end(results)
+        initiator_results.show(results)
+    initiator_results.end(results)
     if wish.is_there:
         raise click.exceptions.Exit(_EXIT_INTERRUPTED)
 
 
 def _settings(mode: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
     """The run as the core takes it, but for its targets."""
-    workload = lasting(WORKLOAD.take(values)) | {"seed": seed}
+    workload = lasting(structs.listed(structs.workload_of(WORKLOAD.take(values)) | {"seed": seed}))
     if mode in MODES:
         workload["operation"] = mode
     client: dict[str, Any] = {
         "mode": "run" if mode in MODES else mode,
-        "login": {"offers": KEYS.take(values)},
+        "login": {"offers": structs.offers_of(KEYS.take(values))},
         # two runs at the same time need different ISIDs, and nobody may know a challenge beforehand
         "isid_seed": secrets.randbits(_SEED_BITS),
         "challenge_seed": secrets.randbits(_SEED_BITS),
         "workload": workload,
         "ping": PINGS.take(values),
     }
-    return {"client": client, "sockets": SOCKETS.take(values), **DRIVER.take(values)}
+    return {"client": client, "sockets": SOCKETS.take(values), **structs.programs_of(DESIGN.take(values))}
 
 
 @contextmanager

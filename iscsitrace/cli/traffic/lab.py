@@ -13,79 +13,51 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.output import show_json, show_line, show_table
 from iscsitrace.cli.read.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import wishing
-from iscsitrace.cli.traffic import experiment, run_options, run_results
-from iscsitrace.cli.traffic import results as traffic_results
-from iscsitrace.cli.traffic.design_options import DESIGN
-from iscsitrace.cli.traffic.link_options import LINK
-from iscsitrace.cli.traffic.progress import Progress
-from iscsitrace.cli.traffic.run_options import PATHS, RUN_MODES, SEED_LIMIT, world_settings
-from iscsitrace.cli.traffic.target_options import TARGET
+from iscsitrace.cli.traffic import experiment, run_options
+from iscsitrace.cli.traffic.link_options import LINK, PATHS
+from iscsitrace.cli.traffic.run_options import SEED_LIMIT, world_settings
+from iscsitrace.cli.traffic.setting_options import settings_section
+from iscsitrace.cli.traffic.target_options import DEVICE, TARGET
 from iscsitrace.cli.traffic.tcp_options import HOSTS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
+from iscsitrace.lab.settings import structs
+from iscsitrace.lab.settings.table import OPERATIONS
+from iscsitrace.outputs import initiator_results, run_results
+from iscsitrace.outputs.run_progress import Progress
+from iscsitrace.outputs.terminal import show_json
 
 _WAIT_S = 0.1
-# what other programs can be told; the rest of the sections is ours alone
-_TARGET_OPTIONS = {"logical_units", "target_name", "chap"}
+# options that other programs have; the rest of the sections is for ours alone
+_TARGET_OPTIONS = {"--lun", "--name", "--chap"}
+_INITIATOR_OPTIONS = {"--block-size", "--queue-depth", "--seconds", "--random"}
 _CAPTURED = {"both": ("initiator", "target"), "none": ()}
-_DESIGN = {"driver", "receive"}
-_INITIATOR_OPTIONS = {"block_size", "queue_depth", "seconds", "is_random"}
+_BYPASS = option("--bypass", "is_bypassed", is_flag=True, help="Connect the hosts by veth pairs, without links.")
+
+PROGRAMS = settings_section(
+    "Real world", "target.program", "initiator.program", "initiator.driver", "initiator.receive"
+)
 
 
-def _programs(
-    *,
-    target_program: str,
-    initiator_program: str,
-    driver: str,
-    receive: str,
-    capture_at: str,
-    is_bypassed: bool,
-    is_ipv6: bool,
-    snaplen: int,
-) -> dict[str, Any]:
-    return {
-        "target": target_program,
-        "initiator": initiator_program,
-        "driver": driver,
-        "receive": receive,
-        "capture_at": _CAPTURED.get(capture_at, (capture_at,)),
-        "is_bypassed": is_bypassed,
-        "world": {"is_ipv6": is_ipv6, "snaplen_bytes": snaplen},
-    }
+def _captures(*, capture_at: str, is_bypassed: bool) -> dict[str, Any]:
+    return {"capture_at": _CAPTURED.get(capture_at, (capture_at,)), "is_bypassed": is_bypassed}
 
 
-PROGRAMS = Section(
+CAPTURES = Section(
     "Real world",
-    _programs,
-    option(
-        "--target-program",
-        type=click.Choice(("iscsitrace", "tgt", "istgt")),
-        default="iscsitrace",
-        show_default=True,
-        help="tgt and istgt take --lun, --name and --chap of the target's options.",
-    ),
-    option(
-        "--initiator-program",
-        type=click.Choice(("iscsitrace", "iscsi-perf", "open-iscsi")),
-        default="iscsitrace",
-        show_default=True,
-        help="iscsi-perf takes --block-size, --queue-depth, --seconds and --random of the workload's options; "
-        "open-iscsi, which dd reads, --block-size and --seconds.",
-    ),
-    *DESIGN,
+    _captures,
     option(
         "--capture",
         "capture_at",
         type=click.Choice(("both", "initiator", "target", "none")),
         default="both",
         show_default=True,
-        help="Beside which hosts.",
+        help="Hosts to capture at.",
     ),
-    option("--bypass", "is_bypassed", is_flag=True, help="Veth pairs in place of the links."),
-    *run_options.PACKETS,
+    _BYPASS,
 )
+PACKETS = settings_section("Real world", "capture.is-ipv6", "capture.snaplen")
 
 
 @click.command(
@@ -108,7 +80,7 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **v
     from iscsitrace.lab import real, real_truth, truth_file
 
     if is_bypassed:
-        run_options.refuse((LINK, PATHS), {"target_count"}, "a bypass")
+        run_options.refuse((LINK, PATHS), {"--targets"}, "a bypass")
         if log_path:
             raise click.UsageError("--log goes with links, not with --bypass")
     if log_path:
@@ -120,8 +92,7 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **v
                 (host, place.address, place.address_v6, place.interfaces[0].name, f"ip netns exec {place.namespace}")
                 for host, place in world.hosts.items()
             ]
-            show_table(("host", "IPv4", "IPv6", "device", "to run a command there"), rows)
-            show_line("Ctrl-C removes all of it.")
+            run_results.show_hosts(rows)
             sys.stdout.flush()
             while not wish.is_there:
                 time.sleep(_WAIT_S)
@@ -133,7 +104,7 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **v
 
 @click.command(
     cls=SectionedCommand,
-    sections=(*run_options.SECTIONS, PROGRAMS),
+    sections=(*run_options.SECTIONS, PROGRAMS, CAPTURES, PACKETS),
     epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M -o DIR",
 )
 @run_options.takes_run
@@ -153,19 +124,19 @@ def run(
     """
     from iscsitrace.lab import real
 
-    if values["target_program"] != "iscsitrace":
-        run_options.refuse((TARGET,), _TARGET_OPTIONS, values["target_program"])
-    if values["initiator_program"] != "iscsitrace":
-        run_options.refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, values["initiator_program"])
-        run_options.refuse(
-            (PROGRAMS,), {str(each.name) for each in PROGRAMS.options} - _DESIGN, values["initiator_program"]
-        )
+    programs = structs.programs_of(PROGRAMS.take(values))
+    if programs["target"] != "iscsitrace":
+        run_options.refuse((DEVICE, TARGET), _TARGET_OPTIONS, programs["target"])
+    if programs["initiator"] != "iscsitrace":
+        run_options.refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, programs["initiator"])
+        run_options.refuse((PROGRAMS,), {"--target-program", "--initiator-program"}, programs["initiator"])
     if values["is_bypassed"]:
-        run_options.refuse((LINK, PATHS), {"target_count"}, "a bypass")
-    programs = PROGRAMS.take(values)
+        run_options.refuse((LINK, PATHS), {"--targets"}, "a bypass")
+    programs |= CAPTURES.take(values)
     settings = run_options.run_settings(operation, seed, values)
     settings["client"]["workload"] = lasting(settings["client"]["workload"])
-    settings["world"] |= programs.pop("world")
+    settings["world"] |= structs.fields_of_world(PACKETS.take(values))
+    del settings["world"]["limit_ns"]
     progress = Progress("running", is_wanted=not no_progress)
     with wishing() as wish, ExitStack() as stack:
         stack.callback(progress.close)
@@ -180,7 +151,7 @@ def run(
     else:
         run_results.show(truth, directory)
     if run_results.is_ours(truth):
-        traffic_results.end(truth["results"])
+        initiator_results.end(truth["results"])
 
 
 class _Lab(click.Group):
@@ -198,7 +169,7 @@ class _Lab(click.Group):
 def _is_experiment(words: list[str]) -> bool:
     """Whether a run is one of an experiment: its first word is no operation and no option, or one of them is a file."""
     first = words[0] if words else "-"
-    return (not first.startswith("-") and first not in RUN_MODES) or any(word.endswith(".toml") for word in words)
+    return (not first.startswith("-") and first not in OPERATIONS) or any(word.endswith(".toml") for word in words)
 
 
 @click.group(cls=_Lab, epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --bytes 16M -o DIR")

@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.output import show_line
 from iscsitrace.cli.read.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.cli.traffic.link_options import LINK
-from iscsitrace.cli.traffic.link_results import show_lateness, show_links
 from iscsitrace.errors import TrafficImpossible
+from iscsitrace.lab.settings import structs
+from iscsitrace.outputs.link_results import show_lateness, show_links
+from iscsitrace.outputs.terminal import show_line
 
 _NAMESPACES = Path("/run/netns")
 _PERIOD_NS = 50_000_000
@@ -60,7 +61,7 @@ def command(
     settings: dict[str, Any] = {
         "initiator": _tap(initiator_tap),
         "target": _tap(target_tap),
-        "link": LINK.take(values) | {"seed": seed, "is_logging_packets": is_logging_packets},
+        "link": structs.link_of_both(LINK.take(values)) | {"seed": seed, "is_logging_packets": is_logging_packets},
     }
     for tap in (settings["initiator"], settings["target"]):
         namespace = tap["namespace"]

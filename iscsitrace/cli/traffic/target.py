@@ -10,20 +10,17 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.output import show_line
 from iscsitrace.cli.read.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import wishing
-from iscsitrace.cli.traffic.target_options import TARGET
+from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, portal_of
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.units import Quantity
+from iscsitrace.outputs import target_results
+from iscsitrace.outputs.terminal import show_line
 
 _PORT = 3260
 _PERIOD_NS = 50_000_000
 _SEED_BITS = 63
-_ODD = (
-    *("refused_connections", "refused_logins", "rejects", "ignored_cmd_sns", "data_digest_errors"),
-    *("stray_data_outs", "wrong_data_outs", "wrong_exp_stat_sns", "faults"),
-)
 
 
 class Address(Quantity):
@@ -46,7 +43,7 @@ class Address(Quantity):
 
 @click.command(
     cls=SectionedCommand,
-    sections=(TARGET, SOCKETS),
+    sections=(DEVICE, TARGET, SOCKETS),
     epilog="Example:  iscsitrace target --lun 1G --service-delay 30ms-40ms --listen 127.0.0.1:3260",
 )
 @click.option(
@@ -80,10 +77,10 @@ def command(
     from iscsitrace.lab import traffic, truth_file
     from iscsitrace.lab.tcp_samples import TcpSamples
 
-    portal = TARGET.take(values)
+    seed = secrets.randbits(_SEED_BITS) if seed is None else seed
+    portal = portal_of(TARGET.take(values), DEVICE.take(values), 0, seed)
     if portal["status"] == "apart_held" and values["is_nagle"] is None:
         values["is_nagle"] = True
-    portal["seed"] = secrets.randbits(_SEED_BITS) if seed is None else seed
     samples = TcpSamples()
     if truth_path:
         truth_file.require_new([truth_path], is_forced=is_forced)
@@ -109,7 +106,7 @@ def command(
         found = traffic.run_target(settings, ready, watch, period_ns=_PERIOD_NS)
     if truth_path:
         truth_file.write(truth_path, _truth(settings, found, samples.ends))
-    _show(found["counters"])
+    target_results.show(found["counters"])
 
 
 def _truth(settings: dict[str, Any], found: dict[str, Any], ends: dict[int, dict[str, Any]]) -> dict[str, Any]:
@@ -127,13 +124,3 @@ def _truth(settings: dict[str, Any], found: dict[str, Any], ends: dict[int, dict
         "ends": list(ends.values()),
         **truth_file.target_log(found),
     }
-
-
-def _show(counters: dict[str, int]) -> None:
-    show_line(
-        f"served {counters['commands']} commands of {counters['sessions']} sessions over {counters['connections']} "
-        f"connections: {counters['data_in_bytes']} bytes read, {counters['data_out_bytes']} bytes written"
-    )
-    for name in _ODD:
-        if counters[name]:
-            show_line(f"{name.replace('_', ' ')}: {counters[name]}")
