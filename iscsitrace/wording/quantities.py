@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Final
 
 TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -42,6 +43,24 @@ def parse_count(text: str) -> int | None:
     """``12`` to a whole number; None when it has a sign, a unit or a fraction."""
     text = text.strip()
     return parse_quantity(text, {"": 1}) if text.isdecimal() else None
+
+
+def parse_endpoint(text: str) -> tuple[IPv4Address | IPv6Address, int | None] | None:
+    """``ADDRESS[:PORT]``, with an IPv6 address in brackets before a port; None when it is not that."""
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        is_open = "]" not in text
+    else:
+        # one colon is before a port, several are of an IPv6 address
+        host, colon, port = text.partition(":") if text.count(":") == 1 else (text, "", "")
+        rest, is_open = f"{colon}{port}", False
+    number = parse_count(rest[1:]) if rest else None
+    if is_open or (rest and (not rest.startswith(":") or number is None or number >= 1 << 16)):
+        return None
+    try:
+        return ip_address(host), number
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)

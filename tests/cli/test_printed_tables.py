@@ -613,7 +613,7 @@ def test_a_search_for_the_number_of_connections(tmp_path: Path) -> None:
         "then": "decision", "next": "next_connections", "why": "why",
     }  # fmt: skip
     check_table(shown, columns, [step for step in tuning["steps"] if step["decision"] != "watch"])
-    found = rf"found after ([\d.]+) s, still; {tuning['connections']} at the end"
+    found = rf"found after ([\d.]+) s; {tuning['connections']} connections at the end"
     assert is_amount(*amounts(shown, found), Decimal(tuning["converged_s"]))
 
 

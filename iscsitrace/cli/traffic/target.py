@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 import secrets
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,10 @@ from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.units import Quantity
 from iscsitrace.outputs import target_results
 from iscsitrace.outputs.terminal import show_line
+from iscsitrace.wording.quantities import parse_endpoint
 
 _PORT = 3260
+_IPV6 = 6
 _PERIOD_NS = 50_000_000
 _SEED_BITS = 63
 
@@ -30,15 +30,11 @@ class Address(Quantity):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The address with its port; fails with a line that says how to write one."""
-        # in brackets, or with one colon at most, or an IPv6 address alone
-        match = re.fullmatch(r"(?:\[([^]]*)\]|([^:]*))(?::(\d{1,5}))?|([^]]*:[^]]*:[^]]*)", value, re.ASCII)
-        try:
-            if match is None or (port := int(match[3] or _PORT)) >= 1 << 16:
-                raise ValueError(value)
-            address = ipaddress.ip_address(match[1] or match[2] or match[4])
-        except ValueError:
-            self.fail(f"{value!r} is no address; write 127.0.0.1:3260 or [::1]:3260", param, ctx)
-        return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+        found = parse_endpoint(value)
+        if found is None:
+            self.fail(f"{value!r} is not an address like 127.0.0.1:3260 or [::1]:3260", param, ctx)
+        address, port = found[0], _PORT if found[1] is None else found[1]
+        return f"[{address}]:{port}" if address.version == _IPV6 else f"{address}:{port}"
 
 
 @click.command(
@@ -89,8 +85,11 @@ def command(
         portal["limits"] = {"logged_task_count": 0, "logged_connection_count": 0}
     settings = {"portal": portal, "sockets": SOCKETS.take(values), "listen": list(addresses)}
     for address in addresses:
-        if not ipaddress.ip_address(address.rpartition(":")[0].strip("[]")).is_loopback:
-            click.echo(f"iscsitrace: {address} is no loopback address: whoever reaches it can read and write", err=True)
+        endpoint = parse_endpoint(address)
+        if endpoint and not endpoint[0].is_loopback:
+            click.echo(
+                f"iscsitrace: {address} is no loopback address: any host that reaches it can read and write", err=True
+            )
     name = portal["targets"][0]["target_name"]
 
     def ready(listening: list[str]) -> None:
@@ -115,10 +114,10 @@ def _truth(settings: dict[str, Any], found: dict[str, Any], ends: dict[int, dict
 
     portal = {name: value for name, value in settings["portal"].items() if name != "chap"}
     for closed in found["connections"]:
-        # the watch may not have seen a short one
-        address, _, port = closed["peer"].rpartition(":")
-        ends.setdefault(closed["connection"], {"connection": closed["connection"]})
-        ends[closed["connection"]] |= {"peer_address": address.strip("[]"), "peer_port": int(port)}
+        # a short connection may end between two samples
+        end = ends.setdefault(closed["connection"], {"connection": closed["connection"]})
+        if peer := parse_endpoint(closed["peer"]):
+            end |= {"peer_address": str(peer[0]), "peer_port": peer[1]}
     return truth_file.envelope("target") | {
         "settings": {**settings, "portal": portal},
         "ends": list(ends.values()),
