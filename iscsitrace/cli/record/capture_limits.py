@@ -8,15 +8,22 @@ from typing import Any
 import click
 
 from iscsitrace.cli.units import Quantity
+from iscsitrace.wording import quantities
 from iscsitrace.wording.quantities import SIZE, TIME, parse_count
+
+
+def _plain_or(kind: quantities.Quantity, unit: str) -> Callable[[str], int | None]:
+    """A number in dumpcap's unit, or a quantity with a unit."""
+    return lambda text: kind.parse(f"{text}{unit}") or kind.parse(text)
+
 
 _CRITERIA: dict[str, tuple[str, Callable[[str], int | None], str]] = {
     "duration": (
         "duration_ns",
-        lambda text: TIME.parse(text) or TIME.parse(f"{text}s"),
+        _plain_or(TIME, "s"),
         'seconds, or a time like "5ms"',
     ),
-    "filesize": ("bytes", lambda text: SIZE.parse(f"{text}KB") or SIZE.parse(text), 'kB (1000), or a size like "100M"'),
+    "filesize": ("bytes", _plain_or(SIZE, "KB"), 'kB (1000), or a size like "100M"'),
     "files": ("files", parse_count, "a number above 0"),
     "packets": ("packets", parse_count, "a number above 0"),
 }
