@@ -150,7 +150,7 @@ def command(
 
 
 class _Watched:
-    """Shows the progress of an experiment on stderr, and passes on the wish to stop."""
+    """Shows the progress of an experiment on stderr, and reports a request to stop."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar

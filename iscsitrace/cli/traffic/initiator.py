@@ -25,7 +25,7 @@ from iscsitrace.outputs.terminal import show_json
 
 _EXIT_INTERRUPTED = 130
 _PERIOD_NS = 2_000_000
-"""How often a run is looked at whose connections are to be known, so that few are too short to be seen."""
+"""Interval of samples when connections are recorded: short, so that few connections are missed."""
 _SEED_BITS = 63
 
 
@@ -38,9 +38,16 @@ PINGS = Section(
     _pings,
     option("--ping-count", type=click.IntRange(min=1), default=10, show_default=True, help="NOP-Outs per session."),
     option(
-        "--ping-interval", "ping_interval_ns", type=Duration(), default="100ms", help="From one to the next (100ms)."
+        "--ping-interval",
+        "ping_interval_ns",
+        type=Duration(),
+        default="100ms",
+        show_default=True,
+        help="Time from one ping to the next.",
     ),
-    option("--ping-size", type=Size(), default="64", show_default=True, help="Bytes that the target returns."),
+    option(
+        "--ping-size", type=Size(), default="64", show_default=True, help="Data of a ping, which the target returns."
+    ),
 )
 
 
@@ -54,25 +61,33 @@ DESIGN = settings_section("Design", "initiator.driver", "initiator.receive")
 )
 @click.argument("mode", type=click.Choice((*MODES, "discover", "ping")))
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of random addresses and mixes.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Seed of random addresses and of mixed workloads.",
+)
 @click.option("--initiator-name", metavar="IQN", help="InitiatorName.")
-@click.option("--bind", "bind_address", metavar="ADDRESS", help="The address to connect from.")
-@click.option("--timeout", "timeout_ns", type=Duration(), help="For a login (15s), a task (30s) and a ping (5s).")
+@click.option("--bind", "bind_address", metavar="ADDRESS", help="Local address of the connections.")
+@click.option(
+    "--timeout", "timeout_ns", type=Duration(), help="Timeout of a login (15s), a command (30s) and a ping (5s)."
+)
 @click.option(
     "--tcp-info",
     "tcp_info_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="TCP_INFO every 20 ms, as JSON lines.",
+    help="Write TCP_INFO every 20 ms, as JSON lines.",
 )
 @click.option(
     "--truth",
     "truth_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Every task, and TCP_INFO every 20 ms, as JSON.",
+    help="Write every command, and TCP_INFO every 20 ms, as JSON.",
 )
-@click.option("--force", "is_forced", is_flag=True, help="Overwrite these files.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite these files if they exist.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number.")
 @click.option("--no-progress", is_flag=True, help="Draw no progress bar.")
 def command(
@@ -89,14 +104,14 @@ def command(
     no_progress: bool,
     **values: Any,
 ) -> None:
-    """Opens sessions to targets and runs a workload, or discovers, or pings; prints what they gave.
+    """Run a workload, a discovery or pings against targets, and print the results.
 
-    URL: iscsi://[user[%password]@]host[:port]/target/lun, for discover without target. At its end,
-    ?target_user=NAME&target_password=SECRET asks for mutual CHAP, ?header_digest=crc32c and the like set keys. Several
-    are striped over, or mirrors (--mirror).
+    URL: iscsi://[user[%password]@]host[:port]/target/lun; discover takes it without a target. Append
+    ?target_user=NAME&target_password=SECRET for mutual CHAP, ?header_digest=crc32c and the like for login keys. With
+    several URLs the workload is striped over the targets, or mirrored (--mirror).
 
-    Without --bytes and --seconds a workload lasts 5 s. Ctrl-C ends a run in order. Exit codes: 1 for commands that
-    failed and wrong data, 2 for a target that could not be used at all.
+    Without --bytes and --seconds a workload lasts 5 s. Ctrl-C ends a run in order. Exit codes: 1 for failed commands
+    or wrong data, 2 for a target that cannot be used.
     """
     from iscsitrace.lab import traffic, truth_file
     from iscsitrace.lab.tcp_samples import TcpSamples
@@ -133,14 +148,14 @@ def command(
 
 
 def _settings(mode: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
-    """The run as the core takes it, but for its targets."""
+    """The settings of the run, without its targets."""
     workload = lasting(structs.listed(structs.workload_of(WORKLOAD.take(values)) | {"seed": seed}))
     if mode in MODES:
         workload["operation"] = mode
     client: dict[str, Any] = {
         "mode": "run" if mode in MODES else mode,
         "login": {"offers": structs.offers_of(KEYS.take(values))},
-        # two runs at the same time need different ISIDs, and nobody may know a challenge beforehand
+        # runs at the same time need different ISIDs, and a challenge must not be predictable
         "isid_seed": secrets.randbits(_SEED_BITS),
         "challenge_seed": secrets.randbits(_SEED_BITS),
         "workload": workload,
@@ -151,7 +166,7 @@ def _settings(mode: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _created(file: Path) -> Iterator[IO[str]]:
-    """A new file, which does not stay when the block fails."""
+    """A new file. It is removed when the block fails."""
     try:
         stream = file.open("x")
     except OSError as error:

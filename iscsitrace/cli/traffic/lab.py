@@ -65,18 +65,18 @@ PACKETS = settings_section("Real world", "capture.is-ipv6", "capture.snaplen")
     sections=(LINK, PATHS, HOSTS),
     epilog="Example:  iscsitrace lab up --one-way-delay 8ms --rate 320Mbit",
 )
-@click.option("--seed", type=click.IntRange(0, SEED_LIMIT), default=1, show_default=True, help="Of all losses.")
+@click.option("--seed", type=click.IntRange(0, SEED_LIMIT), default=1, show_default=True, help="Seed of all losses.")
 @click.option(
     "--log",
     "log_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What links carried and dropped, as JSON.",
+    help="Write what the links carried and dropped, as JSON.",
 )
-@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file.")
-@click.option("--bypass", "is_bypassed", is_flag=True, help="Veth pairs in place of the links.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file if it exists.")
+@click.option("--bypass", "is_bypassed", is_flag=True, help="Connect the hosts by veth pairs, without links.")
 def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **values: Any) -> None:
-    """Builds the namespaces and the links, says how to use them, and removes them at Ctrl-C or SIGTERM."""
+    """Create the namespaces and links, show how to use them, and remove them at Ctrl-C or SIGTERM."""
     from iscsitrace.lab import real, real_truth, truth_file
 
     if is_bypassed:
@@ -111,15 +111,16 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **v
 def run(
     operation: str, directory: Path, is_forced: bool, seed: int, is_json: bool, no_progress: bool, **values: Any
 ) -> None:
-    """Runs a workload over the kernel's TCP and emulated links: the same options as simulate, in real time.
+    """Run a workload over the kernel's TCP and emulated links, in real time, with the options of simulate.
 
-    Writes initiator.pcapng and target.pcapng (target-2.pcapng ... of further targets), as captured beside each host,
-    and truth.json: settings, what the links carried and dropped, every SCSI task of our initiator, and TCP_INFO of both
-    ends over time. Without --bytes and --seconds a workload lasts 5 s. The first Ctrl-C ends it in order.
+    Writes initiator.pcapng and target.pcapng (target-2.pcapng ... of further targets), captured at each host,
+    and truth.json: settings, packets that the links carried and dropped, every SCSI command of our initiator, and
+    TCP_INFO of both ends over time. Without --bytes and --seconds a workload lasts 5 s. The first Ctrl-C ends it in
+    order.
 
-    socket-read and socket-write move bytes over bare TCP between the same hosts.
+    socket-read and socket-write transfer bytes over plain TCP between the same hosts.
 
-    The name of an experiment in place of the operation runs that: see `iscsitrace lab list`, and
+    With the name of an experiment instead of an operation it runs the experiment: see `iscsitrace lab list`, and
     `iscsitrace lab run NAME --help`.
     """
     from iscsitrace.lab import real
@@ -155,30 +156,30 @@ def run(
 
 
 class _Lab(click.Group):
-    """A group in which ``run`` takes an operation, or the name of an experiment in its place."""
+    """A group in which ``run`` takes an operation or the name of an experiment."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments mean."""
+        """The command of the arguments."""
         if args[0] == "run" and _is_experiment(args[1:]):
             return "run", experiment.command, args[1:]
         return super().resolve_command(ctx, args)
 
 
 def _is_experiment(words: list[str]) -> bool:
-    """Whether a run is one of an experiment: its first word is no operation and no option, or one of them is a file."""
+    """Whether a run is that of an experiment: the first word is neither operation nor option, or a word is a file."""
     first = words[0] if words else "-"
     return (not first.startswith("-") and first not in OPERATIONS) or any(word.endswith(".toml") for word in words)
 
 
 @click.group(cls=_Lab, epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --bytes 16M -o DIR")
 def command() -> None:
-    """The real world: network namespaces of this machine, and emulated links between them. Needs root.
+    """Run workloads in network namespaces of this machine with emulated links between them (needs root).
 
-    And experiments: a workload over a grid of settings, beside the model; in the simulated world, or in this one.
+    Run experiments, too: a workload over a grid of settings, compared with the model, simulated or in namespaces.
 
-    Nothing outside the namespaces is touched, and they are removed at the end, whatever the reason.
+    Nothing outside the namespaces changes, and they are removed at the end, for whatever reason it ends.
     """
 
 

@@ -29,14 +29,14 @@ WORLD = settings_section("Simulated world", "initiator.host-delay", "target.host
 def command(
     operation: str, directory: Path, is_forced: bool, seed: int, is_json: bool, no_progress: bool, **values: Any
 ) -> None:
-    """Simulates an initiator, its targets, TCP, and the links between them: deterministic, fast, without root.
+    """Simulate an initiator, its targets, TCP, and the links between them: deterministic, fast, without root.
 
-    Writes initiator.pcapng and target.pcapng (target-2.pcapng ... of further targets), as captured beside each host,
-    and truth.json: settings, what the links carried and dropped, and every SCSI task with its instants at both taps.
-    The same options give the same bytes. Without --bytes and --seconds a workload moves 16 MiB.
+    Writes initiator.pcapng and target.pcapng (target-2.pcapng ... of further targets), captured at each host,
+    and truth.json: settings, packets that the links carried and dropped, and every SCSI command with its times at both
+    taps. The same options make the same files. Without --bytes and --seconds a workload transfers 16 MiB.
 
-    socket-read and socket-write move bytes over bare TCP between the same hosts. They take
-    --bytes, --seconds, --connections, and --block-size bytes with each system call.
+    socket-read and socket-write transfer bytes over plain TCP between the same hosts. They take
+    --bytes, --seconds, --connections, and --block-size, the bytes of a system call.
     """
     from iscsitrace.lab import simulation
 

@@ -49,26 +49,26 @@ class Address(Quantity):
     multiple=True,
     default=(f"127.0.0.1:{_PORT}",),
     show_default=True,
-    help="Where; repeatable. Port 0 takes one that is free.",
+    help="Address to listen at. Repeatable. Port 0 selects a free port.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Of delays and orders; random if not set.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of delays and orders. Random if not set.")
 @click.option(
     "--truth",
     "truth_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Every task, as JSON, when it ends; takes memory.",
+    help="Write every command as JSON at the end. Takes memory.",
 )
-@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file if it exists.")
 def command(
     addresses: tuple[str, ...], seed: int | None, truth_path: Path | None, is_forced: bool, **values: Any
 ) -> None:
-    """Serves logical units in memory until Ctrl-C or SIGTERM. Prints one line when it is ready: the URL for initiators.
+    """Serve logical units in memory until Ctrl-C or SIGTERM. Prints the URL for initiators when it is ready.
 
-    It listens at the loopback address unless told otherwise: whoever reaches it can read and write.
+    By default it listens at the loopback address only: any host that reaches it can read and write.
 
-    A fault rule is FAULT[,nth=N or every=N][,operation=any|read|write|other][,by=TIME][,sense=KEY/ASC/ASCQ][,reason=N]:
-    it hits the Nth command of that operation, the first without a number.
+    A fault rule is FAULT[,nth=N or every=N][,operation=any|read|write|other][,by=TIME][,sense=KEY/ASC/ASCQ][,reason=N].
+    It applies to the Nth command of that operation; without a number to the first.
     """
     from iscsitrace.lab import traffic, truth_file
     from iscsitrace.lab.tcp_samples import TcpSamples
@@ -81,7 +81,7 @@ def command(
     if truth_path:
         truth_file.require_new([truth_path], is_forced=is_forced)
     else:
-        # a server must not grow
+        # without a truth the target must not use more and more memory
         portal["limits"] = {"logged_task_count": 0, "logged_connection_count": 0}
     settings = {"portal": portal, "sockets": SOCKETS.take(values), "listen": list(addresses)}
     for address in addresses:
@@ -109,7 +109,7 @@ def command(
 
 
 def _truth(settings: dict[str, Any], found: dict[str, Any], ends: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """The truth of what was served; without secrets."""
+    """The truth of a target, without secrets."""
     from iscsitrace.lab import truth_file
 
     portal = {name: value for name, value in settings["portal"].items() if name != "chap"}

@@ -31,7 +31,7 @@ class LogicalUnit(Quantity):
     name = "[MEDIUM:]SIZE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
-        """The settings; fails with a line that says how to write them."""
+        """The settings; fails with a line that shows how to write them."""
         if isinstance(value, dict):
             return value
         medium, _, size = value.rpartition(":")
@@ -47,12 +47,12 @@ class Credentials(Quantity):
     name = "USER%SECRET"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
-        """The pair; fails with a line that says how to write one."""
+        """The pair; fails with a line that shows how to write one."""
         if isinstance(value, dict):
             return value
         user, _, secret = value.partition("%")
         if not user or not secret:
-            self.fail("write the name, % and the secret, like joe%twelve-or-more", param, ctx)
+            self.fail("not a name, % and a secret, like joe%twelve-or-more", param, ctx)
         return {"name": user, "secret": secret}
 
 
@@ -62,7 +62,7 @@ class Fault(Quantity):
     name = "RULE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
-        """The rule; fails with a line that says what it takes."""
+        """The rule; fails with a line that lists its details."""
         if isinstance(value, dict):
             return value
         fault, *details = value.split(",")
@@ -135,7 +135,13 @@ DEVICE = Section(
         help="A logical unit in memory: sparse, ram:, or without memory (null: reads zeros, address: reads addresses). "
         "Repeatable.",
     ),
-    option("--block-length", type=click.Choice(("512", "4096")), default="512", help="Bytes of a logical block."),
+    option(
+        "--block-length",
+        type=click.Choice(("512", "4096")),
+        default="512",
+        show_default=True,
+        help="Bytes of a logical block.",
+    ),
     option("--chap", type=Credentials(), multiple=True, help="Let only these initiators log in. Repeatable."),
     option("--mutual-chap", "chap_of_target", type=Credentials(), help="Credentials of the target for mutual CHAP."),
     option(
