@@ -1,4 +1,4 @@
-"""The operational keys of a login as people name them (RFC 7143, section 13), and what each takes."""
+"""The operational login keys in the RFC's spelling (RFC 7143, section 13), with the kind of their values."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ LOGIN_KEYS: dict[str, tuple[str, str]] = {
     "TaskReporting": ("task_reporting", LIST),
     "iSCSIProtocolLevel": ("iscsi_protocol_level", NUMBER),
 }
-"""Every operational key of RFC 7143 section 13 in its spelling: its name in the settings, and what it takes."""
+"""By key: its name in the settings, and the kind of its value."""
