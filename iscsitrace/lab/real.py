@@ -122,7 +122,7 @@ def _cables(ends: dict[str, EndSettings], targets: list[str], *, has_access: boo
 
 
 def end_settings(tcp: Mapping[str, Any], *, is_ipv6: bool = False) -> EndSettings:
-    """The settings of a namespace, from those of a simulated host's TCP. Others are the kernel's defaults, except CUBIC.
+    """The settings of a namespace, from those of a simulated host's TCP; others are the kernel's, except CUBIC.
 
     InputInvalid for a setting that is not per namespace. Nagle's algorithm is set per socket.
     """

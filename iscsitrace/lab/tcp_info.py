@@ -1,7 +1,7 @@
 """The kernel's state of a TCP connection: `struct tcp_info` (linux/tcp.h), as far as this kernel fills it.
 
-Names are the kernel's without prefix and with the unit; times are nanoseconds. Fields that an older kernel does not have,
-or that have no value yet, are left out; fields that a newer kernel appends are ignored.
+Names are the kernel's without prefix and with the unit; times are nanoseconds. Fields that an older kernel does not
+have, or that have no value yet, are left out; fields that a newer kernel appends are ignored.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def test_writes_with_losses(tmp_path: Path) -> None:
     assert lost > 0
     assert resent > 0
     (seen,) = iscsitrace.read(str(tmp_path / "initiator.pcapng")).connections.rows()
-    # what was sent again after the last look at the sockets is in the capture alone: at most the FIN
+    # a retransmission after the last sample of the sockets is only in the capture: at most the FIN
     assert 0 <= seen["retransmitted_packets_to_target"] - resent <= 1
     # the last look is at the very end: all that was sent is acknowledged, and the SYN, which the kernel counts
     last = truth["initiator_ends"][0]["tcp_info"]["bytes_acked"][-1]
