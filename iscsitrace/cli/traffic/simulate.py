@@ -44,7 +44,7 @@ def command(
     workload = settings["client"]["workload"]
     if workload["total_bytes"] is None and workload["duration_ns"] is None:
         workload["total_bytes"] = _DEFAULT_BYTES
-    settings["world"] |= structs.fields_of_world(WORLD.take(values))
+    settings["world"] |= {"is_untapped": False} | structs.fields_of_world(WORLD.take(values))
     settings["world"]["limit_ns"] = max(structs.LIMIT_NS, 2 * (workload["duration_ns"] or 0))
     progress = Progress("simulating", is_wanted=not no_progress)
     try:

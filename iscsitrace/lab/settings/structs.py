@@ -186,8 +186,7 @@ def world_of(values: Values, seed: int) -> dict[str, Any]:
 
 def fields_of_world(values: Values) -> dict[str, Any]:
     """Hosts, packets and captures: the fields of a world that are neither TCP nor links."""
-    untapped = "capture.is-untapped"
-    return _fields(values, Part.WORLD) | ({"is_untapped": values[untapped]} if untapped in values else {})
+    return _fields(values, Part.WORLD) | ({"is_untapped": True} if values.get("capture.is-untapped") else {})
 
 
 def portal_of(values: Values, number: int, seed: int) -> dict[str, Any]:
