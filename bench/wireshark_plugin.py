@@ -1,10 +1,10 @@
-"""Holds the plugin for Wireshark against `iscsitrace cycles` on every capture, and times tshark with and without it.
+"""Compares the plugin for Wireshark with `iscsitrace cycles` on every capture, and times tshark with and without it.
 
-    python -m bench.wireshark_plugin                    the samples, and the recordings if there are any
-    python -m bench.wireshark_plugin --speed FILE       user CPU of tshark in several uses, run in turn, medians
+    python -m bench.wireshark_plugin                    the samples, and the recorded captures if there are any
+    python -m bench.wireshark_plugin --speed FILE       user CPU time of tshark in several uses, alternating, medians
 
-A capture that tshark dissects right (`check --against tshark` finds no difference) must have every field of every
-cycle, equal; of the others the line says what tshark does otherwise, and how many fields are wrong: none may be.
+On a capture that tshark dissects correctly (`check --against tshark` finds no difference) every field of every command
+must be equal. For the others the line shows how tshark differs and how many fields are wrong: none may be.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ USES: dict[str, tuple[list[str], list[str]]] = {
     "packet details": (["-V"], []),
     "response times, and the plugin's statistics": (["-q", "-z", "scsi,srt,0"], ["-z", "iscsitrace,cycles"]),
 }
-"""What tshark is asked, and what is asked of the plugin besides."""
+"""Options of tshark, and the additional ones with the plugin."""
 
 
 def equality(files: list[Path]) -> None:
-    """A line a capture."""
+    """Print a line for each capture."""
     for file in files:
         trace = iscsitrace.read(file, tables=("pdus", "segments"))
         ports = {row["target_port"] for row in trace.connections.rows() if row["is_iscsi"]}
@@ -63,7 +63,7 @@ def equality(files: list[Path]) -> None:
 
 
 def user_seconds(command: list[str]) -> float:
-    """User CPU of one run; its output goes to a pipe that is read, as a person's would."""
+    """User CPU time of one run; its output is discarded."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     environment = os.environ | {"WIRESHARK_CONFIG_DIR": "/nonexistent"}
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
@@ -71,7 +71,7 @@ def user_seconds(command: list[str]) -> float:
 
 
 def speed(file: Path, repeats: int, packet_limit: int | None) -> None:
-    """A line a use."""
+    """Print a line for each use."""
     limit = ["-c", str(packet_limit)] if packet_limit else []
     for name, (options, more) in USES.items():
         plain = ["tshark", "-n", "-r", str(file), *limit, *options]
@@ -83,11 +83,11 @@ def speed(file: Path, repeats: int, packet_limit: int | None) -> None:
 
 
 def main() -> None:
-    """Prints what was asked for."""
+    """Compare the files, or time tshark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--speed", type=Path, metavar="FILE", help="time tshark on this capture")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("-c", dest="packets", type=int, help="only so many packets")
+    parser.add_argument("-c", dest="packets", type=int, help="read at most this many packets")
     parser.add_argument("files", nargs="*", type=Path)
     given = parser.parse_args()
     if given.speed:

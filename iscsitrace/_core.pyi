@@ -1,7 +1,7 @@
 """The compiled core (core/python). Private: only iscsitrace.trace, .live, .capture and .lab.traffic import it."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, Any, BinaryIO, final
+from typing import IO, Any, BinaryIO, Literal, TypedDict, final
 
 from numpy.typing import NDArray
 
@@ -18,6 +18,7 @@ __all__ = [
     "check_filter",
     "check_trigger",
     "list_interfaces",
+    "login_keys",
     "parse_url",
     "probe_interface",
     "read",
@@ -26,6 +27,7 @@ __all__ = [
     "run_initiator",
     "run_link",
     "run_target",
+    "scsi_commands",
     "simulate",
 ]
 
@@ -34,6 +36,60 @@ OPERATIONS: tuple[str, ...]
 
 SECRET_KEYS: tuple[str, ...]
 """Login keys whose values are secrets, or help to find them: never kept, never shown."""
+
+class _ScsiCommand(TypedDict):
+    """A row of the table of SCSI commands (core/wire/src/cdb.rs)."""
+
+    operation_code: int
+    """First byte of the CDB."""
+    service_action: int | None
+    """None: for every service action that has no row."""
+    device_type: int
+    """Peripheral device type: 0 disk, 1 tape, 5 CD, 8 medium changer."""
+    operation: str
+    """One of OPERATIONS."""
+    name: str
+    """T10's name with the length of the CDB, as ``READ(10)``."""
+    kind: Literal["read", "write", "other"]
+    """Whether it moves blocks to the initiator, or to the target, or does something else."""
+    lba: tuple[int, int] | None
+    """First byte and length in bytes of the LBA."""
+    block_count: tuple[int, int] | None
+    """First byte and length in bytes of the number of blocks."""
+
+def scsi_commands() -> list[_ScsiCommand]:
+    """Every SCSI command, in order of operation code.
+
+    Of rows with the same code, the first one's device type is assumed when that of the volume is unknown; rows with a
+    service action precede the one without.
+    """
+
+class _LoginKey(TypedDict):
+    """A row of the table of login and text keys (core/wire/src/key.rs)."""
+
+    name: str
+    """In the spelling of RFC 7143."""
+    section: str
+    """Of RFC 7143."""
+    setting: str | None
+    """Name in settings and results; None for all but the operational keys of section 13."""
+    kind: Literal["number", "boolean", "list", "text"]
+    """What a value is."""
+    bounds: tuple[int, int] | None
+    """Smallest and largest number."""
+    default: str | None
+    """The value when neither side names the key."""
+    is_leading_only: bool
+    """Whether only the leading connection of a session negotiates it."""
+    is_of_connection: bool
+    """Whether its value holds for one connection, not for the session."""
+    is_irrelevant_in_discovery: bool
+    """Whether it is irrelevant in a discovery session."""
+    is_secret: bool
+    """Whether it is one of SECRET_KEYS."""
+
+def login_keys() -> list[_LoginKey]:
+    """Every key of RFC 7143 sections 12 and 13, the operational keys first."""
 
 class CaptureError(Exception):
     """The input cannot be read; ``str()`` is one line."""

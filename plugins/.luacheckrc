@@ -1,4 +1,4 @@
--- What Wireshark gives a Lua script, as far as iscsitrace.lua uses it.
+-- The globals of Wireshark's Lua that the plugin uses.
 std = "lua52"
 max_line_length = 120
 read_globals = {

@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/ from what they document: commands, schema/, the core's counters, diseases.
+"""Writes the generated pages of docs/ from what they document: commands, schema/, the core's counters, problems.
 
 ``python -m tools.docs`` writes, ``python -m tools.docs --check`` only says which file is out of date (exit code 1).
 Nothing in cli.md, tables.md and diagnosis.md is written by hand.
@@ -12,13 +12,18 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
 import click
 
-from iscsitrace.analysis.findings.diseases import DISEASES
+from iscsitrace.analysis.findings import concurrency, gains
+from iscsitrace.analysis.findings import thresholds as shared_thresholds
+from iscsitrace.analysis.findings.finding import Problem
+from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
+from iscsitrace.analysis.groups.jobs import streams
+from iscsitrace.analysis.session import system_calls, workload
 from iscsitrace.cli import COMMANDS, main
 from iscsitrace.tables.schema import (
     CATEGORIES,
@@ -29,10 +34,15 @@ from iscsitrace.tables.schema import (
     TABLES,
     Column,
 )
+from iscsitrace.wording import amounts
 
 ROOT = Path(__file__).resolve().parents[1]
 _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
-_THRESHOLDS_SOURCE = ROOT / "iscsitrace" / "analysis" / "findings" / "thresholds.py"
+_HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
+    *(shared_thresholds, workload),
+    *FAMILIES,
+    *(gains, concurrency, system_calls, streams),
+)
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
 
@@ -177,36 +187,37 @@ def tables_page() -> str:
     return "\n".join([*lines, ""])
 
 
-_DIAGNOSIS = """
-What `iscsitrace diagnose` says is made of three things.
+_WARNING, _MODEL = amounts.percent(shared_thresholds.WARNING), amounts.percent(gains.MODEL)
+_DIAGNOSIS = f"""
+`iscsitrace diagnose` reports four things for each session and connection.
 
-**The budget.** Every nanosecond of a session or connection, from its first command to its last status, has one owner
-([method.md](method.md), section 4). The **limiter** is the largest part but `transfer`; the idle fraction is all but
-`transfer`.
+**Time breakdown.** Every nanosecond from the first command to the last status is attributed to one part
+([method.md](method.md), section 4). The **limiter** is the largest part other than `transfer`. The idle fraction is all
+time other than `transfer`.
 
-**The verdict** is one sentence: the limiter, its share of that time, and the finding that explains it. None is given
-where the capture does not allow it: where what has no known owner is as much as the limiter, or where a round-trip
-time is missing.
+**Headline.** What limits the session, the limiter's share of the time, and the finding that explains it. Of several
+findings that explain the same part, the headline uses the most specific one of similar share. The limiter is reported
+as unknown where the capture is too poor: where the time that cannot be attributed is the largest part, or where an RTT
+is missing.
 
-**Findings** are the known diseases below. Each has a severity (`info`: under a fifth of the time; `warning`: more;
-`error`: something failed; `data_loss`: the capture lost it), its share of the jobs' time, a few frames that show it,
-with a display filter, and advice in the key names of open-iscsi (`node.`), LIO (`targetcli`), sysctl (`net.`) and
-Linux's block layer. Findings may claim the same time as others, for some time can be won in more than one way: a share
-is what a cure could win at most.
+**Findings.** The problems listed below. Each finding has a severity (`info`: less than {_WARNING} of the busy time;
+`warning`: more; `error`: a failure; `data_loss`: missing from the capture), its share of the busy time, a few frames
+that show it, a display filter, and advice. Advice names the settings of open-iscsi (`node.`), LIO (`targetcli`), sysctl
+(`net.`) and Linux's block layer. Shares of findings can overlap, since some time can be saved in more than one way:
+each share is the most that a fix can save.
 
-**Gains** are what the model ([method.md](method.md), sections 6 and 8) says of an advice: how many times the throughput
-there would be with one thing changed. Each has a least and a most, shown where they lie far apart: what the packets
-leave open, such as whether a target serves tasks side by side or one after another. `--json` has them as `gains`, and
-the first of them as `gain`. There are none where the model is more than a quarter away from what was measured, where
-reads and writes are mixed, and for findings whose cure no model can know.
+**Gains.** The throughput factor that the model ([method.md](method.md), sections 6 and 8) predicts for an advice, with
+one change to the measured session. Each gain has a low and a high, shown where they differ much: the packets do not
+show, for example, whether a target serves commands in parallel or one after another. `--json` has all of them as
+`gains` and the first as `gain`. There are none where the model is more than {_MODEL} away from the measured throughput,
+where reads and writes are mixed, and for fixes that the model does not cover.
 
-Where the sizes or moments of tasks tell which **system call** they were cut from, block_size_small says so, and
-`--json` has it as `system_call` of the session: its size, its pieces, how often it was seen. Tasks of the largest size
-and a rest, again and again, are the pieces of one call; so are tasks in order that are sent at once and wait for each
-other.
+Where the sizes or times of the commands show which **system calls** the kernel split, block_size_small reports it, and
+`--json` has it as `system_call` of the session: its size, its pieces and its count. The pieces of one call are commands
+of the largest size and a rest, repeated; or sequential commands that are issued together and wait for each other.
 
-The **jobs' time**, of which all shares are, is that from first command to last status without the pauses between jobs:
-a quiet minute before the work does not hide what is wrong with it.
+The **busy time** is the time from first command to last status without idle gaps between bursts of I/O: a quiet minute
+before the I/O does not hide a problem.
 """
 
 
@@ -214,30 +225,42 @@ def diagnosis_page() -> str:
     """docs/diagnosis.md."""
     lines = ["# Diagnosis", "", _generated("`iscsitrace/analysis/findings/`"), *_DIAGNOSIS.splitlines(), ""]
     lines += ["## Findings", ""]
-    for disease in DISEASES.values():
-        lines += [f"### {disease.name}", "", disease.meaning, ""]
-        lines += [f"- **Found when**: {disease.threshold}", f"- **Shows**: {disease.evidence}", "- **Advice**:"]
-        lines += [f"  - {step}" for step in disease.advice]
-        lines.append("")
-    lines += ["## Thresholds", "", "| threshold | value | what it is, and why |", "|---|---|---|"]
+    for problem in PROBLEMS.values():
+        lines += _problem(problem)
+    lines += ["## Thresholds", "", "| threshold | value | meaning and reason |", "|---|---|---|"]
     lines += [f"| `{name}` | {value} | {_cell(reason)} |" for name, value, reason in thresholds()]
     return "\n".join([*lines, ""])
 
 
+def _problem(problem: Problem) -> list[str]:
+    return [
+        *(f"### {problem.name}", "", problem.meaning, ""),
+        f"- **Condition**: {problem.condition}",
+        f"- **Evidence**: {problem.evidence}",
+        *([f"- **Explains**: `{problem.explains.part}`"] if problem.explains else []),
+        *(["- **Scope**: sessions only"] if problem.is_session_only else []),
+        "- **Advice**:",
+        *(f"  - {advice.text}" for advice in problem.advice),
+        "",
+    ]
+
+
 def thresholds() -> Iterator[tuple[str, str, str]]:
-    """Every threshold with its value and reason, from the source, for Python keeps no text beside a constant."""
-    body = ast.parse(_THRESHOLDS_SOURCE.read_text()).body
-    for constant, text in pairwise(body):
-        if isinstance(constant, ast.AnnAssign) and isinstance(constant.target, ast.Name):
-            name = constant.target.id
-            if not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)):
+    """Every threshold with its value and reason, from the source: Python keeps no docstrings of constants."""
+    for module in _HAVE_THRESHOLDS:
+        body = ast.parse(inspect.getsource(module)).body
+        for constant, text in pairwise(body):
+            if not (isinstance(constant, ast.AnnAssign) and isinstance(constant.target, ast.Name)):
                 continue
-            value = getattr(import_module("iscsitrace.analysis.findings.thresholds"), name)
-            yield name, _spelled(name, value), " ".join(str(text.value.value).split())
+            if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                name = constant.target.id
+                yield name, _spelled(name, getattr(module, name)), " ".join(str(text.value.value).split())
 
 
-def _spelled(name: str, value: float) -> str:
-    return f"{value / 1_000_000:g} ms" if name.endswith("_NS") else f"{value:g}" if value < 1 else f"{value:_}"
+def _spelled(name: str, value: float | tuple[float, ...]) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(_spelled(name, each) for each in value)
+    return f"{value / 1_000_000:g} ms" if name.endswith("_NS") else f"{value:g}" if value < 10 else f"{value:_}"
 
 
 def _columns(columns: tuple[Column, ...]) -> list[str]:

@@ -175,7 +175,7 @@ def _take(shown: Display, capture: Path, folder: Path) -> None:
         shown.picture(folder / "wireshark-tree.png", crop=f"{WIDTH // 2}x362+0+497")
         shown.keys("alt+s")
         shown.click(*_CYCLES_IN_MENU)
-        window = shown.window("iSCSI cycles")
+        window = shown.window("iSCSI commands")
         shown.run("xdotool", "windowsize", "--sync", window, "1330", "400")
         shown.picture(folder / "wireshark-statistics.png", window)
     with wireshark(shown, _NO_CAPTURE):

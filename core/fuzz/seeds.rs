@@ -1,6 +1,6 @@
 //! Writes the seeds of every fuzz target: `seeds CORPUS CAPTURE...`; of the captures, the first packets, cut.
 //!
-//! It builds everything else with the same builder as the tests. It never writes outside CORPUS.
+//! Everything else is built with the same builder as the tests. Nothing is written outside CORPUS.
 
 #[path = "../trace/tests/conversation/mod.rs"]
 mod conversation;
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use conversation::{Conversation, HEADERS_BYTES, Script, Settings, damage, pcapng};
-use iscsitrace_trace::capture::Capture;
+use iscsitrace_trace::reader::Capture;
 use iscsitrace_trace::counters::Counters;
 use iscsitrace_wire::bhs::BhsBuilder;
 use iscsitrace_wire::capture_writer::PcapngWriter;
@@ -93,7 +93,7 @@ fn short(settings: Settings) -> Conversation {
     script.finish()
 }
 
-/// A step of the target `target`: a PDU, or what else happens, on one of its connections.
+/// A step of the target `target`: a PDU or another event on one of its connections.
 fn step(what: u8, connection: u8, bytes: &[u8]) -> Vec<u8> {
     let mut step = vec![what | connection << 4];
     step.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
@@ -176,7 +176,7 @@ fn target_steps() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// What a target answers, as steps of the target `initiator`: tasks 0 and 1 are a read and a write of 4096 bytes.
+/// The answers of a target, as steps of the target `initiator`: tasks 0 and 1 are a read and a write of 4096 bytes.
 fn initiator_steps() -> Vec<(&'static str, Vec<u8>)> {
     let pdu = |header: BhsBuilder, data: &[u8]| step(1, 0, &[&header.build()[..], data].concat());
     let data_in = BhsBuilder::new(Opcode::DataIn).initiator_task_tag(0);

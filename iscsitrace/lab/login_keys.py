@@ -1,4 +1,7 @@
-"""The operational login keys in the RFC's spelling (RFC 7143, section 13), with the kind of their values."""
+"""The operational login keys of RFC 7143, section 13: the name of each in settings and results, and its kind of value.
+
+Generated from core/wire/src/key.rs by `python -m tools.login_keys`; do not edit.
+"""
 
 from __future__ import annotations
 
@@ -21,4 +24,4 @@ LOGIN_KEYS: dict[str, tuple[str, str]] = {
     "TaskReporting": ("task_reporting", LIST),
     "iSCSIProtocolLevel": ("iscsi_protocol_level", NUMBER),
 }
-"""By key: its name in the settings, and the kind of its value."""
+"""Key in the RFC's spelling: its name in settings and results, and its kind of value."""

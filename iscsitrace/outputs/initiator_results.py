@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from iscsitrace.lab.login_keys import LOGIN_KEYS
 from iscsitrace.outputs.terminal import show_heading, show_line, show_table
 from iscsitrace.wording import amounts, cells
 
@@ -14,24 +15,8 @@ EXIT_IMPOSSIBLE = 2
 
 _SECOND_NS = 1_000_000_000
 _PERCENTILES = ("p50", "p95", "p99", "max")
-_NAMES = {
-    "header_digest": "HeaderDigest",
-    "data_digest": "DataDigest",
-    "max_connections": "MaxConnections",
-    "initial_r2t": "InitialR2T",
-    "immediate_data": "ImmediateData",
-    "initiator_max_recv_data_segment_length": "MaxRecvDataSegmentLength (initiator)",
-    "target_max_recv_data_segment_length": "MaxRecvDataSegmentLength (target)",
-    "max_burst_length": "MaxBurstLength",
-    "first_burst_length": "FirstBurstLength",
-    "default_time2wait": "DefaultTime2Wait",
-    "default_time2retain": "DefaultTime2Retain",
-    "max_outstanding_r2t": "MaxOutstandingR2T",
-    "data_pdu_in_order": "DataPDUInOrder",
-    "data_sequence_in_order": "DataSequenceInOrder",
-    "error_recovery_level": "ErrorRecoveryLevel",
-    "task_reporting": "TaskReporting",
-    "iscsi_protocol_level": "iSCSIProtocolLevel",
+_NAMES = {setting: name for name, (setting, _) in LOGIN_KEYS.items()} | {
+    f"{side}_max_recv_data_segment_length": f"MaxRecvDataSegmentLength ({side})" for side in ("initiator", "target")
 }
 
 

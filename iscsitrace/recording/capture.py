@@ -1,7 +1,7 @@
 """Capturing by the compiled core: packets from interfaces into pcapng files, and what can be asked of interfaces.
 
-Settings go in and outcomes come out as dicts with the names of the core's structs (core/live). It decides nothing and
-prints nothing.
+Settings go in and outcomes come out as dicts with the names of the core's structs (core/capture). It decides
+nothing and prints nothing.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""Opinions as chapters: the verdict, the figures beside it, where the time went, and what to change."""
+"""Opinions as chapters: the headline, the figures beside it, the time breakdown, and what to change."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from iscsitrace.analysis.findings.examination import Opinion
-from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.findings.finding import Finding, Gain
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.volumes import measure
 from iscsitrace.analysis.session import workload
-from iscsitrace.report.document import Chapter, Fact, Grid, Part, Remedy, Step
+from iscsitrace.report.document import Chapter, Fact, FoundProblem, Grid, Part, Step
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
@@ -42,10 +43,11 @@ def _chapter(
     return Chapter(
         label=label,
         peers=f"{names} ({', '.join(ends)}{more})" if ends else names,
-        verdict=opinion.verdict,
+        headline=opinion.headline.sentence,
+        notes=" ".join(opinion.headline.notes),
         facts=tuple(_facts(trace, connections, cycles, opinion)),
         parts=parts,
-        remedies=tuple(_remedy(finding) for finding in opinion.findings),
+        findings=tuple(_finding(finding) for finding in opinion.findings),
         budget=_budget(label, parts),
     )
 
@@ -77,22 +79,24 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     return Grid(f"Time of {label}, first command to last status", ("part", "what happens then", "ms", "%"), rows)
 
 
-def _remedy(finding: Finding) -> Remedy:
-    # a finding of which a model can say what its advice would win has these beside it, each with the advice's place
-    gains = {gain.get("advice", 0): _gain(gain) for gain in reversed(finding.as_dict().get("gains", ()))}
-    return Remedy(
+def _finding(finding: Finding) -> FoundProblem:
+    return FoundProblem(
         name=finding.name,
         severity=finding.severity.replace("_", " "),
         share="" if finding.share is None else wording.percent(finding.share),
         text=finding.text,
-        steps=tuple(Step(advice, gains.get(place, "")) for place, advice in enumerate(finding.advice)),
+        steps=tuple(Step(advice.text, _gain(gains)) for advice, gains in finding.gains_by_advice()),
         display_filter=finding.display_filter or "",
     )
 
 
-def _gain(gain: dict[str, Any]) -> str:
-    times = cells.factor(gain["low"], gain["throughput_factor"], gain["high"])
-    return f"{gain['change']}: about {times} the throughput, by the model"
+def _gain(gains: Sequence[Gain]) -> str:
+    """The first gain of an advice: ``queue depth 8: model predicts 5.1 times the throughput``."""
+    if not gains:
+        return ""
+    gain = gains[0]
+    times = cells.factor(gain.low, gain.throughput_factor, gain.high)
+    return f"{gain.change}: model predicts {times} the throughput"
 
 
 def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion) -> list[Fact]:

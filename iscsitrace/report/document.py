@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from iscsitrace.wording import amounts
 
-FIRST_REMEDIES: Final = 3
-"""What stands beside the verdict; the rest comes after it."""
+FIRST_FINDINGS: Final = 3
+"""Findings shown beside the headline; the others follow later."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Step:
 
     advice: str
     gain: str = ""
-    """What it would win, by the model; empty where no model can say."""
+    """What the model predicts for it; empty where it predicts nothing."""
 
 
 @dataclass(frozen=True)
-class Remedy:
-    """A finding with what to do about it."""
+class FoundProblem:
+    """A finding as text, with its advice."""
 
     name: str
     severity: str
@@ -91,32 +91,29 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Chapter:
-    """One session or connection: its verdict, its time and its findings."""
+    """One session or connection: its headline, time breakdown and findings."""
 
     label: str
     peers: str
     """Who talked to whom."""
-    verdict: str
+    headline: str
+    """What limits it, and the cause."""
+    notes: str
+    """Another large part of the time, excluded idle gaps, and whether the commands are too few."""
     facts: tuple[Fact, ...]
     parts: tuple[Part, ...]
-    remedies: tuple[Remedy, ...]
+    findings: tuple[FoundProblem, ...]
     budget: Grid | None = None
 
     @property
-    def headline(self) -> str:
-        """The verdict's first sentence."""
-        first, stop, _ = self.verdict.partition(". ")
-        return f"{first}." if stop else first
+    def verdict(self) -> str:
+        """The headline with its notes."""
+        return f"{self.headline} {self.notes}".strip()
 
     @property
-    def caveats(self) -> str:
-        """What the verdict says after that: pauses that are left out, and how few tasks there are."""
-        return self.verdict.partition(". ")[2]
-
-    @property
-    def first_remedies(self) -> tuple[Remedy, ...]:
-        """The findings that failed, or cost most."""
-        return self.remedies[:FIRST_REMEDIES]
+    def first_findings(self) -> tuple[FoundProblem, ...]:
+        """The first findings: failures, then the largest shares."""
+        return self.findings[:FIRST_FINDINGS]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""A trace: what one pass over one or more captures left, as tables.
+"""A trace: the result of one pass over one or more captures, as tables.
 
-``read`` runs the pass in the compiled core; no other module of the reading side imports it. A trace is read once and
-never changes; its tables are made when they are first asked for.
+``read`` runs the pass in the compiled core; besides ``live_pass`` no other module of the reading side imports it. A
+trace is read once and never changes; its tables are made at their first use.
 """
 
 from __future__ import annotations
@@ -38,8 +38,36 @@ Source = str | os.PathLike[str] | os.PathLike[bytes] | bytes | BinaryIO
 class Trace:
     """The tables of one pass: ``trace.cycles``, ``trace.pdus`` ... or ``trace.table("cycles")``."""
 
+    if TYPE_CHECKING:
+        # names of schema.TABLES, for type checkers; a test holds them against it
+        connections: Table
+        sessions: Table
+        parameters: Table
+        pdus: Table
+        cycles: Table
+        rounds: Table
+        write_starts: Table
+        logins: Table
+        task_management: Table
+        nops: Table
+        texts: Table
+        logouts: Table
+        rejects: Table
+        asyncs: Table
+        snacks: Table
+        segments: Table
+        sacks: Table
+        window: Table
+        round_trips: Table
+        retransmissions: Table
+        recoveries: Table
+        flights: Table
+        senders: Table
+        budget: Table
+        counters: Table
+
     def __init__(self, core_pass: _core.Pass, operations: tuple[str, ...], options: dict[str, Any]) -> None:
-        """Wraps what the core left; use :func:`read`."""
+        """Wraps the result of the core; use :func:`read`."""
         self._pass = core_pass
         self._tables: dict[str, Table] = {}
         self._words = CATEGORIES | {"operation": operations}
@@ -47,13 +75,13 @@ class Trace:
         """The options that :func:`read` was given: part of the results' provenance."""
 
     def table(self, name: str) -> Table:
-        """The table of that name. InputInvalid when there is none, or when the pass was not asked to fill it."""
+        """The table of that name. InputInvalid for an unknown name, or a table that the pass was not asked to fill."""
         if name in self._tables:
             return self._tables[name]
         if name not in TABLES:
-            raise InputInvalid(f"no table is called {name}; there are {', '.join(TABLES)}")
+            raise InputInvalid(f"unknown table {name}; there are {', '.join(TABLES)}")
         if name in ON_REQUEST and name not in self.options["tables"]:
-            raise InputInvalid(f"table {name} is filled only when asked for: read(..., tables=[{name!r}])")
+            raise InputInvalid(f"table {name} is filled only on request: read(..., tables=[{name!r}])")
         from iscsitrace.tables import phases
         from iscsitrace.tables.table import Table
 
@@ -83,149 +111,24 @@ class Trace:
 
     @property
     def tcp_packet_count(self) -> int:
-        """Of these, TCP packets."""
+        """TCP packets among them."""
         return self._pass.tcp_packet_count
 
     @property
     def first_packet(self) -> tuple[int, int] | None:
-        """Of the first packet read: capture time (ns) and bytes on the wire; None when there is none."""
+        """Capture time (ns) and bytes on the wire of the first packet read; None where there is none."""
         return self._pass.first_packet
-
-    @property
-    def connections(self) -> Table:
-        """One row per TCP connection, numbered as Wireshark's tcp.stream."""
-        return self.table("connections")
-
-    @property
-    def sessions(self) -> Table:
-        """One row per iSCSI session."""
-        return self.table("sessions")
-
-    @property
-    def parameters(self) -> Table:
-        """One row per login key and connection: who offered what, what is in force."""
-        return self.table("parameters")
-
-    @property
-    def pdus(self) -> Table:
-        """One row per iSCSI PDU; only when read with ``tables=["pdus"]``, as by default."""
-        return self.table("pdus")
-
-    @property
-    def cycles(self) -> Table:
-        """One row per SCSI task, with instants, and phases computed from them."""
-        return self.table("cycles")
-
-    @property
-    def rounds(self) -> Table:
-        """One row per R2T and the Data-Out burst that answers it."""
-        return self.table("rounds")
-
-    @property
-    def logins(self) -> Table:
-        """One row per Login Request and its answer."""
-        return self.table("logins")
-
-    @property
-    def task_management(self) -> Table:
-        """One row per Task Management Function Request and its answer."""
-        return self.table("task_management")
-
-    @property
-    def write_starts(self) -> Table:
-        """One row per write whose first data were captured; only when read with ``tables=["write_starts"]``."""
-        return self.table("write_starts")
-
-    @property
-    def nops(self) -> Table:
-        """One row per ping and its echo, or one-way NOP."""
-        return self.table("nops")
-
-    @property
-    def texts(self) -> Table:
-        """One row per Text Request and its answer."""
-        return self.table("texts")
-
-    @property
-    def logouts(self) -> Table:
-        """One row per Logout Request and its answer."""
-        return self.table("logouts")
-
-    @property
-    def rejects(self) -> Table:
-        """One row per Reject."""
-        return self.table("rejects")
-
-    @property
-    def asyncs(self) -> Table:
-        """One row per Asynchronous Message."""
-        return self.table("asyncs")
-
-    @property
-    def snacks(self) -> Table:
-        """One row per SNACK Request."""
-        return self.table("snacks")
-
-    @property
-    def segments(self) -> Table:
-        """One row per TCP packet of an iSCSI connection; only when read with ``tables=["segments"]``."""
-        return self.table("segments")
-
-    @property
-    def sacks(self) -> Table:
-        """One row per block of a selective acknowledgment; only when read with ``tables=["sacks"]``."""
-        return self.table("sacks")
-
-    @property
-    def window(self) -> Table:
-        """One row per change of a sender's outstanding data; only when read with ``tables=["window"]``."""
-        return self.table("window")
-
-    @property
-    def round_trips(self) -> Table:
-        """One row per round-trip sample between the tap and one end; only when read with ``tables=["round_trips"]``."""
-        return self.table("round_trips")
-
-    @property
-    def retransmissions(self) -> Table:
-        """One row per packet that was sent again; only when read with ``tables=["retransmissions"]``."""
-        return self.table("retransmissions")
-
-    @property
-    def recoveries(self) -> Table:
-        """One row per loss and its repair; only when read with ``tables=["recoveries"]``."""
-        return self.table("recoveries")
-
-    @property
-    def flights(self) -> Table:
-        """One row per run of payload packets without a pause; only when read with ``tables=["flights"]``."""
-        return self.table("flights")
-
-    @property
-    def senders(self) -> Table:
-        """One row per direction of an iSCSI connection; only when read with ``tables=["senders"]``."""
-        return self.table("senders")
-
-    @property
-    def budget(self) -> Table:
-        """One row per stretch of time with one owner; only when read with ``tables=["budget"]``."""
-        return self.table("budget")
-
-    @property
-    def counters(self) -> Table:
-        """One row per oddity of the input and connection (null: the capture as a whole)."""
-        return self.table("counters")
 
     @cached_property
     def coverage(self) -> list[Coverage]:
-        """Which share of the bytes and PDUs is explained: per connection and direction, the total last."""
+        """Shares of bytes and PDUs that were decoded, per connection and direction; the total last."""
         from iscsitrace.tables import coverage
 
         return coverage.measure(self.connections)
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What made these tables: schema number, tool and version, inputs, options."""
+        """Provenance of the tables: schema number, tool and version, inputs, options."""
         import iscsitrace
 
         return {
@@ -236,17 +139,28 @@ class Trace:
         }
 
 
+def _property(name: str) -> property:
+    """The table of that name as a property of a trace, with the schema's words on a row."""
+    asked = f"; only when read with ``tables=[{name!r}]``" if name in ON_REQUEST else ""
+    meaning = TABLES[name].row.removesuffix(" (only when asked for)")
+    return property(lambda trace: trace.table(name), doc=f"A row is {meaning}{asked}.")
+
+
+for _name in TABLES:
+    setattr(Trace, _name, _property(_name))
+
+
 def hide_secret(text: str) -> str:
-    """A ``key=value`` text without its value, when that is a secret (RFC 7143 section 12.1); any other as it is."""
+    """A ``key=value`` text, without the value of a secret (RFC 7143 section 12.1)."""
     key, _, value = text.partition("=")
     return f"{key}=(hidden)" if value and key.strip() in _core.SECRET_KEYS else text
 
 
 def load_meanwhile(module: str) -> None:
-    """Begins to import a module: loading NumPy takes as long as the core takes for hundreds of MB, and can go on while
-    the core reads.
+    """Starts to import a module in a thread: loading NumPy takes as long as the core takes for hundreds of MB, and the
+    two run side by side.
     """
-    # no daemon: an interpreter that ends while NumPy is being loaded crashes
+    # no daemon thread: an interpreter that exits while NumPy is loading crashes
     Thread(target=_load, args=(module,)).start()
 
 
@@ -275,25 +189,25 @@ def read(
     """Reads one or more captures, as one stream, into a :class:`Trace`.
 
     A source is a path (``"-"`` is standard input), the bytes of a capture, or a binary file object; several are the
-    parts of a ring buffer in order of time. pcap and pcapng, plain or compressed by gzip, zstd or lz4, are told apart
-    by content.
+    parts of a ring buffer in order of time. pcap or pcapng, plain or compressed by gzip, zstd or lz4, is recognized by
+    content.
 
-    ``capture_filter`` is a libpcap filter, for which a packet is as long as what was captured of it; ``packet_limit``
-    stops after so many packets; ``time_from_ns`` and ``time_to_ns`` keep packets captured in that window, both ends
-    included: absolute nanoseconds since 1970, or, with ``time_is_relative``, after the first packet. ``tables`` names
-    the tables that grow with the traffic and are only filled when asked for (schema.ON_REQUEST); all others always are.
+    ``capture_filter`` is a libpcap filter; it sees the captured length of a packet. ``packet_limit`` stops after that
+    many packets. ``time_from_ns`` and ``time_to_ns`` keep packets captured in that window, both ends included: absolute
+    nanoseconds since 1970, or, with ``time_is_relative``, after the first packet. ``tables`` names the tables that are
+    filled only on request, because they grow with the traffic (schema.ON_REQUEST); all others always are filled.
     ``progress(bytes_done, bytes_total)`` is called about ten times a second; the total is None when unknown.
 
-    Raises CaptureUnreadable when a source is no capture or cannot be read, before any packet was, and InputInvalid for
-    a table or limit that cannot be meant. What a file object or ``progress`` raises is let through. Damage within a
-    capture, and a source that fails or is empty while others are read, raise nothing: they are counted in ``counters``.
+    Raises CaptureUnreadable for a source that is no capture, or that fails before its first packet, and InputInvalid
+    for an unknown table or an impossible limit. Exceptions of a file object or of ``progress`` propagate. Damage within
+    a capture, and a source that fails or is empty beside others, raise nothing: ``counters`` counts them.
     """
     if _core_missing is not None:
         raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
     wanted = sorted(set(tables))
     for name in wanted:
         if name not in TABLES:
-            raise InputInvalid(f"no table is called {name}; there are {', '.join(TABLES)}")
+            raise InputInvalid(f"unknown table {name}; there are {', '.join(TABLES)}")
     _check_range("packet_limit", packet_limit, 1, _UINT64_MAX)
     _check_range("time_from_ns", time_from_ns, *_INT64)
     _check_range("time_to_ns", time_to_ns, *_INT64)
@@ -302,7 +216,7 @@ def read(
     try:
         (capture_filter or "").encode()
     except UnicodeEncodeError as error:
-        raise InputInvalid(f"capture_filter is no text: {capture_filter!r}") from error
+        raise InputInvalid(f"capture_filter is not valid text: {capture_filter!r}") from error
     options: dict[str, Any] = {
         "capture_filter": capture_filter,
         "packet_limit": packet_limit,

@@ -1,6 +1,6 @@
-"""The diagnosis of the recent past, now and then: what is found, since when, and what it took to find out.
+"""Diagnoses of the recent past at intervals: the findings, and since when each was found.
 
-It takes no more than a share of the time: where a diagnosis takes long, the next one comes later.
+Diagnoses take at most a fixed share of the time: after a slow one, the next comes later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from iscsitrace.tables.trace import Trace
 
 EVERY_NS = 5 * SECOND_NS
 SHARE_MAX = 0.1
-"""Of the time that a diagnosis may take."""
+"""Largest share of the time for diagnoses."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Found:
     share: float | None
     text: str
     since_ns: int
-    """Capture time of the diagnosis that found it first, without a break until now."""
+    """Capture time of the first of the consecutive diagnoses that found it."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -36,7 +36,7 @@ class Found:
 
 
 class Findings:
-    """What is found at the moment."""
+    """The current findings."""
 
     def __init__(self, every_ns: int = EVERY_NS) -> None:
         self.current: tuple[Found, ...] = ()
@@ -51,13 +51,13 @@ class Findings:
         return now_ns >= self._next_ns
 
     def forget(self) -> None:
-        """Nothing is known any more."""
+        """Drop all findings."""
         self.current, self.verdicts = (), {}
 
     def update(self, recent: Trace, now_ns: int) -> None:
-        """Examines the recent past."""
+        """Diagnose the recent past."""
         started = time.thread_time_ns()
-        # a mirror is recognised by many writes, of which the recent past has few
+        # recognising a mirror takes many writes, and the recent past has few
         diagnosis = examine(recent.table, has_mirrors=False)
         took_ns = time.thread_time_ns() - started
         self._next_ns = now_ns + max(self.every_ns, int(took_ns / SHARE_MAX))

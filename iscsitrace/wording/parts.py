@@ -18,6 +18,10 @@ class Part:
     label: str
     meaning: str
     """What happens in this time, in a few words."""
+    limited: str
+    """What a session is that is limited by it."""
+    spent: str
+    """What this time is, in a sentence."""
     letter: str
     """On a terminal; lower case for time in which nothing waits."""
     color: str
@@ -28,16 +32,105 @@ class Part:
     """Whether text on this colour is white."""
 
 
+# fmt: off
 PARTS: Final = (
-    Part("transfer", "transfer", "data on the line", "T", "#0072B2", is_dark=True),
-    Part("propagation", "network RTT", "the delay of the network, both ways", "P", "#56B4E9"),
-    Part("target_service", "target service", "the target processes commands", "S", "#E69F00"),
-    Part("initiator_think", "initiator idle", "no commands in flight", "i", "#e9e9e9", ".."),
-    Part("initiator_service", "initiator service", "R2T received, data not sent yet", "I", "#F0E442"),
-    Part("ack_wait", "ACK wait", "held back until an ACK arrives", "A", "#CC79A7"),
-    Part("receive_window", "receive window", "the receive window is full", "R", "#009E73", is_dark=True),
-    Part("congestion_window", "congestion window", "the congestion window is full", "C", "#8fd6c0", "//"),
-    Part("loss_recovery", "loss recovery", "waiting for retransmissions", "L", "#D55E00", "xx", is_dark=True),
-    Part("unknown", "unknown", "cause unknown", "?", "#7a7a7a", is_dark=True),
+    Part(
+        "transfer",
+        "transfer",
+        "data on the line",
+        "line-bound",
+        "data transfer",
+        "T",
+        "#0072B2",
+        is_dark=True,
+    ),
+    Part(
+        "propagation",
+        "network RTT",
+        "the delay of the network, both ways",
+        "latency-bound",
+        "network RTT",
+        "P",
+        "#56B4E9",
+    ),
+    Part(
+        "target_service",
+        "target service",
+        "the target processes commands",
+        "target-bound",
+        "target service time",
+        "S",
+        "#E69F00",
+    ),
+    Part(
+        "initiator_think",
+        "initiator idle",
+        "no commands in flight",
+        "initiator-bound",
+        "initiator think time, with no commands in flight",
+        "i",
+        "#e9e9e9",
+        "..",
+    ),
+    Part(
+        "initiator_service",
+        "initiator service",
+        "R2T received, data not sent yet",
+        "initiator-bound",
+        "initiator service time, from R2T to first Data-Out",
+        "I",
+        "#F0E442",
+    ),
+    Part(
+        "ack_wait",
+        "ACK wait",
+        "held back until an ACK arrives",
+        "ACK-limited",
+        "data that TCP holds back until an ACK arrives",
+        "A",
+        "#CC79A7",
+    ),
+    Part(
+        "receive_window",
+        "receive window",
+        "the receive window is full",
+        "receive-window-limited",
+        "waiting for the receive window to open",
+        "R",
+        "#009E73",
+        is_dark=True,
+    ),
+    Part(
+        "congestion_window",
+        "congestion window",
+        "the congestion window is full",
+        "cwnd-limited",
+        "waiting for the congestion window to open",
+        "C",
+        "#8fd6c0",
+        "//",
+    ),
+    Part(
+        "loss_recovery",
+        "loss recovery",
+        "waiting for retransmissions",
+        "loss-limited",
+        "recovery from packet loss",
+        "L",
+        "#D55E00",
+        "xx",
+        is_dark=True,
+    ),
+    Part(
+        "unknown",
+        "unknown",
+        "cause unknown",
+        "limited by an unknown cause",
+        "time that cannot be attributed",
+        "?",
+        "#7a7a7a",
+        is_dark=True,
+    ),
 )
+# fmt: on
 BY_NAME: Final = {part.name: part for part in PARTS}

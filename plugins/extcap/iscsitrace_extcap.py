@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Wireshark's external capture program for iscsitrace: a capture with a trigger, and the simulated WAN.
+"""Wireshark's extcap program for iscsitrace: a capture with a trigger, and a simulated WAN.
 
-Wireshark starts it four times: for the interfaces, their link types and their arguments, each of which it prints in
-extcap's own lines; then to capture into a FIFO, for which it starts ``iscsitrace`` and passes on what that writes. The
-first three are asked whenever Wireshark starts, so nothing of the package is imported here, and little of Python. What
-goes wrong is one line on standard error, which Wireshark shows; where all went well nothing stands there.
+Wireshark starts it four times: for the interfaces, for their link types and for their arguments, which it prints in
+extcap's format; then to capture into a FIFO. For that it starts ``iscsitrace`` and passes its packets on. Wireshark runs
+the first three at every start, so they import nothing of the package and little of Python. An error is one line on
+standard error, which Wireshark shows; without an error nothing is printed there.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes as _ctypes
     import subprocess
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from types import FrameType
-    from typing import IO, Any, BinaryIO
+    from typing import IO, Any
 
 VERSION = "0.1.0"
 CAPTURE = "iscsitrace"
@@ -27,54 +27,49 @@ SIMULATION = "iscsitrace-wan"
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(os.path.dirname(_HERE))  # by name: in a source tree the folder between is a link
-_LINK_TYPE = 1  # LINKTYPE_ETHERNET: what is told beforehand; the capture itself says what it really is
+_LINK_TYPE = 1  # LINKTYPE_ETHERNET, a promise only: the capture contains its real link type
 _LIBPCAPS = ("libpcap.so.0.8", "libpcap.so.1", "libpcap.so", "libpcap.dylib")
 _NUMBER = "[0-9]+([.][0-9]+)?"
 _TIME = f"{_NUMBER}(ns|us|ms|s)"
 _CHUNK_BYTES = 1 << 20
-_SAID_MAX = 1 << 16
+_ERRORS_MAX_BYTES = 1 << 16
 _PORTALS_SHOWN = 2
 _WAIT_MS = 50
 _STOP_S = 5
-_LOSS = 1  # iscsitrace's exit code
+_LOSS = 1  # exit code of iscsitrace for packet loss
 
-# call, type, group, what it is called, explanation, more of extcap's grammar
-_CAPTURE_ARGUMENTS = (
-    ("--interface", "selector", "Capture", "Interface", "Where to capture", "{required=true}{reload=true}{placeholder=Look again}"),
-    ("--filter", "string", "Capture", "Capture filter", "libpcap's language; without one TCP ports 3260 and 860", ""),
-    ("--learn", "boolflag", "Capture", "Learn portals", "Look at all TCP for a moment, find iSCSI on any port, and capture that", "{default=false}"),
-    ("--snaplen", "unsigned", "Capture", "Snapshot length", "Bytes of a packet that are kept, 68 at least; 0: all", "{default=0}"),
-    ("--trigger", "string", "Trigger", "Keep only around", "What a task must be, like latency>50ms or status!=good; without it all is kept", "{placeholder=latency>50ms}"),
-    ("--before", "string", "Trigger", "Time before", "Kept before such a task, like 2s", "{placeholder=2s}{validation=^(" + _TIME + ")?$}"),
-    ("--after", "string", "Trigger", "Time after", "Kept after such a task, like 1s", "{placeholder=1s}{validation=^(" + _TIME + ")?$}"),
+# The arguments as extcap's grammar has them. `values` are the choices of a selector, the first being the default.
+_CAPTURE_ARGUMENTS: tuple[dict[str, Any], ...] = (
+    {"call": "--interface", "display": "Interface", "tooltip": "Interface to capture on", "type": "selector", "group": "Capture", "required": "true", "reload": "true", "placeholder": "Look again"},
+    {"call": "--filter", "display": "Capture filter", "tooltip": "libpcap's filter language; empty: TCP ports 3260 and 860", "type": "string", "group": "Capture"},
+    {"call": "--learn", "display": "Learn portals", "tooltip": "Look at all TCP traffic for a moment, find iSCSI on any port, and capture those ports", "type": "boolflag", "group": "Capture", "default": "false"},
+    {"call": "--snaplen", "display": "Snapshot length", "tooltip": "Bytes captured of each packet, at least 68; 0: all", "type": "unsigned", "group": "Capture", "default": "0"},
+    {"call": "--trigger", "display": "Keep only around", "tooltip": "Condition of a SCSI command, such as latency>50ms or status!=good; empty: keep all packets", "type": "string", "group": "Trigger", "placeholder": "latency>50ms"},
+    {"call": "--before", "display": "Time before", "tooltip": "Time to keep before such a command, such as 2s", "type": "string", "group": "Trigger", "placeholder": "2s", "validation": f"^({_TIME})?$"},
+    {"call": "--after", "display": "Time after", "tooltip": "Time to keep after such a command, such as 1s", "type": "string", "group": "Trigger", "placeholder": "1s", "validation": f"^({_TIME})?$"},
 )  # fmt: skip
-_SIMULATION_ARGUMENTS = (
-    ("--operation", "selector", "Workload", "Operation", "What the initiator asks for", ""),
-    ("--block-size", "string", "Workload", "Block size", "Bytes of one command, like 128K", "{default=128K}"),
-    ("--queue-depth", "integer", "Workload", "Queue depth", "Commands outstanding at once", "{range=1,65536}{default=1}"),
-    ("--bytes", "string", "Workload", "Bytes", "How much in all, like 16M", "{default=16M}"),
-    ("--seconds", "string", "Workload", "Seconds", "For how long instead", "{validation=^(" + _NUMBER + ")?$}"),
-    ("--one-way-delay", "string", "Path", "One-way delay", "What every packet takes, like 8ms", "{default=8ms}{validation=^" + _TIME + "$}"),
-    ("--rate", "string", "Path", "Rate", "Of the narrowest line, like 320Mbit", "{default=320Mbit}"),
-    ("--loss", "string", "Path", "Loss", "Share of packets lost at random, like 0.1%", "{default=0%}"),
-    ("--congestion-control", "selector", "Path", "Congestion control", "How a sender adapts", ""),
-    ("--tap", "selector", "Run", "Captured at", "Which host the capture is taken beside", ""),
-    ("--seed", "unsigned", "Run", "Seed", "Of all that is random: the same seed, the same packets", "{default=1}"),
+_SIMULATION_ARGUMENTS: tuple[dict[str, Any], ...] = (
+    {"call": "--operation", "display": "Operation", "tooltip": "SCSI commands that the initiator issues", "type": "selector", "group": "Workload", "values": {"read": "read", "write": "write", "mixed": "mixed"}},
+    {"call": "--block-size", "display": "I/O size", "tooltip": "Bytes of each command, such as 128K", "type": "string", "group": "Workload", "default": "128K"},
+    {"call": "--queue-depth", "display": "Queue depth", "tooltip": "Commands in flight", "type": "integer", "group": "Workload", "range": "1,65536", "default": "1"},
+    {"call": "--bytes", "display": "Bytes", "tooltip": "Bytes in total, such as 16M", "type": "string", "group": "Workload", "default": "16M"},
+    {"call": "--seconds", "display": "Seconds", "tooltip": "Duration, instead of a number of bytes", "type": "string", "group": "Workload", "validation": f"^({_NUMBER})?$"},
+    {"call": "--one-way-delay", "display": "One-way delay", "tooltip": "Delay of every packet, such as 8ms", "type": "string", "group": "Path", "default": "8ms", "validation": f"^{_TIME}$"},
+    {"call": "--rate", "display": "Rate", "tooltip": "Rate of the bottleneck link, such as 320Mbit", "type": "string", "group": "Path", "default": "320Mbit"},
+    {"call": "--loss", "display": "Loss", "tooltip": "Random packet loss, such as 0.1%", "type": "string", "group": "Path", "default": "0%"},
+    {"call": "--congestion-control", "display": "Congestion control", "tooltip": "Congestion control algorithm of TCP", "type": "selector", "group": "Path", "values": {"cubic": "CUBIC", "reno": "Reno"}},
+    {"call": "--tap", "display": "Captured at", "tooltip": "Host whose traffic is captured", "type": "selector", "group": "Run", "values": {"initiator": "the initiator", "target": "the target"}},
+    {"call": "--seed", "display": "Seed", "tooltip": "Seed of the random numbers: the same seed gives the same packets", "type": "unsigned", "group": "Run", "default": "1"},
 )  # fmt: skip
-_CHOICES = {
-    "--operation": (("read", "read"), ("write", "write"), ("mixed", "mixed")),
-    "--congestion-control": (("cubic", "CUBIC"), ("reno", "Reno")),
-    "--tap": (("initiator", "the initiator"), ("target", "the target")),
-}
 _ARGUMENTS = {CAPTURE: _CAPTURE_ARGUMENTS, SIMULATION: _SIMULATION_ARGUMENTS}
 
 
 class Refusal(Exception):
-    """What cannot be done; one line for the person."""
+    """An error for the person, in one line."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """One phase; the exit code."""
+    """Run one phase and return the exit code."""
     options = parsed(arguments)
     try:
         if "--extcap-interfaces" in options:
@@ -90,9 +85,9 @@ def main(arguments: Sequence[str]) -> int:
         elif "--capture" in options:
             return capture(interface, options)
         elif "--extcap-capture-filter" in options:
-            show_fault_of_filter(options["--extcap-capture-filter"])
+            show_filter_error(options["--extcap-capture-filter"])
         else:
-            raise Refusal("started without a phase: it is Wireshark that starts this, out of its extcap folder")
+            raise Refusal("started without a phase: Wireshark starts this program from its extcap folder")
     except Refusal as refusal:
         print(f"iscsitrace: {refusal}", file=sys.stderr)
         return 2
@@ -100,16 +95,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parsed(arguments: Sequence[str]) -> dict[str, str]:
-    """Options by name; ``--name value`` and ``--name=value`` alike, a switch being true."""
+    """Options by name, from ``--name value`` or ``--name=value``; a switch has the value true."""
     switches = {"--extcap-interfaces", "--extcap-dlts", "--extcap-config", "--capture", "--learn"}
     options = {}
     waiting = list(reversed(arguments))
     while waiting:
         name, is_joined, value = waiting.pop().partition("=")
         if name in switches:
-            # Wireshark writes a switch as such, older ones with true or false
-            is_told = not is_joined and waiting and waiting[-1] in ("true", "false")
-            value = waiting.pop() if is_told else value
+            # older versions of Wireshark add true or false to a switch
+            has_value = not is_joined and waiting and waiting[-1] in ("true", "false")
+            value = waiting.pop() if has_value else value
             if value != "false":
                 options[name] = "true"
         elif name.startswith("--"):
@@ -118,7 +113,7 @@ def parsed(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def show_interfaces() -> None:
-    """The two interfaces, and what offers them."""
+    """Print the two interfaces."""
     readme = os.path.join(os.path.dirname(_HERE), "README.md")
     help_page = f"{{help=file://{readme}}}" if os.path.exists(readme) else ""
     print(f"extcap {{version={VERSION}}}{{display=iscsitrace}}{help_page}")
@@ -127,52 +122,52 @@ def show_interfaces() -> None:
 
 
 def show_arguments(interface: str, reloaded: str | None) -> None:
-    """The arguments of an interface; when one is reloaded its values alone."""
-    for number, (call, kind, group, display, tooltip, more) in enumerate(_ARGUMENTS[interface]):
+    """Print the arguments of an interface; if one is reloaded, only its values."""
+    for number, argument in enumerate(_ARGUMENTS[interface]):
+        call = argument["call"]
         if reloaded is not None and reloaded.lstrip("-") != call.lstrip("-"):
             continue
         if reloaded is None:
-            print(
-                f"arg {{number={number}}}{{call={call}}}{{display={display}}}{{tooltip={tooltip}}}"
-                f"{{type={kind}}}{{group={group}}}{more}"
-            )
+            parts = {name: text for name, text in argument.items() if name != "values"}
+            print(f"arg {{number={number}}}" + "".join(f"{{{name}={text}}}" for name, text in parts.items()))
         if call == "--interface":
-            values = [(name, text, False) for name, text in interfaces(is_thorough=reloaded is not None)]
+            values, default = interfaces(is_thorough=reloaded is not None), None
         else:
-            values = [(name, text, place == 0) for place, (name, text) in enumerate(_CHOICES.get(call, ()))]
-        for name, text, is_default in values:
-            default = "true" if is_default else "false"
-            print(f"value {{arg={number}}}{{value={name}}}{{display={text}}}{{default={default}}}")
+            values = list(argument.get("values", {}).items())
+            default = values[0] if values else None
+        for value in values:
+            is_default = "true" if value is default else "false"
+            print(f"value {{arg={number}}}{{value={value[0]}}}{{display={value[1]}}}{{default={is_default}}}")
 
 
 def interfaces(*, is_thorough: bool) -> list[tuple[str, str]]:
-    """Names and descriptions: quick ones from the system, or thorough ones from ``iscsitrace interfaces``."""
-    found = _told_interfaces() if is_thorough else []
+    """Names and descriptions: quickly from the system, or thoroughly from ``iscsitrace interfaces``."""
+    found = _described_interfaces() if is_thorough else []
     return found or sorted(_system_interfaces(), key=lambda each: ("(down)" in each[1], each[0] == "lo"))
 
 
-def _told_interfaces() -> list[tuple[str, str]]:
+def _described_interfaces() -> list[tuple[str, str]]:
     import json
     import subprocess
 
     try:
         done = subprocess.run([*program(), "interfaces", "--json"], capture_output=True, timeout=30, check=True)
-        told = json.loads(done.stdout)["interfaces"]
-        # where iSCSI connections are comes first
-        told.sort(key=lambda each: not each.get("portals"))
-        return [(each["name"], _described(each)) for each in told]
+        found = json.loads(done.stdout)["interfaces"]
+        # interfaces with iSCSI connections come first
+        found.sort(key=lambda each: not each.get("portals"))
+        return [(each["name"], _description(each)) for each in found]
     except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError, Refusal):
         return []
 
 
-def _described(told: dict[str, Any]) -> str:
-    text = str(told["name"])
-    if told.get("description"):
-        text += f": {told['description']}"
-    portals = [f"{portal['address']}:{portal['port']}" for portal in told.get("portals") or ()]
+def _description(found: dict[str, Any]) -> str:
+    text = str(found["name"])
+    if found.get("description"):
+        text += f": {found['description']}"
+    portals = [f"{portal['address']}:{portal['port']}" for portal in found.get("portals") or ()]
     if portals:
         text += f", iSCSI at {', '.join(portals[:_PORTALS_SHOWN])}"
-    if told.get("can_capture") is False:
+    if found.get("can_capture") is False:
         text += " (no permission)"
     return _plain(text)
 
@@ -195,12 +190,12 @@ def _system_interfaces() -> list[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Braces are extcap's own."""
+    """Replace braces, which extcap's format uses."""
     return " ".join(text.replace("{", "(").replace("}", ")").split())
 
 
-def show_fault_of_filter(expression: str) -> None:
-    """Prints what is wrong with a capture filter, and nothing for a good one: as Wireshark asks while it is typed."""
+def show_filter_error(expression: str) -> None:
+    """Print the error of a capture filter, nothing if it is valid. Wireshark calls this while the person types."""
     import ctypes
 
     class Program(ctypes.Structure):
@@ -224,7 +219,7 @@ def _libpcap() -> _ctypes.CDLL | None:
     import ctypes
     from glob import glob
 
-    # what the package brings along comes first; it lies beside the package in a wheel
+    # the package's own library comes first; a wheel has it beside the package
     own = glob(os.path.join(os.path.dirname(_PACKAGE), "iscsitrace.libs", "libpcap*"))
     for name in (*own, *_LIBPCAPS):
         try:
@@ -235,45 +230,43 @@ def _libpcap() -> _ctypes.CDLL | None:
 
 
 def program() -> list[str]:
-    """How iscsitrace is started: by this Python, out of whose package this file is, or as it stands on the PATH."""
+    """The command that starts iscsitrace: the package that this file belongs to, or the program on the PATH."""
     if os.path.exists(os.path.join(_PACKAGE, "__main__.py")):
-        # -P: what lies in the folder in which Wireshark was started is not what is meant
+        # -P: do not import from the folder in which Wireshark was started
         return [sys.executable, "-P", "-m", "iscsitrace"]
     from shutil import which
 
     found = which("iscsitrace")
     if found is None:
-        raise Refusal(
-            "iscsitrace is not on the PATH; 'iscsitrace wireshark install' puts this in place so that it is found"
-        )
+        raise Refusal("iscsitrace is not on the PATH; 'iscsitrace wireshark install' installs an extcap that finds it")
     return [found]
 
 
 def capture(interface: str, options: dict[str, str]) -> int:
-    """Runs until the capture ends, Wireshark has had enough, or somebody ends this; the exit code."""
+    """Capture until the source ends, Wireshark closes the FIFO or a signal arrives; return the exit code."""
     fifo = options.get("--fifo")
     if not fifo:
         raise Refusal("--capture needs --fifo")
     run = Run()
-    # first of all, and whatever is refused after it: what reads the FIFO waits until it was opened and closed
+    # open it before anything can be refused: the reader of the FIFO waits until it was opened and closed
     with run.opened(fifo) as sink:
         if interface == CAPTURE:
-            return run.passing(capture_command(options), sink)
+            return run.run(capture_command(options), sink)
         from tempfile import TemporaryDirectory
 
         with TemporaryDirectory(prefix="iscsitrace-") as folder:
             command, file = simulation_command(options, folder)
-            return run.following(command, file, sink)
+            return run.run(command, sink, file)
 
 
 def capture_command(options: dict[str, str]) -> list[str]:
-    """``iscsitrace capture``, its pcapng on standard output."""
+    """``iscsitrace capture`` with pcapng on standard output."""
     name = options.get("--interface")
     if not name:
-        raise Refusal(f"no interface is chosen: its dialog has them, tshark takes -o extcap.{CAPTURE}.interface:NAME")
+        raise Refusal(f"no interface is chosen: open the dialog, or give tshark -o extcap.{CAPTURE}.interface:NAME")
     filters = [options[each] for each in ("--filter", "--extcap-capture-filter") if options.get(each)]
     expression = " and ".join(f"({each})" for each in filters) if len(filters) > 1 else "".join(filters)
-    # quiet: what then stands on standard error went wrong
+    # quiet: standard error then has errors only
     command = [*program(), "capture", "-q", "-i", name, "-w", "-"]
     command += ["-f", expression] if expression else []
     command += ["--learn"] if "--learn" in options else []
@@ -285,20 +278,19 @@ def capture_command(options: dict[str, str]) -> list[str]:
 
 
 def simulation_command(options: dict[str, str], folder: str) -> tuple[list[str], str]:
-    """``iscsitrace simulate`` into a folder, and which of its files is wanted."""
-    taken = ["--block-size", "--queue-depth", "--one-way-delay", "--rate", "--loss", "--congestion-control", "--seed"]
-    taken.append("--seconds" if options.get("--seconds") else "--bytes")
+    """``iscsitrace simulate`` into a folder, and the file to pass on."""
+    left_out = {"--operation", "--tap", "--bytes" if options.get("--seconds") else "--seconds"}
     command = [*program(), "simulate", options.get("--operation") or "read", "-o", folder, "--no-progress"]
-    command += [f"{each}={options[each]}" for each in taken if options.get(each)]
-    for call, *_, more in _SIMULATION_ARGUMENTS:
-        default = more.partition("{default=")[2].partition("}")[0]
-        if call in taken and default and not options.get(call):
-            command.append(f"{call}={default}")
+    for argument in _SIMULATION_ARGUMENTS:
+        call = argument["call"]
+        value = options.get(call) or argument.get("default")
+        if call not in left_out and value:
+            command.append(f"{call}={value}")
     return command, os.path.join(folder, f"{options.get('--tap') or 'initiator'}.pcapng")
 
 
 class Run:
-    """A child that makes packets, for as long as somebody reads them."""
+    """A child that produces packets, until the FIFO is closed."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -309,81 +301,67 @@ class Run:
     def opened(self, fifo: str) -> IO[bytes]:
         """The FIFO, once Wireshark reads it."""
         try:
-            # a name that is none becomes no file
+            # without O_CREAT: a wrong name does not create a file
             return os.fdopen(os.open(fifo, os.O_WRONLY), "wb", buffering=0)
         except OSError as error:
             raise Refusal(f"cannot write to {fifo}: {error.strerror}") from error
 
-    def passing(self, command: list[str], sink: IO[bytes]) -> int:
-        """The child writes to the FIFO itself; that nobody reads it any more is seen here even when no packet comes."""
+    def run(self, command: list[str], sink: IO[bytes], file: str | None = None) -> int:
+        """Run the child. It writes to the FIFO itself, or to a file whose bytes are passed on as it grows.
+
+        The FIFO is polled: a closed reader ends the child, even while there are no packets.
+        """
         import select
         import subprocess
 
-        child = self._started(command, sink, subprocess.PIPE)
-        assert child.stderr is not None  # noqa: S101 -- it was asked for
-        said = b""
+        child = self._started(command, sink if file is None else subprocess.DEVNULL)
+        assert child.stderr is not None  # noqa: S101 -- it is a pipe
+        errors = b""
+        source: IO[bytes] | None = None
         waiting = select.poll()
         waiting.register(sink, 0)
         waiting.register(child.stderr, select.POLLIN)
-        while True:
-            for descriptor, _ in waiting.poll():
+        has_ended = False
+        while not has_ended:
+            is_ending = self._is_over
+            ready = waiting.poll(_STOP_S * 1000 if is_ending else _WAIT_MS if file is not None else None)
+            if is_ending and not ready:
+                # it was told to end and does not: it is killed below
+                break
+            for descriptor, _ in ready:
                 if descriptor == sink.fileno():
                     waiting.unregister(sink)
                     self._end()
-                    continue
-                text = os.read(descriptor, _SAID_MAX)
-                said = (said + text)[-_SAID_MAX:]
-                if not text:
-                    return self._judged(said)
-
-    def following(self, command: list[str], file: str, sink: IO[bytes]) -> int:
-        """What the child writes to a file is passed on as it grows."""
-        import subprocess
-        from tempfile import TemporaryFile
-
-        with TemporaryFile() as said:
-            self._started(command, subprocess.DEVNULL, said)
-            try:
-                for chunk in self._chunks(file, sink):
-                    _write(sink, chunk)
-            except BrokenPipeError:
+                else:
+                    text = os.read(descriptor, _ERRORS_MAX_BYTES)
+                    errors = (errors + text)[-_ERRORS_MAX_BYTES:]
+                    has_ended = not text
+            if source is None and file is not None and os.path.exists(file):
+                source = open(file, "rb")  # noqa: SIM115 -- open until the process ends
+            if source is not None and not self._pass_on(source, sink):
+                source, file = None, None
                 self._end()
-            self._wait()
-            said.seek(0)
-            return self._judged(said.read()[-_SAID_MAX:])
+        return self._judged(errors)
 
-    def _chunks(self, file: str, sink: IO[bytes]) -> Iterator[bytes]:
-        """The bytes of a file until its writer has ended, or nobody reads what they are passed on to."""
-        import select
-
-        waiting = select.poll()
-        waiting.register(sink, 0)
-        source: BinaryIO | None = None
+    @staticmethod
+    def _pass_on(source: IO[bytes], sink: IO[bytes]) -> bool:
+        """Write what the file has by now to the FIFO; false if the FIFO is closed."""
         try:
-            while True:
-                # before reading: what was written until then is read
-                has_ended = self._is_over or self._child is None or self._child.poll() is not None
-                if source is None and os.path.exists(file):
-                    source = open(file, "rb")  # noqa: SIM115 -- closed below
-                chunk = source.read(_CHUNK_BYTES) if source is not None else b""
-                if chunk:
-                    yield chunk
-                elif has_ended:
-                    return
-                elif waiting.poll(_WAIT_MS):
-                    self._end()
-                    return
-        finally:
-            if source is not None:
-                source.close()
+            while chunk := source.read(_CHUNK_BYTES):
+                rest = memoryview(chunk)
+                while rest:
+                    rest = rest[sink.write(rest) :]
+        except BrokenPipeError:
+            return False
+        return True
 
-    def _started(self, command: list[str], output: Any, errors: Any) -> subprocess.Popen[bytes]:
+    def _started(self, command: list[str], output: Any) -> subprocess.Popen[bytes]:
         import subprocess
 
         try:
-            # a session of its own: Ctrl-C in a terminal comes here only, and goes on as one SIGTERM
+            # in a new session: Ctrl-C in a terminal then reaches this process only, which sends one SIGTERM
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, start_new_session=True
             )
         except OSError as error:
             raise Refusal(f"cannot start {command[0]}: {error.strerror}") from error
@@ -394,7 +372,7 @@ class Run:
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._is_over = True
         if self._child is None:
-            # it waits for a reader of the FIFO
+            # there is no reader of the FIFO yet
             raise SystemExit(0)
         self._end()
 
@@ -406,28 +384,22 @@ class Run:
     def _wait(self) -> int:
         import subprocess
 
-        assert self._child is not None  # noqa: S101 -- only what was started is waited for
+        assert self._child is not None  # noqa: S101 -- it was started
         try:
             return self._child.wait(timeout=_STOP_S if self._is_over else None)
         except subprocess.TimeoutExpired:
             self._child.kill()
             return self._child.wait()
 
-    def _judged(self, said: bytes) -> int:
-        """0, or a refusal with the child's last words when something went wrong."""
+    def _judged(self, errors: bytes) -> int:
+        """0 if all went well; otherwise a refusal with the child's last line."""
         code = self._wait()
-        lines = said.decode(errors="replace").strip().splitlines()
+        lines = errors.decode(errors="replace").strip().splitlines()
         last = lines[-1] if lines else f"ended with exit code {code}"
-        # told to end, or with nobody to write to any more, it may end as it likes; but what was lost is told
+        # after a stop or a closed FIFO any exit code is fine, but dropped packets are reported
         if code == 0 or (self._is_over and not (code == _LOSS and "dropped" in last)):
             return 0
         raise Refusal(last.removeprefix("iscsitrace: ").removeprefix("Error: "))
-
-
-def _write(sink: IO[bytes], chunk: bytes) -> None:
-    rest = memoryview(chunk)
-    while rest:
-        rest = rest[sink.write(rest) :]
 
 
 if __name__ == "__main__":

@@ -164,7 +164,7 @@ def test_top_of_times_that_ran_backwards() -> None:
 
 
 def test_selection_of_an_unknown_operation() -> None:
-    with pytest.raises(InputInvalid, match=r"no operation is called raed; there are .*read"):
+    with pytest.raises(InputInvalid, match=r"unknown operation: raed; known are .*read"):
         selection.pick(table("cycles"), operations=["raed"])
 
 

@@ -1,4 +1,4 @@
-"""The diagnosis on captures: every disease is found in a run that has it, and not in one that nearly has it.
+"""The diagnosis on captures: every problem is found in a run that has it, and not in one that nearly has it.
 
 What a run has is known from its settings alone. Runs are simulated, so they are the same every time; what the simulated
 hosts cannot do (pings, aborts) is taken from a conversation by hand or a recording.
@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 
 import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.diseases import DISEASES
 from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, examine
+from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.cli import main
 from tests.support.capture_file import read_records, thin, write_pcapng
 from tests.support.conversation import Capture, Conversation, Session
@@ -125,7 +125,7 @@ def found(diagnosis: Diagnosis) -> set[str]:
 
 @pytest.mark.parametrize("tap", ["initiator", "target"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_disease_is_found_and_a_near_miss_is_not(tmp_path: Path, name: str, tap: str) -> None:
+def test_a_problem_is_found_and_a_near_miss_is_not(tmp_path: Path, name: str, tap: str) -> None:
     sick, well = CASES[name]
     assert simulate(tmp_path / "sick", sick).exit_code == (1 if name == "digest_errors" else 0)
     assert simulate(tmp_path / "well", well).exit_code == 0
@@ -181,9 +181,9 @@ def test_aborts_of_a_recording() -> None:
     assert "task_aborts" not in found(examine(before.table))
 
 
-def test_every_disease_is_looked_for_in_a_capture() -> None:
+def test_every_problem_is_looked_for_in_a_capture() -> None:
     others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts", "mirror_waits_for_farthest"}
-    assert set(CASES) | others == set(DISEASES)
+    assert set(CASES) | others == set(PROBLEMS)
 
 
 # --- recordings of real hosts

@@ -16,7 +16,8 @@ import iscsitrace
 from iscsitrace.analysis.comparison import differences, matching, sides
 from iscsitrace.analysis.comparison.differences import ELSE, Explanation, explain
 from iscsitrace.analysis.model.setting import Setting, Solicitation
-from iscsitrace.analysis.session.situation import Measured, Situation
+from iscsitrace.analysis.session.measurement import Measured
+from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
 from tests.support.capture_file import write_pcapng
@@ -268,9 +269,9 @@ def test_no_session_is_said(a: list[sides.Side], b: list[sides.Side], number: in
 @pytest.mark.parametrize(
     ("a", "b", "reason"),
     [
-        (side(0), side(1, "write"), "the one reads and the other writes: they are not comparable"),
-        (side(0), side(1, "block"), "session 1 reads and writes side by side"),
-        (side(0), side(1), "the first capture has only 10 whole reads"),
+        (side(0), side(1, "write"), "one session reads and the other writes: they are not comparable"),
+        (side(0), side(1, "block"), "session 1 mixes reads and writes"),
+        (side(0), side(1), "the first capture has only 10 complete reads"),
     ],
 )
 def test_what_cannot_be_compared_is_said(a: sides.Side, b: sides.Side, reason: str) -> None:
@@ -330,7 +331,7 @@ def test_keys_that_differ_and_who_offered(runs: Runs) -> None:
 def test_reads_beside_writes(runs: Runs) -> None:
     result = diff(runs(READ).capture(), runs(PAIRS["MaxBurstLength"][0]).capture())
     assert result.exit_code == 0
-    assert "the one reads and the other writes: they are not comparable." in result.stdout
+    assert "one session reads and the other writes: they are not comparable." in result.stdout
     assert "What explains it" not in result.stdout
     assert "Side by side" in result.stdout
 

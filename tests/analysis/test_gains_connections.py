@@ -10,9 +10,9 @@ import pytest
 import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import examine
-from iscsitrace.analysis.model.meeting import tasks_per_ns
+from iscsitrace.analysis.model.queueing import commands_per_ns
 from iscsitrace.analysis.session import grouping
-from iscsitrace.analysis.session.situation import Measured, measure
+from iscsitrace.analysis.session.measurement import Measured, measure
 from tests.support.runs import Runs
 
 # one connection and one task, or 16 tasks that a window holds up; a second or more each
@@ -33,7 +33,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 def measured(capture: Path) -> Measured:
-    sessions, _ = grouping.subjects_of(iscsitrace.read(capture, tables=NEEDED).table)
+    sessions, _ = grouping.sessions_and_connections_of(iscsitrace.read(capture, tables=NEEDED).table)
     (session,) = sessions.values()
     found = measure(session)
     assert found is not None
@@ -61,7 +61,7 @@ def test_the_advice_says_how_much_more_connections_give(runs: Runs, case: str, n
     said = [gain for gain in finding.gains if "connections" in gain.change]
     assert said
     for gain in said:
-        assert "connections" in finding.advice[gain.advice]
+        assert "connections" in gain.advice.text
         number = int(gain.change.split()[0])
         throughput = float(gain.change.partition("(")[2].split()[0])
         assert throughput == pytest.approx(run.throughput * gain.throughput_factor / 1e6, rel=0.06)
@@ -71,7 +71,7 @@ def test_the_advice_says_how_much_more_connections_give(runs: Runs, case: str, n
 def test_tasks_that_meet_by_chance_lose_most_where_they_just_fill_the_line() -> None:
     period, line = 48.0, 5.5
     alone = 1 / period
-    rates = [tasks_per_ns(count, period, line) for count in range(1, 40)]
+    rates = [commands_per_ns(count, period, line) for count in range(1, 40)]
     assert rates[0] == pytest.approx(alone)
     assert rates == sorted(rates)
     assert max(rates) <= 1 / line
@@ -79,4 +79,4 @@ def test_tasks_that_meet_by_chance_lose_most_where_they_just_fill_the_line() -> 
     lost = [1 - rate / min(count * alone, 1 / line) for count, rate in enumerate(rates, 1)]
     # 48 / 5.5 tasks fill it
     assert lost.index(max(lost)) + 1 in (8, 9)
-    assert tasks_per_ns(3, 10.0, 0.0) == pytest.approx(0.3)
+    assert commands_per_ns(3, 10.0, 0.0) == pytest.approx(0.3)

@@ -318,7 +318,7 @@ def test_the_finding_says_why(runs: Runs) -> None:
     assert [finding.severity for finding in findings] == ["info"]
     text = findings[0].text
     assert "4 streams of one job, Jain's fairness index 0.7" in text
-    assert "is slowest, for a loss in slow start fixed its window low" in text
+    assert "is slowest because a loss in slow start left its congestion window small" in text
     assert diagnosis.jobs[0].slowest.cause
     assert diagnosis.jobs[0].slowest.cause.frame in findings[0].frames
 
@@ -339,7 +339,7 @@ def test_the_table_and_the_document(runs: Runs) -> None:
     assert [each["connection"] for each in job["streams"]] == [row["connection"] for row in rows]
     assert job["jain"] == pytest.approx(found(run).jain)
     text = run_of("diagnose", run.capture())
-    assert f"Streams of one job: Jain's fairness index {found(run).jain:.3f}" in text
+    assert f"Parallel streams of one job: Jain's fairness index {found(run).jain:.3f}" in text
     assert text.count("slow_start_exit") == 2
 
 

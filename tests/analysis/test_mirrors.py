@@ -360,7 +360,7 @@ def test_extents_that_no_stripe_has() -> None:
     assert not page.mirror.is_sure
     # blocks 10,000 and on in steps of 8
     assert page.mirror.chunk_bytes == 4 * KIB
-    assert "chunks of 4 KiB at most" in page.doubt
+    assert "chunks of 4 KiB or less" in page.doubt
 
 
 # --- captures of the lab
@@ -482,7 +482,7 @@ def test_a_snaplen_leaves_a_mirror_in_doubt(runs: Runs, tmp_path: Path) -> None:
         if each.name == "mirror_waits_for_farthest"
     ]
     assert finding.severity == "info"
-    assert "or they are stripes, with chunks of 256 KiB at most" in finding.text
+    assert "or a stripe with chunks of 256 KiB or less" in finding.text
 
 
 NEAR_MISSES = {
@@ -581,11 +581,11 @@ def test_the_finding(runs: Runs) -> None:
         assert finding.severity == "warning"
         assert finding.share == pytest.approx(min(sum(skews) / opinion.jobs_ns, 1), rel=0.01)
         assert "session 1" in finding.text
-        assert "was the last to finish in 16 of 16 writes" in finding.text
+        assert "was the last to acknowledge in 16 of 16 writes" in finding.text
         assert finding.display_filter
         assert "mdadm" in " ".join(finding.advice)
-    assert near.verdict.startswith("Session 0 waits")
-    assert "sessions 0 and 1 are a mirror whose writes wait for session 1" in near.verdict
+    assert near.verdict.startswith("Session 0 is initiator-bound: ")
+    assert "Sessions 0 and 1 are a mirror whose writes wait for session 1." in near.verdict
     # its leisure has a reason
     assert "initiator_think_time" not in [each.name for each in near.findings]
     assert "mirror_waits_for_farthest" not in [each.name for each in diagnosis.connections[0].findings]

@@ -236,14 +236,14 @@ def test_a_receiver_that_lags_tells_what_it_takes() -> None:
     assert found.c_bytes_per_s
     assert found.c_bytes_per_s.value == pytest.approx(8e6)
     assert found.residuals[0] == pytest.approx(0, abs=HEADERS)
-    assert any("the receiver keeps its window shut" in line for line in found.undetermined)
+    assert any("the receiver keeps its window closed" in line for line in found.undetermined)
 
 
 def test_waits_for_a_window_that_its_size_does_not_explain_are_the_hosts() -> None:
     made = point(4, k=2, window_bytes=1 << 20)
     found = fit([replace(made, period_ns=made.period_ns + 6 * MS, seen=replace(made.seen, stall_ns=6 * MS))])
     assert found.s_ns.value == pytest.approx(6.3 * MS, rel=0.001)
-    assert any(line.startswith("windows: 4 ms waits 6.0 ms longer") for line in found.undetermined)
+    assert any(line.startswith("windows: each cycle of 4 ms waits 6.0 ms longer") for line in found.undetermined)
 
 
 def test_points_that_scatter_too_much_leave_k_to_the_packets() -> None:
@@ -274,10 +274,10 @@ def test_writes_of_other_rounds_are_points_of_the_same_model() -> None:
 @pytest.mark.parametrize(
     ("made", "socket", "why"),
     [
-        ([], None, "no cycle counts"),
+        ([], None, "no steady cycles"),
         ([point(4), point(4, operation="write")], None, "reads and writes"),
         ([point(4)], [1.0, 2.0], "one for each"),
-        ([point(4)], 0.0, "above 0"),
+        ([point(4)], 0.0, "more than 0"),
     ],
 )
 def test_what_cannot_be_fitted_is_said(made: list[Point], socket: Any, why: str) -> None:
@@ -397,7 +397,7 @@ def test_a_mirror_is_the_cycle_of_its_farthest_target(tmp_path: Path, link: str,
     assert made.exit_code == 0, made.output
     found = found_in(tmp_path / "run" / "initiator.pcapng")
     assert len(found.points) == 1
-    assert found.points[0].name.endswith("of a mirror with 1 nearer target")
+    assert found.points[0].name.endswith("mirrored with 1 nearer target")
     assert found.d_ns.value == pytest.approx(10 * MS, rel=0.01)
     assert [round(delay / MS) for delay in found.setting.target_delays_ns] == list(targets)
     # a round for what the first burst leaves
@@ -443,7 +443,7 @@ def test_the_text_says_what_was_found_and_what_was_not(files: Files) -> None:
     assert [row[:2] for row in legs[1:]] == [["command to data", "2.00"], ["data to status", "2.00"]]
     measured = rows(result.stdout, "Points: measured against the model")
     assert [row[0].strip() for row in measured[1:]] == ["1.002", "4.002"]
-    assert "- s from B / C: blocks do not differ enough" in result.stdout
+    assert "- s from B / C: the I/O sizes (126 KiB) differ too little" in result.stdout
 
 
 def test_the_document_has_names_that_stay(files: Files) -> None:
@@ -494,5 +494,5 @@ def test_nothing_to_fit_is_one_line() -> None:
     assert not result.stdout
     (line,) = result.stderr.splitlines()
     assert line.startswith("iscsitrace: nothing to fit: ")
-    assert "too few are steady" in line
+    assert "too few of them steady" in line
     assert "lossy" in line

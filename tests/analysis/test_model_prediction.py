@@ -327,7 +327,7 @@ def test_a_grid_has_every_combination_the_last_list_fastest() -> None:
 
 @pytest.mark.parametrize("document", [[], {}, {"k": 1}, None, {"k": {"value": 1}}])
 def test_what_is_no_fit_is_named(document: object) -> None:
-    with pytest.raises(InputInvalid, match="no fit"):
+    with pytest.raises(InputInvalid, match="not the output of model fit --json"):
         from_document(document)
 
 

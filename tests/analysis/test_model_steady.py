@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from iscsitrace.analysis.fit.points import REASONS, Point
 from iscsitrace.analysis.fit.steady import points, survey
 from iscsitrace.analysis.measures.intervals import covered_until
-from iscsitrace.analysis.session.observed import low_ns
-from iscsitrace.analysis.session.spans import Tasks
+from iscsitrace.analysis.session.path import low_ns
+from iscsitrace.analysis.session.spans import Commands
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS, table
 
@@ -143,7 +143,7 @@ def test_tasks_handed_in_together_are_one_cycle() -> None:
         for row in story.rows["cycles"][-4:]:
             row["command_first_ns"] = row["command_last_ns"] = start
     point = fitted(story)
-    assert point.name == "a.pcap, session 0, read 512 KiB in 4 tasks at once, QD 1"
+    assert point.name == "a.pcap, session 0, read 512 KiB as 4 commands at once, QD 1"
     assert point.setting.block_bytes == 4 * 131_072
     assert point.period_ns == 32 * MS
     assert point.cycle_count == 28
@@ -170,18 +170,18 @@ def test_a_tap_beside_the_target_sees_the_queue_of_the_initiator() -> None:
         {"command_first_ns": start * 2 * MS, "status_ns": start * 2 * MS + 1_000, "bytes": 512, "operation": "read"}
         for start in range(80)
     ]
-    assert Tasks(table("cycles", *rows)).depth.max() == 1
-    assert set(Tasks(table("cycles", *rows), 16 * MS).depth[20:].tolist()) <= {6, 7, 8}
+    assert Commands(table("cycles", *rows)).depth.max() == 1
+    assert set(Commands(table("cycles", *rows), 16 * MS).depth[20:].tolist()) <= {6, 7, 8}
 
 
 @pytest.mark.parametrize(
     ("story", "why"),
     [
-        (Story(), "no task read or wrote data"),
-        (Story(rtt_to_target_ns=None).tasks(9, *READ), "no delay is known, for no round trip to the target was seen"),
-        (Story(rtt_to_target_ns=0).tasks(9, *READ), "no delay is known, for its round trips take no time"),
-        (Story().tasks(2, *READ), "of 2 read tasks too few are steady (1 no_period)"),
-        (Story().tasks(3, *READ, is_complete=False), "too few are steady (1 no_period, 2 incomplete)"),
+        (Story(), "no reads or writes of data"),
+        (Story(rtt_to_target_ns=None).tasks(9, *READ), "RTT unknown: no RTT to the target was measured"),
+        (Story(rtt_to_target_ns=0).tasks(9, *READ), "RTT unknown: the measured RTT is 0"),
+        (Story().tasks(2, *READ), "2 reads, too few of them steady (1 no_period)"),
+        (Story().tasks(3, *READ, is_complete=False), "too few of them steady (1 no_period, 2 incomplete)"),
     ],
 )
 def test_what_is_missing_is_said(story: Story, why: str) -> None:
@@ -195,8 +195,8 @@ def test_reads_and_writes_are_points_of_their_own() -> None:
     assert [point.setting.operation for point in points(source(story), "a")] == ["read", "write"]
 
 
-def test_the_keys_in_force_are_those_of_the_login() -> None:
-    story = Story().tasks(10, *READ, operation="write")
+def test_the_parameters_are_those_of_the_login() -> None:
+    story = Story().tasks(10, *READ, operation="write", unsolicited_bytes=65_536)
     keys = {"InitialR2T": "No", "ImmediateData": "No", "FirstBurstLength": "65536", "MaxBurstLength": "1048576"}
     for key, value in (keys | {"MaxOutstandingR2T": "4", "MaxRecvDataSegmentLength": "262144"}).items():
         story.add("parameters", key=key, effective_target=value)
@@ -206,7 +206,33 @@ def test_the_keys_in_force_are_those_of_the_login() -> None:
     assert (found.max_outstanding_r2t, found.max_recv_data_segment_bytes) == (4, 262_144)
 
 
-def test_without_a_login_the_keys_are_told_by_what_was_done() -> None:
+def test_a_session_without_writes_has_its_parameters_as_negotiated() -> None:
+    story = Story().tasks(10, *READ)
+    for key, value in {"InitialR2T": "No", "ImmediateData": "No", "MaxBurstLength": "1048576"}.items():
+        story.add("parameters", key=key, effective_target=value)
+    found = fitted(story).setting.solicitation
+    assert (found.is_initial_r2t, found.is_immediate_data, found.max_burst_bytes) == (False, False, 1_048_576)
+
+
+def test_parameters_that_no_write_uses_do_not_count() -> None:
+    """InitialR2T=No and ImmediateData=Yes of an initiator that waits for an R2T, and a target that asks for less."""
+    story = Story().tasks(10, *READ, operation="write")
+    story.rows["rounds"] += [{"cycle": number, "desired_data_transfer_length": 32_768} for number in range(10)]
+    for key, value in {"InitialR2T": "No", "ImmediateData": "Yes", "MaxBurstLength": "262144"}.items():
+        story.add("parameters", key=key, effective_target=value)
+    found = fitted(story).setting.solicitation
+    assert (found.is_initial_r2t, found.is_immediate_data, found.max_burst_bytes) == (True, False, 32_768)
+
+
+def test_the_parameters_of_a_session_are_those_of_its_leading_connection() -> None:
+    story = Story().tasks(10, *READ, operation="write", unsolicited_bytes=65_536)
+    story.rows["connections"].append(story.connection | {"connection": 5, "stream_bytes_to_target": 9_000_000})
+    for connection, value in ((3, "No"), (5, "Yes")):
+        story.add("parameters", connection=connection, key="InitialR2T", effective_target=value)
+    assert not fitted(story).setting.solicitation.is_initial_r2t
+
+
+def test_without_a_login_the_parameters_are_told_by_what_was_done() -> None:
     story = Story().tasks(10, *READ, operation="write", immediate_bytes=8_192, unsolicited_bytes=0)
     rows = [{"cycle": number, "desired_data_transfer_length": 32_768} for number in range(10)]
     story.rows["rounds"] += rows

@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.comparison.second_opinion import (
-    EXPLANATIONS,
-    Comparison,
-    Dissection,
-    Frame,
-    ShownPdu,
-    compare,
-)
+from iscsitrace.analysis.comparison.dissection import Dissection, Frame, ShownPdu
+from iscsitrace.analysis.comparison.second_opinion import EXPLANATIONS, Comparison, compare
 from tests.support.tables_by_hand import table
 
 COMMAND, DATA_IN = 0x01, 0x25

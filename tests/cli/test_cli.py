@@ -134,7 +134,7 @@ def test_absolute_times_reach_the_core(core: Any, run: Run) -> None:
         (["summary", "--from", "soon", "a.pcap"], "epoch seconds"),
         (["cycles", "--slower", "10", "a.pcap"], "10ms"),
         (["cycles", "--json", "--csv", "a.pcap"], "exclude"),
-        (["cycles", "--operation", "raed", "a.pcap"], "no operation is called raed"),
+        (["cycles", "--operation", "raed", "a.pcap"], "unknown operation: raed"),
         (["export", "a.pcap"], "-o"),
         (["export", "-o", "x", "--tables", "frames", "a.pcap"], "no table is called frames"),
         (["export", "-o", "x", "--tables", "", "a.pcap"], "no table"),
@@ -180,6 +180,30 @@ def test_cycles_as_text(run: Run) -> None:
     (write,) = lines_with(output, "write", "256K")
     assert write.split() == "1 0.107000 1 1 write 128 256K 43.000 - 4.000 9.000 30.000 - 1 32 1 good 22 rexmt".split()
     assert lines_with(output, "test_unit_ready", "incomplete")
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        (0x00, "good"),
+        (0x02, "check condition"),
+        (0x04, "condition met"),
+        (0x08, "busy"),
+        (0x18, "reservation conflict"),
+        (0x28, "task set full"),
+        (0x30, "ACA active"),
+        (0x40, "task aborted"),
+        (0x22, "0x22"),
+        (None, "-"),
+    ],
+)
+def test_a_status_has_the_name_of_sam_5(
+    monkeypatch: pytest.MonkeyPatch, run: Run, status: int | None, word: str
+) -> None:
+    cycle = {**by_hand.TRACE["cycles"][0], "status": status}
+    monkeypatch.setattr(trace_module, "_core", by_hand.core({**by_hand.TRACE, "cycles": [cycle]}), raising=False)
+    (line,) = lines_with(run("cycles", "a.pcap").output, "read", "64K")
+    assert [cell.strip() for cell in line.split("  ") if cell.strip()][-3:] == [word, "10", "S"]
 
 
 def test_cycles_of_a_capture_without_tcp_name_no_date(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
-from iscsitrace.analysis.findings.diseases import DISEASES
+from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.cli import main
+from iscsitrace.cli.read.diagnose import command
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import CATEGORIES, SCHEMA_VERSION
 from tests.support import tables_by_hand as by_hand
@@ -47,20 +51,20 @@ def test_the_verdict_comes_first_then_time_then_findings(diagnose: Diagnose) -> 
     lines = result.stdout.splitlines()
     assert lines[0].startswith("a.pcap: pcap, 9 packets")
     assert lines[2] == (
-        "Session 0 waits 78 % of its time for the path (8.0 ms one way): "
-        "one 128 KiB read at a time (queue depth 1) leaves the line idle."
+        "Session 0 is latency-bound: 78 % of the time is network RTT (16.0 ms). "
+        "It issues one 128 KiB read at a time (queue depth 1)."
     )
-    assert lines[4] == "Time of session 0: 0.205000 s from first command to last status"
+    assert lines[4] == "Time breakdown of session 0: 0.205000 s from first command to last status"
     assert [line.split() for line in lines[5:8]] == [
         ["part", "ms", "%"],
         ["transfer", "45.000", "22"],
         ["network", "RTT", "160.000", "78"],
     ]
-    assert lines[9] == "Findings of session 0, share of that time"
-    assert lines[10] == "task_aborts (error): the initiator gave tasks up: ABORT TASK (1)"
-    assert lines[11] == f"    - {DISEASES['task_aborts'].advice[0]}"
+    assert lines[9] == "Findings of session 0, shares of this time"
+    assert lines[10] == "task_aborts (error): the initiator aborted commands: ABORT TASK (1)"
+    assert lines[11] == f"    - {PROBLEMS['task_aborts'].advice[0].text}"
     assert lines[13] == "    frame.number in {11, 50}"
-    assert lines[14].startswith("queue_depth_low (warning, 78 %): one 128 KiB read at a time")
+    assert lines[14].startswith("queue_depth_low (warning, 78 %): the initiator issues one 128 KiB read at a time")
     assert "\x1b" not in result.stdout
 
 
@@ -69,25 +73,25 @@ def test_pauses_are_said(diagnose: Diagnose) -> None:
     for _ in range(3):
         story.pause(MS).task(("transfer", MS))
     lines = diagnose(story.pause(1_000 * MS).task(("transfer", MS))).stdout.splitlines()
-    place = lines.index("Time of session 0: 0.212000 s from first command to last status")
-    assert lines[place + 1] == "without pauses between jobs: 1.000000 s more"
+    place = lines.index("Time breakdown of session 0: 0.212000 s from first command to last status")
+    assert lines[place + 1] == "without 1.000000 s of idle gaps between bursts of I/O"
     assert ["initiator", "idle", "3.000", "1"] in [line.split() for line in lines]
 
 
 def test_a_healthy_session_has_no_findings(diagnose: Diagnose) -> None:
     output = diagnose(well()).stdout
-    assert "Session 0 transfers data 100 % of its time: the line is what limits it." in output
-    assert "No findings of session 0" in output
+    assert "Session 0 is line-bound: 100 % of the time is data transfer." in output
+    assert "No problem found in session 0" in output
     assert "connection" not in output
-    assert "Time of connection 3" in diagnose(well(), "-v").stdout
+    assert "Time breakdown of connection 3" in diagnose(well(), "-v").stdout
 
 
 def test_connections_are_shown_where_a_session_has_several(diagnose: Diagnose) -> None:
     story = well()
     story.rows["connections"].append(story.connection | {"connection": 4})
     output = diagnose(story).stdout
-    assert "Time of connection 3" in output
-    assert "Connection 4 carried no SCSI task: there is no time to account for." in output
+    assert "Time breakdown of connection 3" in output
+    assert "Connection 4 carried no SCSI commands: there is no time to break down." in output
 
 
 def test_what_the_capture_lost_is_said(diagnose: Diagnose) -> None:
@@ -110,7 +114,7 @@ def test_the_document(diagnose: Diagnose) -> None:
         assert tuple(row["budget"]) == CATEGORIES["budget_part"]
         assert row["budget"]["propagation"] == 160 * MS
         assert (row["idle_fraction"], row["limiter"]) == (pytest.approx(160 / 205), "propagation")
-        assert row["verdict"].endswith("leaves the line idle.")
+        assert row["verdict"].endswith("It issues one 128 KiB read at a time (queue depth 1).")
         assert [each["name"] for each in row["findings"]][:2] == ["task_aborts", "queue_depth_low"]
         for finding in row["findings"]:
             assert {"name", "severity", "share", "frames", "advice", "gain"} <= set(finding)
@@ -150,7 +154,27 @@ def test_exit_codes(
 def test_a_finding_that_does_not_exist_is_a_usage_error(diagnose: Diagnose) -> None:
     result = diagnose(well(), "--fail-on", "slow")
     assert result.exit_code == 2
-    assert all(name in result.stderr for name in DISEASES)
+    assert all(f"'{name}'" in result.stderr for name in (*PROBLEMS, "any"))
+
+
+def test_the_help_says_where_the_names_are_and_loads_nothing_that_computes() -> None:
+    probe = (
+        "import sys, atexit\n"
+        "heavy = {'numpy', 'iscsitrace._core', 'iscsitrace.analysis.findings.registry'}\n"
+        "atexit.register(lambda: print(sorted(heavy & set(sys.modules))))\n"
+        "sys.argv = ['iscsitrace', 'diagnose', '--help']\n"
+        "from iscsitrace.cli import main; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("[]\n")
+    assert "docs/diagnosis.md" in result.stdout
+
+
+def test_a_shell_completes_the_names() -> None:
+    (option,) = [each for each in command.params if each.name == "fail_on"]
+    found = [each.value for each in option.shell_complete(click.Context(command), "rec")]
+    assert found == ["receive_window_small", "receiver_stalled"]
+    assert "any" in [each.value for each in option.shell_complete(click.Context(command), "")]
 
 
 def test_nothing_to_diagnose(diagnose: Diagnose) -> None:

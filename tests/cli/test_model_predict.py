@@ -211,13 +211,13 @@ def test_a_chart_has_a_line_a_band_and_a_name_for_each_setting() -> None:
         model.write_notes(figure, curves)
         (axes,) = figure.axes
         lines = {str(line.get_label()): line for line in axes.get_lines()}
-        assert list(lines) == ["PDU block size 64K", "PDU block size 1M"]
+        assert list(lines) == ["I/O size 64K", "I/O size 1M"]
         assert axes.get_xlabel() == "one-way delay, ms"
         assert axes.get_ylabel() == "throughput, MB/s"
         # along the axis from the near to the far, whatever the order of the values
-        assert list(np.asarray(lines["PDU block size 64K"].get_xdata())) == [1, 8]
+        assert list(np.asarray(lines["I/O size 64K"].get_xdata())) == [1, 8]
         expected = [answers[place].prediction.throughput_bytes_per_s / 1e6 for place in (2, 0)]
-        assert list(np.asarray(lines["PDU block size 64K"].get_ydata())) == pytest.approx(expected)
+        assert list(np.asarray(lines["I/O size 64K"].get_ydata())) == pytest.approx(expected)
         bands = [each for each in axes.collections if isinstance(each, PolyCollection)]
         heights = bands[0].get_paths()[0].vertices[:, 1]
         low, high = answers[0].low_bytes_per_s, answers[2].high_bytes_per_s

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import iscsitrace
-from iscsitrace.analysis.comparison.truth import Agreement, Tables, compare
+from iscsitrace.analysis.comparison.agreement import Agreement, Tables, compare
 from iscsitrace.cli import main
 from iscsitrace.lab.run_files import capture_names
 
@@ -218,8 +218,8 @@ def test_files_are_never_overwritten_unasked(tmp_path: Path) -> None:
             "block_size_bytes is 1000; it has to be a multiple of 512 from 512 to 16777216 bytes",
         ),
         ("read --key MaxBurstLength=100", "MaxBurstLength=100 is outside 512 to 16777215 (RFC 7143 section 13.13)"),
-        ("read --window 1000", "receive_buffer_bytes is 1000 bytes, but has to be between 1460 and 1073725440"),
-        ("read --lun 1000", "LUN 0: a size of 1000 bytes is no multiple, from 1 on, of the block length 512"),
+        ("read --window 1000", "receive_buffer_bytes is 1000 bytes; it has to be from 1460 to 1073725440"),
+        ("read --lun 1000", "LUN 0: a size of 1000 bytes is not a positive multiple of the block length 512"),
         ("write --verify --zeros", "verify needs the pattern as contents of what is written"),
         (
             "read --one-way-delay 7200s",
@@ -415,7 +415,7 @@ def test_check_prints_every_difference_and_exits_with_1(run: Path, tmp_path: Pat
     [
         ("", "no JSON"),
         ("[]", "no truth of a run"),
-        ("{}", "no truth of schema 1"),
+        ("{}", "not a truth of schema 1"),
         ('{"schema": 2, "kind": "simulation"}', "schema 2"),
         ('{"schema": 1, "kind": "simulation", "captures": {"initiator": "initiator.pcapng"}}', "the truth is damaged"),
     ],
@@ -435,6 +435,9 @@ def test_a_capture_of_another_name_needs_its_tap(run: Path, tmp_path: Path) -> N
     assert "--tap" in result.stderr
     assert check(tmp_path, "mine.pcapng", run / "truth.json", "--tap", "target").exit_code == 0
     result = check(run, "target.pcapng", run / "truth.json", "--tap", "nowhere")
-    assert (result.exit_code, result.stderr) == (2, "iscsitrace: tap nowhere; the truth has initiator, target\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "iscsitrace: unknown tap nowhere; the truth has initiator, target\n",
+    )
     assert check(run, "missing.pcapng", run / "truth.json", "--tap", "target").exit_code == 2
     assert "--tap goes with --truth" in CliRunner().invoke(main, ["check", "--tap", "target", "x"]).stderr

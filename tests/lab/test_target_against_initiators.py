@@ -66,7 +66,7 @@ def test_chap() -> None:
     assert target.log["counters"]["refused_logins"] == 2
 
 
-@pytest.mark.parametrize(("block_count", "queue_depth"), [(1, 1), (8, 32), (128, 8), (2048, 4)])
+@pytest.mark.parametrize(("block_count", "queue_depth"), [(1, 32), (2048, 4)])
 def test_what_iscsi_perf_reads_is_what_the_target_served(block_count: int, queue_depth: int) -> None:
     with our_target({"size_bytes": 64 * MIB}) as target:
         read = initiators.iscsi_perf(HERE, target.url, queue_depth=queue_depth, block_count=block_count, seconds=1)
@@ -79,9 +79,11 @@ def test_what_iscsi_perf_reads_is_what_the_target_served(block_count: int, queue
     assert target.log["counters"]["data_in_bytes"] >= len(tasks) * read.read_bytes
 
 
-@pytest.mark.parametrize("digest", ["none", "crc32c"])
-@pytest.mark.parametrize("initial_r2t", [True, False])
-@pytest.mark.parametrize("block_bytes", [512, 4096])
+# every two of them together
+@pytest.mark.parametrize(
+    ("digest", "initial_r2t", "block_bytes"),
+    [("none", True, 512), ("none", False, 4096), ("crc32c", True, 4096), ("crc32c", False, 512)],
+)
 def test_qemu_there_and_back(digest: str, initial_r2t: bool, block_bytes: int, tmp_path: Path) -> None:
     """Header digests alone: libiscsi, which QEMU uses, knows no data digests."""
     content = random.Random(7143).randbytes(8 * MIB)  # noqa: S311 -- content, no secret

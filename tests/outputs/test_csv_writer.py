@@ -97,6 +97,13 @@ def test_a_code_without_a_word_is_not_lost() -> None:
     assert ",code_200," in written(Table(TABLES["cycles"], columns, words=WORDS))
 
 
+@pytest.mark.parametrize("mark", [",", '"', "\r", "\n"])
+def test_a_mark_of_the_format_is_quoted(mark: str) -> None:
+    which = table("counters", {"name": f"a{mark}b"})
+    assert f'"a{mark * (1 + (mark == chr(34)))}b"' in written(which)
+    assert list(csv.reader(io.StringIO(written(which), newline=""))) == cells_of(which)
+
+
 def test_a_nul_in_text_is_replaced() -> None:
     assert "a\N{REPLACEMENT CHARACTER}b" in written(table("counters", {"name": "a\0b"}))
 

@@ -92,7 +92,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
 def test_unknown_format_and_table(tmp_path: Path) -> None:
     with pytest.raises(InputInvalid, match="no format is called xlsx"):
         export(trace(), tmp_path, "xlsx")
-    with pytest.raises(InputInvalid, match="no table is called frames"):
+    with pytest.raises(InputInvalid, match="unknown table frames"):
         export(trace(), tmp_path, tables=["frames"])
 
 

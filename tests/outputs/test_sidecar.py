@@ -20,6 +20,7 @@ from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
+from tests.support.capture_file import Record, read_records, write_pcapng
 from tests.support.runs import Run, Runs
 from tests.support.tables_by_hand import table
 
@@ -237,6 +238,20 @@ def test_a_capture_without_a_packet_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "no packet" in result.output
     assert [file.name for file in tmp_path.iterdir()] == ["empty.pcap"]
+
+
+def test_frames_are_counted_that_are_no_tcp(lossy: Run, tmp_path: Path) -> None:
+    """Two that no protocol knows, before and after: the sidecar counts as Wireshark does."""
+    records, link_type = read_records(lossy.capture())
+    odd = [Record(record.time_ns, bytes(60), 60) for record in (records[0], records[-1])]
+    capture = write_pcapng(tmp_path / "odd.pcapng", [odd[0], *records, odd[1]], link_type)
+    assert export(capture).exit_code == 0
+    identity, _, *lines = (tmp_path / "odd.pcapng.iscsitrace").read_text().splitlines()
+    assert f"\tframes={len(records) + 2}\t" in identity
+    assert f"\tfirst_frame_time={records[0].time_ns}\tfirst_frame_length=60\t" in identity
+    trace = iscsitrace.read(lossy.capture(), tables=sidecar.TABLES)
+    rows = facts(*(trace.table(name) for name in sidecar.TABLES))
+    assert [int(line.split("\t")[0]) for line in lines] == [frame + 1 for frame in rows["frame"].tolist()]
 
 
 def test_the_same_trace_gives_the_same_bytes(lossy: Run) -> None:

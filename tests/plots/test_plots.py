@@ -474,7 +474,7 @@ def test_ladder_without_budget_shades_nothing() -> None:
 def test_ladder_needs_round_trips() -> None:
     row = CONNECTION | {"rtt_to_target_min_ns": None}
     empty = table("budget")
-    with pytest.raises(InputInvalid, match="round trips of connection 1 are unknown"):
+    with pytest.raises(InputInvalid, match="RTTs of connection 1 are unknown"):
         ladder_curves.prepare(
             table("connections", row), table("cycles"), table("segments", *SEGMENTS), table("pdus"), empty, VIEW
         )
@@ -639,11 +639,11 @@ def test_streams_beside_each_other() -> None:
 
 
 NOTHING = [
-    (lambda: sequence_of(View(0, 100 * MS, 110 * MS, (1,))), "connection 1 has no packet in the view"),
-    (lambda: window_of(View(0, 0, MS, (1,))), "connection 1 has no outstanding data in the view, or before"),
-    (lambda: cycle_curves.prepare(table("cycles"), VIEW), "no SCSI task was outstanding"),
-    (lambda: latency_curves.prepare(table("cycles", CYCLES[2]), VIEW), "no SCSI task of the view has both"),
-    (lambda: budget_curves.prepare(table("budget"), np.array([0, MS]), VIEW), "no time budget"),
+    (lambda: sequence_of(View(0, 100 * MS, 110 * MS, (1,))), "connection 1 has no packets in the view"),
+    (lambda: window_of(View(0, 0, MS, (1,))), "connection 1 has no bytes in flight in the view, or before it"),
+    (lambda: cycle_curves.prepare(table("cycles"), VIEW), "no SCSI command was in flight"),
+    (lambda: latency_curves.prepare(table("cycles", CYCLES[2]), VIEW), "no SCSI command of the view has a status"),
+    (lambda: budget_curves.prepare(table("budget"), np.array([0, MS]), VIEW), "no time breakdown"),
     (lambda: stream_curves.prepare(table("segments"), table("window"), VIEW), "no payload passed the tap"),
     (
         lambda: throughput_curves.prepare(table("segments"), table("cycles"), None, np.array([0, MS]), VIEW),
@@ -725,7 +725,7 @@ def test_a_cycle_brings_its_connection_and_time(connections: Any) -> None:
         (Zoom(connection=3), "there is no iSCSI connection 3; there are 1, 2"),
         (Zoom(session=7), "there is no session 7; there are 0"),
         (Zoom(cycles=range(9, 10)), "there is no cycle 9; the capture has 3"),
-        (Zoom(cycles=range(1), time_from_ns=100 * MS), "outside the times"),
+        (Zoom(cycles=range(1), time_from_ns=100 * MS), "outside of --from and --to"),
     ],
 )
 def test_what_is_not_there_is_said(connections: Any, zoom: Zoom, message: str) -> None:
@@ -736,7 +736,7 @@ def test_what_is_not_there_is_said(connections: Any, zoom: Zoom, message: str) -
 def test_tasks_are_shown_from_the_first_command_to_the_last_status(connections: Any) -> None:
     found = view.of_tasks(connections, table("cycles", *CYCLES), Zoom(), 0)
     assert (found.start_ns, found.end_ns, found.connections) == (10 * MS, 60 * MS, (1, 2))
-    with pytest.raises(InputInvalid, match="connection 2 has no SCSI task"):
+    with pytest.raises(InputInvalid, match="connection 2 has no SCSI commands"):
         view.of_tasks(connections, table("cycles", *CYCLES), Zoom(connection=2), 0)
 
 

@@ -1,6 +1,6 @@
-"""The extcap: its four phases by hand and under tshark, and how it ends when its reader or its child does.
+"""The extcap: its four phases, by hand and under tshark, and how it ends when its reader or its child ends.
 
-The child of the capture is a program made here, so that nothing depends on an interface or on privileges.
+The child of the capture is a script written here, so that nothing depends on an interface or on privileges.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def asked(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def sentences(program: Path, *arguments: str) -> list[tuple[str, dict[str, str]]]:
-    """extcap's lines, taken apart as Wireshark does."""
+    """extcap's lines, parsed as Wireshark does."""
     done = asked(program, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     found = []
@@ -80,7 +80,7 @@ def test_the_link_type_and_the_arguments(wrapper: Path, interface: str) -> None:
         values = [value for kind, value in told if kind == "value" and value["arg"] == parts["number"]]
         assert bool(values) == (parts["type"] == "selector")
         if "validation" in parts:
-            # what stands as an example in the box must be right
+            # the example in the box must be valid
             example = parts.get("default") or parts.get("placeholder") or "5"
             assert re.fullmatch(parts["validation"], example), parts
 
@@ -127,7 +127,7 @@ def test_refusals_are_one_line(wrapper: Path, arguments: Sequence[str], complain
 
 def test_a_refused_capture_lets_its_reader_go(wrapper: Path, fifo: Path) -> None:
     with started(wrapper, fifo, "--extcap-interface", "iscsitrace") as process:
-        # it would wait for ever for somebody to open the other end
+        # else the read would wait for ever for the other end to open
         assert fifo.read_bytes() == b""
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
@@ -211,7 +211,7 @@ sys.exit({code})
 
 
 class StandIn:
-    """A folder with the extcap and, in the place of iscsitrace, a program that says what it was told."""
+    """A folder with the extcap and a script in place of iscsitrace, which logs its arguments."""
 
     def __init__(self, folder: Path, *, code: int = 0, dropped: int = 0, seconds: float = 60) -> None:
         self.extcap = folder / "iscsitrace_extcap.py"
@@ -308,7 +308,7 @@ def test_the_capture_ends_when_nobody_reads_though_no_packet_comes(tmp_path: Pat
         with fifo.open("rb") as stream:
             assert stream.read(5) == b"begin"
         _, err = process.communicate(timeout=PATIENCE_S)
-    # that its last bytes could not be written is nobody's fault
+    # that it could not write its last bytes is no error
     assert (process.returncode, err) == (0, "")
 
 

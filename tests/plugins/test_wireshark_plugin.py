@@ -1,6 +1,6 @@
 """The plugin for Wireshark, run by tshark: its fields against the table of cycles, its statistics, its sidecar.
 
-Where tshark dissects a capture right, every field of every cycle is there and equal; elsewhere none is wrong.
+If tshark dissects a capture correctly, every field of every command is there and equal; otherwise none is wrong.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SAMPLES = FilePath(__file__).resolve().parents[2] / "samples"
 EDITCAP = shutil.which("editcap") or "editcap"
 NOT_WHOLE = {
     "capture-drops": "packets are missing from the capture",
-    "header-and-data-digests": "tshark takes no data digests into account",
-    "snaplen-128": "tshark cannot put cut segments together",
+    "header-and-data-digests": "tshark does not expect data digests",
+    "snaplen-128": "tshark cannot reassemble truncated segments",
 }
 ALONE = ("cycle", "phase", "latency", "first_data_time", "queue_depth", "owin", "command_frame", "status_frame")
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
@@ -67,7 +67,7 @@ def test_samples(name: str) -> None:
 @pytest.mark.parametrize("is_immediate", [False, True])
 @pytest.mark.parametrize("is_status_in_data", [False, True])
 def test_queues_of_several_connections(is_immediate: bool, is_status_in_data: bool, tmp_path: FilePath) -> None:
-    """Commands with immediate data take several packets, between which others begin and end."""
+    """Commands with immediate data take several packets; other commands begin and end in between."""
     conversation = Conversation(Path(2_000_000, rate_bits_per_s=50_000_000))
     settings = Session(
         connection_count=2,
@@ -173,14 +173,14 @@ def test_a_field_that_is_asked_for_alone_is_what_it_is_among_all() -> None:
     for number, name in enumerate(ALONE):
         assert columns(file, name) == [[row[number]] for row in of_all]
         assert any(row[number] for row in of_all), name
-    # one that a filter alone asks for
+    # a field that only a filter requests
     frames = tshark(file, "-T", "fields", "-e", "frame.number", "-Y", "iscsitrace.queue_depth").split()
     assert frames == [str(frame) for frame, row in enumerate(of_all, 1) if row[ALONE.index("queue_depth")]]
 
 
 @pytest.mark.parametrize("options", [["-V"], ["-nV"], ["-O", "tcp,iscsitrace"], ["-T", "pdml"], ["-Tjson"]])
 def test_details_are_there_without_being_named(options: list[str], plain: Capture, tmp_path: FilePath) -> None:
-    """Where nobody asks the plugin does nothing; who prints all of a packet asks."""
+    """Without a request the plugin does nothing; printing whole packets is a request."""
     file = written(tmp_path, plain)
     assert "iscsitrace" in tshark_as_it_is(file, *options)
     assert "iscsitrace" not in tshark_as_it_is(file)
@@ -196,7 +196,7 @@ def test_a_column_of_the_profile(plain: Capture, tmp_path: FilePath) -> None:
 
 
 def tshark_as_it_is(file: FilePath, *options: str, folder: FilePath | None = None) -> str:
-    """What tshark shows with the plugin, and nothing else said."""
+    """What tshark shows with the plugin, and no other options."""
     command = ["tshark", "-X", f"lua_script:{wireshark_plugin.PLUGIN}", "-r", file.name, *options]
     environment = os.environ | {"WIRESHARK_CONFIG_DIR": str(folder or "/nonexistent")}
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=file.parent).stdout
@@ -207,7 +207,7 @@ def test_statistics(name: str) -> None:
     file = sample(name)
     text = tshark(file, "-q", "-z", "iscsitrace,cycles")
     complete = read(file).cycles.select(~read(file).cycles.mask("status_ns")) if has_nulls(file) else read(file).cycles
-    # the first table, where a long name has a line of its own
+    # the first table, in which a long name has a separate line
     rows = dict(re.findall(r"^([a-z_]+)\s+(\d+ .*)$", text.partition("medians ms")[0], re.MULTILINE))
     for right in latencies(complete):
         words = rows[right["operation"]].split()
@@ -215,7 +215,7 @@ def test_statistics(name: str) -> None:
         assert words[:5] == [str(right["cycle_count"]), *given]
     total = measure(complete)[0]
     (line,) = [line for line in text.splitlines() if line.startswith("all: ")]
-    assert f"all: {total.cycle_count} cycles, active {total.active_ns / 1e9:.6f} s" in line
+    assert f"all: {total.cycle_count} commands, active {total.active_ns / 1e9:.6f} s" in line
     assert f"read {(total.read_bytes_per_s or 0) / 1e6:.3f} MB/s" in line
     assert f"written {(total.write_bytes_per_s or 0) / 1e6:.3f} MB/s" in line
 
@@ -226,7 +226,7 @@ def has_nulls(file: FilePath) -> bool:
 
 FIRST_NS = 1_700_000_000_000_000_000
 REFUSED = ["1\t\t\t"]
-"""The first frame says that the sidecar was refused; nothing of it is shown."""
+"""The first frame has a note that the sidecar was refused; nothing of it is shown."""
 ROWS = ["1\tinitiator_think\t\t", "3\t\t14480\t", "4\ttransfer\t28960\tfast"]
 
 
@@ -238,7 +238,7 @@ def plain() -> Capture:
 
 
 def with_sidecar(folder: FilePath, capture: Capture, **changed: str) -> FilePath:
-    """The capture, and a sidecar beside it that says what is given here."""
+    """The capture, and beside it a sidecar with these parts."""
     file = written(folder, capture)
     said = {
         "name": "iscsitrace-sidecar",
@@ -257,7 +257,7 @@ def with_sidecar(folder: FilePath, capture: Capture, **changed: str) -> FilePath
 
 
 def sidecar_fields(file: FilePath, *options: str) -> tuple[list[str], list[str]]:
-    """The sidecar's facts as tshark shows them, and what it said on standard error."""
+    """The sidecar's facts as tshark shows them, and its lines on standard error."""
     names = ("frame.number", "iscsitrace.budget_owner", "iscsitrace.cwnd_estimate", "iscsitrace.loss_class")
     wanted = [part for name in names for part in ("-e", name)]
     command = ["tshark", "-n", "-X", f"lua_script:{wireshark_plugin.PLUGIN}", "-r", str(file), *options]
@@ -311,7 +311,7 @@ def test_numbers_are_left_out_where_commands_are_missing(tmp_path: FilePath) -> 
     commands = [row["command_frame"] for row in iscsitrace.read(written(tmp_path, capture)).cycles.rows()]
     capture.packets.pop(commands[3] - 1)
     file = written(tmp_path, capture)
-    # putting late segments in their place, Wireshark would wait for the lost one to the end
+    # if it reassembled out-of-order segments, Wireshark would wait for the lost one until the end
     as_they_come = ("-o", "tcp.reassemble_out_of_order:FALSE")
     found = shown(file, *as_they_come)
     assert sorted(found.cycles) == [0, 1, 2]
@@ -329,7 +329,7 @@ def test_damage_raises_no_lua_error(name: str, seed: int, tmp_path: FilePath) ->
     share = ["0.002", "0.02", "0.1"][seed]
     subprocess.run([EDITCAP, "-E", share, "--seed", str(seed), whole, damaged], check=True, capture_output=True)
     text = tshark(damaged, "-V", "-O", "iscsitrace", "-2", "-z", "iscsitrace,cycles")
-    assert "iSCSI cycles by session" in text
+    assert "iSCSI commands by session" in text
     assert "Lua" not in text
 
 

@@ -1,4 +1,4 @@
-"""The profile: Wireshark takes its filters and columns, colours say what the legend says, and can be told apart."""
+"""The profile: Wireshark accepts its filters and columns, colours match the legend and can be told apart."""
 
 from __future__ import annotations
 
@@ -114,10 +114,10 @@ def test_rows_have_the_colours_of_the_legend(configuration: Path, lossy: Run) ->
     trace = iscsitrace.read(lossy.capture(), tables=("pdus", "retransmissions"))
     again = {row["frame"] for row in trace.retransmissions.rows()}
     assert again
-    assert {rule_of[frame] for frame in again} == {"iSCSI sent again"}
+    assert {rule_of[frame] for frame in again} == {"iSCSI retransmission"}
     slow = {row["status_frame"] for row in trace.cycles.rows() if (row["latency_ns"] or 0) >= 50_000_000}
     assert slow - again
-    assert {rule_of[frame] for frame in slow - again} == {"iSCSI slow cycle"}
+    assert {rule_of[frame] for frame in slow - again} == {"iSCSI slow command"}
     opcodes: dict[int, set[int]] = {}
     for row in trace.pdus.rows():
         opcodes.setdefault(row["frame_last"], set()).add(row["opcode"])

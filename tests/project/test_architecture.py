@@ -9,6 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "iscsitrace"
 FILES = sorted(PACKAGE.rglob("*.py"))
+CORE = PACKAGE.parent / "core"
 BANNED_NAMES = {"utils", "helpers", "common", "misc", "manager", "types"}
 
 

@@ -140,10 +140,12 @@ def test_numbers_beside_a_citation_are_none() -> None:
     assert citations("RFC 7143 section 13.12, 8192 bytes, and 50% or 3rd") == [(1, ISCSI, "13.12")]
 
 
-def test_operational_keys_have_the_section_of_their_name() -> None:
-    source = (ROOT / "core" / "lab" / "src" / "protocol" / "keys" / "key.rs").read_text()
-    keys = re.findall(r'^ +\w+ = "(\w+)" "([\d.]+)"', source, re.MULTILINE)
-    assert len(keys) == 16
+def test_keys_have_the_section_of_their_name() -> None:
+    source = (ROOT / "core" / "wire" / "src" / "key.rs").read_text()
+    operational = re.findall(r'^ +\w+ "(\w+)" \w+ "([\d.]+)"', source, re.MULTILINE)
+    naming = re.findall(r'^ +"(\w+)" "([\d.]+)" (?:Naming|Discovery|Authentication) ', source, re.MULTILINE)
+    assert (len(operational), len(naming)) == (16, 9)
+    keys = operational + naming
     assert [(name, section) for name, section in keys if name not in SECTIONS[ISCSI][section].split()] == []
 
 

@@ -137,7 +137,7 @@ def test_the_verdict_is_that_of_the_diagnosis_and_comes_first(wan: FilePath, par
     verdict = parsed.one("p", class_="verdict").words
     assert opinion.verdict.startswith(verdict)
     # reads one at a time over 16 ms there and back, on a line of 1 Gbit/s: the path
-    assert "for the path (8.0 ms one way)" in verdict
+    assert "of the time is network RTT (16.0 ms)" in verdict
     headings = [each.words for each in parsed.elements if each.tag in ("h1", "h2", "h3")]
     assert headings[:3] == ["wan.pcapng", "What limits session 0", "What to change"]
 
@@ -329,7 +329,7 @@ def test_markdown_code_cannot_be_ended_from_within() -> None:
 
 
 def test_a_document_of_nothing_but_a_section_is_rendered() -> None:
-    lead = Chapter("session 3", "a to b", "Session 3 waits. Only 2 tasks.", (), (), ())
+    lead = Chapter("session 3", "a to b", "Session 3 waits.", "Only 2 commands.", (), (), ())
     document = Document(
         "t", "s", lead, None, sections=(Section("x", "X", ("line",), (Grid("none", ("a",), ()),)),),
         pictures=(Picture("P", "T", "how", ("note",), '<svg viewBox="0 0 1 1"></svg>', []),),
@@ -337,7 +337,7 @@ def test_a_document_of_nothing_but_a_section_is_rendered() -> None:
     parsed = Page(page.render(document, "1"))
     assert parsed.wrong == []
     assert parsed.one("p", class_="verdict").words == "Session 3 waits."
-    assert "Only 2 tasks." in [each.words for each in parsed.all("p", class_="note")]
+    assert "Only 2 commands." in [each.words for each in parsed.all("p", class_="note")]
 
 
 # --- the command
@@ -354,7 +354,7 @@ def test_nothing_is_overwritten_without_force(wan: FilePath, tmp_path: FilePath)
     assert report("-o", file, wan) == (2, "", f"iscsitrace: {file} exists; nothing was written (--force overwrites)\n")
     assert file.read_text() == "mine"
     code, said, _ = report("--no-plots", "--force", "-o", file, wan)
-    assert (code, said.startswith(f"{file}: Session 0 waits ")) == (0, True)
+    assert (code, said.startswith(f"{file}: Session 0 is latency-bound: ")) == (0, True)
     assert file.read_text().startswith("<!DOCTYPE html>")
     assert [each.name for each in tmp_path.iterdir()] == ["a.html"]
 
@@ -363,7 +363,7 @@ def test_markdown_goes_to_standard_output(wan: FilePath) -> None:
     code, text, _ = report("--format", "md", "-o", "-", wan)
     assert code == 0
     assert text.startswith("# wan.pcapng\n")
-    assert "## What limits session 0\n\n**Session 0 waits " in text
+    assert "## What limits session 0\n\n**Session 0 is latency-bound: " in text
 
 
 def test_the_default_name_is_that_of_the_capture(

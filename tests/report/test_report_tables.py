@@ -430,3 +430,65 @@ def test_what_a_change_would_win(uneven: Path, tmp_path: Path) -> None:
         assert is_amount(times, Decimal(ratio))
         assert bound == limits[after["bound"]]
     assert {rows[name][-1] for name in asked} == set(limits.values())
+
+
+def test_gains_stand_behind_their_advice(uneven: Path) -> None:
+    """With both ends of the interval, where the packets leave much open."""
+    sessions = told("diagnose", uneven)["sessions"]
+    gains = [gain for row in sessions for finding in row["findings"] for gain in finding["gains"]]
+    wide = [gain for gain in gains if gain["high"] > 1.2 * gain["low"]]
+    assert 0 < len(wide) < len(gains)
+    shown, page_text = printed("diagnose", uneven), plain(report(uneven))
+    for finding in [finding for row in sessions for finding in row["findings"] if finding["gains"]]:
+        said = [
+            f"{gain['throughput_factor']:.1f}"
+            + (f" ({gain['low']:.1f} to {gain['high']:.1f})" if gain in wide else "")
+            + (" times the throughput" if place == 0 else "")
+            + f" with {gain['change']}"
+            for place, gain in enumerate(finding["gains"])
+        ]
+        assert {gain["advice"] for gain in finding["gains"]} == {0}
+        assert f" (by the model about {', '.join(said)})\n" in shown
+        first = finding["gains"][0]
+        ends = [f"{first[name]:.2g}" for name in ("throughput_factor", "low", "high")]
+        interval = f" ({ends[1]} to {ends[2]})" if ends[1] != ends[2] else ""
+        assert f" ({first['change']}: about {ends[0]}x{interval} the throughput, by the model)\n" in page_text
+
+
+# --- sessions of which one moved more with fewer tasks, that paused, and did not end
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty small reads of one session; of the other six large ones, half a second of nothing, and seven of which the
+    capture ends before the last has its status.
+    """
+    conversation = Conversation(Link(one_way_delay_ns=4 * MILLION))
+    conversation.session().login().read(count=20, block_bytes=4096).logout()
+    busy = conversation.session().login().read(count=6, block_bytes=262_144).pause(500 * MILLION)
+    busy.read(count=7, block_bytes=262_144)
+    capture = conversation.run()
+    last = max(task.pdus[-1].stream_offset for task in capture.tasks if task.task.block_count == 512)
+    kept = [
+        packet
+        for packet in capture.packets
+        if packet.connection != 1 or packet.to_target or packet.stream_offset < last
+    ]
+    file = tmp_path_factory.mktemp("odd") / "odd.pcapng"
+    return write_pcapng(file, kept, capture.path.link_type)
+
+
+def test_what_has_no_status_has_no_rank_and_pauses_are_not_idle(odd: Path) -> None:
+    shown = report(odd)
+    lead = lead_of(odd)
+    assert (lead["cycle_count"], f"## What limits session {lead['session']}\n" in shown) == (13, True)
+    found = tables(shown)
+    assert len(found["Slowest 12 of 12 tasks"][1]) == 12
+    assert "\n1 tasks have no status in the capture, and so no rank.\n" in shown
+    idle = 1 - lead["budget"]["transfer"] / lead["jobs_ns"]
+    facts = dict(re.findall(r"^- ([\w -]+): (.+)$", shown, re.MULTILINE))
+    assert facts["Idle"].startswith(f"{percentage(idle)} % (")
+    # with the pause it would be more
+    assert percentage(idle) != percentage(lead["idle_fraction"])
+    parts = found[f"Time of session {lead['session']}, first command to last status"][1]
+    assert sum(float(row[3].rstrip(" %")) for row in parts) == pytest.approx(100, abs=1.5)

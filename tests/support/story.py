@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from iscsitrace.analysis.findings.examination import SESSION_ONLY, Opinion, examine
+from iscsitrace.analysis.findings.examination import Opinion, examine
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.session.grouping import TABLES
 from iscsitrace.tables.table import Table
@@ -115,7 +115,7 @@ class Story:
         diagnosis = examine(self.source())
         session, connection = diagnosis.sessions[0], diagnosis.connections[3]
         assert session.budget == connection.budget
-        assert [f for f in session.findings if f.name not in SESSION_ONLY] == connection.findings
+        assert [f for f in session.findings if not f.problem.is_session_only] == connection.findings
         return session
 
     def found(self, name: str) -> Finding | None:

@@ -1,7 +1,7 @@
-"""tshark with plugins/iscsitrace.lua: what it shows of each cycle, beside what the tables say.
+"""tshark with plugins/iscsitrace.lua: what it shows of each command, and what it must show according to the tables.
 
-The table of cycles is checked elsewhere; here it is the truth for what the plugin finds in Wireshark's own dissection.
-Outstanding data is counted by hand from the table of segments.
+The table of cycles is tested elsewhere. Here it is the truth for what the plugin derives from Wireshark's dissection.
+Bytes in flight are counted here, from the table of segments.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Shown:
     """What one run of tshark showed."""
 
     cycles: dict[int, Row] = field(default_factory=dict)
-    """by number: the fields of the frame that completes the status."""
+    """by number of the cycle: the fields of the frame that completes the status."""
     unnumbered: list[Row] = field(default_factory=list)
-    """of cycles whose number was left out."""
+    """commands whose number was left out."""
     pdus: list[tuple[int, int | None, str]] = field(default_factory=list)
-    """frame, cycle and phase of every PDU of a cycle."""
+    """frame, cycle and phase of every PDU of a command."""
 
 
 def tshark(file: Path | str, *options: str, folder: Path | None = None, ports: Iterable[int] = ()) -> str:
-    """The standard output of tshark with the plugin; a complaint of Lua is an error."""
+    """The standard output of tshark with the plugin; an error of Lua fails the test."""
     command = ["tshark", "-n", "-X", f"lua_script:{PLUGIN}", *preferences(ports), "-r", str(file), *options]
     environment = os.environ | {"WIRESHARK_CONFIG_DIR": str(folder or "/nonexistent"), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, check=False, capture_output=True, env=environment, timeout=120)
@@ -49,7 +49,7 @@ def tshark(file: Path | str, *options: str, folder: Path | None = None, ports: I
 
 
 def shown(file: Path, *options: str, ports: Iterable[int] = ()) -> Shown:
-    """The cycles of a capture as the plugin shows them."""
+    """The commands of a capture as the plugin shows them."""
     result = Shown()
     output = tshark(file, "-Y", "iscsitrace", "-T", "pdml", "-J", "iscsitrace", *options, ports=ports)
     for packet in ElementTree.fromstring(output):  # noqa: S314 -- tshark's own output
@@ -89,7 +89,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def expected(trace: Trace) -> dict[int, Row]:
-    """What the plugin has to show of each cycle with a status; None where a field is to be left out."""
+    """What the plugin must show of each command with a status; None where it must leave a field out."""
     idle = _idle_before(trace)
     outstanding = _outstanding(trace)
     rows = {}
@@ -116,7 +116,7 @@ def expected(trace: Trace) -> dict[int, Row]:
 
 
 def _idle_before(trace: Trace) -> dict[int, int]:
-    """The turnaround of a cycle, by the cycle of the session that came next."""
+    """The turnaround of a cycle, by the next cycle of the session."""
     by_session: dict[int, list[Row]] = {}
     for row in trace.cycles.rows():
         by_session.setdefault(row["session"], []).append(row)
@@ -130,7 +130,7 @@ def _idle_before(trace: Trace) -> dict[int, int]:
 
 
 def _outstanding(trace: Trace) -> dict[int, int]:
-    """Bytes sent and not acknowledged in the direction of a cycle's data, after the packet that began its command."""
+    """Bytes in flight in the direction of a command's data, after the packet with the first byte of the command."""
     commands: dict[int, list[Row]] = {}
     for row in trace.cycles.rows():
         commands.setdefault(row["command_frame"], []).append(row)
@@ -153,7 +153,7 @@ def _outstanding(trace: Trace) -> dict[int, int]:
 
 
 def differences(found: Shown, trace: Trace, *, is_whole: bool) -> Iterator[str]:
-    """Every value that the plugin shows otherwise; of a capture that tshark dissects right, what it leaves out, too."""
+    """Every wrong value; on a capture that tshark dissects correctly (`is_whole`) also every missing one."""
     truth = expected(trace)
     for number, row in found.cycles.items():
         right = truth.get(number)

@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from pathlib import Path as FilePath
 
+import numpy as np
 import pytest
 
 from tests.support import tshark
@@ -27,12 +28,12 @@ CRC32C_VECTORS = [
 ]
 
 
-def mixed(path: Path, settings: Session | None = None) -> Capture:
-    """Every kind of step once."""
+def mixed(path: Path, settings: Session | None = None, *, reads: tuple[int, int] = (4, 8)) -> Capture:
+    """Every kind of step once; so many reads one after the other, and eight at a time."""
     conversation = Conversation(path)
     session = conversation.session(settings)
     session.login().tasks([Task("inquiry"), Task("test_unit_ready"), Task("read_capacity"), Task("read", status=2)])
-    session.read(count=6).read(count=16, queue_depth=8).write(count=2, block_bytes=524_288).nop().logout()
+    session.read(count=reads[0]).read(count=reads[1], queue_depth=8).write(count=1, block_bytes=524_288).nop().logout()
     return conversation.run()
 
 
@@ -97,23 +98,27 @@ def test_truth_times_are_tsharks(tmp_path: FilePath) -> None:
     ids=["clean", "lost before the tap", "lost after the tap", "lost to target", "late", "copied"],
 )
 def test_first_copies_make_up_the_streams(path: Path) -> None:
-    """Naive reassembly, byte by byte, of the frames alone gives the PDUs at their places and times."""
+    """Naive reassembly of the frames alone, the first copy of each byte, gives the PDUs at their places and times."""
     capture = mixed(path, Session(header_digest=True, data_digest=True))
-    owner: dict[tuple[bool, int], tuple[int, int]] = {}
+    length = max(packet.stream_offset + packet.payload_bytes for packet in capture.packets)
+    stream, owner = np.zeros((2, length), np.uint8), np.zeros((2, length), np.int64)
     for frame, packet in enumerate(capture.packets, 1):
-        payload = packet.data[packet.header_bytes :]
+        payload = np.frombuffer(packet.data[packet.header_bytes :], np.uint8)
         assert len(payload) == packet.payload_bytes
-        for place, byte in enumerate(payload, packet.stream_offset):
-            owner.setdefault((packet.to_target, place), (byte, frame))
+        place = slice(packet.stream_offset, packet.stream_offset + len(payload))
+        is_new = owner[int(packet.to_target), place] == 0
+        stream[int(packet.to_target), place][is_new] = payload[is_new]
+        owner[int(packet.to_target), place][is_new] = frame
     for seen in observe(capture, capture.packets).pdus:
         pdu = seen.pdu
-        held = [owner[pdu.to_target, pdu.stream_offset + place] for place in range(pdu.length)]
-        header = bytes(byte for byte, _ in held[:48])
+        place = slice(pdu.stream_offset, pdu.stream_offset + pdu.length)
+        header, frames = stream[int(pdu.to_target), place][:48].tobytes(), owner[int(pdu.to_target), place]
         assert header[0] & 0x3F == pdu.opcode
         assert int.from_bytes(header[5:8], "big") == pdu.data_segment_length
         assert struct.unpack_from("!I", header, 16)[0] == pdu.initiator_task_tag
-        assert seen.frame_first == held[0][1]
-        assert seen.frame_last == max(frame for _, frame in held)
+        assert frames.min() > 0
+        assert seen.frame_first == frames[0]
+        assert seen.frame_last == frames.max()
         assert seen.has_header
         assert not seen.has_capture_gap
     assert all(cycle.columns["is_complete"] for cycle in observe(capture, capture.packets).cycles)
@@ -121,7 +126,7 @@ def test_first_copies_make_up_the_streams(path: Path) -> None:
 
 def test_losses_are_repaired_as_tcp_does(tmp_path: FilePath) -> None:
     lost = frozenset((False, place) for place in range(30, 300, 40))
-    capture = mixed(Path(one_way_delay_ns=2_000_000, lost_after_tap=lost, tap=1.0))
+    capture = mixed(Path(one_way_delay_ns=2_000_000, lost_after_tap=lost, tap=1.0), reads=(6, 16))
     file = write_pcap(tmp_path / "capture.pcap", capture.packets, ETHERNET)
     sent_again = [frame for frame, packet in enumerate(capture.packets, 1) if packet.is_retransmission]
     assert len(sent_again) == len(lost)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import iscsitrace
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import ON_REQUEST, SCHEMA_VERSION, TABLES
+from iscsitrace.tables.trace import Trace
 from tests.support import tables_by_hand as by_hand
 
 EMPTY_PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
@@ -63,7 +65,7 @@ def test_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"bad\xff.pcap")
     path.write_bytes(EMPTY_PCAP)
     assert iscsitrace.read(str(path)).inputs[0]["format"] == "pcap"
-    with pytest.raises(CaptureUnreadable, match="no name of a file"):
+    with pytest.raises(CaptureUnreadable, match="not a file name"):
         iscsitrace.read("\ud800.pcap")  # no byte in a name is read as this
 
 
@@ -121,7 +123,7 @@ def test_a_table_that_was_not_asked_for_says_how_to(monkeypatch: pytest.MonkeyPa
 
 def test_unknown_table(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = given_core(monkeypatch)
-    with pytest.raises(InputInvalid, match="no table is called frames"):
+    with pytest.raises(InputInvalid, match="unknown table frames"):
         iscsitrace.read("a.pcap", tables=["frames"])
     assert not calls
 
@@ -165,7 +167,7 @@ def test_the_interpreter_does_not_end_while_numpy_is_loaded() -> None:
         ({"time_from_ns": 2**63}, "time_from_ns is 9223372036854775808;"),
         ({"time_to_ns": -(2**63) - 1}, "time_to_ns is -9223372036854775809;"),
         ({"time_from_ns": 2, "time_to_ns": 1}, r"time_from_ns \(2\) is after time_to_ns \(1\)"),
-        ({"capture_filter": "port \udcff"}, "capture_filter is no text"),
+        ({"capture_filter": "port \udcff"}, "capture_filter is not valid text"),
     ],
 )
 def test_limits_that_cannot_be_meant(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], message: str) -> None:
@@ -217,3 +219,12 @@ def test_provenance(monkeypatch: pytest.MonkeyPatch) -> None:
     assert provenance["tool"] == {"name": "iscsitrace", "version": iscsitrace.__version__}
     assert provenance["input"][0]["name"] == "a.pcap"
     assert provenance["options"]["packet_limit"] == 7
+
+
+def test_a_trace_has_a_property_for_every_table_of_the_schema_and_no_other() -> None:
+    declared = re.findall(r"^        (\w+): Table$", Path(trace_module.__file__).read_text(), re.MULTILINE)
+    assert declared == list(TABLES)
+    for name, declaration in TABLES.items():
+        text = getattr(Trace, name).__doc__
+        assert text.startswith(f"A row is {declaration.row.partition(' (only')[0]}")
+        assert ("only when read with" in text) == (name in ON_REQUEST)

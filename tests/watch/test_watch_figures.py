@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import iscsitrace
-from iscsitrace.tables.live_pass import SECOND_NS, Live
+from iscsitrace.tables.live_pass import SECOND_NS, Live, Pace
 from iscsitrace.watch.board import SORTS, Choice, render, sorted_lines
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.lines import lines_of
@@ -189,8 +189,8 @@ def union_ns(spans: list[tuple[int, int]]) -> int:
 # --- gauges, board and lines against the JSON
 
 REORDERED = (
-    "mixed --reorder 3%,20ms --bytes 4M --queue-depth 4 --one-way-delay 2ms --rate 100Mbit --seed 3 --targets 2 "
-    "--connections 2"
+    "mixed --reorder 3%,20ms --jitter 500us --bytes 4M --queue-depth 4 --one-way-delay 2ms --rate 100Mbit --seed 3 "
+    "--targets 2 --connections 2"
 )
 INTERVAL_NS = SECOND_NS // 10
 
@@ -293,19 +293,20 @@ def test_every_gauge_is_a_figure_of_the_report(seen: Seen) -> None:
     values = {
         name: {value for _, served in seen[0] for key, value in served.items() if key[0] == name} for name in names
     }
-    never = {"iscsitrace_left_out_packets_total", "iscsitrace_is_reduced", "iscsitrace_lag_seconds"}
-    assert {name for name in names if values[name] == {0}} == never
+    never = {"iscsitrace_left_out_packets_total", "iscsitrace_is_reduced"}
+    # how far behind it is depends on the machine
+    assert {name for name in names if values[name] == {0}} - {"iscsitrace_lag_seconds"} == never
     assert {"iscsitrace_oddities_total", "iscsitrace_finding_share"} < names
     assert values["iscsitrace_session_read_bytes_per_second"] != values["iscsitrace_session_write_bytes_per_second"]
     assert values["iscsitrace_read_bytes_total"] != values["iscsitrace_write_bytes_total"]
 
 
 def test_the_round_trip_is_that_of_the_path(capture: Path) -> None:
-    """Out and back 2 ms each, and what packets take on the line, of 100 Mbit/s with at most 1000 of them before."""
+    """Out and back 2 ms each and up to half of one more, and what up to 1000 packets take on a line of 100 Mbit/s."""
     _, reports = watched(capture, 4 * SECOND_NS)
     for report in reports:
         for row in report.as_dict()["connections"]:
-            assert 4_000_000 < row["transport"]["rtt_min_ns"] < 4_200_000
+            assert 4_000_000 < row["transport"]["rtt_min_ns"] < 5_200_000
             assert row["transport"]["rtt_min_ns"] <= row["transport"]["rtt_smoothed_ns"] < 130_000_000
 
 
@@ -365,9 +366,10 @@ def transports_of(shown: dict[str, Any], session: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("width", [80, 130])
-def test_the_board_shows_the_report(seen: Seen, width: int) -> None:
+def test_the_board_shows_the_report(capture: Path, seen: Seen, width: int) -> None:
     checked = 0
-    for report in seen[1]:
+    # of one interval of many tasks, too, of which percentiles differ
+    for report in (*seen[1], *watched(capture, 4 * SECOND_NS)[1]):
         shown = report.as_dict()
         for session in (None, 0, 1):
             choice = Choice(source="eth0", session=session, row=1)
@@ -385,7 +387,7 @@ def test_the_board_shows_the_report(seen: Seen, width: int) -> None:
             chosen = rows[min(1, len(rows) - 1)]
             own = transports_of(shown, chosen["session"]) if session is None else [chosen["transport"]]
             check_detail(board, kind, chosen, own)
-            check_head(board, shown, sum(each.new_packets for each in seen[1] if each.to_ns <= report.to_ns))
+            check_head(board, shown, report.packet_count)
     assert checked > 10
 
 
@@ -458,6 +460,30 @@ def check_all(cells: tuple[str, ...], shown: dict[str, Any]) -> None:
         assert is_shown(cell, value, unit)
 
 
+def test_what_is_behind_is_said_everywhere(seen: Seen) -> None:
+    pace = Pace(1_500_000_000, 4096, is_reduced=True, is_leaving_out=True, left_out_packets=7)
+    report = replace(seen[1][0], pace=pace, dropped=9)
+    shown = report.as_dict()
+    assert (shown["lag_s"], shown["waiting_bytes"], shown["capture_dropped_packets"]) == (1.5, 4096, 9)
+    assert shown["sampled"] == {"is_without_dynamics": True, "is_leaving_out": True, "left_out_packets": 7}
+    assert dict(expected_gauges([shown]))["iscsitrace_lag_seconds",] == 1.5
+    board = "\n".join(line.plain.rstrip() for line in render(report, Choice(source="eth0"), 130, 60))
+    assert "  lag 1.5 s\n" in board
+    assert "\n! cannot keep up: is leaving packets out, 7 so far\n" in board
+    assert "\n! the capture dropped 9 packets so far\n" in board
+    said = lines_of(report)
+    assert said[1] == "  cannot keep up: lag 1.5 s, without time budget, RTT and owin, 7 packets left out so far"
+    assert said[2] == "  the capture dropped 9 packets so far"
+
+
+def test_oddities_are_new_once(seen: Seen) -> None:
+    last = {row["name"]: row["count"] for row in seen[1][-1].as_dict()["counters"]}
+    assert last["capture_gap"] > 0
+    for name, count in last.items():
+        rows = [row for report in seen[1] for row in report.as_dict()["counters"] if row["name"] == name]
+        assert sum(row["new"] for row in rows) == count
+
+
 def test_plain_lines_show_the_report(seen: Seen) -> None:
     start = r"\S+ all: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, p50 (\S+) ms, p99 (\S+) ms, (\d+) packets"
     one = r"  session {}: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, p50 (\S+) ms, p99 (\S+) ms(.*)"
@@ -480,7 +506,7 @@ def test_plain_lines_show_the_report(seen: Seen) -> None:
     assert checked > 1
 
 
-def test_lines_are_sorted_by_what_is_asked_for(seen: Seen) -> None:
+def test_lines_are_sorted_by_what_is_asked_for(capture: Path) -> None:
     keys = {
         "number": lambda row, own: row["session"],
         "throughput": lambda row, own: -(row["read_bytes_per_s"] + row["write_bytes_per_s"]),
@@ -491,13 +517,17 @@ def test_lines_are_sorted_by_what_is_asked_for(seen: Seen) -> None:
         "retransmissions": lambda row, own: -columns(row, own)["rtx"][0],
     }
     assert tuple(keys) == SORTS
+    report = watched(capture, 4 * SECOND_NS)[1][0]
+    one, other = report.sessions
+    # and each with the other's figures
+    swapped = [replace(other, number=one.number), replace(one, number=other.number)]
     orders: dict[str, set[tuple[int, ...]]] = {sort: set() for sort in SORTS}
-    for report in seen[1]:
-        shown = report.as_dict()
+    for lines in ([one, other], swapped):
         for sort, key in keys.items():
-            expected = sorted(shown["sessions"], key=lambda row: key(row, transports_of(shown, row["session"])))
-            order = tuple(line.number for line in sorted_lines(report, Choice(sort=sort)))
-            assert order == tuple(row["session"] for row in expected)
-            orders[sort].add(order)
-    # the queue depth is 4 for both; all else but the number puts now the one and now the other first
+            rows = [(line.as_dict(), [each.as_dict() for each in line.transports.values()]) for line in lines]
+            expected = tuple(row["session"] for row, own in sorted(rows, key=lambda each: key(*each)))
+            found = sorted_lines(replace(report, sessions=lines), Choice(sort=sort))
+            assert tuple(line.number for line in found) == expected
+            orders[sort].add(expected)
+    # the queue depth is 4 for both
     assert [sort for sort, found in orders.items() if len(found) < 2] == ["number", "queue depth"]

@@ -3,7 +3,7 @@
 
 use std::io::{self, Cursor, Read};
 
-use iscsitrace_trace::capture::Capture;
+use iscsitrace_trace::reader::Capture;
 use iscsitrace_trace::counters::Counters;
 use libfuzzer_sys::fuzz_target;
 
@@ -13,7 +13,7 @@ const PACKETS_MAX: u64 = 1 << 12;
 /// First bytes of gzip, zstd and lz4.
 const COMPRESSED: [&[u8]; 3] = [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], &[0x04, 0x22, 0x4d, 0x18]];
 
-/// Hands out one byte a call.
+/// Returns one byte per call.
 struct ByteByByte(Cursor<Vec<u8>>);
 
 impl Read for ByteByByte {
@@ -23,7 +23,7 @@ impl Read for ByteByByte {
     }
 }
 
-/// What a capture gives: time, link type, interface, lengths and bytes of each packet; and the counters.
+/// The packets of a capture: time, link type, interface, lengths and bytes; and the counters.
 fn read(reader: Box<dyn Read + Send>) -> Option<(Vec<String>, String)> {
     let mut capture = Capture::open(reader, "fuzz").ok()?;
     let mut counters = Counters::default();
@@ -51,7 +51,7 @@ fn read(reader: Box<dyn Read + Send>) -> Option<(Vec<String>, String)> {
 fuzz_target!(|data: &[u8]| {
     let whole = read(Box::new(Cursor::new(data.to_vec())));
     let byte_by_byte = read(Box::new(ByteByByte(Cursor::new(data.to_vec()))));
-    // how far a decompressor gets before damage depends on how much it is given at once
+    // how far a decompressor gets before damage depends on the size of its input
     if !COMPRESSED.iter().any(|magic| data.starts_with(magic)) {
         assert_eq!(whole, byte_by_byte);
     }

@@ -1,5 +1,5 @@
-//! Segments of any kind, time, writes, reads and closes, to one TCP endpoint: it keeps to the windows, keeps its promises,
-//! and what comes out of either direction is what went into it.
+//! Segments of any kind, time, writes, reads and closes for one TCP endpoint: it respects the windows, and each
+//! direction delivers what was written into it.
 #![no_main]
 
 use bytes::Bytes;
@@ -13,10 +13,10 @@ const MS: i64 = 1_000_000;
 const PEER_ISS: u32 = u32::MAX - 3000;
 const SEND_BUFFER_BYTES: u32 = 64 << 10;
 const RECEIVE_BUFFER_BYTES: u32 = 96 << 10;
-/// Segments that one event may cause: a send buffer of the smallest of them, with all options.
+/// Maximum segments that one event may cause: a send buffer of the smallest of them, with all options.
 const SEGMENTS_AT_ONCE: usize = SEND_BUFFER_BYTES as usize / 40;
 
-/// The byte at a place of either direction; the SYN is at 0.
+/// The byte at a position of either direction; the SYN is at 0.
 fn byte(place: i64, salt: u8) -> u8 {
     (place.wrapping_mul(0x9e37_79b9) >> 7) as u8 ^ salt
 }
@@ -46,16 +46,16 @@ struct Peer {
     now_ns: i64,
     /// Sequence number of its SYN, once seen.
     iss: Option<u32>,
-    /// The place behind all that it sent, and all that it was given to send.
+    /// The position after everything it sent, and everything it was given to send.
     sent: i64,
     written: i64,
-    /// Shift of its window field; none before both offered it.
+    /// Its window scale; none before both offered it.
     scale: u8,
     offers_scale: bool,
     /// What it acknowledged, and the right edge of its window.
     acknowledged: i64,
     edge: i64,
-    /// The right edge of the largest window that was offered to it, and the end of all that was sent to it.
+    /// The right edge of the largest window offered to it, and the end of everything sent to it.
     offered: i64,
     given: i64,
     read: i64,
@@ -63,7 +63,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Sends it a segment; `place` and `acknowledged` are places.
+    /// Sends it a segment; `place` and `acknowledged` are positions.
     fn send(&mut self, flags: u8, place: i64, acknowledged: i64, window: u16, options: TcpOptions, payload: usize) {
         let payload: Vec<u8> = (place..).take(payload).map(|place| byte(place, 1)).collect();
         self.given = self.given.max(place + payload.len() as i64 + 1);
@@ -87,7 +87,7 @@ impl Peer {
         self.take();
     }
 
-    /// Takes what it sends, and checks that it may.
+    /// Receives its segments, and checks that they are allowed.
     fn take(&mut self) {
         let mut count = 0;
         while let Some(segment) = self.end.poll_transmit(self.now_ns) {
@@ -181,7 +181,7 @@ impl Peer {
         assert!(info.sacked + info.lost <= info.unacked && info.retransmitted <= info.unacked, "{info:?}");
         assert_eq!(info.pipe, info.unacked + info.retransmitted - info.sacked - info.lost);
         assert!(info.bytes_received <= self.given && info.bytes_acked <= self.written, "{info:?}");
-        // what is kept is in the window that was offered, and in the send buffer
+        // buffered bytes are in the offered window, and in the send buffer
         assert!(info.bytes_received - self.read <= i64::from(RECEIVE_BUFFER_BYTES) + (1 << self.scale), "{info:?}");
         assert!(self.written - info.bytes_acked <= i64::from(SEND_BUFFER_BYTES), "{info:?}");
         assert!(self.end.write_room() <= SEND_BUFFER_BYTES as usize);
@@ -234,7 +234,7 @@ fuzz_target!(|data: &[u8]| {
         peer.end.connect(peer.now_ns);
         peer.take();
     }
-    // the handshake, unless it is to be one of the steps
+    // the handshake, unless the steps make it
     if offered & 128 == 0 {
         let echo = |peer: &Peer| TcpOptions {
             timestamps: has_timestamps.then_some((8, peer.timestamp)),
@@ -251,7 +251,7 @@ fuzz_target!(|data: &[u8]| {
     while let Some((&[what, high, low], bytes)) = rest.split_first_chunk::<3>() {
         let length = u16::from_be_bytes([high, low]);
         match what % 16 {
-            // a segment that is right but for offsets
+            // a valid segment except for offsets
             0..=5 => {
                 let (bytes, after) = bytes.split_at(usize::from(length).min(bytes.len()));
                 rest = after;
@@ -286,7 +286,7 @@ fuzz_target!(|data: &[u8]| {
                     8 => peer.read(usize::from(length)),
                     9 => peer.wait(i64::from(length) * MS / 16),
                     10 => peer.wait(i64::from(length) * 16 * MS),
-                    // all that it sent arrived
+                    // everything it sent arrived
                     11 | 12 => {
                         let timestamps = has_timestamps.then_some(((peer.now_ns / MS) as u32, peer.timestamp));
                         let options = TcpOptions { timestamps, ..TcpOptions::default() };

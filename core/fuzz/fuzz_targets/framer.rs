@@ -2,9 +2,10 @@
 #![no_main]
 
 use iscsitrace_trace::content::{Content, ContentSink, IscsiContent};
-use iscsitrace_trace::iscsi::connection::{Context, IscsiConnection};
+use iscsitrace_trace::iscsi::connection::IscsiConnection;
+use iscsitrace_trace::iscsi::context::Context;
+use iscsitrace_trace::iscsi::digest_use::Digests;
 use iscsitrace_trace::iscsi::framer::Framer;
-use iscsitrace_trace::iscsi::login::Digests;
 use iscsitrace_trace::tcp::reassembly::{Chunk, StreamSink};
 use libfuzzer_sys::fuzz_target;
 
@@ -37,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
             length.max(1)
         } else {
             let (captured, after) = bytes.split_at(length.min(bytes.len()));
-            // a cut chunk is longer on the wire than what was kept
+            // a truncated chunk is longer on the wire than its captured bytes
             let wire_length = captured.len() + if what & 6 == 4 { usize::from(low) * 8 } else { 0 };
             sink.chunk(Chunk {
                 offset,

@@ -1,4 +1,5 @@
-//! Arbitrary bytes, PDUs with a right StatSN, time and lost connections, to an initiator's session with two connections.
+//! Arbitrary bytes, PDUs with a correct StatSN, time and lost connections, for an initiator's session with two
+//! connections.
 #![no_main]
 
 use iscsitrace_lab::application::Closed;
@@ -21,7 +22,7 @@ struct Peer {
     stat_sn: [u32; 2],
     now_ns: i64,
     cmd_sn: u32,
-    /// Immediate requests that a target may still take for numbered ones.
+    /// Immediate requests that a target may still count as numbered ones.
     immediate_count: u32,
     has_ended: bool,
 }
@@ -75,7 +76,7 @@ impl Peer {
         peer
     }
 
-    /// Takes what the initiator has to send, and checks that it is legal.
+    /// Receives what the initiator sends, and checks that it is legal.
     fn take(&mut self, connection: usize) {
         for _ in 0..64 {
             let mut out = Vec::new();
@@ -94,7 +95,7 @@ impl Peer {
                         self.immediate_count += 1;
                         continue;
                     }
-                    // a target that counted immediate requests is followed, as far as there were any
+                    // a target that counted immediate requests is followed, up to their number
                     let passed = cmd_sn.0.wrapping_sub(self.cmd_sn);
                     assert!(passed <= self.immediate_count, "{cmd_sn} after {}", self.cmd_sn);
                     self.immediate_count -= passed;
@@ -105,7 +106,7 @@ impl Peer {
         }
     }
 
-    /// A PDU whose StatSN and window are right.
+    /// A PDU with correct StatSN and window.
     fn say(&mut self, connection: usize, mut header: [u8; LENGTH_BYTES], data: &[u8]) {
         let place = &mut self.stat_sn[connection];
         let opcode = Bhs::new(&header).opcode();
@@ -143,7 +144,7 @@ fuzz_target!(|data: &[u8]| {
         let length = usize::from(u16::from_be_bytes([high, low]));
         let connection = usize::from(what >> 4) % 2;
         match what & 15 {
-            // bytes as they are, and a PDU whose numbers are right
+            // raw bytes, and a PDU with correct numbers
             kind @ 0..=2 => {
                 let (bytes, after) = bytes.split_at(length.min(bytes.len()));
                 rest = after;

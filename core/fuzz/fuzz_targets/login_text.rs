@@ -1,7 +1,8 @@
 //! Arbitrary bytes as login text of both sides, over several PDUs.
 #![no_main]
 
-use iscsitrace_trace::iscsi::keys::{Defaults, KEYS, Negotiation};
+use iscsitrace_trace::iscsi::keys::{Defaults, Negotiation};
+use iscsitrace_wire::key::KEYS;
 use iscsitrace_wire::text;
 use libfuzzer_sys::fuzz_target;
 

@@ -1,4 +1,4 @@
-//! A small conversation whose packets the input damages, through the whole pass.
+//! A small conversation with packets damaged by the input, through the whole pass.
 #![no_main]
 
 #[path = "../../trace/tests/conversation/mod.rs"]
@@ -7,7 +7,7 @@ mod conversation;
 use std::sync::OnceLock;
 
 use conversation::{Conversation, Damage, Settings, check, damage, everything, time_ns};
-use iscsitrace_trace::capture::Packet;
+use iscsitrace_trace::reader::Packet;
 use iscsitrace_trace::pipeline::Pipeline;
 use iscsitrace_trace::tables::Wanted;
 use iscsitrace_wire::frame::LinkType;

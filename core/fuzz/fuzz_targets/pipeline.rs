@@ -7,7 +7,7 @@ mod conversation;
 use std::convert::Infallible;
 use std::io::Cursor;
 
-use iscsitrace_trace::capture::Input;
+use iscsitrace_trace::reader::Input;
 use iscsitrace_trace::pass::{Selection, run};
 use iscsitrace_trace::tables::Wanted;
 use libfuzzer_sys::fuzz_target;

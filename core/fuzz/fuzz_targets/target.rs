@@ -1,4 +1,4 @@
-//! Arbitrary bytes, PDUs with a right CmdSN, time and lost connections, to a target portal with two sessions logged in.
+//! Arbitrary bytes, PDUs with a correct CmdSN, time and lost connections, for a target portal with two sessions.
 #![no_main]
 
 use iscsitrace_lab::application::{Application, Closed};
@@ -48,7 +48,7 @@ impl Peer {
         self.take(self.ends.len() - 1);
     }
 
-    /// Takes what the portal has to send, and checks that it is legal.
+    /// Receives what the portal sends, and checks that it is legal.
     fn take(&mut self, place: usize) {
         let end = &mut self.ends[place];
         for _ in 0..64 {
@@ -57,7 +57,7 @@ impl Peer {
             if out.is_empty() {
                 break;
             }
-            // one PDU more than is asked for: a ping of the longest data segment
+            // one PDU more than requested: a NOP with the longest data segment
             assert!(out.len() <= (16 << 10) + (256 << 10) + 64, "{} bytes in one call", out.len());
             let mut input = &out[..];
             while let Some(piece) = end.decoder.next(&mut input).expect("a stream that can be read") {
@@ -101,9 +101,9 @@ fuzz_target!(|data: &[u8]| {
         let place = usize::from(what >> 4) % peer.ends.len();
         let number = peer.ends[place].number;
         match what & 15 {
-            // bytes as they are
+            // raw bytes
             0 => peer.portal.receive(peer.now_ns, number, bytes),
-            // a PDU whose length and CmdSN are right, but for an offset
+            // a PDU with correct length and CmdSN, except for an offset
             1..=4 => {
                 let Some((header, data)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { continue };
                 let mut header = *header;
@@ -133,7 +133,7 @@ fuzz_target!(|data: &[u8]| {
             12 => peer.portal.ping(peer.now_ns, number),
             _ => while peer.portal.poll_close().is_some() {},
         }
-        // a command's turn is told in each session's own numbers
+        // the order of a command is in each session's own numbers
         for place in 0..peer.ends.len() {
             if peer.ends[place].tsih == peer.ends[usize::from(what >> 4) % peer.ends.len()].tsih && what & 16 == 0 {
                 peer.take(place);

@@ -1,4 +1,4 @@
-//! What a world and a program that speaks over stream connections know of each other.
+//! The interface between a world and a program that communicates over stream connections.
 //!
 //! ```text
 //!   world                                        application (initiator, target, bulk sender ...)
@@ -10,32 +10,32 @@
 //!   either side closes                      ->   closed   |  poll_close
 //! ```
 //!
-//! An application never sees a socket or a clock. After each call into it a world asks again what it wants.
+//! An application never sees a socket or a clock. After each call into it the world polls it again.
 
 use std::net::SocketAddr;
 
-/// A connection of an application: counted from 0, never used again.
+/// Number of a connection: counted from 0, never reused.
 pub type ConnectionNumber = usize;
 
-/// A connection that an application wants to have.
+/// A connection that an application wants to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dial {
     /// Its number, chosen by the application.
     pub connection: ConnectionNumber,
-    /// Where to.
+    /// Address of the peer.
     pub to: SocketAddr,
 }
 
-/// Why a connection is over.
+/// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Closed {
-    /// The peer sent all it had to.
+    /// The peer closed its direction.
     ByPeer,
-    /// It failed, or could not be opened; the world's words for it.
+    /// It failed, or could not be opened, with the world's error message.
     Failed(String),
 }
 
-/// A program over stream connections, without I/O and clock. Times are nanoseconds of the world's clock.
+/// A program over stream connections, without I/O or a clock. Times are nanoseconds of the world's clock.
 pub trait Application {
     /// The next connection to open.
     fn poll_connect(&mut self, now_ns: i64) -> Option<Dial>;
@@ -43,37 +43,37 @@ pub trait Application {
     /// A peer connected, to the address `local` of this side: the number of the connection, or none to refuse it.
     fn accept(&mut self, now_ns: i64, peer: SocketAddr, local: SocketAddr) -> Option<ConnectionNumber>;
 
-    /// A connection that it asked for is open.
+    /// A connection from `poll_connect` is open.
     fn connected(&mut self, now_ns: i64, connection: ConnectionNumber);
 
-    /// Bytes came in.
+    /// Bytes arrived.
     fn receive(&mut self, now_ns: i64, connection: ConnectionNumber, bytes: &[u8]);
 
-    /// How many of the bytes that come next on a connection nobody looks at: a world may take them off the socket without
-    /// copying them, and then calls [`Application::skip`] in place of [`Application::receive`].
+    /// How many of the next bytes of a connection the application ignores. A world may drop them from the socket
+    /// without copying them, and then calls [`Application::skip`] instead of [`Application::receive`].
     fn unwanted(&self, _connection: ConnectionNumber) -> usize {
         0
     }
 
-    /// So many bytes came in, no more than were unwanted, and are gone.
+    /// `count` unwanted bytes arrived and were dropped.
     fn skip(&mut self, _now_ns: i64, _connection: ConnectionNumber, _count: usize) {}
 
-    /// The connection is over; its number is not named again.
+    /// The connection ended; its number is not used again.
     fn closed(&mut self, now_ns: i64, connection: ConnectionNumber, why: Closed);
 
-    /// Appends to `out` what the next system call sends; nothing when there is nothing to send now. The world sends it as
-    /// one call, and asks again only when all of it is in the send buffer.
+    /// Appends to `out` the bytes of the next system call; nothing when there is nothing to send now. The world sends
+    /// them with one call, and polls again only when all of them are in the send buffer.
     fn poll_transmit(&mut self, now_ns: i64, connection: ConnectionNumber, out: &mut Vec<u8>);
 
-    /// The next connection to close, once what was handed out is sent; `closed` does not follow.
+    /// The next connection to close once its pending bytes are sent; `closed` is not called for it.
     fn poll_close(&mut self) -> Option<ConnectionNumber>;
 
-    /// When to call [`Application::handle_timeout`]; none when nothing is waited for.
+    /// When to call [`Application::handle_timeout`]; none without a timer.
     fn poll_timeout(&self) -> Option<i64>;
 
-    /// The time that [`Application::poll_timeout`] named has come.
+    /// The time of [`Application::poll_timeout`] has come.
     fn handle_timeout(&mut self, now_ns: i64);
 
-    /// Whether it has done all it had to do. A server never has.
+    /// Whether its work is done; a server's never is.
     fn is_finished(&self) -> bool;
 }

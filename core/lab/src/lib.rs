@@ -1,20 +1,20 @@
-//! Traffic whose truth is known: an initiator, a target and a link, in a real or a simulated world.
+//! Traffic with known truth: an initiator, a target and a link, in a real or a simulated world.
 //!
 //! ```text
 //! protocol   iSCSI: initiator and target as state machines
-//! scsi       what a target does with a command: a disk in memory
-//! workload   what an initiator asks for, and when
-//! bulk       bytes over a bare socket, without iSCSI
-//! link       what becomes of packets on their way: rate, delay, queue, loss, order
+//! scsi       execution of SCSI commands: a disk in memory
+//! workload   which commands an initiator sends, and when
+//! bulk       plain TCP transfers, without iSCSI
+//! link       impairments of packets: rate, queue, delay, loss, reordering
 //! tcp        TCP as a state machine, for the simulated world
-//! world      who moves the bytes: virtual time, or sockets and TAP devices
-//! application  what worlds and programs know of each other
+//! world      transport of the bytes: virtual time, or sockets and TAP devices
+//! application  the interface between worlds and programs
 //! simulation  a whole run in virtual time
-//! truth      what really happened, for the analyzer to be held against
+//! truth      what really happened: the reference for the analyzer
 //! ```
 //!
-//! Only `world` reads clocks and does I/O. Everything else is told the time, in nanoseconds, and gives the same answers
-//! to the same calls.
+//! Only `world` reads clocks and does I/O. Everything else takes the time as an argument, in nanoseconds, and is
+//! deterministic.
 
 pub mod application;
 pub mod bulk;

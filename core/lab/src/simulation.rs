@@ -1,7 +1,7 @@
-//! A whole run in virtual time: the reference initiator, its targets and their links; captures, and the truth of them.
-//! Bulk transfers over bare sockets run in the same world.
+//! A complete run in virtual time: the reference initiator, its targets and their links; captures and their truth.
+//! Plain TCP transfers run in the same world.
 //!
-//! The truth is columns, so that it stays small and goes straight into arrays.
+//! The truth consists of columns, so that it stays small and loads directly into arrays.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ use crate::world::simulated::{
     self, EndLog, Outcome, Progress, SimulatedSettings, SimulationError, TapPoint, Taps, target_address,
 };
 
-/// What is simulated. The initiator's targets, when it names none, are the first logical units of the portals.
+/// The settings of a simulation. Without targets of its own, the initiator uses the first logical unit of each portal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Simulation {
@@ -34,16 +34,16 @@ pub struct Simulation {
     pub world: SimulatedSettings,
 }
 
-/// Where captures go; none is not taken.
+/// The files of the captures; none for no capture.
 #[derive(Default)]
 pub struct Captures<'a> {
-    /// Beside the initiator.
+    /// At the initiator's tap.
     pub initiator: Option<Box<dyn Write + 'a>>,
-    /// Beside each target.
+    /// At each target's tap.
     pub targets: Vec<Option<Box<dyn Write + 'a>>>,
 }
 
-/// Why a simulation gave nothing.
+/// Why a simulation failed.
 #[derive(Debug, Error)]
 pub enum Failure {
     /// The initiator's settings.
@@ -57,10 +57,10 @@ pub enum Failure {
     World(#[from] SimulationError),
 }
 
-/// How the windows of an end went: a row at each change that was to be logged.
+/// The windows of an end over time: a row per logged change.
 #[derive(Debug, Default, Serialize)]
 pub struct Windows {
-    /// When.
+    /// Time.
     pub time_ns: Vec<i64>,
     /// Congestion window, in segments.
     pub cwnd: Vec<u32>,
@@ -68,9 +68,9 @@ pub struct Windows {
     pub ssthresh: Vec<u32>,
     /// Window that the peer offers, in bytes.
     pub snd_wnd_bytes: Vec<u32>,
-    /// Segments in the network as far as is known (RFC 6675, section 4).
+    /// Pipe: estimate of segments in flight (RFC 6675, section 4).
     pub pipe: Vec<u32>,
-    /// Smoothed round trip, in microseconds.
+    /// Smoothed RTT, in microseconds.
     pub srtt_us: Vec<i64>,
     /// Segments sent and not acknowledged.
     pub unacked: Vec<u32>,
@@ -79,13 +79,13 @@ pub struct Windows {
 /// One end of a connection.
 #[derive(Debug, Serialize)]
 pub struct End {
-    /// Port of the initiator, which names the connection in the captures.
+    /// Port of the initiator, which identifies the connection in the captures.
     pub initiator_port: u16,
     /// Payload bytes of a full segment.
     pub snd_mss: u32,
-    /// Segments that it sent again.
+    /// Retransmissions.
     pub retransmitted_segment_count: u64,
-    /// Retransmission timeouts of its.
+    /// Retransmission timeouts.
     pub timeout_count: u64,
     /// Its windows over time.
     pub windows: Windows,
@@ -116,7 +116,7 @@ impl From<EndLog> for End {
 /// What really happened; `R` is what the initiator measured.
 #[derive(Debug, Serialize)]
 pub struct Truth<R = Results> {
-    /// What was set.
+    /// The settings.
     pub settings: Simulation,
     /// When it began, in nanoseconds since 1970.
     pub started_ns: i64,
@@ -124,9 +124,9 @@ pub struct Truth<R = Results> {
     pub ended_ns: i64,
     /// What the initiator measured.
     pub results: R,
-    /// Every SCSI task, by the order of their commands.
+    /// Every SCSI command, in the order of sending.
     pub cycles: Cycles,
-    /// The link that all paths share.
+    /// The shared link of all paths.
     pub access: Option<LinkLog>,
     /// The path to each target.
     pub paths: Vec<LinkLog>,
@@ -138,7 +138,7 @@ pub struct Truth<R = Results> {
     pub packet_counts: Vec<u64>,
 }
 
-/// What a world gave, and what passed its taps.
+/// The result of a world, and the tables of its taps.
 struct Played {
     outcome: Outcome,
     packet_counts: Vec<u64>,
@@ -167,8 +167,8 @@ impl Played {
 /// Runs a simulation to its end.
 ///
 /// # Errors
-/// Settings that make no sense, captures that cannot be written, an end that does not come. What fails inside (a refused
-/// login, a lost connection) is in the results.
+/// Settings that are not valid, captures that cannot be written, a run that does not end. Failures inside the
+/// simulation (a refused login, a lost connection) are in the results.
 pub fn run(
     mut simulation: Simulation,
     captures: Captures<'_>,
@@ -198,11 +198,11 @@ pub fn run(
     Ok(played.truth(simulation, results, cycles))
 }
 
-/// Runs a simulation of bulk transfers to its end: between the same hosts, one target for each portal, which it is not
-/// asked for.
+/// Runs a simulation of plain TCP transfers to its end: between the same hosts, one target for each portal of the
+/// settings.
 ///
 /// # Errors
-/// As those of [`run`].
+/// As for [`run`].
 pub fn run_bulk(
     mut simulation: Simulation,
     captures: Captures<'_>,
@@ -216,7 +216,7 @@ pub fn run_bulk(
 }
 
 impl Simulation {
-    /// Gives the initiator its targets, when it names none.
+    /// Sets the initiator's targets if it has none.
     fn name_targets(&mut self) {
         if !self.client.targets.is_empty() {
             return;

@@ -1,7 +1,7 @@
-//! A file as windows of memory: no byte is copied that nobody looks at.
+//! A file as windows of memory: only the bytes that are used are loaded.
 //!
-//! Of a capture only headers are looked at, so that mapping it takes a third of the time of reading it. This is the
-//! one crate of the workspace with unsafe code: two calls, and what makes them sound is written beside them.
+//! A capture's headers are all that is read of it, so mapping takes a third of the time of reading. This is the only
+//! crate with unsafe code: two calls, each with the reason why it is sound.
 
 use std::fs::File;
 use std::io;
@@ -12,38 +12,38 @@ use std::thread;
 
 use memmap2::{Advice, Mmap, MmapOptions};
 
-/// Bytes of a window: large enough that its making does not count, small enough to leave the memory of others alone.
+/// Bytes of a window: large enough that creating it does not matter, small enough not to displace other memory.
 const WINDOW_BYTES: u64 = 8 << 20;
-/// Bytes of the next window that a window shows as well, so that a record over its end is whole in one of them.
+/// Overlap with the next window, so that a record over the end of a window is complete in one of them.
 const OVERLAP_BYTES: u64 = 256 << 10;
-/// From so many bytes on, a thread makes the windows ahead of their use.
+/// From this size on, a thread creates the windows ahead of their use.
 const AHEAD_FROM_BYTES: u64 = 16 * WINDOW_BYTES;
-/// Windows that wait for their use.
+/// Windows created ahead.
 const WINDOWS_AHEAD: usize = 3;
 
 /// A part of a file.
 #[derive(Debug)]
 struct Window {
     map: Mmap,
-    /// Place of its first byte in the file.
+    /// Offset of its first byte in the file.
     offset: u64,
 }
 
 impl Window {
     /// The window from `offset` on, of at most `length` bytes; none at the end of the file.
     fn open(file: &File, offset: u64, length: u64) -> io::Result<Option<Self>> {
-        // what is there now: a file may have grown, or been cut, since the last window
+        // the size now: a file may have grown, or been truncated, since the last window
         let length = file.metadata()?.len().saturating_sub(offset).min(length);
         let Ok(length) = usize::try_from(length) else { return Err(io::ErrorKind::FileTooLarge.into()) };
         if length == 0 {
             return Ok(None);
         }
         // SAFETY: the mapping is private and read-only, and lies within the file as it is now. Another process that
-        // writes into a finished capture changes bytes that this one parses with checks, once each; one that cuts the
-        // file within the milliseconds that a window lasts ends this process with SIGBUS, as it would any reader of
-        // mapped files. Captures are appended to or replaced, not cut.
+        // writes into a finished capture changes bytes that this one parses with checks, once each. One that truncates
+        // the file within the milliseconds of a window ends this process with SIGBUS, like any reader of mapped files.
+        // Captures are appended to or replaced, not truncated.
         let map = unsafe { MmapOptions::new().offset(offset).len(length).map(file) }?;
-        // one call for all page tables instead of a fault for every few pages; kernels before 5.14 do not know it
+        // one call for all page tables instead of a fault for every few pages; kernels before 5.14 do not have it
         let _ = map.advise(Advice::PopulateRead);
         Ok(Some(Self { map, offset }))
     }
@@ -53,7 +53,7 @@ impl Window {
     }
 }
 
-/// A thread that makes windows before they are needed, and takes them back: both cost as much as looking at them.
+/// A thread that creates windows ahead, and releases them: both take as long as reading them.
 #[derive(Debug)]
 struct Ahead {
     windows: Receiver<Window>,
@@ -69,7 +69,7 @@ impl Ahead {
     }
 }
 
-/// Until the end of the file, an error (which the reader will meet by itself) or the end of the reader.
+/// Runs until the end of the file, an error (which the reader will get itself) or the end of the reader.
 fn make_windows(file: &File, windows: &SyncSender<Window>, used: &Receiver<Window>) {
     let mut offset = 0;
     while let Ok(Some(window)) = Window::open(file, offset, WINDOW_BYTES + OVERLAP_BYTES) {
@@ -90,7 +90,7 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
-    /// A file that is seen through windows.
+    /// A file, seen through windows.
     pub fn new(file: File) -> Self {
         let file = Arc::new(file);
         let is_large = file.metadata().is_ok_and(|metadata| metadata.len() >= AHEAD_FROM_BYTES);
@@ -104,16 +104,16 @@ impl MappedFile {
         self.window.as_ref().map_or(&[], |window| &window.map)
     }
 
-    /// Place in the file of the first byte of the window.
+    /// Offset in the file of the window's first byte.
     pub fn offset(&self) -> u64 {
         self.window.as_ref().map_or(0, |window| window.offset)
     }
 
-    /// Moves the window so that it shows `count` bytes from `offset` of the file on, or all that the file has. Gives
-    /// the place of what it shows from there on in [`MappedFile::bytes`]; empty at the end of the file.
+    /// Moves the window so that it shows `count` bytes from `offset` of the file on, or all that the file has. Returns
+    /// the position of these bytes in [`MappedFile::bytes`]; empty at the end of the file.
     ///
     /// # Errors
-    /// What the operating system says; the window is empty then.
+    /// The operating system's error; the window is empty then.
     pub fn slide(&mut self, offset: u64, count: usize) -> io::Result<Range<usize>> {
         let wanted_end = offset.saturating_add(count as u64);
         let used = self.window.take();
@@ -135,9 +135,9 @@ impl MappedFile {
     }
 }
 
-/// Starts to bring the bytes from `at` on into the cache, as many as the headers of a packet take.
+/// Prefetches the bytes from `at` on, as many as the headers of a packet have.
 ///
-/// Where the next header lies is known before the present packet is worked on: by then it is there.
+/// The position of the next header is known before the current packet is processed: it is loaded by then.
 #[inline(always)]
 pub fn prefetch(bytes: &[u8], at: usize) {
     for line in [0, 64, 128] {
@@ -145,12 +145,12 @@ pub fn prefetch(bytes: &[u8], at: usize) {
     }
 }
 
-/// Starts to bring the byte at `at` into the cache, with the line of 64 bytes that it is in.
+/// Prefetches the cache line of the byte at `at`.
 #[inline(always)]
 pub fn prefetch_line(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(byte) = bytes.get(at) {
-        // SAFETY: a prefetch of any address has no effect but on time; this one is inside the slice.
+        // SAFETY: a prefetch of any address affects only the time; this one is within the slice.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(byte).cast());
         }
@@ -195,7 +195,7 @@ mod tests {
         std::fs::remove_file(path).unwrap();
     }
 
-    /// Every byte is where it should be, whatever the steps: small, over the end of windows, larger than a window.
+    /// Every byte is at its position, for all steps: small, over the end of windows, larger than a window.
     #[test]
     fn a_large_file_is_shown_whole_by_windows_made_ahead() {
         let length = AHEAD_FROM_BYTES + 12_345;

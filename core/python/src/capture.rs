@@ -1,30 +1,27 @@
-//! Capturing for Python: settings come and outcomes go as JSON; who wants the capture is a Python object.
+//! Capturing for Python: settings and outcomes as JSON; the caller is a Python object.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use iscsitrace_live::capture::{self, ReplayError};
-use iscsitrace_live::device::{self, Device};
-use iscsitrace_live::error::LiveError;
-use iscsitrace_live::report::{Caller, Outcome, Progress};
-use iscsitrace_live::settings::{CaptureSettings, InterfaceSettings};
-use iscsitrace_live::snaplen::{Adviser, PACKETS_MAX};
-use iscsitrace_live::trigger::Condition;
-use iscsitrace_trace::capture::{CaptureError as Unreadable, Filter, Packet, Sequence};
+use iscsitrace_capture::device::{self, Device};
+use iscsitrace_capture::error::RecordingError;
+use iscsitrace_capture::recorder::{self, ReplayError};
+use iscsitrace_capture::report::{Caller, Outcome, Progress};
+use iscsitrace_capture::settings::{CaptureSettings, InterfaceSettings};
+use iscsitrace_capture::snaplen::{Adviser, PACKETS_MAX};
+use iscsitrace_capture::trigger::Condition;
 use iscsitrace_trace::counters::Counters;
-use pyo3::create_exception;
-use pyo3::exceptions::PyException;
+use iscsitrace_trace::reader::{CaptureError as Unreadable, Filter, Packet, Sequence};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{CaptureError, source};
+use crate::errors::{CaptureError, LiveCaptureError};
+use crate::source;
 
-create_exception!(_core, LiveCaptureError, PyException, "A capture cannot begin; args are its kind and one line.");
-
-/// Between two looks for Ctrl-C.
+/// Time between two checks for Ctrl-C.
 const PERIOD: Duration = Duration::from_millis(50);
 
-fn refusal(error: &LiveError) -> PyErr {
+fn refusal(error: &RecordingError) -> PyErr {
     LiveCaptureError::new_err((error.kind(), error.to_string()))
 }
 
@@ -44,7 +41,7 @@ struct PythonCaller {
 }
 
 impl PythonCaller {
-    fn finish(self, outcome: Result<Outcome, LiveError>) -> PyResult<String> {
+    fn finish(self, outcome: Result<Outcome, RecordingError>) -> PyResult<String> {
         match (self.failure, outcome) {
             (Some(failure), _) => Err(failure),
             (None, Ok(outcome)) => document(&outcome),
@@ -71,16 +68,16 @@ impl Caller for PythonCaller {
     }
 }
 
-/// Captures until `caller.watch` says so, or a limit is reached.
+/// Captures until `caller.watch` returns true, or a limit is reached.
 #[pyfunction]
 pub fn run_capture(py: Python<'_>, settings_json: &str, caller: Py<PyAny>) -> PyResult<String> {
     let settings: CaptureSettings = settings(settings_json)?;
     let mut caller = PythonCaller { object: caller, failure: None };
-    let outcome = py.detach(|| capture::run(&settings, &mut caller));
+    let outcome = py.detach(|| recorder::run(&settings, &mut caller));
     caller.finish(outcome)
 }
 
-/// The same with the packets of captures in place of interfaces.
+/// The same with packets of captures instead of interfaces.
 #[pyfunction]
 pub fn replay_capture(
     py: Python<'_>,
@@ -92,7 +89,7 @@ pub fn replay_capture(
     let failure = source::Failure::default();
     let inputs = sources.iter().map(|source| source::input(source, &failure)).collect::<PyResult<Vec<_>>>()?;
     let mut caller = PythonCaller { object: caller, failure: None };
-    let outcome = py.detach(|| capture::replay(inputs, &settings, &mut caller));
+    let outcome = py.detach(|| recorder::replay(inputs, &settings, &mut caller));
     if let Some(error) = failure.take() {
         return Err(error);
     }
@@ -118,7 +115,7 @@ pub fn advise_snaplen(py: Python<'_>, interface_json: &str, duration_ns: u64, wa
                 let (time_ns, original_length, data) = (arrived.time_ns, arrived.original_length, arrived.data);
                 adviser.take(&Packet { frame, time_ns, link_type, interface: 0, original_length, data });
             });
-            let message = |message| refusal(&LiveError::Interface { interface: interface.name.clone(), message });
+            let message = |message| refusal(&RecordingError::Interface { interface: interface.name.clone(), message });
             let count = count.map_err(message)?;
             if looked.elapsed() >= PERIOD {
                 looked = Instant::now();
@@ -180,7 +177,7 @@ pub fn advise_snaplen_of(
     document(&(advice?, 0))
 }
 
-/// What libpcap says against a capture filter; none when nothing.
+/// libpcap's error message for a capture filter; none if it is valid.
 #[pyfunction]
 pub fn check_filter(expression: &str) -> Option<String> {
     match Filter::new(expression) {
@@ -190,7 +187,7 @@ pub fn check_filter(expression: &str) -> Option<String> {
     }
 }
 
-/// Where a trigger's condition cannot be read on, in characters from 0, and why; none when it can.
+/// The position of an error in a trigger's condition, in characters from 0, and the message; none if it is valid.
 #[pyfunction]
 pub fn check_trigger(condition: &str) -> Option<(usize, String)> {
     Condition::parse(condition).err()
@@ -206,7 +203,7 @@ struct Listed {
     is_loopback: bool,
 }
 
-/// What libpcap can capture on, as JSON.
+/// The devices that libpcap can capture on, as JSON.
 #[pyfunction]
 pub fn list_interfaces() -> PyResult<String> {
     let listed = device::list().map_err(|message| LiveCaptureError::new_err(("interface", message)))?;
@@ -224,7 +221,7 @@ pub fn list_interfaces() -> PyResult<String> {
     document(&listed)
 }
 
-/// Opens an interface for a moment: LINKTYPE_ values that it offers; the refusal when it may not be opened.
+/// Opens an interface for a moment: returns its LINKTYPE_ values, or raises if it may not be opened.
 #[pyfunction]
 pub fn probe_interface(name: &str) -> PyResult<Vec<u16>> {
     device::link_types(name).map_err(|error| refusal(&error))

@@ -1,4 +1,4 @@
-//! Tables -> NumPy arrays: each vector is handed over, not copied.
+//! Tables -> NumPy arrays: each vector is moved, not copied.
 
 use iscsitrace_trace::tables::{Column, Columns, Pdus, Tables};
 use iscsitrace_wire::bhs::{Field, field_end};
@@ -28,7 +28,7 @@ macro_rules! all_tables {
     };
 }
 
-/// Rows of a table; none when there is no such table.
+/// Number of rows of a table; none if there is no such table.
 pub fn row_count(tables: &Tables, name: &str) -> Option<usize> {
     macro_rules! count {
         ($table:expr) => {
@@ -38,7 +38,7 @@ pub fn row_count(tables: &Tables, name: &str) -> Option<usize> {
     all_tables!(tables, name, count)
 }
 
-/// The columns of a table, which is empty afterwards; none when there is no such table.
+/// The columns of a table, which is empty afterwards; none if there is no such table.
 pub fn take(tables: &mut Tables, name: &str) -> Option<Vec<(&'static str, Column)>> {
     macro_rules! take {
         ($table:expr) => {
@@ -65,7 +65,7 @@ pub fn to_python<'py>(py: Python<'py>, columns: Vec<(&'static str, Column)>) -> 
     Ok(dict)
 }
 
-/// Header fields of `pdus` in which every value is possible, and the fields of the BHS that they come from.
+/// Header fields of `pdus` without a null value, and the BHS fields that they come from.
 const MASKED: &[(&str, &[Field])] = &[
     ("initiator_task_tag", &[Field::InitiatorTaskTag]),
     ("target_transfer_tag", &[Field::TargetTransferTag]),
@@ -79,7 +79,7 @@ const MASKED: &[(&str, &[Field])] = &[
     ("expected_data_transfer_length", &[Field::ExpectedDataTransferLength, Field::DesiredDataTransferLength]),
 ];
 
-/// Masks (true = null) of these columns; of no others.
+/// Masks (true = null) of these columns only.
 pub fn masks<'py>(py: Python<'py>, tables: &Tables, name: &str) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     if name == Pdus::NAME {
@@ -92,7 +92,7 @@ pub fn masks<'py>(py: Python<'py>, tables: &Tables, name: &str) -> PyResult<Boun
 
 fn mask(pdus: &Pdus, fields: &[Field]) -> Vec<bool> {
     let is_stat_sn = fields.contains(&Field::StatSn);
-    // by opcode: the header bytes that have to be there
+    // by opcode: the header bytes that must be there
     let needed: Vec<u8> = (0..64)
         .map(|code| {
             let end = |opcode| fields.iter().find_map(|&field| field_end(opcode, field));
@@ -104,7 +104,7 @@ fn mask(pdus: &Pdus, fields: &[Field]) -> Vec<bool> {
         .zip(&pdus.header_bytes)
         .zip(&pdus.has_status)
         .map(|((&opcode, &header_bytes), &has_status)| {
-            // StatSN of a Data-In has a meaning only with its status (RFC 7143 section 11.7.3)
+            // StatSN of a Data-In is valid only with its status (RFC 7143 section 11.7.3)
             header_bytes < needed.get(usize::from(opcode)).copied().unwrap_or(u8::MAX)
                 || (is_stat_sn && opcode == Opcode::DataIn.as_u8() && !has_status)
         })

@@ -1,4 +1,4 @@
-//! Traffic for Python: settings come and results go as JSON, for they have many fields and little size.
+//! Traffic for Python: settings and results as JSON, because they have many fields and little data.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -42,7 +42,7 @@ fn document(value: &impl Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(error)
 }
 
-/// Asks Python, which may have had a signal, whether to stop.
+/// Asks Python, which may have received a signal, whether to stop.
 struct Watcher {
     ask: Py<PyAny>,
     failure: Option<PyErr>,
@@ -65,7 +65,7 @@ impl Watcher {
     }
 }
 
-/// A logical unit as a user names it, and where its host is.
+/// A logical unit as the user names it, and where its host is.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UrlTarget {
@@ -82,18 +82,18 @@ struct InitiatorRun {
     sockets: SocketSettings,
     driver: Driver,
     receive: Receive,
-    /// How long the run may go on after it was told to stop.
+    /// How long the run may continue after it was told to stop.
     grace_ns: i64,
 }
 
-/// Who drives the sockets of an initiator.
+/// The threads that drive the sockets of an initiator.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Driver {
-    /// One thread that waits for whatever comes.
+    /// One thread that waits for all sockets.
     #[default]
     Events,
-    /// Two threads for each connection, which block.
+    /// Two threads per connection, which block.
     Threads,
 }
 
@@ -116,7 +116,7 @@ struct InitiatorOutcome<R> {
     tasks: Vec<TaskRecord>,
 }
 
-/// What a run gave, and what processor time its threads took.
+/// The result of a run, and the processor time of its threads.
 #[derive(Serialize)]
 struct Metered<R> {
     #[serde(flatten)]
@@ -124,7 +124,7 @@ struct Metered<R> {
     cpu: CpuTime,
 }
 
-/// What ends by itself, or when it is told to.
+/// A run that ends by itself, or when told to.
 trait Run: Application + Send {
     fn progress(&self, now_ns: i64) -> Progress;
     fn stop(&mut self, now_ns: i64);
@@ -159,7 +159,7 @@ struct How {
     period: Duration,
 }
 
-/// Lets an initiator run to its end, which comes `grace_ns` after it was told to stop at the latest.
+/// Runs an initiator to its end, at most `grace_ns` after it was told to stop.
 fn run_to_end<R: Run>(py: Python<'_>, initiator: &mut R, how: How, watcher: &mut Watcher) -> PyResult<CpuTime> {
     let How { sockets, driver, receive, grace_ns, period } = how;
     let mut stopped_ns = None;
@@ -180,7 +180,7 @@ fn run_to_end<R: Run>(py: Python<'_>, initiator: &mut R, how: How, watcher: &mut
     .map_err(error)
 }
 
-/// Runs the reference initiator over sockets, or bulk transfers, whichever the operation is of.
+/// Runs the reference initiator over sockets, or bulk transfers, depending on the operation.
 #[pyfunction]
 pub fn run_initiator(py: Python<'_>, settings_json: &str, period_ns: u64, watch: Py<PyAny>) -> PyResult<String> {
     let mut run: InitiatorRun = settings(settings_json)?;
@@ -218,7 +218,7 @@ struct TargetRun {
     #[serde(default)]
     sockets: SocketSettings,
     listen: Vec<SocketAddr>,
-    /// Bulk transfers in place of the portal.
+    /// Bulk transfers instead of the portal.
     #[serde(default)]
     is_bulk: bool,
 }
@@ -237,7 +237,7 @@ struct TargetOutcome<'a> {
     cpu: CpuTime,
 }
 
-/// Runs a target portal over sockets until `watch` says so; `ready` gets the addresses that it listens at.
+/// Runs a target portal over sockets until `watch` returns true; `ready` gets its listening addresses.
 #[pyfunction]
 pub fn run_target(
     py: Python<'_>,
@@ -255,7 +255,7 @@ pub fn run_target(
             sockets.listen(address).map_err(|problem| error(format!("cannot listen at {address}: {problem}")))
         })
         .collect::<PyResult<_>>()?;
-    // all of the portal group's, unless a wildcard leaves open which those are
+    // all of the portal group's, unless a wildcard leaves them open
     if run.portal.addresses.is_empty() && !listening.iter().any(|address| address.ip().is_unspecified()) {
         run.portal.addresses.clone_from(&listening);
     }
@@ -314,7 +314,7 @@ struct LinkRun {
     link: LinkSettings,
 }
 
-/// Moves frames between two TAP devices until `watch`, which is asked every `period_ns`, says so.
+/// Moves frames between two TAP devices until `watch`, called every `period_ns`, returns true.
 #[pyfunction]
 pub fn run_link(
     py: Python<'_>,
@@ -331,7 +331,7 @@ pub fn run_link(
     let mut watcher = Watcher { ask: watch, failure: None };
     let log = py.detach(|| {
         std::thread::scope(|scope| {
-            // the link has this thread, with the priority that its caller gave it
+            // the link has this thread, with its caller's priority
             let watching = scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) && !watcher.wants_stop(&(), &Vec::new()) {
                     std::thread::sleep(Duration::from_nanos(period_ns));
@@ -347,7 +347,7 @@ pub fn run_link(
     watcher.finish(document(&log.map_err(error)?)?)
 }
 
-/// Runs a simulation, of iSCSI or of bulk transfers; captures go to the files named, the initiator's first.
+/// Runs a simulation of iSCSI or of bulk transfers; captures go to the named files, the initiator's first.
 #[pyfunction]
 pub fn simulate(
     py: Python<'_>,
@@ -397,7 +397,7 @@ struct UrlParts {
     lun: Option<u16>,
 }
 
-/// Reads a URL into what it names; keys and secrets stay in it.
+/// Parses a URL; keys and secrets stay in it.
 #[pyfunction]
 pub fn parse_url(url: &str) -> PyResult<String> {
     let Url { host, port, target_name, lun, .. } = Url::parse(url).map_err(error)?;

@@ -1,82 +1,35 @@
-//! `iscsitrace._core`: the one place that knows Python. `iscsitrace/_core.pyi` says what it offers.
+//! `iscsitrace._core`: the only crate that knows Python. `iscsitrace/_core.pyi` declares its interface.
 //!
 //! ```text
-//! source   what Python names as input -> inputs of the pass
+//! source   inputs from Python -> inputs of the pass
+//! pass     what a pass left: its inputs and tables
 //! columns  tables -> NumPy arrays, without a copy
-//! live_pass  a pass that goes on, looked at now and then
+//! vocabulary  SCSI commands and login keys as plain data
+//! live_pass  a live pass
 //! lab      traffic: settings as JSON -> results as JSON
 //! capture  capturing: settings as JSON -> files, and outcomes as JSON
 //! ```
 
 mod capture;
 mod columns;
+mod errors;
 mod lab;
 mod live_pass;
+mod pass;
 mod source;
+mod vocabulary;
 
 use std::time::{Duration, Instant};
 
-use iscsitrace_trace::iscsi::keys::SECRET_KEYS;
-use iscsitrace_trace::pass::{self, Interrupted, Selection};
+use iscsitrace_trace::pass::{Interrupted, Selection, run};
 use iscsitrace_trace::tables::Wanted;
-use iscsitrace_wire::cdb::Operation;
-use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyKeyError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
 
-create_exception!(_core, CaptureError, PyException, "The input cannot be read; str() is one line.");
+use errors::CaptureError;
+use pass::Pass;
 
-/// Time between two reports of progress, and two looks for Ctrl-C.
+/// Time between two progress reports, and two checks for Ctrl-C.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
-
-/// What one pass over the input left.
-#[pyclass(module = "iscsitrace._core")]
-struct Pass {
-    outcome: pass::Outcome,
-}
-
-#[pymethods]
-impl Pass {
-    #[getter]
-    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let inputs = PyList::empty(py);
-        for info in &self.outcome.inputs {
-            inputs.append(source::describe(py, info)?)?;
-        }
-        Ok(inputs)
-    }
-
-    #[getter]
-    fn packet_count(&self) -> u64 {
-        self.outcome.packet_count
-    }
-
-    #[getter]
-    fn tcp_packet_count(&self) -> u64 {
-        self.outcome.tcp_packet_count
-    }
-
-    #[getter]
-    fn first_packet(&self) -> Option<(i64, u32)> {
-        self.outcome.first_packet.map(|first| (first.time_ns, first.original_length))
-    }
-
-    fn row_count(&self, table: &str) -> PyResult<usize> {
-        columns::row_count(&self.outcome.tables, table).ok_or_else(|| PyKeyError::new_err(table.to_owned()))
-    }
-
-    fn columns<'py>(&mut self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
-        let Some(taken) = columns::take(&mut self.outcome.tables, table) else {
-            return Err(PyKeyError::new_err(table.to_owned()));
-        };
-        columns::to_python(py, taken)
-    }
-
-    fn masks<'py>(&self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
-        columns::masks(py, &self.outcome.tables, table)
-    }
-}
 
 /// One pass over the sources as one stream.
 #[pyfunction]
@@ -100,7 +53,7 @@ fn read(
     tables.iter().for_each(|name| wanted.add(name));
     let outcome = py.detach(|| {
         let mut last = Instant::now();
-        pass::run(inputs, &selection, wanted, |reached| {
+        run(inputs, &selection, wanted, |reached| {
             if let Some(error) = failure.take() {
                 return Err(error);
             }
@@ -131,11 +84,10 @@ fn read(
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("CaptureError", py.get_type::<CaptureError>())?;
-    module.add("OPERATIONS", PyTuple::new(py, Operation::ALL.iter().map(|operation| operation.as_str()))?)?;
-    module.add("SECRET_KEYS", PyTuple::new(py, SECRET_KEYS)?)?;
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_class::<live_pass::Live>()?;
+    vocabulary::add_to(module)?;
     lab::add_to(module)?;
     capture::add_to(module)?;
     Ok(())

@@ -1,24 +1,26 @@
-//! A pass that goes on, for Python: it is told how long it may wait, and says what there is to do.
+//! A live pass for Python: the caller sets how long it may wait, and it returns what to do.
 
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iscsitrace_trace::capture::sequence::Input;
-use iscsitrace_trace::dynamics::live::Moment;
+use iscsitrace_trace::dynamics::snapshot::SenderSnapshot;
 use iscsitrace_trace::live::follow::Change;
-use iscsitrace_trace::live::{self, Origin, Settings, Step, View};
+use iscsitrace_trace::live::view::View;
+use iscsitrace_trace::live::{self, Origin, Settings, Step};
 use iscsitrace_trace::pass::Outcome;
+use iscsitrace_trace::reader::sequence::Input;
 use iscsitrace_trace::tables::Tables;
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::errors::CaptureError;
+use crate::pass::Pass;
 use crate::source::{self, Failure};
-use crate::{CaptureError, Pass};
 
-/// A pass that goes on.
+/// A live pass.
 #[pyclass(module = "iscsitrace._core")]
 pub struct Live {
     live: Mutex<live::Live>,
@@ -55,7 +57,7 @@ impl Live {
     ) -> PyResult<Self> {
         let failure = Failure::default();
         let origin = if source.extract::<&str>().is_ok_and(|source| source == "-") {
-            // its own descriptor: the terminal may take the place of the first one
+            // its own descriptor: the terminal may replace the first one
             let input = std::io::stdin().as_fd().try_clone_to_owned()?;
             Origin::Reader("standard input".to_owned(), Box::new(File::from(input)))
         } else {
@@ -81,7 +83,7 @@ impl Live {
         Ok(Self { live: Mutex::new(live), failure })
     }
 
-    /// Reads on for at most so long: `look`, `nothing` or `end`.
+    /// Continues reading for at most that long: `look`, `nothing` or `end`.
     fn advance(&self, py: Python<'_>, patience_ns: u64) -> PyResult<&'static str> {
         let step = py.detach(|| self.lock().advance(nanoseconds(patience_ns)));
         if let Some(error) = self.failure.take() {
@@ -183,7 +185,7 @@ fn to_python<'py>(py: Python<'py>, view: View) -> PyResult<Bound<'py, PyDict>> {
     Ok(dict)
 }
 
-fn moment<'py>(py: Python<'py>, moment: &Moment) -> PyResult<Bound<'py, PyDict>> {
+fn moment<'py>(py: Python<'py>, moment: &SenderSnapshot) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("owin_bytes", moment.owin_bytes)?;
     dict.set_item("owin_peak_bytes", moment.owin_peak_bytes)?;

@@ -1,18 +1,18 @@
-//! What Python names as input: a path, `-`, bytes, or an object with `read(n)`.
+//! Inputs from Python: a path, `-`, bytes, or an object with `read(n)`.
 
 use std::io::{self, Cursor, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use iscsitrace_trace::capture::sequence::Input;
-use iscsitrace_trace::capture::{CaptureInfo, InterfaceInfo};
+use iscsitrace_trace::reader::sequence::Input;
+use iscsitrace_trace::reader::{CaptureInfo, InterfaceInfo};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
-use crate::CaptureError;
+use crate::errors::CaptureError;
 
-/// The Python exception that ended a read, to be raised in place of the I/O error that it became on the way.
+/// The Python exception that ended a read, to be raised instead of the I/O error that stands for it.
 #[derive(Clone, Default)]
 pub struct Failure(Arc<Mutex<Option<PyErr>>>);
 
@@ -23,7 +23,7 @@ impl Failure {
         io::Error::other(message)
     }
 
-    /// The exception, once.
+    /// The exception; returned once.
     pub fn take(&self) -> Option<PyErr> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -33,7 +33,7 @@ impl Failure {
 pub fn input(source: &Bound<'_, PyAny>, failure: &Failure) -> PyResult<Input> {
     if let Ok(path) = source.cast::<PyString>() {
         let path: PathBuf =
-            path.extract().map_err(|error| CaptureError::new_err(format!("no name of a file: {error}")))?;
+            path.extract().map_err(|error| CaptureError::new_err(format!("not a file name: {error}")))?;
         if path.as_os_str() == "-" {
             let reader = Box::new(Interruptible { reader: io::stdin(), failure: failure.clone() });
             return Ok(Input::Reader { name: "standard input".to_owned(), reader });
@@ -52,7 +52,7 @@ pub fn input(source: &Bound<'_, PyAny>, failure: &Failure) -> PyResult<Input> {
     Err(PyTypeError::new_err(format!("a capture is a path, bytes or a binary file, not {}", source.get_type())))
 }
 
-/// A reader that a Ctrl-C ends while it waits.
+/// A reader that Ctrl-C interrupts while it waits.
 struct Interruptible<R> {
     reader: R,
     failure: Failure,
@@ -91,7 +91,7 @@ impl Read for PythonReader {
     }
 }
 
-/// What a capture says of itself, as a dict.
+/// The metadata of a capture, as a dict.
 pub fn describe<'py>(py: Python<'py>, info: &CaptureInfo) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("name", &info.name)?;

@@ -1,13 +1,15 @@
-//! What the streams of one connection carry: not known yet, iSCSI, or something else.
+//! The content of one connection: not known yet, iSCSI, or something else.
 //!
-//! It stands between TCP and iSCSI: takes bytes in order from the one, and drives framers and connection of the other.
-//! Directions are 0 from the client and 1 from the server in TCP, 0 to the target and 1 to the initiator in iSCSI.
+//! Connects TCP and iSCSI: takes stream bytes in order and feeds the framers of the iSCSI connection. TCP directions
+//! are 0 from the client and 1 from the server; iSCSI directions are 0 to the target and 1 to the initiator.
 
 use crate::counters::Counter;
-use crate::iscsi::connection::{Context, Ear, IscsiConnection};
+use crate::iscsi::connection::IscsiConnection;
+use crate::iscsi::connection::listener::ConnectionListener;
+use crate::iscsi::context::Context;
 use crate::iscsi::detect::{Detector, Event, Verdict};
-use crate::iscsi::framer::{DigestUse, Framer};
-use crate::iscsi::login::Digests;
+use crate::iscsi::digest_use::{DigestUse, Digests};
+use crate::iscsi::framer::Framer;
 use crate::tcp::reassembly::{Chunk, StreamSink};
 
 /// The content of one connection.
@@ -17,11 +19,11 @@ pub enum Content {
     Undecided(Box<Detector>),
     /// iSCSI.
     Iscsi(Box<IscsiContent>),
-    /// Something else, for certain.
+    /// Certainly something else.
     Other,
 }
 
-/// The framers and the connection that listens to them.
+/// The iSCSI connection and its two framers.
 #[derive(Debug)]
 pub struct IscsiContent {
     /// The connection.
@@ -30,7 +32,7 @@ pub struct IscsiContent {
     pub framers: [Framer; 2],
     /// Whether the TCP client is the initiator.
     pub is_client_initiator: bool,
-    /// Whether the start of the streams told so.
+    /// Whether the capture has the start of the streams.
     pub has_start: bool,
 }
 
@@ -51,9 +53,9 @@ impl IscsiContent {
         }
         let framer = &mut self.framers[direction];
         let was_login = !to_target && !self.connection.login.is_complete;
-        framer.chunk(chunk, &mut Ear { connection: &mut self.connection, context, to_target });
+        framer.chunk(chunk, &mut ConnectionListener { connection: &mut self.connection, context, to_target });
         if was_login && self.connection.login.is_complete {
-            // what the initiator sends from now on has the digests that were agreed
+            // from now on the initiator's PDUs carry the agreed digests
             let digests = self.connection.login.digests();
             self.framers[0].agree(digests);
         }
@@ -64,22 +66,26 @@ impl IscsiContent {
         self.connection.has_gap = true;
         let login = &mut self.connection.login;
         if !login.is_complete && self.has_start {
-            // whether it ended in the hole, and with which digests, is for the bytes after it to tell
+            // the bytes after the hole must show whether the login ended in it, and with which digests
             login.has_gap = true;
             self.framers.iter_mut().for_each(|framer| framer.agree(Digests { header: None, data: None }));
         }
-        let ear = &mut Ear { connection: &mut self.connection, context, to_target: direction == 0 };
-        self.framers[direction].gap(offset, length, ear);
+        let listener = &mut ConnectionListener { connection: &mut self.connection, context, to_target: direction == 0 };
+        self.framers[direction].gap(offset, length, listener);
     }
 
-    /// The end of both streams.
+    /// Ends both streams.
     fn finish(&mut self, time_ns: i64, context: &mut Context) {
         let has_open_tasks = self.connection.has_open_tasks();
         for (direction, framer) in self.framers.iter_mut().enumerate() {
-            // what open tasks miss is counted with them
+            // missing PDUs of open tasks are counted with the tasks
             let has_lost_end = self.connection.has_gap && framer.has_lost_end() && !has_open_tasks;
             self.connection.missing[direction] += u64::from(framer.has_lost_start()) + u64::from(has_lost_end);
-            framer.finish(&mut Ear { connection: &mut self.connection, context, to_target: direction == 0 });
+            framer.finish(&mut ConnectionListener {
+                connection: &mut self.connection,
+                context,
+                to_target: direction == 0,
+            });
         }
         self.connection.finish(time_ns, context);
         let number = Some(self.connection.number);
@@ -96,19 +102,19 @@ impl IscsiContent {
 }
 
 impl Content {
-    /// The content of a connection of which nothing was seen.
+    /// The content of a new connection.
     pub fn new(ports: [u16; 2]) -> Self {
         Self::Undecided(Box::new(Detector::new(ports)))
     }
 
-    /// The SYN of a TCP direction was seen.
+    /// Notes the SYN of a TCP direction.
     pub fn note_start(&mut self, direction: usize) {
         if let Self::Undecided(detector) = self {
             detector.note_start(direction);
         }
     }
 
-    /// The iSCSI content, if it is.
+    /// The iSCSI content, if it is iSCSI.
     #[inline]
     pub fn iscsi(&mut self) -> Option<&mut IscsiContent> {
         match self {
@@ -117,7 +123,7 @@ impl Content {
         }
     }
 
-    /// Starts to fetch what will be looked at of a payload that is likely the next of its direction.
+    /// Prefetches the header in a payload that is probably the next of its direction.
     #[inline]
     pub fn prefetch(&self, tcp_direction: usize, payload: &[u8]) {
         if let Self::Iscsi(iscsi) = self {
@@ -125,7 +131,7 @@ impl Content {
         }
     }
 
-    /// It is iSCSI: what was kept is read again from its first byte on.
+    /// Switches to iSCSI and reads the kept bytes from the start.
     fn decide(&mut self, number: u32, is_client_initiator: bool, context: &mut Context) {
         let Self::Undecided(detector) = self else { return };
         let events = detector.take_events();
@@ -149,7 +155,7 @@ impl Content {
         *self = Self::Iscsi(iscsi);
     }
 
-    /// The end of both streams, at `time_ns`.
+    /// Ends both streams at `time_ns`.
     pub fn finish(&mut self, time_ns: i64, context: &mut Context) {
         if let Self::Iscsi(iscsi) = self {
             iscsi.finish(time_ns, context);
@@ -157,17 +163,17 @@ impl Content {
     }
 }
 
-/// One TCP direction of a connection's content, as a sink of its bytes.
+/// Receives the stream bytes of one TCP direction.
 pub struct ContentSink<'a> {
     /// The content.
     pub content: &'a mut Content,
-    /// What all connections share.
+    /// The state that all connections share.
     pub context: &'a mut Context,
     /// The connection's number.
     pub number: u32,
     /// The TCP direction.
     pub direction: usize,
-    /// The packet at hand.
+    /// The current frame.
     pub frame: u64,
 }
 

@@ -1,25 +1,23 @@
 //! Capture bytes -> packets -> TCP streams -> iSCSI PDUs -> cycles -> columns, in one pass.
 //!
 //! ```text
-//! capture/   any byte source -> packets (pcap, pcapng, gzip, zstd, lz4; capture filters)
+//! reader/    any byte source -> packets (pcap, pcapng, gzip, zstd, lz4; capture filters)
 //! tcp/       packets -> connections, numbered as Wireshark's tcp.stream -> stream bytes in order
 //! iscsi/     stream bytes -> PDUs -> sessions, tasks, cycles
-//! dynamics/  packets -> how each sender behaved: outstanding data, losses, flights (on request)
-//! content    between the two: is it iSCSI, and whose bytes are these?
+//! dynamics/  packets -> how each sender behaved: bytes in flight, losses, flights (on request)
+//! content    between TCP and iSCSI: is it iSCSI, and which direction is whose?
 //! queue      queue depth, after the pass
-//! budget/    who owns each nanosecond, after the pass (on request)
+//! budget/    the time breakdown, after the pass (on request)
 //! tables     the columns that come out
 //! counters   every oddity of the input, by name
-//! tracked    one connection of the moment: its packets through tcp and content
 //! pipeline   packets in, tables out
-//! live       a pass that goes on: what was read since the last look, in bounded memory
-//! pass       the input as one stream, filtered, through the pipeline
+//! live/      a pass over input that has no end yet, in bounded memory
+//! pass       one pass over all input: filter, time window, pipeline
 //! ```
 //!
-//! Data flows downwards only. Memory does not grow with packets.
+//! Data flows downwards only. Memory use does not grow with the number of packets.
 
 pub mod budget;
-pub mod capture;
 pub mod content;
 pub mod counters;
 pub mod dynamics;
@@ -28,6 +26,6 @@ pub mod live;
 pub mod pass;
 pub mod pipeline;
 pub mod queue;
+pub mod reader;
 pub mod tables;
 pub mod tcp;
-mod tracked;

@@ -1,43 +1,43 @@
-//! One pass over the input: captures as one stream, a filter and a window of time, and the pipeline behind.
+//! One pass over the input: captures as one stream, an optional filter and time window, then the pipeline.
 
-use crate::capture::filter::Filter;
-use crate::capture::sequence::{Input, Progress, Sequence};
-use crate::capture::{CaptureError, CaptureInfo};
 use crate::counters::Counter;
 use crate::pipeline::Pipeline;
+use crate::reader::filter::Filter;
+use crate::reader::sequence::{Input, Progress, Sequence};
+use crate::reader::{CaptureError, CaptureInfo};
 use crate::tables::{Tables, Wanted};
 
-/// What to read of the input.
+/// Which packets to read.
 #[derive(Debug, Default)]
 pub struct Selection {
-    /// A capture filter in libpcap's language.
+    /// A capture filter in libpcap's syntax.
     pub capture_filter: Option<String>,
-    /// At most so many packets, of those that the filter and the window let pass.
+    /// The maximum number of packets that pass the filter and the time window.
     pub packet_limit: Option<u64>,
-    /// Packets from this time on.
+    /// The earliest capture time.
     pub time_from_ns: Option<i64>,
-    /// Packets up to this time.
+    /// The latest capture time.
     pub time_to_ns: Option<i64>,
-    /// Whether the times count from the first packet instead of 1970.
+    /// Whether the times are relative to the first packet instead of 1970.
     pub time_is_relative: bool,
 }
 
-/// What a pass leaves.
+/// The result of a pass.
 #[derive(Debug)]
 pub struct Outcome {
     /// The tables.
     pub tables: Tables,
-    /// What the captures say of themselves.
+    /// Metadata of the captures.
     pub inputs: Vec<CaptureInfo>,
-    /// Packets that the filter and the window let pass.
+    /// Packets that passed the filter and the time window.
     pub packet_count: u64,
-    /// Of these, TCP packets.
+    /// TCP packets among them.
     pub tcp_packet_count: u64,
-    /// The first of these.
+    /// The first packet that passed.
     pub first_packet: Option<FirstPacket>,
 }
 
-/// What tells one capture from another: when its first packet was captured, and how long it was.
+/// Identifies a capture: time and length of its first packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstPacket {
     /// Capture time in nanoseconds since 1970.
@@ -49,9 +49,9 @@ pub struct FirstPacket {
 /// Why a pass ended early.
 #[derive(Debug)]
 pub enum Interrupted<E> {
-    /// The input.
+    /// The input failed.
     Capture(CaptureError),
-    /// The caller, from its report.
+    /// The caller ended it.
     Caller(E),
 }
 
@@ -61,7 +61,7 @@ impl<E> From<CaptureError> for Interrupted<E> {
     }
 }
 
-/// Every packet is of a link type that is not supported.
+/// The error for captures without any packet of a supported link type.
 fn undecodable(sequence: &Sequence) -> CaptureError {
     let names: Vec<_> = sequence.infos().map(|info| info.name.clone()).collect();
     let mut link_types: Vec<_> = sequence.infos().flat_map(|info| info.link_types.clone()).collect();
@@ -71,14 +71,14 @@ fn undecodable(sequence: &Sequence) -> CaptureError {
     CaptureError::LinkTypeUnsupported { name: names.join(", "), link_types: link_types.join(", ") }
 }
 
-/// Packets between two reports to the caller.
+/// Packets between two calls of `report`.
 const REPORT_EVERY_PACKETS: u64 = 1 << 14;
 
-/// Reads the inputs to their end. `report` is told now and then how far it is, and may end the pass.
+/// Reads the inputs to their end. `report` is called every 16,384 packets with the progress, and can end the pass.
 ///
 /// # Errors
-/// When an input is no capture or cannot be read, before any packet was; when there is nothing in any input; when the
-/// filter is no filter; and what `report` gives.
+/// An input is not a capture or cannot be read, and no packet was read before; no input has any packet; the filter is
+/// invalid; or `report` returned an error.
 pub fn run<E>(
     inputs: Vec<Input>,
     selection: &Selection,
@@ -139,7 +139,7 @@ pub fn run<E>(
 mod tests {
     use super::*;
 
-    /// A classic pcap file of one empty Ethernet-sized packet of that link type, captured in that second.
+    /// A classic pcap file with one empty Ethernet-sized packet of that link type, captured in that second.
     fn capture_at(link_type: u32, time_s: u32) -> Input {
         let mut bytes = Vec::new();
         for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, link_type, time_s, 0, 60, 60] {

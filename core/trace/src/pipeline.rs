@@ -1,25 +1,25 @@
-//! The pass: packets in, tables out.
+//! Packets in, tables out.
 //!
-//! It owns the connections of the moment and hands each packet down: frame, TCP half, reassembly, content. Its memory
-//! grows with connections, tasks and (when asked for) PDUs and segments; never with packets alone.
+//! Holds the open connections and passes each packet down: frame, TCP half, reassembly, content. Memory use grows with
+//! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
 use iscsitrace_wire::frame::{NotTcp, Segment, segment};
 
 use crate::budget;
-use crate::capture::Packet;
 use crate::content::Content;
 use crate::counters::{Counter, Counters};
-use crate::iscsi::connection::Context;
+use crate::iscsi::context::Context;
 use crate::queue;
+use crate::reader::Packet;
 use crate::tables::{Columns, Connection, CounterRow, CounterRows, Cycles, NULL_U32, NULL_U64, Tables, Wanted};
+use crate::tcp::connection::TcpConnection;
 use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
-use crate::tracked::Tracked;
 
-/// How much is kept at once.
+/// Limits of what is kept at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Connections followed at once; beyond it the quietest half that is not iSCSI is closed.
+    /// Connections tracked at once. Beyond it, the quietest half of those that are not iSCSI is closed.
     pub(crate) connections: usize,
     /// Rows of connections that are not iSCSI.
     pub(crate) other_rows: usize,
@@ -31,43 +31,43 @@ impl Default for Limits {
     }
 }
 
-/// The pass.
+/// The state of a pass.
 #[derive(Debug, Default)]
 pub struct Pipeline {
     pub(crate) context: Context,
     table: ConnectionTable,
-    pub(crate) slots: Vec<Option<Box<Tracked>>>,
+    pub(crate) slots: Vec<Option<Box<TcpConnection>>>,
     free: Vec<u32>,
-    /// Connections that ended.
+    /// Rows of closed connections.
     pub(crate) rows: Vec<Connection>,
     other_rows: usize,
     budget: HoldBudget,
     connection_count: u32,
-    /// How much is kept at once.
+    /// Limits of what is kept at once.
     pub(crate) limits: Limits,
-    /// TCP packets seen.
+    /// Number of TCP packets.
     pub tcp_packet_count: u64,
 }
 
 impl Pipeline {
-    /// A pass that has seen nothing.
+    /// A pass without packets so far.
     pub fn new(wanted: Wanted) -> Self {
         let mut pipeline = Self::default();
         pipeline.context.tables.wanted = wanted;
         pipeline
     }
 
-    /// The oddities, for the reader of the capture to count its own.
+    /// The counters, for the reader of the capture to add to.
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.context.counters
     }
 
-    /// From now on cycles that end are noted, for [`Pipeline::take_ended`].
+    /// From now on, cycles that end are collected for [`Pipeline::take_ended`].
     pub fn note_ended(&mut self) {
         self.context.ended = Some(Vec::new());
     }
 
-    /// Moves the cycles that ended since the last look to `ended`: by status, or by task management.
+    /// Moves the cycles that ended since the last call to `ended`: by status, or by task management.
     #[inline]
     pub fn take_ended(&mut self, ended: &mut Vec<u32>) {
         if let Some(noted) = &mut self.context.ended {
@@ -75,21 +75,21 @@ impl Pipeline {
         }
     }
 
-    /// The cycles so far, those under way included, and when each ended: `i64::MAX` when it has not.
+    /// All cycles so far, open ones included, and when each ended: `i64::MAX` while it is open.
     pub fn cycles(&self) -> (&Cycles, &[i64]) {
         (&self.context.tables.cycles, &self.context.cycle_ends_ns)
     }
 
-    /// Rows of the tables that grow with every task: a measure of its memory.
+    /// Rows of the tables that grow with every command: a measure of memory use.
     pub fn task_row_count(&self) -> usize {
         let tables = &self.context.tables;
         tables.cycles.row_count() + tables.rounds.row_count() + tables.nops.row_count()
     }
 
-    /// Takes one packet.
+    /// Processes one packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet<'_>) {
-        // by reference: to copy what was just made waits for all writes before it
+        // by reference: a copy would wait for the writes before it
         match &segment(packet.link_type, packet.data, packet.original_length) {
             Ok(segment) => self.tcp(packet, segment),
             Err(reason) => self.not_tcp(*reason, packet.frame),
@@ -118,13 +118,13 @@ impl Pipeline {
         let source = Endpoint { address: segment.source, port: segment.source_port };
         let destination = Endpoint { address: segment.destination, port: segment.destination_port };
         let slot = self.slot(source, destination, packet, segment);
-        let Some(Some(tracked)) = self.slots.get_mut(slot as usize) else { return };
-        // a connection to oneself has one direction only
-        let direction = usize::from(tracked.ends[0] != source);
-        tracked.take(direction, packet, segment, &mut self.context, &mut self.budget);
+        let Some(Some(connection)) = self.slots.get_mut(slot as usize) else { return };
+        // a connection of a host to itself has one direction only
+        let direction = usize::from(connection.ends[0] != source);
+        connection.take(direction, packet, segment, &mut self.context, &mut self.budget);
     }
 
-    /// The slot of the packet's connection, a new one where it begins (Wireshark's rule: see `tcp::table`).
+    /// The slot of the packet's connection; opens a new one at its start (Wireshark's rule, see `tcp::table`).
     #[inline]
     fn slot(&mut self, source: Endpoint, destination: Endpoint, packet: &Packet<'_>, segment: &Segment<'_>) -> u32 {
         let is_opening = segment.flags.is_syn() && !segment.flags.is_ack();
@@ -139,10 +139,10 @@ impl Pipeline {
 
     #[cold]
     fn is_reused(&self, slot: u32, source: Endpoint, segment: &Segment<'_>) -> bool {
-        let Some(Some(tracked)) = self.slots.get(slot as usize) else { return false };
-        let half = &tracked.halves[usize::from(tracked.ends[0] != source)];
+        let Some(Some(connection)) = self.slots.get(slot as usize) else { return false };
+        let half = &connection.halves[usize::from(connection.ends[0] != source)];
         half.initial_sequence_number
-            .is_some_and(|initial| initial != segment.sequence_number || tracked.has_fin || tracked.has_rst)
+            .is_some_and(|initial| initial != segment.sequence_number || connection.has_fin || connection.has_rst)
     }
 
     #[cold]
@@ -152,17 +152,17 @@ impl Pipeline {
         }
         let number = self.connection_count;
         self.connection_count += 1;
-        // the SYN-ACK comes from the server
+        // the server sends the SYN-ACK
         let is_syn_ack = segment.flags.is_syn() && segment.flags.is_ack();
         let ends = if is_syn_ack { [destination, source] } else { [source, destination] };
-        let tracked = Some(Box::new(Tracked::new(number, ends, packet, self.context.tables.wanted)));
+        let connection = Some(Box::new(TcpConnection::new(number, ends, packet, self.context.tables.wanted)));
         let slot = match self.free.pop() {
             Some(slot) => {
-                self.slots[slot as usize] = tracked;
+                self.slots[slot as usize] = connection;
                 slot
             }
             None => {
-                self.slots.push(tracked);
+                self.slots.push(connection);
                 (self.slots.len() - 1) as u32
             }
         };
@@ -174,14 +174,14 @@ impl Pipeline {
     fn close_quietest(&mut self, frame: u64) {
         let mut quiet: Vec<(u64, u32)> = (0..)
             .zip(&self.slots)
-            .filter_map(|(slot, tracked)| tracked.as_ref().map(|tracked| (slot, tracked)))
-            .filter(|(_, tracked)| !matches!(tracked.content, Content::Iscsi(_)))
-            .map(|(slot, tracked)| (tracked.frame_last, slot))
+            .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (slot, connection)))
+            .filter(|(_, connection)| !matches!(connection.content, Content::Iscsi(_)))
+            .map(|(slot, connection)| (connection.frame_last, slot))
             .collect();
         if quiet.is_empty() {
             quiet = (0..)
                 .zip(&self.slots)
-                .filter_map(|(slot, tracked)| tracked.as_ref().map(|tracked| (tracked.frame_last, slot)))
+                .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (connection.frame_last, slot)))
                 .collect();
         }
         quiet.sort_unstable();
@@ -192,17 +192,17 @@ impl Pipeline {
         }
     }
 
-    /// The connections of the moment.
-    pub(crate) fn tracked(&self) -> impl Iterator<Item = &Tracked> {
-        self.slots.iter().flatten().map(|tracked| &**tracked)
+    /// The open connections.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = &TcpConnection> {
+        self.slots.iter().flatten().map(|connection| &**connection)
     }
 
-    /// The end of a connection in this capture: its row.
+    /// Closes a connection and adds its row.
     pub(crate) fn close(&mut self, slot: u32) {
-        let Some(mut tracked) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
-        self.table.remove(tracked.ends[0], tracked.ends[1], slot);
+        let Some(mut connection) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
+        self.table.remove(connection.ends[0], connection.ends[1], slot);
         self.free.push(slot);
-        let row = tracked.finish(&mut self.context, &mut self.budget);
+        let row = connection.finish(&mut self.context, &mut self.budget);
         if !row.is_iscsi {
             self.other_rows += 1;
             if self.other_rows > self.limits.other_rows {
@@ -213,11 +213,11 @@ impl Pipeline {
         self.rows.push(row);
     }
 
-    /// Closes everything that is open.
+    /// Closes all open connections.
     pub(crate) fn close_all(&mut self) {
         let mut open: Vec<(u32, u32)> = (0..)
             .zip(&self.slots)
-            .filter_map(|(slot, tracked)| tracked.as_ref().map(|tracked| (tracked.number, slot)))
+            .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (connection.number, slot)))
             .collect();
         open.sort_unstable();
         for (_, slot) in open {
@@ -225,7 +225,7 @@ impl Pipeline {
         }
     }
 
-    /// Adds the commands that were not seen to counters and rows, which are in order then.
+    /// Adds the missing commands to counters and connection rows, which are sorted by then.
     pub(crate) fn add_missing_commands(&mut self) {
         self.rows.sort_unstable_by_key(|row| row.connection);
         for (connection, missing) in self.context.sessions.missing_commands() {
@@ -237,7 +237,7 @@ impl Pipeline {
         }
     }
 
-    /// The end of the input: everything that was open is closed, and the tables are complete.
+    /// Closes all connections at the end of the input, and completes the tables.
     pub fn finish(mut self) -> Tables {
         self.close_all();
         self.add_missing_commands();
@@ -255,7 +255,7 @@ impl Pipeline {
     }
 }
 
-/// The rows of `counters`.
+/// The rows of the table `counters`.
 pub(crate) fn counter_rows(counters: &Counters) -> CounterRows {
     let mut rows = CounterRows::default();
     for (counter, connection, tally) in counters.sorted() {
@@ -271,4 +271,22 @@ pub(crate) fn counter_rows(counters: &Counters) -> CounterRows {
         });
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_without_a_frame_has_none() {
+        let mut counters = Counters::default();
+        counters.add(Counter::NotTcp, None, 8);
+        counters.add_many(Counter::UnexplainedBytes, Some(2), 0, 40);
+        let rows = counter_rows(&counters);
+        assert_eq!(rows.name, ["not_tcp", "unexplained_bytes"]);
+        assert_eq!((&rows.connection[..], &rows.count[..]), (&[NULL_U32, 2][..], &[1, 40][..]));
+        assert_eq!(rows.first_frame, [8, NULL_U64]);
+        // info 0, data_loss 2
+        assert_eq!(rows.severity, [0, 2]);
+    }
 }

@@ -1,11 +1,11 @@
-//! Queue depth, and what follows from it, out of the instants of all cycles of a session.
+//! Queue depth of every cycle, and the session totals that follow from it.
 //!
-//! Done after the pass, because what was behind a hole is read late: only then is the order in time known.
+//! Computed after the pass: bytes behind a hole are read late, so the order in time is known only then.
 
 use crate::tables::{Cycles, NULL_NS, NULL_U32, Sessions};
 
-/// Fills `queue_depth` and `next_command_ns` of every cycle, and the sums of every session; `ends_ns` says when each
-/// cycle ended, with or without status.
+/// Fills `queue_depth` and `next_command_ns` of every cycle, and the totals of every session. `ends_ns` has the end of
+/// each cycle, with or without status.
 pub fn fill(cycles: &mut Cycles, ends_ns: &[i64], sessions: &mut Sessions) {
     for (session, mut order) in by_session(cycles, sessions.session.len()).into_iter().enumerate() {
         order.sort_by_key(|&cycle| cycles.command_first_ns[cycle as usize]);
@@ -37,7 +37,7 @@ pub fn fill(cycles: &mut Cycles, ends_ns: &[i64], sessions: &mut Sessions) {
     }
 }
 
-/// What of a cycle's data went to the target: of a bidirectional task, what was sent as Data-Out or with its command.
+/// The bytes of a cycle that went to the target. For a bidirectional command: Data-Out and immediate data.
 pub(crate) fn written_bytes(cycles: &Cycles, cycle: usize) -> u32 {
     let data_bytes = cycles.data_bytes[cycle];
     if !cycles.is_write[cycle] {
@@ -50,7 +50,7 @@ pub(crate) fn written_bytes(cycles: &Cycles, cycle: usize) -> u32 {
     }
 }
 
-/// The cycles of each session, in their order.
+/// The cycles of each session, in table order.
 fn by_session(cycles: &Cycles, session_count: usize) -> Vec<Vec<u32>> {
     let mut sessions = vec![Vec::new(); session_count];
     for (cycle, &session) in (0..).zip(&cycles.session) {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against counting the open tasks one by one.
+        /// Compared with counting the open commands one by one.
         #[test]
         fn equals_brute_force(tasks in proptest::collection::vec((0i64..100, 1i64..40, any::<bool>()), 1..30)) {
             let mut cycles = Cycles::default();
@@ -110,7 +110,7 @@ mod tests {
             }
             fill(&mut cycles, &ends_ns, &mut sessions);
             for (own, &(start_ns, duration_ns, has_status)) in tasks.iter().enumerate() {
-                // tasks issued before it, or at the same instant and earlier in the table, and not yet ended
+                // commands issued before it, or at the same instant and earlier in the table, that have not ended
                 let depth = 1 + tasks.iter().enumerate().filter(|&(other, &(other_start_ns, other_duration_ns, _))| {
                     (other_start_ns, other) < (start_ns, own) && other_start_ns + other_duration_ns > start_ns
                 }).count();

@@ -1,8 +1,8 @@
-//! The columns that come out of a pass, one struct of vectors per table; `iscsitrace/tables/schema/` says what each
-//! column means, and a test holds the two together.
+//! The tables of a pass, one struct of column vectors each. `iscsitrace/tables/schema/` documents every column, and a
+//! test compares the two.
 //!
-//! A null is the largest value of an unsigned type, the smallest of a signed one, and "" for text. It never
-//! computes anything.
+//! A null is the largest value of an unsigned type, the smallest of a signed type, and "" for text. Nothing is computed
+//! here.
 
 /// Null in an `i64` column.
 pub const NULL_NS: i64 = i64::MIN;
@@ -74,8 +74,8 @@ macro_rules! table {
         }
 
         impl $table {
-            /// Moves the rows of `other` behind its own. The longer of the two stays in its memory: a table of one
-            /// connection may be most of what a pass holds.
+            /// Appends the rows of `other`, and leaves it empty. The longer table keeps its memory: one connection can
+            /// hold most rows of a pass.
             pub fn append(&mut self, other: &mut Self) {
                 if self.row_count() < other.row_count() {
                     std::mem::swap(self, other);
@@ -85,12 +85,12 @@ macro_rules! table {
                 }
             }
 
-            /// Appends copies of these rows of another table; a row that is not there is passed over.
+            /// Appends copies of these rows of another table; missing rows are skipped.
             pub fn copy_rows(&mut self, other: &Self, rows: &[usize]) {
                 $(self.$column.extend(rows.iter().filter_map(|&row| other.$column.get(row).cloned()));)*
             }
 
-            /// Drops the rows whose place says so.
+            /// Keeps the rows whose flag is set.
             pub fn retain(&mut self, is_kept: &[bool]) {
                 $({
                     let mut places = is_kept.iter();
@@ -98,12 +98,12 @@ macro_rules! table {
                 })*
             }
 
-            /// Drops the first rows.
+            /// Removes the first rows.
             pub fn drop_first(&mut self, count: usize) {
                 $(self.$column.drain(..count.min(self.$column.len()));)*
             }
 
-            /// Appends a row and gives its number.
+            /// Appends a row and returns its number.
             #[inline]
             pub fn push(&mut self, row: $row) -> usize {
                 let number = self.row_count();
@@ -192,7 +192,7 @@ table! {
 }
 
 table! {
-    /// One SCSI task a row.
+    /// One SCSI command a row.
     Cycles CycleRow "cycles" {
         cycle: u32 = 0, session: u32 = NULL_U32, connection: u32 = 0, lun: u64 = NULL_U64,
         initiator_task_tag: u32 = 0, cmd_sn: u32 = NULL_U32, max_cmd_sn: u32 = NULL_U32, operation: u8 = NULL_U8,
@@ -221,7 +221,7 @@ table! {
 }
 
 table! {
-    /// One Login Request and its answer a row.
+    /// One Login Request and its response a row.
     Logins Login "logins" {
         connection: u32 = 0, request_ns: i64 = NULL_NS, response_ns: i64 = NULL_NS, request_frame: u64 = NULL_U64,
         response_frame: u64 = NULL_U64, current_stage: u8 = NULL_U8, next_stage: u8 = NULL_U8,
@@ -231,7 +231,7 @@ table! {
 }
 
 table! {
-    /// One Task Management Function Request and its answer a row.
+    /// One Task Management Function Request and its response a row.
     TaskManagements TaskManagement "task_management" {
         connection: u32 = 0, request_ns: i64 = NULL_NS, response_ns: i64 = NULL_NS, request_frame: u64 = NULL_U64,
         response_frame: u64 = NULL_U64, function: u8 = 0, function_text: String = String::new(),
@@ -241,7 +241,7 @@ table! {
 }
 
 table! {
-    /// One ping and its echo a row.
+    /// One NOP-Out or NOP-In and its answer a row.
     Nops Nop "nops" {
         connection: u32 = 0, request_ns: i64 = NULL_NS, response_ns: i64 = NULL_NS, request_frame: u64 = NULL_U64,
         response_frame: u64 = NULL_U64, is_from_initiator: bool = false, is_ping: bool = false,
@@ -250,7 +250,7 @@ table! {
 }
 
 table! {
-    /// One Text Request and its answer a row.
+    /// One Text Request and its response a row.
     Texts TextRow "texts" {
         connection: u32 = 0, request_ns: i64 = NULL_NS, response_ns: i64 = NULL_NS, request_frame: u64 = NULL_U64,
         response_frame: u64 = NULL_U64, initiator_task_tag: u32 = 0, request_text: String = String::new(),
@@ -259,7 +259,7 @@ table! {
 }
 
 table! {
-    /// One Logout Request and its answer a row.
+    /// One Logout Request and its response a row.
     Logouts Logout "logouts" {
         connection: u32 = 0, request_ns: i64 = NULL_NS, response_ns: i64 = NULL_NS, request_frame: u64 = NULL_U64,
         response_frame: u64 = NULL_U64, reason: u8 = 0, cid: u16 = NULL_U16, response: u8 = NULL_U8,
@@ -310,7 +310,7 @@ table! {
 }
 
 table! {
-    /// One change of a sender's outstanding data a row.
+    /// One change of a sender's bytes in flight a row.
     Windows Window "window" {
         connection: u32 = 0, to_target: bool = false, time_ns: i64 = 0, frame: u64 = 0, owin_bytes: i64 = 0,
         pipe_bytes: i64 = 0, cwnd_estimate_bytes: i64 = NULL_NS, is_valid: bool = false, rwnd_bytes: i64 = NULL_NS,
@@ -318,7 +318,7 @@ table! {
 }
 
 table! {
-    /// One round-trip sample a row.
+    /// One RTT sample a row.
     RoundTrips RoundTrip "round_trips" {
         connection: u32 = 0, to_target: bool = false, frame: u64 = 0, time_ns: i64 = 0, rtt_ns: i64 = 0,
         is_handshake: bool = false,
@@ -326,7 +326,7 @@ table! {
 }
 
 table! {
-    /// One packet that was sent again a row.
+    /// One retransmission a row.
     Retransmissions Retransmission "retransmissions" {
         connection: u32 = 0, to_target: bool = false, frame: u64 = 0, time_ns: i64 = 0, stream_offset_bytes: i64 = 0,
         payload_bytes: u32 = 0, cause: u8 = 3, is_spurious: bool = false, original_frame: u64 = NULL_U64,
@@ -335,7 +335,7 @@ table! {
 }
 
 table! {
-    /// One loss and its repair a row.
+    /// One recovery from a loss a row.
     Recoveries Recovery "recoveries" {
         connection: u32 = 0, to_target: bool = false, cause: u8 = 3, time_first_ns: i64 = 0,
         time_last_ns: i64 = NULL_NS, frame_first: u64 = 0, frame_last: u64 = NULL_U64,
@@ -370,14 +370,14 @@ table! {
 }
 
 table! {
-    /// How the data of one write begins a row.
+    /// The start of the data of one write a row.
     WriteStarts WriteStart "write_starts" {
         cycle: u32 = 0, bytes: u8 = 0, crc32c: u32 = 0,
     }
 }
 
 table! {
-    /// One stretch of time with one owner a row.
+    /// One span of the time breakdown a row.
     Budget BudgetRow "budget" {
         session: u32 = NULL_U32, connection: u32 = NULL_U32, time_first_ns: i64 = 0, time_last_ns: i64 = 0,
         part: u8 = 9, cycle: u32 = NULL_U32, frame: u64 = NULL_U64,
@@ -394,29 +394,29 @@ table! {
 
 /// Codes of `budget.part`.
 pub mod budget_part {
-    /// Payload passes.
+    /// Payload passes the tap.
     pub const TRANSFER: u8 = 0;
-    /// The path's delay.
+    /// Network RTT.
     pub const PROPAGATION: u8 = 1;
-    /// The target takes its time.
+    /// Target service time.
     pub const TARGET_SERVICE: u8 = 2;
-    /// The initiator asks for nothing.
+    /// The initiator has no commands in flight.
     pub const INITIATOR_THINK: u8 = 3;
-    /// The initiator was granted data, and does not send it.
+    /// An R2T waits for its Data-Out.
     pub const INITIATOR_SERVICE: u8 = 4;
-    /// A small segment waits until all before it is acknowledged.
+    /// A segment that is not full waits until all earlier data is acknowledged (Nagle's algorithm).
     pub const ACK_WAIT: u8 = 5;
-    /// The receiver's window is full.
+    /// The sender is receive-window-limited.
     pub const RECEIVE_WINDOW: u8 = 6;
-    /// The sender's congestion window is full.
+    /// The sender is cwnd-limited.
     pub const CONGESTION_WINDOW: u8 = 7;
-    /// A loss is repaired.
+    /// Recovery from a loss.
     pub const LOSS_RECOVERY: u8 = 8;
-    /// Not told by the capture.
+    /// The capture does not show the cause.
     pub const UNKNOWN: u8 = 9;
 }
 
-/// Everything that a pass fills.
+/// All tables of a pass.
 #[derive(Debug, Default, Clone)]
 #[allow(missing_docs)]
 pub struct Tables {
@@ -445,13 +445,13 @@ pub struct Tables {
     pub senders: Senders,
     pub budget: Budget,
     pub counters: CounterRows,
-    /// Which of those that are filled on request are wanted.
+    /// Which of the tables on request are wanted.
     pub wanted: Wanted,
 }
 
 macro_rules! wanted {
     ($($table:ident)*) => {
-        /// The tables that a pass fills on request.
+        /// The tables that a pass fills only on request.
         #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs)]
         pub struct Wanted { $(pub $table: bool,)* }
@@ -460,7 +460,7 @@ macro_rules! wanted {
             /// All of them.
             pub const ALL: Self = Self { $($table: true,)* };
 
-            /// Wants the table of that name too, if it is one of these.
+            /// Adds the table of this name, if it is one of these.
             pub fn add(&mut self, name: &str) {
                 match name {
                     $(stringify!($table) => self.$table = true,)*
@@ -473,7 +473,7 @@ macro_rules! wanted {
 wanted!(pdus write_starts segments sacks window round_trips retransmissions recoveries flights senders budget);
 
 impl Wanted {
-    /// Whether a table is wanted that tells how the senders behaved.
+    /// Whether any table about the senders' behaviour is wanted.
     pub fn has_dynamics(self) -> bool {
         Self { pdus: false, write_starts: false, segments: false, ..self } != Self::default()
     }
@@ -481,7 +481,7 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sack, Sacks};
+    use super::{Sack, Sacks, Wanted};
 
     fn sacks(frames: std::ops::Range<u64>) -> Sacks {
         let mut table = Sacks::default();
@@ -500,5 +500,16 @@ mod tests {
             assert_eq!(table.time_ns, (0..9).map(|frame| 10 * frame).collect::<Vec<_>>());
             assert!(other.frame.is_empty() && other.is_duplicate.is_empty());
         }
+    }
+
+    #[test]
+    fn tables_that_need_no_analysis_of_the_senders_do_not_start_it() {
+        let wanted = |name: &str| {
+            let mut wanted = Wanted::default();
+            wanted.add(name);
+            wanted.has_dynamics()
+        };
+        assert_eq!(["pdus", "segments", "write_starts", "cycles"].map(wanted), [false; 4]);
+        assert_eq!(["window", "senders", "budget", "flights"].map(wanted), [true; 4]);
     }
 }

@@ -1,6 +1,6 @@
-//! Known conversations, damaged, against what the reader makes of them; and inputs made to exhaust it.
+//! Known conversations, damaged, compared with the reader's results; and inputs made to exhaust it.
 //!
-//! What is found must be true, what survived must be found, and what is missing must be counted.
+//! Everything found must be true, everything that survived must be found, and everything missing must be counted.
 
 mod conversation;
 
@@ -12,9 +12,9 @@ use conversation::{
     Captured, Conversation, Damage, Script, SentCycle, Settings, TARGET_PORT, check, damage, everything, frame, pcapng,
     time_ns,
 };
-use iscsitrace_trace::capture::{Input, Packet};
 use iscsitrace_trace::pass::{Selection, run};
 use iscsitrace_trace::pipeline::Pipeline;
+use iscsitrace_trace::reader::{Input, Packet};
 use iscsitrace_trace::tables::{NULL_NS, NULL_U32, Tables, Wanted};
 use iscsitrace_wire::bhs::BhsBuilder;
 use iscsitrace_wire::frame::LinkType;
@@ -35,7 +35,7 @@ fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// The whole way, from the bytes of a file.
+/// Reads the bytes of a file.
 fn read(packets: &[Captured]) -> Tables {
     let input = Input::Reader { name: "test".to_owned(), reader: Box::new(Cursor::new(pcapng(packets))) };
     let wanted = Wanted::ALL;
@@ -43,12 +43,12 @@ fn read(packets: &[Captured]) -> Tables {
     outcome.expect("a capture").tables
 }
 
-/// What a reader could know at best: when each packet came first, and where each stream begins for it.
+/// The best that a reader could know: when each packet came first, and where each stream begins.
 struct Truth<'a> {
     conversation: &'a Conversation,
-    /// Place in the capture of the first copy of each packet.
+    /// Position in the capture of the first copy of each packet.
     came: HashMap<usize, usize>,
-    /// Stream offset of the first byte that the capture tells of, by connection and direction.
+    /// Stream offset of the first byte that the capture shows, by connection and direction.
     bases: HashMap<(usize, bool), i64>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Truth<'a> {
         Self { conversation, came, bases }
     }
 
-    /// Time of the first byte of a PDU, if that was captured.
+    /// Time of the first byte of a PDU, if captured.
     fn first_ns(&self, pdu: usize) -> Option<i64> {
         self.conversation.pdus[pdu]
             .packets
@@ -75,7 +75,7 @@ impl<'a> Truth<'a> {
             .map(|&place| time_ns(place))
     }
 
-    /// Times of those packets of a PDU that were captured.
+    /// Times of the captured packets of a PDU.
     fn came_ns(&self, pdu: usize) -> impl Iterator<Item = i64> {
         self.conversation.pdus[pdu]
             .packets
@@ -122,7 +122,7 @@ fn connection_numbers(tables: &Tables) -> HashMap<u32, usize> {
         .collect()
 }
 
-/// No PDU, no cycle and no instant that was not there.
+/// Every PDU, cycle and instant in the tables was in the conversation.
 fn everything_found_is_true(truth: &Truth<'_>, tables: &Tables) -> Result<(), TestCaseError> {
     let conversation = truth.conversation;
     let numbers = connection_numbers(tables);
@@ -150,10 +150,10 @@ fn everything_found_is_true(truth: &Truth<'_>, tables: &Tables) -> Result<(), Te
         let connections = &tables.connections;
         let at = connections.connection.iter().position(|&number| number == pdus.connection[row]).unwrap_or_default();
         let has_cut = connections.cut_bytes_to_target[at] + connections.cut_bytes_to_initiator[at] > 0;
-        // whether a digest ends the PDU is inferred, where the login's text was cut away
+        // if the login's text was cut away, it is inferred whether a digest ends the PDU
         let is_end_inferred = has_cut && connections.digest_source[at] != 0;
         if pdus.has_capture_gap[row] || is_end_inferred {
-            // bytes within it are missing, or came after they were given up: its end may be known all the same
+            // bytes within it are missing, or came after the hole was abandoned: its end can be known nevertheless
             prop_assert!(
                 last_ns == NULL_NS || truth.came_ns(place).any(|came_ns| came_ns == last_ns),
                 "PDU row {row}: opcode {:#x} at {offset} ends at {last_ns}, its packets came at {:?}",
@@ -193,7 +193,7 @@ fn everything_found_is_true(truth: &Truth<'_>, tables: &Tables) -> Result<(), Te
             }
         }
         if cycles.is_complete[row] {
-            // a PDU all of whose packets are missing cannot have been seen
+            // a PDU without any captured packet cannot have been seen
             for pdu in pdus_of(cycle) {
                 let is_seen = conversation.pdus[pdu].packets.iter().any(|packet| truth.came.contains_key(packet));
                 prop_assert!(is_seen, "cycle {tag:#x} is complete without its {:?}", conversation.pdus[pdu].opcode);
@@ -203,7 +203,7 @@ fn everything_found_is_true(truth: &Truth<'_>, tables: &Tables) -> Result<(), Te
     Ok(())
 }
 
-/// Every cycle whose packets all survived is there, complete, with its true instants.
+/// Every cycle whose packets all survived is found, complete, with its true instants.
 fn everything_whole_is_found(truth: &Truth<'_>, tables: &Tables) -> Result<(), TestCaseError> {
     let cycles = &tables.cycles;
     let rows: HashMap<_, _> = (0..).zip(&cycles.initiator_task_tag).map(|(row, &tag)| (tag, row)).collect();
@@ -279,7 +279,7 @@ fn an_undamaged_conversation_is_read_whole() {
 proptest! {
     #![proptest_config(cases(96))]
 
-    /// Packets that the capture lost, in holes of any length, from the first packet on.
+    /// Packets missing from the capture, in holes of any length, from the first packet on.
     #[test]
     fn lost_packets(
         settings in settings(),
@@ -309,7 +309,7 @@ proptest! {
         check(&mut tables).map_err(TestCaseError::fail)?;
     }
 
-    /// Packets that came late, within what a network does, and packets that came twice: nothing is lost.
+    /// Packets that came late, within the limits of a network, and packets that came twice: nothing is lost.
     #[test]
     fn late_and_repeated_packets(
         settings in settings(),
@@ -348,7 +348,7 @@ proptest! {
         check(&mut tables).map_err(TestCaseError::fail)?;
     }
 
-    /// Everything at once: what is found is true all the same.
+    /// Everything at once: everything found is still true.
     #[test]
     fn all_kinds_of_damage(
         settings in settings(),
@@ -372,8 +372,8 @@ proptest! {
     }
 }
 
-/// Whether a packet that comes later still comes before the ACK of its bytes: else the capture shows a hole that the
-/// receiver had filled.
+/// Whether a late packet still comes before the ACK of its bytes: otherwise the capture shows a hole that the receiver
+/// had filled.
 fn is_before_its_ack(conversation: &Conversation, at: usize, later: usize) -> bool {
     let at = at % conversation.packets.len();
     let packet = &conversation.packets[at];
@@ -385,7 +385,7 @@ fn is_before_its_ack(conversation: &Conversation, at: usize, later: usize) -> bo
     })
 }
 
-/// The packets of a hostile peer, one after the other.
+/// The packets of a hostile peer.
 struct Flood {
     pipeline: Pipeline,
     frame: u64,
@@ -442,7 +442,7 @@ fn quiet_settings() -> Settings {
     Settings { has_header_digest: false, has_data_digest: false, connection_count: 1 }
 }
 
-/// A flood that begins with a login, and the sequence number of what the initiator sends next.
+/// A flood that begins with a login, and the initiator's next sequence number.
 fn logged_in() -> (Flood, u32) {
     let mut script = Script::new(quiet_settings());
     script.connect();
@@ -477,7 +477,7 @@ fn very_many_connections_leave_a_row_each_and_a_count() {
     }
     let tables = flood.finish();
     assert_eq!(tables.connections.connection.len(), 100_000);
-    // all were closed by the end of the input but those closed for lack of room: 100000 less the 32768 last at most
+    // all were closed by the end of the input except those closed for lack of room: 100000 less the last 32768 at most
     let closed = counted(&tables, "connections_not_tracked");
     assert!((100_000 - (1 << 15)..100_000).contains(&closed), "{closed}");
 }
@@ -512,7 +512,7 @@ fn very_many_open_tasks_are_capped_and_counted() {
     }
     let tables = flood.finish();
     let commands = usize::try_from(per_packet * packets).expect("fits");
-    // commands are rows, tracked or not; open at once are 65536
+    // commands have rows, tracked or not; 65536 are open at once
     assert_eq!(tables.cycles.cycle.len(), commands);
     assert_eq!(counted(&tables, "tasks_not_tracked"), commands as u64 - (1 << 16));
     assert!(tables.cycles.is_complete.iter().all(|is_complete| !is_complete));
@@ -553,7 +553,7 @@ fn login_text_without_end_is_cut_and_counted() {
     }
     let tables = flood.finish();
     assert_eq!(tables.logins.connection.len(), count as usize);
-    // 64 KiB were taken, every PDU after them was not
+    // 64 KiB were read, no PDU after them
     let taken = 65_536 / text.len() as u64;
     assert_eq!(counted(&tables, "login_text_too_long"), u64::from(count) - taken);
     assert!(tables.parameters.key.len() <= 300, "{}", tables.parameters.key.len());
@@ -584,7 +584,7 @@ fn acknowledgments_far_ahead_are_no_stream() {
     }
     let tables = flood.finish();
     assert_eq!(tables.cycles.is_complete.iter().filter(|&&is| is).count(), opening.cycles.len());
-    // the capture tells of at most one window beyond what it saw
+    // the capture shows at most one window beyond its packets
     assert!(tables.connections.stream_bytes_to_initiator[0] <= sent as u64 + (1 << 30));
     assert_eq!(
         tables.connections.gap_bytes_to_initiator[0] + sent as u64,

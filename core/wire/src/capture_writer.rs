@@ -1,6 +1,6 @@
 //! Packets -> a pcapng or classic pcap file, little-endian; the same calls give the same bytes.
 //!
-//! It never reorders, never reads a clock, and writes nanoseconds unless asked for microseconds.
+//! Packets are not reordered, no clock is read, and times are nanoseconds unless microseconds are requested.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::frame::LinkType;
 /// Code of the option that any block may have.
 const COMMENT: u16 = 1;
 
-/// What a section says of its making; what is empty is left out.
+/// Metadata of a section; empty fields are left out.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Section<'a> {
     /// The machine.
@@ -18,54 +18,54 @@ pub struct Section<'a> {
     pub operating_system: &'a str,
     /// The program that writes.
     pub application: &'a str,
-    /// What a person should know.
+    /// A comment for the reader.
     pub comment: &'a str,
 }
 
-/// What a section says of an interface; what is empty is left out.
+/// Metadata of an interface; empty fields are left out.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Interface<'a> {
-    /// As `eth0`.
+    /// The name, such as `eth0`.
     pub name: &'a str,
-    /// As the operating system describes it.
+    /// The operating system's description.
     pub description: &'a str,
-    /// The capture filter in force, in libpcap's language.
+    /// The capture filter, in libpcap's syntax.
     pub filter: &'a str,
-    /// Whether its clock ticks in microseconds; else in nanoseconds.
+    /// Whether its time stamps are in microseconds; otherwise nanoseconds.
     pub is_in_microseconds: bool,
 }
 
-/// What the capture tool counted on an interface.
+/// Packet counts of the capture tool on an interface.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Statistics<'a> {
-    /// When it was counted.
+    /// Time of the counts.
     pub time_ns: i64,
-    /// From when on.
+    /// Start of the counted time.
     pub start_ns: i64,
-    /// Until when.
+    /// End of the counted time.
     pub end_ns: i64,
-    /// Packets that the filter let pass, dropped ones too.
+    /// Packets that passed the filter, including dropped ones.
     pub received_count: u64,
-    /// Of these, dropped for lack of room.
+    /// Packets dropped for lack of buffer.
     pub dropped_count: u64,
-    /// Of the dropped, those that the operating system had.
+    /// Packets dropped by the operating system.
     pub dropped_by_system_count: u64,
-    /// Packets that were handed over.
+    /// Delivered packets.
     pub delivered_count: u64,
-    /// What a person should know.
+    /// A comment for the reader.
     pub comment: &'a str,
 }
 
 /// Writes pcapng: one section, interfaces with nanosecond clocks, Enhanced Packet Blocks.
 pub struct PcapngWriter<W: Write> {
     out: W,
-    /// Nanoseconds in a tick, of each interface.
+    /// Nanoseconds per tick of each interface.
     ticks_ns: Vec<i64>,
     block: Vec<u8>,
 }
 
 impl<W: Write> PcapngWriter<W> {
-    /// Begins a file that `application` made.
+    /// Starts a file written by `application`.
     ///
     /// # Errors
     /// `out` cannot be written.
@@ -73,7 +73,7 @@ impl<W: Write> PcapngWriter<W> {
         Self::with_section(out, &Section { application, ..Section::default() })
     }
 
-    /// Begins a file.
+    /// Starts a file.
     ///
     /// # Errors
     /// A text is too long, or `out` cannot be written.
@@ -93,7 +93,7 @@ impl<W: Write> PcapngWriter<W> {
         Ok(writer)
     }
 
-    /// Adds an interface and gives its number; a snaplen of 0 is no limit.
+    /// Adds an interface and returns its number; a snaplen of 0 is no limit.
     ///
     /// # Errors
     /// `out` cannot be written.
@@ -101,7 +101,7 @@ impl<W: Write> PcapngWriter<W> {
         self.describe_interface(link_type, snaplen, &Interface { name, ..Interface::default() })
     }
 
-    /// Adds an interface with all that is known of it, and gives its number.
+    /// Adds an interface with all its metadata, and returns its number.
     ///
     /// # Errors
     /// A text is too long, or `out` cannot be written.
@@ -130,7 +130,7 @@ impl<W: Write> PcapngWriter<W> {
         Ok(number)
     }
 
-    /// Adds a packet of which `data` was kept.
+    /// Adds a packet with the captured bytes `data`.
     ///
     /// # Errors
     /// The interface is unknown, the time before 1970, the packet or comment too long, or `out` cannot be written.
@@ -160,7 +160,7 @@ impl<W: Write> PcapngWriter<W> {
         let head = self.block.len();
         self.block.resize(head + padding, 0);
         if let Some(comment) = comment {
-            // padded from the start of the option on, which is where the packet's padding ended
+            // padded from the start of the option, where the packet's padding ended
             let (start, padded) = (self.block.len(), comment.len().next_multiple_of(4));
             self.text_option_header(COMMENT, comment)?;
             self.block.resize(start + 4 + padded, 0);
@@ -169,12 +169,12 @@ impl<W: Write> PcapngWriter<W> {
         self.block.extend_from_slice(&total);
         let (head, tail) = self.block.split_at(head);
         self.out.write_all(head)?;
-        // the packet itself goes straight to where it is wanted
+        // the packet itself is written directly
         self.out.write_all(data)?;
         self.out.write_all(tail)
     }
 
-    /// Adds the capture's own statistics of an interface.
+    /// Adds the capture's statistics of an interface.
     ///
     /// # Errors
     /// The time is before 1970, or `out` cannot be written.
@@ -194,7 +194,7 @@ impl<W: Write> PcapngWriter<W> {
         self.end()
     }
 
-    /// Adds the capture's own statistics of an interface, with the times between which they were counted.
+    /// Adds the capture's statistics of an interface, with the start and end of the counted time.
     ///
     /// # Errors
     /// The interface is unknown, a time before 1970, the comment too long, or `out` cannot be written.
@@ -219,12 +219,12 @@ impl<W: Write> PcapngWriter<W> {
         self.end()
     }
 
-    /// What is written to; a call of this writer always leaves it at the end of a block.
+    /// The output; every call of this writer leaves it at the end of a block.
     pub fn out(&mut self) -> &mut W {
         &mut self.out
     }
 
-    /// Flushes and gives back what was written to.
+    /// Flushes and returns the output.
     ///
     /// # Errors
     /// `out` cannot be written.
@@ -262,7 +262,7 @@ impl<W: Write> PcapngWriter<W> {
         Ok(())
     }
 
-    /// A text, unless there is none.
+    /// A text option, unless empty.
     fn text_option(&mut self, code: u16, text: &str) -> io::Result<()> {
         if text.is_empty() { Ok(()) } else { self.option(code, text.as_bytes()) }
     }
@@ -296,7 +296,7 @@ pub struct PcapWriter<W: Write> {
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Begins a file; times are in nanoseconds, or cut to microseconds.
+    /// Starts a file; times are in nanoseconds, or truncated to microseconds.
     ///
     /// # Errors
     /// `out` cannot be written.
@@ -310,7 +310,7 @@ impl<W: Write> PcapWriter<W> {
         Ok(Self { out, nanoseconds_per_fraction: if has_nanoseconds { 1 } else { 1000 } })
     }
 
-    /// Adds a packet of which `data` was kept.
+    /// Adds a packet with the captured bytes `data`.
     ///
     /// # Errors
     /// The time is not within 1970 to 2106, the packet too long, or `out` cannot be written.
@@ -324,7 +324,7 @@ impl<W: Write> PcapWriter<W> {
         self.out.write_all(data)
     }
 
-    /// Flushes and gives back what was written to.
+    /// Flushes and returns the output.
     ///
     /// # Errors
     /// `out` cannot be written.

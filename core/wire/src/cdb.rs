@@ -1,17 +1,17 @@
-//! SCSI command descriptor blocks: which operation, at which block, over how many blocks.
+//! SCSI command descriptor blocks: operation, LBA, number of blocks.
 //!
-//! Covers what operating systems send of SPC, SBC, MMC, SSC and SMC. Never decides the direction of the transfer (the
-//! R and W bits of the SCSI Command PDU do) and never turns blocks into bytes (the block length is the volume's).
+//! Covers the commands of SPC, SBC, MMC, SSC and SMC that operating systems send. Never decides the data direction (the
+//! R and W bits of the SCSI Command PDU do), and never converts blocks to bytes (the block length is the volume's).
 
-/// What a CDB asks for, as far as it was captured.
+/// A decoded CDB, as far as it was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cdb {
     /// The operation, without the length of the CDB.
     pub operation: Operation,
-    /// First logical block; `None` for commands that address none, tape among them, and when it was not captured.
+    /// First logical block; `None` for commands without an LBA, such as those of tapes, and when it was not captured.
     pub lba: Option<u64>,
-    /// Number of blocks as the field says: 0 has the command's own meaning (nothing for READ(10), to the end for
-    /// SYNCHRONIZE CACHE and WRITE SAME); READ(6) and WRITE(6) of a block device count 0 as 256 (SBC).
+    /// Number of blocks in the field. The meaning of 0 depends on the command (no blocks for READ(10), to the end for
+    /// SYNCHRONIZE CACHE and WRITE SAME); in READ(6) and WRITE(6) of a block device 0 means 256 (SBC).
     pub block_count: Option<u32>,
     /// T10's name with the length of the CDB, such as `READ(10)`.
     pub name: &'static str,
@@ -23,11 +23,11 @@ const TAPE: u8 = 0x01;
 const CD: u8 = 0x05;
 const CHANGER: u8 = 0x08;
 
-/// Where LBA and block count lie. `Range(lba first, lba bytes, count first, count bytes)`.
-#[derive(Clone, Copy)]
+/// Where the LBA and the number of blocks lie in a CDB.
+#[derive(Clone, Copy, Debug)]
 enum Layout {
     None,
-    /// 21-bit LBA in bytes 1 to 3, count in byte 4 with 0 for 256.
+    /// 21-bit LBA in bytes 1 to 3, number of blocks in byte 4 with 0 for 256.
     Six,
     /// 21-bit LBA alone.
     SixLba,
@@ -35,7 +35,9 @@ enum Layout {
     TapeSix,
     /// Sequential-access, 16 bytes: 24-bit count in bytes 12 to 14, of blocks when the FIXED bit is set.
     TapeSixteen,
+    /// LBA alone: first byte, length in bytes.
     Lba(usize, usize),
+    /// LBA: first byte, length in bytes; number of blocks: first byte, length in bytes.
     Range(usize, usize, usize, usize),
 }
 
@@ -45,19 +47,64 @@ const SIXTEEN: Layout = Layout::Range(2, 8, 10, 4);
 /// Needs the extended CDB of the AHS behind the first 16 bytes.
 const THIRTY_TWO: Layout = Layout::Range(12, 8, 28, 4);
 
-struct Command {
-    code: u8,
-    /// Service action, of those operation codes that have one; a row without stands for all others.
-    service_action: Option<u16>,
-    /// The device type whose command this is.
-    device_type: u8,
-    operation: Operation,
-    name: &'static str,
+/// A SCSI command: one row of [`COMMANDS`].
+#[derive(Debug)]
+pub struct Command {
+    /// Operation code, the first byte of the CDB.
+    pub code: u8,
+    /// Service action, for operation codes that have one; a row without stands for all others.
+    pub service_action: Option<u16>,
+    /// Peripheral device type that the command belongs to.
+    pub device_type: u8,
+    /// The operation, without the length of the CDB.
+    pub operation: Operation,
+    /// T10's name with the length of the CDB, such as `READ(10)`.
+    pub name: &'static str,
     layout: Layout,
 }
 
-/// The one table. It makes `Operation`, and the rows in order of operation code; of rows with the same code, the first is
-/// taken when the device type is unknown.
+impl Command {
+    /// First byte and length in bytes of the LBA. The upper 3 bits of a 6-byte CDB's are not part of it.
+    #[must_use]
+    pub const fn lba_field(&self) -> Option<(usize, usize)> {
+        match self.layout {
+            Layout::None | Layout::TapeSix | Layout::TapeSixteen => None,
+            Layout::Six | Layout::SixLba => Some((1, 3)),
+            Layout::Lba(first, length) | Layout::Range(first, length, ..) => Some((first, length)),
+        }
+    }
+
+    /// First byte and length in bytes of the number of blocks. In READ(6) and WRITE(6) of a disk 0 means 256; a tape's
+    /// counts blocks only when the FIXED bit is set.
+    #[must_use]
+    pub const fn block_count_field(&self) -> Option<(usize, usize)> {
+        match self.layout {
+            Layout::None | Layout::SixLba | Layout::Lba(..) => None,
+            Layout::Six => Some((4, 1)),
+            Layout::TapeSix => Some((2, 3)),
+            Layout::TapeSixteen => Some((12, 3)),
+            Layout::Range(_, _, first, length) => Some((first, length)),
+        }
+    }
+
+    fn lba(&self, cdb: &[u8]) -> Option<u64> {
+        let (first, length) = self.lba_field()?;
+        let is_six = matches!(self.layout, Layout::Six | Layout::SixLba);
+        number(cdb, first, length).map(|lba| if is_six { lba & 0x1f_ffff } else { lba })
+    }
+
+    fn block_count(&self, cdb: &[u8]) -> Option<u32> {
+        let (first, length) = self.block_count_field()?;
+        let count = number(cdb, first, length).and_then(|count| u32::try_from(count).ok())?;
+        match self.layout {
+            Layout::Six if count == 0 => Some(256),
+            Layout::TapeSix | Layout::TapeSixteen => is_fixed(cdb).then_some(count),
+            _ => Some(count),
+        }
+    }
+}
+
+/// Makes `Operation` and `COMMANDS`.
 macro_rules! commands {
     (
         operations { $($variant:ident $text:literal)* }
@@ -77,9 +124,17 @@ macro_rules! commands {
             pub const fn as_str(self) -> &'static str {
                 match self { $(Operation::$variant => $text,)* }
             }
+
+            /// Whether it only moves blocks: READ or WRITE, of any length of the CDB.
+            #[must_use]
+            pub const fn moves_blocks(self) -> bool {
+                matches!(self, Operation::Read | Operation::Write)
+            }
         }
 
-        const COMMANDS: &[Command] = &[$(Command {
+        /// Every command, in order of operation code. Of rows with the same code, the first one's device type is assumed
+        /// when that of the volume is unknown; rows with a service action precede the one without.
+        pub const COMMANDS: &[Command] = &[$(Command {
             code: $code,
             service_action: commands!(@action $($action)?),
             device_type: $device,
@@ -356,7 +411,7 @@ commands! {
     }
 }
 
-/// For each operation code, where its rows begin in `COMMANDS`; its last element is the end of the table.
+/// Start of the rows of each operation code in `COMMANDS`; the last element is the end of the table.
 const STARTS: [u16; 257] = {
     let mut starts = [0; 257];
     let mut row = 0;
@@ -373,38 +428,28 @@ const STARTS: [u16; 257] = {
     starts
 };
 
-/// Decodes a CDB: its 16 bytes in the BHS, fewer when they were cut, or more with the extended CDB of the AHS appended.
+/// Decodes a CDB: the 16 bytes of the BHS, fewer if truncated, or more with the extended CDB of the AHS appended.
 ///
-/// `device_type` is the peripheral device type of the volume when an INQUIRY told it; without it, an operation code that
-/// several device types share is taken as the block device's.
+/// `device_type` is the peripheral device type of the volume, if known from an INQUIRY. Without it, an operation code
+/// that several device types share has the meaning of the first row.
 #[must_use]
 pub fn decode(cdb: &[u8], device_type: Option<u8>) -> Cdb {
     let Some(command) = command(cdb, device_type) else {
         return Cdb { operation: Operation::Other, lba: None, block_count: None, name: "other" };
     };
-    let (lba, block_count) = match command.layout {
-        Layout::None => (None, None),
-        Layout::SixLba => (number(cdb, 1, 3).map(|lba| lba & 0x1f_ffff), None),
-        Layout::Six => {
-            let count = number(cdb, 4, 1).map(|count| if count == 0 { 256 } else { count });
-            (number(cdb, 1, 3).map(|lba| lba & 0x1f_ffff), count)
-        }
-        Layout::TapeSix => (None, number(cdb, 2, 3).filter(|_| is_fixed(cdb))),
-        Layout::TapeSixteen => (None, number(cdb, 12, 3).filter(|_| is_fixed(cdb))),
-        Layout::Lba(first, length) => (number(cdb, first, length), None),
-        Layout::Range(lba, lba_length, count, count_length) => {
-            (number(cdb, lba, lba_length), number(cdb, count, count_length))
-        }
-    };
-    let block_count = block_count.and_then(|count| u32::try_from(count).ok());
-    Cdb { operation: command.operation, lba, block_count, name: command.name }
+    Cdb {
+        operation: command.operation,
+        lba: command.lba(cdb),
+        block_count: command.block_count(cdb),
+        name: command.name,
+    }
 }
 
 fn command(cdb: &[u8], device_type: Option<u8>) -> Option<&'static Command> {
     let code = usize::from(*cdb.first()?);
     let rows = COMMANDS.get(usize::from(STARTS[code])..usize::from(STARTS[code + 1]))?;
     let action = service_action(cdb);
-    // The rows of the device type that the volume has, or else of the one that comes first.
+    // The rows of the volume's device type, else those of the first row's.
     let device_type = rows.iter().map(|row| row.device_type).find(|row| Some(*row) == device_type);
     let device_type = device_type.or_else(|| rows.first().map(|row| row.device_type))?;
     rows.iter()
@@ -421,12 +466,12 @@ fn service_action(cdb: &[u8]) -> Option<u16> {
     }
 }
 
-/// FIXED bit of a sequential-access command: the transfer length counts blocks, not bytes.
+/// FIXED bit of a sequential-access command: the transfer length is in blocks, not bytes.
 fn is_fixed(cdb: &[u8]) -> bool {
     cdb.get(1).is_some_and(|byte| byte & 0x01 != 0)
 }
 
-/// The big-endian number in `length` bytes from `first`; `None` when they were not all captured.
+/// The big-endian number in `length` bytes from `first`; `None` when not all of them were captured.
 fn number(cdb: &[u8], first: usize, length: usize) -> Option<u64> {
     let bytes = cdb.get(first..)?.get(..length)?;
     Some(bytes.iter().fold(0, |number, byte| (number << 8) | u64::from(*byte)))

@@ -1,6 +1,6 @@
 //! CRC32C header and data digests (RFC 7143 section 13.1).
 //!
-//! Never decides whether a connection uses digests, nor which bytes they cover.
+//! The caller knows whether a connection uses digests, and which bytes they cover.
 
 /// CRC32C of `bytes`.
 #[inline]
@@ -9,7 +9,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// CRC32C of what gave `crc`, followed by `bytes`; a CRC of nothing is 0.
+/// CRC32C of the bytes with CRC `crc`, followed by `bytes`; the CRC of nothing is 0.
 #[inline]
 #[must_use]
 pub fn append(crc: u32, bytes: &[u8]) -> u32 {
@@ -25,7 +25,7 @@ pub fn to_wire(crc: u32) -> [u8; 4] {
     crc.to_le_bytes()
 }
 
-/// The CRC that four digest bytes of the wire stand for.
+/// The CRC of four digest bytes on the wire.
 #[inline]
 #[must_use]
 pub fn from_wire(bytes: [u8; 4]) -> u32 {

@@ -4,10 +4,10 @@
 //! Ethernet [802.1Q ...] | SLL | SLL2 | NULL | LOOP   ->  IPv4 | IPv6 [extension headers]  ->  TCP [options] payload
 //! ```
 //!
-//! Lengths come from the headers, captured bytes from the frame: a payload that a snaplen cut keeps its length on the
-//! wire. Plain IPv4 and IPv6 are read here, for speed; extension and authentication headers are left to etherparse.
+//! Lengths come from the headers, captured bytes from the frame: a truncated payload keeps its length on the wire.
+//! Plain IPv4 and IPv6 are read here, for speed; etherparse reads extension and authentication headers.
 //!
-//! It never verifies checksums (offload leaves them blank), puts fragments together or opens tunnels.
+//! Checksums are not verified (offload leaves them blank), fragments not reassembled, tunnels not opened.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use etherparse::err::ip::LaxHeaderSliceError;
 use etherparse::err::ipv6_exts::HeaderSliceError;
 use etherparse::{LaxIpSlice, LenSource};
 
-/// What a frame begins with: a LINKTYPE_ value of the pcap format.
+/// The link type of a frame: a LINKTYPE_ value of the pcap format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkType(pub u16);
 
@@ -42,8 +42,8 @@ impl LinkType {
     pub const LINUX_SLL2: Self = Self(276);
 }
 
-/// An IPv4 or IPv6 address as one number, which is compared and copied at once; IPv4 as mapped into IPv6 (RFC 4291
-/// section 2.5.5.2), for no packet on a wire carries such an IPv6 address.
+/// An IPv4 or IPv6 address as one number, which is fast to compare and copy. IPv4 is mapped into IPv6 (RFC 4291 section
+/// 2.5.5.2), because no packet on a wire carries such an IPv6 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(u128);
 
@@ -60,7 +60,7 @@ impl Address {
         Self(u128::from_be_bytes(bytes))
     }
 
-    /// As the standard library has it.
+    /// The address as a standard library type.
     pub fn to_ip(self) -> IpAddr {
         Ipv6Addr::from(self.0).to_canonical()
     }
@@ -126,15 +126,15 @@ pub struct Segment<'a> {
     pub options: &'a [u8],
     /// The captured part of the payload.
     pub payload: &'a [u8],
-    /// Payload bytes on the wire: from the IP length, or from the frame's original length when the IP length is 0.
+    /// Payload bytes on the wire: from the IP length, or from the frame's original length if the IP length is 0.
     pub payload_length: u32,
     /// IPv4 identification.
     pub identification: Option<u16>,
-    /// A super-segment captured before segmentation, with an IP length of 0.
+    /// Whether it is a super-segment, captured before segmentation with an IP length of 0.
     pub is_ip_length_zero: bool,
 }
 
-/// Why a frame gives no TCP segment.
+/// Why a frame has no TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTcp {
     /// Another network protocol (ARP, LLDP ...).
@@ -147,7 +147,7 @@ pub enum NotTcp {
     Tunnel,
     /// The snaplen cut the frame before byte 20 of the TCP header.
     CutInHeaders,
-    /// Headers that contradict each other or the frame.
+    /// Contradictory headers.
     Malformed,
     /// A link type that is not decoded.
     UnsupportedLinkType,
@@ -171,13 +171,13 @@ const ETHER_TYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// MPLS unicast and multicast, PPPoE session, transparent Ethernet bridging.
 const ETHER_TYPES_TUNNEL: [u16; 4] = [0x8847, 0x8848, 0x8864, 0x6558];
 
-/// Reads the headers of one frame, of which `captured` was kept and `original_length` bytes were on the wire.
+/// Reads the headers of one frame of `original_length` bytes on the wire, of which `captured` was kept.
 ///
 /// # Errors
-/// Why there is no TCP segment in it.
+/// Why the frame has no TCP segment.
 #[inline]
 pub fn segment<'a>(link_type: LinkType, captured: &'a [u8], original_length: u32) -> Result<Segment<'a>, NotTcp> {
-    // No frame is shorter than what was captured of it, whatever a careless writer put in the record.
+    // A frame is at least as long as its captured bytes, whatever the record says.
     let wire_length = original_length.max(u32::try_from(captured.len()).unwrap_or(u32::MAX));
     match link_type {
         LinkType::ETHERNET => after_ether_type(captured, 12, 14, wire_length),
@@ -186,7 +186,7 @@ pub fn segment<'a>(link_type: LinkType, captured: &'a [u8], original_length: u32
         LinkType::NULL | LinkType::LOOP => {
             let (family, packet) = captured.split_first_chunk::<4>().ok_or(NotTcp::CutInHeaders)?;
             let wire_length = wire_length.saturating_sub(4);
-            // Families are small numbers, which gives the byte order of the capturing host away.
+            // Families are small numbers, which shows the byte order of the capturing host.
             match (u32::from_be_bytes(*family), u32::from_le_bytes(*family)) {
                 (2, _) | (_, 2) => ipv4(packet, wire_length),
                 (10 | 24 | 28 | 30, _) | (_, 10 | 24 | 28 | 30) => ipv6(packet, wire_length),
@@ -205,13 +205,13 @@ pub fn segment<'a>(link_type: LinkType, captured: &'a [u8], original_length: u32
     }
 }
 
-/// Follows the EtherType at `at` over any VLAN tags, which begin at `next`.
+/// Reads the EtherType at `at`; VLAN tags begin at `next`.
 #[inline]
 fn after_ether_type(captured: &[u8], mut at: usize, mut next: usize, wire_length: u32) -> Result<Segment<'_>, NotTcp> {
     loop {
         let ether_type = u16::from_be_bytes(chunk(captured, at).ok_or(NotTcp::CutInHeaders)?);
         if ETHER_TYPES_VLAN.contains(&ether_type) {
-            // A tag is a tag control field, then the EtherType of what follows. `next` stays below the frame's length.
+            // A tag is a control field and the EtherType of what follows. `next` stays below the frame's length.
             (at, next) = (next + 2, next + 4);
             continue;
         }
@@ -225,7 +225,7 @@ fn after_ether_type(captured: &[u8], mut at: usize, mut next: usize, wire_length
     }
 }
 
-/// What an IP header says of the TCP segment behind it.
+/// The IP fields of a TCP segment.
 struct Network {
     source: Address,
     destination: Address,
@@ -233,7 +233,7 @@ struct Network {
     is_ip_length_zero: bool,
 }
 
-/// An IPv4 packet (RFC 791) of which `wire_length` bytes, padding of the link included, were in the frame.
+/// An IPv4 packet (RFC 791) with `wire_length` bytes in the frame, padding of the link included.
 #[inline]
 fn ipv4(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
     let header: [u8; 20] = chunk(packet, 0).ok_or(NotTcp::CutInHeaders)?;
@@ -257,7 +257,7 @@ fn ipv4(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
         is_ip_length_zero,
     };
     let protocol = header[9];
-    // More fragments to come, or an offset.
+    // More fragments follow, or there is an offset.
     let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
     match protocol {
         IP_PROTOCOL_TCP if !is_fragment => tcp(network, payload, payload_length),
@@ -266,7 +266,7 @@ fn ipv4(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
     }
 }
 
-/// An IPv6 packet (RFC 8200) of which `wire_length` bytes, padding of the link included, were in the frame.
+/// An IPv6 packet (RFC 8200) with `wire_length` bytes in the frame, padding of the link included.
 #[inline]
 fn ipv6(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
     let (header, _) = packet.split_first_chunk::<40>().ok_or(NotTcp::CutInHeaders)?;
@@ -302,7 +302,7 @@ fn extended(network: Network, packet: &[u8], length: u32) -> Result<Segment<'_>,
         LaxHeaderSliceError::Len(_) => NotTcp::CutInHeaders,
         LaxHeaderSliceError::Content(_) => NotTcp::Malformed,
     })?;
-    // A header past the end of the packet is the snaplen's doing only when the capture holds less than the packet.
+    // A header beyond the captured bytes was cut by the snaplen only if the capture holds less than the packet.
     let is_cut = u64::from(length) > packet.len() as u64;
     match stop {
         Some((HeaderSliceError::Len(error), _)) if is_cut && error.len_source == LenSource::Slice => {
@@ -325,7 +325,7 @@ fn extended(network: Network, packet: &[u8], length: u32) -> Result<Segment<'_>,
     }
 }
 
-/// What a packet with this IP protocol number is, when it is no whole TCP segment.
+/// The kind of a packet with this IP protocol number that is not a complete TCP segment.
 #[cold]
 fn not_tcp(protocol: u8, is_fragment: bool, payload: &[u8]) -> NotTcp {
     let port = |at| chunk(payload, at).map(u16::from_be_bytes);
@@ -338,7 +338,7 @@ fn not_tcp(protocol: u8, is_fragment: bool, payload: &[u8]) -> NotTcp {
     }
 }
 
-/// A TCP header (RFC 9293, section 3.1) with the captured part of `length` bytes behind the IP headers.
+/// A TCP header (RFC 9293, section 3.1) with the captured part of `length` bytes after the IP headers.
 #[inline]
 fn tcp(network: Network, captured: &[u8], length: u32) -> Result<Segment<'_>, NotTcp> {
     let Some((header, rest)) = captured.split_first_chunk::<20>() else {
@@ -365,7 +365,7 @@ fn tcp(network: Network, captured: &[u8], length: u32) -> Result<Segment<'_>, No
     })
 }
 
-/// What a segment's options say (RFC 9293, 7323, 2018).
+/// The options of a segment (RFC 9293, 7323, 2018).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpOptions {
     /// Maximum segment size, in bytes.
@@ -419,25 +419,25 @@ pub fn tcp_options(mut options: &[u8]) -> TcpOptions {
     found
 }
 
-/// `N` bytes at `at`, if they are there.
+/// `N` bytes at `at`, if there.
 #[inline(always)]
 fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// Four bytes of a slice that is known to hold them.
+/// Four bytes of a slice that is long enough.
 #[inline(always)]
 fn edge(edges: &[u8], at: usize) -> [u8; 4] {
     chunk(edges, at).unwrap_or_default()
 }
 
-/// An IPv6 address out of a header that is known to hold it.
+/// An IPv6 address from a header that is long enough.
 #[inline(always)]
 fn address(bytes: Option<[u8; 16]>) -> Address {
     Address::v6(bytes.unwrap_or_default())
 }
 
-/// The packet without what the link put behind it.
+/// The packet without padding of the link.
 #[inline(always)]
 fn up_to(packet: &[u8], length: u32) -> &[u8] {
     packet.get(..length as usize).unwrap_or(packet)

@@ -7,14 +7,14 @@
 //! bhs     the 48-byte basic header segment, view and builder
 //! reject  the reasons of a Reject
 //! lun     the 8 bytes of a LUN <-> its number
-//! text    key=value pairs of Login and Text PDUs; key: how their values come about
+//! text    key=value pairs of Login and Text PDUs; key: how their values are negotiated
 //! cdb     SCSI command descriptor blocks
 //! digest  CRC32C of headers and data
 //! capture_writer  packets -> a pcapng or pcap file
 //! ```
 //!
-//! Nothing here keeps state, does I/O or allocates more than one header's worth, but for the writer, which counts its
-//! interfaces and writes where it is told to.
+//! Nothing here keeps state, does I/O or allocates more than one header's worth, except the writer, which counts its
+//! interfaces and writes to its output.
 
 pub mod bhs;
 pub mod capture_writer;

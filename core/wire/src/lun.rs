@@ -1,7 +1,7 @@
-//! Logical unit numbers: the 8 bytes of SAM-5 section 4.7 <-> the number that people know.
+//! Logical unit numbers: the 8 bytes of SAM-5 section 4.7 <-> the number that users know.
 
-/// The number of a single level LUN, in peripheral device addressing on bus 0 or in flat space addressing; none when its
-/// eight bytes are of another method or of more than one level.
+/// The number of a single level LUN, in peripheral device addressing on bus 0 or in flat space addressing; none for
+/// other methods or more levels.
 #[inline]
 #[must_use]
 pub fn single_level(lun: [u8; 8]) -> Option<u16> {
@@ -16,14 +16,14 @@ pub fn single_level(lun: [u8; 8]) -> Option<u16> {
     }
 }
 
-/// The number as tshark's `scsi.lun` shows it: that of a single level LUN, else the eight bytes as one number.
+/// The number as in tshark's `scsi.lun`: that of a single level LUN, otherwise the eight bytes as one number.
 #[inline]
 #[must_use]
 pub fn number(lun: [u8; 8]) -> u64 {
     single_level(lun).map_or(u64::from_be_bytes(lun), u64::from)
 }
 
-/// The LUN of a number below 16384: in peripheral device addressing as far as that reaches, else in flat space addressing.
+/// The LUN of a number below 16384: in peripheral device addressing if possible, otherwise in flat space addressing.
 #[must_use]
 pub fn encode(number: u16) -> [u8; 8] {
     let method = if number < 256 { 0 } else { 0x40 };

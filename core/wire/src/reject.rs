@@ -1,6 +1,6 @@
 //! Why a PDU was rejected: the reasons of a Reject (RFC 7143 section 11.17.1).
 //!
-//! It never says when a reason is due: that is a target's to know.
+//! When a reason applies is for the target to decide.
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $code:literal $words:literal;)*) => {
@@ -34,23 +34,23 @@ macro_rules! reasons {
 reasons! {
     /// The data segment does not match its digest.
     DataDigestError = 0x02 "data (payload) digest error";
-    /// A SNACK Request cannot be met.
+    /// A SNACK Request cannot be fulfilled.
     SnackReject = 0x03 "SNACK reject";
-    /// The PDU has no place here.
+    /// The PDU violates the protocol.
     ProtocolError = 0x04 "protocol error";
     /// The PDU type is not supported.
     CommandNotSupported = 0x05 "command not supported";
-    /// There are too many immediate commands already.
+    /// There are too many immediate commands.
     TooManyImmediateCommands = 0x06 "immediate command reject - too many immediate commands";
-    /// A task with this Initiator Task Tag is under way.
+    /// A task with this Initiator Task Tag exists already.
     TaskInProgress = 0x07 "task in progress";
-    /// A SNACK Request acknowledges what cannot be acknowledged.
+    /// A SNACK Request acknowledges data that cannot be acknowledged.
     InvalidDataAck = 0x08 "invalid data ack";
-    /// A field has a value that it cannot have.
+    /// A field has an invalid value.
     InvalidPduField = 0x09 "invalid PDU field";
-    /// A long operation finds no Target Transfer Tag, or no memory.
+    /// No Target Transfer Tag or memory for a long operation.
     OutOfResources = 0x0a "long op reject - can't generate Target Transfer Tag - out of resources";
-    /// RFC 3720's; RFC 7143 deprecates the code and gives it no words.
+    /// From RFC 3720; RFC 7143 deprecates the code and gives it no text.
     NegotiationReset = 0x0b "negotiation reset";
     /// The initiator was asked to log out.
     WaitingForLogout = 0x0c "waiting for Logout";

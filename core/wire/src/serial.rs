@@ -1,6 +1,6 @@
 //! Serial numbers of 32 bits (RFC 1982): TCP sequence numbers, CmdSN, StatSN, DataSN.
 //!
-//! A serial number is never compared as an integer: it wraps. There is no `Ord`, because the relation is not transitive.
+//! Serial numbers wrap, so they are never compared as integers. There is no `Ord`, because the order is not transitive.
 
 use std::fmt;
 use std::ops::Add;

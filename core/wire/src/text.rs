@@ -1,7 +1,7 @@
 //! `key=value` pairs of a Login or Text data segment (RFC 7143 section 6.1).
 //!
-//! Never joins the parts of a text that spans several PDUs (the C bit: the caller appends the segments first), never
-//! knows what a key means, and never repeats a value in an error: values can be CHAP secrets.
+//! The caller joins the parts of a text over several PDUs (the C bit) and knows what a key means. Errors never contain
+//! a value, which can be a CHAP secret.
 
 use std::borrow::Cow;
 
@@ -14,20 +14,20 @@ pub enum Malformed {
     /// There is no `=`.
     #[error("text without '='")]
     NoEqualsSign,
-    /// There is nothing before the `=`.
+    /// There is no key before the `=`.
     #[error("text with an empty key")]
     EmptyKey,
     /// The key is longer than [`KEY_LENGTH_MAX_BYTES`].
     #[error("text with a key of more than 63 bytes")]
     KeyTooLong,
-    /// The key has a byte that is no printable ASCII.
+    /// The key has a byte that is not printable ASCII.
     #[error("text with a key that is not printable ASCII")]
     KeyNotAscii,
 }
 
 /// The pairs of a complete data segment, without its padding.
 ///
-/// Empty strings (padding counted as data) are passed over, and a last pair without its NUL is taken as it is.
+/// Empty strings (padding counted as data) are skipped, and a last pair without its NUL is accepted.
 #[must_use]
 pub fn pairs(data: &[u8]) -> Pairs<'_> {
     Pairs { rest: data }
@@ -69,7 +69,7 @@ fn pair(line: &[u8]) -> Result<(&str, Cow<'_, str>), Malformed> {
     Ok((key, String::from_utf8_lossy(value)))
 }
 
-/// What is before and after the first `separator`.
+/// The parts before and after the first `separator`.
 fn split_at_byte(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let mut parts = bytes.splitn(2, |byte| *byte == separator);
     Some((parts.next()?, parts.next()?))
@@ -88,7 +88,7 @@ pub fn boolean(value: &str) -> Option<bool> {
 /// A numerical-value of at most 64 bits: a decimal-constant, or a hex-constant that starts with `0x` or `0X`.
 #[must_use]
 pub fn numeric(value: &str) -> Option<u64> {
-    // from_str_radix takes a sign, which no constant of RFC 7143 has.
+    // from_str_radix accepts a sign, which no constant of RFC 7143 has.
     if let Some(digits) = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
         return if digits.starts_with('+') { None } else { u64::from_str_radix(digits, 16).ok() };
     }

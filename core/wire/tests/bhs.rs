@@ -1,4 +1,4 @@
-//! The basic header segment against the shared vectors, which were written by hand after the RFC's figures.
+//! The basic header segment compared with the shared vectors, which were written by hand from the RFC's figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,7 +114,7 @@ fn view(bhs: Bhs<'_>) -> BTreeMap<String, Value> {
     present.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// The byte after the last that must be captured for a field to be told, by the figures of RFC 7143 section 11.
+/// The byte after the last that must be captured to read a field, from the figures of RFC 7143 section 11.
 fn needed_bytes(name: &str, pdu: &str) -> usize {
     match name {
         "opcode" | "is_immediate" => 1,
@@ -122,7 +122,7 @@ fn needed_bytes(name: &str, pdu: &str) -> usize {
         "data_segment_length" => 8,
         "response" | "version_max" | "reject_reason" => 3,
         "status" | "version_min" | "version_active" => 4,
-        // Only the tag, or the event, behind it tells that the LUN has a meaning.
+        // The tag or event after it shows whether the LUN is meaningful.
         "lun" if ["NOP-Out", "NOP-In", "SCSI Data-Out", "Text Request", "Text Response"].contains(&pdu) => 24,
         "lun" if pdu == "Asynchronous Message" => 37,
         "lun" | "tsih" => 16,
@@ -210,7 +210,7 @@ fn one_line_tells_the_pdu() {
     assert_eq!(Bhs::new(&[]).to_string(), "empty header");
 }
 
-/// What must not pass: (vector, byte, value, byte that is blamed), each breaking one demand of RFC 7143.
+/// Invalid headers: (vector, byte, value, reported byte), each violating one requirement of RFC 7143.
 #[test]
 fn one_wrong_byte_makes_a_header_implausible() {
     let cases: [(&str, usize, u8, u8); 45] = [
@@ -287,7 +287,7 @@ fn values_of_several_bytes_are_judged_too() {
     }
 }
 
-/// The builder is given the values of a vector, and must give its bytes.
+/// From the values of a vector, the builder must make its bytes.
 fn rebuilt(fields: &BTreeMap<String, Value>) -> [u8; 48] {
     let opcode = fields["opcode"].as_u64().and_then(|opcode| Opcode::from_u8(opcode as u8)).expect("an opcode");
     let mut builder = BhsBuilder::new(opcode);
@@ -372,7 +372,7 @@ fn the_builder_makes_the_bytes_of_the_vectors() {
 }
 
 proptest! {
-    /// Whatever a view shows, the builder can write, and the view then shows the same.
+    /// The builder can write every value that a view shows, and the view then shows the same.
     #[test]
     fn what_is_shown_can_be_built(
         mut header in proptest::collection::vec(any::<u8>(), 48),
@@ -386,7 +386,7 @@ proptest! {
         prop_assert_eq!(view(Bhs::new(&built)), fields);
     }
 
-    /// No bytes, of any length, make the view or the judgement panic.
+    /// No bytes, of any length, make the view or the check panic.
     #[test]
     fn any_bytes_have_a_view(header in proptest::collection::vec(any::<u8>(), 0..60)) {
         let bhs = Bhs::new(&header);
@@ -395,7 +395,7 @@ proptest! {
         prop_assert!(view(bhs).len() < 60);
     }
 
-    /// A cut never changes a field: it is the same or it is absent.
+    /// Truncation never changes a field: it is the same or absent.
     #[test]
     fn a_cut_takes_fields_away_only(header in proptest::collection::vec(any::<u8>(), 48), captured in 0_usize..48) {
         let whole = view(Bhs::new(&header));

@@ -1,5 +1,5 @@
-"""Two sessions beside each other, a slow and a fast one: what differs, and which difference explains how much.
+"""Comparisons: two sessions (`diff`), this program's reading with tshark's, and a capture with the truth of its run.
 
-``sides`` says what is to be compared of a session, ``matching`` which session of the one capture stands beside which of
-the other, ``differences`` what each difference is worth by the model. Pure functions of tables.
+For `diff`, ``sides`` has the figures of a session, ``matching`` picks the two sessions, and ``differences`` attributes
+the gap between them with the model. Pure functions of tables.
 """

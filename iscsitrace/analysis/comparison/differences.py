@@ -1,9 +1,9 @@
-"""What two situations differ in, and what each difference is worth: Shapley's shares of a gap in throughput.
+"""The differences of two situations, and the share of each in the gap in throughput, by Shapley values.
 
-One difference at a time is changed from the one situation to the other, in every order; what that does to the model's
-throughput, on average over all orders, is the factor of the difference. So factors multiply to the whole gap of the
-model exactly, whichever of the two is called slow, and two differences that only help together share what they win
-(L. S. Shapley, A Value for n-Person Games, 1953).
+One difference at a time is changed from one situation to the other, in every order. The factor of a difference is its
+effect on the model's throughput, averaged over all orders. So the factors multiply exactly to the model's gap, in
+either direction, and two differences that only help together share their gain (L. S. Shapley, A Value for n-Person
+Games, 1953).
 """
 
 from __future__ import annotations
@@ -14,38 +14,40 @@ from functools import cache
 from math import exp, factorial, log
 from typing import Any, Final
 
-from iscsitrace.analysis.session.situation import STALLS, WAITS, Measured, Situation
+from iscsitrace.analysis.model.setting import LOGIN_KEYS
+from iscsitrace.analysis.session.measurement import Measured
+from iscsitrace.analysis.session.situation import STALLS, WAITS, Situation
 
 MOST: Final = 8
-"""Differences that are told apart: orders are reckoned by subsets, of which there are 2 ** MOST; the rest, those that
-alone do least, count as one, ELSE."""
+"""Differences with a factor of their own: the orders need 2 ** MOST subsets. The others, those with the least effect,
+count as one, ELSE."""
 LEAST_EFFECT: Final = 0.001
-"""Share of the throughput; differences that alone do less count among the rest."""
+"""Effect on the throughput, as a share, below which a difference counts among ELSE."""
 ELSE: Final = "all_else"
 LEAST_GAP: Final = 0.02
-"""Throughputs that differ by less are equal: shares of so small a gap say nothing."""
+"""Gap below which throughputs count as equal: shares of a smaller gap mean nothing."""
 
 _LABELS: Final = {
     "queue_depth": "queue depth",
-    "block_bytes": "block size",
+    "block_bytes": "I/O size",
     "delay_ns": "one-way delay",
-    "c_bytes_per_s": "line",
+    "c_bytes_per_s": "line rate",
     "window_bytes": "receive window",
-    "start_window_bytes": "congestion window at the start of a block",
+    "start_window_bytes": "congestion window at the start of an I/O",
     "segment_bytes": "segment size",
     "data_pdu_bytes": "data PDU size",
     "is_status_held": "status held for an ACK",
-    "target_service": "target's service",
-    "initiator_service": "initiator's answers to R2Ts",
-    "initiator_think": "initiator's think time",
+    "target_service": "target service time",
+    "initiator_service": "initiator answers to R2Ts",
+    "initiator_think": "initiator think time",
     "ack_wait": "other waits for ACKs",
     "loss": "losses and the congestion window after them",
     "slow_start": "congestion window before any loss",
-    "receiver": "receiver that stalled",
-    "unknown": "time without an owner",
+    "receiver": "receiver stalls",
+    "unknown": "unknown time",
     ELSE: "all else",
 }
-"""Names as a sentence says them; keys are their own."""
+"""Names in sentences; negotiated parameters keep their names."""
 _SETTING: Final = (
     ("queue_depth", "tasks"),
     ("connections", "connections"),
@@ -58,34 +60,26 @@ _SETTING: Final = (
     ("data_pdu_bytes", "bytes"),
     ("is_status_held", "yes/no"),
 )
-_KEYS: Final = (
-    ("is_initial_r2t", "InitialR2T", "yes/no"),
-    ("is_immediate_data", "ImmediateData", "yes/no"),
-    ("first_burst_bytes", "FirstBurstLength", "bytes"),
-    ("max_burst_bytes", "MaxBurstLength", "bytes"),
-    ("max_outstanding_r2t", "MaxOutstandingR2T", "R2Ts"),
-    ("max_recv_data_segment_bytes", "MaxRecvDataSegmentLength", "bytes"),
-)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not the same on both sides."""
+    """One property that differs between both sides."""
 
     name: str
-    """A field of Setting, a key, one of WAITS or STALLS, or ELSE."""
+    """A field of Setting, a login key, one of WAITS or STALLS, or ELSE."""
     unit: str
-    """Of the values; empty where there are none."""
+    """Unit of the values; empty where there are none."""
     a: Any
     b: Any
     factor: float
-    """What changing it from a to b does to the throughput, by the model."""
+    """The model's factor on the throughput for a change from a to b."""
     share: float | None
-    """Of the gap as measured, on a logarithmic scale, so that shares of factors add up; None where there is no gap."""
+    """Share of the measured gap, on a logarithmic scale so that shares add up; None where there is no gap."""
 
     @property
     def label(self) -> str:
-        """The name as a sentence says it."""
+        """The name in sentences."""
         return _LABELS.get(self.name, self.name)
 
     def as_dict(self) -> dict[str, Any]:
@@ -102,23 +96,23 @@ class Difference:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A gap in throughput, and what it is made of."""
+    """A gap in throughput, and its differences."""
 
     factor: float
-    """Throughput of b / throughput of a, as measured."""
+    """Measured throughput of b / measured throughput of a."""
     model_factor: float
-    """The same by the model: the product of all factors."""
+    """The same of the model: the product of all factors."""
     differences: tuple[Difference, ...]
-    """The weightiest first; ELSE last."""
+    """The largest first; ELSE last."""
 
     @property
     def unexplained_factor(self) -> float:
-        """What the model leaves: measured / model."""
+        """The factor that the model does not explain: measured / model."""
         return self.factor / self.model_factor
 
     @property
     def unexplained_share(self) -> float | None:
-        """Of the gap; None where there is none."""
+        """Its share of the gap; None where there is no gap."""
         return _share(self.unexplained_factor, self.factor)
 
     def as_dict(self) -> dict[str, Any]:
@@ -134,18 +128,18 @@ class Explanation:
 
 @dataclass(frozen=True)
 class _Change:
-    """A difference that is still to be weighed: how to carry it from the other situation into one."""
+    """A difference without a factor yet, and how to apply it to a situation."""
 
     name: str
     unit: str
     a: Any
     b: Any
     apply: Callable[[Situation], Situation]
-    """Gives a situation the value of b."""
+    """Sets the value of b in a situation."""
 
 
 def explain(a: Measured, b: Measured) -> Explanation:
-    """What the gap between two sessions is made of."""
+    """Explains the gap between two sessions by their differences."""
     start, end = _comparable(a.situation, b.situation)
     changes, count = _by_effect(_changes(start, end), start)
     told, rest = changes[:count], changes[count:]
@@ -167,7 +161,7 @@ def _share(factor: float, whole: float) -> float | None:
 
 
 def _comparable(a: Situation, b: Situation) -> tuple[Situation, Situation]:
-    """Both; what the packets of one do not tell has the value of the other, for then it is no difference."""
+    """Both situations; a value that the packets of one do not show is set to that of the other."""
     for name in a.open_names | b.open_names:
         if name in a.open_names and name not in b.open_names:
             a = _with(a, name, _value(b, name))
@@ -187,16 +181,17 @@ def _with(situation: Situation, name: str, value: Any) -> Situation:
 
 
 def _changes(a: Situation, b: Situation) -> list[_Change]:
-    """Everything that is not the same."""
+    """All properties that differ."""
     found = []
     for name, unit in _SETTING:
         one, other = _value(a, name), _value(b, name)
         if one != other:
             found.append(_Change(name, unit, one, other, _value_to(name, other)))
     if a.setting.operation == "write":
-        for name, key, unit in _KEYS:
+        for name, key in LOGIN_KEYS.items():
             one, other = _value(a, name), _value(b, name)
             if one != other:
+                unit = "yes/no" if name.startswith("is_") else "bytes" if name.endswith("_bytes") else "R2Ts"
                 found.append(_Change(key, unit, one, other, _value_to(name, other)))
     for kind, names, unit in (("waits_ns", WAITS, "ns"), ("stalls_ns_per_byte", STALLS, "ns/B")):
         for name in names:
@@ -219,8 +214,8 @@ def _amount_to(kind: str, name: str, value: float) -> Callable[[Situation], Situ
 
 
 def _by_effect(changes: Sequence[_Change], start: Situation) -> tuple[list[_Change], int]:
-    """Those that do most first, and how many of them to tell apart: what counts is the effect of each alone from the
-    beginning, or as the last one to the end.
+    """The changes by effect, the largest first, and how many of them get a factor of their own. The effect is that of
+    the change alone, or as the last of all, whichever is larger.
     """
     before = start.throughput()
     end = start
@@ -244,7 +239,7 @@ def _by_effect(changes: Sequence[_Change], start: Situation) -> tuple[list[_Chan
 
 
 def _shapley(start: Situation, groups: Sequence[Sequence[Callable[[Situation], Situation]]]) -> list[float]:
-    """The factor of each group of changes: what it does to the throughput, on average over all orders."""
+    """The factor of each group of changes: its effect on the throughput, averaged over all orders."""
     count = len(groups)
 
     @cache

@@ -1,4 +1,4 @@
-"""One side of a comparison: what is to be said of a session, in figures that can stand beside another's."""
+"""One side of `diff`: the figures of a session."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from iscsitrace.analysis.findings.transport import line_bytes_per_s
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.distribution import counts, percentiles
 from iscsitrace.analysis.session import workload
-from iscsitrace.analysis.session.grouping import Source, subjects_of
-from iscsitrace.analysis.session.situation import Measured, measure
-from iscsitrace.analysis.session.subject import Subject
+from iscsitrace.analysis.session.grouping import Source, sessions_of
+from iscsitrace.analysis.session.measurement import Measured, measure
+from iscsitrace.analysis.session.session import Session
 
 __all__ = ["NEEDED", "Side", "sides_of"]
 
@@ -25,16 +25,16 @@ _MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Key:
-    """A login key as it came about."""
+    """A login key with its negotiation."""
 
     initiator_value: str | None
     target_value: str | None
     in_force: str | None
-    """What either side declared, of a key that each declares for itself."""
+    """The negotiated value; both values of a key that each side declares separately."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Key:
-        """A row of ``parameters``."""
+        """Makes it from a row of ``parameters``."""
         initiator, target = row["effective_initiator"], row["effective_target"]
         sides = (("initiator", initiator), ("target", target))
         in_force = initiator if initiator == target else ", ".join(f"{side} {value}" for side, value in sides if value)
@@ -43,7 +43,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Side:
-    """A session that moved data."""
+    """The figures of a session that moved data."""
 
     session: int
     initiator_name: str | None
@@ -51,20 +51,20 @@ class Side:
     operation: str
     """``read``, ``write``, or ``block`` for both."""
     measured: Measured | None
-    """None where the model cannot take it."""
+    """None where the model does not apply."""
     task_count: int
-    """Of that operation; so are all figures below."""
+    """Commands of that operation; so are all figures below."""
     bytes: int
     throughput_bytes_per_s: float | None
     block_sizes: Mapping[int, int]
-    """Tasks by PDU block size: the sizes that moved most."""
+    """Commands by I/O size: the sizes that moved most."""
     block_bytes: int
-    """Median, over bytes."""
+    """Median I/O size, weighted by bytes."""
     queue_depth: int
-    """Median of the tasks outstanding, at the initiator where the path is known."""
+    """Median of the commands in flight; at the initiator where the RTT is known."""
     connection_count: int
     parts_ns: Mapping[str, int]
-    """The budget of the time in which these tasks went, less the pauses between jobs."""
+    """Time breakdown of these commands, without the idle gaps between bursts of I/O."""
     jobs_ns: int
     path_ns: int | None
     line_bytes_per_s: int | None
@@ -80,15 +80,15 @@ class Side:
 
     @property
     def retransmitted_share(self) -> float:
-        """Of the packets in the direction of the data."""
+        """Retransmissions / packets in the direction of the data."""
         return self.retransmitted_packet_count / self.packet_count if self.packet_count else 0.0
 
     def share(self, part: str) -> float:
-        """Of the jobs' time."""
+        """Share of the busy time."""
         return self.parts_ns[part] / self.jobs_ns if self.jobs_ns else 0.0
 
     def ns_per_megabyte(self, part: str) -> float:
-        """Time that a megabyte (10 ** 6 bytes) cost."""
+        """Time per megabyte (10 ** 6 bytes)."""
         return self.parts_ns[part] * _MEGABYTE / self.bytes
 
     def as_dict(self) -> dict[str, Any]:
@@ -128,26 +128,25 @@ class Side:
 
 
 def sides_of(source: Source) -> dict[int, Side]:
-    """Every session of a trace that moved data, by number; ``source`` as for `diagnosis.examination.examine`."""
+    """Every session of a trace that moved data, by number; ``source`` is its method ``table``, read with NEEDED."""
     names = {row["session"]: row for row in source("sessions").rows(("session", "initiator_name", "target_name"))}
-    sessions, _ = subjects_of(source)
     return {
-        number: _side(number, subject, names[number])
-        for number, subject in sessions.items()
-        if subject.workload is not None and number in names
+        number: _side(number, session, names[number])
+        for number, session in sessions_of(source).items()
+        if session.workload is not None and number in names
     }
 
 
-def _side(number: int, subject: Subject, names: Mapping[str, Any]) -> Side:
-    measured, tasks = measure(subject), subject.transfers
-    jobs_ns, parts_ns = subject.jobs_ns, {part: subject.part_ns(part) for part in PARTS}
+def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
+    measured, tasks = measure(session), session.transfers
+    jobs_ns, parts_ns = session.jobs_ns, {part: session.part_ns(part) for part in PARTS}
     if measured:
-        # reads alone, or writes alone
+        # reads only, or writes only
         tasks = tasks.select(tasks.raw(f"is_{measured.situation.setting.operation}"))
         jobs_ns, parts_ns = measured.busy_ns, dict(measured.parts_ns)
     asked = workload.of(tasks)
     if asked is None:
-        raise AssertionError(f"{subject.label} moved nothing")
+        raise AssertionError(f"{session.label} moved nothing")
     moved = int(tasks.raw("data_bytes").astype(np.int64).sum())
     if measured:
         throughput: float | None = measured.throughput_bytes_per_s
@@ -155,7 +154,7 @@ def _side(number: int, subject: Subject, names: Mapping[str, Any]) -> Side:
         throughput = moved * 1e9 / jobs_ns if jobs_ns else None
     is_read = bool(2 * tasks.raw("data_bytes")[tasks.raw("is_read")].astype(np.int64).sum() > moved)
     direction = "to_initiator" if is_read else "to_target"
-    senders = [row for row in subject.tables["senders"].rows() if row["to_target"] != is_read]
+    senders = [row for row in session.tables["senders"].rows() if row["to_target"] != is_read]
     sizes = counts(tasks["bytes"])
     weightiest = sorted(sizes, key=lambda size: -size * sizes[size])[:SIZES_SHOWN]
     return Side(
@@ -173,19 +172,19 @@ def _side(number: int, subject: Subject, names: Mapping[str, Any]) -> Side:
         connection_count=len(np.unique(tasks.raw("connection"))),
         parts_ns=parts_ns,
         jobs_ns=jobs_ns,
-        path_ns=subject.path_ns,
-        line_bytes_per_s=line_bytes_per_s(subject),
+        path_ns=session.path_ns,
+        line_bytes_per_s=line_bytes_per_s(session),
         window_bytes=max((row["rwnd_max_bytes"] or 0 for row in senders), default=0) or None,
-        packet_count=sum(row[f"packets_{direction}"] for row in subject.connections),
-        retransmitted_packet_count=sum(row[f"retransmitted_packets_{direction}"] for row in subject.connections),
+        packet_count=sum(row[f"packets_{direction}"] for row in session.connections),
+        retransmitted_packet_count=sum(row[f"retransmitted_packets_{direction}"] for row in session.connections),
         loss_count=sum(row["recovery_count"] for row in senders),
         latency_ns=percentiles(tasks["latency_ns"]),
-        keys=_keys(subject),
+        keys=_keys(session),
     )
 
 
-def _keys(subject: Subject) -> dict[str, Key]:
+def _keys(session: Session) -> dict[str, Key]:
     """The keys of its first connection."""
-    connection = min((row["connection"] for row in subject.connections), default=None)
-    rows = subject.tables["parameters"].rows()
+    connection = min((row["connection"] for row in session.connections), default=None)
+    rows = session.tables["parameters"].rows()
     return {row["key"]: Key.of(row) for row in rows if row["connection"] == connection}

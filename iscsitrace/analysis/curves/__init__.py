@@ -1,1 +1,1 @@
-"""What plots show, as arrays: one file a kind of plot, pure functions over tables, NumPy only."""
+"""The data of plots, as arrays: one file per kind of plot, pure functions of tables, NumPy only."""

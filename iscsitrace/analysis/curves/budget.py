@@ -1,4 +1,4 @@
-"""The time budget of a view: shares of its parts over time, and in total by session and connection."""
+"""The time breakdown of a view: shares of its parts over time, and totals by session and connection."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ SCOPE_LIMIT = 8
 
 @dataclass(frozen=True)
 class BudgetCurves:
-    """All in the order of ``iscsitrace.analysis.measures.budget.PARTS``."""
+    """Curves in the order of ``iscsitrace.analysis.measures.budget.PARTS``."""
 
     view: View
     edges_ns: Array
     shares: Array
-    """Of the measured time of each bin, (parts, bins), from 0 to 1; 0 where nothing was measured."""
+    """Shares of the measured time of each bin, (parts, bins), from 0 to 1; 0 where nothing was measured."""
     totals_ns: dict[str, Array]
-    """Time of each part in the view, by scope: sessions, then connections."""
+    """Time in each part in the view, by scope: sessions, then connections."""
     scope_count: int
-    """Scopes that there are, drawn or not."""
+    """Number of scopes, drawn or not."""
     added: str
-    """Of what ``shares`` are; empty when there is but one scope."""
+    """The scopes that ``shares`` adds up; empty where there is only one."""
 
 
 def prepare(budget: Table, edges_ns: Array, view: View) -> BudgetCurves:
-    """The budget of a view; InputInvalid when no time was measured in it."""
+    """The time breakdown of a view; InputInvalid where no time was measured."""
     lasted = lasted_ns(budget, edges_ns, view)
     if not lasted.any():
-        raise InputInvalid("nothing to draw: the view has no time budget")
+        raise InputInvalid("nothing to draw: the view has no time breakdown")
     whole = lasted.sum(axis=0)
     ends = np.array([view.start_ns, view.end_ns])
     scopes = {name: over_time(rows, ends)[:, 0] for name, rows in _scopes(budget, view).items()}
@@ -51,7 +51,7 @@ def prepare(budget: Table, edges_ns: Array, view: View) -> BudgetCurves:
 
 
 def lasted_ns(budget: Table, edges_ns: Array, view: View) -> Array:
-    """How long each part lasted in each bin, (parts, bins): of the view's only connection, else of its sessions."""
+    """Time in each part in each bin, (parts, bins): of the view's only connection, else of its sessions."""
     total = np.zeros((len(PARTS), len(edges_ns) - 1), dtype=np.int64)
     if len(view.connections) == 1:
         total += over_time(rows_of(budget, connection=view.connection), edges_ns)
@@ -62,7 +62,7 @@ def lasted_ns(budget: Table, edges_ns: Array, view: View) -> Array:
 
 
 def idle_share(budget: Table, edges_ns: Array, view: View) -> Array | None:
-    """Share of each bin's measured time that is not transfer; NaN where none was, None when the view has no budget."""
+    """Share of each bin's measured time that is not transfer; NaN without measured time, None without a breakdown."""
     lasted = lasted_ns(budget, edges_ns, view)
     if not lasted.any():
         return None
@@ -73,7 +73,7 @@ def idle_share(budget: Table, edges_ns: Array, view: View) -> Array | None:
 
 
 def _sessions(budget: Table, view: View) -> list[int]:
-    """The sessions of the view's connections that have a budget."""
+    """The sessions of the view's connections that have a time breakdown."""
     is_known = ~np.ma.getmaskarray(np.ma.asarray(budget["session"]))
     is_member = np.isin(np.ma.getdata(budget["connection"]), view.connections) & is_known
     return [int(number) for number in np.unique(budget.raw("session")[is_member])]
@@ -84,7 +84,7 @@ def _added(sessions: list[int]) -> str:
 
 
 def _scopes(budget: Table, view: View) -> dict[str, Table]:
-    """Sessions that have a time of their own, for they have several connections, and connections."""
+    """The sessions of several connections, whose time is counted separately, and the connections."""
     found = {}
     if len(view.connections) > 1:
         for number in _sessions(budget, view):

@@ -1,4 +1,4 @@
-"""Cycles as a waterfall: when each was outstanding, and the phases that its time went into."""
+"""Commands as a waterfall: when each was in flight, and its phases."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
 
 PHASES = ("request", "grant", "transfer", "service", "status_wait", "turnaround")
-"""In the order of time; a cycle has those of its operation."""
+"""In order of time; a command has the phases of its operation."""
 ROW_LIMIT = 80
 
 
 @dataclass(frozen=True)
 class Waterfall:
-    """A row per cycle, in the order of the commands: ``len(cycles)`` rows in every array, times int64 nanoseconds."""
+    """A row per command in order of time: ``len(cycles)`` rows in every array, times int64 nanoseconds."""
 
     view: View
     cycles: Array
     operations: tuple[str, ...]
     sizes: tuple[int | None, ...]
-    """PDU block sizes in bytes."""
+    """I/O sizes in bytes."""
     starts_ns: Array
     latencies_ns: Array
     """From command to status; 0 where the status is unknown."""
     phases: dict[str, Array]
-    """Length of each phase, 0 where the cycle does not have it or an instant of it is unknown."""
+    """Length of each phase; 0 where the command does not have it or an instant is unknown."""
     has_status: Array
     cycle_count: int
-    """Cycles in the view; of more than ROW_LIMIT each row is the slowest of as many neighbours as share a row."""
+    """Commands in the view; beyond ROW_LIMIT each row is the slowest of a group of neighbors."""
 
 
 def prepare(cycles: Table, view: View) -> Waterfall:
-    """The rows of a view; InputInvalid when it has no cycle."""
+    """The rows of a view; InputInvalid where it has no command."""
     seen = seen_cycles(cycles, view)
     if not len(seen):
-        raise InputInvalid("nothing to draw: no SCSI task was outstanding in the view")
+        raise InputInvalid("nothing to draw: no SCSI command was in flight in the view")
     rows = seen.select(_slowest(seen))
     latency = np.ma.asarray(rows["latency_ns"])
     return Waterfall(
@@ -57,11 +57,11 @@ def prepare(cycles: Table, view: View) -> Waterfall:
 
 
 def _slowest(cycles: Table) -> Array:
-    """Places of the rows to show: all, or the slowest of each of ROW_LIMIT groups of neighbours."""
+    """The rows to show: all, or the slowest of each of ROW_LIMIT groups of neighbors."""
     count = len(cycles)
     if count <= ROW_LIMIT:
         return np.arange(count)
-    # a cycle without a status may be the slowest of all
+    # a command without a status may be the slowest of all
     latency = np.ma.filled(np.ma.asarray(cycles["latency_ns"]), np.iinfo(np.int64).max)
     bounds = np.linspace(0, count, ROW_LIMIT + 1).astype(np.intp).tolist()
     return np.array([low + int(latency[low:high].argmax()) for low, high in pairwise(bounds)])

@@ -1,8 +1,8 @@
-"""Fewer marks for the same picture: per pixel column the first, the least, the greatest and the last value.
+"""Decimation of curves: the first, the least, the greatest and the last value of each pixel column.
 
-A line through these four looks, at that many columns, like the line through all of them (Jugel, Jerzak, Hackenbroich,
-Markl: M4, VLDB 2014). No extreme is lost, none is invented. Rows come chunk by chunk, in the order of the capture, and
-only what is kept takes memory.
+At that many columns a line through these four looks like the line through all values (Jugel, Jerzak, Hackenbroich,
+Markl: M4, VLDB 2014). No extreme is lost, none is invented. Rows come in chunks, in the order of the capture, and only
+the kept ones take memory.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from iscsitrace.analysis.curves.marks import Array, Bars, Line
 COLUMNS = 2000
 """Pixel columns of a decimated plot: more than a plot of the usual size has."""
 LIMIT = 20_000
-"""Up to so many rows all are drawn."""
+"""Rows up to which all are drawn."""
 CHUNK_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Detail:
-    """How much of a trace is drawn: up to ``limit`` rows all of them, beyond it the extremes of each column."""
+    """Level of detail: up to ``limit`` rows all of them, beyond that the extremes of each column."""
 
     limit: int = LIMIT
     columns: int = COLUMNS
 
     def edges(self, row_count: int, start_ns: int, end_ns: int) -> Array | None:
-        """Where the columns begin and end, the last instant included; None when all rows are drawn."""
+        """The edges of the columns, the last instant included; None where all rows are drawn."""
         if row_count <= self.limit:
             return None
         return even_edges(start_ns, end_ns + 1, self.columns)
 
 
 def even_edges(start_ns: int, end_ns: int, count: int) -> Array:
-    """Where so many bins begin and end that share a stretch of time evenly, to the nanosecond; of a short one fewer."""
+    """The edges of ``count`` equal bins, to the nanosecond; fewer bins for a shorter time."""
     length_ns = end_ns - start_ns
-    # nanoseconds since 1970 are more than a float can tell apart
+    # a float cannot hold nanoseconds since 1970 exactly
     return start_ns + np.linspace(0, length_ns, max(1, min(count, length_ns)) + 1).astype(np.int64)
 
 
 def chunks(row_count: int) -> Iterator[slice]:
-    """Places of the rows, so many at a time."""
+    """Slices of CHUNK_ROWS rows."""
     for begin in range(0, row_count, CHUNK_ROWS):
         yield slice(begin, min(begin + CHUNK_ROWS, row_count))
 
 
 def _bounds(times_ns: Array, edges_ns: Array) -> list[int]:
-    """Where the rows of each column begin; a time before its predecessor's stays with its predecessor."""
+    """The first row of each column; a time before its predecessor's stays in the same column."""
     bounds: list[int] = np.searchsorted(np.maximum.accumulate(times_ns), edges_ns).tolist()
     return bounds
 
 
 def extremes(times_ns: Array, values: Array, edges_ns: Array) -> Array:
-    """Places of the first, least, greatest and last value in each column, in order; rows outside are left out."""
+    """The rows of the first, least, greatest and last value in each column, in order; rows outside are left out."""
     kept: list[int] = []
     for begin, end in pairwise(_bounds(times_ns, edges_ns)):
         if end - begin <= 4:
@@ -79,7 +79,7 @@ def join(bars: Bars, edges_ns: Array) -> Bars:
 
 
 class LineMaker:
-    """A line of rows that come chunk by chunk: those of the view, and the value with which the line enters it."""
+    """A line from rows that come in chunks: those of the view, and the value at its start."""
 
     def __init__(self, start_ns: int, end_ns: int, edges_ns: Array | None) -> None:
         self._start_ns, self._end_ns, self._edges_ns = start_ns, end_ns, edges_ns
@@ -87,7 +87,7 @@ class LineMaker:
         self._parts: list[Line] = []
 
     def add(self, times_ns: Array, values: Array) -> None:
-        """The next rows."""
+        """Adds the next rows."""
         is_before = times_ns < self._start_ns
         if not self._parts and is_before.any():
             last = len(is_before) - 1 - int(is_before[::-1].argmax())
@@ -106,14 +106,14 @@ class LineMaker:
         return Line(times_ns[kept].astype(np.int64), values[kept].astype(np.int64))
 
     def points(self) -> Line:
-        """What is kept of the rows in the view."""
+        """The kept rows of the view."""
         if not self._parts:
             return Line()
         times_ns = np.concatenate([part.times_ns for part in self._parts])
         return self._thinned(times_ns, np.concatenate([part.values for part in self._parts]))
 
     def line(self) -> Line:
-        """The same, begun with the value from before the view and held until its end."""
+        """The same, starting with the value from before the view and held until its end."""
         points = self.points()
         times_ns, values = points.times_ns, points.values
         if self._before is not None:
@@ -125,20 +125,20 @@ class LineMaker:
 
 
 class BarsMaker:
-    """Bars of rows in the view that come chunk by chunk."""
+    """Bars from rows of the view that come in chunks."""
 
     def __init__(self, edges_ns: Array | None) -> None:
         self._edges_ns = edges_ns
         self._parts: list[Bars] = []
 
     def add(self, times_ns: Array, lows: Array, highs: Array) -> None:
-        """The next rows."""
+        """Adds the next rows."""
         if len(times_ns):
             bars = Bars(times_ns.astype(np.int64), lows.astype(np.int64), highs.astype(np.int64))
             self._parts.append(bars if self._edges_ns is None else join(bars, self._edges_ns))
 
     def bars(self) -> Bars:
-        """What is kept of them."""
+        """The kept bars."""
         if not self._parts:
             return Bars()
         parts = zip(*((part.times_ns, part.lows, part.highs) for part in self._parts), strict=True)

@@ -1,7 +1,7 @@
-"""The packets of one or a few cycles on their way between initiator, tap and target, and the spans in which none moved.
+"""The packets of one or a few commands between initiator, tap and target, and the waits between them.
 
-Instants are those at the tap; at the hosts they are less or plus half of that side's least round trip. That takes both
-ways for equally long.
+Instants are those at the tap; at the hosts they are earlier or later by half of that side's least RTT. This assumes
+equal delays in both directions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WITH_AMOUNT = {0x05, 0x25}
 
 @dataclass(frozen=True)
 class Packets:
-    """Packets of one sort: when they passed the tap, and whether towards the target."""
+    """Packets of one kind: when they passed the tap, and their direction."""
 
     times_ns: Array
     to_target: Array
@@ -39,7 +39,7 @@ class Packets:
 
 @dataclass(frozen=True)
 class Pdu:
-    """One PDU: when its first and its last byte passed the tap, what it is, how many bytes of data it has."""
+    """One PDU: when its first and last byte passed the tap, its type and its bytes of data."""
 
     first_ns: int
     last_ns: int
@@ -51,7 +51,7 @@ class Pdu:
 
 @dataclass(frozen=True)
 class Owner:
-    """A stretch of time that is not transfer, and the part of the time budget that owns it."""
+    """A stretch of time that is not transfer, and its part of the time breakdown."""
 
     start_ns: int
     end_ns: int
@@ -66,7 +66,7 @@ class Ladder:
     tap_place: float
     """0 at the initiator, 1 at the target."""
     to_initiator_ns: int
-    """Half of the least round trip between tap and initiator."""
+    """Half of the least RTT between tap and initiator."""
     to_target_ns: int
     data: Packets
     again: Packets
@@ -75,9 +75,9 @@ class Ladder:
     """Packets without payload."""
     pdus: tuple[Pdu, ...]
     owners: tuple[Owner, ...]
-    """What is not transfer, in order of time; empty when the view has no time budget."""
+    """Stretches that are not transfer, in order of time; empty where the view has no time breakdown."""
     cycles: tuple[str, ...]
-    """Number and operation of each."""
+    """Number and operation of each command."""
     sizes: tuple[int | None, ...]
     packet_count: int
 
@@ -85,18 +85,18 @@ class Ladder:
 def prepare(
     connections: Table, cycles: Table, segments: Table, pdus: Table, budget: Table, view: View
 ) -> Ladder:  # fmt: skip
-    """The diagram of the view's connection; InputInvalid without packets or round trips."""
+    """The diagram of the view's connection; InputInvalid without packets or RTTs."""
     row = next(each for each in connections.rows() if each["connection"] == view.connection)
     round_trips = row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]
     place = tap.initiator_share(*round_trips)
     if place is None:
         raise InputInvalid(
-            f"nothing to draw: the round trips of connection {view.connection} are unknown, and so is where its tap was"
+            f"nothing to draw: the RTTs of connection {view.connection} are unknown, so the tap position is too"
         )
     is_here = (segments.raw("connection") == view.connection) & view.covers(segments.raw("time_ns"))
     here = segments.select(is_here & (segments.raw("segment_class") != CATEGORIES["segment_class"].index("copy")))
     if not len(here):
-        raise InputInvalid(f"nothing to draw: connection {view.connection} has no packet in the view")
+        raise InputInvalid(f"nothing to draw: connection {view.connection} has no packets in the view")
     is_payload = here.raw("payload_bytes") > 0
     is_again = is_payload & (here.raw("segment_class") == CATEGORIES["segment_class"].index("retransmission"))
     seen = seen_cycles(cycles, view)
@@ -117,7 +117,7 @@ def prepare(
 
 
 def _packets(segments: Table, which: Array) -> Packets:
-    """Packets of one sort; of many only so many, evenly taken, the first and the last among them."""
+    """Packets of one kind; beyond PACKET_LIMIT an even sample, with the first and the last."""
     places = np.flatnonzero(which)
     if len(places) > PACKET_LIMIT:
         places = places[np.linspace(0, len(places) - 1, PACKET_LIMIT).astype(np.intp)]
@@ -127,7 +127,7 @@ def _packets(segments: Table, which: Array) -> Packets:
 def _pdus(pdus: Table, view: View) -> tuple[Pdu, ...]:
     last = pdus.raw("time_last_ns")
     first = pdus.raw("time_first_ns")
-    # one whose end was not captured is drawn as far as it is known
+    # a PDU whose end was not captured is drawn up to its start
     last = np.where(last == _NO_TIME, first, last)
     is_here = (pdus.raw("connection") == view.connection) & (first <= view.end_ns) & (last >= view.start_ns)
     found = []
@@ -154,9 +154,9 @@ def _owners(budget: Table, view: View) -> tuple[Owner, ...]:
 
 
 def slowest(cycles: Table, view: View) -> int:
-    """The number of the slowest task of the view that has a status; InputInvalid when there is none."""
+    """The number of the slowest command of the view that has a status; InputInvalid where there is none."""
     seen = seen_cycles(cycles, view)
     latency = np.ma.filled(np.ma.asarray(seen["latency_ns"]), -1)
     if not len(latency) or latency.max() < 0:
-        raise InputInvalid("nothing to draw: no SCSI task of the view has both command and status")
+        raise InputInvalid("nothing to draw: no SCSI command of the view has a status")
     return int(seen.raw("cycle")[latency.argmax()])

@@ -1,4 +1,4 @@
-"""Latencies of SCSI tasks: over time, as a distribution, and by PDU block size."""
+"""Latencies of SCSI commands: over time, as a distribution, and by I/O size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
 
 BINS_TIME, BINS_LATENCY = (10, 80), (10, 40)
-"""Least and most bins of the heat map; between them the more, the more tasks there are."""
+"""Least and most bins of the heat map; more commands make more bins."""
 CDF_POINTS = 1000
 BLOCK_SIZES = 12
 OPERATIONS = 5
@@ -22,16 +22,16 @@ OPERATIONS = 5
 
 @dataclass(frozen=True)
 class Latency:
-    """Tasks with a latency whose command lies in the view; all in nanoseconds."""
+    """Commands of the view that have a latency; all in nanoseconds."""
 
     view: View
     over_time: dict[str, Line]
-    """By operation, the most frequent first: command's time and latency."""
+    """By operation, the most frequent first: time of the command, and latency."""
     is_decimated: bool
     distribution: dict[str, tuple[Array, Array]]
-    """By operation: latencies in order, and the share of tasks that took no longer."""
+    """By operation: sorted latencies, and the share of commands that took no longer."""
     heat: Array
-    """Tasks counted, (latencies, times)."""
+    """Number of commands, (latencies, times)."""
     time_edges_ns: Array
     latency_edges_ns: Array
     block_sizes: dict[str, dict[int, dict[str, int]]]
@@ -41,7 +41,7 @@ class Latency:
 
 
 def prepare(cycles: Table, view: View, detail: Detail | None = None) -> Latency:
-    """The latencies of a view; InputInvalid when it has none."""
+    """The latencies of a view; InputInvalid where it has none."""
     detail = detail or Detail()
     starts = cycles.raw("command_first_ns")
     in_view = cycles.select(picked_cycles(cycles, view) & view.covers(starts))
@@ -49,7 +49,7 @@ def prepare(cycles: Table, view: View, detail: Detail | None = None) -> Latency:
     is_known = ~np.ma.getmaskarray(latency)
     known = in_view.select(is_known)
     if not len(known):
-        raise InputInvalid("nothing to draw: no SCSI task of the view has both command and status")
+        raise InputInvalid("nothing to draw: no SCSI command of the view has a status")
     times, values = known.raw("command_first_ns"), np.ma.getdata(latency)[is_known]
     edges = detail.edges(len(known), view.start_ns, view.end_ns)
     operations = _operations(known)
@@ -72,7 +72,7 @@ def prepare(cycles: Table, view: View, detail: Detail | None = None) -> Latency:
 
 
 def _operations(cycles: Table) -> dict[str, Array]:
-    """Which rows are of each operation, the most frequent first; those beyond OPERATIONS together as ``other``."""
+    """The rows of each operation, the most frequent first; those beyond OPERATIONS together as ``other``."""
     codes = cycles.raw("operation")
     words = cycles.words_by_code("operation")
     each, count = np.unique(codes, return_counts=True)
@@ -91,7 +91,7 @@ def _points(times_ns: Array, values: Array, edges_ns: Array | None) -> Line:
 
 
 def _cumulative(values: Array) -> tuple[Array, Array]:
-    """Latencies in order and the share that is no greater; of many so many, least and greatest among them."""
+    """Sorted latencies and the share that is no greater: up to CDF_POINTS of them, with the least and the greatest."""
     ordered = np.sort(values)
     kept = np.unique(np.linspace(0, len(ordered) - 1, CDF_POINTS).astype(np.intp))
     return ordered[kept], (kept + 1) / len(ordered)
@@ -108,7 +108,7 @@ def _latency_edges(values: Array, count: int) -> Array:
 
 
 def _block_sizes(cycles: Table, latencies: Array, operations: dict[str, Array]) -> dict[str, dict[int, dict[str, int]]]:
-    """Percentiles by operation and size, of the sizes that occur most often; of reads and writes, if there are any."""
+    """Percentiles by operation and I/O size, for the commonest sizes; of reads and writes if there are any."""
     sizes = np.ma.filled(np.ma.asarray(cycles["bytes"]), 0)
     found: dict[str, dict[int, dict[str, int]]] = {}
     movers = [name for name in operations if name in ("read", "write")]

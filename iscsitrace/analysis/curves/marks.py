@@ -1,4 +1,4 @@
-"""The shapes that plots are made of, as arrays of int64 nanoseconds and values; of one length within a shape."""
+"""The marks of plots as arrays of int64 nanoseconds and values; arrays of one mark have the same length."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Bars:
-    """Upright bars: from the one value to the other, at an instant."""
+    """Vertical bars from one value to another at an instant."""
 
     times_ns: Array = field(default_factory=_empty)
     lows: Array = field(default_factory=_empty)
@@ -51,7 +51,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Note:
-    """A word at one place of a plot."""
+    """A text at one point of a plot."""
 
     time_ns: int
     value: int

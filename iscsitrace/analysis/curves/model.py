@@ -1,4 +1,4 @@
-"""Lines of the model over one parameter, with what was measured beside them where something was."""
+"""Curves of the model over one parameter, with measured values where there are some."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ Array = NDArray[np.float64]
 _UNITS = {"ns": 1e6, "bps": 1e6, "share": 0.01}
 _UNIT_NAMES = {"ns": "ms", "bps": "Mbit/s", "share": "%", "bytes": "bytes (K, M of 1024)"}
 _WIDE = 8
-"""Values further apart than so many times are shown in equal steps of their logarithm."""
+"""Ratio of largest to smallest value from which on the axis is logarithmic."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The parameter that is varied along the picture."""
+    """The parameter along the x axis."""
 
     label: str
     positions: Array
-    """One for each value, rising where they are numbers."""
+    """One for each value; numbers are in ascending order."""
     ticks: tuple[str, ...]
-    """What the values are called."""
+    """Labels of the values."""
     is_logarithmic: bool = False
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Throughput over the axis, in bytes/s; nan where nothing is known."""
+    """Throughput over the axis, in bytes/s; NaN where it is unknown."""
 
     label: str
     model: Array
     low: Array | None = None
     high: Array | None = None
-    """95 % confidence, where a fit says so."""
+    """Bounds at 95 % confidence, where a fit has them."""
     measured: Array | None = None
     is_in_range: NDArray[np.bool_] | None = None
-    """Whether the formulas were made for it; None: all are."""
+    """Whether the formulas hold for each value; None: for all."""
 
 
 @dataclass(frozen=True)
 class ModelCurves:
-    """One picture."""
+    """The curves of one plot."""
 
     axis: Axis
     curves: tuple[Curve, ...]
     constants: tuple[str, ...] = field(default=())
-    """What is the same along all lines."""
+    """Parameters that all curves share."""
 
 
 def axis_of(name: str, values: Sequence[Any]) -> Axis:
-    """The axis of a parameter of PARAMETERS; words and mirrors stand in equal steps."""
+    """The axis of a parameter of PARAMETERS; words and mirrors have equal steps."""
     kind, label = PARAMETERS[name].kind, PARAMETERS[name].label
     ticks = tuple(text_of(name, value, has_unit=False) for value in values)
     if kind in {"word", "truth", "ways"}:
@@ -68,7 +68,7 @@ def axis_of(name: str, values: Sequence[Any]) -> Axis:
 
 
 def text_of(name: str, value: Any, *, has_unit: bool = True) -> str:
-    """A value of a parameter as people write it."""
+    """A value of a parameter as text, with its unit."""
     kind = PARAMETERS[name].kind
     if kind == "ways":
         return " + ".join(f"{each / 1e6:g}" for each in value) + (" ms" if has_unit else "")
@@ -83,7 +83,7 @@ def text_of(name: str, value: Any, *, has_unit: bool = True) -> str:
 
 
 def of_answers(answers: Sequence[Answer], lists: Mapping[str, Sequence[Any]]) -> ModelCurves:
-    """Throughput over the first parameter with several values; a line for each combination of the others."""
+    """Throughput over the first parameter with several values; a curve for each combination of the others."""
     along = next((name for name, values in lists.items() if len(values) > 1), next(iter(lists)))
     order = sorted(range(len(lists[along])), key=lambda place: _sortable(lists[along][place]))
     varied = [name for name, values in lists.items() if len(values) > 1 and name != along]
@@ -112,5 +112,5 @@ def of_answers(answers: Sequence[Answer], lists: Mapping[str, Sequence[Any]]) ->
 
 
 def _sortable(value: Any) -> Any:
-    """Numbers rise along an axis; words and mirrors stay in the order in which they were named."""
+    """Sort key: numbers ascend along an axis, words and mirrors keep the given order."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0

@@ -1,6 +1,6 @@
-"""One direction of a connection as tcptrace draws it: segments, ACKs and window over time; and its PDUs and tasks.
+"""One direction of a connection as tcptrace draws it: segments, ACKs and window over time; with PDUs and commands.
 
-Places in the stream are bytes, the first one after the SYN being 0. All of it at the tap.
+Stream offsets are in bytes, 0 is the first one after the SYN. All times are those at the tap.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
 
 SEGMENT_CLASSES = ("new", "retransmission", "reordered", "probe")
-"""The classes drawn; copies are the capture's, and empty packets have no bytes to draw."""
+"""The classes drawn; copies come from the capture, and empty packets have no bytes to draw."""
 PDU_LIMIT = 400
-"""In views of more PDUs than this none is marked: marks would hide what they mark."""
+"""PDUs in a view beyond which none is marked: the marks would hide the curves."""
 NOTE_LIMIT = 24
 _FIN, _SYN, _RST = 1, 2, 4
 _FLAGS = {_SYN: "SYN", _FIN: "FIN", _RST: "RST"}
@@ -37,33 +37,33 @@ class Sequence:
     """Packets of both directions in the view."""
     is_decimated: bool
     segments: dict[str, Bars]
-    """By class, from the first byte to the byte after the last."""
+    """By class: from the first byte to the byte after the last."""
     acks: Line
-    """Highest place acknowledged."""
+    """Highest offset acknowledged."""
     duplicate_acks: Line
     """ACKs without data that acknowledge nothing new and do not change the window."""
     window: Line
-    """Place up to which the receiver allowed to send: acknowledged place plus advertised window."""
+    """Offset up to which the receiver allows data: acknowledged offset plus advertised window."""
     zero_windows: Line
     sacks: Bars
     duplicate_sacks: Bars
     notes: tuple[Note, ...] = ()
     """Packets with SYN, FIN or RST."""
     pdus: dict[str, Line] = field(default_factory=dict)
-    """Where PDUs begin: command, data, R2T, response, other."""
+    """Starts of PDUs by kind: command, data, R2T, response, other."""
     pdu_count: int | None = None
-    """PDUs in the view, drawn or not; None when they were not read."""
+    """PDUs in the view, drawn or not; None where they were not read."""
     tasks: tasks.Tasks = field(default_factory=tasks.Tasks)
 
 
 def prepare(
     segments: Table, sacks: Table, pdus: Table | None, cycles: Table, view: View, detail: Detail | None = None
 ) -> Sequence:
-    """The curves of the view's connection and direction; InputInvalid when no packet lies in it."""
+    """The curves of the view's connection and direction; InputInvalid without packets."""
     detail = detail or Detail()
     count = _count(segments, view)
     if not count:
-        raise InputInvalid(f"nothing to draw: connection {view.connection} has no packet in the view")
+        raise InputInvalid(f"nothing to draw: connection {view.connection} has no packets in the view")
     edges = detail.edges(count, view.start_ns, view.end_ns)
     making = _Making(view, edges)
     for rows in chunks(len(segments)):
@@ -96,7 +96,7 @@ def _count(segments: Table, view: View) -> int:
 
 
 class _Making:
-    """The curves while the rows of segments come chunk by chunk."""
+    """Makes the curves from rows of ``segments`` that come in chunks."""
 
     def __init__(self, view: View, edges_ns: Array | None) -> None:
         self._view = view
@@ -110,7 +110,7 @@ class _Making:
     def add(self, segments: Table, rows: slice) -> None:
         view = self._view
         is_here = segments.raw("connection")[rows] == view.connection
-        # a copy by the capture says nothing that the packet itself did not say
+        # a copy in the capture has no information beyond that of the packet
         is_here &= segments.raw("segment_class")[rows] != CATEGORIES["segment_class"].index("copy")
         is_sent = segments.raw("to_target")[rows] == view.to_target
         self._add_sent(segments, rows, is_here & is_sent)

@@ -1,4 +1,4 @@
-"""Connections beside each other: how far each stream got, and what each had outstanding."""
+"""Connections side by side: progress of each stream, and its bytes in flight."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ STREAM_LIMIT = 8
 
 @dataclass(frozen=True)
 class Stream:
-    """One connection: bytes passed since the start of the view, and outstanding data."""
+    """One connection: bytes carried since the start of the view, and bytes in flight."""
 
     connection: int
     passed: Line
     outstanding: Line
     passed_bytes: int
     finish_ns: int | None = None
-    """When it had done its part of a job; None where it has none, or that is not in the view."""
+    """When it finished its part of a job; None where it has none, or finished outside of the view."""
     cause: str | None = None
-    """Why it is slower than others of the job."""
+    """Cause for being slower than other streams of the job."""
     losses: dict[str, Line] = field(default_factory=dict)
-    """Of its losses, those that ended slow start and those that a timeout found out: when, and owin then."""
+    """Losses that ended slow start or were found by a timeout: when, and owin at that time."""
 
 
 @dataclass(frozen=True)
 class Streams:
-    """The streams of a view, the one that carried most first."""
+    """The streams of a view, the busiest first."""
 
     view: View
     streams: tuple[Stream, ...]
     connection_count: int
     is_decimated: bool
     job: Job | None = None
-    """The one that most of them are streams of."""
+    """The job of most of them."""
 
 
 def prepare(
     segments: Table, window: Table, view: View, detail: Detail | None = None, jobs: Sequence[Job] = ()
 ) -> Streams:
-    """The streams of the view's direction; InputInvalid when none carried payload in it."""
+    """The streams of the view's direction; InputInvalid where none carried payload."""
     detail = detail or Detail(limit=5000)
     sizes = _payload_by_connection(segments, view)
     ranked = sorted(view.connections, key=lambda number: -sizes[number][0])
@@ -77,7 +77,7 @@ def prepare(
 
 
 def _job(jobs: Sequence[Job], view: View, shown: list[int]) -> Job | None:
-    """The job in the view that most of these connections are streams of."""
+    """The job in the view that has most of these connections as streams."""
 
     def members(job: Job) -> int:
         seen = [run for run in job.runs if run.first_ns <= view.end_ns and run.last_ns >= view.start_ns]
@@ -88,7 +88,7 @@ def _job(jobs: Sequence[Job], view: View, shown: list[int]) -> Job | None:
 
 
 def _of_job(stream: StreamOfJob, view: View, outstanding: Line) -> dict[str, Any]:
-    """What a stream of a job has to show in the view."""
+    """Finish, cause and losses of a stream in the view."""
     losses, found = stream.evidence.losses, {}
     for kind in ("slow_start_exit", "timeout"):
         times = np.array([loss.time_ns for loss in losses if loss.kind == kind], dtype=np.int64)
@@ -124,7 +124,7 @@ def _payload_by_connection(segments: Table, view: View) -> dict[int, tuple[int, 
 
 
 def _passed(segments: Table, view: View, shown: list[int], edges_ns: Array | None) -> dict[int, Line]:
-    """Per connection the furthest place reached in its stream, less the place at which it was when the view began."""
+    """Per connection the furthest stream offset, less the offset at the start of the view."""
     makers = {number: LineMaker(view.start_ns, view.end_ns, edges_ns) for number in shown}
     reached: dict[int, tuple[int, int]] = {}
     for rows in chunks(len(segments)):

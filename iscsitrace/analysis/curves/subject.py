@@ -1,4 +1,4 @@
-"""What a plot is about: the facts that stand below it, so that it can be read without the command that made it."""
+"""The facts in the footer of a plot, so that it can be read without the command that made it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from iscsitrace.tables.table import Table
 
 @dataclass(frozen=True)
 class Subject:
-    """Where the numbers of a plot come from."""
+    """Captures, connections and tap of a plot."""
 
     captures: tuple[str, ...]
-    """Names of the files, each with the folder that it lies in."""
+    """Names of the files, each with its folder."""
     origin_ns: int
     """Absolute time of the zero of its time axis."""
     connections: tuple[str, ...]
@@ -30,7 +30,7 @@ class Subject:
 
 
 def describe(captures: Sequence[str], connections: Table, coverage: Sequence[Coverage], view: View) -> Subject:
-    """The facts of a view; round trips are those of its first connection, and None of several captured elsewhere."""
+    """The facts of a view; RTTs only where it has one connection."""
     rows = [row for row in connections.rows() if row["connection"] in view.connections]
     parts = [part for part in coverage if part.connection in view.connections]
     positions = {tap.position(row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]) for row in rows}

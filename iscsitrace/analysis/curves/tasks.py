@@ -1,4 +1,4 @@
-"""SCSI tasks as bars of time, side by side in lanes where several are outstanding."""
+"""SCSI commands as bars over time, in lanes where several are in flight."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from iscsitrace.tables.table import Table
 
 LANES = 4
 TASK_LIMIT = 300
-"""Up to so many tasks each has a bar of its own; more are joined into the stretches in which any was outstanding."""
+"""Commands up to which each has a bar; more are joined into the stretches in which any was in flight."""
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """Tasks of a view: number, operation, time from command to status, and lane, counted from 0.
+    """Commands of a view: number, operation, time from command to status, and lane, counted from 0.
 
-    ``outstanding`` is used instead when there are too many to tell apart.
+    ``outstanding`` replaces them where there are too many.
     """
 
     cycles: tuple[int, ...] = ()
@@ -31,7 +31,7 @@ class Tasks:
 
 
 def of_view(cycles: Table, view: View) -> Tasks:
-    """The tasks outstanding in a view; one without a status lasts until the end of the view."""
+    """The commands in flight in a view; one without a status lasts until the end of the view."""
     seen = seen_cycles(cycles, view)
     starts = seen.raw("command_first_ns")
     status = np.ma.asarray(seen["status_ns"])
@@ -48,7 +48,7 @@ def of_view(cycles: Table, view: View) -> Tasks:
 
 
 def union(starts_ns: Array, ends_ns: Array, view: View) -> Spans:
-    """The stretches that at least one span covers, those joined that less than a pixel parts."""
+    """The stretches that at least one span covers; gaps of less than a pixel are closed."""
     pixel_ns = (view.end_ns - view.start_ns) // 2000
     order = np.argsort(starts_ns, kind="stable")
     starts, reached = starts_ns[order], np.maximum.accumulate(ends_ns[order])
@@ -59,7 +59,7 @@ def union(starts_ns: Array, ends_ns: Array, view: View) -> Spans:
 
 
 def _lanes(starts_ns: Array, ends_ns: Array) -> tuple[int, ...]:
-    """For each span the first lane that is free at its start; the last lane takes what finds none."""
+    """The first free lane at the start of each span; else the last lane."""
     free_ns = [np.iinfo(np.int64).min] * LANES
     lanes = []
     for start, end in zip(starts_ns.tolist(), ends_ns.tolist(), strict=True):

@@ -1,7 +1,6 @@
-"""Payload per second, idle fraction and queue depth in equal stretches of time.
+"""Payload per second, idle fraction and queue depth in equal bins of time.
 
-Payload is TCP payload that passed the tap, iSCSI headers included; what was sent again, or came late because its first
-copy was lost, is counted apart.
+Payload is the TCP payload that passed the tap, with iSCSI headers. Retransmissions are counted separately.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SECOND_NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Throughput:
-    """A value per bin; ``edges_ns`` has one more."""
+    """A value per bin; ``edges_ns`` has one value more."""
 
     view: View
     edges_ns: Array
@@ -34,11 +33,11 @@ class Throughput:
     queue_depth_mean: Array
     queue_depth_max: Array
     idle_share: Array | None
-    """Share of the measured time in which nothing was transferred, NaN where none was measured; None: no budget."""
+    """Share of the measured time without transfer, NaN without measured time; None: no time breakdown."""
 
 
 def prepare(segments: Table, cycles: Table, idle_share: Array | None, edges_ns: Array, view: View) -> Throughput:
-    """The bins of a view; ``idle_share`` comes from the time budget."""
+    """The bins of a view; ``idle_share`` comes from the time breakdown."""
     sent = _bytes_by_bin(segments, edges_ns, view)
     if not any(each.any() for each in sent.values()):
         raise InputInvalid("nothing to draw: no payload passed the tap in the view")
@@ -57,12 +56,12 @@ def prepare(segments: Table, cycles: Table, idle_share: Array | None, edges_ns: 
 
 
 def edges(view: View, bins: int = BINS) -> Array:
-    """Where the bins of a view begin and end."""
+    """The edges of the bins of a view."""
     return even_edges(view.start_ns, view.end_ns, bins)
 
 
 def _bytes_by_bin(segments: Table, edges_ns: Array, view: View) -> dict[str, Array]:
-    """Payload by bin: of each direction, and of what was sent again."""
+    """Payload by bin: of each direction, and of retransmissions."""
     again, copy = (CATEGORIES["segment_class"].index(word) for word in ("retransmission", "copy"))
     found = {name: np.zeros(len(edges_ns) - 1) for name in ("to_target", "to_initiator", "again")}
     for rows in chunks(len(segments)):
@@ -83,7 +82,7 @@ def _bytes_by_bin(segments: Table, edges_ns: Array, view: View) -> dict[str, Arr
 
 
 def _queue_depths(cycles: Table, edges_ns: Array, view: View) -> tuple[Array, Array]:
-    """Tasks outstanding, from command to status, per bin: mean over its time, and maximum."""
+    """Commands in flight, from command to status, per bin: mean over time, and maximum."""
     picked = cycles.select(picked_cycles(cycles, view))
     status = np.ma.asarray(picked["status_ns"])
     is_known = ~np.ma.getmaskarray(status)
@@ -92,7 +91,7 @@ def _queue_depths(cycles: Table, edges_ns: Array, view: View) -> tuple[Array, Ar
 
 
 def mean_and_max(starts_ns: Array, ends_ns: Array, edges_ns: Array) -> tuple[Array, Array]:
-    """How many half-open spans cover an instant: the mean over each bin, and the greatest number in it."""
+    """Number of half-open spans that cover an instant: mean and maximum of each bin."""
     instants = np.concatenate([starts_ns, ends_ns, edges_ns])
     steps = np.concatenate([np.ones(len(starts_ns)), -np.ones(len(ends_ns)), np.zeros(len(edges_ns))])
     order = np.lexsort((steps, instants))

@@ -1,4 +1,4 @@
-"""What part of a trace a plot shows: a stretch of time, and the session, connection and direction that it is about."""
+"""The view of a plot: a stretch of time, and a session, connection and direction."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
 
 _CYCLE_MARGIN = 0.04
-"""Share of the time of the cycles that is shown before and after them."""
+"""Margin before and after selected commands, as a share of their time."""
 
 
 @dataclass(frozen=True)
 class Zoom:
-    """What a person asks to see; None leaves it open. Times are absolute nanoseconds, both ends included."""
+    """The requested view; None leaves a choice open. Times are absolute nanoseconds, both ends included."""
 
     session: int | None = None
     connection: int | None = None
@@ -30,32 +30,32 @@ class Zoom:
 
 @dataclass(frozen=True)
 class View:
-    """What is shown; ``origin_ns`` is the zero of its time axis."""
+    """The view that is shown; ``origin_ns`` is the zero of its time axis."""
 
     origin_ns: int
     start_ns: int
     end_ns: int
     connections: tuple[int, ...] = ()
-    """The iSCSI connections that it is about; a plot of one connection has one."""
+    """The iSCSI connections shown; a plot of one connection has one."""
     session: int | None = None
-    """The session asked for."""
+    """The requested session."""
     to_target: bool = False
-    """Direction of the data, for plots of one."""
+    """Direction of the data, in plots of one direction."""
     cycles: range | None = None
-    """The cycles asked for."""
+    """The requested commands."""
 
     @property
     def connection(self) -> int:
-        """The connection of a plot of one."""
+        """The connection of a plot of one connection."""
         return self.connections[0]
 
     def covers(self, times_ns: Array) -> Array:
-        """Which instants lie in it."""
+        """Which instants are within the view."""
         return (times_ns >= self.start_ns) & (times_ns <= self.end_ns)
 
 
 def of_connection(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int) -> View:
-    """The view of one connection: the one asked for, else that of the cycles, else the one that carried most."""
+    """The view of one connection: the requested one, else that of the requested commands, else the busiest."""
     rows = _connections(connections, zoom)
     if zoom.cycles is not None and zoom.connection is None:
         first = int(_of_numbers(cycles, zoom.cycles).raw("connection")[0])
@@ -66,12 +66,12 @@ def of_connection(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int)
 
 
 def of_tasks(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int) -> View:
-    """The view of tasks, from the first command to the last status: of a connection, of a session, or of all."""
+    """The view from the first command to the last status: of a connection, of a session, or of the capture."""
     rows = _connections(connections, zoom)
     numbers = tuple(row["connection"] for row in rows)
     picked = cycles.select(picked_cycles(cycles, View(origin_ns, 0, 0, numbers, cycles=zoom.cycles)))
     if not len(picked):
-        raise InputInvalid(f"nothing to draw: {_described(zoom)} has no SCSI task")
+        raise InputInvalid(f"nothing to draw: {_described(zoom)} has no SCSI commands")
     commands = picked.raw("command_first_ns")
     ends = np.ma.compressed(np.ma.asarray(picked["status_ns"]))
     start_ns, end_ns = _times(cycles, zoom, int(commands.min()), int(ends.max(initial=commands.max())))
@@ -79,7 +79,7 @@ def of_tasks(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int) -> V
 
 
 def picked_cycles(cycles: Table, view: View) -> Array:
-    """Which cycles are of the view's connections and numbers, whatever their time."""
+    """Which commands are of the view's connections and numbers, at any time."""
     keep: Array = np.isin(cycles.raw("connection"), view.connections)
     if view.cycles is not None:
         keep &= (cycles.raw("cycle") >= view.cycles.start) & (cycles.raw("cycle") < view.cycles.stop)
@@ -87,7 +87,7 @@ def picked_cycles(cycles: Table, view: View) -> Array:
 
 
 def seen_cycles(cycles: Table, view: View) -> Table:
-    """The cycles of the view that were outstanding in its time; of those without a status the command counts."""
+    """The commands in flight in the view; those without a status count at the time of the command."""
     status = np.ma.asarray(cycles["status_ns"])
     start = cycles.raw("command_first_ns")
     end = np.where(np.ma.getmaskarray(status), start, np.ma.getdata(status))
@@ -95,14 +95,14 @@ def seen_cycles(cycles: Table, view: View) -> Table:
 
 
 def _described(zoom: Zoom) -> str:
-    """The words for what is asked for."""
+    """The requested scope in words."""
     if zoom.connection is not None:
         return f"connection {zoom.connection}"
     return "the capture" if zoom.session is None else f"session {zoom.session}"
 
 
 def _connections(connections: Table, zoom: Zoom) -> list[dict[str, Any]]:
-    """The rows of the iSCSI connections asked for; one at least."""
+    """The rows of the requested iSCSI connections; at least one."""
     rows = [row for row in connections.rows() if row["is_iscsi"]]
     if not rows:
         raise InputInvalid("nothing to draw: the capture has no iSCSI connection")
@@ -124,7 +124,7 @@ def _carried(row: dict[str, Any], to_target: bool) -> int:
 
 
 def _direction(rows: Iterable[dict[str, Any]], zoom: Zoom) -> bool:
-    """Whether the data to the target is shown: as asked for, else when it is more."""
+    """Whether data to the target is shown: as requested, else where it is more."""
     if zoom.to_target is not None:
         return zoom.to_target
     return sum(_carried(row, True) - _carried(row, False) for row in rows) > 0
@@ -132,13 +132,13 @@ def _direction(rows: Iterable[dict[str, Any]], zoom: Zoom) -> bool:
 
 def _of_numbers(cycles: Table, numbers: range) -> Table:
     if numbers.stop > len(cycles):
-        last = f"; the capture has {len(cycles)}, counted from 0" if len(cycles) else "; the capture has none"
+        last = f"; the capture has {len(cycles)} commands, counted from 0" if len(cycles) else "; the capture has none"
         raise InputInvalid(f"there is no cycle {numbers.stop - 1}{last}")
     return cycles.select((cycles.raw("cycle") >= numbers.start) & (cycles.raw("cycle") < numbers.stop))
 
 
 def _times(cycles: Table, zoom: Zoom, start_ns: int, end_ns: int) -> tuple[int, int]:
-    """The stretch of time: that of the cycles asked for with a margin, else all; cut by the times asked for."""
+    """The stretch of time: that of the requested commands with a margin, else all; within the requested times."""
     if zoom.cycles is not None:
         picked = _of_numbers(cycles, zoom.cycles)
         start_ns = int(picked.raw("command_first_ns").min())
@@ -153,5 +153,5 @@ def _times(cycles: Table, zoom: Zoom, start_ns: int, end_ns: int) -> tuple[int, 
     if zoom.time_to_ns is not None:
         end_ns = zoom.time_to_ns if zoom.cycles is None else min(end_ns, zoom.time_to_ns)
     if end_ns < start_ns:
-        raise InputInvalid("nothing to draw: what is asked for lies outside the times of --from and --to")
+        raise InputInvalid("nothing to draw: the requested commands are outside of --from and --to")
     return start_ns, max(end_ns, start_ns + 1)

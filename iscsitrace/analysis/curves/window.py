@@ -1,4 +1,4 @@
-"""What a sender had outstanding, and what bounded it: windows and losses.
+"""Bytes in flight of a sender, and their bounds: windows and losses.
 
 Times are those at the sender, as in the table ``window``.
 """
@@ -18,7 +18,7 @@ from iscsitrace.tables.table import Table, null_value
 
 _NULL = null_value("int64")
 RECOVERY_LIMIT = 300
-"""Of more recoveries than this those that less than a pixel parts are joined."""
+"""Recoveries beyond which those less than a pixel apart are joined."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Window:
     pipe: Line
     rwnd: Line
     cwnd: tuple[Line, ...]
-    """The estimate, a line for each stretch in which it is valid."""
+    """The estimated congestion window: a line for each stretch in which it is valid."""
     valid_share: float
-    """Share of the view's time in which it is."""
+    """Share of the view's time in which the estimate is valid."""
     retransmissions: dict[str, Line] = field(default_factory=dict)
-    """By cause: when, and owin then."""
+    """By cause: when, and owin at that time."""
     recoveries: Spans = field(default_factory=Spans)
     tasks: tasks.Tasks = field(default_factory=tasks.Tasks)
 
@@ -45,15 +45,15 @@ class Window:
 def prepare(
     window: Table, retransmissions: Table, recoveries: Table, cycles: Table, view: View, detail: Detail | None = None
 ) -> Window:
-    """The curves of the view's connection and direction; InputInvalid when none of its data was seen by then."""
+    """The curves of the view's connection and direction; InputInvalid without data in the view or before it."""
     detail = detail or Detail()
     rows = _rows(window, view)
     times = window.raw("time_ns")[rows]
-    # from the row that holds at the start of the view to the last one in it
+    # from the row that is valid at the start of the view to the last one in it
     first, last = np.searchsorted(times, [view.start_ns, view.end_ns + 1]).tolist()
     if not last:
         raise InputInvalid(
-            f"nothing to draw: connection {view.connection} has no outstanding data in the view, or before"
+            f"nothing to draw: connection {view.connection} has no bytes in flight in the view, or before it"
         )
     rows = slice(rows.start + max(0, first - 1), rows.start + last)
     edges = detail.edges(last - first, view.start_ns, view.end_ns)
@@ -75,7 +75,7 @@ def prepare(
 
 
 def _rows(table: Table, view: View) -> slice:
-    """The rows of the view's connection and direction, which stand together and in order of time."""
+    """The rows of the view's connection and direction, which are adjacent and in order of time."""
     is_wanted = (table.raw("connection") == view.connection) & (table.raw("to_target") == view.to_target)
     count = int(is_wanted.sum())
     first = int(is_wanted.argmax()) if count else 0
@@ -92,7 +92,7 @@ def _line(window: Table, name: str, rows: slice, view: View, edges_ns: Array | N
 
 
 def _estimates(window: Table, rows: slice, view: View, edges_ns: Array | None) -> tuple[tuple[Line, ...], int]:
-    """A line for each run of rows in which the estimate is valid, held until the row that ends it; and their time."""
+    """A line for each run of valid rows, held until the row that ends it; and their total time."""
     is_valid = window.raw("is_valid")[rows] & (window.raw("cwnd_estimate_bytes")[rows] != _NULL)
     if not is_valid.any():
         return (), 0
@@ -137,7 +137,7 @@ def _retransmissions(retransmissions: Table, owin: Line, view: View, edges_ns: A
 
 def _recoveries(recoveries: Table, view: View) -> Spans:
     starts, ends = recoveries.raw("time_first_ns"), recoveries.raw("time_last_ns")
-    # a loss that was never repaired lasts to the end
+    # a loss without an end lasts to the end of the view
     ends = np.where(ends == _NULL, view.end_ns, ends)
     is_here = (
         (recoveries.raw("connection") == view.connection)

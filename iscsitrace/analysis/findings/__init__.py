@@ -1,8 +1,8 @@
-"""What limits a session, and which known diseases it has: findings with evidence and advice, from tables."""
+"""What limits a session, and which known problems it has: findings with evidence and advice, from tables."""
 
 from typing import Final
 
-from iscsitrace.analysis.session import OF_SUBJECTS
+from iscsitrace.analysis import session
 
-NEEDED: Final = (*OF_SUBJECTS, "write_starts", "retransmissions")
-"""Tables filled on request that an examined trace has to have; the others make mirrors, and causes of streams, sure."""
+NEEDED: Final = (*session.NEEDED, "write_starts", "retransmissions")
+"""Tables on request that a diagnosis reads. The last two confirm mirrors and the causes of slow streams."""

@@ -1,25 +1,35 @@
-"""A capture that does not tell enough: what is missing of a session or connection, and whether it forbids a verdict."""
+"""A poor capture: what is missing from a session or connection, and whether its limiter is still known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Final
 
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.thresholds import COVERAGE, UNKNOWN
-from iscsitrace.analysis.session.subject import WAITS, Subject
+from iscsitrace.analysis.findings.case import Case
+from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.wording import amounts as wording
+
+COVERAGE: Final = 0.98
+"""Least share of the stream bytes to be decoded, and of the PDUs to be captured. With more than 2 % missing, what is
+missing can matter: a missing PDU is a missing phase of a command."""
+
+UNKNOWN: Final = 0.05
+"""Least share of the busy time that cannot be attributed; as WORTH_A_CHANGE."""
 
 _GAPS = ("capture_gap", "sync_lost", "hole_abandoned", "header_assumed")
 _DIRECTIONS = ("to_target", "to_initiator")
 
 
-def reasons(subject: Subject) -> list[str]:
-    """What of the capture is too poor, the weightiest first; empty when it is good enough."""
+def reasons(subject: Session) -> list[str]:
+    """What is missing, the most important first; empty for a good capture."""
     found = []
     unknown = subject.share(subject.part_ns("unknown"))
     if unknown >= UNKNOWN:
-        found.append(f"{wording.percent(unknown)} of the time has no known owner")
-    for part, whole, what in (("explained_bytes", "stream_bytes", "bytes"), ("pdu_count", None, "PDUs")):
+        found.append(f"{wording.percent(unknown)} of the time cannot be attributed")
+    for part, whole, what in (
+        ("explained_bytes", "stream_bytes", "stream bytes are decoded"),
+        ("pdu_count", None, "PDUs were captured"),
+    ):
         have = sum(row[f"{part}_{direction}"] for row in subject.connections for direction in _DIRECTIONS)
         lost = sum(row[f"missing_pdu_count_{direction}"] for row in subject.connections for direction in _DIRECTIONS)
         of = (
@@ -28,25 +38,46 @@ def reasons(subject: Subject) -> list[str]:
             else have + lost
         )
         if of and have / of < COVERAGE:
-            found.append(f"only {wording.percent(have / of)} of the {what} are explained")
+            found.append(f"only {wording.percent(have / of)} of the {what}")
     if subject.jobs_ns and subject.path_ns is None:
-        found.append("the round-trip time to one side or both was never seen")
+        found.append("the RTT to one side or both was not measured")
     return found
 
 
-def forbids_verdict(subject: Subject) -> bool:
-    """Whether what is unknown could be the limiter of the work: it is as much as any wait, or the path is unknown."""
+def forbids_verdict(subject: Session) -> bool:
+    """Whether the limiter is unknown: the unattributed time is the largest wait, or the RTT is unknown."""
     if subject.budget is None or not reasons(subject):
         return False
     most = max(subject.part_ns(part) for part in WAITS if part != "unknown")
     return subject.path_ns is None or 0 < subject.part_ns("unknown") >= most
 
 
-def find(subject: Subject) -> Iterator[Finding]:
-    """capture_poor."""
-    said = reasons(subject)
-    if not said:
-        return
+def _poor(case: Case) -> Observation | None:
+    subject = case.subject
+    missing = reasons(subject)
+    if not missing:
+        return None
     counters = subject.tables["counters"].rows(("name", "first_frame"))
     frames = [row["first_frame"] for row in counters if row["name"] in _GAPS]
-    yield subject.finding("capture_poor", subject.part_ns("unknown"), "; ".join(said), frames, "data_loss")
+    return Observation("; ".join(missing), frames, subject.part_ns("unknown"))
+
+
+CAPTURE_POOR: Final = Problem(
+    name="capture_poor",
+    meaning="Too much is missing from the capture: the cause of the problem can be among it.",
+    condition=f"Less than {wording.percent(COVERAGE)} of the stream bytes decoded or of the PDUs captured, or at least "
+    f"{wording.percent(UNKNOWN)} of the time not attributed, or no RTT measured to one side or both.",
+    evidence="The first frames after what is missing, where known. The share is the time not attributed.",
+    explains=Explains("unknown"),
+    severity="data_loss",
+    advice=(
+        Advice("Run `iscsitrace check`: it shows what is missing and why."),
+        Advice(
+            "Capture again: from before the login, in both directions, with -s 256 and a larger buffer (-B), at one of "
+            "the hosts."
+        ),
+    ),
+    observe=_poor,
+)
+
+PROBLEMS: Final = (CAPTURE_POOR,)

@@ -1,72 +1,135 @@
-"""Diseases of distance: what is outstanding does not fill the path."""
+"""Latency-bound sessions: the commands in flight do not fill the path."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.thresholds import LARGE_BLOCK_BYTES, MIN_TASKS, SEQUENTIAL
+from iscsitrace.analysis.findings.case import Case, is_worth
+from iscsitrace.analysis.findings.concurrency import next_queue_depths
+from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
+from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.findings.transport import line_bytes_per_s
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.session import system_calls
+from iscsitrace.analysis.session.session import Session
+from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.stretches import Stretches
-from iscsitrace.analysis.session.subject import Subject
-from iscsitrace.analysis.session.workload import Workload
+from iscsitrace.analysis.session.workload import MIN_TASKS, MIXED, Workload
 from iscsitrace.wording import amounts as wording
 
 
-def find(subject: Subject) -> Iterator[Finding]:
-    """queue_depth_low and block_size_small."""
+def _waits(subject: Session) -> Stretches | None:
+    """Waits of reads and writes for the RTT; None for too few commands, or below the threshold."""
     asked = subject.workload
-    path_ns = subject.path_ns
-    if asked is None or asked.task_count < MIN_TASKS or path_ns is None:
-        return
-    waits = _of_data(subject, subject.stretches("propagation"))
-    if not subject.is_worth(waits.total_ns):
-        return
-    worst = subject.longest_rows(waits)
-    yield subject.finding(
-        "queue_depth_low",
+    if asked is None or asked.task_count < MIN_TASKS or subject.path_ns is None:
+        return None
+    waits = subject.with_next(subject.stretches("propagation"))
+    waits = waits.where(subject.is_of(waits, subject.is_transfer))
+    return waits if is_worth(subject, waits.total_ns) else None
+
+
+# --- queue_depth_low
+
+
+def _queue_depth(case: Case) -> Observation | None:
+    subject, waits = case.subject, case.once(_waits)
+    asked, path_ns = subject.workload, subject.path_ns
+    if waits is None or asked is None or path_ns is None:
+        return None
+    load = _load(asked)
+    return Observation(
+        f"the initiator {load}; RTT {wording.time(path_ns)}",
+        subject.frames_of(subject.longest_rows(waits)),
         waits.total_ns,
-        f"{asked.phrase} over a path of {wording.time(path_ns)} there and back",
-        subject.frames_of(worst),
+        cause=f"It {load}.",
     )
+
+
+def _load(asked: Workload) -> str:
+    """``issues one 128 KiB read at a time (queue depth 1)``."""
+    size, depth = wording.size(asked.block_bytes), asked.queue_depth
+    word = "command" if asked.word == MIXED else asked.word
+    if depth == 1:
+        return f"issues one {size} {word} at a time (queue depth 1)"
+    return f"keeps {depth} {word}s of {size} in flight (queue depth {depth})"
+
+
+QUEUE_DEPTH_LOW: Final = Problem(
+    name="queue_depth_low",
+    meaning="All commands in flight wait for the RTT at the same time, and the line is idle: there are too few "
+    "commands in flight, or they are too small, for this RTT. The usual case is queue depth 1.",
+    condition=f"`propagation` of reads and writes takes {WORTH}, with at least {MIN_TASKS} reads and writes.",
+    evidence="The three commands that waited longest for the RTT, from command to status. The share is the time "
+    "waited.",
+    explains=Explains("propagation", 1),
+    advice=(
+        Advice(
+            "Raise the queue depth: more threads or a higher I/O depth in the program; for buffered reads "
+            "/sys/block/DEVICE/queue/read_ahead_kb.",
+            next_queue_depths,
+        ),
+        Advice(
+            "Allow that queue depth: node.session.queue_depth and, at least as large, node.session.cmds_max in "
+            "open-iscsi, /sys/block/DEVICE/queue/nr_requests, and `targetcli /iscsi/IQN/tpg1 set attribute "
+            "default_cmdsn_depth=128` on LIO."
+        ),
+        Advice(
+            "Larger I/O helps sequential work in the same way. Several sessions (node.session.nr_sessions, with "
+            "multipath) help a file system that waits for each write."
+        ),
+    ),
+    observe=_queue_depth,
+)
+
+
+# --- block_size_small
+
+SEQUENTIAL: Final = 0.5
+"""Least share of commands that begin at the LBA where another ended. Random I/O cannot be merged into larger I/O."""
+
+LARGE_BLOCK_BYTES: Final = 1 << 20
+"""I/O size that is no longer small: the default limit of a Linux request is 1280 KiB (max_sectors_kb)."""
+
+_BLOCKS_TRIED: Final = (LARGE_BLOCK_BYTES // 4, LARGE_BLOCK_BYTES)
+
+
+def _block_size(case: Case) -> Observation | None:
+    subject, waits = case.subject, case.once(_waits)
+    asked, path_ns = subject.workload, subject.path_ns
+    if waits is None or asked is None or path_ns is None:
+        return None
     passing_ns = _passing_ns(subject, asked)
     share = system_calls.sequential_share(subject.transfers)
     if passing_ns >= path_ns or asked.block_bytes >= LARGE_BLOCK_BYTES or share < SEQUENTIAL:
-        return
-    call = system_calls.infer(subject.transfers)
+        return None
+    call = case.system_call
     shown = list(call.rows[:3]) if call else _one_after_another(subject)
     text = (
-        f"what is outstanding passes in {wording.time(passing_ns)}, the path takes {wording.time(path_ns)}: blocks of "
-        f"{wording.size(asked.block_bytes)} are small for it, and {wording.percent(share)} of them follow one another"
+        f"the commands in flight take {wording.time(passing_ns)} on the line, the RTT is {wording.time(path_ns)}: "
+        f"{wording.size(asked.block_bytes)} I/O is small for this path, and {wording.percent(share)} of the commands "
+        "are sequential"
     )
-    yield subject.finding(
-        "block_size_small",
-        waits.total_ns,
+    return Observation(
         text + (f"; {_of_call(call)}" if call else ""),
         subject.frames_of(subject.rows_of(subject.transfers.raw("cycle")[shown])),
+        waits.total_ns,
     )
 
 
-def _of_data(subject: Subject, stretches: Stretches) -> Stretches:
-    """Waits for reads and writes."""
-    waits = subject.with_next(stretches)
-    return waits.where(subject.is_of(waits, subject.is_transfer))
-
-
-def _passing_ns(subject: Subject, asked: Workload) -> float:
-    """How long what is outstanding takes on the line; by the pace of tasks, where that of the line is not known."""
+def _passing_ns(subject: Session, asked: Workload) -> float:
+    """Time of the commands in flight on the line; from their transfer times where the line rate is unknown."""
     rate = line_bytes_per_s(subject)
     if rate:
         return asked.block_bytes * asked.queue_depth * 1e9 / rate
     return (percentiles(subject.transfers["transfer_ns"])["p50"] or 0) * asked.queue_depth
 
 
-def _one_after_another(subject: Subject) -> list[int]:
-    """Places in ``transfers`` of three tasks, each of which begins where the one before it ended."""
+def _one_after_another(subject: Session) -> list[int]:
+    """Rows in ``transfers`` of three commands, each of which begins where the one before it ended."""
     cycles = subject.transfers
     continued = system_calls.is_continued(cycles)
     runs = np.flatnonzero(continued[1:-1] & continued[2:])
@@ -77,8 +140,56 @@ def _one_after_another(subject: Subject) -> list[int]:
 def _of_call(call: system_calls.SystemCall) -> str:
     pieces = " + ".join(wording.size(piece) for piece in call.pieces[:6])
     more = " + ..." if len(call.pieces) > 6 else ""
-    together = "sent at once" if call.is_at_once else "sent one after another"
+    order = "issued together" if call.is_at_once else "issued one after another"
     return (
-        f"they are pieces of system calls of {wording.size(call.bytes)}, each cut into {len(call.pieces)} "
-        f"({pieces}{more}), {together}"
+        f"inferred system calls of {wording.size(call.bytes)}, each split into {len(call.pieces)} commands "
+        f"({pieces}{more}), {order}"
     )
+
+
+def _blocks(size: int) -> Change:
+    return Change(f"{wording.size(size)} I/O", partial(Situation.with_setting, block_bytes=size))
+
+
+def _larger_blocks(basis: Basis) -> Iterator[Change]:
+    block = basis.measured.situation.setting.block_bytes
+    yield from (_blocks(size) for size in _BLOCKS_TRIED if size >= 2 * block)
+
+
+def _whole_system_calls(basis: Basis) -> Iterator[Change]:
+    call = basis.case.system_call
+    if call and call.bytes > basis.measured.situation.setting.block_bytes:
+        yield _blocks(call.bytes)
+
+
+BLOCK_SIZE_SMALL: Final = Problem(
+    name="block_size_small",
+    meaning="Sequential I/O of a small size: each command moves little data and waits a full RTT. The I/O size is the "
+    "PDU block size, the command's Expected Data Transfer Length. Where the sizes show that the kernel split larger "
+    "system calls, the finding reports their size and pieces.",
+    condition="As queue_depth_low, and the commands in flight (median I/O size times median queue depth) take less "
+    f"time on the line than the RTT; the median I/O size is under {wording.size(LARGE_BLOCK_BYTES)}, and at least "
+    f"{wording.percent(SEQUENTIAL)} of the commands begin at the LBA where another ended.",
+    evidence="Three consecutive commands, from command to status; where a system call was split, the commands of one "
+    "call. The share is that of queue_depth_low: the same time can be saved in two ways.",
+    explains=Explains("propagation", 0),
+    advice=(
+        Advice(
+            "Use larger I/O: the program's block size (bs=), and for buffered reads "
+            "/sys/block/DEVICE/queue/read_ahead_kb.",
+            _larger_blocks,
+        ),
+        Advice(
+            "Stop the kernel from splitting it: raise /sys/block/DEVICE/queue/max_sectors_kb, up to max_hw_sectors_kb.",
+            _whole_system_calls,
+            is_tried_first=True,
+        ),
+        Advice(
+            "Set node.session.iscsi.MaxBurstLength and node.conn[0].iscsi.MaxRecvDataSegmentLength to at least the "
+            "I/O size, so that each command needs few PDUs."
+        ),
+    ),
+    observe=_block_size,
+)
+
+PROBLEMS: Final = (QUEUE_DEPTH_LOW, BLOCK_SIZE_SMALL)

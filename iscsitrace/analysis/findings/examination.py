@@ -1,72 +1,47 @@
-"""The examination of a trace: every session and connection with its budget, its verdict and its findings.
+"""The diagnosis of a trace: the time breakdown, headline and findings of every session and connection.
 
-Pure functions of tables; what a disease is stands in ``diseases``, from when on in ``thresholds``.
+Pure functions of tables. Each family declares its problems.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
-from iscsitrace.analysis.findings import (
-    acknowledgments,
-    capture,
-    command_window,
-    distance,
-    failures,
-    gains,
-    hosts,
-    mirrored,
-    parallel,
-    transport,
-    writes,
-)
-from iscsitrace.analysis.findings import (
-    headline as verdict,
-)
-from iscsitrace.analysis.findings.finding import Finding, by_weight
+from iscsitrace.analysis.findings import gains, headline, registry
+from iscsitrace.analysis.findings.case import Case, Groups
+from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.groups.jobs import streams
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors import account
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.measures.budget import PARTS
-from iscsitrace.analysis.session import system_calls
-from iscsitrace.analysis.session.grouping import Source, subjects_of
-from iscsitrace.analysis.session.subject import Subject
-from iscsitrace.tables.table import Table
-
-_FAMILIES: Final[tuple[Callable[[Subject], Iterator[Finding]], ...]] = (
-    failures.find,
-    capture.find,
-    distance.find,
-    writes.find,
-    acknowledgments.find,
-    transport.find,
-    hosts.find,
-    command_window.find,
-)
-
-
-SESSION_ONLY: Final = frozenset({"command_window_closed", "uneven_connections", "mirror_waits_for_farthest"})
-"""Findings about the connections of a session together, and about sessions together."""
+from iscsitrace.analysis.session.grouping import Source, sessions_and_connections_of
+from iscsitrace.analysis.session.session import Session
+from iscsitrace.analysis.session.system_calls import SystemCall
 
 
 @dataclass(frozen=True)
 class Opinion:
-    """What is to be said of one session or connection."""
+    """The diagnosis of one session or connection."""
 
     number: int
-    verdict: str
+    headline: Headline
     budget: dict[str, int] | None
-    """Nanoseconds by part; None where no task has a status."""
+    """Nanoseconds by part; None where no command has a status."""
     idle_fraction: float | None
     limiter: str | None
     jobs_ns: int
-    """From first command to last status, less the pauses between jobs: what shares are of."""
-    system_call: system_calls.SystemCall | None
+    """Busy time, of which shares are: first command to last status, without idle gaps between bursts of I/O."""
+    system_call: SystemCall | None
     findings: list[Finding]
-    """Failures first, then by what they cost."""
+    """Failures first, then by share."""
+
+    @property
+    def verdict(self) -> str:
+        """The headline with its notes."""
+        return self.headline.text
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, beside the row of the session or connection."""
@@ -85,18 +60,18 @@ class Opinion:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Opinions by number of session and of connection."""
+    """The diagnosis of a trace, by number of session and of connection."""
 
     sessions: dict[int, Opinion]
     connections: dict[int, Opinion]
     mirrors: tuple[Account, ...] = ()
-    """Sessions that carry the same writes."""
+    """Mirrored sessions."""
     jobs: tuple[Job, ...] = ()
-    """Connections that are streams of one job."""
+    """Connections that run one job in parallel."""
 
     @property
     def budget(self) -> dict[str, int]:
-        """Nanoseconds by part, of all sessions together."""
+        """Nanoseconds by part, summed over all sessions."""
         known = [opinion.budget for opinion in self.sessions.values() if opinion.budget]
         return {part: sum(budget[part] for budget in known) for part in PARTS}
 
@@ -107,59 +82,47 @@ class Diagnosis:
         return {finding.name for opinion in opinions for finding in opinion.findings}
 
 
-@dataclass(frozen=True)
-class _Groups:
-    """What several sessions or connections are together, and the table of all their tasks."""
-
-    mirrors: tuple[Account, ...]
-    jobs: tuple[Job, ...]
-    cycles: Table
-
-
 def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
-    """Examines a trace read with the tables NEEDED; ``source`` is its method ``table``.
+    """Diagnose a trace that was read with the tables NEEDED; ``source`` is its method ``table``.
 
-    Without ``has_mirrors`` none are looked for, and of jobs only those that names tell: the legs of a mirror would else
-    be taken for streams.
+    Without ``has_mirrors`` mirrors are not searched for, and only jobs known by session or names count: the sides of a
+    mirror would else look like parallel streams.
     """
-    sessions, connections = subjects_of(source)
+    sessions, connections = sessions_and_connections_of(source)
     accounts = tuple(account.of_trace(source)) if has_mirrors else ()
     found = streams.find(source, [each.mirror for each in accounts])
     jobs = tuple(job for job in found if has_mirrors or job.is_certain)
-    groups = _Groups(accounts, jobs, source("cycles"))
+    groups = Groups(accounts, jobs, source("cycles"))
     opinions = {number: _opinion(subject, groups) for number, subject in sessions.items()}
-    own = {number: _of_connection(subject, sessions, opinions) for number, subject in connections.items()}
+    own = {number: _of_connection(subject, sessions, opinions, groups) for number, subject in connections.items()}
     return Diagnosis(opinions, own, accounts, jobs)
 
 
-def _of_connection(subject: Subject, sessions: dict[int, Subject], opinions: dict[int, Opinion]) -> Opinion:
-    """The opinion on a connection: on the only one of a session that on the session, less what only sessions have."""
+def _of_connection(
+    subject: Session, sessions: dict[int, Session], opinions: dict[int, Opinion], groups: Groups
+) -> Opinion:
+    """The diagnosis of a connection; for a session's only one, that of the session less session-only findings."""
     session = subject.connections[0]["session"]
     if session not in sessions or len(sessions[session].connections) > 1:
-        return _opinion(subject, None)
-    own = [finding for finding in opinions[session].findings if finding.name not in SESSION_ONLY]
+        return _opinion(subject, groups)
+    own = [finding for finding in opinions[session].findings if not finding.problem.is_session_only]
     number = subject.connections[0]["connection"]
-    # the session's subject knows much by now
+    # reuse what the session's subject has computed
     subject = sessions[session].as_connection(number)
-    return replace(opinions[session], number=number, verdict=verdict.say(subject, own), findings=own)
+    return replace(opinions[session], number=number, headline=headline.of(subject, own), findings=own)
 
 
-def _opinion(subject: Subject, groups: _Groups | None) -> Opinion:
-    found = [finding for family in _FAMILIES for finding in family(subject)]
-    if groups:
-        found += parallel.find(subject, groups.jobs, groups.cycles)
-        found += mirrored.find(subject, groups.mirrors, groups.cycles)
-        found = [each for each in found if each.name != "initiator_think_time" or not mirrored.explains(each, found)]
-    found = gains.with_gains(subject, by_weight(found))
+def _opinion(subject: Session, groups: Groups) -> Opinion:
+    case = Case(subject, groups)
+    found = gains.with_gains(case, registry.findings_of(case))
     sums = subject.budget
-    number = int(subject.label.split()[1])
     return Opinion(
-        number,
-        verdict.say(subject, found),
+        subject.number,
+        headline.of(subject, found),
         {part: sums.parts_ns[part] for part in PARTS} if sums else None,
         sums.idle_fraction if sums else None,
         sums.limiter if sums else None,
         subject.jobs_ns,
-        system_calls.infer(subject.transfers),
+        case.system_call,
         found,
     )

@@ -1,67 +1,136 @@
-"""What failed: digests, pings and tasks. One is enough."""
+"""Failures: digest errors, NOPs without an answer, aborted commands. One is enough."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.thresholds import NOP_TIMEOUT_NS
-from iscsitrace.analysis.session.subject import Subject, frames_in, known
+from iscsitrace.analysis.findings.case import Case
+from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
+from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.wording import amounts as wording
 
-_DIGESTS = {"header_digest_error": "header", "data_digest_error": "data"}
-# RFC 7143 section 11.5.1
-_ABORTS = (1, 2, 4, 5, 6, 7)
+# --- digest_errors
+
+_DIGEST_COUNTERS: Final = {"header_digest_error": "header", "data_digest_error": "data"}
 
 
-def find(subject: Subject) -> Iterator[Finding]:
-    """digest_errors, nop_timeout and task_aborts."""
-    yield from _digests(subject)
-    yield from _pings(subject)
-    yield from _aborts(subject)
-
-
-def _digests(subject: Subject) -> Iterator[Finding]:
-    rows = [row for row in subject.tables["counters"].rows() if row["name"] in _DIGESTS and row["count"]]
+def _digests(case: Case) -> Observation | None:
+    counters = case.subject.tables["counters"]
+    rows = [row for row in counters.rows() if row["name"] in _DIGEST_COUNTERS and row["count"]]
     if not rows:
-        return
-    counts = {word: sum(row["count"] for row in rows if row["name"] == name) for name, word in _DIGESTS.items()}
-    said = " and ".join(wording.count(count, f"{word} digest") for word, count in counts.items() if count)
-    verb = "does" if sum(counts.values()) == 1 else "do"
-    yield subject.finding(
-        "digest_errors", None, f"{said} {verb} not match", [row["first_frame"] for row in rows], "error"
-    )
+        return None
+    counts = {word: sum(row["count"] for row in rows if row["name"] == name) for name, word in _DIGEST_COUNTERS.items()}
+    text = " and ".join(wording.count(count, f"{word} digest error") for word, count in counts.items() if count)
+    return Observation(text, [row["first_frame"] for row in rows])
 
 
-def _pings(subject: Subject) -> Iterator[Finding]:
+DIGEST_ERRORS: Final = Problem(
+    name="digest_errors",
+    meaning="Header or data digests do not match: something between initiator and target changes bytes, and TCP's "
+    "checksum does not detect it.",
+    condition="At least one PDU with a digest error.",
+    evidence="The first such PDU of each connection. No share.",
+    severity="error",
+    advice=(
+        Advice(
+            "Find what changes bytes: NIC offloads (ethtool -K ... tx off rx off tso off, one after another), memory, "
+            "firmware, middleboxes."
+        ),
+        Advice(
+            "Keep node.conn[0].iscsi.HeaderDigest and node.conn[0].iscsi.DataDigest enabled: without them the "
+            "corruption is silent."
+        ),
+    ),
+    observe=_digests,
+)
+
+
+# --- nop_timeout
+
+NOP_TIMEOUT_NS: Final = 5_000 * MILLISECOND_NS
+"""Longest time to the answer of a NOP: open-iscsi's default of node.conn[0].timeo.noop_out_timeout."""
+
+
+def _pings(case: Case) -> Observation | None:
+    subject = case.subject
     nops = subject.tables["nops"]
     asked = nops.raw("is_ping") & known(nops, "request_ns")
-    has_echo = known(nops, "response_ns")
-    # an echo may be among what the capture lost
+    has_answer = known(nops, "response_ns")
+    # where packets are missing from the capture, the answer can be among them
     whole = [row for row in subject.connections if not row["gap_bytes_to_target"] + row["gap_bytes_to_initiator"]]
     ends = {row["connection"]: row["time_last_ns"] for row in whole}
     last = np.array([ends.get(number, 0) for number in nops.raw("connection").tolist()], dtype=np.int64)
-    until = np.where(has_echo, nops.raw("response_ns"), last)
+    until = np.where(has_answer, nops.raw("response_ns"), last)
     late = asked & (until - np.where(asked, nops.raw("request_ns"), 0) >= NOP_TIMEOUT_NS)
     if not late.any():
-        return
-    silent = int((late & ~has_echo).sum())
+        return None
+    silent = int((late & ~has_answer).sum())
     frames = frames_in(nops, np.flatnonzero(late), "request_frame", "response_frame")
+    from_initiator = nops.raw("is_from_initiator")[late]
+    word = "NOP-Out" if from_initiator.all() else "NOP" if from_initiator.any() else "NOP-In"
     without_any = f", {silent} without any" if silent else ""
-    text = f"{wording.count(int(late.sum()), 'ping')} without an echo for {wording.time(NOP_TIMEOUT_NS)}{without_any}"
-    yield subject.finding("nop_timeout", None, text, frames, "error")
+    text = f"{wording.count(int(late.sum()), word)} without an answer for {wording.time(NOP_TIMEOUT_NS)}{without_any}"
+    return Observation(text, frames)
 
 
-def _aborts(subject: Subject) -> Iterator[Finding]:
+NOP_TIMEOUT: Final = Problem(
+    name="nop_timeout",
+    meaning="A NOP-Out or NOP-In had no answer in time: the path or the peer stalled. Initiators drop the connection "
+    "after this time.",
+    condition=f"At least one NOP whose answer took {NOP_TIMEOUT_NS / 1e9:g} s or more, or that had none for this time "
+    "until the connection's last packet.",
+    evidence="The NOPs and their late answers. No share.",
+    severity="error",
+    advice=(
+        Advice("Find what stalled at that time: `iscsitrace cycles --slower 1s`, the logs of network and target."),
+        Advice(
+            "Set the time-outs: node.conn[0].timeo.noop_out_interval and node.conn[0].timeo.noop_out_timeout until "
+            "open-iscsi drops a connection, node.session.timeo.replacement_timeout until its commands fail (short "
+            "with multipath, else long)."
+        ),
+    ),
+    observe=_pings,
+)
+
+
+# --- task_aborts
+
+# RFC 7143 section 11.5.1
+_ABORT_FUNCTIONS: Final = (1, 2, 4, 5, 6, 7)
+
+
+def _aborts(case: Case) -> Observation | None:
+    subject = case.subject
     table = subject.tables["task_management"]
-    requests = table.select(np.isin(table.raw("function"), _ABORTS))
+    requests = table.select(np.isin(table.raw("function"), _ABORT_FUNCTIONS))
     if not len(requests):
-        return
+        return None
     frames = frames_in(requests, np.arange(len(requests)), "request_frame", "response_frame")
     about = requests.raw("referenced_cycle")[known(requests, "referenced_cycle")]
     commands = frames_in(subject.cycles, np.flatnonzero(np.isin(subject.cycles.raw("cycle"), about)), "command_frame")
-    said = ", ".join(f"{name} ({count})" for name, count in Counter(requests["function_text"].tolist()).items())
-    yield subject.finding("task_aborts", None, f"the initiator gave tasks up: {said}", [*commands, *frames], "error")
+    functions = ", ".join(f"{name} ({count})" for name, count in Counter(requests["function_text"].tolist()).items())
+    return Observation(f"the initiator aborted commands: {functions}", [*commands, *frames])
+
+
+TASK_ABORTS: Final = Problem(
+    name="task_aborts",
+    meaning="The initiator aborted commands: ABORT TASK, or a reset of the logical unit or the target.",
+    condition="At least one such task management request.",
+    evidence="The request, its response, and the referenced command. No share.",
+    severity="error",
+    advice=(
+        Advice("Find out why the target did not answer: check its log and backing device at that time."),
+        Advice(
+            "Check the time-outs: /sys/block/DEVICE/device/timeout until Linux aborts a command (30 s), then "
+            "node.session.err_timeo.abort_timeout and lu_reset_timeout."
+        ),
+    ),
+    observe=_aborts,
+)
+
+PROBLEMS: Final = (DIGEST_ERRORS, NOP_TIMEOUT, TASK_ABORTS)

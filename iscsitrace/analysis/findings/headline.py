@@ -1,106 +1,105 @@
-"""The verdict: what limits a session or a connection, in one sentence."""
+"""The headline: what limits a session or a connection and why, and notes on what the sentence leaves out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
 
 from iscsitrace.analysis.findings import capture
+from iscsitrace.analysis.findings.case import is_worth
 from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.thresholds import MIN_TASKS, WARNING
+from iscsitrace.analysis.findings.thresholds import WARNING
 from iscsitrace.analysis.findings.transport import line_bytes_per_s
-from iscsitrace.analysis.session.subject import WAITS, Subject
+from iscsitrace.analysis.session.session import WAITS, Session
+from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
-
-_WAITS_FOR: Final = {
-    "propagation": "the path",
-    "target_service": "the target",
-    "initiator_think": "the initiator to ask for something",
-    "initiator_service": "the initiator to send what the target asked for",
-    "ack_wait": "an ACK, to let go what is held back",
-    "receive_window": "room in the receiver's window",
-    "congestion_window": "TCP's congestion window to let data go",
-    "loss_recovery": "lost packets to be sent again",
-    "unknown": "something that the capture does not show",
-}
-_CAUSES: Final = {
-    "propagation": ("r2t_rounds", "unsolicited_data_unused", "queue_depth_low"),
-    "target_service": ("r2t_late", "slow_target"),
-    "initiator_think": ("mirror_waits_for_farthest", "initiator_think_time"),
-    "initiator_service": ("slow_initiator",),
-    "ack_wait": ("held_for_ack",),
-    "receive_window": ("receive_window_small", "receiver_stalled"),
-    "congestion_window": ("restart_after_idle", "congestion_window_small"),
-    "loss_recovery": ("loss",),
-    "unknown": (),
-}
-"""Findings that say why a part is large, the most special first."""
+from iscsitrace.wording.parts import BY_NAME
 
 
-def say(subject: Subject, findings: Sequence[Finding]) -> str:
-    """The sentence; it says so where nothing can be said."""
+@dataclass(frozen=True)
+class Headline:
+    """The sentences that a person reads first."""
+
+    sentence: str
+    """What limits it, and the cause."""
+    notes: tuple[str, ...] = ()
+    """Another large part of the time, excluded idle gaps, and whether the commands are too few."""
+
+    @property
+    def text(self) -> str:
+        """The sentence with its notes."""
+        return " ".join((self.sentence, *self.notes))
+
+
+def of(subject: Session, findings: Sequence[Finding]) -> Headline:
+    """The headline of a subject with these findings; it is also one where the limiter is unknown."""
     name = subject.label.capitalize()
     if subject.budget is None or not subject.jobs_ns:
-        what = "has no task with a status" if len(subject.cycles) else "carried no SCSI task"
-        return f"{name} {what}: there is no time to account for."
+        what = "has no command with a status" if len(subject.cycles) else "carried no SCSI commands"
+        return Headline(f"{name} {what}: there is no time to break down.")
     if capture.forbids_verdict(subject):
-        return f"{name}: the capture is too poor to say what limits it: {'; '.join(capture.reasons(subject))}."
+        missing = "; ".join(capture.reasons(subject))
+        return Headline(f"{name}: limiter unknown, the capture is too poor: {missing}.")
     limiter = subject.budget.limiter
     if limiter is None or subject.budget.is_line_bound:
-        sentence = _transfers(name, subject, findings)
+        sentence, also = _line_bound(name, subject), _also(subject, findings)
     else:
-        sentence = _waits(name, subject, limiter, findings)
-    return sentence + _pauses(subject) + _caveat(subject)
+        sentence, also = _limited(f"{name} is", subject, limiter, findings), ""
+    return Headline(sentence, tuple(note for note in (also, _excluded(subject), _caveat(subject)) if note))
 
 
-def _transfers(name: str, subject: Subject, findings: Sequence[Finding]) -> str:
-    """The line limits more than all waits together; the largest of these is said, if it is worth it."""
+def _line_bound(name: str, subject: Session) -> str:
+    """Data transfer takes more time than all waits together."""
     line = line_bytes_per_s(subject)
-    pace = f" at {wording.rate(line)}" if line else ""
+    rate = f" (line rate {wording.rate(line)})" if line else ""
     share = wording.percent(subject.share(subject.part_ns("transfer")))
+    return f"{name} is line-bound: {share} of the time is data transfer{rate}."
+
+
+def _also(subject: Session, findings: Sequence[Finding]) -> str:
+    """The largest wait beside data transfer, if it is above the threshold of a warning."""
     most = max(WAITS, key=subject.part_ns)
-    sentence = f"{name} transfers data {share} of its time: the line{pace} is what limits it."
-    if not subject.is_worth(subject.part_ns(most), WARNING):
-        return sentence
-    return f"{sentence} Beside that {_waits('it', subject, most, findings)}"
+    if not is_worth(subject, subject.part_ns(most), WARNING):
+        return ""
+    return _limited("It is also", subject, most, findings)
 
 
-def _waits(name: str, subject: Subject, part: str, findings: Sequence[Finding]) -> str:
+def _limited(start: str, subject: Session, part: str, findings: Sequence[Finding]) -> str:
     share = wording.percent(subject.share(subject.part_ns(part)))
-    how_far = ""
-    if part == "propagation" and subject.path_ns is not None:
-        how_far = f" ({wording.time(subject.path_ns / 2)} one way)"
+    words = BY_NAME[part]
+    rtt = f" ({wording.time(subject.path_ns)})" if part == "propagation" and subject.path_ns is not None else ""
     cause = _cause(subject, part, findings)
-    return f"{name} waits {share} of its time for {_WAITS_FOR[part]}{how_far}{f': {cause}' if cause else ''}."
+    return f"{start} {words.limited}: {share} of the time is {words.spent}{rtt}.{f' {cause}' if cause else ''}"
 
 
-def _cause(subject: Subject, part: str, findings: Sequence[Finding]) -> str | None:
-    """Why a part is large: the most special finding among those that weigh alike."""
-    shares = {finding.name: finding.share or 0.0 for finding in findings if finding.name in _CAUSES[part]}
-    most = max(shares.values(), default=0.0)
+def _cause(subject: Session, part: str, findings: Sequence[Finding]) -> str:
+    """The sentence of the most specific finding among those of similar cost; empty where the cause is unknown."""
+    causes = [
+        (finding.problem.explains.specificity, finding.share or 0.0, finding.cause)
+        for finding in findings
+        if finding.problem.explains and finding.problem.explains.part == part
+    ]
+    most = max((share for _, share, _ in causes), default=0.0)
     own = subject.share(subject.part_ns(part))
-    for finding in sorted(findings, key=lambda each: (*_CAUSES[part], each.name).index(each.name)):
-        # half of the weightiest, and a third of the part
-        if shares.get(finding.name, 0.0) >= max(most / 2, own / 3, 1e-9):
-            asked = subject.workload if finding.name == "queue_depth_low" else None
-            if finding.name == "mirror_waits_for_farthest":
-                # the figures stand in the finding
-                return finding.text.partition(": ")[0]
-            return asked.phrase if asked else finding.text
+    for _, share, cause in sorted(causes, key=lambda each: -each[0]):
+        # at least half of the largest share, and a third of the part
+        if share >= max(most / 2, own / 3, 1e-9):
+            return cause
     waits = subject.with_next(subject.stretches(part))
     others = waits.where(subject.is_of(waits, ~subject.is_transfer))
     if 2 * others.total_ns > waits.total_ns:
-        return f"mostly with {wording.count(int((~subject.is_transfer).sum()), 'task')} that neither read nor wrote"
-    return None
+        count = wording.count(int((~subject.is_transfer).sum()), "non-I/O command")
+        return f"Most of it is {count} (INQUIRY, TEST UNIT READY, ...)."
+    return ""
 
 
-def _pauses(subject: Subject) -> str:
-    between_ns = subject.budget.between_jobs_ns if subject.budget else 0
-    return f" Pauses between jobs, {wording.time(between_ns)} in all, are left out." if between_ns else ""
+def _excluded(subject: Session) -> str:
+    gaps_ns = subject.budget.between_jobs_ns if subject.budget else 0
+    return f"Idle gaps between bursts of I/O ({wording.time(gaps_ns)} in all) are excluded." if gaps_ns else ""
 
 
-def _caveat(subject: Subject) -> str:
+def _caveat(subject: Session) -> str:
     asked = subject.workload
     if asked is None or asked.task_count < MIN_TASKS:
-        return f" Only {wording.count(asked.task_count if asked else 0, 'task')} moved data: that may be chance."
+        return f"Only {wording.count(asked.task_count if asked else 0, 'command')} moved data: too few to be sure."
     return ""

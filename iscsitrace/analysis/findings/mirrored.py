@@ -1,59 +1,59 @@
-"""Sessions that are a mirror: what its writes wait for the farthest of them."""
+"""Mirrored sessions: the time that writes wait for the slowest mirror side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.thresholds import MOST
+from iscsitrace.analysis.findings.case import Case, is_worth
+from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem, sentence
+from iscsitrace.analysis.findings.hosts import INITIATOR_THINK_TIME
+from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.groups.mirrors.account import WORDS, Account
-from iscsitrace.analysis.session.subject import Subject, frames_in
+from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 _WRITES_SHOWN = 3
 
 
-def find(subject: Subject, accounts: Sequence[Account], cycles: Table) -> Iterator[Finding]:
-    """mirror_waits_for_farthest: of each session of a mirror, for all of them wait; of several mirrors the worst."""
+def _farthest(case: Case) -> Observation | None:
+    """Reported for every session of a mirror, since all wait; for several mirrors, the worst."""
+    subject = case.subject
     session = subject.connections[0]["session"] if subject.connections else None
-    own = [account for account in accounts if session in account.mirror.sessions and account.known_count]
+    own = [each for each in case.groups.mirrors if session in each.mirror.sessions and each.known_count]
     if not own:
-        return
+        return None
     account = max(own, key=lambda each: each.farthest.alone_ns)
-    # pauses in which a near leg has nothing to do may be long enough to count as between jobs
+    # idle gaps of the near side can be long enough to be excluded from the busy time
     lost_ns = min(account.farthest.alone_ns, subject.jobs_ns)
-    if not subject.is_worth(lost_ns):
-        return
-    severity = None if account.mirror.is_sure else "info"
-    frames = _frames(account, cycles)
-    yield subject.finding("mirror_waits_for_farthest", lost_ns, _text(account), frames, severity)
+    if not is_worth(subject, lost_ns):
+        return None
+    wait = f"{account.name} whose writes wait for {account.farthest.label}"
+    return Observation(
+        f"{wait}: {_figures(account)}",
+        _frames(account, case.groups.cycles),
+        lost_ns,
+        severity=None if account.mirror.is_sure else "info",
+        cause=sentence(wait),
+    )
 
 
-def explains(think: Finding, found: Sequence[Finding]) -> bool:
-    """Whether a near leg of a mirror has nothing to do mostly because it waits for the farthest."""
-    shares = [finding.share or 0.0 for finding in found if finding.name == "mirror_waits_for_farthest"]
-    return bool(shares) and shares[0] >= MOST * (think.share or 0.0)
-
-
-def _text(account: Account) -> str:
-    """What the verdict takes ends at the first colon."""
+def _figures(account: Account) -> str:
     far = account.farthest
     cause = f", mostly because {WORDS[far.cause]}" if far.cause else ""
     doubt = "" if account.mirror.is_sure else f"; {account.doubt}"
     return (
-        f"{account.name} whose writes wait for {far.label}: that (logical unit {far.lun} of {far.target}) was the last "
-        f"to finish in {far.last_count} of {wording.count(account.known_count, 'write')}, and was at work alone for "
-        f"{wording.time(far.alone_ns)}{cause}; half of the writes were done on the last leg within "
-        f"{wording.time(account.skews['p50'] or 0)} of the first, the slowest after "
-        f"{wording.time(account.skews['max'] or 0)}{doubt}"
+        f"that side (logical unit {far.lun} of {far.target}) was the last to acknowledge in {far.last_count} of "
+        f"{wording.count(account.known_count, 'write')}, and alone had writes in flight for "
+        f"{wording.time(far.alone_ns)}{cause}; the last side acknowledged {wording.time(account.skews['p50'] or 0)} "
+        f"(median) and at most {wording.time(account.skews['max'] or 0)} after the first{doubt}"
     )
 
 
 def _frames(account: Account, cycles: Table) -> list[int | None]:
-    """Command and status on every leg of the writes that waited longest."""
+    """Command and status, on every side, of the writes that waited longest."""
     rows = account.worst[:_WRITES_SHOWN]
     found: list[int | None] = []
     for row in rows.tolist():
@@ -62,3 +62,35 @@ def _frames(account: Account, cycles: Table) -> list[int | None]:
             frames = frames_in(cycles, np.array(ends), "command_frame", "status_frame")
             found += [frames[0], frames[3]]
     return found
+
+
+MIRROR_WAITS_FOR_FARTHEST: Final = Problem(
+    name="mirror_waits_for_farthest",
+    meaning="Sessions carry the same writes to several targets, as a software RAID1 does. A write completes when the "
+    "slowest side acknowledges, so the farthest target limits all sides.",
+    condition=f"Only the slowest side of a mirror has writes in flight for {WORTH}. Mirrors are recognised by their "
+    "extents (docs/method.md, section 9).",
+    evidence="Command and status, on every side, of the three writes that waited longest. The share is the time in "
+    "which only the slowest side had writes in flight.",
+    # the near side is idle while it waits for the far one
+    explains=Explains("initiator_think", 1),
+    accounts_for=(INITIATOR_THINK_TIME,),
+    is_session_only=True,
+    advice=(
+        Advice(
+            "Let the far member lag behind: mark it write-mostly (`mdadm /dev/mdN --add --write-mostly DEVICE`, or "
+            "`echo writemostly > /sys/block/mdN/md/dev-DEVICE/state`) and create a bitmap with write-behind: "
+            "`mdadm --grow /dev/mdN --bitmap=none`, then `mdadm --grow /dev/mdN --bitmap=internal "
+            "--write-behind=256`. A write then completes when the other members acknowledge. Writes in flight to the "
+            "far member are lost if the host or its disk fails."
+        ),
+        Advice("Move the far member closer, or use a faster line to it."),
+        Advice(
+            "Tune the slowest side alone, by the findings of its session: mostly R2Ts (node.session.iscsi.InitialR2T "
+            "= No, node.session.iscsi.FirstBurstLength) and TCP windows."
+        ),
+    ),
+    observe=_farthest,
+)
+
+PROBLEMS: Final = (MIRROR_WAITS_FOR_FARTHEST,)

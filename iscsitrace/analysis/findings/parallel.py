@@ -1,38 +1,45 @@
-"""Connections and sessions that are used together: whether they carry alike, and why the slowest is slow."""
+"""Connections and sessions that are used in parallel: how evenly, and why the slowest is slow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Final
 
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.thresholds import UNEVEN
+from iscsitrace.analysis.findings.case import Case
+from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.groups.jobs.streams import Job
-from iscsitrace.analysis.session.subject import FRAMES, Subject, frames_in
+from iscsitrace.analysis.session.session import FRAMES, frames_in
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
-
-def find(subject: Subject, jobs: Sequence[Job], cycles: Table) -> list[Finding]:
-    """uneven_connections: of a session, among the streams of the jobs that it has part in; of several the worst."""
-    own = {row["connection"] for row in subject.connections}
-    found = [
-        finding
-        for job in jobs
-        if own & {run.connection for run in job.runs}
-        for finding in _uneven(subject, job, cycles)
-    ]
-    return [max(found, key=lambda finding: finding.share or 0.0)] if found else []
+UNEVEN: Final = 0.25
+"""Least share of the time that parallel connections lose because one carried more than the others: 1 - mean / most. At
+this value one of two carries twice as much as the other; round-robin stays far below."""
 
 
-def _uneven(subject: Subject, job: Job, cycles: Table) -> list[Finding]:
+def _uneven(case: Case) -> Observation | None:
+    """The worst of the jobs that the session's connections belong to."""
+    own = {row["connection"] for row in case.subject.connections}
+    jobs = [job for job in case.groups.jobs if own & {run.connection for run in job.runs}]
+    worst = max(jobs, key=_lost, default=None)
+    return _observation(worst, case.groups.cycles) if worst and _lost(worst) >= UNEVEN else None
+
+
+def _lost(job: Job) -> float:
+    return max(_lost_by(job))
+
+
+def _lost_by(job: Job) -> tuple[float, float]:
+    """Share of the time that is lost, by bytes and by busy time."""
     by_bytes, by_time = [run.bytes for run in job.runs], [run.busy_ns for run in job.runs]
     lost_bytes, lost_time = (1 - sum(amounts) / len(amounts) / max(amounts) for amounts in (by_bytes, by_time))
-    share = max(lost_bytes, lost_time)
-    if share < UNEVEN:
-        return []
+    return lost_bytes, lost_time
+
+
+def _observation(job: Job, cycles: Table) -> Observation:
+    lost_bytes, lost_time = _lost_by(job)
     if lost_time >= lost_bytes:
         most, least = (pick(job.runs, key=lambda run: run.busy_ns) for pick in (max, min))
-        text = f"was at work for {wording.time(most.busy_ns)}, {least.label} for {wording.time(least.busy_ns)}"
+        text = f"was busy for {wording.time(most.busy_ns)}, {least.label} for {wording.time(least.busy_ns)}"
     else:
         most, least = (pick(job.runs, key=lambda run: run.bytes) for pick in (max, min))
         text = f"carried {most.bytes / 1e6:.1f} MB, {least.label} {least.bytes / 1e6:.1f} MB at the same time"
@@ -40,21 +47,53 @@ def _uneven(subject: Subject, job: Job, cycles: Table) -> list[Finding]:
     slowest = job.slowest
     if slowest.cause:
         frames = [slowest.cause.frame, *frames]
-    # what no name tells is inferred
-    severity = "warning" if job.is_certain else "info"
-    found = subject.finding("uneven_connections", None, f"{most.label} {text}; {_together(job)}", frames, severity)
-    return [Finding(found.name, found.severity, share, found.text, found.frames)]
+    return Observation(
+        f"{most.label} {text}; {_together(job)}",
+        frames,
+        share=max(lost_bytes, lost_time),
+        # without names, that they belong together is inferred
+        severity="warning" if job.is_certain else "info",
+    )
 
 
 def _together(job: Job) -> str:
-    """The job in figures, and its slowest stream."""
+    """The evenness of the job, and why its slowest stream is slow."""
     slowest = job.slowest
     said = (
         f"{len(job.streams)} streams of one job, Jain's fairness index {job.jain:.2f}: the last finishes "
-        f"{wording.time(job.first_to_last_ns)} after the first, and is alone for {wording.percent(job.alone_share)} of "
-        "the whole"
+        f"{wording.time(job.first_to_last_ns)} after the first, and runs alone for {wording.percent(job.alone_share)} "
+        "of the job"
     )
     if not slowest.cause:
         return said
     rate = wording.percent(slowest.evidence.retransmission_rate)
-    return f"{said}; {slowest.run.label} is slowest, for {slowest.cause.words} ({rate} of its packets sent again)"
+    return f"{said}; {slowest.run.label} is slowest because {slowest.cause.words} ({rate} retransmissions)"
+
+
+UNEVEN_CONNECTIONS: Final = Problem(
+    name="uneven_connections",
+    meaning="Connections or sessions that are used in parallel carry unequal load: all wait for the one with the most "
+    "load or the worst path.",
+    condition=f"The others lose at least {wording.percent(UNEVEN)} of the time because the busiest carried more than "
+    "the mean (1 - mean / most). The connections ran at the same time and moved data. They belong to one session, "
+    "connect the same two nodes, or (`info`) started together with the same kind of commands.",
+    evidence="The loss that made the slowest slow, where there is one; command and status of the last command of the "
+    "most and of the least used connection. The share is the most that even load could save.",
+    is_session_only=True,
+    advice=(
+        Advice('Balance by load instead of round-robin: `path_selector "service-time 0"` in multipath.conf.'),
+        Advice(
+            "Check whether one path is longer or loses packets: `iscsitrace summary` shows RTT and retransmissions of "
+            "each connection, `iscsitrace plot streams` shows the connections together."
+        ),
+        Advice(
+            "After a loss in slow start the congestion window stays small for long: "
+            "net.ipv4.tcp_congestion_control = bbr recovers faster. Let each stream take the next block instead of "
+            "a fixed part, so that the last one does not delay the job."
+        ),
+        Advice("Keep more commands in flight than there are connections: node.session.queue_depth."),
+    ),
+    observe=_uneven,
+)
+
+PROBLEMS: Final = (UNEVEN_CONNECTIONS,)

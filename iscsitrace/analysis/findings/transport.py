@@ -1,38 +1,36 @@
-"""Diseases of TCP: windows that are too small, and losses."""
+"""TCP problems: windows that are too small, and packet loss."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from math import ceil
+from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.thresholds import LOSS, RESTARTS
+from iscsitrace.analysis.findings.case import Case, is_worth
+from iscsitrace.analysis.findings.concurrency import SHARE_PATH, more_connections
+from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
+from iscsitrace.analysis.findings.thresholds import WORTH
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
-from iscsitrace.analysis.session.subject import Subject, frames_in, known
 from iscsitrace.wording import amounts as wording
 
 
-def line_bytes_per_s(subject: Subject) -> int | None:
-    """The pace of the line in the direction that carried most; None where it is not known."""
+def line_bytes_per_s(subject: Session) -> int | None:
+    """The estimated line rate in the direction that carried most bytes; None where it is unknown."""
     row = _busiest(subject)
     return row["line_bytes_per_s"] if row else None
 
 
-def find(subject: Subject) -> Iterator[Finding]:
-    """receive_window_small or receiver_stalled, restart_after_idle or congestion_window_small, and loss."""
-    yield from _receive_window(subject)
-    yield from _congestion_window(subject)
-    yield from _loss(subject)
-
-
-def _senders(subject: Subject) -> list[dict[str, Any]]:
+def _senders(subject: Session) -> list[dict[str, Any]]:
     return list(subject.tables["senders"].rows())
 
 
-def _busiest(subject: Subject) -> dict[str, Any] | None:
-    """The sender of most bytes, among those whose line is known if there are."""
+def _busiest(subject: Session) -> dict[str, Any] | None:
+    """The row of ``senders`` that sent most bytes."""
     sent = {
         (row["connection"], direction == "to_target"): row[f"stream_bytes_{direction}"]
         for row in subject.connections
@@ -50,78 +48,281 @@ def _sender(row: dict[str, Any]) -> str:
     return "initiator" if row["to_target"] else "target"
 
 
-def _capacity(subject: Subject, row: dict[str, Any]) -> str:
-    """`` where the path holds 390 KiB (40.0 MB/s for 10.0 ms)``."""
+def _capacity(subject: Session, row: dict[str, Any]) -> str:
+    """``; the bandwidth-delay product is 390 KiB (40.0 MB/s x 10.0 ms)``, where both are known."""
     line, path_ns = row["line_bytes_per_s"], subject.path_ns
     if not line or not path_ns:
         return ""
-    held = line * path_ns / 1e9
-    return f", where the path holds {wording.about(held)} ({wording.rate(line)} for {wording.time(path_ns)})"
+    product = wording.about(line * path_ns / 1e9)
+    return f"; the bandwidth-delay product is {product} ({wording.rate(line)} x {wording.time(path_ns)})"
 
 
-def _held(subject: Subject, waits: Stretches, weight: str) -> dict[str, Any] | None:
-    """The sender that waited: in the direction of the tasks that it held up, the one with most of that column."""
+def _held(subject: Session, waits: Stretches, weight: str) -> dict[str, Any] | None:
+    """The sender that waited: in the direction of the delayed commands, the row with the largest value of a column."""
     by_cycle = subject.waits_by_cycle(waits)
     to_target = 2 * int(by_cycle[subject.cycles.raw("is_write")].sum()) > int(by_cycle.sum())
     rows = [row for row in _senders(subject) if row["to_target"] == to_target]
     return max(rows, key=lambda row: row[weight], default=None)
 
 
-def _receive_window(subject: Subject) -> Iterator[Finding]:
+# --- receive_window_small and receiver_stalled
+
+
+def _receive_window(subject: Session) -> tuple[Stretches, dict[str, Any]] | None:
+    """Waits for the receive window above the threshold, and the sender that waited."""
     waits = subject.stretches("receive_window")
-    if not subject.is_worth(waits.total_ns):
-        return
+    if not is_worth(subject, waits.total_ns):
+        return None
     row = _held(subject, waits, "window_full_ns")
-    if row is None:
-        return
-    receiver = _receiver(row)
-    size = f"it is {wording.about(row['rwnd_max_bytes'] or 0)} at most"
+    return None if row is None else (waits, row)
+
+
+def _closes(row: dict[str, Any]) -> bool:
+    """Whether the window shrank below a segment; unknown without its scale."""
+    return not row["is_window_scale_inferred"] and (row["rwnd_min_bytes"] or 0) < (row["segment_bytes"] or 1)
+
+
+def _window_small(case: Case) -> Observation | None:
+    subject, seen = case.subject, case.once(_receive_window)
+    if seen is None or _closes(seen[1]):
+        return None
+    waits, row = seen
+    size = wording.about(row["rwnd_max_bytes"] or 0)
     if row["is_window_scale_inferred"]:
-        name = "receive_window_small"
-        text = f"the {receiver}'s receive window was full, if {size}: its scale was not captured, it may be larger"
-    elif (row["rwnd_min_bytes"] or 0) < (row["segment_bytes"] or 1):
-        name = "receiver_stalled"
-        text = f"the {receiver} let its receive window shrink to {row['rwnd_min_bytes']} bytes: it takes its data late"
+        text = (
+            f"the {_receiver(row)}'s receive window was full if it is at most {size}: the window scale was not "
+            "captured, so it may be larger"
+        )
     else:
-        name = "receive_window_small"
         full = wording.time(row["window_full_ns"])
-        text = f"the {receiver}'s receive window was full for {full}; {size}{_capacity(subject, row)}"
-    yield subject.finding(name, waits.total_ns, text, subject.evidence(waits))
+        text = (
+            f"the {_receiver(row)}'s receive window was full for {full}; it is at most {size}{_capacity(subject, row)}"
+        )
+    return Observation(text, subject.evidence(waits), waits.total_ns)
 
 
-def _congestion_window(subject: Subject) -> Iterator[Finding]:
+def _window_needed(setting: Setting) -> float:
+    """Twice the bandwidth-delay product; 0 where the line rate is unknown."""
+    return 2 * (setting.c_bytes_per_s or 0) * 2 * setting.delay_ns / 1e9
+
+
+def _is_windowed(basis: Basis) -> bool:
+    setting = basis.measured.situation.setting
+    return setting.c_bytes_per_s is not None and setting.window_bytes is not None
+
+
+def _larger_window(basis: Basis) -> Iterator[Change]:
+    setting = basis.measured.situation.setting
+    needed = _window_needed(setting)
+    if _is_windowed(basis) and needed > (setting.window_bytes or 0):
+        yield Change(
+            f"receive window {wording.about(needed)}",
+            lambda situation: situation.with_setting(window_bytes=ceil(_window_needed(situation.setting))),
+        )
+
+
+def _windows_of_more_connections(basis: Basis) -> Iterator[Change]:
+    if _is_windowed(basis):
+        yield from more_connections(basis)
+
+
+RECEIVE_WINDOW_SMALL: Final = Problem(
+    name="receive_window_small",
+    meaning="The sender has data, but the receiver's TCP window is full: it is smaller than the bandwidth-delay "
+    "product (line rate times RTT).",
+    condition=f"`receive_window` takes {WORTH}, and the window never shrank below a segment (or its scale is unknown).",
+    evidence="The first packets after the three longest waits. The share is the time waited.",
+    explains=Explains("receive_window"),
+    advice=(
+        Advice(
+            "On the receiver (for reads: the initiator) set net.core.rmem_max and the third value of net.ipv4.tcp_rmem "
+            "to twice the bandwidth-delay product; the kernel's overhead uses part of the buffer.",
+            _larger_window,
+        ),
+        Advice(
+            "In open-iscsi node.conn[0].tcp.window_size sets the socket buffers, limited by net.core.rmem_max, and "
+            "disables the kernel's autotuning: raise both, then log in again."
+        ),
+        Advice("On the sender set net.ipv4.tcp_wmem and net.core.wmem_max to at least the same size."),
+        Advice(SHARE_PATH, _windows_of_more_connections, is_tried_first=True),
+    ),
+    observe=_window_small,
+)
+
+
+def _stalled(case: Case) -> Observation | None:
+    seen = case.once(_receive_window)
+    if seen is None or not _closes(seen[1]):
+        return None
+    waits, row = seen
+    return Observation(
+        f"the {_receiver(row)}'s receive window shrank to {row['rwnd_min_bytes']} bytes: it reads its socket late",
+        case.subject.evidence(waits),
+        waits.total_ns,
+    )
+
+
+RECEIVER_STALLED: Final = Problem(
+    name="receiver_stalled",
+    meaning="The receiver's TCP window closes: its program reads the socket late.",
+    condition=f"`receive_window` takes {WORTH}, and the advertised window shrank below a full segment.",
+    evidence="The first packets after the three longest waits. The share is the time waited.",
+    explains=Explains("receive_window"),
+    advice=(
+        Advice("Check the receiver: CPU (softirq, iscsi_q or kworker threads at 100 %), memory, a slow disk."),
+        Advice("Larger buffers (net.ipv4.tcp_rmem) only delay the problem."),
+    ),
+    observe=_stalled,
+)
+
+
+# --- restart_after_idle and congestion_window_small
+
+RESTARTS: Final = 4
+"""Least count of slow starts after idle periods: the first ones can be the start of the I/O."""
+
+
+def _congestion_window(subject: Session) -> tuple[Stretches, dict[str, Any]] | None:
+    """Waits for the congestion window above the threshold, and the sender that waited."""
     waits = subject.stretches("congestion_window")
-    if not subject.is_worth(waits.total_ns):
-        return
+    if not is_worth(subject, waits.total_ns):
+        return None
     row = _held(subject, waits, "restart_after_idle_count")
-    if row is None:
-        return
-    if row["restart_after_idle_count"] >= RESTARTS:
-        name = "restart_after_idle"
-        times = row["restart_after_idle_count"]
-        text = f"TCP at the {_sender(row)} began anew with a small congestion window {times} times after a pause"
-    else:
-        name = "congestion_window_small"
-        losses = wording.count(row["recovery_count"], "loss", "losses")
-        text = f"data waited for TCP's congestion window at the {_sender(row)}, after {losses}{_capacity(subject, row)}"
-    yield subject.finding(name, waits.total_ns, text, subject.evidence(waits))
+    return None if row is None else (waits, row)
 
 
-def _loss(subject: Subject) -> Iterator[Finding]:
+def _restarts(case: Case) -> Observation | None:
+    seen = case.once(_congestion_window)
+    if seen is None or seen[1]["restart_after_idle_count"] < RESTARTS:
+        return None
+    waits, row = seen
+    times = row["restart_after_idle_count"]
+    return Observation(
+        f"the {_sender(row)}'s TCP went back to slow start {times} times after idle periods",
+        case.subject.evidence(waits),
+        waits.total_ns,
+    )
+
+
+def _no_slow_start(basis: Basis) -> Iterator[Change]:
+    yield Change(
+        "no slow start after idle",
+        lambda situation: situation.without("slow_start").with_setting(start_window_bytes=None),
+    )
+
+
+RESTART_AFTER_IDLE: Final = Problem(
+    name="restart_after_idle",
+    meaning="After an idle period TCP restarts with a small congestion window, so that a command needs several RTTs "
+    "instead of one. iSCSI at a low queue depth is idle after every command.",
+    condition=f"A sender restarted at least {RESTARTS} times, and `congestion_window` takes {WORTH}.",
+    evidence="The first packets after the three longest waits for the window. The share is all waiting for the "
+    "congestion window; restarts are the part that a setting avoids.",
+    explains=Explains("congestion_window"),
+    advice=(
+        Advice("On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
+        Advice("Raise the queue depth, so that the connection is not idle: node.session.queue_depth."),
+    ),
+    observe=_restarts,
+)
+
+
+def _congestion_window_small(case: Case) -> Observation | None:
+    subject, seen = case.subject, case.once(_congestion_window)
+    if seen is None or seen[1]["restart_after_idle_count"] >= RESTARTS:
+        return None
+    waits, row = seen
+    facts = f"with {wording.count(row['recovery_count'], 'loss', 'losses')}{_capacity(subject, row)}"
+    return Observation(
+        f"the {_sender(row)} was cwnd-limited, {facts}",
+        subject.evidence(waits),
+        waits.total_ns,
+        cause=f"The sender is the {_sender(row)}, {facts}.",
+    )
+
+
+def _has_loss(basis: Basis) -> bool:
+    return bool(basis.measured.situation.stalls_ns_per_byte.get("loss"))
+
+
+def _no_losses(basis: Basis) -> Iterator[Change]:
+    if _has_loss(basis):
+        yield Change("no losses", lambda situation: situation.without("loss").with_setting(loss=0.0))
+
+
+def _losses_of_more_connections(basis: Basis) -> Iterator[Change]:
+    if _has_loss(basis):
+        yield from more_connections(basis)
+
+
+CONGESTION_WINDOW_SMALL: Final = Problem(
+    name="congestion_window_small",
+    meaning="The sender has data and the receiver's window is open, but TCP waits for ACKs: its congestion window is "
+    "smaller than the bandwidth-delay product, in slow start or after losses.",
+    condition=f"`congestion_window` takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods.",
+    evidence="The first packets after the three longest waits. The share is the time waited.",
+    explains=Explains("congestion_window"),
+    advice=(
+        Advice("Fix packet loss first (finding loss): it keeps the window small.", _no_losses),
+        Advice("On the sender set net.ipv4.tcp_congestion_control to cubic or bbr; reno is slow at a long RTT."),
+        Advice(SHARE_PATH, _losses_of_more_connections),
+        Advice("Keep sessions logged in: a new connection starts with a small window."),
+    ),
+    observe=_congestion_window_small,
+)
+
+
+# --- loss
+
+LOSS_SHARE: Final = 0.01
+"""Least share of the busy time in recovery. A loss also keeps the congestion window small long after the recovery, so
+it costs more than the recovery shows."""
+
+
+def _loss(case: Case) -> Observation | None:
+    subject = case.subject
     lost_ns = subject.part_ns("loss_recovery")
-    if not subject.is_worth(lost_ns, LOSS):
-        return
-    repairs = subject.tables["recoveries"]
-    is_repaired = known(repairs, "time_last_ns")
-    lengths = np.where(is_repaired, repairs.raw("time_last_ns") - repairs.raw("time_first_ns"), 0)
+    if not is_worth(subject, lost_ns, LOSS_SHARE):
+        return None
+    recoveries = subject.tables["recoveries"]
+    is_recovered = known(recoveries, "time_last_ns")
+    lengths = np.where(is_recovered, recoveries.raw("time_last_ns") - recoveries.raw("time_first_ns"), 0)
     longest = np.argsort(-lengths, kind="stable")[:3]
-    causes = repairs["cause"].tolist()
+    causes = recoveries["cause"].tolist()
     timeouts = sum(cause == "timeout" for cause in causes)
-    resent = int(repairs.raw("retransmitted_packets").sum())
+    resent = int(recoveries.raw("retransmitted_packets").sum())
     packets = sum(row["packets_to_target"] + row["packets_to_initiator"] for row in subject.connections)
     text = (
-        f"{wording.count(len(repairs), 'loss', 'losses')} ({wording.count(resent, 'packet')} sent again, "
-        f"{wording.percent(resent / packets if packets else 0)} of all) took {wording.time(lost_ns)} to repair, the "
-        f"longest {wording.time(float(lengths.max(initial=0)))}; {wording.count(timeouts, 'timeout')}"
+        f"{wording.count(len(recoveries), 'loss', 'losses')} ({wording.count(resent, 'retransmission')}, "
+        f"{wording.percent(resent / packets if packets else 0)} of all packets), {wording.time(lost_ns)} in recovery, "
+        f"at most {wording.time(float(lengths.max(initial=0)))} at a time; "
+        f"{wording.count(timeouts, 'retransmission timeout')}"
     )
-    yield subject.finding("loss", lost_ns, text, frames_in(repairs, longest, "frame_first", "frame_last"))
+    return Observation(text, frames_in(recoveries, longest, "frame_first", "frame_last"), lost_ns)
+
+
+LOSS: Final = Problem(
+    name="loss",
+    meaning="The network loses packets, and transfers stall until TCP has retransmitted them.",
+    condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the busy time.",
+    evidence="First and last frame of the longest recoveries. The share is the time in recovery.",
+    explains=Explains("loss_recovery"),
+    advice=(
+        Advice(
+            "Find where packets are lost: errors and drops of both interfaces (ethtool -S, ip -s link), switch ports, "
+            "flow control, duplex.",
+            _no_losses,
+        ),
+        Advice(
+            "Avoid retransmission timeouts, which cost most: net.ipv4.tcp_sack = 1 on both sides, and enough data in "
+            "flight for fast retransmit."
+        ),
+        Advice(
+            "On the sender set net.ipv4.tcp_congestion_control to bbr: it tolerates random loss, cubic and reno do not."
+        ),
+        Advice(SHARE_PATH, _losses_of_more_connections),
+    ),
+    observe=_loss,
+)
+
+PROBLEMS: Final = (RECEIVE_WINDOW_SMALL, RECEIVER_STALLED, RESTART_AFTER_IDLE, CONGESTION_WINDOW_SMALL, LOSS)

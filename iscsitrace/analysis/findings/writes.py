@@ -1,17 +1,23 @@
-"""Diseases of writes that ask for leave: R2Ts in rounds, R2Ts that come late, and data that could have gone unasked."""
+"""Writes that wait for R2Ts: several R2Ts one after another, late R2Ts, and unused unsolicited data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.thresholds import LATE_R2T_NS, MIN_TASKS, MOST
-from iscsitrace.analysis.session.subject import Subject, frames_in, known
+from iscsitrace.analysis.findings.case import Case, is_worth
+from iscsitrace.analysis.findings.concurrency import next_queue_depth
+from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
+from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.session import Session, frames_in
+from iscsitrace.analysis.session.situation import Situation
+from iscsitrace.analysis.session.workload import MIN_TASKS, MOST
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
@@ -20,31 +26,21 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class _Grant:
-    """R2Ts with what the target could have granted them at, in the order of their tasks."""
+    """R2Ts in the order of their commands, each with the earliest time at which the target could have sent it."""
 
     table: Table
     row: Array
-    """Place of the task in ``cycles``."""
+    """Row of the command in ``cycles``."""
     asked: Array
-    """When the target could have sent it, had it been next door: the command, or the end of the burst before."""
+    """Earliest time for the R2T with no RTT: the command, or the end of the preceding burst."""
     granted: Array
     data_first: Array
     is_first: Array
     is_whole: Array
-    """All of these moments are known, and the R2T came after what it had to wait for."""
+    """Whether all these times are known, and the R2T came after what it had to wait for."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
-    """r2t_rounds, r2t_late and unsolicited_data_unused."""
-    grants = _grants(subject)
-    if grants is None:
-        return
-    yield from _rounds(subject, grants)
-    yield from _late(subject, grants)
-    yield from _unused(subject, grants)
-
-
-def _grants(subject: Subject) -> _Grant | None:
+def _grants(subject: Session) -> _Grant | None:
     rounds = subject.tables["rounds"]
     if not len(rounds) or not len(subject.cycles):
         return None
@@ -62,75 +58,206 @@ def _grants(subject: Subject) -> _Grant | None:
     return _Grant(rounds, row, asked, granted, data_first, is_first, is_whole)
 
 
-def _rounds(subject: Subject, grants: _Grant) -> Iterator[Finding]:
+def _negotiated(subject: Session, *keys: str) -> str:
+    """`` (InitialR2T=Yes, ...)``: the negotiated parameters, where they are known."""
+    rows = subject.tables["parameters"].rows(("key", "effective_target"))
+    values = {row["key"]: row["effective_target"] for row in rows}
+    known_keys = [f"{key}={values[key]}" for key in keys if values.get(key) is not None]
+    return f" ({', '.join(known_keys)})" if known_keys else ""
+
+
+# --- r2t_rounds
+
+MAX_BURST_BYTES: Final = 16_776_192
+"""Advised MaxBurstLength: the largest that LIO accepts."""
+OUTSTANDING_R2TS: Final = 8
+"""Advised MaxOutstandingR2T: enough for a write of eight bursts without a wait."""
+
+
+def _rounds(case: Case) -> Observation | None:
+    subject, grants = case.subject, case.once(_grants)
+    if grants is None:
+        return None
     further = grants.is_whole & ~grants.is_first
     if further.sum() < MIN_TASKS:
-        return
+        return None
     lost_ns = subject.claimed_ns(grants.asked[further], grants.data_first[further], "propagation")
-    if not subject.is_worth(lost_ns):
-        return
+    if not is_worth(subject, lost_ns):
+        return None
     per_task = np.bincount(grants.row[further], minlength=len(subject.cycles)) + 1
     most = int(np.argmax(per_task))
     bursts = grants.table.raw("desired_data_transfer_length")[further]
     size = int(subject.cycles.raw("bytes")[most])
-    frames = frames_in(grants.table, np.flatnonzero(grants.row == most), "r2t_frame", "data_last_frame")
-    yield subject.finding(
-        "r2t_rounds",
+    return Observation(
+        f"a {wording.size(size)} write needs {per_task[most]} R2Ts, one after another, for bursts of "
+        f"{wording.size(int(np.median(bursts)))}{_negotiated(subject, 'MaxBurstLength', 'MaxOutstandingR2T')}",
+        frames_in(grants.table, np.flatnonzero(grants.row == most), "r2t_frame", "data_last_frame"),
         lost_ns,
-        f"a write of {wording.size(size)} asks {per_task[most]} times for leave to send, one R2T after another, for "
-        f"bursts of {wording.size(int(np.median(bursts)))}{_in_force(subject, 'MaxBurstLength', 'MaxOutstandingR2T')}",
-        frames,
     )
 
 
-def _late(subject: Subject, grants: _Grant) -> Iterator[Finding]:
+def _larger_bursts(basis: Basis) -> Iterator[Change]:
+    change = partial(Situation.with_keys, max_burst_bytes=MAX_BURST_BYTES)
+    yield Change(f"MaxBurstLength={MAX_BURST_BYTES}", change)
+
+
+def _more_r2ts(basis: Basis) -> Iterator[Change]:
+    outstanding = max(OUTSTANDING_R2TS, basis.measured.situation.setting.solicitation.max_outstanding_r2t)
+    yield Change(f"MaxOutstandingR2T={outstanding}", partial(Situation.with_keys, max_outstanding_r2t=outstanding))
+
+
+R2T_ROUNDS: Final = Problem(
+    name="r2t_rounds",
+    meaning="Writes need several R2Ts, one after another: each further R2T costs one RTT in which no data is sent.",
+    condition=f"The time from the end of a burst to the first data of the next R2T takes {WORTH} in `propagation`, "
+    f"for at least {MIN_TASKS} further R2Ts. An R2T that arrives before the preceding burst has ended costs nothing.",
+    evidence="The R2Ts and bursts of the write with the most R2Ts. The share is the time waited.",
+    explains=Explains("propagation", 3),
+    advice=(
+        Advice(
+            "Use fewer, larger bursts: node.session.iscsi.MaxBurstLength in open-iscsi and "
+            f"`targetcli /iscsi/IQN/tpg1 set parameter MaxBurstLength={MAX_BURST_BYTES}` on LIO; the smaller value "
+            "applies.",
+            _larger_bursts,
+        ),
+        Advice(
+            f"Allow more R2Ts at once: `targetcli /iscsi/IQN/tpg1 set parameter MaxOutstandingR2T={OUTSTANDING_R2TS}` "
+            "(open-iscsi offers 1: node.session.iscsi.MaxOutstandingR2T).",
+            _more_r2ts,
+        ),
+        Advice("Keep more writes in flight, so that their waits overlap: node.session.queue_depth.", next_queue_depth),
+    ),
+    observe=_rounds,
+)
+
+
+# --- r2t_late
+
+LATE_R2T_NS: Final = MILLISECOND_NS
+"""Time beyond the RTT from which an R2T is late: a target with free buffers answers at once, and a time slice of its
+scheduler is milliseconds."""
+
+
+def _late(case: Case) -> Observation | None:
+    subject, grants = case.subject, case.once(_grants)
     path_ns = subject.rtt_ns("target")
-    if path_ns is None:
-        return
+    if grants is None or path_ns is None:
+        return None
     late = grants.is_whole & (grants.granted - grants.asked > path_ns + LATE_R2T_NS)
     if late.sum() < MIN_TASKS:
-        return
+        return None
     lost_ns = subject.claimed_ns(grants.asked[late] + path_ns, grants.granted[late], "target_service")
-    if not subject.is_worth(lost_ns):
-        return
+    if not is_worth(subject, lost_ns):
+        return None
     by_how_much = np.where(late, grants.granted - grants.asked - path_ns, 0)
     latest = np.argsort(-by_how_much, kind="stable")[:3]
     commands = frames_in(subject.cycles, grants.row[latest], "command_frame")
-    yield subject.finding(
-        "r2t_late",
-        lost_ns,
-        f"{int(late.sum())} of {wording.count(len(late), 'R2T')} came late, half of them by over "
-        f"{wording.time(float(np.median(by_how_much[late])))} beyond the path, the last by "
+    return Observation(
+        f"{int(late.sum())} of {wording.count(len(late), 'R2T')} were late: median "
+        f"{wording.time(float(np.median(by_how_much[late])))} beyond the RTT, at most "
         f"{wording.time(by_how_much.max())}",
         [*commands, *frames_in(grants.table, latest, "r2t_frame")],
+        lost_ns,
     )
 
 
-def _unused(subject: Subject, grants: _Grant) -> Iterator[Finding]:
+def _in_time(basis: Basis) -> Iterator[Change]:
+    late = (basis.finding.cost_ns or 0) / max(1, basis.measured.parts_ns["target_service"])
+    yield Change("no late R2Ts", partial(Situation.without, name="target_service", share=min(1.0, late)))
+
+
+R2T_LATE: Final = Problem(
+    name="r2t_late",
+    meaning="The target sends R2Ts late: writes wait for an R2T longer than the RTT, often because the target is busy "
+    "with unsolicited data of other writes.",
+    condition=f"Waits for an R2T beyond the RTT to the target take {WORTH} in `target_service`, and at least "
+    f"{MIN_TASKS} R2Ts are more than {LATE_R2T_NS / MILLISECOND_NS:g} ms late.",
+    evidence="Command and R2T of the three latest R2Ts. The share is the time waited.",
+    explains=Explains("target_service", 1),
+    advice=(
+        Advice(
+            "Check the target: memory for write buffers, the backing device (iostat), other initiators.",
+            _in_time,
+        ),
+        Advice(
+            "Send less unsolicited data: a smaller node.session.iscsi.FirstBurstLength, or "
+            "node.session.iscsi.ImmediateData = No. The target then receives data only as fast as it sends R2Ts."
+        ),
+        Advice("If the target is the bottleneck, keep fewer writes in flight: node.session.queue_depth."),
+    ),
+    observe=_late,
+)
+
+
+# --- unsolicited_data_unused
+
+
+def _unused(case: Case) -> Observation | None:
+    subject, grants = case.subject, case.once(_grants)
+    if grants is None:
+        return None
     cycles = subject.cycles
     is_write = cycles.raw("is_write") & (cycles.raw("data_bytes") > 0)
     asks_first = is_write & (cycles.raw("immediate_bytes") == 0) & (cycles.raw("unsolicited_bytes") == 0)
     waits = grants.is_whole & grants.is_first & asks_first[grants.row]
     if waits.sum() < MIN_TASKS or asks_first.sum() < MOST * is_write.sum():
-        return
+        return None
     starts, ends = cycles.raw("command_first_ns")[grants.row[waits]], grants.data_first[waits]
     lost_ns = subject.claimed_ns(starts, ends, "propagation")
-    if not subject.is_worth(lost_ns):
-        return
+    if not is_worth(subject, lost_ns):
+        return None
     rows = np.flatnonzero(waits)[np.argsort(starts - ends, kind="stable")[:3]]
     commands = frames_in(cycles, grants.row[rows], "command_frame")
-    yield subject.finding(
-        "unsolicited_data_unused",
-        lost_ns,
-        f"{int(asks_first.sum())} of {wording.count(int(is_write.sum()), 'write')} sent nothing before their first R2T"
-        + _in_force(subject, "InitialR2T", "ImmediateData", "FirstBurstLength"),
+    return Observation(
+        f"{int(asks_first.sum())} of {wording.count(int(is_write.sum()), 'write')} sent no data before the first R2T"
+        + _negotiated(subject, "InitialR2T", "ImmediateData", "FirstBurstLength"),
         [*commands, *frames_in(grants.table, rows, "r2t_frame", "data_first_frame")],
+        lost_ns,
     )
 
 
-def _in_force(subject: Subject, *keys: str) -> str:
-    """`` (InitialR2T=Yes, ...)``: the keys as agreed, where they are known."""
-    rows = subject.tables["parameters"].rows(("key", "effective_target"))
-    values = {row["key"]: row["effective_target"] for row in rows}
-    known_keys = [f"{key}={values[key]}" for key in keys if values.get(key) is not None]
-    return f" ({', '.join(known_keys)})" if known_keys else ""
+def _unsolicited(basis: Basis) -> Iterator[Change]:
+    yield Change("ImmediateData=Yes and InitialR2T=No", _with_unsolicited)
+
+
+def _larger_first_burst(basis: Basis) -> Iterator[Change]:
+    setting, asked = basis.measured.situation.setting, basis.case.subject.workload
+    # where sizes are mixed, the one that moved most bytes
+    block = asked.block_bytes if asked else setting.block_bytes
+    if block > setting.solicitation.first_burst_bytes:
+        burst = max(block, setting.solicitation.max_burst_bytes)
+        yield Change(
+            f"ImmediateData=Yes, InitialR2T=No and FirstBurstLength={block}",
+            lambda situation: _with_unsolicited(situation).with_keys(first_burst_bytes=block, max_burst_bytes=burst),
+        )
+
+
+def _with_unsolicited(situation: Situation) -> Situation:
+    return situation.with_keys(is_initial_r2t=False, is_immediate_data=True)
+
+
+UNSOLICITED_DATA_UNUSED: Final = Problem(
+    name="unsolicited_data_unused",
+    meaning="Writes send no data before the first R2T and wait one RTT for it, because InitialR2T and ImmediateData "
+    "(or a target that solicits all data) do not allow unsolicited data.",
+    condition=f"At least {wording.percent(MOST)} of the writes sent no immediate and no unsolicited data, and the "
+    f"waits for the first R2T take {WORTH} in `propagation`, in at least {MIN_TASKS} writes.",
+    evidence="Command, R2T and first data of the three longest waits. The share is the time waited.",
+    explains=Explains("propagation", 2),
+    advice=(
+        Advice(
+            "Send data with the command: node.session.iscsi.ImmediateData = Yes and node.session.iscsi.InitialR2T "
+            "= No in open-iscsi, `targetcli /iscsi/IQN/tpg1 set parameter ImmediateData=Yes` and `InitialR2T=No` on "
+            "LIO.",
+            _unsolicited,
+        ),
+        Advice(
+            "Raise the limit of unsolicited data: node.session.iscsi.FirstBurstLength and FirstBurstLength of the "
+            "target. The target's MaxRecvDataSegmentLength also limits immediate data.",
+            _larger_first_burst,
+        ),
+    ),
+    observe=_unused,
+)
+
+PROBLEMS: Final = (R2T_ROUNDS, R2T_LATE, UNSOLICITED_DATA_UNUSED)

@@ -1,1 +1,1 @@
-"""The model fitted to steady cycles: regression, and how far each point is off."""
+"""The model fitted to steady cycles: the points, the parameters and the residuals."""

@@ -1,4 +1,4 @@
-"""A fit as it is read from the JSON of ``model fit --json``: where a what-if begins, and what is in doubt."""
+"""A fit read back from the JSON of ``model fit --json``: the start of a what-if, with its confidence intervals."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from iscsitrace.errors import InputInvalid
 
 @dataclass(frozen=True)
 class Fitted:
-    """What of a fit predictions need."""
+    """The part of a fit that predictions need."""
 
     k: Estimate
     d_ns: Estimate
     s_ns: Estimate
     c_bytes_per_s: Estimate | None
     k_of_legs: float
-    """Delays of the legs of ``setting``."""
+    """One-way delays of the legs of ``setting``."""
     setting: Setting
     residuals: tuple[float, ...]
 
 
 def from_document(document: object) -> Fitted:
-    """A fit; InputInvalid, with what is missing, for a document that is none."""
+    """Reads a fit; InputInvalid, with the reason, for a document that is none."""
     try:
         if not isinstance(document, Mapping):
-            raise TypeError("it is no object")
+            raise TypeError("not a JSON object")
         k, d_ns, s_ns = (Estimate(**document[name]) for name in ("k", "d_ns", "s_ns"))
         c = Estimate(**document["c_bytes_per_s"]) if document["c_bytes_per_s"] else None
         setting = _setting(document["setting"])
@@ -38,7 +38,7 @@ def from_document(document: object) -> Fitted:
         k_of_legs = document.get("k_of_legs") or sum(leg.delays for leg in legs(setting))
     except (KeyError, TypeError, ValueError) as error:
         problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise InputInvalid(f"this is no fit as model fit --json prints it: {problem}") from error
+        raise InputInvalid(f"not the output of model fit --json: {problem}") from error
     return Fitted(k, d_ns, s_ns, c, float(k_of_legs), setting, residuals)
 
 

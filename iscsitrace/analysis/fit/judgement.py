@@ -1,4 +1,4 @@
-"""Which cycles are steady, and why the others are not (docs/method.md, section 6)."""
+"""Which cycles are steady, and why the others are left out (docs/method.md, section 6)."""
 
 from __future__ import annotations
 
@@ -9,44 +9,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget
-from iscsitrace.analysis.session.spans import Spans, Tasks
+from iscsitrace.analysis.session.spans import Commands, Spans
 from iscsitrace.analysis.session.waits import Waits
 
 Array = NDArray[Any]
 
 STALLS: Final = ("receive_window", "congestion_window")
-"""Parts of the budget in which data waits for a window."""
+"""Parts of the time breakdown in which data waits for a window."""
 STALL_TOLERANCE: Final = 0.02
-"""Share of the period by which the waits for a window may lie above those of later cycles once a window has grown."""
+"""Share of the period by which waits for a window may exceed those of later cycles once the window has grown."""
 SCATTER: Final = 3.0
-"""Median deviations of these waits by which they may: two standard deviations, where hosts make them scatter."""
+"""The same in median deviations of these waits: two standard deviations where hosts make them scatter."""
 WHOLE_WINDOW: Final = 0.1
-"""Share of the cycles that have to wait no longer for the congestion window than one does whose window no loss made
-small."""
+"""Share of the cycles whose waits for the congestion window stand for those of a window that no loss reduced."""
 UNKNOWN_MAX: Final = 0.05
-"""Share of a period that may be unknown."""
+"""Share of a period that may be in the part `unknown`."""
 
 _AFTER_START, _AFTER_LOSS = 1, 2
 
 
 class Judgement:
-    """Which cycles count, and why the others do not."""
+    """Which cycles of one kind count, and why the others do not."""
 
-    def __init__(self, tasks: Tasks, spans: Spans, waits: Waits) -> None:
+    def __init__(self, commands: Commands, spans: Spans, waits: Waits) -> None:
         self.left_out = Counter[str]()
         has_end = spans.has_end
         self._leave("no_period", int((~has_end).sum()), spans)
         self.spans = spans.where(has_end)
         self.parts = waits.parts(self.spans)
         self.lengths = self.spans.ends - self.spans.starts
-        self.counts = self._judge(tasks) if len(self.lengths) else np.zeros(0, dtype=bool)
+        self.counts = self._judge(commands) if len(self.lengths) else np.zeros(0, dtype=bool)
 
     def _leave(self, reason: str, count: int, spans: Spans) -> None:
         if count:
             self.left_out[reason] += count * spans.tasks_in_each
 
-    def _judge(self, tasks: Tasks) -> Array:
-        of_tasks = tasks.table
+    def _judge(self, commands: Commands) -> Array:
+        of_tasks = commands.table
         whole = of_tasks.raw("is_complete") & ~of_tasks.raw("has_capture_gap") & ~of_tasks.raw("is_aborted")
         is_incomplete = self._any(~whole) | (self.parts["unknown"] > UNKNOWN_MAX * self.lengths)
         is_lossy = (self._any(of_tasks.raw("has_retransmission")) | (self.parts["loss_recovery"] > 0)) & ~is_incomplete
@@ -64,13 +63,13 @@ class Judgement:
         return np.asarray(fine & (growing == 0))
 
     def _any(self, of_tasks: Array) -> Array:
-        """Whether it holds for some task of each span."""
+        """Whether it holds for some command of each span."""
         sums = np.concatenate([[0], np.cumsum(of_tasks)])
         return np.asarray(sums[self.spans.last] > sums[self.spans.first])
 
     def _growing(self, fine: Array, is_lossy: Array, has_pause: Array) -> Array:
-        """Cycles whose window has still to grow: from the start of a job, or a loss, on, as long as they wait more for
-        windows than later ones do.
+        """Cycles whose window is still growing: from the start of a burst of I/O, or from a loss, as long as they wait
+        more for windows than later ones do.
         """
         found = np.zeros(len(fine), dtype=np.int8)
         if not fine.any():
@@ -81,7 +80,7 @@ class Judgement:
         later = stalls[fine][fine.sum() // 2 :]
         grown_ns = float(np.median(later))
         scatter_ns = SCATTER * float(np.median(np.abs(later - grown_ns)))
-        # where losses are many, half of the cycles may suffer from one: the window of few is whole
+        # under many losses half of the cycles may suffer from one: only few have an unreduced window
         whole_ns = float(np.quantile(congestion[fine], WHOLE_WINDOW))
         since = _AFTER_START
         for place in range(len(fine)):

@@ -1,7 +1,7 @@
-"""Mirrors among the points of a trace: sessions that carry the same writes, each to a target of its own.
+"""The points of mirrors: sessions that carry the same writes to different targets are one point.
 
-A mirrored write is done when the last target has it, so its point is that of the farthest; nearer sessions wait for it
-between their tasks, and are no points of their own. Which sessions are a mirror is for analysis/groups/mirrors to say.
+A mirrored write is done when the last target has it, so its point is that of the farthest target. The nearer sessions
+wait for it between their commands, and are no separate points. groups/mirrors finds which sessions are a mirror.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from iscsitrace.analysis.groups.mirrors.recognition import Mirror
 from iscsitrace.analysis.model.prediction import predict
 
 SHARED: Final = 0.99
-"""Share of the period with all copies on one line that a cycle has to take for them to share it."""
+"""Share of the period of copies on one line from which on a cycle shows that they share it."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A point, and the session that it is of."""
+    """A point, and its session."""
 
     point: Point
     session: int
 
     def is_mirrored_by(self, other: Candidate, mirrors: Sequence[Mirror]) -> bool:
-        """Whether both are writes of one mirror, and ask for the same."""
+        """Whether both are writes of one mirror, of the same size and queue depth."""
         one, two = self.point, other.point
         if {one.setting.operation, two.setting.operation} != {"write"} or _asked(one) != _asked(two):
             return False
@@ -35,7 +35,7 @@ class Candidate:
 
 
 def join(candidates: Sequence[Candidate], mirrors: Sequence[Mirror]) -> list[Point]:
-    """The points, those of a mirror as one."""
+    """The points, with those of a mirror joined into one."""
     found = []
     left = list(candidates)
     while left:
@@ -51,12 +51,12 @@ def _one(copies: Sequence[Candidate]) -> Point:
     farthest = points[-1]
     delays_ns = tuple(point.setting.delay_ns for point in points)
     shared = replace(farthest.setting, target_delays_ns=delays_ns, service_ns=0.0)
-    # a cycle that is done sooner than copies on one line could be has a line to each target
+    # a cycle faster than copies on one line could be has a line to each target
     is_shared = farthest.period_ns >= SHARED * predict(shared).period_ns
     nearer = len(points) - 1
     return replace(
         farthest,
-        name=f"{farthest.name}, of a mirror with {nearer} nearer {'target' if nearer == 1 else 'targets'}",
+        name=f"{farthest.name}, mirrored with {nearer} nearer {'target' if nearer == 1 else 'targets'}",
         setting=replace(shared, service_ns=farthest.setting.service_ns) if is_shared else farthest.setting,
     )
 

@@ -1,7 +1,7 @@
-"""The parameters that points have in common: k, s and C by regression where delays and block sizes tell them apart, and
-where they do not, from what the packets show. What could not be told is said.
+"""The parameters that points have in common: k, s and C by regression where delays and I/O sizes differ enough, else
+from the packets. What could not be determined is listed.
 
-C is taken from the bursts first, for the stalls of windows hang on it; then comes the regression; s is the last.
+C is taken from the bursts first, because window stalls depend on it; then comes the regression; s is the last.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from iscsitrace.wording import amounts as wording
 Array = NDArray[Any]
 
 MODEL_ERROR: Final = 0.005
-"""Share of a period by which points differ from the model however many cycles they have: hosts and headers."""
+"""Share of a period by which a point differs from the model however many cycles it has: hosts and headers."""
 SURE: Final = 0.25
-"""Share of k, or of 1 / C, that may be in doubt for a regression to tell more than the packets do."""
+"""Largest uncertainty of k, or 1 / C, as a share, for which the regression is preferred to the packets."""
 LARGE_STALL: Final = 0.1
-"""Share of a period from which on waits for windows that no window explains are said."""
+"""Share of a period from which on waits for windows that no window size explains are reported."""
 _NARROWING: Final = 40
 _DOUBT_MAX: Final = float(np.log(1000))
 
@@ -32,16 +32,16 @@ _DELAYS, _SERVICE, _BYTES = "k", "s", "c"
 
 
 class Parameters:
-    """What is known of them, and what could not be told."""
+    """The parameters, and what could not be determined."""
 
     def __init__(self, paid: Sequence[Paid], reference: Paid, sockets: Sequence[float] | None) -> None:
-        """``reference`` is the point whose delays k is about; ``sockets`` what plain transfers carry at each point."""
+        """``reference`` is the point that k belongs to; ``sockets``: the socket throughput for each point."""
         self.paid = paid
         self.reference = reference
         self.sockets = sockets
         self.undetermined: list[str] = []
         self._known: dict[str, Estimate] = {}
-        # of what the line or windows limit, neither k nor s can be seen
+        # where the line or a window is the limit, neither k nor s shows
         self._usable = [place for place, each in enumerate(paid) if each.point.seen.bound == "cycle"]
         self._take_c()
         self._regress()
@@ -49,7 +49,7 @@ class Parameters:
             self._take_k()
         if _SERVICE not in self._known:
             self._take_service()
-        self._say_what_packets_told()
+        self._list_undetermined()
 
     @property
     def k(self) -> Estimate:
@@ -58,16 +58,16 @@ class Parameters:
 
     @property
     def s_ns(self) -> Estimate:
-        """What neither path, line nor windows explain."""
+        """Service time: what neither path, line nor windows explain."""
         return self._known[_SERVICE]
 
     @property
     def c_bytes_per_s(self) -> Estimate | None:
-        """What TCP carries; None where nothing shows it."""
+        """What TCP carries; None where the packets do not show it."""
         return self._known.get(_BYTES)
 
     def model_ns(self, place: int, service_ns: float) -> float:
-        """The period of a point by the model, with this service."""
+        """The model's period of a point, with this service time."""
         factor = self.k.value / self.reference.delays
         return self.paid[place].predict(factor, service_ns, self._c_at(place)).period_ns
 
@@ -82,7 +82,7 @@ class Parameters:
         return np.array([of_place(place) for place in self._usable])
 
     def _times_of_reference(self, place: int) -> float:
-        """One-way delays of a point, as a multiple of those of the reference."""
+        """One-way delays of a point / those of the reference."""
         return self.paid[place].delays / self.reference.delays
 
     def _transfer_ns(self, place: int) -> float:
@@ -93,19 +93,19 @@ class Parameters:
         return point.seen.transfer_ns.value
 
     def _stall_ns(self, place: int) -> float:
-        """What windows add to a cycle by the model; several outstanding tasks wait for them together."""
+        """The model's window stalls in a cycle; at queue depth 2 or more commands share them."""
         paid = self.paid[place]
         return paid.predict(1.0, 0.0, self._c_at(place)).stall_ns if paid.point.seen.k else 0.0
 
     def _seen_ways_ns(self, place: int) -> float:
-        """The delays of a cycle as its packets show them; those of its legs where they do not."""
+        """Time of the delays in a cycle: by its packets where they show them, else by its legs."""
         paid = self.paid[place]
         return (paid.point.seen.k.value if paid.point.seen.k else paid.delays) * paid.point.delay_ns.value
 
     # --- by regression
 
     def _regress(self) -> None:
-        """Finds what differences of delay and block size between the points tell."""
+        """Fits the parameters that differences of delay and I/O size between the points determine."""
         if not self._usable:
             return
         points = [self.paid[place].point for place in self._usable]
@@ -117,7 +117,7 @@ class Parameters:
         measured = np.array([point.period_ns for point in points]) - self._over(self._stall_ns)
         errors = np.array([np.hypot(_finite(each.period_spread_ns), MODEL_ERROR * each.period_ns) for each in points])
         choices: list[tuple[tuple[str, ...], Array]] = [((_DELAYS, _SERVICE), self._over(self._transfer_ns))]
-        # of several outstanding tasks the line carries one while others wait: their period hardly shows C
+        # at queue depth 2 or more the line carries one command while others wait: the period hardly shows C
         if not self.sockets and all(point.seen.k for point in points):
             choices.insert(0, ((_DELAYS, _SERVICE, _BYTES), np.zeros(len(points))))
             choices.append(((_SERVICE, _BYTES), self._over(self._seen_ways_ns)))
@@ -142,7 +142,9 @@ class Parameters:
             return
         sized = [each.point for each in self.paid if each.point.seen.transfer_ns.value > 0]
         if not sized:
-            self.undetermined.append("C: single packets show no pace; blocks are taken to need no time on the line")
+            self.undetermined.append(
+                "C: the data came in single packets, which show no line rate; the model assumes that data takes no time"
+            )
             return
         inverse = _pooled(
             [_scaled(point.seen.transfer_ns, 1 / point.setting.block_bytes) for point in sized],
@@ -162,18 +164,18 @@ class Parameters:
             return
         self._known[_DELAYS] = Estimate.exact(self.reference.delays, "assumed")
         self.undetermined.append(
-            f"k: with several tasks outstanding nobody sees whose delay it is; {self.reference.delays:g} is assumed, "
-            f"from the keys in force and how the status comes"
+            f"k: with several commands in flight the packets do not show whose delay it is; {self.reference.delays:g} "
+            f"is assumed, from the negotiated parameters and the way the status comes"
         )
 
     def _take_service(self) -> None:
-        """What the other terms leave of the periods."""
+        """Takes as s what the other terms leave of the periods."""
         if not self._usable:
             self._known[_SERVICE] = Estimate(0.0, 0.0, max(each.point.period_ns for each in self.paid), "assumed")
-            self.undetermined.append("s: the line or a window limits all cycles, and hides what else they wait for")
+            self.undetermined.append("s: the line or a window limits all cycles and hides their other waits")
             return
         if len(self._usable) == 1:
-            self.undetermined.append("residuals: of a single point s is the rest, so that the model goes through it")
+            self.undetermined.append("residuals: with a single point s is the remainder, so its residual is 0")
         rests, counts = [], []
         for place in self._usable:
             point = self.paid[place].point
@@ -183,10 +185,10 @@ class Parameters:
             rests.append(Estimate(rest_ns, max(0.0, rest_ns - half_ns), rest_ns + half_ns, "packets"))
             counts.append(point.cycle_count)
         self._known[_SERVICE] = _pooled(rests, counts)
-        self._say_which_stalls()
+        self._list_stalls()
 
     def _rest_ns(self, place: int) -> float:
-        """The service with which the model's period is that of the point."""
+        """The service time with which the model has the period of the point."""
         wanted_ns = self.paid[place].point.period_ns
         low, high = 0.0, wanted_ns
         if self.model_ns(place, low) >= wanted_ns:
@@ -198,33 +200,33 @@ class Parameters:
             low, high = (middle, high) if self.model_ns(place, middle) < wanted_ns else (low, middle)
         return high
 
-    # --- words
+    # --- what could not be determined
 
-    def _say_which_stalls(self) -> None:
+    def _list_stalls(self) -> None:
         for place in self._usable:
             point = self.paid[place].point
             extra_ns = point.seen.stall_ns - self._stall_ns(place)
             if extra_ns > LARGE_STALL * point.period_ns:
                 self.undetermined.append(
-                    f"windows: {point.name} waits {wording.time(extra_ns)} longer for windows in each cycle than their "
-                    f"size explains, for a host that is slow or a window that is small now and then; it is in s"
+                    f"windows: each cycle of {point.name} waits {wording.time(extra_ns)} longer for windows than their "
+                    f"size explains: a host is slow, or a window is small at times; this is part of s"
                 )
 
-    def _say_what_packets_told(self) -> None:
+    def _list_undetermined(self) -> None:
         if any(each.point.seen.bound == "receiver" for each in self.paid):
             self.undetermined.append(
-                "C: the receiver keeps its window shut for longer than size and delay explain; what it took is C"
+                "C: the receiver keeps its window closed for longer than size and RTT explain; C is its rate"
             )
         delays = sorted(each.point.delay_ns.value for each in self.paid)
         how_far = ", ".join(dict.fromkeys(wording.time(each) for each in delays))
         sizes = ", ".join(wording.size(each) for each in sorted({each.point.setting.block_bytes for each in self.paid}))
         if self.k.source == "packets":
             self.undetermined.append(
-                f"k from s: delays do not differ enough for the scatter ({how_far}); k is counted in the packets"
+                f"k from s: the delays ({how_far}) differ too little for the scatter; k is from the packets"
             )
         if self.c_bytes_per_s and self.c_bytes_per_s.source == "packets":
             self.undetermined.append(
-                f"s from B / C: blocks do not differ enough for the scatter ({sizes}); C is the pace of the bursts"
+                f"s from B / C: the I/O sizes ({sizes}) differ too little for the scatter; C is the rate of the bursts"
             )
 
 
@@ -233,7 +235,7 @@ def _finite(value: float) -> float:
 
 
 def _rate(inverse: float, half: float, source: str) -> Estimate:
-    """1 / a coefficient in ns per byte: a rate in bytes/s whose interval has the same doubt, as a factor."""
+    """A coefficient in ns per byte as a rate in bytes/s; its interval is as wide, as a factor."""
     factor = float(np.exp(min(half / inverse, _DOUBT_MAX)))
     return Estimate(1e9 / inverse, 1e9 / inverse / factor, 1e9 / inverse * factor, source)
 
@@ -249,7 +251,7 @@ def _scaled(estimate: Estimate, factor: float) -> Estimate:
 
 
 def _pooled(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
-    """The mean; its interval is as wide as those of its parts make it, or as their differences do."""
+    """The weighted mean; its interval follows from those of its parts, or from their scatter if that is wider."""
     shares = np.asarray(weights, dtype=float) / np.sum(weights)
     values = np.array([each.value for each in estimates])
     value = float(shares @ values)

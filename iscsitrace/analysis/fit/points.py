@@ -1,4 +1,4 @@
-"""What a fit is made from, and what it finds."""
+"""The points that a fit is made from, and its result."""
 
 from __future__ import annotations
 
@@ -9,88 +9,88 @@ from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Leg, Setting
 
 REASONS: Final = {
-    "slow_start": "TCP's window had still to grow at the start of a job",
+    "slow_start": "the TCP window was still growing at the start of a burst of I/O",
     "lossy": "packets were lost, or the window was still small after a loss",
-    "incomplete": "the capture misses some of it, or it was aborted",
-    "pause": "a pause between jobs followed",
+    "incomplete": "part of it is missing from the capture, or it was aborted",
+    "pause": "an idle gap between bursts of I/O followed",
     "no_period": "no command followed",
-    "other_block": "another block size, or too few outstanding: metadata, tails, ends of jobs",
+    "other_block": "another I/O size, or a lower queue depth: metadata, remainders, ends of bursts",
 }
-"""Why a task does not count."""
+"""Why a command is left out."""
 
 BOUNDS_OF_QUEUES: Final = ("cycle", "line", "window", "receiver")
-"""What limits tasks that are outstanding together, as the budget has it: their own time; the line; a window per round
-trip; a receiver that keeps its window shut for longer."""
+"""What limits commands that are in flight together, by the time breakdown: their cycle time, the line, a window per
+RTT, or a receiver that keeps its window closed for longer."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the packets of one point show of the parameters, without any other point."""
+    """What the packets of one point show of the parameters, without other points."""
 
     bound: str
-    """One of BOUNDS_OF_QUEUES; at queue depth 1 the cycle."""
+    """One of BOUNDS_OF_QUEUES; at queue depth 1 ``cycle``."""
     k: Estimate | None
-    """One-way delays of a cycle; None at more than queue depth 1, where nobody sees whose delay it is."""
+    """One-way delays of a cycle; None at queue depth 2 or more, where the packets do not show whose delay it is."""
     service_ns: Estimate | None
-    """What neither path, line nor windows explain; None likewise."""
+    """Service time: what neither path, line nor windows explain; None likewise."""
     transfer_ns: Estimate
-    """What the line is busy with one block; where the receiver is the limit, what that takes for it."""
+    """Line time of one I/O; where the receiver is the limit, the receiver's time for it."""
     stall_ns: float
-    """Waits for windows in one cycle; at more than queue depth 1 they are in the bound."""
+    """Waits for windows in one cycle; 0 at queue depth 2 or more, where ``bound`` shows them."""
     legs: tuple[Leg, ...]
-    """What k is made of: the path's part of each interval that the tap saw."""
+    """What k is made of: the path's part of each interval at the tap."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """The steady cycles of one kind in one session of one capture: same operation, block size and queue depth."""
+    """The steady cycles of one session in one capture with the same operation, I/O size and queue depth."""
 
     name: str
     """Such as ``wan/initiator.pcapng, session 0, read 128 KiB, QD 1``."""
     setting: Setting
-    """As far as the packets tell it: block, delay, queue depth, window, keys in force, rate of the line."""
+    """What the packets show: I/O size, delay, queue depth, window, negotiated parameters, line rate."""
     period_ns: float
-    """Of one task, robust mean: a command to the next, or, of several outstanding, to the one that took its place."""
+    """Robust mean: from a command to the next or, in a queue, to the one that took its place."""
     period_spread_ns: float
-    """Standard error of that."""
+    """Standard error of the period."""
     throughput_bytes_per_s: float
-    """Of its steady cycles."""
+    """Throughput of the steady cycles."""
     cycle_count: int
-    """Tasks in these."""
+    """Commands in the steady cycles."""
     left_out: dict[str, int]
-    """Tasks by why they do not count: see REASONS."""
+    """Commands left out, by reason: see REASONS."""
     parts_ns: dict[str, float]
-    """The time budget of the cycles that count, robust mean of one period."""
+    """Time breakdown of one period: robust means over the cycles that count."""
     delay_ns: Estimate
-    """One way, of the path."""
+    """Half of the RTT."""
     seen: Seen
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What ``model fit`` prints."""
+    """The result of ``model fit``."""
 
     k: Estimate
     d_ns: Estimate
-    """One-way delay; of captures at several delays the median, the others stand in ``points``."""
+    """One-way delay; of captures at several delays the median. ``points`` has all of them."""
     s_ns: Estimate
     c_bytes_per_s: Estimate | None
-    """None where payload came in single packets, which show no pace: taken to need no time."""
+    """None where the data came in single packets, which show no line rate: then data takes no time in the model."""
     k_of_legs: float
-    """Delays of the legs that a cycle of ``setting`` has to pay: what k should be."""
+    """One-way delays of the legs of ``setting``: what k should be."""
     legs: tuple[Leg, ...]
-    """What the packets show k to be made of."""
+    """What k is made of, by the packets."""
     setting: Setting
-    """Of most cycles, with s and C as found: where a what-if begins."""
+    """The setting of most cycles, with the fitted s and C: the start of a what-if."""
     points: tuple[Point, ...]
     models_ns: tuple[float, ...]
-    """The period of each point by the model."""
+    """The model's period of each point."""
     residuals: tuple[float, ...]
-    """Of each point: period measured / period of the model, less 1."""
+    """For each point: period measured / period of the model, less 1."""
     cycles_used: int
     cycles_left_out: dict[str, int]
     undetermined: tuple[str, ...]
-    """What the captures alone could not separate, in words, and what was assumed instead."""
+    """What the captures could not separate, in words, and what was assumed instead."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: names as in ``model fit --json``."""

@@ -1,4 +1,4 @@
-"""The fit: the parameters that points have in common, what they are known by, and how far each point is off the model.
+"""The fit: the parameters that points have in common, their sources, and the residual of each point.
 
 ```text
 period = k * d + s + B / C + stalls
@@ -21,19 +21,19 @@ from iscsitrace.errors import InputInvalid
 def fit(points: Sequence[Point], socket_bytes_per_s: float | Sequence[float] | None = None) -> Fit:
     """The parameters that all points have in common, with 95 % confidence intervals.
 
-    ``socket_bytes_per_s`` is what a plain transfer carries over the same path, one figure for all points or one for
-    each; without it, C is the pace of the bursts. InputInvalid where there is nothing to fit.
+    ``socket_bytes_per_s`` is the throughput of a plain TCP transfer over the same path, one for all points or one for
+    each; without it, C is the rate of the bursts. InputInvalid where there is nothing to fit.
     """
     if not points:
-        raise InputInvalid("nothing to fit: no cycle counts")
+        raise InputInvalid("nothing to fit: there are no steady cycles")
     if len({point.setting.operation for point in points}) > 1:
-        raise InputInvalid("nothing to fit: reads and writes have no parameters in common")
+        raise InputInvalid("nothing to fit: reads and writes do not share parameters")
     sockets = _sockets(points, socket_bytes_per_s)
     if sockets:
-        # what a plain transfer carries has its windows in it
+        # the throughput of a plain transfer includes the limit of its windows
         points = [replace(point, setting=replace(point.setting, window_bytes=None)) for point in points]
     paid = [Paid.of(point) for point in points]
-    # writes of other R2T rounds pay other delays; k is that of most cycles
+    # writes with other R2T rounds pay other delays; k is that of most cycles
     reference = max(paid, key=lambda each: each.point.cycle_count)
     found = Parameters(paid, reference, sockets)
     k, s, c = found.k, found.s_ns, found.c_bytes_per_s
@@ -61,5 +61,5 @@ def _sockets(points: Sequence[Point], given: float | Sequence[float] | None) -> 
         return None
     sockets = list(given) if isinstance(given, Sequence) else [given] * len(points)
     if len(sockets) != len(points) or min(sockets) <= 0:
-        raise InputInvalid("a socket's throughput has to be above 0, one for all points or one for each")
+        raise InputInvalid("the socket throughput has to be more than 0: one for all points, or one for each")
     return sockets

@@ -1,4 +1,4 @@
-"""Means and straight lines that a few wild values cannot bend (Huber), with their standard errors. NumPy only."""
+"""Robust means and linear regression (Huber), with standard errors. NumPy only."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 HUBER: Final = 1.345
-"""Standard deviations from where on a value counts less: of values without outliers it keeps 95 % of the efficiency."""
+"""Standard deviations beyond which a value counts less: without outliers this keeps 95 % of the efficiency."""
 NORMAL_DECILES: Final = 2.5631
 """Standard deviations of a normal distribution between its first and last decile."""
 NORMAL_SD_OF_MAD: Final = 1.4826
-"""Its standard deviation by its median absolute deviation."""
+"""Standard deviation of a normal distribution / its median absolute deviation."""
 _ROUNDS: Final = 50
 _NORMAL_975: Final = 1.959964
 _STUDENT_975: Final = {1: 12.7062, 2: 4.3027}
@@ -44,13 +44,13 @@ def student_975(freedom: int) -> float:
 
 
 def weights(values: Array) -> Array:
-    """Huber's weights of the values for their mean: 1, and less for those far off.
+    """Huber's weights for the mean of these values: 1, and less for outliers.
 
-    Their spread is taken between the deciles: a tenth on either side may be wild, but values in two heaps are not.
+    The spread is measured between the deciles: a tenth on either side may be outliers, but two clusters are not.
     """
     middle = float(np.median(values))
     low, high = np.quantile(values, (0.1, 0.9))
-    # values that nearly all are equal have no spread: then a thousandth stands for it
+    # nearly equal values have no spread: assume a thousandth
     spread = max((high - low) / NORMAL_DECILES, 1e-3 * abs(middle), 1e-12)
     found = np.ones(len(values))
     for _ in range(_ROUNDS):
@@ -71,18 +71,18 @@ def standard_error(values: Array, given: Array) -> float:
 
 @dataclass(frozen=True)
 class Line:
-    """A linear model with coefficients that are not negative."""
+    """A fitted linear model with coefficients of 0 or more."""
 
     values: Array
     half_widths: Array
-    """Of the 95 % confidence intervals."""
+    """Half widths of the 95 % confidence intervals."""
 
 
 def solve(design: Array, measured: Array, errors: Array) -> Line:
     """Coefficients of the columns of ``design``, none negative, for measured values with these standard errors.
 
-    Errors that are as large as stated are believed (95 % of a normal distribution); residuals that are larger stretch
-    them, and from twice as large on they are not believed at all, but taken from the residuals (Student's t).
+    Intervals are those of a normal distribution with the stated errors. Larger residuals widen them; from twice as
+    large on, the errors are estimated from the residuals alone (Student's t).
     """
     freedom = len(measured) - design.shape[1]
     rows, wanted = design / errors[:, None], measured / errors
@@ -104,7 +104,7 @@ def solve(design: Array, measured: Array, errors: Array) -> Line:
 
 
 def _least_squares(rows: Array, wanted: Array) -> Array:
-    """The best coefficients that are not negative: with as few columns, every choice of those above zero is tried."""
+    """Least squares with coefficients of 0 or more: with so few columns every choice of positive ones is tried."""
     count = rows.shape[1]
     found = np.linalg.lstsq(rows, wanted, rcond=None)[0]
     if (found >= 0).all():
@@ -121,7 +121,7 @@ def _least_squares(rows: Array, wanted: Array) -> Array:
 
 
 def is_solvable(design: Array) -> bool:
-    """Whether the columns differ enough from one another for their coefficients to be told apart."""
+    """Whether the columns differ enough for their coefficients to be determined."""
     if len(design) < design.shape[1]:
         return False
     most = np.abs(design).max(axis=0)

@@ -1,6 +1,7 @@
-"""What a plain TCP transfer carries over a path: the C of the model, from a capture of one.
+"""The throughput of a plain TCP transfer over a path, from a capture of one: the C of the model.
 
-Of the busiest connection the time after slow start and before the end is taken: the capture is read twice.
+Only the time after slow start and before the end counts, of the busiest connection. So a command reads the capture
+twice, once for that time alone; this module takes both as tables.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from iscsitrace.analysis.session import path
 from iscsitrace.errors import InputInvalid
-from iscsitrace.tables.trace import Trace, read
+from iscsitrace.tables.table import Table
 
 BEGUN: Final = 0.4
-"""Share of the connection's time after which a window is taken to have grown."""
+"""Share of the connection's time after which the window counts as grown."""
 DONE: Final = 0.95
-"""Share of it after which the end, with its last ACKs, is left out."""
+"""Share of the connection's time after which the rest, with the last ACKs, is left out."""
 
 _DIRECTIONS: Final = ("to_target", "to_initiator")
 
@@ -26,30 +28,37 @@ class Socket:
     bytes_per_s: float
     """Payload."""
     delay_ns: float | None
-    """One way; None where a round trip was never seen."""
+    """Half of the RTT; None where no RTT was measured."""
 
 
-def measure(capture: str) -> Socket:
-    """The busiest connection of a capture file. InputInvalid where none carries enough to have a steady part."""
-    whole = max(_rows(read(capture, tables=())), key=_carried, default=None)
-    if whole is None or not _carried(whole):
-        raise InputInvalid(f"{capture}: no TCP connection carries data")
+def steady_times_ns(capture: str, connections: Table) -> tuple[int, int]:
+    """Start and end of the steady time of the busiest connection. InputInvalid where none carries data."""
+    row = _busiest(capture, connections)
+    first_ns, span_ns = row["time_first_ns"], row["time_last_ns"] - row["time_first_ns"]
+    return first_ns + int(BEGUN * span_ns), first_ns + int(DONE * span_ns)
+
+
+def measure(capture: str, connections: Table, steady: Table) -> Socket:
+    """The busiest connection: ``connections`` of the whole capture, and ``steady`` of its steady time.
+
+    InputInvalid where it is too short to have one; ``capture`` is its name in messages.
+    """
+    whole = _busiest(capture, connections)
     direction = max(_DIRECTIONS, key=lambda each: whole[f"stream_bytes_{each}"])
-    first_ns, span_ns = whole["time_first_ns"], whole["time_last_ns"] - whole["time_first_ns"]
-    part = read(
-        capture, tables=(), time_from_ns=first_ns + int(BEGUN * span_ns), time_to_ns=first_ns + int(DONE * span_ns)
-    )
-    steady = max(_rows(part), key=lambda row: int(row[f"captured_bytes_{direction}"]), default=None)
-    lasted_ns = steady["time_last_ns"] - steady["time_first_ns"] if steady else 0
-    if steady is None or lasted_ns <= 0:
-        raise InputInvalid(f"{capture}: its busiest TCP connection is too short to have a steady throughput")
-    round_trips = [whole["rtt_to_target_min_ns"], whole["rtt_to_initiator_min_ns"]]
-    delay_ns = None if None in round_trips else sum(round_trips) / 2
-    return Socket(steady[f"stream_bytes_{direction}"] / lasted_ns * 1e9, delay_ns)
+    row = max(steady.rows(), key=lambda row: int(row[f"captured_bytes_{direction}"]), default=None)
+    lasted_ns = row["time_last_ns"] - row["time_first_ns"] if row else 0
+    if row is None or lasted_ns <= 0:
+        raise InputInvalid(f"{capture}: the busiest TCP connection is too short for a steady throughput")
+    round_trip_ns = path.round_trip_ns(whole)
+    delay_ns = None if round_trip_ns is None else round_trip_ns / 2
+    return Socket(row[f"stream_bytes_{direction}"] / lasted_ns * 1e9, delay_ns)
 
 
-def _rows(trace: Trace) -> list[dict[str, Any]]:
-    return list(trace.connections.rows())
+def _busiest(capture: str, connections: Table) -> dict[str, Any]:
+    found = max(connections.rows(), key=_carried, default=None)
+    if found is None or not _carried(found):
+        raise InputInvalid(f"{capture}: no TCP connection carries data")
+    return found
 
 
 def _carried(row: dict[str, Any]) -> int:

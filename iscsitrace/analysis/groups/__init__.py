@@ -1,1 +1,1 @@
-"""Sessions and connections that belong together: mirrors, and the streams of one job."""
+"""Sessions and connections that belong together: the sides of a mirror, and the streams of a job."""

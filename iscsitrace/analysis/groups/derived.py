@@ -1,4 +1,4 @@
-"""The tables that are computed from those of a pass: mirrored writes, and streams of one job."""
+"""The tables computed from those of a pass: mirrored writes, and the streams of jobs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ NEEDED: Final = {
     "mirror_legs": mirrors.NEEDED,
     "streams": (*mirrors.RECOGNISING, *jobs.NEEDED),
 }
-"""Tables filled on request that each of them takes."""
+"""Tables filled on request that each of them needs."""
 
 
 def make(name: str, source: Source) -> Table:
     """The table of that name; ``source`` is the method ``table`` of a trace read with the tables NEEDED."""
     from iscsitrace.analysis.groups.jobs import streams
-    from iscsitrace.analysis.groups.mirrors import account, recognition, tables
+    from iscsitrace.analysis.groups.jobs import tables as job_tables
+    from iscsitrace.analysis.groups.mirrors import account, recognition
+    from iscsitrace.analysis.groups.mirrors import tables as mirror_tables
 
     if name not in DERIVED_TABLES:
-        raise KeyError(f"no table {name} is computed")
+        raise KeyError(f"no derived table {name}")
     if name == "streams":
-        return streams.table(streams.find(source, recognition.find(source)))
+        return job_tables.streams(streams.find(source, recognition.find(source)))
     found = [each.found for each in account.of_trace(source)]
-    return tables.mirrored_writes(found, source) if name == "mirrored_writes" else tables.mirror_legs(found, source)
+    return (
+        mirror_tables.mirrored_writes(found, source)
+        if name == "mirrored_writes"
+        else mirror_tables.mirror_legs(found, source)
+    )

@@ -1,1 +1,1 @@
-"""What can be measured of tables without a model: intervals, the time breakdown, volumes, distributions."""
+"""Measures of the tables that need no model: intervals, the time breakdown, volumes, distributions."""

@@ -1,7 +1,7 @@
-"""The time budget: sums of the stretches that the core told apart (docs/method.md, section 4).
+"""The time breakdown: sums over the stretches of the table ``budget`` (docs/method.md, section 4).
 
-Pure functions over the table ``budget``. The parts of a connection or session add up exactly to the time from its first
-command to its last status.
+Pure functions. The parts of a connection or session add up exactly to the time from its first command to its last
+status.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
@@ -19,24 +20,24 @@ PARTS = CATEGORIES["budget_part"]
 """The parts, in the order of the method; ``budget.part`` holds places in it."""
 
 BETWEEN_JOBS_MIN_NS = 100_000_000
-"""A stretch of initiator_think up to this length is part of a job: an application waits so long for its own reasons."""
+"""A stretch of initiator_think up to this length is think time: applications wait that long for reasons of theirs."""
 
 BETWEEN_JOBS_MIN_QUARTILES = 10
-"""So is one of up to this many upper quartiles of its connection's stretches: a steady think time is no pause."""
+"""So is one of up to this many upper quartiles of its connection's stretches: steady think time is no idle gap."""
 
 STEADY_COUNT_MIN = 3
-"""Fewer stretches are no steady think time."""
+"""Stretches that it takes for a steady think time."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Where the time of one connection or session went."""
+    """The time breakdown of one connection or session."""
 
     parts_ns: dict[str, int]
     """Nanoseconds of every part, zero included, in the order of PARTS."""
 
     between_jobs_ns: int = 0
-    """Of initiator_think, what were pauses between jobs."""
+    """The part of initiator_think that is idle gaps between bursts of I/O."""
 
     @property
     def total_ns(self) -> int:
@@ -45,18 +46,18 @@ class Budget:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Parts of the total, each from 0 to 1; all 0 when there is no time."""
+        """Each part / total, from 0 to 1; all 0 where there is no time."""
         total_ns = self.total_ns
         return {part: ns / total_ns if total_ns else 0.0 for part, ns in self.parts_ns.items()}
 
     @property
     def idle_fraction(self) -> float | None:
-        """1 less the share of transfer; None when there is no time."""
+        """1 less the share of transfer; None where there is no time."""
         return 1 - self.shares["transfer"] if self.total_ns else None
 
     @property
     def limiter(self) -> str | None:
-        """The largest part other than transfer, pauses between jobs left out; None when there is none."""
+        """The largest part but transfer, without the idle gaps between bursts of I/O; None where there is none."""
         others = self.parts_ns | {"initiator_think": self.parts_ns["initiator_think"] - self.between_jobs_ns}
         del others["transfer"]
         largest = max(others, key=others.__getitem__)
@@ -64,32 +65,32 @@ class Budget:
 
     @property
     def jobs_ns(self) -> int:
-        """The total without the pauses between jobs."""
+        """Busy time: the total without the idle gaps between bursts of I/O."""
         return self.total_ns - self.between_jobs_ns
 
     @property
     def is_line_bound(self) -> bool:
-        """Whether transfer takes more of the jobs' time than all else together: a faster line would help most."""
+        """Whether transfer takes more than half of the busy time: a faster line would help most."""
         return 2 * self.parts_ns["transfer"] > self.jobs_ns
 
 
 def of_connections(budget: Table) -> dict[int, Budget]:
-    """The budget of each connection that has one, by number."""
+    """The time breakdown of each connection that has one, by number."""
     return _by_number(budget, "connection", ~_is_session_time(budget))
 
 
 def of_sessions(budget: Table) -> dict[int, Budget]:
-    """The budget of each session that has one, by number: its own time, or that of its only connection."""
-    session, is_known = budget.raw("session"), ~_null_mask(budget, "session")
+    """The time breakdown of each session that has one, by number: its own time, or that of its only connection."""
+    session, is_known = budget.raw("session"), known(budget, "session")
     is_own = _is_session_time(budget)
     has_own = np.isin(session, np.unique(session[is_own & is_known]))
     return _by_number(budget, "session", is_known & (is_own | ~has_own))
 
 
 def over_time(budget: Table, edges_ns: NDArray[Any]) -> NDArray[Any]:
-    """How long each part lasted in each bin: (len(PARTS), len(edges_ns) - 1) int64 nanoseconds.
+    """Time in each part in each bin: (len(PARTS), len(edges_ns) - 1) int64 nanoseconds.
 
-    ``edges_ns`` are increasing instants; ``budget`` has the rows of one connection or session, see :func:`rows_of`.
+    ``edges_ns`` are increasing instants; ``budget`` has the rows of one connection or session: see :func:`rows_of`.
     """
     lasted: NDArray[Any] = np.diff(_until(budget, edges_ns), axis=1)
     return lasted
@@ -99,13 +100,13 @@ def rows_of(budget: Table, *, connection: int | None = None, session: int | None
     """The stretches of one connection, or of one session (its own, or those of its only connection), in order."""
     if connection is not None:
         return budget.select(~_is_session_time(budget) & (budget.raw("connection") == connection))
-    is_member = ~_null_mask(budget, "session") & (budget.raw("session") == session)
+    is_member = known(budget, "session") & (budget.raw("session") == session)
     is_own = is_member & _is_session_time(budget)
     return budget.select(is_own if is_own.any() else is_member)
 
 
 def of_cycles(budget: Table, starts_ns: NDArray[Any], ends_ns: NDArray[Any]) -> NDArray[Any]:
-    """The budget of each span of time, such as a cycle's command to status: (spans, len(PARTS)) int64 nanoseconds.
+    """The time breakdown of spans such as a cycle's command to status: (spans, len(PARTS)) int64 nanoseconds.
 
     ``budget`` has the rows of one connection or session, see :func:`rows_of`; spans may overlap.
     """
@@ -114,12 +115,12 @@ def of_cycles(budget: Table, starts_ns: NDArray[Any], ends_ns: NDArray[Any]) -> 
 
 
 def _until(budget: Table, instants_ns: NDArray[Any]) -> NDArray[Any]:
-    """How long each part lasted up to each instant: (len(PARTS), instants)."""
+    """Time in each part up to each instant: (len(PARTS), instants)."""
     first_ns, last_ns, part = budget.raw("time_first_ns"), budget.raw("time_last_ns"), budget.raw("part")
     sums = np.zeros((len(PARTS), len(instants_ns)), dtype=np.int64)
     for code in np.unique(part):
         starts, ends = first_ns[part == code], last_ns[part == code]
-        # stretches are disjoint and in order: whole ones, and the last of them cut short
+        # stretches are disjoint and in order: sum the whole ones, and cut the last one short
         whole = np.concatenate([[0], np.cumsum(ends - starts)])
         begun = np.searchsorted(starts, instants_ns, side="right")
         sums[code] = whole[begun] - np.where(begun > 0, np.maximum(ends[begun - 1] - instants_ns, 0), 0)
@@ -129,7 +130,7 @@ def _until(budget: Table, instants_ns: NDArray[Any]) -> NDArray[Any]:
 def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> dict[int, Budget]:
     number, part = budget.raw(name)[is_wanted].astype(np.int64), budget.raw("part")[is_wanted]
     length_ns = (budget.raw("time_last_ns") - budget.raw("time_first_ns"))[is_wanted]
-    # numbers are small: they are counted, not sorted
+    # numbers are small: counting is faster than sorting
     numbers = np.flatnonzero(np.bincount(number))
     place = np.zeros(numbers.max(initial=0) + 1, dtype=np.int64)
     place[numbers] = np.arange(len(numbers))
@@ -148,20 +149,15 @@ def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> dict[int, B
 
 
 def between_jobs_ns(think_ns: NDArray[Any]) -> int:
-    """Of the stretches without a task, the sum of those that were pauses between jobs."""
+    """The sum of the idle gaps between bursts of I/O among these stretches of initiator_think."""
     return int(think_ns[think_ns > longest_think_ns(think_ns)].sum())
 
 
 def longest_think_ns(think_ns: NDArray[Any]) -> float:
-    """The longest that a stretch without a task can be and still belong to a job, given all stretches."""
+    """The longest stretch of initiator_think that is think time and no idle gap, given all stretches."""
     steady_ns = float(np.percentile(think_ns, 75, method="lower")) if len(think_ns) >= STEADY_COUNT_MIN else 0.0
     return max(BETWEEN_JOBS_MIN_NS, BETWEEN_JOBS_MIN_QUARTILES * steady_ns)
 
 
 def _is_session_time(budget: Table) -> NDArray[Any]:
-    return _null_mask(budget, "connection")
-
-
-def _null_mask(budget: Table, name: str) -> NDArray[Any]:
-    mask = budget.mask(name)
-    return np.zeros(len(budget), dtype=bool) if mask is None else mask
+    return ~known(budget, "connection")

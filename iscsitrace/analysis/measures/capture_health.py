@@ -1,4 +1,4 @@
-"""Capture health: the counters of a trace by name, the worst first, and whether they cross a limit."""
+"""Capture health: the counters of a trace by name, the worst first, and those at or above a severity."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def by_name(counters: Table) -> list[dict[str, Any]]:
 
 
 def reaching(entries: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:
-    """The counters above zero that are as bad as ``severity`` or worse."""
+    """The counters above 0 of this severity or worse."""
     limit = SEVERITIES.index(severity)
     return [entry for entry in entries if entry["count"] and SEVERITIES.index(entry["severity"]) >= limit]

@@ -1,7 +1,6 @@
-"""Distributions of a column: percentiles and counts per value. Nulls are left out, and how many were is said.
+"""Distributions of a column: percentiles and counts per value, without nulls.
 
-A percentile is a value that occurred (nearest rank), never an average of two: there is a cycle to look at behind
-every figure.
+A percentile is a value that occurred (nearest rank), never an average of two: every figure has a cycle to look at.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 
 
 def percentiles(values: NDArray[Any]) -> dict[str, int | None]:
-    """``p50 p95 p99 max`` of the values that are not null, by nearest rank; None when there is none."""
+    """``p50 p95 p99 max`` of the values that are not null, by nearest rank; None where there are none."""
     known = _known(values)
     if not len(known):
         return dict.fromkeys(PERCENTILES)

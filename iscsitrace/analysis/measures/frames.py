@@ -1,4 +1,4 @@
-"""What the tables know of single frames and no dissector can tell: the sidecar's rows.
+"""Facts about single frames that a dissector cannot show: the rows of the sidecar.
 
 Pure functions over the tables ``segments``, ``budget``, ``window`` and ``retransmissions`` of one capture; no loop over
 rows.
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget as time_budget
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.schema.sidecar import SIDECAR
 from iscsitrace.tables.table import NO_WORD, Table, null_value
@@ -19,11 +20,11 @@ from iscsitrace.tables.table import NO_WORD, Table, null_value
 Array = NDArray[Any]
 
 _CHUNK_FRAMES = 1 << 18
-"""So many frames at a time have ten parts of time each in memory."""
+"""Frames whose time breakdown is in memory at a time."""
 
 
 def facts(segments: Table, budget: Table, window: Table, retransmissions: Table) -> Table:
-    """One row per frame of which one of them knows something, in ascending order; columns of schema.sidecar."""
+    """A row for each frame with a fact, in ascending order; columns of schema.sidecar."""
     known = {
         "budget_owner": _budget_owners(segments, budget),
         "cwnd_estimate_bytes": _cwnd_estimates(window),
@@ -41,10 +42,10 @@ def facts(segments: Table, budget: Table, window: Table, retransmissions: Table)
 
 
 def _budget_owners(segments: Table, budget: Table) -> tuple[Array, Array]:
-    """Which part had most of the time since the packet before, of the same connection and either direction.
+    """The largest part of the time since the packet before, of the same connection in either direction.
 
-    A stretch of the budget rarely ends with a packet: the line is busy from before the packet that comes out of it. So
-    the time between packets is asked for its owners, not the stretches for their frames.
+    A stretch rarely ends with a packet: the line is busy before the packet comes out of it. So this divides the time
+    between packets, and does not use the frames of the stretches.
     """
     frames, owners = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint8)]
     of_connection = segments.raw("connection")
@@ -67,7 +68,7 @@ def _budget_owners(segments: Table, budget: Table) -> tuple[Array, Array]:
 
 
 def _cwnd_estimates(window: Table) -> tuple[Array, Array]:
-    is_told = window.raw("is_valid") & ~_is_null(window, "cwnd_estimate_bytes")
+    is_told = window.raw("is_valid") & known(window, "cwnd_estimate_bytes")
     estimates = window.raw("cwnd_estimate_bytes")[is_told]
     return _greatest_by_frame(window.raw("frame")[is_told], estimates, estimates)
 
@@ -84,8 +85,3 @@ def _greatest_by_frame(frames: Array, keys: Array, values: Array) -> tuple[Array
     is_last = np.ones(len(frames), dtype=bool)
     is_last[:-1] = frames[1:] != frames[:-1]
     return frames[is_last], values[order][is_last]
-
-
-def _is_null(table: Table, name: str) -> Array:
-    mask = table.mask(name)
-    return np.zeros(len(table), dtype=bool) if mask is None else mask

@@ -1,4 +1,4 @@
-"""The algebra of half-open time intervals [start, end): int64 nanoseconds, any order, overlaps welcome."""
+"""Algebra of half-open time intervals [start, end) in int64 nanoseconds, in any order, overlapping or not."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ def union_length(starts: NDArray[Any], ends: NDArray[Any]) -> int:
         return 0
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], ends[order]
-    # what an interval adds lies beyond the furthest end before it
+    # an interval adds the time after the furthest end before it
     reached = np.concatenate([starts[:1], np.maximum.accumulate(ends)[:-1]])
     added = ends - np.maximum(starts, reached)
     return int(added[added > 0].sum())
 
 
 def covered_until(starts: NDArray[Any], ends: NDArray[Any], instants: NDArray[Any]) -> NDArray[Any]:
-    """How much of the intervals, which are disjoint and in order here, lies before each instant."""
+    """Time of the intervals before each instant; the intervals are disjoint and in order."""
     if not len(starts):
         return np.zeros(len(instants), dtype=np.int64)
     whole = np.concatenate([[0], np.cumsum(ends - starts)])
     begun = np.searchsorted(starts, instants, side="right")
-    # the last one that has begun may reach beyond
+    # the last one that has begun may end after the instant
     beyond = np.where(begun > 0, np.maximum(ends[begun - 1] - instants, 0), 0)
     return np.asarray(whole[begun] - beyond)
 
 
 def merged(starts: NDArray[Any], ends: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The same time as disjoint intervals in order: those that overlap or touch are one."""
+    """The same time as disjoint intervals in order: intervals that overlap or touch are joined."""
     is_real = ends > starts
     starts, ends = starts[is_real], ends[is_real]
     order = np.argsort(starts, kind="stable")
@@ -47,7 +47,7 @@ def merged(starts: NDArray[Any], ends: NDArray[Any]) -> tuple[NDArray[Any], NDAr
 def intersection(
     starts: NDArray[Any], ends: NDArray[Any], other_starts: NDArray[Any], other_ends: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The time that two sets of intervals have in common, each disjoint and in order, as the result is."""
+    """The common time of two sets of intervals; each set and the result are disjoint and in order."""
     edges = np.unique(np.concatenate([starts, ends, other_starts, other_ends]))
     if len(edges) < 2:
         return edges[:0], edges[:0]

@@ -1,4 +1,4 @@
-"""Cycles by SCSI operation: latency and its phases, and PDU block sizes."""
+"""Commands by SCSI operation: latency and its phases, and I/O sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def by_operation(cycles: Table) -> Iterator[tuple[str, Table]]:
 
 
 def latencies(cycles: Table) -> list[dict[str, Any]]:
-    """Per operation: how many cycles, and ``p50 p95 p99 max`` of the latency and of each phase in nanoseconds."""
+    """Per operation: number of commands, and ``p50 p95 p99 max`` of latency and phases in nanoseconds."""
     return [
         {
             "operation": operation,
@@ -35,7 +35,7 @@ def latencies(cycles: Table) -> list[dict[str, Any]]:
 
 
 def block_sizes(cycles: Table) -> list[dict[str, Any]]:
-    """Per operation that moves data: how many cycles of each PDU block size (Expected Data Transfer Length)."""
+    """Per operation that moves data: number of commands of each I/O size (Expected Data Transfer Length)."""
     return [
         {"operation": operation, "bytes": size, "cycle_count": count}
         for operation, part in by_operation(cycles)

@@ -1,4 +1,4 @@
-"""Cycles picked by what a person asks for, and the display filter that shows one in Wireshark."""
+"""Selection of commands by latency, size and the like, and the display filter that shows one in Wireshark."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def pick(
     is_incomplete: bool = False,
     top: int | None = None,
 ) -> Table:
-    """The cycles that meet every condition given; with ``top``, only the slowest so many, the slowest first.
+    """The rows of ``cycles`` that meet all given conditions; with ``top``, that many of the slowest, slowest first.
 
-    ``slower_ns`` keeps latencies above it; a cycle without a latency is not slower than anything. InputInvalid for an
-    operation that no cycle can have.
+    ``slower_ns`` keeps latencies above it; a command without a latency does not count as slow. InputInvalid for an
+    unknown operation.
     """
     unknown = set(operations) - set(cycles.words("operation"))
     if unknown:
         known = ", ".join(cycles.words("operation"))
-        raise InputInvalid(f"no operation is called {', '.join(sorted(unknown))}; there are {known}")
+        raise InputInvalid(f"unknown operation: {', '.join(sorted(unknown))}; known are {known}")
     keep = np.ones(len(cycles), dtype=bool)
     if slower_ns is not None:
         keep &= np.ma.filled(cycles["latency_ns"] > slower_ns, False)
@@ -47,13 +47,13 @@ def pick(
     if top is None:
         return picked
     is_null = np.ma.getmaskarray(picked["latency_ns"])
-    # nulls behind all; of equal ones the earlier first
+    # nulls last; among equals the earlier first
     order = np.lexsort((-np.ma.filled(picked["latency_ns"], 0), is_null))
     return picked.select(order[:top])
 
 
 def display_filter(cycle: dict[str, Any]) -> str:
-    """A Wireshark display filter for the frames of one cycle, a row of ``cycles`` as a dict."""
+    """A Wireshark display filter for the frames of one command, a row of ``cycles`` as a dict."""
     frames = [cycle[name] for name in ("command_frame", "data_first_frame", "data_last_frame", "status_frame")]
     known = [frame for frame in frames if frame is not None]
     terms = [

@@ -1,7 +1,7 @@
-"""How much was read and written, and how fast: per session and in total.
+"""Volumes and rates of reads and writes, per session and in total.
 
-Rates are over the *active time*, the time in which at least one task was outstanding (union of command to status of
-the cycles that have both), so pauses between jobs do not thin them out. Task management and pings are no cycles.
+Rates are over the *active time*, in which at least one command was in flight: the union of command to status over the
+commands that have both. So idle gaps do not reduce them. Task management and NOPs are no commands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NANOSECONDS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Volume:
-    """Payload, tasks and rates of one session; ``session`` None is all cycles of the trace."""
+    """Payload, commands and rates of one session; ``session`` None: of the whole trace."""
 
     session: int | None
     cycle_count: int
@@ -46,10 +46,10 @@ def measure(cycles: Table) -> list[Volume]:
 
 
 def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Bytes read and bytes written, of each cycle."""
+    """Bytes read and bytes written by each command."""
     is_read, is_write = cycles.raw("is_read"), cycles.raw("is_write")
     data_bytes = cycles.raw("data_bytes").astype(np.int64)
-    # data_bytes of a bidirectional task holds both directions: what was sent as Data-Out is known by itself
+    # data_bytes of a bidirectional command has both directions; the bytes sent as Data-Out are known separately
     sent = sum(
         cycles.raw(name).astype(np.int64) for name in ("immediate_bytes", "unsolicited_bytes", "solicited_bytes")
     )
@@ -87,5 +87,5 @@ def _volume(cycles: Table, session: int | None) -> Volume:
 
 
 def queue_depths(cycles: Table) -> dict[str, Any]:
-    """Queue depth at issue: ``p50 p95 p99 max`` and how many cycles were issued at each depth."""
+    """Queue depth at issue: ``p50 p95 p99 max``, and the number of commands issued at each depth."""
     return {**percentiles(cycles["queue_depth"]), "cycles_by_queue_depth": counts(cycles["queue_depth"])}

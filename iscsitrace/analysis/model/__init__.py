@@ -1,5 +1,5 @@
-"""The model of the read study, extended: how long a block takes over a path, and what limits it.
+"""The model of the read study, extended: how long an I/O takes over a path, and what bounds the throughput.
 
-Defined in docs/method.md, section 6. ``setting`` says what is asked, ``prediction`` what the model answers; ``fit``
-finds the parameters from captures. Pure functions; nothing here reads a capture.
+docs/method.md, section 6, defines it: ``setting`` is its input, ``prediction`` its output. Pure functions of numbers:
+they read no captures and no tables.
 """

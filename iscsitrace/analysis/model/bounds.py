@@ -1,8 +1,8 @@
-"""What a connection carries at most: a window per round trip, and the window that losses leave.
+"""Bounds on the throughput of a connection: one window per RTT, and the congestion window under losses.
 
-Losses are independent of each other, so a window grows now for short and now for long, and is no even sawtooth. Its
-average is 1.31 / sqrt(p) segments where nothing else bounds it (Ott, Kemperman and Mathis 1996), not 1.22 (Mathis and
-others 1997), and what the receiver's window cuts off is not made up for: it is that of a Markov chain.
+Losses are independent, so a window grows for a short time or a long one: it is no regular sawtooth. Without another
+bound its average is 1.31 / sqrt(p) segments (Ott, Kemperman and Mathis 1996), not 1.22 (Mathis and others 1997). A
+receive window cuts off the large values and nothing compensates for them: the average is that of a Markov chain.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.model.chance import Copies, segments_per_ns
+from iscsitrace.analysis.model.mirror_losses import Copies, segments_per_ns
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.model.transfer import way_of
 
 RENO: Final = (1.0, 0.5)
-"""Segments by which a round trip without losses grows the window (RFC 5681; Linux counts segments, not ACKs, so delayed
-ACKs do not halve it: RFC 3465), and what a loss leaves of it."""
+"""Growth of the window in an RTT without loss, in segments (RFC 5681; Linux counts segments, not ACKs, so delayed ACKs
+do not halve it: RFC 3465), and the share of the window that remains after a loss."""
 CUBIC_AS_RENO: Final = (3 * 0.3 / 1.7, 0.7)
-"""The same of CUBIC where it grows no slower than Reno would (RFC 9438, section 4.3)."""
+"""The same for CUBIC in its Reno-friendly region (RFC 9438, section 4.3)."""
 CUBIC_CONSTANT: Final[float] = (0.4 * 3.7 / 1.2) ** 0.25
 """RFC 9438, section 5.1, with C = 0.4 and a decrease to 0.7."""
 LEAST_SEGMENTS: Final = 10
-"""Of a smaller average window the formulas know too little: losses end in timeouts (Padhye and others 1998)."""
+"""Smallest average window for which the formulas hold: below it, losses end in timeouts (Padhye and others 1998)."""
 _FAR: Final = 8
-"""Windows of more than so many 1 / sqrt(p) are as good as never reached."""
+"""Windows larger than this times 1 / sqrt(p) are practically never reached."""
 _LOSSES: Final = 40
-"""So many losses after the first, the windows are spread as they stay."""
+"""Losses after which the distribution of windows is stationary."""
 _RARE: Final = 1e-8
-"""Of rarer losses windows are larger by the root, and otherwise the same."""
+"""Windows under rarer losses are those under this loss rate, scaled by the square root."""
 _OFTEN: Final = 0.5
-"""More losses leave no smaller window."""
+"""Largest loss rate that the chain follows."""
 
 
 def loss_window_segments(loss: float, round_trip_s: float, congestion_control: str, most: float = inf) -> float:
-    """Average congestion window, in segments, of a sender whose window is ``most`` segments at most."""
+    """Average congestion window in segments; ``most`` is the largest possible one."""
     if loss <= 0:
         return most
     if congestion_control == "reno":
@@ -49,8 +49,8 @@ def loss_window_segments(loss: float, round_trip_s: float, congestion_control: s
 
 @lru_cache(maxsize=4096)
 def _average(loss: float, increase: float, decrease: float, most: float) -> float:
-    """Over round trips: one that sends w segments is without a loss with (1 - p)^w, and grows the window; else that of
-    the repair, and the next, have what the loss leaves.
+    """The average over RTTs. An RTT that sends w segments has no loss with (1 - p)^w, and grows the window; after a
+    loss, the RTT of the recovery and the next one have the reduced window.
     """
     if loss < _RARE:
         scale = sqrt(_RARE / loss)
@@ -60,7 +60,7 @@ def _average(loss: float, increase: float, decrease: float, most: float) -> floa
     windows = np.append(np.arange(1.0, highest, increase), highest)
     log_kept = log1p(-loss) * windows
     met = -np.expm1(log_kept)
-    # of a round trip, that no window from the first on to this one met a loss
+    # log of the probability that no window before this one met a loss
     log_reached = np.concatenate(([0.0], np.cumsum(log_kept)[:-1]))
     left = np.searchsorted(windows, windows * decrease, side="right").clip(1) - 1
     begun: NDArray[Any] = np.zeros(len(windows))
@@ -74,14 +74,14 @@ def _average(loss: float, increase: float, decrease: float, most: float) -> floa
 
 
 def loss_window_bytes(setting: Setting) -> float:
-    """That of a setting, within its window."""
+    """Average congestion window of a setting in bytes, bounded by its window."""
     most = setting.window_bytes / setting.segment_bytes if setting.window_bytes else inf
     segments = loss_window_segments(setting.loss, 2 * setting.delay_ns / 1e9, setting.congestion_control, most)
     return segments * setting.segment_bytes
 
 
 def mirror_bytes_per_s(setting: Setting) -> float:
-    """What losses let a mirror carry: bytes of the stream of one copy."""
+    """Throughput of a mirror under losses, in bytes per second of one copy's stream."""
     delays_ns = setting.target_delays_ns
     copies = Copies(
         round_trips_ns=tuple(way_of(replace(setting, delay_ns=each)).acknowledged_ns for each in delays_ns),
@@ -101,13 +101,13 @@ def _aimd(setting: Setting) -> tuple[float, float]:
 
 
 def _growth(setting: Setting) -> float:
-    """Segments a round trip that give the average window, which goes as their root."""
+    """Growth per RTT, in segments, that results in the average window, which is proportional to its square root."""
     growth, decrease = _aimd(setting)
     average = loss_window_bytes(replace(setting, window_bytes=None)) / setting.segment_bytes
     return growth * (average / _average(setting.loss, growth, decrease, inf)) ** 2
 
 
 def window_bytes_per_s(setting: Setting, window_bytes: float = inf) -> float:
-    """What a connection carries of its stream with a window, or with its own if that is less, per round trip."""
+    """Throughput of a connection's stream with this window per RTT, or with the setting's if that is smaller."""
     way = way_of(setting, window_bytes)
     return way.window_bytes / way.acknowledged_ns * 1e9 if way.window_bytes < inf and way.acknowledged_ns else inf

@@ -1,4 +1,4 @@
-"""The bursts of a write: what goes unasked with its command, and what is asked for by R2T (RFC 7143, section 13).
+"""The bursts of a write: unsolicited data with its command, and what R2Ts ask for (RFC 7143, section 13).
 
 ```text
   0        immediate     unsolicited        R2T          R2T     block
@@ -13,8 +13,8 @@ from iscsitrace.analysis.model.setting import Setting
 
 
 def first_burst_bytes(setting: Setting) -> int:
-    """What goes out with the command: immediate data (section 13.11) and, with InitialR2T=No, the rest of the first
-    burst (section 13.10).
+    """Bytes sent with the command: immediate data (section 13.11) and, with InitialR2T=No, the rest of the first burst
+    (section 13.10).
     """
     keys = setting.solicitation
     limit = min(setting.block_bytes, keys.first_burst_bytes)
@@ -24,7 +24,7 @@ def first_burst_bytes(setting: Setting) -> int:
 
 
 def solicited_bytes(setting: Setting) -> tuple[int, ...]:
-    """What each R2T asks for, in order: MaxBurstLength (section 13.13), the last of them what is left."""
+    """Bytes that each R2T asks for, in order: MaxBurstLength (section 13.13), and the remainder in the last."""
     left, most = setting.block_bytes - first_burst_bytes(setting), setting.solicitation.max_burst_bytes
     whole, rest = divmod(left, most)
     return (most,) * whole + ((rest,) if rest else ())

@@ -1,4 +1,4 @@
-"""The cycle of one task: legs, time on the line, and stalls; of a mirrored write that of the slowest target."""
+"""The cycle of one command: legs, time on the line and stalls; for a mirrored write those of the slowest target."""
 
 from __future__ import annotations
 
@@ -8,40 +8,41 @@ from typing import Final
 
 from iscsitrace.analysis.model.bounds import loss_window_bytes
 from iscsitrace.analysis.model.legs import legs
-from iscsitrace.analysis.model.pipeline import Pipeline, Service, Way
+from iscsitrace.analysis.model.pipeline import Pipeline, Way
+from iscsitrace.analysis.model.queueing import Service
 from iscsitrace.analysis.model.setting import Leg, Setting
 from iscsitrace.analysis.model.transfer import alone_ns, block_of, byte_ns, line_ns, open_way, way_of
 
 _ROUNDS_LEAST, _ROUNDS_MOST, _BURSTS_MOST = 6, 24, 4_000
-"""Cycles of each task that are followed; the first third of them does not count."""
+"""Cycles simulated in each place of the queue; the first third does not count."""
 _LONGER: Final = 3
-"""So many times as long where chance has a hand in it: tasks that begin together come out of step one by one."""
+"""Factor for uneven service times: commands that begin together get out of step one by one."""
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """One task with no others beside it."""
+    """The cycle of one command with no others in flight."""
 
     legs: tuple[Leg, ...]
     ways_ns: float
     transfer_ns: float
     stall_ns: float
     loss_stall_ns: float
-    """What of the stalls losses make."""
+    """The part of the stalls that losses cause."""
 
     def period_ns(self, setting: Setting) -> float:
-        """Command to next command."""
+        """Time from a command to the next."""
         return self.ways_ns + setting.service_ns + self.transfer_ns + self.stall_ns
 
 
 def cycle_of(setting: Setting, k_factor: float = 1.0) -> Cycle:
-    """That of a setting; ``k_factor``: how many times the delays of its legs it really pays."""
+    """The cycle of a setting; ``k_factor`` multiplies the delays of its legs."""
     cycle = _mirrored(setting, k_factor) if setting.target_delays_ns else _alone(setting, k_factor)
     return _riding(setting, cycle) if setting.is_status_held and setting.queue_depth > 1 else cycle
 
 
 def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
-    """What all tasks of a setting get done, each beginning again when it is done."""
+    """Throughput of all commands in flight, each of which starts again when it is done."""
     outstanding = setting.queue_depth * setting.connections
     if outstanding == 1 or setting.is_status_held or _is_simple(setting):
         period_ns = cycle.period_ns(setting)
@@ -50,7 +51,7 @@ def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
     targets = range(len(ways) // setting.connections)
     block, service = block_of(setting), Service(setting.service_ns, setting.service_spread_ns)
     if setting.call_bytes:
-        # only the call waits for all copies: a nearer target gets its commands sooner
+        # only the system call waits for all copies: a nearer target gets its commands sooner
         count = max(1, setting.call_bytes // setting.block_bytes)
         alone = [[number] for number in range(len(ways)) for _ in range(setting.queue_depth)]
         kinds = [number // setting.connections for (number,) in alone]
@@ -87,7 +88,7 @@ def _alone(setting: Setting, k_factor: float) -> Cycle:
 
 
 def _mirrored(setting: Setting, k_factor: float) -> Cycle:
-    """That of the farthest target; what its data waits for other copies on the line is transfer."""
+    """The cycle of the farthest target; waits for the other copies on the line count as transfer."""
     farthest = replace(setting, delay_ns=max(setting.target_delays_ns), target_delays_ns=())
     alone = _alone(farthest, k_factor)
     both_ns = alone_ns(setting, *_ways(replace(setting, connections=1), k_factor))
@@ -96,9 +97,7 @@ def _mirrored(setting: Setting, k_factor: float) -> Cycle:
 
 
 def _is_simple(setting: Setting) -> bool:
-    """Whether tasks can meet on the line only, and not by chance: reads whose windows hold all that is asked for. Line
-    and cycle then say all.
-    """
+    """Whether line and cycle alone decide: reads of even service times whose windows hold everything in flight."""
     if setting.service_spread_ns:
         return False
     way = way_of(setting, loss_window_bytes(setting))
@@ -107,17 +106,17 @@ def _is_simple(setting: Setting) -> bool:
 
 
 def _ways(setting: Setting, k_factor: float = 1.0) -> list[Way]:
-    """The connections of a setting: of a mirror those to each target, target by target."""
+    """The connections of a setting; for a mirror those to each target, target by target."""
     delays_ns = setting.target_delays_ns or (setting.delay_ns,)
     each = [replace(setting, delay_ns=delay_ns) for delay_ns in delays_ns]
     return [way_of(one, loss_window_bytes(one), k_factor) for one in each for _ in range(setting.connections)]
 
 
 def _riding(setting: Setting, cycle: Cycle) -> Cycle:
-    """A cycle whose held status goes along with the data of another task, where that comes before the ACK.
+    """A cycle whose held status rides with the data of another command, where that comes before the ACK.
 
-    Tasks follow each other evenly, so a status waits for the next data as long as the line is free: period / depth -
-    transfer. With this wait, period = (what else it takes, but for the transfer) * depth / (depth - 1).
+    Commands follow each other evenly, so a status waits for the next data as long as the line is free: period / depth -
+    transfer. With this wait, period = (the rest of the period - transfer) * depth / (depth - 1).
     """
     command, *_, status = cycle.legs
     way_ns = command.delays * setting.delay_ns
@@ -129,7 +128,7 @@ def _riding(setting: Setting, cycle: Cycle) -> Cycle:
     wait = Leg(
         "status_wait",
         ways_ns / setting.delay_ns if setting.delay_ns else 0.0,
-        "the status waits for data of another task to go along with, or for the ACK of its own",
+        "the status waits for data of another command to ride with, or for the ACK of its data",
     )
     return replace(
         cycle,
@@ -140,8 +139,8 @@ def _riding(setting: Setting, cycle: Cycle) -> Cycle:
 
 
 def _repairs_ns(setting: Setting, way: Way) -> float:
-    """What losses in the last window of each burst cost on average: a round trip, if there is one. Earlier ones are
-    repaired while new data goes on.
+    """Average cost of losses in the last window of each burst: an RTT if there is one. Recovery from earlier losses
+    goes on beside new data.
     """
     block, repairs_ns = block_of(setting), 0.0
     for size in (block.first_bytes, *block.solicited_bytes):

@@ -1,4 +1,4 @@
-"""A number with what is known of it: its confidence interval, and where it comes from."""
+"""An estimated number: its confidence interval, and its source."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 SOURCES: Final = ("fit", "packets", "given", "assumed")
-"""By regression over captures; read off the packets of one; told by the user; a default that nothing contradicts."""
+"""Regression over captures; the packets of one capture; the user; or a default that nothing contradicts."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value between two ends of a 95 % confidence interval, in the unit that its name says."""
+    """A value with the ends of its 95 % confidence interval, in the unit of its name."""
 
     value: float
     low: float
@@ -21,7 +21,7 @@ class Estimate:
 
     @classmethod
     def exact(cls, value: float, source: str = "given") -> Estimate:
-        """A value without doubt."""
+        """A value without an interval."""
         return cls(value, value, value, source)
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The legs of a cycle: which one-way delays it pays one after the other, and who waits for what."""
+"""The legs of a cycle: the one-way delays that it pays one after the other, and who waits for what."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from iscsitrace.analysis.model.transfer import alone_ns, line_ns, open_way
 
 
 def legs(setting: Setting) -> tuple[Leg, ...]:
-    """Of one task, whatever others are outstanding: a read pays 2, or 4 when its status is held; a write 2, and 2 for
-    each round of R2Ts that no other hides.
+    """The legs of one command, without regard to others in flight: a read pays 2 delays, or 4 if its status is held; a
+    write pays 2, and 2 for each R2T round that no other hides.
     """
     return _read(setting) if setting.operation == "read" else _write(setting)
 
@@ -29,7 +29,7 @@ def _read(setting: Setting) -> tuple[Leg, ...]:
 
 
 def _write(setting: Setting) -> tuple[Leg, ...]:
-    unasked = " and what goes with it" if first_burst_bytes(setting) else ""
+    unasked = " and its unsolicited data" if first_burst_bytes(setting) else ""
     command = Leg("command", 1, f"the target waits for the command{unasked}")
     status = Leg("status", 1, "the initiator waits for the status")
     rounds = rounds_paid(setting)
@@ -38,14 +38,14 @@ def _write(setting: Setting) -> tuple[Leg, ...]:
     return (
         command,
         Leg("r2t", rounds, "the initiator waits for R2Ts"),
-        Leg("data", rounds, "the target waits for the data that it asked for"),
+        Leg("data", rounds, "the target waits for the solicited data"),
         status,
     )
 
 
 def rounds_paid(setting: Setting) -> float:
-    """Round trips that a write pays for its R2Ts: their number, or less when several are outstanding; what the line is
-    busy with the bursts of others is no wait, so this need not be whole.
+    """RTTs that a write pays for its R2Ts: their number, or fewer where several R2Ts are outstanding. Time in which the
+    line is busy with other bursts is no wait, so this need not be a whole number.
     """
     bursts, outstanding = solicited_bytes(setting), setting.solicitation.max_outstanding_r2t
     if outstanding == 1 or not bursts:

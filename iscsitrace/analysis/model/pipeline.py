@@ -1,59 +1,41 @@
-"""Blocks on their way: when the bursts of tasks leave a line that they share, and when the tasks are done.
+"""I/Os on a shared line: when the bursts of commands leave it, and when the commands are done.
 
 ```text
   line     |first|      |b1|      |b2|             MaxOutstandingR2T=1: a round trip between any two
-  line     |first|      |b1|b2|   |b3|b4|          2: the second goes while the first is on its way
+  line     |first|      |b1|b2|   |b3|b4|          2: the second is sent while the first travels
   line     |===    |===    |==                     a window, then nothing until the ACK of its first bytes is back
 ```
 
-What is ready first goes first; on one connection nothing overtakes, so a command waits for the bursts before it. Time
-is computed from piece to piece, not from packet to packet: a line has one rate, and windows follow from what was sent.
+The burst that is ready first is sent first. On one connection nothing overtakes, so a command waits for the bursts
+before it. Time is computed per burst or part of one, not per packet: a line has one rate, and windows follow from what
+was sent.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from math import inf
 from typing import Final
 
-import numpy as np
+from iscsitrace.analysis.model.queueing import Service
 
 _GAP_NS: Final = 1e-3
-"""What is closer is one piece: arithmetic is not exact."""
-_SEED: Final = 1
+"""Pieces closer than this are one: arithmetic is not exact."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a task sends, in bytes of the stream."""
+    """The data of one command, in bytes of the stream."""
 
     first_bytes: float
-    """With the command; of a read all its data."""
+    """Sent with the command; for a read all its data."""
     solicited_bytes: Sequence[float] = ()
-    """Each for one R2T."""
+    """One burst for each R2T."""
     outstanding: int = 1
     """MaxOutstandingR2T."""
-
-
-@dataclass(frozen=True)
-class Service:
-    """What neither path nor line explains of a task."""
-
-    mean_ns: float = 0.0
-    spread_ns: float = 0.0
-    """On either side of the mean."""
-
-    def drawn(self) -> Iterator[float]:
-        """That of one task after the other; the same every time."""
-        if not self.spread_ns:
-            yield from repeat(self.mean_ns)
-        chance = np.random.default_rng(_SEED)
-        while True:
-            yield chance.uniform(self.mean_ns - self.spread_ns, self.mean_ns + self.spread_ns)
 
 
 @dataclass(frozen=True)
@@ -61,16 +43,16 @@ class Way:
     """A connection: its path and its windows."""
 
     round_trip_ns: float
-    """From the end of a burst to what answers it."""
+    """From the end of a burst to the answer."""
     acknowledged_ns: float = 0.0
-    """From a byte to what its ACK lets go."""
+    """From a byte to the byte that its ACK allows."""
     window_bytes: float = inf
     start_bytes: float = inf
-    """Window of slow start, which grows by what is acknowledged until it is ``window_bytes``."""
+    """Initial window of slow start, which grows by the bytes acknowledged up to ``window_bytes``."""
 
     def needed(self, position: float) -> tuple[float, float]:
-        """Which byte has to be acknowledged before that at a position goes; and for how many bytes from there on each
-        needs the next, or, in slow start, half of it.
+        """Which byte has to be acknowledged before the one at ``position`` is sent; and for how many bytes from there
+        the rule holds that each needs the ACK of one more byte (in slow start, of half a byte).
         """
         grown = 2 * self.window_bytes - self.start_bytes
         if position >= grown or self.start_bytes == inf:
@@ -80,28 +62,28 @@ class Way:
 
 @dataclass
 class _Burst:
-    """Bytes of a task that wait for their turn."""
+    """Bytes of a command that wait for their turn."""
 
     task: int
     place: int
-    """0 is the first, then one for each R2T."""
+    """0: with the command; then 1 for the first R2T, and so on."""
     left_bytes: float
     ready_ns: float
 
 
 class _Connection:
-    """One connection: what waits, and what was sent when."""
+    """One connection: the bursts that wait, and what was sent when."""
 
     def __init__(self, way: Way, byte_ns: float) -> None:
         self.way = way
         self.queue: deque[_Burst] = deque()
         self._byte_ns = byte_ns
         self._position = 0.0
-        # first byte, end, and when the first one went; what went without a gap is one
+        # first byte, end, and when the first byte was sent; what was sent without a gap is one entry
         self._sent: deque[list[float]] = deque()
 
     def allowed(self) -> tuple[float, float]:
-        """When the next byte may go, as far as the window goes; and how many without a pause."""
+        """When the window allows the next byte, and how many bytes without a pause."""
         needed, most = self.way.needed(self._position)
         per_byte = 1.0 if most == inf else 2.0
         if needed < 0:
@@ -113,7 +95,7 @@ class _Connection:
         return acknowledged_ns, max(1.0, min(most, (end - needed) * per_byte))
 
     def send(self, count: float, start_ns: float) -> None:
-        """Bytes go."""
+        """Sends bytes."""
         end = self._position + count
         if self._sent and start_ns - self._end_ns() < _GAP_NS:
             self._sent[-1][1] = end
@@ -127,7 +109,7 @@ class _Connection:
 
 
 class Pipeline:
-    """A line, the connections over it, and tasks that are done again and again."""
+    """A line, the connections over it, and commands that start again when they are done."""
 
     def __init__(
         self,
@@ -135,13 +117,13 @@ class Pipeline:
         ways: Sequence[Way],
         tasks: Sequence[Sequence[int]],
         byte_ns: float,
-        service: Service = Service(),
+        service: Service | None = None,
     ) -> None:
-        """``tasks``: over which of the ways each sends its block; over several it is done when all have it."""
+        """``tasks``: the ways over which each command sends its data; it is done when all of them have it."""
         self._block = block
         self._tasks = tasks
         self._byte_ns = byte_ns
-        self._service_ns = service.drawn()
+        self._service_ns = (service or Service()).drawn()
         self._connections = [_Connection(way, byte_ns) for way in ways]
         self._free_ns = 0.0
         self._events: list[tuple[float, int, int, _Burst | None]] = []
@@ -152,14 +134,14 @@ class Pipeline:
         self._to_begin = [inf]
 
     def call(self, count: int, kinds: Sequence[int]) -> float:
-        """How long it takes until so many tasks of each kind are done, and no more are begun; ``kinds``: of each task,
-        counted from 0.
+        """Time until ``count`` commands of each kind are done, after which none starts; ``kinds``: the kind of each
+        place in the queue, counted from 0.
         """
         self._kinds, self._to_begin = kinds, [float(count)] * (max(kinds) + 1)
         return self.run(count * len(self._to_begin))[-1]
 
     def run(self, count: int) -> list[float]:
-        """When each of so many tasks was done, in order; all that there are begin at 0."""
+        """When each of the first ``count`` commands was done, in order; all places of the queue start at 0."""
         for task in range(len(self._tasks)):
             self._begin(task, 0.0)
         done: list[float] = []
@@ -194,13 +176,13 @@ class Pipeline:
         self._order += 1
 
     def _try(self, number: int, ready_ns: float) -> None:
-        """The next bytes of a connection go as soon as its window lets them."""
+        """Schedules the next bytes of a connection for when its window allows them."""
         allowed_ns, _ = self._connections[number].allowed()
         heapq.heappush(self._events, (max(ready_ns, allowed_ns), self._order, number, None))
         self._order += 1
 
     def _send(self, connection: _Connection, time_ns: float) -> _Burst | None:
-        """Puts bytes on the line; the burst that has ended with them."""
+        """Puts bytes on the line; returns the burst if it ended with them."""
         burst = connection.queue[0]
         _, most = connection.allowed()
         count, start_ns = min(burst.left_bytes, most), max(time_ns, self._free_ns)
@@ -212,7 +194,7 @@ class Pipeline:
         return connection.queue.popleft()
 
     def _go_on(self, number: int, burst: _Burst, done: list[float]) -> None:
-        """What follows when a burst has left the line: R2Ts, or the status and the next task."""
+        """Continues after a burst has left the line: with R2Ts, or the status and the next command."""
         block, task = self._block, burst.task
         answer_ns = self._free_ns + self._connections[number].way.round_trip_ns
         asked = range(1, block.outstanding + 1) if burst.place == 0 else (burst.place + block.outstanding,)

@@ -1,5 +1,5 @@
-"""What the model says of a setting: ``predict``; the same with the doubts of a fit: ``predict_with``; and many settings
-at once: ``grid``.
+"""Predictions of the model: ``predict`` for a setting, ``predict_with`` with the confidence intervals of a fit.
+``grid`` makes many settings.
 
 ```text
 period = k * d + s + B / C + stalls       throughput = queue depth * connections * B / period, or a bound that is less
@@ -24,7 +24,7 @@ from iscsitrace.errors import InputInvalid
 
 _KEYS = frozenset(field.name for field in fields(Solicitation))
 _REACHED = 1.005
-"""A bound that is so near decides."""
+"""Factor within which a bound counts as the one that decides."""
 _POSITIVE = ("block_bytes", "queue_depth", "connections", "segment_bytes")
 _KEY_NUMBERS = ("first_burst_bytes", "max_burst_bytes", "max_outstanding_r2t", "max_recv_data_segment_bytes")
 _NOT_NEGATIVE = ("delay_ns", "service_ns", "service_spread_ns", "ack_delay_ns")
@@ -32,7 +32,7 @@ _POSITIVE_OR_NONE = ("c_bytes_per_s", "call_bytes", "data_pdu_bytes", "window_by
 
 
 def predict(setting: Setting, *, k_factor: float = 1.0) -> Prediction:
-    """Period, throughput and what bounds it; ``k_factor``: how many times the delays of its legs a cycle really pays.
+    """Period, throughput and what bounds it; ``k_factor`` multiplies the delays of the cycle's legs.
 
     InputInvalid for a setting that makes no sense.
     """
@@ -43,7 +43,7 @@ def predict(setting: Setting, *, k_factor: float = 1.0) -> Prediction:
     bounds = _bounds(setting, cycle, copies, k_factor)
     throughput = min(bounds.values())
     if throughput == inf:
-        raise InputInvalid("a cycle without delay, service time and rate takes no time; one of them has to be given")
+        raise InputInvalid("a cycle without delay, service time and rate takes no time: give one of them")
     return Prediction(
         setting=setting,
         period_ns=outstanding * setting.block_bytes / throughput * 1e9,
@@ -58,7 +58,7 @@ def predict(setting: Setting, *, k_factor: float = 1.0) -> Prediction:
 
 
 class Fitting(Protocol):
-    """What is asked of a fit."""
+    """The parameters of a fit that a prediction needs."""
 
     @property
     def k(self) -> Estimate: ...  # noqa: D102 -- as in Fit
@@ -77,9 +77,9 @@ class Fitting(Protocol):
 def predict_with(setting: Setting, fit: Fitting) -> tuple[Prediction, float, float]:
     """The prediction with the fit's k, and the least and the greatest throughput, in bytes/s, at 95 % confidence.
 
-    Doubts are those of the parameters that the setting still has from the fit; what was set to another value is taken
-    as exact. Each is moved to either end of its interval with the others in place; the changes are added as squares,
-    with twice the root mean square of the fit's residuals for what the formula does not know.
+    Uncertain are the parameters that the setting has from the fit; a parameter set to another value is exact. Each is
+    moved to both ends of its interval while the others stay; the changes are added as squares, with twice the root mean
+    square of the fit's residuals for the error of the formula.
     """
     factor = fit.k.value / fit.k_of_legs if fit.k_of_legs > 0 else 1.0
     found = predict(setting, k_factor=factor)
@@ -99,8 +99,8 @@ def predict_with(setting: Setting, fit: Fitting) -> tuple[Prediction, float, flo
 
 
 def grid(setting: Setting, **lists: Iterable[Any]) -> tuple[Setting, ...]:
-    """A setting with every combination of the values of each list, the last list varying fastest; names are those of
-    Setting and of its Solicitation.
+    """The setting with every combination of the values in these lists, the last list varying fastest; names are fields
+    of Setting and Solicitation.
     """
     return tuple(
         changed(setting, dict(zip(lists, values, strict=True))) for values in product(*map(tuple, lists.values()))
@@ -108,7 +108,7 @@ def grid(setting: Setting, **lists: Iterable[Any]) -> tuple[Setting, ...]:
 
 
 def changed(setting: Setting, values: Mapping[str, Any]) -> Setting:
-    """A setting with other values; names are those of Setting and of its Solicitation."""
+    """The setting with other values; names are fields of Setting and Solicitation."""
     keys = {name: value for name, value in values.items() if name in _KEYS}
     others = {name: value for name, value in values.items() if name not in _KEYS}
     if keys:
@@ -117,7 +117,7 @@ def changed(setting: Setting, values: Mapping[str, Any]) -> Setting:
 
 
 def _bounds(setting: Setting, cycle: Cycle, copies: int, k_factor: float) -> dict[str, float]:
-    """What each bound alone would allow, in bytes/s of blocks."""
+    """The throughput that each bound alone would allow, in bytes/s of I/Os."""
     farthest = replace(setting, delay_ns=max((setting.delay_ns, *setting.target_delays_ns)))
     payload = setting.block_bytes / stream_bytes(setting.block_bytes, setting.data_pdu_bytes)
     connections = setting.connections * payload
@@ -153,7 +153,7 @@ def _name(bounds: Mapping[str, float], throughput: float, setting: Setting, cycl
 
 
 def _is_in_range(setting: Setting) -> bool:
-    """Without losses always; with them where the window that they leave, and what is asked for, hold segments enough
+    """Always without losses; with losses where the average window and the data in flight have enough segments
     for a loss to be repaired without a timeout.
     """
     if not setting.loss:
@@ -166,7 +166,7 @@ def _is_in_range(setting: Setting) -> bool:
 
 
 def _check(setting: Setting) -> None:
-    """InputInvalid, with one line on what does not make sense."""
+    """Raises InputInvalid, with one line, for values that make no sense."""
     words = {"operation": OPERATIONS, "congestion_control": CONGESTION_CONTROLS}
     for name, known in words.items():
         if getattr(setting, name) not in known:
@@ -189,4 +189,4 @@ def _check(setting: Setting) -> None:
     if setting.target_delays_ns and (
         setting.operation != "write" or not all(0 <= d < inf for d in setting.target_delays_ns)
     ):
-        raise InputInvalid("target_delays_ns are those of a mirrored write, each 0 or more")
+        raise InputInvalid("target_delays_ns belongs to a mirrored write, and each delay has to be 0 or more")

@@ -1,20 +1,20 @@
-"""What the model needs to know of a workload and its path, and what it says of them."""
+"""The input of the model, a setting of workload and path, and its output, a prediction."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 OPERATIONS: Final = ("read", "write")
 CONGESTION_CONTROLS: Final = ("reno", "cubic")
 BOUNDS: Final = ("cycle", "line", "window", "loss", "slowest_target", "shared_line")
-"""What decides a throughput: the cycle's own time, the rate of the path, a window per round trip, losses, the farthest
-target of a mirror, the sender's line that several targets or connections share."""
+"""What bounds a throughput: the time of a cycle, the line rate, a window per RTT, losses, the farthest target of a
+mirror, or the sender's line that several targets or connections share."""
 
 
 @dataclass(frozen=True)
 class Solicitation:
-    """How a write gets its data across: the keys in force that decide its R2T rounds (RFC 7143, section 13)."""
+    """How a write sends its data: the negotiated parameters that decide its R2T rounds (RFC 7143, section 13)."""
 
     is_initial_r2t: bool = True
     is_immediate_data: bool = True
@@ -22,7 +22,18 @@ class Solicitation:
     max_burst_bytes: int = 262_144
     max_outstanding_r2t: int = 1
     max_recv_data_segment_bytes: int = 8_192
-    """The target's MaxRecvDataSegmentLength: bounds immediate data."""
+    """The target's MaxRecvDataSegmentLength, which bounds immediate data."""
+
+
+LOGIN_KEYS: Final = {
+    "is_initial_r2t": "InitialR2T",
+    "is_immediate_data": "ImmediateData",
+    "first_burst_bytes": "FirstBurstLength",
+    "max_burst_bytes": "MaxBurstLength",
+    "max_outstanding_r2t": "MaxOutstandingR2T",
+    "max_recv_data_segment_bytes": "MaxRecvDataSegmentLength",
+}
+"""The fields of Solicitation by RFC 7143's names of their login keys."""
 
 
 @dataclass(frozen=True)
@@ -32,76 +43,81 @@ class Setting:
     operation: str
     """One of OPERATIONS."""
     block_bytes: int
-    """PDU block size: Expected Data Transfer Length of each command."""
+    """I/O size: the Expected Data Transfer Length of each command."""
     delay_ns: float
-    """One way, without queues."""
+    """One-way delay of the path, without queues."""
     c_bytes_per_s: float | None = None
-    """Bytes that TCP can carry: of blocks, or of its stream where ``data_pdu_bytes`` is given; None: any amount."""
+    """What TCP can carry: bytes of I/Os, or bytes of the stream if ``data_pdu_bytes`` is set; None: no limit."""
     data_pdu_bytes: int | None = None
-    """Most data of one data PDU: its header of 48 bytes is counted with it; None: headers are left out."""
+    """Largest data PDU, whose header of 48 bytes is counted; None: headers are not counted."""
     service_ns: float = 0.0
-    """What neither path nor line explains of a cycle: the target's service, and what initiator and hosts take."""
+    """Time of a cycle that neither path nor line explains: service of the target, the initiator and the hosts."""
     service_spread_ns: float = 0.0
-    """How much more or less of it a task may take, every time between as likely: tasks then meet on the line by chance,
-    and do not fall into step.
+    """How much more or less of it a command may take, evenly distributed: commands then meet on the line by chance and
+    do not fall into step.
     """
     queue_depth: int = 1
     call_bytes: int | None = None
-    """Of a system call that is cut into blocks: no more than ``queue_depth`` of them are outstanding, and the next call
-    begins when the last of them is done. None: a block begins when another is done."""
+    """Size of a system call that is split into I/Os: up to ``queue_depth`` of them are in flight, and the next call
+    begins when the last of them is done. None: an I/O begins when another is done."""
     connections: int = 1
-    """Each with ``queue_depth`` commands outstanding."""
+    """Connections, each with ``queue_depth`` commands in flight."""
     is_status_held: bool = False
-    """Whether a read's status waits for the ACK of its data (Nagle): two more delays."""
+    """Whether a read's status waits for the ACK of its data (Nagle): two more one-way delays."""
     ack_delay_ns: float = 0.0
-    """What the ACK of a block's last data waits (delayed ACK): a held status waits so much longer. 40 ms in Linux where
-    the segments of a block are odd in number, else 0."""
+    """How long the ACK of an I/O's last data is delayed: a held status waits as much longer. 40 ms in Linux where an
+    I/O has an odd number of segments, else 0."""
     solicitation: Solicitation = field(default_factory=Solicitation)
-    """Of writes."""
+    """The negotiated parameters of writes."""
     window_bytes: int | None = None
-    """The least of receive window and send buffer; None: never in the way."""
+    """The least of receive window and send buffer; None: no limit."""
     start_window_bytes: int | None = None
-    """Congestion window at the start of each block, in slow start from there on; None: open wide."""
+    """Congestion window at the start of each I/O, which grows by slow start; None: no limit."""
     segment_bytes: int = 1_448
     loss: float = 0.0
-    """Probability of a segment."""
+    """Probability that a segment is lost."""
     congestion_control: str = "cubic"
-    """One of CONGESTION_CONTROLS; decides under losses."""
+    """One of CONGESTION_CONTROLS; it matters under losses."""
     target_delays_ns: tuple[float, ...] = ()
-    """One way to each target of a mirror, instead of ``delay_ns``; all share the sender's line."""
+    """One-way delay to each target of a mirror, instead of ``delay_ns``; all share the sender's line."""
+
+    def dealt(self) -> Setting:
+        """The same with its queue depth, that of all connections together, spread evenly over them."""
+        connections = max(1, min(self.connections, self.queue_depth))
+        return replace(self, connections=connections, queue_depth=max(1, round(self.queue_depth / connections)))
 
 
 @dataclass(frozen=True)
 class Leg:
-    """One of the delays that a cycle pays one after the other."""
+    """One of the delays that a cycle pays, one after the other."""
 
     name: str
     """Such as ``command``, ``r2t``, ``data``, ``ack``, ``status``."""
     delays: float
-    """How many one-way delays."""
+    """Number of one-way delays."""
     meaning: str
     """Who waits for what, in a sentence."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of a setting."""
+    """The model's result for a setting."""
 
     setting: Setting
     period_ns: float
-    """Command to next command of one outstanding task, at the throughput below."""
+    """Command to next command in one place of the queue, at this throughput."""
     throughput_bytes_per_s: float
     bound: str
     """One of BOUNDS."""
     legs: tuple[Leg, ...]
     transfer_ns: float
-    """Of the block on the line: B / C."""
+    """Time of one I/O on the line: B / C."""
     stall_ns: float
-    """Within the block: windows that wait for their ACKs, rounds of slow start."""
+    """Waits within one I/O: for the ACKs of a full window, and for rounds of slow start."""
     idle_fraction: float
-    """Share of the time in which the line carries none of this payload."""
+    """Share of the time in which the line carries no payload of this workload."""
     is_in_range: bool = True
-    """Whether the formulas were made for this; losses that end in timeouts, for instance, are not."""
+    """Whether the formulas hold for this setting; they do not for losses that end in timeouts, for instance."""
 
     @property
     def k(self) -> float:

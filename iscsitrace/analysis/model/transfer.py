@@ -1,5 +1,5 @@
-"""How a setting's block is sent: its bursts with their headers, the line's time for a byte, and the windows that a
-connection lets it have.
+"""How the data of one I/O is sent: its bursts with their headers, the line time of a byte, and the windows of the
+connection.
 
 ```text
   sent  |====      ====      ==        a window, then nothing until the ACK of its first bytes is back
@@ -18,28 +18,28 @@ from iscsitrace.analysis.model.setting import Setting
 
 BASIC_HEADER_BYTES = 48
 FRAME_HEADERS_BYTES = 66
-"""Of a segment as a capture shows it: Ethernet, IPv4, and TCP with timestamps."""
+"""Headers of a segment as captured: Ethernet, IPv4, and TCP with timestamps."""
 _SEGMENTS_PER_ACK = 2
 """RFC 9293, section 3.8.6.3."""
 
 
 def rate_of_line(rate_bps: float, segment_bytes: int) -> float:
-    """Bytes of a stream that a line carries in a second, in full segments with their headers."""
+    """Bytes of the stream that a line carries per second, in full segments with their headers."""
     return rate_bps / 8 * segment_bytes / (segment_bytes + FRAME_HEADERS_BYTES)
 
 
 def stream_bytes(payload_bytes: float, data_pdu_bytes: int | None) -> float:
-    """A burst with the headers of its data PDUs, where they count."""
+    """Bytes of a burst, with the headers of its data PDUs if these are counted."""
     return payload_bytes + (BASIC_HEADER_BYTES * ceil(payload_bytes / data_pdu_bytes) if data_pdu_bytes else 0)
 
 
 def byte_ns(setting: Setting) -> float:
-    """What the line takes for a byte of the stream."""
+    """Line time of a byte of the stream."""
     return 1e9 / setting.c_bytes_per_s if setting.c_bytes_per_s else 0.0
 
 
 def block_of(setting: Setting) -> Block:
-    """Of a read all its data, of a write what goes unasked and what each R2T asks for."""
+    """The data of one command: all of a read; of a write the unsolicited data and a burst for each R2T."""
     if setting.operation == "read":
         return Block(stream_bytes(setting.block_bytes, setting.data_pdu_bytes))
     first, *solicited = (
@@ -49,8 +49,8 @@ def block_of(setting: Setting) -> Block:
 
 
 def usable_bytes(window_bytes: float, segment_bytes: int) -> float:
-    """What of a window goes on with every round trip: full segments, for what it cuts off waits (RFC 9293, section
-    3.8.6.2.1), and an even number of them, for an odd last one is acknowledged with the next.
+    """Bytes of a window that are sent in every RTT: full segments, because a sender avoids shorter ones (RFC 9293,
+    section 3.8.6.2.1), and an even number, because an odd last one is acknowledged with the next.
     """
     if window_bytes == inf:
         return inf
@@ -59,7 +59,7 @@ def usable_bytes(window_bytes: float, segment_bytes: int) -> float:
 
 
 def way_of(setting: Setting, window_bytes: float = inf, k_factor: float = 1.0) -> Way:
-    """The path with its own window or a smaller one; a window goes on with the ACK of its second segment."""
+    """The path with the setting's window or a smaller one; sending continues with the ACK of the second segment."""
     round_trip_ns = 2 * setting.delay_ns
     return Way(
         round_trip_ns=round_trip_ns * k_factor,
@@ -70,16 +70,16 @@ def way_of(setting: Setting, window_bytes: float = inf, k_factor: float = 1.0) -
 
 
 def open_way(setting: Setting, k_factor: float = 1.0) -> Way:
-    """The path with windows that are never in the way."""
+    """The path without window limits."""
     return Way(2 * setting.delay_ns * k_factor)
 
 
 def alone_ns(setting: Setting, *ways: Way) -> float:
-    """How long one block takes with nothing else under way; over several ways, until all have it."""
+    """Time of one I/O with nothing else in flight; over several ways, until all of them have it."""
     return Pipeline(block_of(setting), ways, [range(len(ways))], byte_ns(setting)).run(1)[0]
 
 
 def line_ns(setting: Setting) -> float:
-    """What the line takes for a block."""
+    """Line time of one I/O."""
     block = block_of(setting)
     return (block.first_bytes + sum(block.solicited_bytes)) * byte_ns(setting)

@@ -1,4 +1,4 @@
-"""What if: settings that differ in some parameters, what the model says of each, and what that gains."""
+"""What-if: settings that differ in some parameters, the prediction for each, and its gain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Final
 
 from iscsitrace.analysis.model.prediction import Fitting, changed, predict, predict_with
-from iscsitrace.analysis.model.setting import Prediction, Setting
+from iscsitrace.analysis.model.setting import LOGIN_KEYS, Prediction, Setting
 from iscsitrace.analysis.model.transfer import rate_of_line
 
 LINE_RATE: Final = "rate_bps"
@@ -17,7 +17,7 @@ SOCKET_RATE: Final = "socket_bps"
 
 @dataclass(frozen=True)
 class Parameter:
-    """One that can be varied."""
+    """A parameter that can be varied."""
 
     label: str
     kind: str
@@ -26,7 +26,7 @@ class Parameter:
 
 PARAMETERS: Final = {
     "operation": Parameter("operation", "word"),
-    "block_bytes": Parameter("PDU block size", "bytes"),
+    "block_bytes": Parameter("I/O size", "bytes"),
     "delay_ns": Parameter("one-way delay", "ns"),
     "target_delays_ns": Parameter("one-way delays of the mirror", "ways"),
     LINE_RATE: Parameter("line rate", "bps"),
@@ -34,35 +34,35 @@ PARAMETERS: Final = {
     "queue_depth": Parameter("queue depth", "count"),
     "connections": Parameter("connections", "count"),
     "window_bytes": Parameter("window", "bytes"),
-    "start_window_bytes": Parameter("window at the start of a block", "bytes"),
+    "start_window_bytes": Parameter("window at the start of an I/O", "bytes"),
     "service_ns": Parameter("service time", "ns"),
     "is_status_held": Parameter("status held", "truth"),
     "ack_delay_ns": Parameter("delay of the last ACK", "ns"),
-    "is_initial_r2t": Parameter("InitialR2T", "truth"),
-    "is_immediate_data": Parameter("ImmediateData", "truth"),
-    "first_burst_bytes": Parameter("FirstBurstLength", "bytes"),
-    "max_burst_bytes": Parameter("MaxBurstLength", "bytes"),
-    "max_outstanding_r2t": Parameter("MaxOutstandingR2T", "count"),
-    "max_recv_data_segment_bytes": Parameter("MaxRecvDataSegmentLength", "bytes"),
+    "is_initial_r2t": Parameter(LOGIN_KEYS["is_initial_r2t"], "truth"),
+    "is_immediate_data": Parameter(LOGIN_KEYS["is_immediate_data"], "truth"),
+    "first_burst_bytes": Parameter(LOGIN_KEYS["first_burst_bytes"], "bytes"),
+    "max_burst_bytes": Parameter(LOGIN_KEYS["max_burst_bytes"], "bytes"),
+    "max_outstanding_r2t": Parameter(LOGIN_KEYS["max_outstanding_r2t"], "count"),
+    "max_recv_data_segment_bytes": Parameter(LOGIN_KEYS["max_recv_data_segment_bytes"], "bytes"),
     "loss": Parameter("loss", "share"),
     "congestion_control": Parameter("congestion control", "word"),
     "segment_bytes": Parameter("segment", "bytes"),
 }
-"""Names are those of Setting and Solicitation; the two rates become C."""
+"""By name: fields of Setting and Solicitation; the two rates become C."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model says of one setting."""
+    """The prediction for one setting."""
 
     values: Mapping[str, Any]
-    """Of the parameters that were named, by name."""
+    """Values of the varied parameters, by name."""
     prediction: Prediction
     low_bytes_per_s: float | None
     """Least throughput at 95 % confidence; None without a fit."""
     high_bytes_per_s: float | None
     gain: float | None
-    """Throughput over that of the fit's own setting, less 1; None without a fit."""
+    """Throughput / throughput of the fit's setting, less 1; None without a fit."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: names as in ``model predict --json``."""
@@ -76,7 +76,7 @@ class Answer:
 
 
 def ask(base: Setting, lists: Mapping[str, Sequence[Any]], fit: Fitting | None = None) -> list[Answer]:
-    """What the model says of every combination of values, the last list varying fastest; names are PARAMETERS'."""
+    """The prediction for every combination of values, the last list varying fastest; names are those of PARAMETERS."""
     now = predict_with(base, fit)[0].throughput_bytes_per_s if fit else None
     answers = []
     for combination in product(*lists.values()):
@@ -92,7 +92,7 @@ def ask(base: Setting, lists: Mapping[str, Sequence[Any]], fit: Fitting | None =
 
 
 def with_values(base: Setting, values: Mapping[str, Any]) -> Setting:
-    """A setting with other values; a rate becomes C, and the headers of data PDUs count with it."""
+    """A setting with other values; with a rate as C, the headers of data PDUs are counted."""
     setting = changed(base, {name: value for name, value in values.items() if name not in (LINE_RATE, SOCKET_RATE)})
     if LINE_RATE in values:
         c = rate_of_line(values[LINE_RATE], setting.segment_bytes)

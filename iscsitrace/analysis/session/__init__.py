@@ -1,6 +1,6 @@
-"""A session as it was measured: what was asked for, over which path, with which waits."""
+"""The measured session: its commands, its path, its negotiated parameters and its waits."""
 
 from typing import Final
 
-OF_SUBJECTS: Final = ("budget", "recoveries", "senders")
-"""Tables filled on request without which nothing can be examined."""
+NEEDED: Final = ("budget", "recoveries", "senders")
+"""Tables filled on request without which no session can be measured."""

@@ -1,9 +1,9 @@
-"""The rows of every table by session and by connection: the subjects of an examination. It judges nothing."""
+"""The rows of every table by session and by connection."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.measures.budget import Budget
-from iscsitrace.analysis.session import OF_SUBJECTS
-from iscsitrace.analysis.session.subject import Subject, known
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session import NEEDED, path
+from iscsitrace.analysis.session.session import Session
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 Source = Callable[[str], Table]
-"""Gives the table of a name, as ``Trace.table`` does."""
+"""Returns the table of a name, as ``Trace.table`` does."""
 
-TABLES: Final = (*OF_SUBJECTS, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
+TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 
 _CONNECTION_COLUMNS = (
-    *("connection", "session", "is_iscsi", "rtt_to_target_min_ns", "rtt_to_initiator_min_ns"),
+    *("connection", "session", "is_iscsi", *path.COLUMNS),
     *(
         f"{name}_{direction}"
         for name in (
-            "stream_bytes",
             "explained_bytes",
             "gap_bytes",
             "pdu_count",
@@ -40,11 +40,9 @@ _CONNECTION_COLUMNS = (
 )
 
 
-def subjects_of(source: Source) -> tuple[dict[int, Subject], dict[int, Subject]]:
+def sessions_and_connections_of(source: Source) -> tuple[dict[int, Session], dict[int, Session]]:
     """Every session and every iSCSI connection of a trace, by number."""
-    rows = [row for row in source("connections").rows(_CONNECTION_COLUMNS) if row["is_iscsi"]]
-    for row in rows:
-        row["bytes"] = row["stream_bytes_to_target"] + row["stream_bytes_to_initiator"]
+    rows = _connections(source)
     sessions = _sessions(source, rows)
     members = Counter(row["session"] for row in rows)
     lonely = {row["connection"]: row["session"] for row in rows if members[row["session"]] == 1}
@@ -53,43 +51,73 @@ def subjects_of(source: Source) -> tuple[dict[int, Subject], dict[int, Subject]]
     }
     others = [row for row in rows if row["connection"] not in connections]
     if others:
-        split = _split_all(source, _connection_keys(source))
-        sums = budget.of_connections(source("budget"))
-        connections |= {
-            row["connection"]: _subject(source, "connection", row["connection"], [row], split, sums) for row in others
-        }
+        split, sums = _Split(source, _connection_keys(source)), budget.of_connections(source("budget"))
+        connections |= {row["connection"]: _make("connection", row["connection"], [row], split, sums) for row in others}
     return sessions, dict(sorted(connections.items()))
 
 
-def _sessions(source: Source, rows: list[dict[str, Any]]) -> dict[int, Subject]:
+def sessions_of(source: Source) -> dict[int, Session]:
+    """Every session of a trace, by number."""
+    return _sessions(source, _connections(source))
+
+
+def _connections(source: Source) -> list[dict[str, Any]]:
+    rows = [row for row in source("connections").rows(_CONNECTION_COLUMNS) if row["is_iscsi"]]
+    for row in rows:
+        row["bytes"] = row["stream_bytes_to_target"] + row["stream_bytes_to_initiator"]
+    return rows
+
+
+def _sessions(source: Source, rows: list[dict[str, Any]]) -> dict[int, Session]:
     session_of = np.full(max((row["connection"] for row in rows), default=-1) + 2, -1, dtype=np.int64)
     for row in rows:
         session_of[row["connection"]] = -1 if row["session"] is None else row["session"]
-    split, sums = _split_all(source, _session_keys(source, session_of)), budget.of_sessions(source("budget"))
+    split, sums = _Split(source, _session_keys(source, session_of)), budget.of_sessions(source("budget"))
     own: dict[int, list[dict[str, Any]]] = {number: [] for number in source("sessions").raw("session").tolist()}
     for row in rows:
         own.setdefault(row["session"], []).append(row)
     return {
-        number: _subject(source, "session", number, members, split, sums)
-        for number, members in own.items()
-        if number is not None
+        number: _make("session", number, members, split, sums) for number, members in own.items() if number is not None
     }
 
 
-def _subject(
-    source: Source,
-    kind: str,
-    number: int,
-    rows: list[dict[str, Any]],
-    split: dict[str, dict[int, Table]],
-    sums: dict[int, Budget],
-) -> Subject:
-    tables = {name: split[name].get(number) or source(name).select(slice(0, 0)) for name in TABLES}
-    return Subject(f"{kind} {number}", rows, tables, sums.get(number), is_session=kind == "session")
+def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: dict[int, Budget]) -> Session:
+    return Session(number, rows, _Rows(split, number), sums.get(number), is_session=kind == "session")
 
 
-def _split_all(source: Source, keys: Callable[[str], Array]) -> dict[str, dict[int, Table]]:
-    return {name: dict(_split(source(name), keys(name))) for name in TABLES}
+class _Split:
+    """The tables of a trace split by session or connection; each is split when it is first used."""
+
+    def __init__(self, source: Source, keys: Callable[[str], Array]) -> None:
+        self._source = source
+        self._keys = keys
+        self._cut: dict[str, dict[int, Table]] = {}
+
+    def rows(self, name: str, number: int) -> Table:
+        """The rows of that session or connection."""
+        table = self._source(name)
+        if name not in self._cut:
+            self._cut[name] = dict(_split(table, self._keys(name)))
+        return self._cut[name].get(number) or table.select(slice(0, 0))
+
+
+class _Rows(Mapping[str, Table]):
+    """The rows of one session, or connection, in every table."""
+
+    def __init__(self, split: _Split, number: int) -> None:
+        self._split = split
+        self._number = number
+
+    def __getitem__(self, name: str) -> Table:
+        if name not in TABLES:
+            raise KeyError(name)
+        return self._split.rows(name, self._number)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(TABLES)
+
+    def __len__(self) -> int:
+        return len(TABLES)
 
 
 def _split(table: Table, keys: Array) -> Iterator[tuple[int, Table]]:
@@ -97,11 +125,11 @@ def _split(table: Table, keys: Array) -> Iterator[tuple[int, Table]]:
     if not len(keys):
         return
     if (keys == keys[0]).all():
-        # no copy of the one session that most captures have
+        # most captures have one session: it needs no copy
         if keys[0] >= 0:
             yield int(keys[0]), table
         return
-    # numbers of 16 bits are sorted by counting
+    # NumPy sorts 16-bit numbers by counting
     order = np.argsort(keys.astype(np.int16) if keys.max() < 1 << 15 else keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] - 1))
     for rows in np.split(order, starts[1:]):
@@ -126,7 +154,7 @@ def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
             return _session_of_stretches(source(name))
         if name == "cycles":
             return _numbers(source(name), "session")
-        # connections that are not iSCSI, or none, have the last place, which says -1
+        # connections that are not iSCSI, or none, map to the last place, which holds -1
         connection = of_connection(name)
         return session_of[np.where((connection >= 0) & (connection < len(session_of)), connection, -1)]
 
@@ -134,7 +162,7 @@ def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
 
 
 def _session_of_stretches(stretches: Table) -> Array:
-    """Whose own time a stretch is: that of its session, where it has several connections, or of its only connection."""
+    """The session whose time each stretch is; -1 for stretches of one of several connections."""
     session, is_own = _numbers(stretches, "session"), ~known(stretches, "connection")
     return np.where(is_own | ~np.isin(session, np.unique(session[is_own])), session, -1)
 

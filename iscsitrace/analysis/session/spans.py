@@ -1,8 +1,10 @@
-"""The tasks of a session as spans of time, of which each is one cycle of the model. It judges nothing.
+"""The commands of a session as spans of time: each span is one cycle of the model.
 
-One task after another: a span is from a command to the next. Tasks that are handed in together, again and again the
-same (the pieces of a system call), share their delays: they are one cycle with a block of their sum. Tasks that keep a
-queue filled: a span is from a command to the one that took its place, as many commands later as are outstanding.
+- One command at a time: a span lasts from a command to the next.
+- Commands issued together, in the same pattern again and again (the pieces of a system call), share their delays: they
+  are one cycle, and their sizes add up.
+- Commands that keep a queue full: a span lasts from a command to the one that took its place in the queue, as many
+  commands later as the queue is deep.
 """
 
 from __future__ import annotations
@@ -16,17 +18,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import OPERATIONS
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 
 TOGETHER: Final = 0.5
-"""Share of the bytes of tasks outstanding together that has to come in groups of one make for these to be cycles."""
+"""Share of the bytes moved at queue depth 2 or more that groups of one pattern need to have to be cycles."""
 FULL_QUEUE: Final = 0.9
-"""The queue depth that so many of the tasks do not exceed is the one that is kept up."""
+"""Share of the commands whose queue depth is no deeper than the one that the queue is kept at."""
 PROMPT: Final = 0.75
-"""Share of the least round trip to the initiator after which a command may be the answer to a status."""
+"""Share of the least RTT to the initiator after which a command may follow from a status."""
 _NO_END: Final = np.iinfo(np.int64).max
 
 
@@ -36,39 +39,39 @@ class Spans:
 
     operation: str
     block_bytes: int
-    """Of one cycle: of its task, or of all tasks that were handed in together."""
+    """Of one cycle: of its command, or of all commands that were issued together."""
     together: int
-    """Tasks that were handed in together; 1 for all others."""
+    """Commands that were issued together; 1 for all others."""
     queue_depth: int
     first: Array
-    """Place of the first task of each in the tasks of the session."""
+    """Row of the first command of each span."""
     last: Array
-    """Place behind the last one."""
+    """Row after its last command."""
     starts: Array
     ends: Array
-    """Where no command followed, the largest integer."""
+    """The largest integer where no command followed."""
 
     @property
     def has_end(self) -> Array:
-        """Which of them have a period."""
+        """Which spans have a period."""
         return np.asarray(self.ends != _NO_END)
 
     @property
     def tasks_in_each(self) -> int:
-        """Tasks that a span covers."""
+        """Commands in a span."""
         return self.together * self.queue_depth
 
     def where(self, which: Array) -> Spans:
-        """Those that a boolean mask picks."""
+        """The spans that a boolean mask picks."""
         rows = (self.first[which], self.last[which], self.starts[which], self.ends[which])
         return Spans(self.operation, self.block_bytes, self.together, self.queue_depth, *rows)
 
 
-class Tasks:
-    """The tasks of one session in the order of their commands."""
+class Commands:
+    """The commands of one session in order of time."""
 
     def __init__(self, cycles: Table, answer_ns: float = 0) -> None:
-        """``answer_ns`` is the round trip between tap and initiator: no command follows from a status sooner."""
+        """``answer_ns`` is the RTT between tap and initiator: no command follows from a status sooner."""
         self._prompt_ns = np.int64(PROMPT * answer_ns)
         self.table = cycles.select(np.argsort(cycles.raw("command_first_ns"), kind="stable"))
         self.starts = self.table.raw("command_first_ns")
@@ -79,37 +82,38 @@ class Tasks:
         self.bytes = np.where(False if mask is None else mask, 0, self.table.raw("bytes")).astype(np.int64)
         self.operation = np.select([code == each for each in codes], range(len(codes)), -1)
         self.operation[self.bytes == 0] = -1
-        """Place in OPERATIONS; -1 for tasks that move no data."""
+        """Place in OPERATIONS; -1 for commands that move no data."""
 
     def __len__(self) -> int:
         return len(self.table)
 
+    def is_of(self, operation: str) -> Array:
+        """Which commands read, or write, data."""
+        return np.asarray(self.operation == OPERATIONS.index(operation))
+
     @cached_property
     def depth(self) -> Array:
-        """Tasks outstanding for the initiator at each command, itself included.
+        """Commands in flight for the initiator when each was issued, itself included: those whose status it has not
+        received yet (docs/method.md, section 6).
 
-        A task whose status was never seen counts as done: it would else be outstanding for ever.
+        A command whose status was never captured does not count: it would stay in flight forever.
         """
-        is_known = self._is_known("status_ns")
-        # at the initiator: there a status is on its way when it passes the tap, and the next command has been
+        is_known = known(self.table, "status_ns")
+        # at the tap the status is still on its way to the initiator, and the next command has already traveled
         done = self.table.raw("status_ns") + self._prompt_ns
-        is_acked = is_known & self.table.raw("is_status_in_data") & self._is_known("data_acked_ns")
+        is_acked = is_known & self.table.raw("is_status_in_data") & known(self.table, "data_acked_ns")
         done[is_acked] = np.maximum(done, self.table.raw("data_acked_ns"))[is_acked]
         ended = np.searchsorted(np.sort(done[is_known]), self.starts, side="right")
-        begun = np.cumsum(is_known) - is_known
+        begun: Array = np.cumsum(is_known) - is_known
         return np.asarray(np.maximum(begun - ended, 0) + 1)
-
-    def _is_known(self, name: str) -> Array:
-        mask = self.table.mask(name)
-        return np.ones(len(self), dtype=bool) if mask is None else ~mask
 
     @cached_property
     def group(self) -> Array:
-        """Number of the stretch without a break in which something was outstanding."""
+        """Number of the busy stretch, in which commands were in flight without a break."""
         return np.cumsum(self.depth == 1)
 
     def spans(self) -> Iterator[Spans]:
-        """All kinds of cycles that there are."""
+        """All kinds of cycles in the session."""
         if not len(self):
             return
         firsts = np.flatnonzero(np.diff(self.group, prepend=-1))
@@ -136,7 +140,7 @@ class Tasks:
             ):
                 rows = (firsts[is_kind], lasts[is_kind], self.starts[firsts[is_kind]], ends[is_kind])
                 yield Spans(operation, size, count, 1, *rows)
-            # tasks of other kinds may stand between those of a queue
+            # commands of other kinds may stand between those of a queue
             in_queue = np.repeat(~is_together & (counts > 1), counts) & (self.operation == place)
             yield from self._queued(operation, in_queue)
 
@@ -146,7 +150,7 @@ class Tasks:
             depth = int(np.quantile(self.depth[is_kind], FULL_QUEUE, method="inverted_cdf"))
             firsts: list[int] = []
             for run in _runs(is_kind, self.group):
-                # the last of a span has to be followed by a command of the same run
+                # a command of the same run has to follow the last one of a span
                 firsts += range(run.start, run.stop - depth, depth)
             if firsts:
                 first = np.asarray(firsts)
@@ -156,7 +160,7 @@ class Tasks:
 
 
 def _runs(is_kind: Array, group: Array) -> Iterator[range]:
-    """Stretches of tasks that follow one another, of one group."""
+    """Runs of commands that follow one another in one busy stretch."""
     places = np.flatnonzero(is_kind)
     if not len(places):
         return

@@ -1,4 +1,4 @@
-"""Stretches of the time budget that some parts own, as arrays. It judges nothing."""
+"""Stretches of the time breakdown that belong to chosen parts, as arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Stretches:
-    """Stretches of the budget with one owner, or some: when, how long, and the task that was waited for."""
+    """Stretches of time in chosen parts: when, how long, and the command that waited."""
 
     starts: Array
     ends: Array
@@ -25,39 +25,39 @@ class Stretches:
 
     @cached_property
     def lengths(self) -> Array:
-        """Nanoseconds of each."""
+        """Length of each in nanoseconds."""
         return self.ends - self.starts
 
     @property
     def total_ns(self) -> int:
-        """Nanoseconds of all."""
+        """Sum of the lengths in nanoseconds."""
         return int(self.lengths.sum())
 
     def where(self, which: Array) -> Stretches:
-        """Those that a boolean mask or places pick."""
+        """The stretches that a boolean mask or row numbers pick."""
         return Stretches(self.starts[which], self.ends[which], self.cycle[which], self.frame[which])
 
     def longest(self, count: int = 3) -> Stretches:
-        """The longest, the longest first."""
+        """The longest stretches, the longest first."""
         return self.where(np.argsort(-self.lengths, kind="stable")[:count])
 
     def within_ns(self, starts: Array, ends: Array) -> int:
-        """How much of their time lies within the intervals [start, end), in any order, overlaps welcome."""
+        """Their time within the intervals [start, end), which may overlap and come in any order."""
         is_real = ends > starts
         order = np.argsort(starts[is_real], kind="stable")
         first, last = starts[is_real][order], ends[is_real][order]
         if not len(first) or not len(self.starts):
             return 0
-        # intervals without what earlier ones cover
+        # cut off what earlier intervals cover
         reached = np.concatenate([first[:1], np.maximum.accumulate(last)[:-1]])
         first = np.maximum(first, reached)
         last = np.maximum(last, first)
         covered = np.concatenate([[0], np.cumsum(last - first)])
 
         def until(moment: Array) -> Array:
-            """Covered time before a moment."""
+            """Covered time before an instant."""
             place = np.searchsorted(first, moment, side="right")
-            # the interval that began last may reach beyond the moment
+            # the interval that began last may end after this instant
             beyond = np.where(place > 0, last[place - 1] - moment, 0)
             return np.asarray(covered[place] - np.maximum(beyond, 0))
 

@@ -1,41 +1,53 @@
-"""Which system calls the tasks of a session were cut from, where sizes or moments tell (docs/method.md, section 2).
+"""The system calls behind the commands of a session, inferred from sizes or times (docs/method.md, section 2).
 
-A kernel cuts a long read or write into tasks of its largest size and a rest. Where there is a rest, it ends the call:
-500 KiB become 127.5 + 127.5 + 127.5 + 117.5 KiB, again and again. Where all pieces are full, those of a call are sent
-at once, and the next call only when all are done. Where neither repeats, nothing is said.
+A kernel splits a long read or write into commands of its largest size and a shorter last one. The shorter one ends the
+call: 500 KiB become 127.5 + 127.5 + 127.5 + 117.5 KiB, again and again. Where all pieces are full, the pieces of a call
+are issued together, and the next call when all are done. Where neither pattern repeats, nothing is inferred.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.thresholds import FULL_PIECES, REPEATED, SYSTEM_CALL_MAX_BYTES, SYSTEM_CALLS
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 
+REPEATED: Final = 0.8
+"""Least share of the system calls with one size for it to be inferred; the rest are ends of files."""
+
+FULL_PIECES: Final = 0.25
+"""Least share of the commands with the size of a full piece. A split call has at most one rest, so at least half of its
+pieces are full; half of that leaves room for other commands."""
+
+SYSTEM_CALLS: Final = 4
+"""Least count of system calls of that size: fewer can be chance."""
+
+SYSTEM_CALL_MAX_BYTES: Final = 64 << 20
+"""Largest size of an inferred system call: a longer run of commands is a stream."""
+
 
 @dataclass(frozen=True)
 class SystemCall:
-    """A size of system call that repeats, and how it was cut."""
+    """A size of system call that repeats, and how it was split."""
 
     bytes: int
     pieces: tuple[int, ...]
-    """Bytes of its tasks in order."""
+    """Bytes of its commands in order."""
     count: int
-    """How often it was seen so."""
+    """How many such calls were seen."""
     is_at_once: bool
-    """Whether the pieces were outstanding together, not one after another."""
+    """Whether the pieces were in flight together, not one after another."""
     rows: tuple[int, ...]
-    """Places of one call's tasks in the table."""
+    """Rows of the commands of one such call."""
 
 
 def is_continued(cycles: Table) -> Array:
-    """For each task whether it begins where the one before it ended: same unit, same operation; the first does not."""
+    """Which commands begin where the one before them ended, with the same LUN and operation."""
     lba = cycles.raw("lba").astype(np.int64)
     found = np.zeros(len(cycles), dtype=bool)
     if len(cycles) < 2 or (known := cycles.mask("lba")) is None:
@@ -49,12 +61,12 @@ def is_continued(cycles: Table) -> Array:
 
 
 def sequential_share(cycles: Table) -> float:
-    """Share of the tasks that begin where some other task ended, whatever came between."""
+    """Share of the commands that begin where some other command ended, not only the one before."""
     known = cycles.mask("lba")
     if not len(cycles) or known is None:
         return 0.0
     lba = cycles.raw("lba").astype(np.int64)[~known]
-    # sorted arrays are searched in passing, several times as fast
+    # searching a sorted array for sorted values is several times as fast
     ends = np.sort(lba + cycles.raw("block_count").astype(np.int64)[~known])
     starts = np.sort(lba)
     place = np.searchsorted(ends, starts).clip(max=len(ends) - 1)
@@ -62,7 +74,7 @@ def sequential_share(cycles: Table) -> float:
 
 
 def infer(cycles: Table) -> SystemCall | None:
-    """The system call behind these tasks that moved data; None where nothing tells."""
+    """The system call behind these reads or writes; None where no pattern repeats."""
     if len(cycles) < SYSTEM_CALLS * 2:
         return None
     sizes = cycles.raw("bytes").astype(np.int64)
@@ -71,21 +83,21 @@ def infer(cycles: Table) -> SystemCall | None:
 
 
 def _by_rest(cycles: Table, sizes: Array, continued: Array) -> SystemCall | None:
-    """A piece that is not full ends its call."""
+    """By sizes: a piece that is not full ends its call."""
     each, count = np.unique(sizes, return_counts=True)
     full = each[count >= FULL_PIECES * len(sizes)].max(initial=0)
     is_rest = sizes < full
     begins = ~continued
     begins[1:] |= is_rest[:-1]
     found = _repeated(sizes, np.flatnonzero(begins))
-    # with no rest at its end a run says nothing of where calls end
+    # a run without a shorter last piece does not show where calls end
     if found is None or not is_rest[found[2]]:
         return None
     return _call(cycles, sizes, *found)
 
 
 def _by_moment(cycles: Table, sizes: Array, continued: Array) -> SystemCall | None:
-    """The pieces of a call are outstanding together; the next begins when nothing is."""
+    """By times: the pieces of a call are in flight together, and the next call begins when none is."""
     depth = cycles.raw("queue_depth")
     begins = ~continued | (depth == 1)
     found = _repeated(sizes, np.flatnonzero(begins))
@@ -98,7 +110,7 @@ def _by_moment(cycles: Table, sizes: Array, continued: Array) -> SystemCall | No
 
 
 def _repeated(sizes: Array, starts: Array) -> tuple[int, int, int, int] | None:
-    """The sum that most groups of two or more have, the first and last row of one of them, and how many there are."""
+    """The commonest total of groups of two or more: total, first and last row of one such group, and their number."""
     ends = np.append(starts[1:], len(sizes))
     sums = np.add.reduceat(sizes, starts)
     is_cut = (ends - starts >= 2) & (sums <= SYSTEM_CALL_MAX_BYTES)
@@ -106,7 +118,7 @@ def _repeated(sizes: Array, starts: Array) -> tuple[int, int, int, int] | None:
         return None
     each, count = np.unique(sums[is_cut], return_counts=True)
     place = int(np.argmax(count))
-    # tasks that belong to no such call speak against it as much as calls of another size
+    # commands outside of such calls count against it as calls of another size do
     if count[place] < SYSTEM_CALLS or count[place] < REPEATED * len(starts):
         return None
     example = int(np.flatnonzero(is_cut & (sums == each[place]))[0])

@@ -1,43 +1,41 @@
-"""What a session asks for, in one phrase: how many reads or writes of which size at a time."""
+"""The workload of a session: reads or writes, I/O size and queue depth."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.tables.table import Table
-from iscsitrace.wording import amounts as wording
+
+MIN_TASKS: Final = 8
+"""Least count of commands that show a pattern (I/O size, R2Ts, waits): fewer can be a start, or chance."""
+
+MOST: Final = 0.5
+"""Least share of commands for a statement about the whole session."""
 
 MIXED = "block"
-"""The word for neither reads nor writes alone."""
+"""The word for a mix of reads and writes."""
 
 MOSTLY = 0.9
+"""Share of the bytes from which on a workload counts as reads, or writes, alone."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Medians over the bytes that were moved: half of them went in blocks no larger, at a queue depth no higher.
+    """Medians weighted by bytes: half of the bytes moved in I/Os no larger, at a queue depth no deeper.
 
-    *Why:* over tasks, the many small reads of a device that is being looked at would hide the few large ones after it.
+    *Why:* a median over commands would describe the many small reads that inspect a new device, not the few large ones
+    that do the work. The queue depth is that of the tap (docs/method.md, section 3); `Conditions` has the initiator's.
     """
 
     word: str
-    """``read`` or ``write``, where nine tenths of the bytes are that, else ``block``."""
+    """``read`` or ``write`` where nine tenths of the bytes are that, else ``block``."""
     block_bytes: int
     queue_depth: int
     task_count: int
-
-    @property
-    def phrase(self) -> str:
-        """``one 128 KiB read at a time (queue depth 1) leaves the line idle``."""
-        size = wording.size(self.block_bytes)
-        if self.queue_depth == 1:
-            return f"one {size} {self.word} at a time (queue depth 1) leaves the line idle"
-        depth = self.queue_depth
-        return f"{depth} {self.word}s of {size} at a time (queue depth {depth}) leave the line idle"
 
 
 def of(cycles: Table) -> Workload | None:
@@ -51,7 +49,7 @@ def of(cycles: Table) -> Workload | None:
 
 
 def _median(values: NDArray[Any], weights: NDArray[Any]) -> int:
-    """The least value that, with those below, has half of the weight."""
+    """The weighted median: the least value that has half of the weight with those below."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order], dtype=np.int64)
     return int(values[order][np.searchsorted(reached, reached[-1] / 2)])

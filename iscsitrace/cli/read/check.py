@@ -15,8 +15,8 @@ from iscsitrace.cli.record.capture_health import show_coverage, show_health
 from iscsitrace.errors import InputInvalid
 
 if TYPE_CHECKING:
+    from iscsitrace.analysis.comparison.agreement import Agreement
     from iscsitrace.analysis.comparison.second_opinion import Comparison
-    from iscsitrace.analysis.comparison.truth import Agreement
     from iscsitrace.tables.trace import Trace
 
 EXIT_FINDING = 1
@@ -136,7 +136,7 @@ def _tap_of(truth: dict[str, Any], capture_input: CaptureInput) -> str | None:
 
 
 def _hold_against(trace: Trace, truth: dict[str, Any], tap: str | None) -> Agreement:
-    from iscsitrace.analysis.comparison.truth import Tables, compare
+    from iscsitrace.analysis.comparison.agreement import Tables, compare
 
     tables = Tables(trace.connections, trace.cycles, trace.parameters, trace.segments, trace.packet_count)
     return compare(tables, truth, tap)

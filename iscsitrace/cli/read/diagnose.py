@@ -1,13 +1,13 @@
-"""``iscsitrace diagnose``: what limits each session, what shows it, and what to change."""
+"""``iscsitrace diagnose``: what limits each session, the evidence, and what to change."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.diseases import NAMES
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
 from iscsitrace.cli.record import capture_content
@@ -16,16 +16,43 @@ from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from iscsitrace.analysis.findings.examination import Diagnosis, Opinion
-    from iscsitrace.analysis.findings.finding import Finding, Gain
+    from iscsitrace.analysis.findings.finding import Gain
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
+
+    # click.ParamType is generic from click 8.3 on, and not before
+    _ParamType = click.ParamType[str]
+else:
+    _ParamType = click.ParamType
 
 EXIT_FINDING = 1
 _ANY = "any"
 _EXAMINATION = "iscsitrace.analysis.findings.examination"
 _OPEN = 1.2
-"""Gains whose most is so many times their least are shown with both."""
+"""Ratio of a gain's high to its low from which both are shown."""
+
+
+class _FindingName(_ParamType):
+    """The name of a finding, or any. The registry of names needs NumPy: it is loaded only to check or complete one."""
+
+    name = "finding"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in _names():
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, _names()))}.", param, ctx)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in _names() if name.startswith(incomplete)]
+
+
+def _names() -> tuple[str, ...]:
+    from iscsitrace.analysis.findings.registry import PROBLEMS
+
+    return (*PROBLEMS, _ANY)
 
 
 @click.command(epilog="Example:  iscsitrace diagnose --fail-on loss --fail-on digest_errors capture.pcapng")
@@ -34,17 +61,17 @@ _OPEN = 1.2
 @click.option(
     "--fail-on",
     multiple=True,
-    type=click.Choice((*NAMES, _ANY)),
+    type=_FindingName(),
     metavar="FINDING",
-    help="Exit with 1 when that is found (any: anything, docs/diagnosis.md has the names); repeatable.",
+    help="Exit with 1 when this problem is found (any: any problem; docs/diagnosis.md lists the names); repeatable.",
 )
-@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show every connection, too, not only sessions.")
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show every connection in addition to sessions.")
 def command(capture_input: CaptureInput, is_json: bool, fail_on: tuple[str, ...], is_verbose: bool) -> None:
-    """What limits each session, in a sentence; where its time went; findings, with frames that show them, and advice.
+    """Show what limits each session, where its time went, the problems found with their frames, and how to fix them.
 
-    Every nanosecond from first command to last status has one owner, and the limiter is the largest but transfer.
-    Shares are of that time without the pauses between jobs. Findings may claim the same time as others: each says
-    what its cure could win at most.
+    The time from first command to last status is split into parts without overlap. The limiter is the largest part
+    other than transfer. Shares are of the busy time: without idle gaps between bursts of I/O. Findings can overlap:
+    each share is the most that its fix can save.
     """
     trace = capture_input.read(NEEDED, loading=_EXAMINATION)
     from iscsitrace.analysis.findings.examination import examine
@@ -103,11 +130,11 @@ def _show(trace: Trace, diagnosis: Diagnosis, is_verbose: bool) -> None:
 
 
 def _show_job(job: Job) -> None:
-    """The streams of a job beside each other, the first to finish first."""
+    """The parallel streams of a job, the first to finish first."""
     behind, alone = cells.seconds(job.first_to_last_ns), cells.percent(job.alone_share)
     show_heading(
-        f"Streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the first, and "
-        f"is alone for {alone} % of the whole"
+        f"Parallel streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the "
+        f"first, and runs alone for {alone} % of the job"
     )
     show_table(
         (
@@ -116,10 +143,10 @@ def _show_job(job: Job) -> None:
             "MB",
             "MB/s",
             "finished after s",
-            "sent again %",
+            "retransmitted %",
             "losses",
             "timeouts",
-            "slow because",
+            "cause",
         ),
         [
             (
@@ -139,7 +166,7 @@ def _show_job(job: Job) -> None:
 
 
 def _is_one_of_several(connections: list[dict[str, Any]], number: int) -> bool:
-    """Whether a connection says more than its session does."""
+    """Whether a connection differs from its session."""
     session = next(row["session"] for row in connections if row["connection"] == number)
     return session is None or sum(row["session"] == session for row in connections) > 1
 
@@ -148,9 +175,9 @@ def _show_budget(label: str, opinion: Opinion) -> None:
     if not opinion.budget or not opinion.jobs_ns:
         return
     pause_ns = sum(opinion.budget.values()) - opinion.jobs_ns
-    show_heading(f"Time of {label}: {cells.seconds(opinion.jobs_ns)} s from first command to last status")
+    show_heading(f"Time breakdown of {label}: {cells.seconds(opinion.jobs_ns)} s from first command to last status")
     if pause_ns:
-        show_line(f"without pauses between jobs: {cells.seconds(pause_ns)} s more")
+        show_line(f"without {cells.seconds(pause_ns)} s of idle gaps between bursts of I/O")
     parts = opinion.budget | {"initiator_think": opinion.budget["initiator_think"] - pause_ns}
     show_table(
         ("part", "ms", "%"),
@@ -163,27 +190,25 @@ def _show_budget(label: str, opinion: Opinion) -> None:
 
 
 def _show_findings(label: str, opinion: Opinion) -> None:
-    show_heading(f"Findings of {label}, share of that time" if opinion.findings else f"No findings of {label}")
+    show_heading(f"Findings of {label}, shares of this time" if opinion.findings else f"No problem found in {label}")
     for finding in opinion.findings:
         share = "" if finding.share is None else f", {cells.percent(finding.share)} %"
         show_line(f"{finding.name} ({finding.severity}{share}): {finding.text}")
-        for place, advice in enumerate(finding.advice):
-            show_line(f"    - {advice}{_gains(finding, place)}")
+        for advice, gains in finding.gains_by_advice():
+            show_line(f"    - {advice.text}{_gains(gains)}")
         if finding.display_filter:
             show_line(f"    {finding.display_filter}")
 
 
-def _gains(finding: Finding, place: int) -> str:
-    """What following an advice would win, in brackets behind it."""
-    said = [gain for gain in finding.gains if gain.advice == place]
-    if not said:
+def _gains(gains: Sequence[Gain]) -> str:
+    """The gains of one advice, in parentheses: ``(model: up to 8.0x with queue depth 8)``."""
+    if not gains:
         return ""
-    first, *others = (f"{_times(gain)}{{}} with {gain.change}" for gain in said)
-    more = "".join(f", {other.format('')}" for other in others)
-    return f" (by the model about {first.format(' times the throughput')}{more})"
+    return f" (model: {', '.join(f'{_times(gain)} with {gain.change}' for gain in gains)})"
 
 
 def _times(gain: Gain) -> str:
-    """``5.1``, or ``5.1 (2.2 to 7.8)`` where the packets leave much open."""
+    """``up to 5.1x``, or ``about 5.1x (2.2x to 7.8x)`` where the packets leave much open."""
+    times = f"{gain.throughput_factor:.1f}x"
     is_open = gain.high > _OPEN * gain.low
-    return f"{gain.throughput_factor:.1f}" + (f" ({gain.low:.1f} to {gain.high:.1f})" if is_open else "")
+    return f"about {times} ({gain.low:.1f}x to {gain.high:.1f}x)" if is_open else f"up to {times}"

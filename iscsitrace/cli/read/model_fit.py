@@ -114,8 +114,6 @@ def _of_operation(points: Sequence[Point], operation: str | None) -> list[Point]
 
 def _sockets(points: Sequence[Point], baselines: Sequence[_Baseline]) -> float | list[float] | None:
     """C of each point."""
-    from iscsitrace.analysis.fit.socket import measure
-
     if not baselines:
         return None
     figures = [each.bytes_per_s for each in baselines if each.bytes_per_s is not None]
@@ -124,10 +122,20 @@ def _sockets(points: Sequence[Point], baselines: Sequence[_Baseline]) -> float |
         raise click.UsageError("--socket takes one rate, or captures")
     if figures:
         return figures[0]
-    sockets = [measure(capture) for capture in captures]
+    sockets = [_socket(capture) for capture in captures]
     if len(sockets) == 1:
         return sockets[0].bytes_per_s
     return [_nearest(sockets, captures, point).bytes_per_s for point in points]
+
+
+def _socket(capture: str) -> Socket:
+    from iscsitrace.analysis.fit import socket
+    from iscsitrace.tables.trace import read
+
+    whole = read(capture, tables=()).connections
+    from_ns, to_ns = socket.steady_times_ns(capture, whole)
+    steady = read(capture, tables=(), time_from_ns=from_ns, time_to_ns=to_ns).connections
+    return socket.measure(capture, whole, steady)
 
 
 def _nearest(sockets: Sequence[Socket], captures: Sequence[str], point: Point) -> Socket:

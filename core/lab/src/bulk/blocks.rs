@@ -1,21 +1,21 @@
-//! The blocks of a transfer: a sender's, and what its receiver measures. The first byte of a block tells whether it is the
-//! last, for a transfer that lasts a time has no length that both sides know.
+//! The blocks of a transfer, at the sender and at the receiver. The first byte of a block marks the last block, because
+//! a transfer for a given time has no length that both sides know.
 
 use super::message::{Report, Request};
 
-/// First byte of a block that others follow, and all other bytes: no opcode of iSCSI.
+/// First byte of a block that is not the last, and all other bytes: no iSCSI opcode.
 const MORE: u8 = b'U';
-/// First byte of the last block: none, either.
+/// First byte of the last block: no iSCSI opcode.
 const LAST: u8 = b'W';
 
 impl Request {
-    /// Length of the block that follows so many bytes.
+    /// Length of the block that starts after this many bytes.
     fn block_length(&self, before_bytes: u64) -> u64 {
         u64::from(self.block_bytes).min(self.limit_bytes.saturating_sub(before_bytes))
     }
 }
 
-/// What is still to be sent.
+/// The sender's state.
 #[derive(Debug)]
 pub struct Sending {
     request: Request,
@@ -26,7 +26,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// From now on.
+    /// Starts now.
     pub fn new(request: Request, now_ns: i64) -> Self {
         Self { request, started_ns: now_ns, bytes: 0, is_ended: false }
     }
@@ -49,33 +49,33 @@ impl Sending {
     }
 }
 
-/// What has come.
+/// The receiver's state.
 #[derive(Debug)]
 pub struct Receiving {
     request: Request,
-    /// Bytes that came.
+    /// Bytes received.
     pub bytes: u64,
-    /// Bytes of the block at hand that are still to come.
+    /// Remaining bytes of the current block.
     block_left: u64,
     is_last: bool,
     first_ns: Option<i64>,
     last_ns: i64,
-    /// The first arrival in the second half of what was asked for, and what had come by then, with it.
+    /// The first arrival in the second half of the transfer, and the bytes received by then.
     half: Option<(i64, u64)>,
 }
 
 impl Receiving {
-    /// Of a request, nothing yet.
+    /// The state for a request, before its first byte.
     pub fn new(request: Request) -> Self {
         Self { request, bytes: 0, block_left: 0, is_last: false, first_ns: None, last_ns: 0, half: None }
     }
 
-    /// Bytes of the block at hand that tell nothing.
+    /// Bytes of the current block after its first byte that need not be read.
     pub fn unwanted(&self) -> usize {
         usize::try_from(self.block_left).unwrap_or(usize::MAX)
     }
 
-    /// So many of these came.
+    /// This many of them arrived.
     pub fn skip(&mut self, now_ns: i64, count: usize) {
         let count = self.block_left.min(count as u64);
         self.block_left -= count;
@@ -83,7 +83,7 @@ impl Receiving {
         self.note(now_ns);
     }
 
-    /// Bytes that came; those after the end are nobody's.
+    /// Bytes arrived; those after the end are ignored.
     pub fn receive(&mut self, now_ns: i64, mut bytes: &[u8]) {
         while let Some(&first) = bytes.first().filter(|_| !self.is_over()) {
             if self.block_left == 0 {
@@ -98,7 +98,7 @@ impl Receiving {
         self.note(now_ns);
     }
 
-    /// Something came.
+    /// Bytes arrived.
     fn note(&mut self, now_ns: i64) {
         let since_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
         self.last_ns = now_ns;
@@ -108,12 +108,12 @@ impl Receiving {
         }
     }
 
-    /// Whether all is there.
+    /// Whether the transfer is complete.
     pub fn is_over(&self) -> bool {
         self.bytes >= self.request.limit_bytes || (self.is_last && self.block_left == 0)
     }
 
-    /// What came so far, and how fast.
+    /// The report so far.
     pub fn report(&self) -> Report {
         let (half_ns, half_bytes) = self.half.unwrap_or((self.last_ns, self.bytes));
         Report {

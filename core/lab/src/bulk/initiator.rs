@@ -1,5 +1,5 @@
-//! The initiator's end of bulk transfers: opens the connections, asks for a transfer on each, and closes it when all is
-//! there. One that ends early is an error of the run.
+//! The initiator's end of plain TCP transfers: opens the connections, requests a transfer on each, and closes it when
+//! it is complete. A connection that ends early is an error of the run.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,20 +12,20 @@ use crate::workload::client::results::{Progress, TargetResults};
 use crate::workload::client::settings::{ClientSettings, InvalidClient};
 use crate::workload::settings::{InvalidWorkload, Operation};
 
-/// What a connection is at.
+/// The state of a connection.
 #[derive(Debug)]
 enum Stage {
     /// To be opened.
     Waiting,
     /// Being opened.
     Dialed,
-    /// The request is to be handed out.
+    /// The request is to be sent.
     Asks,
-    /// Blocks come.
+    /// Blocks are received.
     Receives(Receiving),
-    /// Blocks go, and what has come of the report.
+    /// Blocks are sent; the part of the report received so far.
     Sends(Sending, Vec<u8>),
-    /// Over.
+    /// Ended.
     Over,
 }
 
@@ -39,7 +39,7 @@ struct Transfer {
     report: Option<Report>,
 }
 
-/// The initiator's end. The connections of each target follow each other, and share the bytes evenly.
+/// The initiator's end. Connections are numbered target by target, and share the bytes evenly.
 #[derive(Debug)]
 pub struct BulkInitiator {
     settings: ClientSettings,
@@ -49,11 +49,11 @@ pub struct BulkInitiator {
 }
 
 impl BulkInitiator {
-    /// A run that begins with the first call into it. Of the settings, targets count, and of the workload operation, bytes,
-    /// time, connections, and block size: what a system call sends.
+    /// A run that begins with the first call into it. It uses the targets of the settings, and of the workload the
+    /// operation, bytes, time, connections and block size, which is the size of a system call.
     ///
     /// # Errors
-    /// Settings with which there is nothing to run.
+    /// Settings that are not valid.
     pub fn new(settings: ClientSettings) -> Result<Self, InvalidClient> {
         let workload = &settings.workload;
         if !workload.operation.is_socket() {
@@ -87,7 +87,7 @@ impl BulkInitiator {
         Ok(Self { transfers: transfers.collect(), closing: VecDeque::new(), errors: Vec::new(), settings })
     }
 
-    /// Ends it: what is sent ends with the next block, what is received at once.
+    /// Ends the run: sending ends with the next block, receiving immediately.
     pub fn stop(&mut self, now_ns: i64) {
         for number in 0..self.transfers.len() {
             match &mut self.transfers[number].stage {
@@ -99,7 +99,7 @@ impl BulkInitiator {
         }
     }
 
-    /// How far it is.
+    /// Progress.
     #[must_use]
     pub fn progress(&self, now_ns: i64) -> Progress {
         let started_ns = self.transfers.iter().filter_map(|transfer| transfer.started_ns).min();
@@ -114,7 +114,7 @@ impl BulkInitiator {
         }
     }
 
-    /// What it gave, so far.
+    /// Results so far.
     #[must_use]
     pub fn results(&self) -> BulkResults {
         let started_ns = self.transfers.iter().filter_map(|transfer| transfer.started_ns).min();
@@ -150,7 +150,7 @@ impl BulkInitiator {
         }
     }
 
-    /// A transfer is over.
+    /// A transfer ended.
     fn leave(&mut self, now_ns: i64, number: ConnectionNumber) {
         let transfer = &mut self.transfers[number];
         if let Stage::Receives(receiving) = &transfer.stage {
@@ -163,7 +163,7 @@ impl BulkInitiator {
 }
 
 impl Transfer {
-    /// Bytes that came or went so far.
+    /// Bytes transferred so far.
     fn bytes(&self) -> u64 {
         match &self.stage {
             Stage::Receives(receiving) => receiving.bytes,

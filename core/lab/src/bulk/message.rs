@@ -1,42 +1,42 @@
-//! What the initiator's end asks for, and what the target's reports of it; numbers are big-endian.
+//! The request of the initiator's end, and the report of the target's; numbers are big-endian.
 
-/// How a request begins: no iSCSI PDU does.
+/// First bytes of a request: no iSCSI PDU begins like this.
 const MAGIC: &[u8; 16] = b"iscsitrace bulk1";
 /// Length of a request.
 pub const REQUEST_BYTES: usize = 40;
 /// Length of a report.
 pub const REPORT_BYTES: usize = 40;
 
-/// What is asked for.
+/// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// Whether the initiator's end sends.
     pub is_write: bool,
     /// Bytes of a system call.
     pub block_bytes: u32,
-    /// How much in all; the largest number is no limit.
+    /// Total bytes; the largest number for no limit.
     pub limit_bytes: u64,
-    /// For how long blocks are begun, in nanoseconds; the largest number is no limit.
+    /// Duration, in nanoseconds: no block starts later; the largest number for no limit.
     pub limit_ns: i64,
 }
 
-/// What came, and when; both ends have one clock, that of their world.
+/// What was received, and when; both ends use the clock of their world.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Bytes that came.
+    /// Bytes received.
     pub bytes: u64,
-    /// When the first of them came.
+    /// When the first of them arrived.
     pub first_ns: i64,
-    /// When half of what was asked for was there, or half of the time was over.
+    /// When half of the request had arrived, in bytes or time.
     pub half_ns: i64,
-    /// When the last of them came.
+    /// When the last of them arrived.
     pub last_ns: i64,
-    /// Those that came after the half.
+    /// Bytes that arrived after the half.
     pub steady_bytes: u64,
 }
 
 impl Request {
-    /// As bytes.
+    /// Encodes it.
     pub fn to_bytes(self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         bytes[..16].copy_from_slice(MAGIC);
@@ -47,7 +47,7 @@ impl Request {
         bytes
     }
 
-    /// Of bytes; none when they are no request.
+    /// Decodes it; none when the bytes are no request.
     pub fn from_bytes(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
         let block_bytes = u32::from_be_bytes(bytes[20..24].try_into().ok()?);
         let request = Self {
@@ -61,7 +61,7 @@ impl Request {
 }
 
 impl Report {
-    /// As bytes.
+    /// Encodes it.
     pub fn to_bytes(self) -> [u8; REPORT_BYTES] {
         let mut bytes = [0; REPORT_BYTES];
         bytes[..8].copy_from_slice(&self.bytes.to_be_bytes());
@@ -72,7 +72,7 @@ impl Report {
         bytes
     }
 
-    /// Of bytes; none when a time is before 1970.
+    /// Decodes it; none when a time is before 1970.
     pub fn from_bytes(bytes: &[u8; REPORT_BYTES]) -> Option<Self> {
         let time_ns = |bytes| number(bytes).and_then(|time_ns| i64::try_from(time_ns).ok());
         Some(Self {
@@ -85,8 +85,8 @@ impl Report {
     }
 }
 
-/// Throughput of the steady part of transfers beside each other, between the first half and the last end: never more than
-/// there was. None when it took no time.
+/// Throughput of the steady part of parallel transfers, from the first half reached to the last end: a lower bound.
+/// None when it took no time.
 pub fn steady_bytes_per_s<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> Option<f64> {
     let half_ns = reports.clone().map(|report| report.half_ns).min()?;
     let last_ns = reports.clone().map(|report| report.last_ns).max()?;

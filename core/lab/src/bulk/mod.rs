@@ -1,22 +1,22 @@
-//! A bulk transfer over bare TCP: what a socket carries where iSCSI would run.
+//! Plain TCP transfers: the throughput of a socket without iSCSI.
 //!
 //! ```text
 //! initiator                                        target
 //!   request: which direction, how much    ->
-//!   closes when all is there              <-         blocks, a system call each       socket_read
+//!   closes when all blocks arrived        <-         blocks, a system call each       socket_read
 //!
 //!   request, then blocks                  ->
-//!   closes                                <-         report: what came, and how fast  socket_write
+//!   closes                                <-         report: bytes and times          socket_write
 //! ```
 //!
 //! ```text
 //! message    request and report, as bytes
-//! blocks     what is sent, and what came of it and when
-//! initiator  the end that asks            target     the end that is asked
-//! results    what a run gave
+//! blocks     the blocks at the sender and at the receiver
+//! initiator  the end that sends requests  target     the end that serves them
+//! results    the results of a run
 //! ```
 //!
-//! Its bytes are told from iSCSI at first sight. It never does I/O and never reads a clock.
+//! Its bytes cannot be mistaken for iSCSI. It never does I/O and never reads a clock.
 
 mod blocks;
 mod initiator;

@@ -1,4 +1,4 @@
-//! What bulk transfers gave, for people and for the truth file.
+//! The results of plain TCP transfers, for people and for the truth file.
 
 use serde::Serialize;
 
@@ -7,15 +7,15 @@ use crate::workload::client::results::TargetResults;
 /// One connection, in the direction of its blocks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BulkConnection {
-    /// Target, as the settings count them.
+    /// Target, by its place in the settings.
     pub target: usize,
-    /// Number that the world knows it by.
+    /// Number of the connection in its world.
     pub connection: usize,
-    /// Bytes that came.
+    /// Bytes received.
     pub bytes: u64,
-    /// From the first of them to the last, beside their receiver.
+    /// From the first byte received to the last.
     pub elapsed_ns: i64,
-    /// Throughput of what came after half of what was asked for; none when that took no time.
+    /// Throughput of the second half; none when that took no time.
     pub steady_bytes_per_s: Option<f64>,
 }
 
@@ -26,11 +26,11 @@ pub struct BulkResults {
     pub mode: &'static str,
     /// From the first request to the end of the last transfer, in nanoseconds.
     pub elapsed_ns: i64,
-    /// When that first request was handed out, on the world's clock.
+    /// When that first request was sent, on the world's clock.
     pub started_ns: Option<i64>,
-    /// Bytes that came.
+    /// Bytes received.
     pub bytes: u64,
-    /// Throughput once it is steady: of all connections, from the first half that was there to the end of the last.
+    /// Steady throughput of all connections, from the first half reached to the end of the last transfer.
     pub steady_bytes_per_s: Option<f64>,
     /// Connections.
     pub connections: Vec<BulkConnection>,
@@ -38,6 +38,6 @@ pub struct BulkResults {
     pub targets: Vec<TargetResults>,
     /// Connections that ended early.
     pub error_count: u64,
-    /// Each a line.
+    /// A line each.
     pub errors: Vec<String>,
 }

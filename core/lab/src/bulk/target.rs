@@ -1,4 +1,4 @@
-//! The target's end of bulk transfers: does what it is asked for, on any number of connections, until it is told to stop.
+//! The target's end of plain TCP transfers: serves requests on any number of connections until it is stopped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -7,16 +7,16 @@ use super::blocks::{Receiving, Sending};
 use super::message::{REQUEST_BYTES, Request};
 use crate::application::{Application, Closed, ConnectionNumber, Dial};
 
-/// What a connection is at.
+/// The state of a connection.
 #[derive(Debug)]
 enum Stage {
-    /// The request is not whole yet.
+    /// Waits for the rest of the request.
     Asked(Vec<u8>),
-    /// It sends; all that is left is to be closed by the initiator.
+    /// Sends blocks; then the initiator closes.
     Sends(Sending),
-    /// It receives.
+    /// Receives blocks.
     Receives(Receiving),
-    /// All came, and the report was handed out or is about to be.
+    /// All blocks arrived; the report is sent or about to be.
     Reports(Option<Receiving>),
 }
 
@@ -29,7 +29,7 @@ pub struct BulkTarget {
 }
 
 impl BulkTarget {
-    /// How many transfers are under way.
+    /// Transfers in progress.
     #[must_use]
     pub fn connection_count(&self) -> usize {
         self.stages.len()
@@ -37,7 +37,7 @@ impl BulkTarget {
 }
 
 impl Stage {
-    /// What it is at after these bytes; none when they make no sense.
+    /// The state after these bytes; none when they are not valid.
     fn after(self, now_ns: i64, bytes: &[u8]) -> Option<Self> {
         match self {
             Self::Asked(mut asked) => {

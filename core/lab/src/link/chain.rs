@@ -1,9 +1,10 @@
-//! Impairments one behind the other: what leaves one comes to the next at that very time. Adds no time and no loss of its
-//! own.
+//! Impairments in series: a packet enters the next part at the time at which it leaves the one before. The chain itself
+//! adds no delay and no loss.
 
 use std::collections::VecDeque;
 
-use super::{Dropped, Impairment, LineLog};
+use super::impairment::{Dropped, Impairment};
+use super::log::LineLog;
 
 /// Impairments in the order in which packets meet them.
 #[derive(Debug)]
@@ -30,17 +31,17 @@ impl<P: Send> Chain<P> {
         self.parts.last_mut()?.dequeue_ready(now_ns)
     }
 
-    /// The next packet that a part did not take, and when that was.
+    /// The next packet that a part dropped, with the time.
     pub fn next_dropped(&mut self) -> Option<(i64, Dropped<P>)> {
         self.dropped.pop_front()
     }
 
-    /// When a packet leaves, or comes to a part that decides about it only then.
+    /// When the next packet leaves the chain, or has to be moved to its next part.
     pub fn next_ready(&self) -> Option<i64> {
         self.parts.iter().filter_map(|part| part.next_ready()).min()
     }
 
-    /// When the first line of the chain was busy.
+    /// Busy times of the first line of the chain.
     pub fn line(&self) -> Option<&LineLog> {
         self.parts.iter().find_map(|part| part.line())
     }
@@ -52,8 +53,8 @@ impl<P: Send> Chain<P> {
         }
     }
 
-    /// Moves packets from each part to the next. A part that keeps the order hands on ahead of time; one that does not has
-    /// to wait, for a packet that is still to come may overtake: it hands on what is ready by the time given.
+    /// Moves packets from each part to the next. A part that keeps the order passes packets on ahead of time. A part
+    /// that reorders passes on only packets that are ready by `now_ns`, because a later packet may overtake.
     fn hand_on(&mut self, now_ns: Option<i64>) {
         for next in 1..self.parts.len() {
             let until_ns = if self.parts[next - 1].is_keeping_order() { Some(i64::MAX) } else { now_ns };

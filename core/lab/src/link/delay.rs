@@ -1,7 +1,7 @@
-//! A time that every packet takes. Any number of packets is on its way at once; never drops one.
+//! A fixed delay. Any number of packets can be in transit; none is dropped.
 
+use super::impairment::{Dropped, Impairment};
 use super::in_order::InOrder;
-use super::{Dropped, Impairment};
 
 /// A fixed delay.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub struct Delay<P> {
 }
 
 impl<P> Delay<P> {
-    /// A delay that nothing is in.
+    /// A delay without packets.
     pub fn new(delay_ns: u64) -> Self {
         Self { delay_ns: i64::try_from(delay_ns).unwrap_or(i64::MAX), under_way: InOrder::new() }
     }

@@ -1,4 +1,4 @@
-//! One direction of a link: the chain that its settings ask for, and the log of what became of every packet.
+//! One direction of a link: the chain of its settings, and the log of every packet's fate.
 
 use std::fmt::Debug;
 
@@ -6,18 +6,19 @@ use fastrand::Rng;
 
 use super::chain::Chain;
 use super::delay::Delay;
+use super::impairment::{Impairment, Packet};
 use super::jitter::{Jitter, OrderedJitter};
-use super::log::{Counters, DirectionLog, Fate, PacketLog};
+use super::log::{Counters, DirectionLog, Fate, LineLog, PacketLog};
 use super::loss::{BurstLoss, Loss};
 use super::queue::DropTail;
 use super::rate::Rate;
 use super::reorder::Reorder;
-use super::{DirectionSettings, Impairment, Packet};
+use super::settings::DirectionSettings;
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Debug)]
 struct Numbered<P> {
-    /// The how many-th to come, from 0 on.
+    /// Arrival number, from 0.
     number: u64,
     packet: P,
 }
@@ -39,9 +40,9 @@ pub struct Direction<P> {
 }
 
 impl<P: Packet + Send + Debug + 'static> Direction<P> {
-    /// A direction as it is set; `Link::new` checks the settings.
+    /// A direction with these settings, which `Link::new` has checked.
     pub(super) fn new(settings: &DirectionSettings, seed: u64, is_logging_packets: bool) -> Self {
-        // a seed for every part, used or not: chance of one part is the same whatever the others do
+        // every part has a seed, used or not: the random numbers of one part do not depend on the others
         let mut seeds = Rng::with_seed(seed);
         let (loss, burst_loss, jitter, reorder) = (seeds.u64(..), seeds.u64(..), seeds.u64(..), seeds.u64(..));
         let mut parts: Vec<Box<dyn Impairment<Numbered<P>>>> = Vec::new();
@@ -75,7 +76,7 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
         }
     }
 
-    /// Takes a packet that arrives at `now_ns`; a time before that of the last arrival counts as that.
+    /// Takes a packet that arrives at `now_ns`, or at the last arrival when that is later.
     pub fn enqueue(&mut self, now_ns: i64, packet: P) {
         self.last_arrival_ns = self.last_arrival_ns.max(now_ns);
         let number = self.counters.arrived.count;
@@ -103,27 +104,27 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
         Some((departed_ns, packet))
     }
 
-    /// When to ask again. With a part that changes the order before another one, nothing may have left by then.
+    /// When to poll again. No packet may be ready by then if a reordering part precedes another part.
     pub fn next_ready(&self) -> Option<i64> {
         self.chain.next_ready()
     }
 
-    /// Sums so far.
+    /// Counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The records of packets so far, if they are kept.
+    /// Records of packets so far, if they are logged.
     pub fn packets(&self) -> Option<&PacketLog> {
         self.packets.as_ref()
     }
 
-    /// When the line is busy, with what it has taken so far. None without a rate.
-    pub fn line(&self) -> Option<&super::LineLog> {
+    /// Busy times of the line, including those of queued packets. None without a rate.
+    pub fn line(&self) -> Option<&LineLog> {
         self.chain.line()
     }
 
-    /// What became of everything.
+    /// The log, at the end.
     pub fn into_log(self) -> DirectionLog {
         DirectionLog { line: self.chain.line().cloned(), counters: self.counters, packets: self.packets }
     }

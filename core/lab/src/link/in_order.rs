@@ -1,8 +1,8 @@
-//! Packets that leave in the order of their coming, each at its own time. Decides nothing.
+//! A FIFO of packets with departure times. Decides nothing.
 
 use std::collections::VecDeque;
 
-/// Packets and when each leaves; times never fall.
+/// Packets with their departure times, which never decrease.
 #[derive(Debug)]
 pub(super) struct InOrder<P> {
     packets: VecDeque<(i64, P)>,

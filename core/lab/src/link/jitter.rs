@@ -1,15 +1,14 @@
-//! A time that differs from packet to packet, uniformly distributed. Packets keep their order unless they may overtake each
-//! other; never drops one.
+//! Jitter: a uniformly distributed delay, with or without reordering. Drops no packet.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use fastrand::Rng;
 
+use super::impairment::{Dropped, Impairment};
 use super::in_order::InOrder;
-use super::{Dropped, Impairment};
 
-/// Jitter that keeps the order: a packet that would overtake waits for those before it.
+/// Jitter that keeps the order: a packet leaves no earlier than the one before it.
 #[derive(Debug)]
 pub struct OrderedJitter<P> {
     jitter_ns: u64,
@@ -42,7 +41,7 @@ impl<P: std::fmt::Debug + Send> Impairment<P> for OrderedJitter<P> {
     }
 }
 
-/// Jitter that lets packets overtake each other.
+/// Jitter that reorders packets.
 #[derive(Debug)]
 pub struct Jitter<P> {
     jitter_ns: u64,
@@ -51,7 +50,7 @@ pub struct Jitter<P> {
     under_way: BinaryHeap<Reverse<Held<P>>>,
 }
 
-/// A packet in a heap: those that leave at the same time leave in the order of their coming.
+/// A packet in a heap, ordered by departure time, then by arrival.
 #[derive(Debug)]
 struct Held<P> {
     leaves: (i64, u64),

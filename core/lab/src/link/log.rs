@@ -1,13 +1,11 @@
-//! What a link carried, what it dropped and why, and when its line was busy. Counts; decides nothing.
+//! The log of a link: packets carried, packets dropped with their cause, busy times of the line. Decides nothing.
 
 use serde::Serialize;
 
-use super::Cause;
-
-/// Busy times that are kept at most, 24 bytes each: beyond, only their sum is.
+/// Most busy times that are kept, 24 bytes each. Beyond, only their sum is kept.
 const BUSY_TIMES_KEPT: usize = 4 << 20;
 
-/// What became of everything on a link.
+/// The log of a link.
 #[derive(Debug, Clone, Serialize)]
 pub struct LinkLog {
     /// From the initiator to the target.
@@ -17,7 +15,7 @@ pub struct LinkLog {
 }
 
 impl LinkLog {
-    /// Forgets when the lines were busy, and keeps for how long.
+    /// Drops the busy times, and keeps their sum.
     pub fn forget_busy_times(&mut self) {
         for direction in [&mut self.to_target, &mut self.to_initiator] {
             if let Some(line) = &mut direction.line {
@@ -28,14 +26,14 @@ impl LinkLog {
     }
 }
 
-/// What became of everything in one direction.
+/// The log of one direction.
 #[derive(Debug, Clone, Serialize)]
 pub struct DirectionLog {
-    /// Sums.
+    /// Counters.
     pub counters: Counters,
     /// The line, if there was one.
     pub line: Option<LineLog>,
-    /// Every packet, if it was asked for.
+    /// Every packet, if packets are logged.
     pub packets: Option<PacketLog>,
 }
 
@@ -55,20 +53,20 @@ impl Tally {
     }
 }
 
-/// Sums of one direction. What arrived and was neither delivered nor dropped is still on its way.
+/// Counters of one direction. A packet that arrived and was neither delivered nor dropped is in transit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Came to the link.
+    /// Packets that arrived at the link.
     pub arrived: Tally,
-    /// Left it.
+    /// Packets delivered.
     pub delivered: Tally,
-    /// Found the queue full.
+    /// Packets dropped because the queue was full.
     pub queue_full: Tally,
-    /// Were lost at random, each on its own.
+    /// Packets lost at random, independently.
     pub lost: Tally,
-    /// Were lost in bursts.
+    /// Packets lost in bursts.
     pub lost_in_burst: Tally,
-    /// Of the delivered: left after a packet that came later.
+    /// Packets delivered after a packet that had arrived later.
     pub overtaken: Tally,
 }
 
@@ -83,20 +81,31 @@ impl Counters {
     }
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// It is still on its way.
+    /// In transit.
     UnderWay,
-    /// It left the link.
+    /// Delivered.
     Delivered,
-    /// It found the queue full.
+    /// Dropped because the queue was full.
     QueueFull,
-    /// It was lost at random, on its own.
+    /// Lost at random, independently.
     Lost,
-    /// It was lost in a burst.
+    /// Lost in a burst.
     LostInBurst,
+}
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The queue was full.
+    QueueFull,
+    /// Lost at random, independently.
+    Loss,
+    /// It was lost in a burst.
+    BurstLoss,
 }
 
 impl From<Cause> for Fate {
@@ -112,17 +121,17 @@ impl From<Cause> for Fate {
 /// One packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PacketRecord {
-    /// When it came.
+    /// Arrival time.
     pub time_in_ns: i64,
-    /// When it left or was dropped; none while it is on its way.
+    /// When it was delivered or dropped; none while in transit.
     pub time_out_ns: Option<i64>,
     /// Bytes of its frame.
     pub bytes: u32,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
-/// All packets, in the order of their coming.
+/// All packets, in the order of arrival.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PacketLog {
@@ -130,7 +139,7 @@ pub struct PacketLog {
 }
 
 impl PacketLog {
-    /// The packets, in the order of their coming.
+    /// The packets, in the order of arrival.
     pub fn records(&self) -> &[PacketRecord] {
         &self.records
     }
@@ -148,40 +157,40 @@ impl PacketLog {
     }
 }
 
-/// A time in which a line sent without a pause.
+/// An interval in which the line sent without a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct BusyTime {
-    /// From when on.
+    /// Start.
     pub from_ns: i64,
-    /// Until when; the line is free again at this time.
+    /// End: the line is idle from this time on.
     pub to_ns: i64,
-    /// How long it was busy before this.
+    /// Total busy time before the start.
     #[serde(skip)]
     busy_before_ns: i64,
 }
 
-/// When a line was busy: the truth for idle times. What it took but has still to send counts as well, at its time.
+/// Busy times of a line: the truth for idle times. Queued packets count at the time at which they are sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct LineLog {
-    /// How long it was busy in all.
+    /// Total busy time.
     pub busy_ns: i64,
-    /// Most packets that waited at once.
+    /// Peak queue length in packets.
     pub queue_peak_packets: u64,
-    /// Most bytes that waited at once.
+    /// Peak queue length in bytes.
     pub queue_peak_bytes: u64,
-    /// When it was busy, as merged and disjoint times in order; the first `4 Mi` of them.
+    /// Busy times, merged, disjoint and in order; the first `4 Mi` of them.
     busy_times: Vec<BusyTime>,
-    /// From when on times are not kept.
+    /// From this time on busy times are not kept.
     pub not_kept_from_ns: Option<i64>,
 }
 
 impl LineLog {
-    /// When it was busy: merged, disjoint, in order.
+    /// Busy times: merged, disjoint, in order.
     pub fn busy_times(&self) -> &[BusyTime] {
         &self.busy_times
     }
 
-    /// How long it was busy from `from_ns` to `to_ns`. None where the times were too many to be kept.
+    /// Busy time from `from_ns` to `to_ns`. None where busy times are not kept.
     pub fn busy_ns_within(&self, from_ns: i64, to_ns: i64) -> Option<i64> {
         if self.not_kept_from_ns.is_some_and(|not_kept_from_ns| to_ns > not_kept_from_ns) {
             return None;
@@ -200,7 +209,7 @@ impl LineLog {
         self.queue_peak_bytes = self.queue_peak_bytes.max(bytes);
     }
 
-    /// The line sends from `from_ns` to `to_ns`, after all it sent before.
+    /// The line sends from `from_ns` to `to_ns`; calls are in the order of time.
     pub(super) fn busy(&mut self, from_ns: i64, to_ns: i64) {
         let busy_before_ns = self.busy_ns;
         self.busy_ns = self.busy_ns.saturating_add(to_ns.saturating_sub(from_ns));

@@ -1,12 +1,13 @@
-//! Packets lost at random, each on its own or in bursts. Takes no time; what is not lost passes at once.
+//! Random loss, independent or in bursts. Adds no delay.
 
 use fastrand::Rng;
 
+use super::impairment::{Dropped, Impairment};
 use super::in_order::InOrder;
+use super::log::Cause;
 use super::settings::BurstLossSettings;
-use super::{Cause, Dropped, Impairment};
 
-/// A probability as a number of 2^53 equally likely outcomes: multiples of 2^-53 are exact, 0 is never and 1 is always.
+/// A probability as a number of 2^53 equally likely outcomes: multiples of 2^-53 are exact, also 0 and 1.
 #[derive(Debug, Clone, Copy)]
 pub struct Probability {
     outcomes: u64,
@@ -20,13 +21,13 @@ impl Probability {
         Self { outcomes: (probability.clamp(0.0, 1.0) * Self::ALL).round() as u64 }
     }
 
-    /// Whether it happens this time.
+    /// One random draw: true with this probability.
     pub fn draw(self, random: &mut Rng) -> bool {
         random.u64(..) >> 11 < self.outcomes
     }
 }
 
-/// Loss of single packets.
+/// Independent loss.
 #[derive(Debug)]
 pub struct Loss<P> {
     probability: Probability,
@@ -59,7 +60,7 @@ impl<P: std::fmt::Debug + Send> Impairment<P> for Loss<P> {
     }
 }
 
-/// Loss after Gilbert and Elliott.
+/// Burst loss: the Gilbert-Elliott model.
 #[derive(Debug)]
 pub struct BurstLoss<P> {
     enter: Probability,
@@ -88,7 +89,7 @@ impl<P> BurstLoss<P> {
 
 impl<P: std::fmt::Debug + Send> Impairment<P> for BurstLoss<P> {
     fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>> {
-        // the state that a packet finds decides about it, then the state may change
+        // the present state decides about the packet, then the state may change
         let (loss, change) = if self.is_bad { (self.loss_in_bad, self.leave) } else { (self.loss_in_good, self.enter) };
         let is_lost = loss.draw(&mut self.random);
         self.is_bad ^= change.draw(&mut self.random);

@@ -1,20 +1,20 @@
-//! A DropTail queue: packets wait for the line in the order of their coming, and one that finds it full is dropped. Holds
-//! no packets, only what the line still has to begin; never looks at a clock.
+//! A DropTail queue: a FIFO before the line; a packet that arrives at a full queue is dropped. Holds only start times
+//! and lengths, no packets; never reads a clock.
 
 use std::collections::VecDeque;
 
-/// What waits for a line.
+/// The queue of a line.
 #[derive(Debug)]
 pub struct DropTail {
     limit_packets: u64,
     limit_bytes: u64,
-    /// When the line begins with each packet that waits, and the bytes of its frame; times never fall.
+    /// For each queued packet, when the line starts to send it and the bytes of its frame; times never decrease.
     waiting: VecDeque<(i64, u64)>,
     waiting_bytes: u64,
 }
 
 impl DropTail {
-    /// An empty queue; none is no limit.
+    /// An empty queue with these limits.
     pub fn new(limit_packets: Option<u64>, limit_bytes: Option<u64>) -> Self {
         Self {
             limit_packets: limit_packets.unwrap_or(u64::MAX),
@@ -24,7 +24,7 @@ impl DropTail {
         }
     }
 
-    /// Packets and bytes that wait at `now_ns`: those that the line has not begun by then.
+    /// Packets and bytes in the queue at `now_ns`: those that the line has not started to send.
     pub fn waiting(&mut self, now_ns: i64) -> (u64, u64) {
         while let Some((begin_ns, bytes)) = self.waiting.front().copied() {
             if begin_ns > now_ns {
@@ -36,8 +36,8 @@ impl DropTail {
         (self.waiting.len() as u64, self.waiting_bytes)
     }
 
-    /// Whether a packet of `bytes` that comes at `now_ns` finds room to wait until `begin_ns`. One that the line begins with
-    /// at once needs none.
+    /// Whether the queue has room for a packet of `bytes` from `now_ns` to `begin_ns`. A packet that the line sends at
+    /// once needs no room.
     pub fn admit(&mut self, now_ns: i64, begin_ns: i64, bytes: u64) -> bool {
         if begin_ns <= now_ns {
             return true;

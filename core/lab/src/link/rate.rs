@@ -1,11 +1,10 @@
-//! A line of so many bits a second with a queue before it: packets are sent one after the other, each for as long as its
-//! bits take. Fractions of nanoseconds are carried, so a million packets take exactly as long as their sum. Never drops
-//! what the queue took.
+//! A line with a bit rate and a queue: packets are sent one after another. Fractions of a nanosecond are carried over,
+//! so the times of a million packets add up exactly. Only the queue drops packets.
 
+use super::impairment::{Dropped, Impairment, Packet};
 use super::in_order::InOrder;
-use super::log::LineLog;
+use super::log::{Cause, LineLog};
 use super::queue::DropTail;
-use super::{Cause, Dropped, Impairment, Packet};
 
 /// A line and its queue.
 #[derive(Debug)]
@@ -13,7 +12,7 @@ pub struct Rate<P> {
     rate_bps: u64,
     overhead_bytes: u64,
     queue: DropTail,
-    /// The line has sent all it took at `free_ns` and `free_fraction / rate_bps` of a nanosecond.
+    /// The line becomes idle at `free_ns` and `free_fraction / rate_bps` of a nanosecond.
     free_ns: i64,
     free_fraction: u64,
     sending: InOrder<P>,
@@ -21,7 +20,7 @@ pub struct Rate<P> {
 }
 
 impl<P> Rate<P> {
-    /// An idle line. `rate_bps` is at least 1; `overhead_bytes` come on top of each frame.
+    /// An idle line. `rate_bps` is at least 1; `overhead_bytes` are added to each frame.
     pub fn new(rate_bps: u64, overhead_bytes: u32, queue: DropTail) -> Self {
         Self {
             rate_bps: rate_bps.max(1),
@@ -34,9 +33,9 @@ impl<P> Rate<P> {
         }
     }
 
-    /// Nanoseconds that `bytes` take after a fraction that is left over, and the fraction that remains.
+    /// Transmission time of `bytes` plus the fraction carried over, in nanoseconds, and the new fraction.
     fn duration(&self, bytes: u64, fraction: u64) -> (i64, u64) {
-        // bits times nanoseconds of a second: in 64 bits for any frame that there is
+        // bits times nanoseconds per second: fits 64 bits for every real frame
         let bit_nanoseconds = bytes.checked_mul(8_000_000_000).and_then(|product| product.checked_add(fraction));
         if let Some(total) = bit_nanoseconds {
             return (i64::try_from(total / self.rate_bps).unwrap_or(i64::MAX), total % self.rate_bps);
@@ -50,7 +49,7 @@ impl<P> Rate<P> {
 impl<P: Packet + std::fmt::Debug + Send> Impairment<P> for Rate<P> {
     fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>> {
         let bytes = packet.frame_bytes() as u64;
-        // a packet that comes within the last, unfinished nanosecond still waits for its rest
+        // a packet that arrives within the last, unfinished nanosecond waits for its rest
         let is_free = now_ns > self.free_ns || (now_ns == self.free_ns && self.free_fraction == 0);
         let (begin_ns, fraction) = if is_free { (now_ns, 0) } else { (self.free_ns, self.free_fraction) };
         if !self.queue.admit(now_ns, begin_ns, bytes) {

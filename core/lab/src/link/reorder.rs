@@ -1,11 +1,11 @@
-//! A share of the packets is held back for a fixed time, and overtaken by those that come meanwhile. Never drops one.
+//! Reordering: a share of the packets is held back for a fixed time, so that later ones overtake. Drops no packet.
 
 use std::collections::VecDeque;
 
 use fastrand::Rng;
 
+use super::impairment::{Dropped, Impairment};
 use super::loss::Probability;
-use super::{Dropped, Impairment};
 
 /// Holds some packets back.
 #[derive(Debug)]
@@ -14,13 +14,13 @@ pub struct Reorder<P> {
     by_ns: i64,
     random: Rng,
     arrived_count: u64,
-    /// Both in the order in which they leave: when, the how many-th to come, the packet.
+    /// Both in the order of departure: departure time, arrival number, packet.
     passing: VecDeque<(i64, u64, P)>,
     held_back: VecDeque<(i64, u64, P)>,
 }
 
 impl<P> Reorder<P> {
-    /// Holds packets back with this probability, for so long.
+    /// Holds packets back for `by_ns` with this probability.
     pub fn new(probability: f64, by_ns: u64, seed: u64) -> Self {
         Self {
             probability: Probability::new(probability),
@@ -32,7 +32,8 @@ impl<P> Reorder<P> {
         }
     }
 
-    /// Whether the next to leave was held back, and when it leaves; the first to come of those that leave together.
+    /// Whether the next packet to leave was held back, and its departure time; at equal times the first to arrive
+    /// leaves first.
     fn next(&self) -> Option<(bool, i64)> {
         let leaves =
             |packets: &VecDeque<(i64, u64, P)>| packets.front().map(|(ready_ns, number, _)| (*ready_ns, *number));

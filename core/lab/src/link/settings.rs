@@ -1,9 +1,9 @@
-//! What a user sets of a link, and whether it makes sense. Holds values only; the parts are made in `direction`.
+//! Settings of a link, and their validation. Holds values only; `direction` builds the parts.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// No packet is held longer than this: a slip of units should not look like a dead link.
+/// Longest delay: a mistaken unit should not look like a dead link.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// A link.
@@ -14,35 +14,35 @@ pub struct LinkSettings {
     pub to_target: DirectionSettings,
     /// From the target to the initiator.
     pub to_initiator: DirectionSettings,
-    /// What all chance comes from: the same seed and packets have the same fates.
+    /// Seed of all random numbers: the same seed and packets have the same fates.
     pub seed: u64,
-    /// Whether the log has a record for every packet, not only sums.
+    /// Whether the log has a record for every packet, not only counters.
     pub is_logging_packets: bool,
 }
 
-/// One direction of a link. A packet meets the parts in this order: queue, line, loss, delay, jitter, reordering. So a lost
-/// packet took its time on the line.
+/// One direction of a link. A packet passes the parts in this order: queue, line, loss, delay, jitter, reordering. So a
+/// lost packet has used the line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DirectionSettings {
-    /// Bits a second of the line; without it a packet takes no time, and nothing queues.
+    /// Bit rate of the line; without one, transmission takes no time and there is no queue.
     pub rate_bps: Option<u64>,
-    /// Bytes that a packet takes on the line beyond its frame. 0 counts the frame as a capture shows it; 24 counts as
-    /// Ethernet does: preamble, check sequence and gap.
+    /// Bytes on the line beyond the frame. 0 counts the frame as a capture shows it; 24 adds Ethernet's preamble, check
+    /// sequence and gap.
     pub overhead_bytes: u32,
-    /// Packets that may wait for the line, the one being sent not counted; none is no limit.
+    /// Queue limit in packets, without the one being sent; none for no limit.
     pub queue_packets: Option<u64>,
-    /// Bytes of frames that may wait for the line; none is no limit. Both limits hold.
+    /// Queue limit in bytes of frames; none for no limit. Both limits apply.
     pub queue_bytes: Option<u64>,
-    /// Probability that a packet is lost, each on its own. Multiples of 2^-53, so of 1/65536, are exact.
+    /// Probability of independent loss. Multiples of 2^-53, so of 1/65536, are exact.
     pub loss_probability: f64,
-    /// Loss in bursts, beside that at random.
+    /// Loss in bursts, in addition to independent loss.
     pub burst_loss: Option<BurstLossSettings>,
-    /// One-way delay: what every packet takes.
+    /// One-way delay.
     pub delay_ns: u64,
-    /// What a packet takes beyond the delay at most; uniformly distributed from 0 on.
+    /// Most jitter in addition to the delay; uniformly distributed from 0.
     pub jitter_ns: u64,
-    /// Whether jitter lets packets overtake each other. If not, a packet waits for those before it.
+    /// Whether jitter reorders packets. If not, a packet waits for those before it.
     pub is_jitter_reordering: bool,
     /// Share of the packets that are held back.
     pub reorder_probability: f64,
@@ -68,18 +68,18 @@ impl Default for DirectionSettings {
     }
 }
 
-/// Loss after Gilbert and Elliott: a good and a bad state, each with its probability of loss. It starts good; the state
-/// changes after a packet, so bad times last `1 / leave_probability` packets on average.
+/// The Gilbert-Elliott model: a good and a bad state, each with a probability of loss. It starts in the good state. The
+/// state changes after a packet, so the bad state lasts `1 / leave_probability` packets on average.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BurstLossSettings {
-    /// Probability that a good time ends with a packet.
+    /// Probability per packet that the good state ends.
     pub enter_probability: f64,
-    /// Probability that a bad time ends with a packet.
+    /// Probability per packet that the bad state ends.
     pub leave_probability: f64,
-    /// Probability that a packet is lost in a good time.
+    /// Probability of loss in the good state.
     pub loss_in_good_probability: f64,
-    /// Probability that a packet is lost in a bad time.
+    /// Probability of loss in the bad state.
     pub loss_in_bad_probability: f64,
 }
 
@@ -94,7 +94,7 @@ impl Default for BurstLossSettings {
     }
 }
 
-/// A setting that makes no sense.
+/// A setting that is not valid.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("link setting {direction}.{field} is {value}; it has to be {needed}")]
 pub struct SettingsError {
@@ -110,10 +110,10 @@ impl LinkSettings {
         Self { to_target: direction.clone(), to_initiator: direction, seed, is_logging_packets: false }
     }
 
-    /// Whether all settings make sense.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first that is not valid.
     pub fn check(&self) -> Result<(), SettingsError> {
         self.to_target.check("to_target")?;
         self.to_initiator.check("to_initiator")

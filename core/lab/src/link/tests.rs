@@ -28,7 +28,7 @@ fn link(to_target: &DirectionSettings, seed: u64) -> Link<Numbered> {
     Link::new(&settings).unwrap()
 }
 
-/// Sends packets, each at its time with its bytes, asks for ready ones after every `poll_every`-th of them, and at the end.
+/// Sends packets at their times, polls for delivered ones after every `poll_every`-th packet, and at the end.
 fn carry(
     to_target: &DirectionSettings,
     seed: u64,
@@ -445,4 +445,39 @@ fn a_hostile_size_or_rate_does_not_panic() {
         link.to_target.enqueue(now_ns, Huge);
     }
     assert!(link.to_target.next_ready().is_some());
+}
+
+#[test]
+fn a_queue_has_peaks_in_packets_and_bytes() {
+    // 1 byte takes 8 ns. 1000 bytes are sent until 8000 ns; 100, 200 and 300 wait from 0 to 3 ns on, and leave the queue
+    // when their transmission starts at 8000, 8800 and 10400 ns. At 9000 ns only 300 bytes wait, then 50 more.
+    let settings = DirectionSettings { rate_bps: Some(1_000_000_000), ..Default::default() };
+    let packets = [(0, 1000), (1, 100), (2, 200), (3, 300), (9_000, 50)];
+    let line = carry(&settings, 0, &packets, 1).1.line.unwrap();
+    assert_eq!((line.queue_peak_packets, line.queue_peak_bytes), (3, 600));
+    assert_eq!(line.busy_ns, 8 * 1650);
+}
+
+#[test]
+fn overtaken_packets_are_counted_with_their_bytes() {
+    // every packet is held back for 10 ns or not; with these times the first one is delivered after the second
+    let settings = DirectionSettings { reorder_probability: 0.5, reorder_by_ns: 10, ..Default::default() };
+    let packets = [(0, 700), (1, 40)];
+    let log =
+        (0..).map(|seed| carry(&settings, seed, &packets, 1)).find(|(delivered, _)| delivered[0].1 == 1).unwrap().1;
+    assert_eq!((log.counters.overtaken.count, log.counters.overtaken.bytes), (1, 700));
+}
+
+#[test]
+fn a_log_without_busy_times_knows_their_sum() {
+    let direction = DirectionSettings { rate_bps: Some(1_000_000_000), ..Default::default() };
+    let mut link = Link::new(&LinkSettings::symmetric(direction, 0)).unwrap();
+    for now_ns in [0, 10_000] {
+        link.to_target.enqueue(now_ns, Numbered { number: 0, bytes: 125 });
+    }
+    let mut log = link.into_log();
+    log.forget_busy_times();
+    let line = log.to_target.line.unwrap();
+    assert_eq!((line.busy_ns, line.busy_times().len()), (2_000, 0));
+    assert_eq!((line.busy_ns_within(0, 10_500), line.not_kept_from_ns), (None, Some(0)));
 }

@@ -1,7 +1,7 @@
-//! CHAP: proving that one knows a secret without sending it (RFC 1994, RFC 7143 section 12.1.3).
+//! CHAP: authentication by a shared secret that is never sent (RFC 1994, RFC 7143 section 12.1.3).
 //!
-//! It never makes a challenge: its bytes come from a seeded generator in a simulated world and from the operating
-//! system in the real one. It never shows a secret, and its comparisons take the same time whatever they find.
+//! It never generates challenges: their bytes come from a seeded generator in the simulated world and from the
+//! operating system in the real one. It never shows a secret, and compares in constant time.
 
 use std::borrow::Cow;
 
@@ -61,7 +61,7 @@ impl Algorithm {
 #[derive(Clone)]
 pub struct Secret(Vec<u8>);
 
-/// What stands in the place of a secret.
+/// Replacement of a secret in output.
 const HIDDEN: &str = "(hidden)";
 
 impl Secret {
@@ -71,7 +71,7 @@ impl Secret {
         Secret(bytes.into())
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// Who one is, and how one proves it.
+/// Name and secret of one side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
@@ -115,7 +115,7 @@ pub struct Credentials {
     pub secret: Secret,
 }
 
-/// A challenge of one's own; 16 random bytes or more.
+/// A challenge of this side; 16 random bytes or more.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Challenge {
     /// CHAP_I.
@@ -131,8 +131,8 @@ impl std::fmt::Debug for Challenge {
 }
 
 impl Challenge {
-    /// Whether the peer sends back one's own challenge, which would let it have its answer made for it (RFC 7143
-    /// section 9.2.1).
+    /// Whether the peer reflects this side's challenge: this side would compute the response for it (RFC 7143 section
+    /// 9.2.1).
     #[must_use]
     pub fn is_reflected_by(&self, peers: &Challenge) -> bool {
         self.bytes.ct_eq(&peers.bytes).into()
@@ -162,7 +162,7 @@ pub fn encode_binary(bytes: &[u8]) -> String {
 #[must_use]
 pub fn decode_binary(value: &str) -> Option<Vec<u8>> {
     let bytes = if let Some(digits) = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
-        // half a byte is the lower half
+        // a single digit is the lower half of a byte
         let padded = if digits.len() % 2 == 0 { Cow::Borrowed(digits) } else { Cow::Owned(format!("0{digits}")) };
         HEXLOWER_PERMISSIVE.decode(padded.as_bytes()).ok()?
     } else {

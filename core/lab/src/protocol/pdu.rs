@@ -1,19 +1,19 @@
-//! Stream bytes <-> PDUs, for one who takes part in the conversation.
+//! Stream bytes <-> PDUs, at an initiator or a target.
 //!
 //! ```text
 //!   | BHS 48 | AHS | header digest | data ... | padding | data digest |
 //!            Piece::Header --------^ Piece::Data ...              ^-- Piece::End
 //! ```
 //!
-//! Data is handed on in the pieces in which it came, never collected. It judges lengths and digests, not the meaning:
-//! that is for initiator and target. RFC 7143 section 11.2.
+//! Data is passed on in the pieces in which it arrived, never collected. It checks lengths and digests only; initiator
+//! and target check the rest. RFC 7143 section 11.2.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Which digests are in use; from the PDU after the login on.
+/// The digests in use, from the first PDU after the login on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digests {
     /// HeaderDigest=CRC32C.
@@ -22,27 +22,27 @@ pub struct Digests {
     pub data: bool,
 }
 
-/// What of a PDU came.
+/// A part of a PDU.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Its header, which [`Decoder::bhs`] and [`Decoder::ahs`] show until the next.
+    /// Its header, available as [`Decoder::bhs`] and [`Decoder::ahs`] until the next.
     Header,
     /// The next bytes of its data segment.
     Data(&'a [u8]),
     /// Its end.
     End {
-        /// Whether its data digest matched, or there was none.
+        /// Whether its data digest is correct or absent.
         is_data_digest_good: bool,
     },
 }
 
-/// Why the stream cannot be read on: the connection has to be closed.
+/// Why the stream cannot be decoded: the connection has to be closed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unreadable {
-    /// RFC 7143 section 7.8: without a good header the next one cannot be found.
+    /// RFC 7143 section 7.8: without a correct header the next one cannot be found.
     #[error("header digest error (RFC 7143 section 7.8)")]
     HeaderDigest,
-    /// More data than this side declared.
+    /// A data segment longer than this side declared.
     #[error(
         "a data segment of {length_bytes} bytes where MaxRecvDataSegmentLength is {limit_bytes} (RFC 7143 section 13.12)"
     )]
@@ -72,17 +72,17 @@ pub struct Decoder {
     header: [u8; LENGTH_BYTES],
     ahs: Vec<u8>,
     part: Part,
-    /// Bytes of the part that are still to come.
+    /// Missing bytes of the current part.
     remaining: usize,
     digest: [u8; 4],
     crc: u32,
-    /// Stream offset of the next byte, and of the first of the PDU.
+    /// Stream offset of the next byte, and of the first byte of the PDU.
     offset: u64,
     start: u64,
 }
 
 impl Decoder {
-    /// For a stream that begins with a PDU of at most `limit_bytes` of data.
+    /// For a stream whose PDUs have at most `limit_bytes` of data.
     #[must_use]
     pub fn new(limit_bytes: u32) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Decoder {
         }
     }
 
-    /// The digests and the longest data segment from the next PDU on.
+    /// Sets the digests and the longest data segment from the next PDU on.
     pub fn agree(&mut self, digests: Digests, limit_bytes: u32) {
         (self.digests, self.limit_bytes) = (digests, limit_bytes);
     }
@@ -128,14 +128,14 @@ impl Decoder {
         self.offset
     }
 
-    /// Bytes of a data segment that come next and that no digest is over: they need not be read.
+    /// Number of the next bytes that are data without a digest: they need not be read.
     #[must_use]
     pub fn passable(&self) -> usize {
         if self.part == Part::Data && !self.digests.data { self.remaining } else { 0 }
     }
 
-    /// So many of these came, and nobody read them; what else is complete with them is told by the next call of
-    /// [`Decoder::next`]. Gives how many they were.
+    /// Skips up to `count` of these bytes; the next call of [`Decoder::next`] returns what they complete. Returns how
+    /// many were skipped.
     pub fn pass(&mut self, count: usize) -> usize {
         let count = count.min(self.passable());
         self.offset += count as u64;
@@ -143,10 +143,10 @@ impl Decoder {
         count
     }
 
-    /// Reads on from the front of `input`; none when all of it is used.
+    /// Decodes from the front of `input`; none when all of it is used.
     ///
     /// # Errors
-    /// The stream cannot be read on.
+    /// The stream cannot be decoded.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Piece<'a>>, Unreadable> {
         loop {
             if self.remaining > 0 && input.is_empty() {
@@ -187,7 +187,7 @@ impl Decoder {
         }
     }
 
-    /// Goes on to the part after one that is complete.
+    /// Advances to the next part.
     fn end_part<'a>(&mut self) -> Result<Option<Piece<'a>>, Unreadable> {
         let data_length = self.bhs().data_segment_length().unwrap_or(0);
         let has_data_digest = self.digests.data && data_length > 0;
@@ -237,7 +237,7 @@ impl Decoder {
     }
 }
 
-/// Appends a PDU to `out`: `header` with its lengths set, and as much data as they say, which `fill` writes.
+/// Appends a PDU to `out`: `header` with its lengths set, and that much data, written by `fill`.
 pub fn encode(
     out: &mut Vec<u8>,
     header: &[u8; LENGTH_BYTES],
@@ -277,7 +277,7 @@ mod tests {
         Digests { header: true, data: true },
     ];
 
-    /// A PDU as read: header, AHS, data, and whether its data digest was good.
+    /// A decoded PDU: header, AHS, data, and whether its data digest is correct.
     type Read = (Vec<u8>, Vec<u8>, Vec<u8>, bool);
 
     fn stream(digests: Digests) -> (Vec<u8>, Vec<Read>) {
@@ -357,7 +357,7 @@ mod tests {
                 decoder.agree(digests, 8);
                 let (mut lengths, mut passed) = (Vec::new(), 0);
                 loop {
-                    // as one who never reads data: at most so much of it is passed over at once
+                    // as a reader that skips data: at most this much at once
                     let count = decoder.pass(decoder.passable().min(most));
                     input = &input[count..];
                     passed += count;
@@ -380,7 +380,7 @@ mod tests {
                 assert_eq!(decoder.offset(), stream.len() as u64);
             }
         }
-        // under a digest each byte is read
+        // with a digest each byte is read
         let mut decoder = Decoder::new(0);
         decoder.agree(Digests { header: false, data: true }, 8);
         let (stream, _) = stream(Digests { header: false, data: true });

@@ -1,4 +1,4 @@
-//! A PDU as initiator and target log it: where it lay in its stream, and what it was.
+//! A logged PDU: its stream offset and main fields.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES, RESERVED_TAG};
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 /// A PDU of either direction, for the truth file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PduRecord {
-    /// Connection, counted from 0 in what keeps the log.
+    /// Connection, counted from 0 by the owner of the log.
     pub connection: usize,
     /// Direction.
     pub to_target: bool,
     /// Offset of its first byte in the stream of its direction.
     pub stream_offset: u64,
-    /// Bytes of all of it, with padding and digests.
+    /// Length in bytes, with padding and digests.
     pub length: u64,
     /// Opcode without the I bit.
     pub opcode: u8,
@@ -20,7 +20,7 @@ pub struct PduRecord {
     pub initiator_task_tag: u32,
     /// DataSegmentLength.
     pub data_segment_length: u32,
-    /// Operation code of the CDB, of a SCSI Command.
+    /// Operation code of the CDB, for a SCSI Command.
     pub operation_code: Option<u8>,
 }
 

@@ -1,15 +1,15 @@
-//! `key=value` pairs for Login and Text PDUs, written (RFC 7143 section 6.1); reading them is `iscsitrace_wire::text`.
+//! Encoding of `key=value` pairs of Login and Text PDUs (RFC 7143 section 6.1); `iscsitrace_wire::text` parses them.
 //!
-//! It joins and splits text over PDUs (the C bit) by bytes, within bounds, and never knows what a key means.
+//! It joins and splits text over PDUs (the C bit), within limits, and never interprets keys.
 
-/// Longest text that a side sends in one negotiation step, over all its PDUs: twice what every side has to take
-/// (RFC 7143 section 6.1), in bytes.
+/// Longest text of one negotiation step, over all its PDUs: twice what every side must accept (RFC 7143 section 6.1),
+/// in bytes.
 pub const TEXT_LENGTH_MAX_BYTES: usize = 16 << 10;
 
-/// Longest data segment of a login PDU, for no other length is declared yet (RFC 7143 section 13.12), in bytes.
+/// Longest data segment of a login PDU: the default, before a declaration (RFC 7143 section 13.12), in bytes.
 pub const LOGIN_DATA_SEGMENT_MAX_BYTES: usize = 8192;
 
-/// Pairs in the making.
+/// A text that is being written.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct TextWriter {
     bytes: Vec<u8>,
@@ -20,17 +20,17 @@ impl TextWriter {
     pub fn pair(&mut self, key: &str, value: &str) {
         self.bytes.extend_from_slice(key.as_bytes());
         self.bytes.push(b'=');
-        // a NUL inside would begin another pair
+        // a NUL in the value would start another pair
         self.bytes.extend(value.bytes().filter(|byte| *byte != 0));
         self.bytes.push(0);
     }
 
-    /// Appends other pairs.
+    /// Appends another text.
     pub fn append(&mut self, other: TextWriter) {
         self.bytes.extend_from_slice(&other.bytes);
     }
 
-    /// Whether nothing was written.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -43,22 +43,22 @@ impl TextWriter {
     }
 }
 
-/// Text that is too long for what its receiver keeps.
+/// Text that is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("more than 16384 bytes of text in one negotiation step")]
 pub struct TooLong;
 
-/// The parts of a text as they come in.
+/// Joins the parts of a received text.
 #[derive(Default, Clone)]
 pub struct Joiner {
     bytes: Vec<u8>,
 }
 
 impl Joiner {
-    /// Takes a part; gives the whole text when it `is_continue` no more. A pair may lie across two parts.
+    /// Takes a part; returns the complete text after a part without `is_continue`. A pair may span two parts.
     ///
     /// # Errors
-    /// [`TooLong`] when the whole would be longer than [`TEXT_LENGTH_MAX_BYTES`].
+    /// [`TooLong`] if the text is longer than [`TEXT_LENGTH_MAX_BYTES`].
     pub fn take(&mut self, part: &[u8], is_continue: bool) -> Result<Option<Vec<u8>>, TooLong> {
         if self.bytes.len() + part.len() > TEXT_LENGTH_MAX_BYTES {
             self.bytes = Vec::new();
@@ -75,7 +75,7 @@ impl Joiner {
     }
 }
 
-/// The parts of a text as they go out.
+/// Splits a text into parts to be sent.
 #[derive(Clone)]
 pub struct Splitter {
     bytes: Vec<u8>,
@@ -89,7 +89,7 @@ impl Splitter {
         Splitter { bytes: Vec::new(), part_bytes: part_bytes.clamp(1, LOGIN_DATA_SEGMENT_MAX_BYTES) }
     }
 
-    /// Takes the text that is to be sent.
+    /// Sets the text to be sent.
     pub fn put(&mut self, text: Vec<u8>) {
         self.bytes = text;
     }

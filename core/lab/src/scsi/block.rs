@@ -1,5 +1,5 @@
-//! Commands on ranges of blocks: read, write, verify, compare and write, OR, synchronize, pre-fetch (SBC-3).
-//! Data is moved elsewhere; here ranges and flags are checked.
+//! Commands on ranges of blocks: read, write, verify, compare and write, OR, synchronize, pre-fetch (SBC-3). Checks
+//! ranges and flags; the device transfers the data.
 
 use iscsitrace_wire::cdb::{self, Operation};
 
@@ -46,7 +46,7 @@ impl LogicalUnit {
         Ok((lba * self.block_bytes(), count * self.block_bytes()))
     }
 
-    /// Commands of which only the range matters.
+    /// Commands on one range of blocks.
     pub(super) fn block_command(&mut self, operation: Operation, cdb: &[u8; 16]) -> Result<Work, Sense> {
         let byte_check = (cdb[1] >> 1) & 0x03;
         match operation {
@@ -60,7 +60,7 @@ impl LogicalUnit {
                 let (first_byte, length) = self.extent(cdb)?;
                 Ok(Work::Write { first_byte, length })
             }
-            // What was just stored in memory compares equal: BYTCHK changes nothing (SBC-3).
+            // Data just stored in memory compares equal, so BYTCHK has no effect (SBC-3).
             Operation::WriteVerify => {
                 check_protection(cdb)?;
                 if byte_check > 1 {
@@ -116,7 +116,7 @@ impl LogicalUnit {
 }
 
 /// There is no protection information (RDPROTECT, WRPROTECT, VRPROTECT, ORPROTECT). READ(6) and WRITE(6) have no such
-/// field; what stands there was the LUN in SCSI-2.
+/// field; the bits were the LUN in SCSI-2.
 pub(super) fn check_protection(cdb: &[u8; 16]) -> Result<(), Sense> {
     let has_field = cdb[0] >> 5 != 0;
     if has_field && cdb[1] & 0xe0 != 0 { Err(Sense::cdb_bit(1, 7)) } else { Ok(()) }

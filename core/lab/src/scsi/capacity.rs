@@ -1,11 +1,11 @@
-//! How many blocks there are, which of them are mapped, and that none is defective. Changes nothing.
+//! Capacity, mapped blocks, and an empty defect list. Changes nothing.
 
 use super::command::number;
 use super::logical_unit::LogicalUnit;
 use super::sense::Sense;
 use super::task::Work;
 
-/// Most descriptors that GET LBA STATUS gives at once.
+/// Most descriptors of GET LBA STATUS.
 const MOST_STATUS_DESCRIPTORS: usize = 1024;
 
 impl LogicalUnit {
@@ -14,14 +14,14 @@ impl LogicalUnit {
         let last = self.block_count() - 1;
         let mut data_in = Vec::with_capacity(32);
         if cdb[0] == 0x25 {
-            // An address without PMI means nothing.
+            // An address is only valid with PMI.
             if cdb[8] & 0x01 == 0 && number(cdb, 2, 4) != 0 {
                 return Err(Sense::cdb_field(2));
             }
             if number(cdb, 2, 4) > last {
                 return Err(Sense::OUT_OF_RANGE);
             }
-            // More blocks than fit: READ CAPACITY(16) tells.
+            // Too many blocks for the field: the initiator uses READ CAPACITY(16).
             data_in.extend_from_slice(&u32::try_from(last).unwrap_or(u32::MAX).to_be_bytes());
             data_in.extend_from_slice(&self.settings.block_bytes.to_be_bytes());
             return Ok(Work::data_in(data_in, 8));
@@ -49,7 +49,7 @@ impl LogicalUnit {
         let mut descriptors: Vec<u8> = Vec::new();
         let mut byte = first * self.block_bytes();
         while byte < self.settings.size_bytes && descriptors.len() < 16 * most {
-            // A descriptor counts no further than 32 bits.
+            // The count of a descriptor has 32 bits.
             let end = byte.saturating_add(u64::from(u32::MAX) * self.block_bytes()).min(self.settings.size_bytes);
             let (is_mapped, end) = self.medium.run(byte, end);
             let count = (end - byte) / self.block_bytes();
@@ -65,7 +65,7 @@ impl LogicalUnit {
     }
 }
 
-/// READ DEFECT DATA(10) and (12): an empty list, in the format that was asked for (SBC-3).
+/// READ DEFECT DATA(10) and (12): an empty list, in the requested format (SBC-3).
 pub(super) fn read_defect_data(cdb: &[u8; 16]) -> Work {
     if cdb[0] == 0x37 {
         return Work::data_in(vec![0, cdb[2] & 0x1f, 0, 0], number(cdb, 7, 2));

@@ -1,5 +1,4 @@
-//! The commands that a logical unit answers: the fields of their CDBs that it looks at, and what they need. Never does
-//! what they ask for.
+//! The supported commands: the fields of their CDBs, and their requirements. Never executes them.
 
 /// Whether a command is allowed at a logical unit that another I_T nexus reserved (SPC-4; SBC-3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +11,7 @@ pub(super) enum Access {
     Write,
 }
 
-/// What a command needs of the medium.
+/// What a command requires of the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
@@ -25,9 +24,9 @@ pub(super) enum Needs {
 pub(super) struct Command {
     /// Operation code.
     pub(super) code: u8,
-    /// Service action, of those operation codes that have one.
+    /// Service action, for operation codes that have one.
     pub(super) action: Option<u8>,
-    /// CDB usage data: the operation code, then each bit that is looked at. As long as the CDB (SPC-4).
+    /// CDB usage data: the operation code, then a mask of the bits that are evaluated. As long as the CDB (SPC-4).
     pub(super) usage: &'static [u8],
     pub(super) access: Access,
     pub(super) needs: Needs,
@@ -130,7 +129,7 @@ pub(super) fn find(code: u8, service_action: u8) -> Option<&'static Command> {
     COMMANDS.iter().find(|row| row.code == code && row.action.is_none_or(|action| action == service_action))
 }
 
-/// A big-endian number of at most 8 bytes; 0 where the bytes end before it does.
+/// A big-endian number of at most 8 bytes; 0 when the bytes are too short.
 pub(super) fn number(bytes: &[u8], first: usize, length: usize) -> u64 {
     let bytes = bytes.get(first..).and_then(|bytes| bytes.get(..length)).unwrap_or(&[]);
     bytes.iter().fold(0, |number, byte| (number << 8) | u64::from(*byte))
@@ -138,9 +137,11 @@ pub(super) fn number(bytes: &[u8], first: usize, length: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use iscsitrace_wire::cdb::{self, Operation};
+
     use super::COMMANDS;
 
-    /// SPC-4: the group code, the upper three bits of the operation code, tells the length.
+    /// SPC-4: the group code, the upper three bits of the operation code, determines the length.
     #[test]
     fn cdbs_are_as_long_as_their_group_says() {
         for command in COMMANDS {
@@ -152,6 +153,18 @@ mod tests {
                 group => panic!("no command is of group {group}"),
             };
             assert_eq!(command.usage.len(), length, "{:02x}", command.code);
+        }
+    }
+
+    /// The length in T10's name is that of the CDB; operation codes and service actions are in the table of SCSI commands.
+    #[test]
+    fn commands_are_those_of_the_table() {
+        for command in COMMANDS {
+            let decoded = cdb::decode(command.usage, Some(0));
+            assert_ne!(decoded.operation, Operation::Other, "{:02x}", command.code);
+            if let Some((_, length)) = decoded.name.rsplit_once('(') {
+                assert_eq!(length.trim_end_matches(')'), command.usage.len().to_string(), "{}", decoded.name);
+            }
         }
     }
 

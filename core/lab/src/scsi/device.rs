@@ -1,5 +1,5 @@
-//! A SCSI target device: its logical units and nexuses, and the task router before them (SAM-5). What a command
-//! means is told by the logical unit.
+//! A SCSI target device: its logical units and nexuses, and the task router before them (SAM-5). The logical unit
+//! executes commands.
 
 use iscsitrace_wire::lun;
 
@@ -13,16 +13,16 @@ use super::sense::Sense;
 use super::settings::{DeviceSettings, SettingsError};
 use super::task::{Completion, Refused, Status, Task, Work};
 
-/// Tasks that the target drops, without a response: those of a nexus at a logical unit.
+/// Tasks that the target aborts without a response: those of a nexus at a logical unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abort {
-    /// Whose tasks.
+    /// Nexus of the tasks.
     pub nexus: Nexus,
-    /// Where.
+    /// Their LUN.
     pub lun: u16,
 }
 
-/// What resets a whole target (RFC 7143, section 11.5.1).
+/// A reset of the target (RFC 7143, section 11.5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
     /// TARGET WARM RESET.
@@ -43,7 +43,7 @@ impl Device {
     /// A device that was just powered on.
     ///
     /// # Errors
-    /// When the settings do not make a disk, or the memory is not to be had.
+    /// Settings that are not valid, or not enough memory.
     pub fn new(settings: &DeviceSettings) -> Result<Device, SettingsError> {
         for (field, value, most) in [("vendor", &settings.vendor, 8), ("product", &settings.product, 16)] {
             if !identity::is_fit(value, most) {
@@ -60,7 +60,7 @@ impl Device {
             if ![512, 4096].contains(&block_bytes) {
                 return Err(SettingsError::BlockLength { lun, block_bytes });
             }
-            // i64, so that no address that is in range ever overflows when another is added.
+            // Within i64, so that the sum of two valid addresses never overflows.
             if size_bytes == 0 || size_bytes > i64::MAX as u64 || size_bytes % u64::from(block_bytes) != 0 {
                 return Err(SettingsError::Size { lun, size_bytes, block_bytes });
             }
@@ -85,7 +85,7 @@ impl Device {
         nexus
     }
 
-    /// The session of this nexus is over. Its tasks are the target's to drop.
+    /// The session of this nexus ended. The target drops its tasks.
     pub fn nexus_lost(&mut self, nexus: Nexus) {
         self.nexuses.lose(nexus);
         self.units.iter_mut().for_each(|unit| unit.lose_nexus(nexus));
@@ -98,7 +98,7 @@ impl Device {
         self.place(lun).is_some()
     }
 
-    /// Takes a command: at once it is known what it gives, takes, or why it is refused.
+    /// Executes a command: the returned task has its data length and direction, or the reason of its refusal.
     ///
     /// `cdb` is as long as the initiator sent it: 16 bytes, or more with an extended CDB.
     pub fn execute(&mut self, nexus: Nexus, lun: [u8; 8], cdb: &[u8]) -> Task {
@@ -118,7 +118,7 @@ impl Device {
         Task { unit: place, nexus, work, received: 0, refused, completion: None }
     }
 
-    /// Appends this range of what the command gives to `out`; less when it gives less.
+    /// Appends this range of the command's data in to `out`; less when there is less.
     pub fn append_data_in(&self, task: &Task, offset: u64, length: usize, out: &mut Vec<u8>) {
         let available = task.data_in_length().saturating_sub(offset);
         let length = length.min(usize::try_from(available).unwrap_or(usize::MAX));
@@ -136,7 +136,7 @@ impl Device {
         }
     }
 
-    /// Takes bytes that the command takes, from this offset on; what lies beyond its data out length is dropped.
+    /// Takes data out from this offset on; bytes beyond the data out length are dropped.
     pub fn write_data_out(&mut self, task: &mut Task, offset: u64, bytes: &[u8]) {
         let available = usize::try_from(task.data_out_length().saturating_sub(offset)).unwrap_or(usize::MAX);
         let bytes = bytes.get(..available).unwrap_or(bytes);
@@ -169,8 +169,8 @@ impl Device {
         }
     }
 
-    /// All data out came, or no more comes: does what is left to do, and tells what became of the command. Told again,
-    /// it does nothing and tells the same.
+    /// Finishes the command once its data out is complete, or no more will arrive, and returns its completion. A second
+    /// call has no effect and returns the same.
     pub fn finish(&mut self, task: &mut Task) -> Completion {
         if let Some(completion) = &task.completion {
             return completion.clone();
@@ -184,7 +184,7 @@ impl Device {
         completion
     }
 
-    /// CHECK CONDITION for what the target itself found wrong with a command, in the format that the initiators chose.
+    /// CHECK CONDITION for an error that the target found, in the sense format of the logical unit.
     #[must_use]
     pub fn check_condition(&self, lun: [u8; 8], sense: Sense) -> Completion {
         self.check_condition_at(self.place(lun), sense)
@@ -223,8 +223,8 @@ impl Device {
         }
     }
 
-    /// CLEAR TASK SET. The target drops all tasks at that logical unit; `others` are the nexuses that it dropped some
-    /// of, but for the one that asked for it: they are told (SAM-5).
+    /// CLEAR TASK SET. The target drops all tasks at that logical unit; `others` are the other nexuses with dropped
+    /// tasks: they get a unit attention (SAM-5).
     pub fn clear_task_set(&mut self, lun: [u8; 8], others: &[Nexus]) {
         let told: Vec<Nexus> = self.nexuses.established().filter(|nexus| others.contains(nexus)).collect();
         if let Some(unit) = self.place(lun).and_then(|place| self.units.get_mut(place)) {
@@ -238,7 +238,7 @@ impl Device {
         self.units.iter_mut().for_each(|unit| unit.reset(&self.nexuses, attention));
     }
 
-    /// Tasks that a command of another nexus ended (PREEMPT AND ABORT): asked for after each `finish`.
+    /// Tasks that a command of another nexus aborted (PREEMPT AND ABORT): poll after each `finish`.
     pub fn poll_abort(&mut self) -> Option<Abort> {
         self.units.iter_mut().find_map(|unit| unit.aborted.pop().map(|nexus| Abort { nexus, lun: unit.lun }))
     }
@@ -256,7 +256,7 @@ impl Device {
         }
         let luns: Vec<u8> = match cdb[2] {
             0 | 2 => self.units.iter().flat_map(|unit| lun::encode(unit.lun)).collect(),
-            // No well known logical units, and no subsidiary ones.
+            // No well known logical units, and no subsidiary logical units.
             1 | 0x10..=0x12 => Vec::new(),
             _ => return Err(Sense::cdb_field(2)),
         };
@@ -267,10 +267,10 @@ impl Device {
     }
 }
 
-/// The flat space addressing method reaches no further.
+/// Limit of the flat space addressing method.
 const MOST_LUNS: u16 = 1 << 14;
 
-/// A LUN where there is nothing answers two commands (SPC-4).
+/// A LUN without a logical unit supports two commands (SPC-4).
 fn execute_without_unit(cdb: &[u8; 16]) -> Result<Work, Sense> {
     match cdb[0] {
         0x12 if cdb[1] & 0x01 != 0 => Err(Sense::cdb_bit(1, 0)),

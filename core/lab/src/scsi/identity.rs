@@ -1,4 +1,4 @@
-//! Names of a logical unit: made from the target's name and the LUN alone, so that they are the same in every run.
+//! Names of a logical unit: derived from the target's name and the LUN only, so that they are the same in every run.
 
 /// Vendor, product and the unique names of a logical unit.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ impl Identity {
         target_portal_group_tag: u16,
         lun: u16,
     ) -> Identity {
-        // FNV-1a: short, and the same everywhere.
+        // FNV-1a: short, and the same on every machine.
         let hash = target_name
             .bytes()
             .chain(lun.to_be_bytes())
@@ -43,14 +43,14 @@ impl Identity {
     }
 }
 
-/// Left-aligned, with spaces behind.
+/// Left-aligned, padded with spaces.
 fn pad<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
     let mut field = [b' '; LENGTH];
     field.iter_mut().zip(text.bytes()).for_each(|(field, byte)| *field = byte);
     field
 }
 
-/// Whether a text can stand in a field of this many bytes of INQUIRY data (SPC-4: 20h to 7Eh).
+/// Whether a text fits a field of INQUIRY data of this many bytes (SPC-4: 20h to 7Eh).
 pub(super) fn is_fit(text: &str, most: usize) -> bool {
     text.len() <= most && text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
 }

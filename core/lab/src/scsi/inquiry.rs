@@ -1,5 +1,4 @@
-//! Who a logical unit is and what it can do: INQUIRY, its vital product data, and the target port group. Changes
-//! nothing.
+//! INQUIRY, vital product data, and the target port group. Changes nothing.
 
 use super::command::number;
 use super::logical_unit::LogicalUnit;
@@ -8,7 +7,7 @@ use super::sense::Sense;
 use super::sparse::PAGE_BYTES;
 use super::task::Work;
 
-/// Standards that are followed: SAM-5, SPC-4, SBC-3, iSCSI (SPC-4).
+/// Version descriptors: SAM-5, SPC-4, SBC-3, iSCSI (SPC-4).
 const VERSION_DESCRIPTORS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
 
 /// Vital product data pages, in order.
@@ -109,7 +108,7 @@ impl LogicalUnit {
         if self.medium.is_thin() {
             page[16..20].copy_from_slice(&u32::MAX.to_be_bytes());
             page[20..24].copy_from_slice(&MOST_DESCRIPTORS.to_be_bytes());
-            // Less than a page is forgotten, too, but gives no memory back.
+            // Less than a page can be unmapped, too, but frees no memory.
             page[24..28].copy_from_slice(&((PAGE_BYTES / self.block_bytes()) as u32).to_be_bytes());
             // UGAVALID, alignment 0
             page[28] = 0x80;
@@ -132,7 +131,7 @@ fn extended_inquiry() -> Vec<u8> {
     page
 }
 
-/// Block device characteristics (SBC-3), without the header: nothing rotates.
+/// Block device characteristics (SBC-3), without the header: non-rotating medium.
 fn block_characteristics() -> Vec<u8> {
     let mut page = vec![0; 60];
     page[1] = 0x01;
@@ -152,7 +151,7 @@ fn scsi_name(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Standard INQUIRY data of a LUN where there is nothing (SPC-4): peripheral qualifier 3, device type unknown.
+/// Standard INQUIRY data of a LUN without a logical unit (SPC-4): peripheral qualifier 3, device type unknown.
 pub(super) fn no_device() -> Vec<u8> {
     let mut data = vec![0; 36];
     data[..5].copy_from_slice(&[0x7f, 0, 0x06, 0x12, 31]);
@@ -160,7 +159,7 @@ pub(super) fn no_device() -> Vec<u8> {
     data
 }
 
-/// REPORT TARGET PORT GROUPS (SPC-4): one group of one port, active and optimized, for ever.
+/// REPORT TARGET PORT GROUPS (SPC-4): one group of one port, always active/optimized.
 pub(super) fn report_target_port_groups(cdb: &[u8; 16]) -> Work {
     let [group_high, group_low] = TARGET_PORT_GROUP.to_be_bytes();
     let [port_high, port_low] = RELATIVE_TARGET_PORT.to_be_bytes();

@@ -1,19 +1,15 @@
-//! A logical unit: what it is and remembers, whether it takes a command now, and which file knows the command. Never
-//! what a command does.
+//! A logical unit: its medium, its state per nexus, and unit attentions. Never executes a command.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iscsitrace_wire::cdb::{self, Operation};
-
-use super::command::{self, Access, Command, Needs};
+use super::command::{self, Command};
 use super::identity::Identity;
 use super::medium::Medium;
-use super::mode::ModePages;
+use super::mode_pages::ModePages;
 use super::nexus::{Nexus, Nexuses};
 use super::persistent_reservation::PersistentReservation;
 use super::sense::Sense;
 use super::settings::LogicalUnitSettings;
-use super::task::{Refused, Work};
 
 /// Unit attentions (SPC-4).
 pub(super) const POWER_ON: Sense = Sense::unit_attention(0x29, 0x01);
@@ -35,12 +31,12 @@ pub(super) struct LogicalUnit {
     pub(super) has_target_port_groups: bool,
     pub(super) medium: Medium,
     pub(super) mode: ModePages,
-    /// Unit attentions that wait for a command of their nexus, none twice.
+    /// Pending unit attentions of each nexus, none twice.
     attentions: BTreeMap<Nexus, Vec<Sense>>,
     /// The holder of a reservation by RESERVE.
     pub(super) reserved_by: Option<Nexus>,
     pub(super) persistent: PersistentReservation,
-    /// Who prevents the removal of the medium.
+    /// Nexuses that prevent the removal of the medium.
     pub(super) preventing: BTreeSet<Nexus>,
     pub(super) is_ejected: bool,
     /// Nexuses whose tasks are to be aborted.
@@ -65,65 +61,7 @@ impl LogicalUnit {
         }
     }
 
-    /// Takes a command: does it, or says what data it needs.
-    pub(super) fn execute(&mut self, nexus: Nexus, nexuses: &Nexuses, cdb: &[u8; 16]) -> Result<Work, Refused> {
-        let operation = cdb::decode(cdb, Some(0)).operation;
-        // SAM-5: INQUIRY, REPORT LUNS and REQUEST SENSE do not report a unit attention by their status.
-        if !matches!(operation, Operation::Inquiry | Operation::RequestSense)
-            && let Some(attention) = self.take_attention(nexus)
-        {
-            return Err(attention.into());
-        }
-        let command = self.supported(cdb)?;
-        self.check_control(command, cdb)?;
-        self.check_reservations(nexus, operation, command, cdb)?;
-        self.check_medium(command)?;
-        match operation {
-            Operation::TestUnitReady => Ok(Work::GOOD),
-            Operation::RequestSense => Ok(self.request_sense(nexus, cdb)),
-            Operation::Inquiry => Ok(self.inquiry(cdb)?),
-            Operation::ModeSense => Ok(self.mode_sense(cdb)?),
-            Operation::Reserve => Ok(self.reserve(nexus, cdb)?),
-            Operation::Release => Ok(self.release(nexus)),
-            Operation::StartStopUnit => Ok(self.start_stop(nexus, nexuses, cdb)?),
-            Operation::PreventAllowMediumRemoval => Ok(self.prevent_allow(nexus, cdb)?),
-            Operation::SendDiagnostic => Ok(send_diagnostic(cdb)?),
-            Operation::ReadCapacity => Ok(self.read_capacity(cdb)?),
-            Operation::GetLbaStatus => Ok(self.get_lba_status(cdb)?),
-            Operation::ReadDefectData => Ok(super::capacity::read_defect_data(cdb)),
-            Operation::PersistentReserveIn => Ok(self.persistent_reserve_in(nexuses, cdb)),
-            Operation::ReportSupportedOpcodes => Ok(self.report_supported_operation_codes(cdb)?),
-            Operation::ReportTargetPortGroups => Ok(super::inquiry::report_target_port_groups(cdb)),
-            Operation::WriteSame => Ok(self.write_same(cdb)?),
-            Operation::Unmap | Operation::ModeSelect | Operation::PersistentReserveOut => Ok(collect_parameters(cdb)?),
-            _ => Ok(self.block_command(operation, cdb)?),
-        }
-    }
-
-    /// All that a command collected is there.
-    pub(super) fn finish(
-        &mut self,
-        nexus: Nexus,
-        nexuses: &Nexuses,
-        cdb: &[u8; 16],
-        bytes: &[u8],
-    ) -> Result<(), Refused> {
-        match cdb::decode(cdb, Some(0)).operation {
-            Operation::ModeSelect => {
-                if self.mode_select(cdb, bytes)? {
-                    self.raise(nexuses, Some(nexus), MODE_PARAMETERS_CHANGED);
-                }
-                Ok(())
-            }
-            Operation::PersistentReserveOut => self.persistent_reserve_out(nexus, nexuses, cdb, bytes),
-            Operation::Unmap => Ok(self.finish_unmap(bytes)?),
-            Operation::WriteSame => Ok(self.finish_write_same(cdb, bytes)?),
-            Operation::CompareAndWrite => Ok(self.finish_compare_and_write(cdb, bytes)?),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether a command is one that this logical unit answers.
+    /// Whether this logical unit supports a command.
     pub(super) fn is_supported(&self, command: &Command) -> bool {
         if command.code == command::UNMAP {
             return self.medium.is_thin();
@@ -131,77 +69,14 @@ impl LogicalUnit {
         (command.code, command.action.unwrap_or(0)) != command::REPORT_TARGET_PORT_GROUPS || self.has_target_port_groups
     }
 
-    fn supported(&self, cdb: &[u8; 16]) -> Result<&'static Command, Sense> {
-        let command = command::find(cdb[0], cdb[1] & 0x1f).filter(|command| self.is_supported(command));
-        // SPC-4: an operation code that is known with other service actions has an invalid field.
-        let is_code_known = || command::COMMANDS.iter().any(|row| row.code == cdb[0] && self.is_supported(row));
-        command.ok_or_else(|| if is_code_known() { Sense::cdb_bit(1, 4) } else { Sense::OPERATION_CODE })
-    }
-
-    /// The CONTROL byte ends the CDB; auto contingent allegiance is not supported (SAM-5).
-    fn check_control(&self, command: &Command, cdb: &[u8; 16]) -> Result<(), Sense> {
-        let last = command.usage.len() - 1;
-        let has_naca = cdb.get(last).is_some_and(|control| control & 0x04 != 0);
-        if has_naca { Err(Sense::cdb_bit(last as u16, 2)) } else { Ok(()) }
-    }
-
-    fn check_medium(&self, command: &Command) -> Result<(), Sense> {
-        if command.needs == Needs::Nothing {
-            return Ok(());
-        }
-        if self.is_ejected {
-            return Err(Sense::EJECTED);
-        }
-        if command.needs == Needs::Writable {
-            if self.settings.is_write_protected {
-                return Err(Sense::WRITE_PROTECTED);
-            }
-            if self.mode.is_software_write_protected() {
-                return Err(Sense::SOFTWARE_WRITE_PROTECTED);
-            }
-        }
-        Ok(())
-    }
-
-    fn check_reservations(
-        &self,
-        nexus: Nexus,
-        operation: Operation,
-        command: &Command,
-        cdb: &[u8; 16],
-    ) -> Result<(), Refused> {
-        let is_persistent = matches!(operation, Operation::PersistentReserveIn | Operation::PersistentReserveOut);
-        let is_spc_2 = matches!(operation, Operation::Reserve | Operation::Release);
-        if let Some(holder) = self.reserved_by {
-            // SPC-2; a reservation of that kind refuses persistent ones to everybody.
-            let is_always_allowed = matches!(operation, Operation::Inquiry | Operation::RequestSense)
-                || operation == Operation::Release
-                || (operation == Operation::PreventAllowMediumRemoval && cdb[4] & 0x03 == 0);
-            if is_persistent || (holder != nexus && !is_always_allowed) {
-                return Err(Refused::Conflict);
-            }
-        }
-        // SPC-4: with any registration, RESERVE and RELEASE conflict.
-        if is_spc_2 && self.persistent.has_registrations() {
-            return Err(Refused::Conflict);
-        }
-        let access = match operation {
-            // SBC-3: starting is allowed to everybody, and so is allowing removal.
-            Operation::StartStopUnit if cdb[4] & 0xf1 == 0x01 => Access::Free,
-            Operation::PreventAllowMediumRemoval if cdb[4] & 0x03 == 0 => Access::Free,
-            _ => command.access,
-        };
-        if self.persistent.is_conflict(nexus, access) { Err(Refused::Conflict) } else { Ok(()) }
-    }
-
-    /// A unit attention for these nexuses, but not for the one that caused it.
+    /// Establishes a unit attention for all nexuses, except the one that caused it.
     pub(super) fn raise(&mut self, nexuses: &Nexuses, cause: Option<Nexus>, attention: Sense) {
         for nexus in nexuses.established().filter(|nexus| Some(*nexus) != cause) {
             self.raise_for(nexus, attention);
         }
     }
 
-    /// A unit attention for one nexus, once.
+    /// Establishes a unit attention for one nexus, once.
     pub(super) fn raise_for(&mut self, nexus: Nexus, attention: Sense) {
         let waiting = self.attentions.entry(nexus).or_default();
         if !waiting.contains(&attention) {
@@ -209,7 +84,8 @@ impl LogicalUnit {
         }
     }
 
-    fn take_attention(&mut self, nexus: Nexus) -> Option<Sense> {
+    /// The next unit attention of a nexus; it is reported once.
+    pub(super) fn take_attention(&mut self, nexus: Nexus) -> Option<Sense> {
         let waiting = self.attentions.get_mut(&nexus)?;
         let first = waiting.remove(0);
         if waiting.is_empty() {
@@ -218,7 +94,7 @@ impl LogicalUnit {
         Some(first)
     }
 
-    /// What ends with an I_T nexus (SAM-5): all but persistent reservations.
+    /// I_T nexus loss (SAM-5): ends everything of the nexus except persistent reservations.
     pub(super) fn lose_nexus(&mut self, nexus: Nexus) {
         self.attentions.remove(&nexus);
         self.preventing.remove(&nexus);
@@ -227,7 +103,7 @@ impl LogicalUnit {
         }
     }
 
-    /// What ends with a reset; every nexus is told, the one that asked for it as well (SAM-5).
+    /// A reset; every nexus gets a unit attention, also the one that requested it (SAM-5).
     pub(super) fn reset(&mut self, nexuses: &Nexuses, attention: Sense) {
         self.attentions.clear();
         self.preventing.clear();
@@ -236,61 +112,4 @@ impl LogicalUnit {
         self.aborted.clear();
         self.raise(nexuses, None, attention);
     }
-
-    fn request_sense(&mut self, nexus: Nexus, cdb: &[u8; 16]) -> Work {
-        let ejected = self.is_ejected.then_some(Sense::EJECTED);
-        let sense = self.take_attention(nexus).or(ejected).unwrap_or(Sense::NONE);
-        // DESC: the initiator chooses the format (SPC-4).
-        Work::data_in(sense.encode(cdb[1] & 0x01 != 0), u64::from(cdb[4]))
-    }
-
-    fn start_stop(&mut self, nexus: Nexus, nexuses: &Nexuses, cdb: &[u8; 16]) -> Result<Work, Sense> {
-        // Memory has no motor: neither a power condition nor stopping changes anything.
-        if cdb[4] >> 4 != 0 {
-            return Ok(Work::GOOD);
-        }
-        let (loads_or_ejects, starts) = (cdb[4] & 0x02 != 0, cdb[4] & 0x01 != 0);
-        if loads_or_ejects {
-            if !self.settings.is_removable {
-                return Err(Sense::cdb_bit(4, 1));
-            }
-            if !self.preventing.is_empty() {
-                return Err(Sense::REMOVAL_PREVENTED);
-            }
-            if self.is_ejected && starts {
-                self.raise(nexuses, Some(nexus), MEDIUM_CHANGED);
-            }
-            self.is_ejected = !starts;
-        }
-        Ok(Work::GOOD)
-    }
-
-    fn prevent_allow(&mut self, nexus: Nexus, cdb: &[u8; 16]) -> Result<Work, Sense> {
-        match cdb[4] & 0x03 {
-            0 => self.preventing.remove(&nexus),
-            1 => self.preventing.insert(nexus),
-            _ => return Err(Sense::cdb_bit(4, 1)),
-        };
-        Ok(Work::GOOD)
-    }
-}
-
-/// The default self-test passes; there is no other.
-fn send_diagnostic(cdb: &[u8; 16]) -> Result<Work, Sense> {
-    if cdb[1] >> 5 != 0 {
-        return Err(Sense::cdb_bit(1, 7));
-    }
-    if command::number(cdb, 3, 2) != 0 { Err(Sense::cdb_field(3)) } else { Ok(Work::GOOD) }
-}
-
-/// A parameter list, as long as the CDB says.
-fn collect_parameters(cdb: &[u8; 16]) -> Result<Work, Sense> {
-    let length = match cdb[0] {
-        0x15 => u64::from(cdb[4]),
-        // PERSISTENT RESERVE OUT: its list has one length, for SPEC_I_PT is not supported (SPC-4).
-        0x5f if command::number(cdb, 5, 4) != 24 => return Err(Sense::PARAMETER_LIST_LENGTH),
-        0x5f => 24,
-        _ => command::number(cdb, 7, 2),
-    };
-    Ok(Work::Collect { cdb: *cdb, bytes: vec![0; length as usize] })
 }

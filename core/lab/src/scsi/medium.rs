@@ -1,5 +1,5 @@
-//! Where the blocks of a logical unit are: bytes by their address. Knows no commands; whoever calls has checked that
-//! the bytes lie on the medium, and what does not is neither read nor written.
+//! The medium of a logical unit: bytes by address. Knows no commands. Callers check the range; bytes outside the medium
+//! are neither read nor written.
 
 use super::settings::{LogicalUnitSettings, MediumKind};
 use super::sparse::{PAGE_BYTES, Sparse};
@@ -18,7 +18,7 @@ pub(super) enum Medium {
 pub(super) struct NoSpace;
 
 impl Medium {
-    /// An empty medium; none when its memory is not to be had.
+    /// An empty medium; none when there is not enough memory.
     pub(super) fn new(settings: &LogicalUnitSettings) -> Option<Medium> {
         Some(match settings.medium {
             MediumKind::Ram => {
@@ -81,14 +81,14 @@ impl Medium {
         }
     }
 
-    /// The first of these bytes that is another on the medium.
+    /// The offset of the first byte that differs from the medium.
     pub(super) fn difference(&self, first_byte: u64, bytes: &[u8]) -> Option<usize> {
         let mut stored = Vec::new();
         self.append(first_byte, bytes.len(), &mut stored);
         if stored == bytes { None } else { stored.iter().zip(bytes).position(|(stored, byte)| stored != byte) }
     }
 
-    /// Sets the bits that are set in these bytes.
+    /// ORs these bytes into the medium.
     pub(super) fn or(&mut self, first_byte: u64, bytes: &[u8]) -> Result<(), NoSpace> {
         let mut stored = Vec::new();
         self.append(first_byte, bytes.len(), &mut stored);
@@ -96,7 +96,7 @@ impl Medium {
         self.write(first_byte, &stored)
     }
 
-    /// Stores the same block again and again over `length` bytes.
+    /// Stores the same block repeatedly over `length` bytes.
     pub(super) fn fill(&mut self, first_byte: u64, length: u64, block: &[u8]) -> Result<(), NoSpace> {
         let most = (PAGE_BYTES as usize).max(block.len());
         let chunk = block.repeat((most / block.len().max(1)).max(1));
@@ -109,14 +109,14 @@ impl Medium {
         Ok(())
     }
 
-    /// Forgets whole blocks, where that can be done.
+    /// Unmaps whole blocks, if the medium supports it.
     pub(super) fn unmap(&mut self, first_byte: u64, length: u64) {
         if let Medium::Sparse(sparse) = self {
             sparse.unmap(first_byte, length);
         }
     }
 
-    /// Whether the block at this byte is mapped, and the end of the blocks of which the same is true; `end` at most.
+    /// Whether the block at this byte is mapped, and the end of the run of blocks in the same state; `end` at most.
     pub(super) fn run(&self, first_byte: u64, end: u64) -> (bool, u64) {
         match self {
             Medium::Sparse(sparse) => sparse.run(first_byte, end),
@@ -125,8 +125,8 @@ impl Medium {
     }
 }
 
-/// Calls with the first byte on the medium and the range of the `length` bytes that lie in each page, until told to
-/// stop.
+/// Splits `length` bytes by pages: calls with the first byte on the medium and the range within the bytes, until it
+/// returns false.
 fn each_page(first_byte: u64, length: usize, mut work: impl FnMut(u64, usize, usize) -> bool) -> bool {
     let mut start = 0;
     while start < length {

@@ -1,4 +1,4 @@
-//! Who sends commands: initiator ports, and I_T nexuses with the one target port. Never what they may do.
+//! Initiator ports, and their I_T nexuses with the one target port.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub struct InitiatorPort {
     pub isid: [u8; 6],
 }
 
-/// An I_T nexus. The same initiator port gets the same number again while a persistent reservation remembers it.
+/// An I_T nexus. An initiator port keeps its number while it has a persistent registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nexus(pub(super) u32);
 
@@ -27,7 +27,7 @@ impl InitiatorPort {
         // Ends with a null and fills a multiple of 4 bytes, 20 at least.
         name.push(0);
         name.resize(name.len().next_multiple_of(4).max(20), 0);
-        // An iSCSI name has at most 223 bytes; a longer one never got past the login.
+        // An iSCSI name has at most 223 bytes: the login refuses longer ones.
         let length = u16::try_from(name.len()).unwrap_or(u16::MAX);
         out.extend_from_slice(&[0x45, 0]);
         out.extend_from_slice(&length.to_be_bytes());
@@ -35,7 +35,7 @@ impl InitiatorPort {
     }
 }
 
-/// The nexuses there are, and those that are remembered.
+/// Established nexuses, and lost ones that are remembered.
 #[derive(Debug, Default)]
 pub(super) struct Nexuses {
     known: BTreeMap<Nexus, (InitiatorPort, bool)>,
@@ -43,7 +43,7 @@ pub(super) struct Nexuses {
 }
 
 impl Nexuses {
-    /// The nexus of this port, established now.
+    /// Establishes the nexus of a port.
     pub(super) fn establish(&mut self, port: InitiatorPort) -> Nexus {
         for (nexus, (known, is_established)) in &mut self.known {
             if *known == port {
@@ -57,19 +57,19 @@ impl Nexuses {
         nexus
     }
 
-    /// It is lost; its port stays known until it is forgotten.
+    /// Loses a nexus; its port is remembered until `forget_unless`.
     pub(super) fn lose(&mut self, nexus: Nexus) {
         if let Some((_, is_established)) = self.known.get_mut(&nexus) {
             *is_established = false;
         }
     }
 
-    /// Forgets lost nexuses that nobody remembers.
+    /// Forgets lost nexuses for which the function returns false.
     pub(super) fn forget_unless(&mut self, is_remembered: impl Fn(Nexus) -> bool) {
         self.known.retain(|nexus, (_, is_established)| *is_established || is_remembered(*nexus));
     }
 
-    /// Those that are established.
+    /// The established nexuses.
     pub(super) fn established(&self) -> impl Iterator<Item = Nexus> + '_ {
         self.known.iter().filter(|(_, (_, is_established))| *is_established).map(|(nexus, _)| *nexus)
     }

@@ -1,21 +1,16 @@
-//! Persistent reservations (SPC-4): registrations by key, one reservation of the logical unit.
-//! Kept while the device lives, not through a power loss (APTPL). Not here: which commands they allow a command to be.
+//! Persistent reservations (SPC-4): registrations by key, one reservation of the logical unit, and which commands it
+//! allows. Kept while the device lives, not through a power loss (APTPL).
 
 use std::collections::BTreeMap;
 
-use super::command::{Access, number};
-use super::logical_unit::{LogicalUnit, REGISTRATIONS_PREEMPTED, RESERVATIONS_PREEMPTED, RESERVATIONS_RELEASED};
+use super::command::Access;
 use super::nexus::{Nexus, Nexuses};
 use super::sense::Sense;
-use super::task::{Refused, Work};
-
-/// Most registrations.
-const MOST_REGISTRATIONS: usize = 1024;
 
 /// Types of persistent reservations (SPC-4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Type {
+pub(super) enum Type {
     WriteExclusive = 1,
     ExclusiveAccess = 3,
     WriteExclusiveRegistrantsOnly = 5,
@@ -35,7 +30,7 @@ impl Type {
     ];
 
     /// From SCOPE and TYPE of a CDB: the scope is the logical unit.
-    fn decode(scope_and_type: u8) -> Result<Type, Sense> {
+    pub(super) fn decode(scope_and_type: u8) -> Result<Type, Sense> {
         if scope_and_type >> 4 != 0 {
             return Err(Sense::cdb_bit(2, 7));
         }
@@ -46,31 +41,32 @@ impl Type {
         matches!(self, Type::WriteExclusive | Type::WriteExclusiveRegistrantsOnly | Type::WriteExclusiveAllRegistrants)
     }
 
-    const fn is_all_registrants(self) -> bool {
+    pub(super) const fn is_all_registrants(self) -> bool {
         matches!(self, Type::WriteExclusiveAllRegistrants | Type::ExclusiveAccessAllRegistrants)
     }
 
-    /// Registrants have access, be they holders or not.
+    /// Whether all registrants have access.
     const fn admits_registrants(self) -> bool {
         !matches!(self, Type::WriteExclusive | Type::ExclusiveAccess)
     }
 }
 
-/// The reservation: of one nexus, or of all that are registered.
+/// The reservation: held by one nexus, or by all registrants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Reservation {
-    kind: Type,
-    /// Who made it; the holder, unless all registrants are.
-    nexus: Nexus,
+pub(super) struct Reservation {
+    pub(super) kind: Type,
+    /// The nexus that made it: the holder, unless all registrants are.
+    pub(super) nexus: Nexus,
 }
 
 /// Registrations and the reservation of a logical unit.
 #[derive(Debug, Default)]
 pub(super) struct PersistentReservation {
-    /// Keys, none of them 0.
-    registrations: BTreeMap<Nexus, u64>,
-    reservation: Option<Reservation>,
-    generation: u32,
+    /// Reservation keys, none of them 0.
+    pub(super) registrations: BTreeMap<Nexus, u64>,
+    pub(super) reservation: Option<Reservation>,
+    /// PRGENERATION.
+    pub(super) generation: u32,
 }
 
 impl PersistentReservation {
@@ -82,13 +78,13 @@ impl PersistentReservation {
         !self.registrations.is_empty()
     }
 
-    fn is_holder(&self, nexus: Nexus) -> bool {
+    pub(super) fn is_holder(&self, nexus: Nexus) -> bool {
         self.reservation.is_some_and(|reservation| {
             if reservation.kind.is_all_registrants() { self.is_registered(nexus) } else { reservation.nexus == nexus }
         })
     }
 
-    /// Whether the reservation refuses such a command to this nexus (SPC-4).
+    /// Whether the reservation conflicts with such a command of this nexus (SPC-4).
     pub(super) fn is_conflict(&self, nexus: Nexus, access: Access) -> bool {
         let Some(Reservation { kind, .. }) = self.reservation else { return false };
         if self.is_holder(nexus) || (kind.admits_registrants() && self.is_registered(nexus)) {
@@ -101,31 +97,31 @@ impl PersistentReservation {
         }
     }
 
-    /// Ends the reservation; the registrants to tell, where they had access by it.
-    fn release(&mut self) -> Vec<Nexus> {
+    /// Releases the reservation; returns the registrants to notify, if they had access.
+    pub(super) fn release(&mut self) -> Vec<Nexus> {
         let admitted = self.reservation.take().is_some_and(|reservation| reservation.kind.admits_registrants());
         if admitted { self.registrations.keys().copied().collect() } else { Vec::new() }
     }
 
-    /// Ends a registration, and a reservation that was its alone; the registrants to tell of that.
-    fn unregister(&mut self, nexus: Nexus) -> Vec<Nexus> {
+    /// Removes a registration, and a reservation that only it held; returns the registrants to notify.
+    pub(super) fn unregister(&mut self, nexus: Nexus) -> Vec<Nexus> {
         let was_holder = self.is_holder(nexus);
         self.registrations.remove(&nexus);
         let is_shared = self.reservation.is_some_and(|reservation| reservation.kind.is_all_registrants());
         if was_holder && (!is_shared || self.registrations.is_empty()) { self.release() } else { Vec::new() }
     }
 
-    /// The key of a reservation as it is reported: 0 when all registrants hold it.
-    fn reservation_key(&self, reservation: Reservation) -> u64 {
+    /// The reported key of a reservation: 0 when all registrants hold it.
+    pub(super) fn reservation_key(&self, reservation: Reservation) -> u64 {
         let is_shared = reservation.kind.is_all_registrants();
         if is_shared { 0 } else { self.registrations.get(&reservation.nexus).copied().unwrap_or(0) }
     }
 
-    fn read_keys(&self) -> Vec<u8> {
+    pub(super) fn read_keys(&self) -> Vec<u8> {
         self.registrations.values().flat_map(|key| key.to_be_bytes()).collect()
     }
 
-    fn read_reservation(&self) -> Vec<u8> {
+    pub(super) fn read_reservation(&self) -> Vec<u8> {
         let Some(reservation) = self.reservation else { return Vec::new() };
         let mut descriptor = self.reservation_key(reservation).to_be_bytes().to_vec();
         descriptor.extend_from_slice(&[0, 0, 0, 0, 0, reservation.kind as u8, 0, 0]);
@@ -133,7 +129,7 @@ impl PersistentReservation {
     }
 
     /// Full status descriptors (SPC-4).
-    fn read_full_status(&self, nexuses: &Nexuses) -> Vec<u8> {
+    pub(super) fn read_full_status(&self, nexuses: &Nexuses) -> Vec<u8> {
         let mut out = Vec::new();
         for (nexus, key) in &self.registrations {
             let mut transport_id = Vec::new();
@@ -149,150 +145,5 @@ impl PersistentReservation {
             out.extend_from_slice(&transport_id);
         }
         out
-    }
-}
-
-/// REPORT CAPABILITIES: CRH, SIP_C, ATP_C and PTPL_C are clear; TMV, and all six types.
-const CAPABILITIES: [u8; 8] = [0, 8, 0, 0x80, 0xea, 0x01, 0, 0];
-
-impl LogicalUnit {
-    /// PERSISTENT RESERVE IN; the service action is one of the table of commands.
-    pub(super) fn persistent_reserve_in(&self, nexuses: &Nexuses, cdb: &[u8; 16]) -> Work {
-        let allocation_length = number(cdb, 7, 2);
-        let body = match cdb[1] & 0x1f {
-            0 => self.persistent.read_keys(),
-            1 => self.persistent.read_reservation(),
-            2 => return Work::data_in(CAPABILITIES.to_vec(), allocation_length),
-            _ => self.persistent.read_full_status(nexuses),
-        };
-        let mut data_in = self.persistent.generation.to_be_bytes().to_vec();
-        data_in.extend_from_slice(&(body.len() as u32).to_be_bytes());
-        data_in.extend_from_slice(&body);
-        Work::data_in(data_in, allocation_length)
-    }
-
-    /// PERSISTENT RESERVE OUT with its parameter list of 24 bytes.
-    pub(super) fn persistent_reserve_out(
-        &mut self,
-        nexus: Nexus,
-        nexuses: &Nexuses,
-        cdb: &[u8; 16],
-        list: &[u8],
-    ) -> Result<(), Refused> {
-        let (key, action_key) = (number(list, 0, 8), number(list, 8, 8));
-        // SPEC_I_PT, ALL_TG_PT, APTPL.
-        if number(list, 20, 1) & 0x0d != 0 {
-            return Err(Sense::parameter_field(20).into());
-        }
-        let registered = self.persistent.registrations.get(&nexus).copied();
-        let action = cdb[1] & 0x1f;
-        match action {
-            0 if key != registered.unwrap_or(0) => return Err(Refused::Conflict),
-            0 | 6 => return self.register(nexus, nexuses, action_key),
-            _ if registered != Some(key) => return Err(Refused::Conflict),
-            _ => {}
-        }
-        match action {
-            1 => self.reserve_persistently(nexus, Type::decode(cdb[2])?),
-            2 => self.release_persistently(nexus, nexuses, cdb[2]),
-            3 => {
-                self.persistent.reservation = None;
-                let told: Vec<Nexus> = self.persistent.registrations.keys().copied().collect();
-                self.persistent.registrations.clear();
-                self.tell(nexuses, told, nexus, RESERVATIONS_PREEMPTED);
-                self.persistent.generation = self.persistent.generation.wrapping_add(1);
-                Ok(())
-            }
-            4 | 5 => self.preempt(nexus, nexuses, action_key, cdb[2], action == 5),
-            _ => Err(Sense::cdb_bit(1, 4).into()),
-        }
-    }
-
-    fn register(&mut self, nexus: Nexus, nexuses: &Nexuses, key: u64) -> Result<(), Refused> {
-        let persistent = &mut self.persistent;
-        if key == 0 {
-            let told = persistent.unregister(nexus);
-            self.tell(nexuses, told, nexus, RESERVATIONS_RELEASED);
-        } else {
-            if persistent.registrations.len() >= MOST_REGISTRATIONS && !persistent.is_registered(nexus) {
-                return Err(Sense::REGISTRATION_RESOURCES.into());
-            }
-            persistent.registrations.insert(nexus, key);
-        }
-        self.persistent.generation = self.persistent.generation.wrapping_add(1);
-        Ok(())
-    }
-
-    fn reserve_persistently(&mut self, nexus: Nexus, kind: Type) -> Result<(), Refused> {
-        match self.persistent.reservation {
-            None => self.persistent.reservation = Some(Reservation { kind, nexus }),
-            Some(held) if held.kind == kind && self.persistent.is_holder(nexus) => {}
-            Some(_) => return Err(Refused::Conflict),
-        }
-        Ok(())
-    }
-
-    fn release_persistently(&mut self, nexus: Nexus, nexuses: &Nexuses, scope_and_type: u8) -> Result<(), Refused> {
-        // GOOD and without effect for those who hold nothing (SPC-4).
-        let Some(held) = self.persistent.reservation.filter(|_| self.persistent.is_holder(nexus)) else {
-            return Ok(());
-        };
-        if scope_and_type != held.kind as u8 {
-            return Err(Sense::INVALID_RELEASE.into());
-        }
-        let told = self.persistent.release();
-        self.tell(nexuses, told, nexus, RESERVATIONS_RELEASED);
-        Ok(())
-    }
-
-    /// PREEMPT and PREEMPT AND ABORT (SPC-4).
-    fn preempt(
-        &mut self,
-        nexus: Nexus,
-        nexuses: &Nexuses,
-        key: u64,
-        scope_and_type: u8,
-        aborts: bool,
-    ) -> Result<(), Refused> {
-        let persistent = &mut self.persistent;
-        let held = persistent.reservation;
-        let is_shared = held.is_some_and(|held| held.kind.is_all_registrants());
-        // Key 0 means everybody else, when all registrants hold the reservation.
-        let takes_over = match held {
-            Some(_) if is_shared => key == 0,
-            Some(held) => key == persistent.reservation_key(held),
-            None => false,
-        };
-        if key == 0 && !takes_over {
-            return Err(Sense::parameter_field(8).into());
-        }
-        let kind = if takes_over { Some(Type::decode(scope_and_type)?) } else { None };
-        let matching = |(_, other): &(&Nexus, &u64)| key == 0 || **other == key;
-        let preempted: Vec<Nexus> = persistent.registrations.iter().filter(matching).map(|(nexus, _)| *nexus).collect();
-        if preempted.is_empty() {
-            return Err(Refused::Conflict);
-        }
-        persistent.registrations.retain(|other, _| *other == nexus || !preempted.contains(other));
-        if let Some(kind) = kind {
-            persistent.reservation = Some(Reservation { kind, nexus });
-            // A reservation of another type: those who stay are told that the old one ended.
-            if held.is_some_and(|held| held.kind != kind) {
-                let told = persistent.registrations.keys().copied().collect();
-                self.tell(nexuses, told, nexus, RESERVATIONS_RELEASED);
-            }
-        }
-        self.persistent.generation = self.persistent.generation.wrapping_add(1);
-        if aborts {
-            self.aborted.extend(preempted.iter().filter(|other| **other != nexus));
-        }
-        self.tell(nexuses, preempted, nexus, REGISTRATIONS_PREEMPTED);
-        Ok(())
-    }
-
-    /// A unit attention for those of these nexuses that are established, but not for the cause.
-    fn tell(&mut self, nexuses: &Nexuses, told: Vec<Nexus>, cause: Nexus, attention: Sense) {
-        for nexus in nexuses.established().filter(|nexus| *nexus != cause && told.contains(nexus)) {
-            self.raise_for(nexus, attention);
-        }
     }
 }

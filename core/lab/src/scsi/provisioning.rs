@@ -1,4 +1,4 @@
-//! UNMAP and WRITE SAME: many blocks at once (SBC-3). Only a thin medium forgets blocks.
+//! UNMAP and WRITE SAME (SBC-3). Only a thin medium unmaps blocks.
 
 use super::block::check_protection;
 use super::command::number;
@@ -18,10 +18,10 @@ impl LogicalUnit {
         MOST_SAME_BYTES / self.block_bytes()
     }
 
-    /// WRITE SAME: takes one block, or none when NDOB says that it is zeros.
+    /// WRITE SAME: takes one block, or none with NDOB, which means zeros.
     pub(super) fn write_same(&mut self, cdb: &[u8; 16]) -> Result<Work, Sense> {
         check_protection(cdb)?;
-        // ANCHOR, and the PBDATA and LBDATA of old.
+        // ANCHOR, and the obsolete PBDATA and LBDATA.
         if cdb[1] & 0x16 != 0 {
             return Err(Sense::cdb_bit(1, 4));
         }
@@ -41,10 +41,10 @@ impl LogicalUnit {
         Ok(Work::Collect { cdb: *cdb, bytes: vec![0; self.block_bytes() as usize] })
     }
 
-    /// The block is there.
+    /// Finishes WRITE SAME with its block.
     pub(super) fn finish_write_same(&mut self, cdb: &[u8; 16], block: &[u8]) -> Result<(), Sense> {
         let (first_byte, length) = self.extent(cdb)?;
-        // With UNMAP, blocks that read the same afterwards may be forgotten: they read zeros (LBPRZ).
+        // With UNMAP, blocks of zeros may be unmapped: unmapped blocks read as zeros (LBPRZ).
         if unmaps(cdb) && block.iter().all(|byte| *byte == 0) {
             self.medium.unmap(first_byte, length);
             return Ok(());
@@ -63,7 +63,7 @@ impl LogicalUnit {
         if descriptors.len() > MOST_DESCRIPTORS as usize {
             return Err(Sense::parameter_field(2));
         }
-        // All of them are checked before any is done.
+        // All ranges are checked before any is unmapped.
         let mut ranges = Vec::new();
         for descriptor in descriptors {
             ranges.push(self.range(number(descriptor, 0, 8), number(descriptor, 8, 4))?);

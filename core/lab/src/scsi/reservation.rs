@@ -1,4 +1,5 @@
-//! RESERVE and RELEASE of SPC-2: one nexus keeps the logical unit for itself. Persistent reservations are elsewhere.
+//! RESERVE and RELEASE (SPC-2): one nexus reserves the logical unit. Persistent reservations are in
+//! `persistent_reservation`.
 
 use super::logical_unit::LogicalUnit;
 use super::nexus::Nexus;
@@ -6,9 +7,9 @@ use super::sense::Sense;
 use super::task::Work;
 
 impl LogicalUnit {
-    /// RESERVE, of the whole logical unit. That nobody else holds it was checked.
+    /// RESERVE of the whole logical unit. The caller has checked that no other nexus holds it.
     pub(super) fn reserve(&mut self, nexus: Nexus, cdb: &[u8; 16]) -> Result<Work, Sense> {
-        // Neither third parties nor extents, which SPC-2 made obsolete or optional.
+        // No third-party reservations and no extents, which are obsolete or optional in SPC-2.
         if cdb[1] & 0x1f != 0 {
             return Err(Sense::cdb_bit(1, 4));
         }
@@ -16,7 +17,7 @@ impl LogicalUnit {
         Ok(Work::GOOD)
     }
 
-    /// RELEASE: GOOD and without effect when the reservation is another's (SPC-2).
+    /// RELEASE: GOOD without effect when another nexus holds the reservation (SPC-2).
     pub(super) fn release(&mut self, nexus: Nexus) -> Work {
         if self.reserved_by == Some(nexus) {
             self.reserved_by = None;

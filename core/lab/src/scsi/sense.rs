@@ -1,5 +1,4 @@
-//! Sense data: what was wrong with a command, in fixed and in descriptor format (SPC-4). Never decides what is
-//! wrong.
+//! Sense data in fixed and descriptor format (SPC-4).
 
 macro_rules! sense_keys {
     ($($name:ident = $code:literal $words:literal;)*) => {
@@ -48,18 +47,18 @@ impl SenseKey {
     }
 }
 
-/// Which field of a command was refused.
+/// The invalid field of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldPointer {
-    /// Whether it lies in the CDB, else in the parameter list.
+    /// Whether it is in the CDB; else in the parameter list.
     pub is_in_cdb: bool,
     /// Its first byte.
     pub byte: u16,
-    /// Its most significant bit, when it does not begin with its byte.
+    /// Its most significant bit, when the field does not start at the top bit of its byte.
     pub bit: Option<u8>,
 }
 
-/// What was wrong with a command.
+/// The sense data of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sense {
     /// Sense key.
@@ -68,14 +67,14 @@ pub struct Sense {
     pub code: u8,
     /// Additional sense code qualifier.
     pub qualifier: u8,
-    /// INFORMATION field: the offset of the first byte that differs, of a miscompare.
+    /// INFORMATION field: the offset of the first byte that differs, for a miscompare.
     pub information: Option<u64>,
-    /// The field that was refused.
+    /// The invalid field.
     pub field: Option<FieldPointer>,
 }
 
 impl Sense {
-    /// With this additional sense code and qualifier, and nothing more.
+    /// Sense data with this key, additional sense code and qualifier only.
     #[must_use]
     pub const fn new(key: SenseKey, code: u8, qualifier: u8) -> Sense {
         Sense { key, code, qualifier, information: None, field: None }
@@ -83,7 +82,7 @@ impl Sense {
 
     /// NO ADDITIONAL SENSE INFORMATION.
     pub const NONE: Sense = Sense::new(SenseKey::NoSense, 0x00, 0x00);
-    /// MEDIUM NOT PRESENT - TRAY OPEN: it was ejected.
+    /// MEDIUM NOT PRESENT - TRAY OPEN: the medium is ejected.
     pub const EJECTED: Sense = Sense::new(SenseKey::NotReady, 0x3a, 0x02);
     /// PARAMETER LIST LENGTH ERROR.
     pub const PARAMETER_LIST_LENGTH: Sense = Sense::new(SenseKey::IllegalRequest, 0x1a, 0x00);
@@ -101,7 +100,7 @@ impl Sense {
     pub const REMOVAL_PREVENTED: Sense = Sense::new(SenseKey::IllegalRequest, 0x53, 0x02);
     /// INSUFFICIENT REGISTRATION RESOURCES.
     pub const REGISTRATION_RESOURCES: Sense = Sense::new(SenseKey::IllegalRequest, 0x55, 0x04);
-    /// WRITE PROTECTED: the medium is.
+    /// WRITE PROTECTED: the medium is write protected.
     pub const WRITE_PROTECTED: Sense = Sense::new(SenseKey::DataProtect, 0x27, 0x00);
     /// LOGICAL UNIT SOFTWARE WRITE PROTECTED: the SWP bit is set.
     pub const SOFTWARE_WRITE_PROTECTED: Sense = Sense::new(SenseKey::DataProtect, 0x27, 0x02);
@@ -141,7 +140,7 @@ impl Sense {
         sense
     }
 
-    /// As bytes: 18 in fixed format, 8 and its descriptors in descriptor format.
+    /// Encodes it: 18 bytes in fixed format, 8 bytes and descriptors in descriptor format.
     #[must_use]
     pub fn encode(&self, has_descriptors: bool) -> Vec<u8> {
         if has_descriptors { self.encode_descriptors() } else { self.encode_fixed().to_vec() }

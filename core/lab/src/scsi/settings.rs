@@ -1,4 +1,4 @@
-//! What a user says of a target device and its logical units; never what state they are in.
+//! Settings of a target device and its logical units.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +14,12 @@ pub struct DeviceSettings {
     pub vendor: String,
     /// Product identification, at most 16 printable ASCII characters.
     pub product: String,
-    /// Whether the first command of each I_T nexus to each logical unit is told of the power on, as by disks. Some
-    /// tools take that for an error, where it would be right to send the command again.
+    /// Whether the first command of each I_T nexus to each logical unit gets the unit attention POWER ON, as with
+    /// disks. Some tools report it as an error instead of retrying.
     pub has_power_on_unit_attention: bool,
     /// Whether it reports one target port group, active and optimized (implicit ALUA).
     pub has_target_port_groups: bool,
-    /// The logical units, numbered from 0 in this order unless they say otherwise.
+    /// The logical units, numbered from 0 in this order unless they set their LUN.
     pub logical_units: Vec<LogicalUnitSettings>,
 }
 
@@ -49,12 +49,12 @@ pub struct LogicalUnitSettings {
     pub size_bytes: u64,
     /// Logical block length: 512 or 4096.
     pub block_bytes: u32,
-    /// Whether writes are refused.
+    /// Whether it is write protected.
     pub is_write_protected: bool,
     /// Whether the medium can be ejected and loaded.
     pub is_removable: bool,
-    /// The most memory that a sparse medium takes; a write beyond it fails with SPACE ALLOCATION FAILED WRITE PROTECT.
-    /// Without one, its size.
+    /// Memory limit of a sparse medium; a write beyond it fails with SPACE ALLOCATION FAILED WRITE PROTECT. By default
+    /// its size.
     pub memory_bytes: Option<u64>,
 }
 
@@ -76,46 +76,48 @@ impl Default for LogicalUnitSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MediumKind {
-    /// In memory that is taken at once.
+    /// In memory that is allocated at the start.
     Ram,
-    /// In memory that is taken page by page when it is first written, and given back when it is unmapped.
+    /// In memory that is allocated page by page on the first write, and freed when it is unmapped.
     Sparse,
-    /// Nowhere: reads give zeros, writes are dropped.
+    /// Nowhere: reads return zeros, writes are dropped.
     NullZeros,
-    /// Nowhere: each 8 bytes read hold their own byte address, big-endian; writes are dropped.
+    /// Nowhere: each 8 bytes read are their byte address, big-endian; writes are dropped.
     NullAddress,
 }
 
-/// Why a device cannot be made as asked.
+/// Device settings that are not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// No disk has such blocks here.
+    /// The block length is not supported.
     #[error("LUN {lun}: a block length of {block_bytes} bytes is neither 512 nor 4096")]
     BlockLength {
         /// Of this logical unit.
         lun: u16,
-        /// What was asked for.
+        /// The setting.
         block_bytes: u32,
     },
-    /// The size is none.
-    #[error("LUN {lun}: a size of {size_bytes} bytes is no multiple, from 1 on, of the block length {block_bytes}")]
+    /// The size is not valid.
+    #[error("LUN {lun}: a size of {size_bytes} bytes is not a positive multiple of the block length {block_bytes}")]
     Size {
         /// Of this logical unit.
         lun: u16,
-        /// What was asked for.
+        /// The setting.
         size_bytes: u64,
         /// The block length.
         block_bytes: u32,
     },
-    /// There is not so much memory.
-    #[error("LUN {lun}: {size_bytes} bytes of memory are not to be had; a sparse medium takes only what is written")]
+    /// There is not enough memory.
+    #[error(
+        "LUN {lun}: cannot allocate {size_bytes} bytes of memory; a sparse medium needs memory only for written blocks"
+    )]
     Memory {
         /// Of this logical unit.
         lun: u16,
-        /// What was asked for.
+        /// The setting.
         size_bytes: u64,
     },
-    /// A number is used twice, or too large.
+    /// The LUN is used twice, or too large.
     #[error("LUN {lun}: each logical unit needs a number of its own below 16384")]
     Number {
         /// The number.
@@ -126,7 +128,7 @@ pub enum SettingsError {
     Text {
         /// Which.
         field: &'static str,
-        /// What was asked for.
+        /// The setting.
         value: String,
         /// The length of the field.
         most: usize,

@@ -1,9 +1,8 @@
-//! Bytes in pages that exist from their first write until all their blocks are unmapped. Never reads or writes across
-//! its size: whoever calls has checked that.
+//! A sparse medium: pages exist from their first write until all their blocks are unmapped. Callers check the range.
 
 use std::collections::BTreeMap;
 
-/// Bytes of a page: at most 128 blocks, so that one number tells which of them are mapped.
+/// Bytes of a page: at most 128 blocks, so that one 128-bit mask holds which of them are mapped.
 pub(super) const PAGE_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub(super) struct Sparse {
 }
 
 impl Sparse {
-    /// With nothing in it; it takes `memory_bytes` at most.
+    /// An empty one; it uses `memory_bytes` at most.
     pub(super) fn new(block_bytes: u32, memory_bytes: u64) -> Sparse {
         Sparse {
             pages: BTreeMap::new(),
@@ -60,7 +59,7 @@ impl Sparse {
         true
     }
 
-    /// Forgets whole blocks, over any number of pages: they read as zeros.
+    /// Unmaps whole blocks, over any number of pages: they read as zeros.
     pub(super) fn unmap(&mut self, first_byte: u64, length: u64) {
         let end = first_byte + length;
         let numbers: Vec<u64> =
@@ -81,7 +80,7 @@ impl Sparse {
         }
     }
 
-    /// Whether the block at this byte is mapped, and the end of the blocks of which the same is true; `end` at most.
+    /// Whether the block at this byte is mapped, and the end of the run of blocks in the same state; `end` at most.
     pub(super) fn run(&self, first_byte: u64, end: u64) -> (bool, u64) {
         let is_mapped = self.is_mapped(first_byte);
         let mut byte = first_byte;
@@ -108,7 +107,7 @@ impl Sparse {
         page.is_some_and(|page| page.mapped == self.bits(0, PAGE_BYTES))
     }
 
-    /// One bit for each block of the page that these bytes touch; they lie in one page.
+    /// A bit for each block that these bytes touch; they lie in one page.
     fn bits(&self, first_byte: u64, length: u64) -> u128 {
         let first = first_byte % PAGE_BYTES / self.block_bytes;
         let end = (first_byte % PAGE_BYTES + length).div_ceil(self.block_bytes);

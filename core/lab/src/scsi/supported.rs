@@ -17,8 +17,8 @@ impl LogicalUnit {
             2 if !has_actions => return Err(Sense::cdb_bit(2, 2)),
             1 => self.one_command(command::find(code, 0), has_timeouts),
             2 | 3 => {
-                // An action that fits in no field is none; a code without actions takes only 0 (REPORTING OPTIONS
-                // 011b).
+                // A service action too large for the field does not exist; a code without service actions requires 0
+                // (REPORTING OPTIONS 011b).
                 let action = u8::try_from(service_action).ok().filter(|action| has_actions || *action == 0);
                 self.one_command(action.and_then(|action| command::find(code, action)), has_timeouts)
             }
@@ -48,7 +48,7 @@ impl LogicalUnit {
             // SUPPORT 001b: not supported.
             return vec![0, 0x01, 0, 0];
         };
-        // SUPPORT 011b: as the standard says; CTDP
+        // SUPPORT 011b: supported as in the standard; CTDP
         let flags = 0x03 | if has_timeouts { 0x80 } else { 0 };
         let mut data_in = vec![0, flags, 0, command.usage.len() as u8];
         data_in.extend_from_slice(command.usage);
@@ -59,5 +59,5 @@ impl LogicalUnit {
     }
 }
 
-/// A command timeouts descriptor that names none.
+/// A command timeouts descriptor without timeouts.
 const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

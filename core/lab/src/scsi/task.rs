@@ -1,4 +1,4 @@
-//! A SCSI command on its way: what it gives, what it takes, and what became of it. Never touches the medium.
+//! A SCSI command in progress: its data, and its completion. Never accesses the medium.
 
 use super::nexus::Nexus;
 use super::sense::Sense;
@@ -17,12 +17,12 @@ pub enum Status {
     TaskAborted = 0x40,
 }
 
-/// What became of a command.
+/// The completion of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
     /// Its status.
     pub status: Status,
-    /// Sense data, empty unless the status is CHECK CONDITION. SCSI Response puts its length before it.
+    /// Sense data, empty unless the status is CHECK CONDITION, without the length that precedes it in a SCSI Response.
     pub sense: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ impl Completion {
     }
 }
 
-/// Why a command is not done.
+/// Why a command is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     /// CHECK CONDITION.
@@ -49,50 +49,50 @@ impl From<Sense> for Refused {
     }
 }
 
-/// What a command gives and takes, once it is found to be in order.
+/// The data transfer of an accepted command.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// All is done; at most there is data to fetch.
+    /// Executed; there may be data to fetch.
     Done { status: Status, data_in: Vec<u8> },
-    /// Blocks to fetch, from this byte of the medium.
+    /// Blocks to read, from this byte of the medium.
     Read { first_byte: u64, length: u64 },
-    /// Blocks to store, from this byte of the medium.
+    /// Blocks to write, from this byte of the medium.
     Write { first_byte: u64, length: u64 },
     /// Blocks to compare with those from this byte of the medium; the first difference, as an offset.
     Verify { first_byte: u64, length: u64, miscompare: Option<u64> },
     /// Blocks to OR into those from this byte of the medium.
     Or { first_byte: u64, length: u64 },
-    /// A parameter list, or data that is needed whole: looked at when the command is finished.
+    /// A parameter list, or data that is needed as a whole: evaluated when the command is finished.
     Collect { cdb: [u8; 16], bytes: Vec<u8> },
 }
 
 impl Work {
-    /// Done, with nothing to fetch.
+    /// Executed, without data.
     pub(super) const GOOD: Work = Work::Done { status: Status::Good, data_in: Vec::new() };
 
-    /// Done, with data to fetch: no more of it than the allocation length.
+    /// Executed, with data to fetch, truncated to the allocation length.
     pub(super) fn data_in(mut data_in: Vec<u8>, allocation_length: u64) -> Work {
         data_in.truncate(usize::try_from(allocation_length).unwrap_or(usize::MAX));
         Work::Done { status: Status::Good, data_in }
     }
 }
 
-/// A SCSI command on its way. Kept by the target; dropped to abort it.
+/// A SCSI command in progress. The target keeps it, and drops it to abort it.
 #[derive(Debug)]
 pub struct Task {
-    /// Place of the logical unit in the device; none when there is no such.
+    /// Index of the logical unit in the device; none if it does not exist.
     pub(super) unit: Option<usize>,
     pub(super) nexus: Nexus,
     pub(super) work: Work,
-    /// Bytes of data out that came.
+    /// Bytes of data out received.
     pub(super) received: u64,
-    /// Something went wrong on the way.
+    /// An error during the transfer.
     pub(super) refused: Option<Refused>,
     pub(super) completion: Option<Completion>,
 }
 
 impl Task {
-    /// Bytes that the command gives, whatever the initiator expects.
+    /// Length of the command's data in, whatever the initiator expects.
     #[must_use]
     pub fn data_in_length(&self) -> u64 {
         match &self.work {
@@ -102,7 +102,7 @@ impl Task {
         }
     }
 
-    /// Bytes that the command takes, whatever the initiator expects.
+    /// Length of the command's data out, whatever the initiator expects.
     #[must_use]
     pub fn data_out_length(&self) -> u64 {
         match &self.work {
@@ -112,9 +112,8 @@ impl Task {
         }
     }
 
-    /// The initiator sends this many bytes (Expected Data Transfer Length of a write). Told right after `execute`, it
-    /// is held against what the few commands take that take nothing but whole blocks for one purpose: COMPARE AND WRITE
-    /// and WRITE SAME are refused when it is not their length.
+    /// Sets the Expected Data Transfer Length of a write, right after `execute`. COMPARE AND WRITE and WRITE SAME are
+    /// refused when it differs from their data length.
     pub fn expect_data_out(&mut self, length: u64) {
         let Work::Collect { cdb: [code, ..], bytes } = &self.work else { return };
         if matches!(*code, COMPARE_AND_WRITE | WRITE_SAME_10 | WRITE_SAME_16) && length != bytes.len() as u64 {

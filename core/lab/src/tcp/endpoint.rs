@@ -5,9 +5,8 @@
 //!                                                             ->   poll_timeout: when to call again
 //! ```
 //!
-//! After each call the segments that it caused wait in `poll_transmit`, stamped with the time of the call: take them at
-//! once. The same calls give the same segments. It never panics on what a peer sends, and never keeps more than its
-//! buffers.
+//! After each call, poll the resulting segments with `poll_transmit` at once: they carry the time of the call. The
+//! endpoint is deterministic. It never panics on input, and never keeps more than its buffers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -68,7 +67,7 @@ pub enum ConnectionError {
     /// A RST answered the SYN.
     #[error("connection refused")]
     Refused,
-    /// A RST came later.
+    /// A RST arrived later.
     #[error("connection reset by peer")]
     Reset,
     /// Retransmissions were not answered.
@@ -92,7 +91,7 @@ pub struct Endpoint {
     pub(super) iss: u32,
     /// Sequence number of the peer's SYN.
     pub(super) irs: u32,
-    /// Added to milliseconds, it gives timestamp values (RFC 7323, section 5.4).
+    /// Offset of the timestamp clock, added to milliseconds (RFC 7323, section 5.4).
     pub(super) timestamp_offset: u32,
     pub(super) has_timestamps: bool,
     /// The timestamp to be echoed (RFC 7323, section 4.3: TS.Recent).
@@ -110,7 +109,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A closed end, or one that waits for a SYN; `seed` gives the initial sequence number and the like.
+    /// A closed end, or one in LISTEN; `seed` determines the initial sequence number and other random values.
     pub fn new(settings: Settings, role: Role, local: SocketAddr, remote: SocketAddr, seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         Self {
@@ -135,7 +134,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends the SYN. Only an active end that never was connected does.
+    /// Sends the SYN, once; only an active end does.
     pub fn connect(&mut self, now_ns: i64) {
         if self.state == State::Closed && self.sender.snd_nxt == 0 {
             self.state = State::SynSent;
@@ -144,7 +143,7 @@ impl Endpoint {
         }
     }
 
-    /// Puts bytes into the send buffer, as one system call; gives how many there was room for.
+    /// Writes bytes into the send buffer, as one system call; returns how many fit.
     pub fn write(&mut self, now_ns: i64, bytes: &[u8]) -> usize {
         if !matches!(self.state, State::Established | State::CloseWait) || bytes.is_empty() {
             return 0;
@@ -168,19 +167,19 @@ impl Endpoint {
         self.write_room() * 3 >= self.settings.send_buffer_bytes as usize
     }
 
-    /// Bytes received in order: the first piece of them, as it came. Empty when there are none.
+    /// The first piece of the bytes received in order. Empty when there are none.
     pub fn readable(&self) -> &[u8] {
         self.receiver.bytes.readable()
     }
 
-    /// Takes bytes that were readable; may open the window.
+    /// Consumes readable bytes; may open the window.
     pub fn consume(&mut self, now_ns: i64, count: usize) {
         if self.receiver.consume(count) && self.is_synchronized() {
             self.send_ack(now_ns);
         }
     }
 
-    /// Sends no more than was written: a FIN follows it. The peer may go on sending.
+    /// Closes this direction: a FIN follows the written bytes. The peer may continue to send.
     pub fn close(&mut self, now_ns: i64) {
         match self.state {
             State::Listen | State::SynSent => self.end(None),
@@ -195,7 +194,7 @@ impl Endpoint {
         }
     }
 
-    /// Throws everything away, and tells the peer with a RST.
+    /// Aborts: drops all data and sends a RST.
     pub fn abort(&mut self, now_ns: i64) {
         if self.is_synchronized() && self.state != State::TimeWait {
             let mut segment = self.segment(now_ns, self.sender.snd_nxt, RST | ACK);
@@ -210,7 +209,7 @@ impl Endpoint {
         self.queue.pop_front()
     }
 
-    /// When to call [`Endpoint::handle_timeout`]; none when nothing is waited for.
+    /// When to call [`Endpoint::handle_timeout`]; none without a timer.
     pub fn poll_timeout(&self) -> Option<i64> {
         if self.state == State::Closed {
             return None;
@@ -252,17 +251,17 @@ impl Endpoint {
         self.error
     }
 
-    /// Whether bytes can be written or were, and the handshake is done.
+    /// Whether the handshake is done.
     pub fn is_synchronized(&self) -> bool {
         !matches!(self.state, State::Closed | State::Listen | State::SynSent | State::SynReceived)
     }
 
-    /// Whether the peer sent all it had to, and all of it was consumed.
+    /// Whether the peer closed its direction, and everything received was consumed.
     pub fn is_read_finished(&self) -> bool {
         self.receiver.is_finished() && self.readable().is_empty()
     }
 
-    /// Whether all that was written, and the FIN if there was one, is acknowledged.
+    /// Whether all written bytes, and the FIN if any, are acknowledged.
     pub fn is_drained(&self) -> bool {
         self.sender.is_drained()
     }
@@ -272,7 +271,7 @@ impl Endpoint {
         (self.local, self.remote)
     }
 
-    /// The connection is over; what was received can still be read.
+    /// Ends the connection; received bytes can still be read.
     pub(super) fn end(&mut self, error: Option<ConnectionError>) {
         self.state = State::Closed;
         self.error = self.error.or(error);

@@ -1,6 +1,6 @@
-//! A segment -> a whole Ethernet frame with right lengths and checksums, for a capture.
+//! A segment -> an Ethernet frame with correct lengths and checksums, for a capture.
 //!
-//! It never fragments: a segment that exceeds an IP packet gets a length field of 0, as offloads write it.
+//! It never fragments. A segment that exceeds an IP packet has an IP length of 0, as with segmentation offload.
 
 use std::net::IpAddr;
 
@@ -70,7 +70,7 @@ fn v6(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The Internet checksum (RFC 1071): sums that may be added in any order, of parts of even length but for the last.
+/// The Internet checksum (RFC 1071), over parts of even length but for the last.
 #[derive(Default)]
 struct Checksum(u64);
 

@@ -1,4 +1,4 @@
-//! What an end knows of its connection: the fields of Linux's TCP_INFO, for the truth of a run.
+//! The fields of Linux's TCP_INFO, for the truth of a run.
 
 use serde::Serialize;
 
@@ -7,9 +7,9 @@ use super::endpoint::Endpoint;
 /// A snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TcpInfo {
-    /// State of the connection, in RFC 9293's word.
+    /// State of the connection (RFC 9293).
     pub state: &'static str,
-    /// State of loss recovery, in Linux's word.
+    /// State of loss recovery, by Linux's name.
     pub recovery: &'static str,
     /// Congestion window, in segments.
     pub cwnd: u32,
@@ -17,11 +17,11 @@ pub struct TcpInfo {
     pub ssthresh: u32,
     /// Payload bytes of a full segment.
     pub snd_mss: u32,
-    /// Smoothed round trip, in microseconds; 0 before the first measurement.
+    /// Smoothed RTT, in microseconds; 0 before the first sample.
     pub srtt_us: i64,
     /// Its mean deviation, in microseconds.
     pub rttvar_us: i64,
-    /// The shortest round trip, in microseconds; 0 before the first measurement.
+    /// Minimum RTT, in microseconds; 0 before the first sample.
     pub min_rtt_us: i64,
     /// Retransmission timeout, in microseconds.
     pub rto_us: i64,
@@ -29,11 +29,11 @@ pub struct TcpInfo {
     pub unacked: u32,
     /// Of these: selectively acknowledged.
     pub sacked: u32,
-    /// Of these: taken for lost.
+    /// Of these: marked lost.
     pub lost: u32,
-    /// Retransmissions on their way.
+    /// Retransmissions in flight.
     pub retransmitted: u32,
-    /// Segments in the network as far as is known (RFC 6675, section 4: pipe).
+    /// Estimate of segments in flight (RFC 6675, section 4: pipe).
     pub pipe: u32,
     /// Segments retransmitted since the connection began.
     pub total_retransmissions: u64,
@@ -50,7 +50,7 @@ pub struct TcpInfo {
 }
 
 impl Endpoint {
-    /// What it knows now.
+    /// The fields, now.
     pub fn tcp_info(&self) -> TcpInfo {
         let (sender, receiver) = (&self.sender, &self.receiver);
         let least_us = sender.round_trip.least_us;

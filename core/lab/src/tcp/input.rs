@@ -1,6 +1,6 @@
 //! A segment arrives (RFC 9293, section 3.10.7): handshake, acceptability, ACK, data, FIN, RST.
 //!
-//! It never trusts a field: what does not fit the connection is answered with an ACK or a RST, or dropped.
+//! It never trusts a field: a segment that does not fit the connection is answered with an ACK or a RST, or dropped.
 
 use iscsitrace_wire::serial::SerialNumber;
 
@@ -8,14 +8,14 @@ use super::endpoint::{ConnectionError, Endpoint, State, TIME_WAIT_NS};
 use super::segment::Segment;
 use super::sender::acknowledge::Ack;
 
-/// The place of a sequence number, of which `place` has the number `initial + place`.
+/// The place of a sequence number; `initial` is the number of place 0.
 fn unwrap_place(initial: u32, place: i64, number: u32) -> i64 {
     let reference = SerialNumber(initial.wrapping_add(place as u32));
     place + i64::from(SerialNumber(number).distance(reference))
 }
 
 impl Endpoint {
-    /// Takes a segment; what it causes waits in `poll_transmit`.
+    /// Takes a segment; poll the resulting segments with `poll_transmit`.
     pub fn receive(&mut self, now_ns: i64, segment: Segment) {
         match self.state {
             State::Closed => self.queue.extend(segment.reset()),
@@ -41,7 +41,7 @@ impl Endpoint {
         }
     }
 
-    /// RFC 9293, section 3.10.7.3: state SYN-SENT. Two SYNs that cross are left out.
+    /// RFC 9293, section 3.10.7.3: state SYN-SENT, without simultaneous open.
     fn receive_syn_ack(&mut self, now_ns: i64, segment: &Segment) {
         let is_acceptable = segment.acknowledgment_number == self.iss.wrapping_add(1);
         if !segment.flags.is_ack() || !is_acceptable {
@@ -67,7 +67,7 @@ impl Endpoint {
         self.flush(now_ns);
     }
 
-    /// The peer's SYN: where it begins, and what both ends understand.
+    /// The peer's SYN: its initial sequence number and options.
     fn synchronize(&mut self, segment: &Segment) {
         let (options, settings) = (&segment.options, &self.settings);
         self.irs = segment.sequence_number;
@@ -80,18 +80,18 @@ impl Endpoint {
         self.has_timestamps = options.timestamps.is_some() && settings.timestamps;
         self.ts_recent = options.timestamps.map_or(0, |(value, _)| value);
         self.sender.has_sack = options.is_sack_permitted && settings.sack;
-        // RFC 9293, section 3.7.1: 536 unless the peer says otherwise.
+        // RFC 9293, section 3.7.1: 536 without the peer's MSS option.
         let mss = u32::from(options.maximum_segment_size.unwrap_or(536).max(88)).min(u32::from(settings.mss));
         self.full_mss = mss - if self.has_timestamps { 12 } else { 0 };
         self.sender.mss = self.full_mss;
     }
 
-    /// The milliseconds of `now_ns` in which the peer's echo was sent by us.
+    /// The echoed timestamp in milliseconds of this end's clock.
     fn echo_ms(&self, now_ns: i64, segment: &Segment) -> Option<i64> {
         let (_, echo) = segment.options.timestamps.filter(|_| self.has_timestamps)?;
         let now_ms = now_ns / 1_000_000;
         let age = ((now_ms as u32).wrapping_add(self.timestamp_offset)).wrapping_sub(echo);
-        // An echo from the future, or of nothing, says nothing.
+        // An echo from the future is ignored.
         (age < 1 << 31).then(|| now_ms - i64::from(age)).filter(|&echo_ms| echo_ms >= 0 && segment.flags.is_ack())
     }
 
@@ -117,7 +117,7 @@ impl Endpoint {
         if self.state == State::SynReceived && !is_answer {
             return self.queue.extend(segment.reset());
         }
-        // RFC 5961, section 5.2: who acknowledges what was acknowledged long ago may be guessing.
+        // RFC 5961, section 5.2: an ACK far below snd_una may be an attack.
         let oldest = self.sender.snd_una - i64::from(self.sender.largest_window);
         if !(oldest..=self.sender.snd_nxt).contains(&place) {
             return self.send_ack(now_ns);
@@ -153,7 +153,7 @@ impl Endpoint {
     /// Checks first to fourth of RFC 9293, section 3.10.7.4, and PAWS (RFC 7323, section 5.3).
     fn is_acceptable(&mut self, now_ns: i64, segment: &Segment, start: i64, end: i64) -> bool {
         if segment.flags.is_rst() {
-            // RFC 5961, section 3.2: only a RST at the very place counts.
+            // RFC 5961, section 3.2: a RST counts only at exactly rcv_nxt.
             if start == self.receiver.rcv_nxt && self.state == State::TimeWait {
                 self.end(None);
             } else if start == self.receiver.rcv_nxt {
@@ -165,7 +165,7 @@ impl Endpoint {
             return false;
         }
         if segment.flags.is_syn() {
-            // RFC 5961, section 4.2; and a SYN that comes again because our answer was lost.
+            // RFC 5961, section 4.2; and a retransmitted SYN, because the SYN with ACK was lost.
             if self.state == State::SynReceived && start == 0 {
                 self.answer_syn_again(now_ns);
             } else {
@@ -179,7 +179,7 @@ impl Endpoint {
             .filter(|_| self.has_timestamps)
             .is_some_and(|(value, _)| SerialNumber(self.ts_recent).is_after(SerialNumber(value)));
         if is_outdated || !self.receiver.is_acceptable(start, end) {
-            // An ACK that was overtaken needs no answer.
+            // A reordered ACK needs no answer.
             if end > start || !is_outdated {
                 self.receiver.refuse(start, end);
                 self.send_ack(now_ns);
@@ -195,7 +195,7 @@ impl Endpoint {
         self.flush(now_ns);
     }
 
-    /// Hands the ACK to the sender, in its places.
+    /// Passes the ACK to the sender, as places.
     fn take_ack(&mut self, now_ns: i64, segment: &Segment, sequence_place: i64, echo_ms: Option<i64>) {
         let snd_una = self.sender.snd_una;
         let place = |number| unwrap_place(self.iss, snd_una, number);
@@ -240,7 +240,7 @@ impl Endpoint {
         }
     }
 
-    /// RFC 9293, section 3.6.1: old segments shall not meet a new connection.
+    /// RFC 9293, section 3.6.1: old segments must not reach a new connection.
     fn wait(&mut self, now_ns: i64) {
         self.state = State::TimeWait;
         self.sender.stop_timer();

@@ -1,21 +1,21 @@
-//! TCP as a state machine, for the simulated world: one end of one connection, without I/O and clock.
+//! TCP as a state machine, for the simulated world: one end of one connection, without I/O or a clock.
 //!
 //! ```text
 //! endpoint    what a world calls: connect, receive, write, readable, poll_transmit, poll_timeout ...
 //! input       a segment arrives: handshake, acceptability, data, FIN, RST (RFC 9293)
-//! output      what is to be sent becomes segments
+//! output      segments of what is to be sent
 //! sender      what may be sent now: windows, loss recovery, timers
-//! receiver    bytes in order, the window offered, when to acknowledge
+//! receiver    bytes in order, the receive window, when to acknowledge
 //! congestion  Reno and CUBIC
 //! segment     one segment and its options
 //! frame       a segment -> an Ethernet frame, for a capture
-//! settings    what a user sets
-//! info        what an end knows of its connection, as TCP_INFO
+//! settings    the settings of one end
+//! info        the fields of TCP_INFO
 //! ```
 //!
-//! It behaves as Linux 6.1 does with its defaults, segmentation offload switched off and no pacing. Left out: ECN, Fast
-//! Open, keep-alive, urgent data, path MTU discovery, simultaneous open, autotuned buffers, small queues and deferral of
-//! half-empty bursts; and ticks: timers go off at their nanosecond.
+//! It behaves as Linux 6.1 with default settings, without segmentation offload and pacing. Not implemented: ECN, Fast
+//! Open, keep-alive, urgent data, path MTU discovery, simultaneous open, autotuned buffers, TCP small queues and
+//! deferral of half-empty bursts. Timers have nanosecond resolution, not ticks.
 
 pub mod congestion;
 pub mod endpoint;

@@ -1,6 +1,6 @@
-//! What the sender and the receiver want to send becomes segments, in the order of their wishes.
+//! Makes the segments that the sender and the receiver want to send, in order.
 //!
-//! Every segment but the first SYN acknowledges all that came. It never decides what is sent.
+//! Every segment but the first SYN acknowledges everything received. It never decides what is sent.
 
 use bytes::Bytes;
 use iscsitrace_wire::frame::{TcpFlags, TcpOptions};
@@ -9,16 +9,16 @@ use super::endpoint::{Endpoint, State};
 use super::segment::{ACK, FIN, PSH, SYN, Segment};
 use super::sender::Transmission;
 
-/// Bytes of options in a header at most.
+/// Most bytes of options in a header.
 const OPTIONS_MOST: usize = 40;
 
 impl Endpoint {
-    /// The sequence number of a place of ours.
+    /// The sequence number of a place of this end.
     fn sequence_number(&self, place: i64) -> u32 {
         self.iss.wrapping_add(place as u32)
     }
 
-    /// The value of our timestamp clock: milliseconds (RFC 7323, section 5.4).
+    /// The timestamp clock of this end: milliseconds (RFC 7323, section 5.4).
     fn timestamp(&self, now_ns: i64) -> u32 {
         ((now_ns / 1_000_000) as u32).wrapping_add(self.timestamp_offset)
     }
@@ -39,7 +39,7 @@ impl Endpoint {
         room.min(OPTIONS_MOST).saturating_sub(if self.has_timestamps { 16 } else { 4 }) / 8
     }
 
-    /// Makes segments of all that the sender put out.
+    /// Makes the sender's segments.
     pub(super) fn flush(&mut self, now_ns: i64) {
         let mut outgoing = std::mem::take(&mut self.sender.outgoing);
         for transmission in outgoing.drain(..) {
@@ -53,7 +53,7 @@ impl Endpoint {
         self.sender.outgoing = outgoing;
     }
 
-    /// A segment with data or a FIN, or the probe of a closed window.
+    /// A segment with data or a FIN, or a zero window probe.
     fn data(&mut self, now_ns: i64, transmission: Transmission) -> Segment {
         let Transmission { start, end, is_window_probe } = transmission;
         let payload = if is_window_probe {
@@ -108,7 +108,7 @@ impl Endpoint {
         (blocks, count as u8)
     }
 
-    /// A SYN, or a SYN with ACK, with what is offered (RFC 9293, section 3.7.1; RFC 7323, section 2.2).
+    /// A SYN, or a SYN with ACK, with its options (RFC 9293, section 3.7.1; RFC 7323, section 2.2).
     fn syn(&mut self, now_ns: i64) -> Segment {
         let is_active = self.state == State::SynSent;
         let window = self.receiver.advertise_in_syn();
@@ -135,7 +135,7 @@ impl Endpoint {
         }
     }
 
-    /// A segment at `place` that acknowledges what came.
+    /// A segment at `place` that acknowledges everything received.
     pub(super) fn segment(&mut self, now_ns: i64, place: i64, flags: u8) -> Segment {
         let acknowledgment_number = self.irs.wrapping_add(self.receiver.rcv_nxt as u32);
         let window = self.receiver.advertise();

@@ -1,7 +1,6 @@
 //! One TCP segment between two endpoints: header fields, options, payload.
 //!
-//! The payload shares the memory of the write that it came from. Options are those that the reader of captures knows,
-//! here written as Linux lays them out.
+//! The payload shares the memory of its write. Options are laid out as by Linux.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,7 +19,7 @@ pub const PSH: u8 = 0x08;
 /// The acknowledgment field is significant.
 pub const ACK: u8 = 0x10;
 
-/// One segment, with the addresses that its packet bears.
+/// One segment, with the addresses of its packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     /// IP source address and TCP source port.
@@ -44,12 +43,12 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Sequence numbers that it takes: its payload, its SYN and its FIN (RFC 9293, section 3.4).
+    /// Length in sequence numbers: payload, SYN and FIN (RFC 9293, section 3.4).
     pub fn sequence_length(&self) -> u32 {
         self.payload.len() as u32 + u32::from(self.flags.is_syn()) + u32::from(self.flags.is_fin())
     }
 
-    /// The RST that answers it where there is no such connection (RFC 9293, section 3.5.2, group 1); none answers a RST.
+    /// The RST that answers it without a connection (RFC 9293, section 3.5.2, group 1); none for a RST.
     pub fn reset(&self) -> Option<Self> {
         let (sequence_number, acknowledgment_number, flags) = if self.flags.is_ack() {
             (self.acknowledgment_number, 0, RST)
@@ -104,7 +103,7 @@ pub fn options_length(options: &TcpOptions) -> usize {
     if options.maximum_segment_size.is_some() {
         length += 4;
     }
-    // "SACK permitted" goes into the padding before timestamps, as Linux has it.
+    // "SACK permitted" takes the padding before timestamps, as in Linux.
     if options.timestamps.is_some() {
         length += 12;
     } else if options.is_sack_permitted {

@@ -1,10 +1,10 @@
-//! What a user sets of one end of a connection; defaults are those of a Linux 6.1 host.
+//! Settings of one end of a connection; defaults are those of a Linux 6.1 host.
 //!
-//! It never checks one end's settings against the other's: that is what the handshake does.
+//! It never compares the settings of both ends: the handshake does.
 
 use serde::{Deserialize, Serialize};
 
-/// How a sender adapts to loss (RFC 5681, RFC 9438).
+/// Congestion control (RFC 5681, RFC 9438).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum CongestionControl {
@@ -19,19 +19,19 @@ pub enum CongestionControl {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// How the sender adapts to loss.
+    /// Congestion control.
     pub congestion_control: CongestionControl,
-    /// Whether CUBIC leaves slow start when round trips get longer or ACKs come in trains (HyStart, on in Linux).
+    /// HyStart: whether CUBIC leaves slow start when RTTs grow or ACKs arrive in long trains (on in Linux).
     pub hystart: bool,
-    /// Largest payload that this end takes, in bytes, told in its SYN; timestamps take 12 bytes of it.
+    /// MSS that this end sends in its SYN, in bytes; timestamps take 12 bytes of it.
     pub mss: u16,
-    /// Bytes that may be written and not yet acknowledged.
+    /// Send buffer: bytes that may be written and not yet acknowledged.
     pub send_buffer_bytes: u32,
-    /// Largest receive window, in bytes: what a socket of twice this SO_RCVBUF gives in Linux.
+    /// Largest receive window, in bytes: that of a Linux socket with twice this SO_RCVBUF.
     pub receive_buffer_bytes: u32,
-    /// Whether ACKs wait for a second segment, for data to go with, or for 40 ms.
+    /// Delayed ACKs: they wait for a second segment, for data that carries them, or for 40 ms.
     pub delayed_ack: bool,
-    /// Whether small segments wait while an earlier small one is not acknowledged; off is TCP_NODELAY.
+    /// Nagle: small segments wait while an earlier small one is unacknowledged; off is TCP_NODELAY.
     pub nagle: bool,
     /// Offers selective acknowledgment (RFC 2018, RFC 2883).
     pub sack: bool,
@@ -39,9 +39,9 @@ pub struct Settings {
     pub timestamps: bool,
     /// Offers window scaling (RFC 7323); without it no window exceeds 65535 bytes.
     pub window_scaling: bool,
-    /// Segments that may be sent before the first ACK (RFC 6928).
+    /// Initial congestion window, in segments (RFC 6928).
     pub initial_window: u32,
-    /// Whether the congestion window shrinks when nothing was sent for longer than a retransmission timeout.
+    /// Whether the congestion window shrinks after an idle time longer than the RTO.
     pub slow_start_after_idle: bool,
 }
 
@@ -64,23 +64,23 @@ impl Default for Settings {
     }
 }
 
-/// A setting that no connection can work with.
+/// A setting that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// Linux takes no smaller one, and an IP packet holds no larger one.
-    #[error("mss is {0} bytes, but has to be between 88 and 65483")]
+    /// Linux accepts no smaller MSS, and an IP packet holds no larger one.
+    #[error("mss is {0} bytes; it has to be from 88 to 65483")]
     Mss(u16),
     /// The initial window is too small or too large.
-    #[error("initial_window is {0} segments, but has to be between 1 and 1000")]
+    #[error("initial_window is {0} segments; it has to be from 1 to 1000")]
     InitialWindow(u32),
-    /// A buffer that does not hold a segment, or more than a window can name (RFC 7323, section 2.3).
-    #[error("{name} is {bytes} bytes, but has to be between {least} and 1073725440")]
+    /// A buffer smaller than a segment, or larger than the largest window (RFC 7323, section 2.3).
+    #[error("{name} is {bytes} bytes; it has to be from {least} to 1073725440")]
     Buffer {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
-        /// What it was set to.
+        /// Its value.
         bytes: u32,
-        /// The least that works.
+        /// The smallest valid value.
         least: u32,
     },
 }
@@ -89,7 +89,7 @@ pub enum SettingsError {
 pub const MAXIMUM_WINDOW_BYTES: u32 = 65535 << 14;
 
 impl Settings {
-    /// Says what does not work.
+    /// Checks all settings.
     ///
     /// # Errors
     /// The first setting out of its range.
@@ -134,7 +134,7 @@ mod tests {
         let settings = Settings { receive_buffer_bytes: 1000, ..Settings::default() };
         assert_eq!(
             settings.check().expect_err("too small").to_string(),
-            "receive_buffer_bytes is 1000 bytes, but has to be between 1460 and 1073725440"
+            "receive_buffer_bytes is 1000 bytes; it has to be from 1460 to 1073725440"
         );
         assert_eq!(Settings::default().check(), Ok(()));
     }

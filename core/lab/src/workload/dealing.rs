@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DealingRule {
-    /// In turn at first, then to the connection that finished a command.
+    /// Round robin at first, then the connection that completed a command.
     #[default]
     TurnThenFinished,
-    /// In turn.
+    /// Round robin.
     Turn,
-    /// To the connection with the fewest commands, the first of several.
+    /// The connection with the fewest commands in flight, the first of several.
     LeastLoaded,
 }
 
-/// A connection as the dealer sees it.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// Commands under way.
+    /// Commands in flight.
     load: usize,
-    /// Whether it takes more.
+    /// Whether it accepts more.
     is_open: bool,
 }
 
-/// The connections of one session, and what they carry.
+/// The connections of one session, and their commands in flight.
 #[derive(Debug)]
 pub struct Dealer {
     rule: DealingRule,
@@ -45,7 +45,7 @@ impl Dealer {
         Self { rule, places, finished: VecDeque::new(), next: 0 }
     }
 
-    /// The connection for the next command, which it carries from now on; none when none takes any.
+    /// Assigns the next command to a connection; none when no connection accepts commands.
     pub fn deal(&mut self) -> Option<usize> {
         let chosen = match self.rule {
             DealingRule::TurnThenFinished => self.next_finished().or_else(|| self.next_in_turn()),
@@ -87,7 +87,7 @@ impl Dealer {
         }
     }
 
-    /// A connection takes commands from now on: as if it had just finished `count` of them.
+    /// A connection accepts commands from now on, as if it had just completed `count` commands.
     pub fn join(&mut self, connection: usize, count: usize) {
         let nobody = Place { load: 0, is_open: false };
         self.places.resize(self.places.len().max(connection + 1), nobody);
@@ -97,20 +97,20 @@ impl Dealer {
         }
     }
 
-    /// A connection takes no more commands.
+    /// A connection accepts no more commands.
     pub fn retire(&mut self, connection: usize) {
         if let Some(place) = self.places.get_mut(connection) {
             place.is_open = false;
         }
     }
 
-    /// Connections that take commands.
+    /// Number of connections that accept commands.
     #[must_use]
     pub fn open_count(&self) -> usize {
         self.places.iter().filter(|place| place.is_open).count()
     }
 
-    /// Commands under way on connections that take no more.
+    /// Commands in flight on connections that accept no more.
     #[must_use]
     pub fn leaving_load(&self) -> usize {
         self.places.iter().filter(|place| !place.is_open).map(|place| place.load).sum()

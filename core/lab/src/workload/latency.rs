@@ -1,11 +1,11 @@
-//! How long commands took: every sample up to a bound, beyond it a histogram whose values are within 0.1 %.
+//! Latency statistics: exact up to a number of samples, beyond it a histogram within 0.1 %.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Samples that are kept one by one.
+/// Most samples that are kept individually.
 const MOST_SAMPLES: usize = 1 << 18;
-/// Longest latency that the histogram tells from longer ones: an hour.
+/// Longest latency of the histogram: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// Latencies of one kind of command.
@@ -22,7 +22,7 @@ pub struct Latencies {
 /// Their summary, all in nanoseconds; zeros when there are none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencySummary {
-    /// How many.
+    /// Number of samples.
     pub count: u64,
     /// Smallest.
     pub min: u64,
@@ -62,7 +62,7 @@ impl Latencies {
     }
 
     fn begin_histogram(&mut self, latency_ns: u64) {
-        // 3 digits are 0.1 %; these bounds cannot be refused
+        // 3 digits are 0.1 %; these bounds are always valid
         if let Ok(mut histogram) = Histogram::new_with_bounds(1, LONGEST_NS, 3) {
             for sample_ns in self.samples_ns.drain(..) {
                 histogram.saturating_record(sample_ns);
@@ -73,7 +73,7 @@ impl Latencies {
         }
     }
 
-    /// What they are like.
+    /// Their summary.
     #[must_use]
     pub fn summary(&self) -> LatencySummary {
         if self.count == 0 {
@@ -117,6 +117,21 @@ mod tests {
         assert_eq!(found, (500, 900, 950, 990, 999, 1000, 1));
         assert_eq!((summary.mean, summary.is_exact), (500.5, true));
         assert_eq!(Latencies::default().summary(), LatencySummary::default());
+    }
+
+    #[test]
+    fn no_percentile_exceeds_the_largest_and_no_latency_is_negative() {
+        let mut latencies = Latencies::default();
+        // the histogram's bucket of this number ends above it
+        (0..=MOST_SAMPLES).for_each(|_| latencies.record(1_000_003));
+        let summary = latencies.summary();
+        assert_eq!(
+            (summary.is_exact, summary.p50, summary.p999, summary.max),
+            (false, 1_000_003, 1_000_003, 1_000_003)
+        );
+        let mut latencies = Latencies::default();
+        latencies.record(-5);
+        assert_eq!((latencies.summary().max, latencies.summary().mean), (0, 0.0));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Data that tells where it belongs: each block of 512 bytes holds its number on the volume and a seed, so that a block
-//! that is read back from the wrong place, or from an earlier run, is found.
+//! Self-describing data: each block of 512 bytes contains its number on the volume and a seed, so that a block from the
+//! wrong place, or from an earlier run, is detected.
 //!
 //! ```text
-//!  0  block number (LBA of 512 bytes), big-endian     8  seed      16  62 words that follow from both
+//!  0  block number (LBA of 512 bytes), big-endian     8  seed      16  62 words derived from both
 //! ```
 //!
-//! It never keeps what it checks.
+//! It keeps no data.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,18 +17,18 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The contents of a volume under one seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
-    /// Tells one run's data from another's.
+    /// Distinguishes the data of different runs.
     pub seed: u64,
 }
 
-/// A byte that is not what it should be.
+/// A wrong byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
-    /// Where on the volume.
+    /// Its offset on the volume.
     pub byte: u64,
-    /// The block number that the data found there tells, when it is a whole block of a pattern.
+    /// The block number in the data found, when it is a whole block of a pattern.
     pub found_block: Option<u64>,
-    /// The seed that it tells.
+    /// The seed in that block.
     pub found_seed: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Display for Mismatch {
 
 impl Pattern {
     fn first_word(self, block: u64) -> u64 {
-        // SplitMix64's finisher, so that words of neighbouring blocks do not meet
+        // SplitMix64's finalizer, so that words of neighbouring blocks differ
         let mixed = block ^ self.seed.rotate_left(32);
         let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -93,7 +93,7 @@ impl Pattern {
         }
     }
 
-    /// The first byte of `found` that is not what the volume holds from `byte` on.
+    /// The first byte of `found` that differs from the contents of the volume from `byte` on.
     #[must_use]
     pub fn check(self, byte: u64, found: &[u8]) -> Option<Mismatch> {
         let mut block = byte / BLOCK_BYTES as u64;

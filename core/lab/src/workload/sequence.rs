@@ -1,10 +1,10 @@
-//! Where the next system call goes: addresses in order or by a seeded generator, within a span, until the bytes are used.
+//! The addresses of system calls: sequential or random by a seed, within a span, until all bytes are used.
 //!
 //! It knows bytes of one volume, not commands.
 
 use super::settings::Access;
 
-/// A system call: first byte on the volume, and how many.
+/// A system call: first byte on the volume, and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
     /// First byte.
@@ -65,7 +65,7 @@ impl Sequence {
     }
 }
 
-/// The share of `total_bytes` that falls to one of `count` volumes when calls are dealt over them in turn.
+/// The share of `total_bytes` of one of `count` volumes when calls are distributed round robin.
 #[must_use]
 pub fn share(total_bytes: u64, call_bytes: u64, count: u64, index: u64) -> u64 {
     let calls = total_bytes.div_ceil(call_bytes);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     proptest! {
-        /// Dealt one by one, as naively as it can be.
+        /// A naive model: distributed one by one.
         #[test]
         fn shares_are_those_of_dealing_in_turn(total in 1u64..5_000, call in 1u64..700, count in 1u64..9) {
             let mut dealt = vec![0; count as usize];

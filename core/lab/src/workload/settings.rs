@@ -1,4 +1,4 @@
-//! What is asked of the logical units, and in which order; never who is asked.
+//! The workload: which commands, at which addresses, in which order.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -7,7 +7,7 @@ use super::dealing::DealingRule;
 use super::pattern::Pattern;
 use super::tuning::TuningSettings;
 
-/// Which commands; or none, but bytes over a bare socket.
+/// Which commands; or a plain TCP transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -18,14 +18,14 @@ pub enum Operation {
     Write,
     /// Both, by [`WorkloadSettings::read_share`].
     Mixed,
-    /// A bulk transfer to the initiator: [`crate::bulk`].
+    /// A plain TCP transfer to the initiator: [`crate::bulk`].
     SocketRead,
-    /// A bulk transfer to the target.
+    /// A plain TCP transfer to the target.
     SocketWrite,
 }
 
 impl Operation {
-    /// Whether it is a bulk transfer, without iSCSI.
+    /// Whether it is a plain TCP transfer, without iSCSI.
     #[must_use]
     pub fn is_socket(self) -> bool {
         matches!(self, Self::SocketRead | Self::SocketWrite)
@@ -36,29 +36,30 @@ impl Operation {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// One after the other, from the start again at the end of the span.
+    /// Sequential, from the start again at the end of the span.
     #[default]
     Sequential,
-    /// Anywhere in the span, by the seed, at multiples of the call's size.
+    /// Random in the span, by the seed, at multiples of the call's size.
     Random,
 }
 
-/// What several targets are to each other.
+/// The layout of data over several targets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// Block i of the data is on target i modulo their number; its sessions take what is next.
+    /// Block i of the data is on target i modulo the number of targets; a target's sessions share its blocks.
     #[default]
     Stripe,
-    /// Every target has all the data: a write is done when the slowest is, reads go to the targets in turn.
+    /// Every target has all the data: a write ends when the slowest target has completed it, reads go to the targets
+    /// round robin.
     Mirror,
 }
 
-/// What writes carry.
+/// The data of writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contents {
-    /// [`Pattern`]: each block tells its place.
+    /// [`Pattern`]: each block contains its place.
     #[default]
     Pattern,
     /// Zeros.
@@ -73,31 +74,31 @@ pub struct WorkloadSettings {
     pub operation: Operation,
     /// Share of reads in a mixed workload, 0 to 1.
     pub read_share: f64,
-    /// PDU block size: Expected Data Transfer Length of a command, 512 B to 16 MiB.
+    /// I/O size: Expected Data Transfer Length of a command, 512 B to 16 MiB.
     pub block_size_bytes: u32,
-    /// Size of a system call, when it is not that of a command: it is cut as a kernel cuts it.
+    /// Size of a system call, if it differs from that of a command: it is split into commands as in a kernel.
     pub system_call_bytes: Option<u64>,
-    /// What one command of a system call carries at most; by default a block.
+    /// Largest command of a system call; by default the I/O size.
     pub max_transfer_bytes: Option<u32>,
-    /// System calls under way per session; without a size of their own, that is commands.
+    /// Queue depth: system calls in progress per session; commands, if a call is one command.
     pub queue_depth: u32,
     /// Which addresses.
     pub access: Access,
-    /// Of random addresses and of the mix.
+    /// Seed of random addresses and of the mix.
     pub seed: u64,
-    /// How much in all.
+    /// Total bytes.
     pub total_bytes: Option<u64>,
-    /// For how long calls are begun.
+    /// Duration: no call starts later.
     pub duration_ns: Option<i64>,
-    /// Pause between the end of a call and the next in its place.
+    /// Think time: pause between the end of a call and the next one in its place.
     pub think_time_ns: i64,
     /// First logical block.
     pub start_lba: u64,
-    /// Bytes from there on that are used; by default all.
+    /// Bytes used from there on; by default all.
     pub span_bytes: Option<u64>,
-    /// Whether what is read has to be the pattern.
+    /// Whether reads are verified against the pattern.
     pub verify: bool,
-    /// What writes carry.
+    /// The data of writes.
     pub contents: Contents,
     /// Seed of the pattern.
     pub pattern_seed: u64,
@@ -105,13 +106,13 @@ pub struct WorkloadSettings {
     pub sessions: u16,
     /// Connections per session, 1 to 64.
     pub connections: u16,
-    /// How their number is found while the workload runs; `queue_depth` is then that of each connection.
+    /// Tuning of their number while the workload runs; `queue_depth` then applies to each connection.
     pub tuning: Option<TuningSettings>,
-    /// What several targets are to each other.
+    /// The layout of data over several targets.
     pub layout: Layout,
     /// Which connection carries the next command.
     pub dealing: DealingRule,
-    /// How many commands may fail before the run is given up.
+    /// Failed commands that are allowed before the run is stopped.
     pub errors_allowed: u64,
 }
 
@@ -144,26 +145,26 @@ impl Default for WorkloadSettings {
     }
 }
 
-/// A workload that cannot be run.
+/// A workload that is not valid.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum InvalidWorkload {
     /// A number outside its bounds.
     #[error("{name} is {value}; it has to be {bounds}")]
     OutOfBounds {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
-        /// What was set.
+        /// Its value.
         value: String,
-        /// What would do.
+        /// The valid values.
         bounds: &'static str,
     },
-    /// Nothing says when it ends.
+    /// It has no end.
     #[error("neither total_bytes nor duration_ns says when the workload ends")]
     Endless,
-    /// The operation is one of another kind of run.
+    /// The operation does not belong to this kind of run.
     #[error("the operation has to be {0}")]
     Operation(&'static str),
-    /// Zeros cannot be told apart.
+    /// Zeros cannot be verified.
     #[error("verify needs the pattern as contents of what is written")]
     VerifyZeros,
 }
@@ -175,23 +176,23 @@ impl WorkloadSettings {
         self.system_call_bytes.unwrap_or(u64::from(self.block_size_bytes))
     }
 
-    /// Bytes of a command at most.
+    /// Most bytes of a command.
     #[must_use]
     pub fn command_bytes(&self) -> u64 {
         u64::from(self.max_transfer_bytes.unwrap_or(self.block_size_bytes))
     }
 
-    /// The contents of the volume of that target: all mirrors hold the same, every stripe something else.
+    /// The contents of a target's volume: the same on all mirror sides, different on every stripe.
     #[must_use]
     pub fn pattern(&self, target: usize) -> Pattern {
         let place = if self.layout == Layout::Stripe { target as u64 } else { 0 };
         Pattern { seed: self.pattern_seed.wrapping_add(place) }
     }
 
-    /// Checks what a user set.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// The first setting that cannot be.
+    /// The first setting that is not valid.
     pub fn validate(&self) -> Result<(), InvalidWorkload> {
         const COMMAND: &str = "a multiple of 512 from 512 to 16777216 bytes";
         const CALL: &str = "a multiple of 512 from 512 to 1073741824 bytes";

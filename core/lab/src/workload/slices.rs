@@ -1,11 +1,11 @@
-//! Throughput over time, in slices of equal length that grow when there are many.
+//! Throughput over time, in slices of equal length, which doubles when there are too many.
 
 use serde::{Deserialize, Serialize};
 
-/// The most slices; then each two become one.
+/// Most slices; then pairs are merged.
 const MOST: usize = 4096;
 
-/// What ended in one slice.
+/// Commands that ended in one slice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {
     /// Bytes.
@@ -24,13 +24,13 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// With slices of this length at first.
+    /// Starts with slices of this length.
     #[must_use]
     pub fn new(slice_ns: i64) -> Self {
         Self { slice_ns: slice_ns.max(1), slices: Vec::new() }
     }
 
-    /// A command ended, this long after the start.
+    /// A command ended at this time after the start.
     pub fn add(&mut self, since_start_ns: i64, bytes: u64) {
         let since_start_ns = since_start_ns.max(0);
         while since_start_ns / self.slice_ns >= MOST as i64 {

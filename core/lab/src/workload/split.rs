@@ -1,4 +1,4 @@
-//! A system call cut into commands, as a kernel does it: full commands, and what is left.
+//! Splits a system call into commands, as a kernel does: full commands, and the rest.
 //!
 //! It knows sizes only.
 

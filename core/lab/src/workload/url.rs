@@ -11,7 +11,7 @@ use crate::protocol::login::InitiatorLoginSettings;
 /// The well-known port of iSCSI.
 const PORT: u16 = 3260;
 
-/// What a URL says.
+/// A parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     /// Host name or address, without brackets.
@@ -22,19 +22,19 @@ pub struct Url {
     pub target_name: Option<String>,
     /// Logical unit.
     pub lun: Option<u16>,
-    /// Who the initiator is.
+    /// Credentials of the initiator.
     pub chap: Option<Credentials>,
-    /// Who the target has to be.
+    /// Credentials of the target.
     pub chap_of_target: Option<Credentials>,
-    /// Keys that the URL sets.
+    /// Keys of the URL.
     pub keys: Vec<(String, String)>,
 }
 
-/// A URL that says nothing that can be done.
+/// A URL that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{what} in the URL; it has to be iscsi://[user[%password]@]host[:port][/target-iqn[/lun]][?key=value&...]")]
 pub struct InvalidUrl {
-    /// What is wrong with it.
+    /// The reason.
     pub what: String,
 }
 
@@ -50,7 +50,7 @@ impl Url {
     /// Reads a URL.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// The reason, in one line.
     pub fn parse(text: &str) -> Result<Url, InvalidUrl> {
         let Some(rest) = text.strip_prefix("iscsi://") else { return invalid("no iscsi:// at the beginning") };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -103,7 +103,7 @@ impl Url {
         Ok(())
     }
 
-    /// Sets in `login` what the URL says.
+    /// Applies the URL to `login`.
     pub fn apply(&self, login: &mut InitiatorLoginSettings) {
         login.target_name.clone_from(&self.target_name);
         if self.chap.is_some() {
@@ -113,7 +113,7 @@ impl Url {
             login.chap_of_target.clone_from(&self.chap_of_target);
         }
         for (key, value) in &self.keys {
-            // parse refused what cannot be set
+            // parse refused keys that cannot be set
             let _ = set_key(&mut login.offers, key, value);
         }
     }
@@ -162,7 +162,7 @@ fn decode(text: &str) -> Result<String, InvalidUrl> {
     String::from_utf8(bytes).or_else(|_| invalid("a target that is not UTF-8"))
 }
 
-/// Sets the key of that name: RFC 7143's spelling, or that of the settings.
+/// Sets a key by its name: RFC 7143's spelling, or that of the settings.
 fn set_key(offers: &mut Offers, key: &str, value: &str) -> Result<(), InvalidUrl> {
     let wrong = |wanted: &str| invalid(format!("{key}={value}, where {wanted} is needed"));
     let plain = key.replace('_', "").to_ascii_lowercase();

@@ -1,5 +1,5 @@
-//! The clock of worlds in real time: wall clock at the start plus what a monotonic clock says since, so that times never
-//! jump and yet stand beside those of a capture.
+//! The clock of worlds in real time: wall-clock time at the start plus monotonic time since then. So times never jump,
+//! and are comparable with those of a capture.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What processor time threads took.
+//! CPU time of threads.
 
 use std::ops::Add;
 
@@ -7,24 +7,24 @@ use nix::sys::time::TimeValLike;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// Processor time, as the kernel accounts for it. What interrupts do for a thread, such as TCP's part of receiving, is
-/// told of whoever was interrupted.
+/// CPU time, as the kernel accounts for it. Interrupt work for a thread, such as TCP's receive path, is charged to the
+/// interrupted thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CpuTime {
-    /// In its own code.
+    /// User time.
     pub user_ns: i64,
-    /// In the kernel's, for it.
+    /// System time.
     pub system_ns: i64,
 }
 
 impl CpuTime {
-    /// Both.
+    /// Sum of both.
     #[must_use]
     pub fn total_ns(self) -> i64 {
         self.user_ns + self.system_ns
     }
 
-    /// Of the calling thread, since it began, as getrusage(2) has it: known at its last tick.
+    /// CPU time of the calling thread since its start, by getrusage(2): as of its last tick.
     fn at_last_tick() -> Self {
         getrusage(UsageWho::RUSAGE_THREAD).map_or_else(
             |_| Self::default(),
@@ -44,8 +44,8 @@ impl Add for CpuTime {
     }
 }
 
-/// What the calling thread takes from here on, but for what it does for others: exact in all, and divided as getrusage(2)
-/// divides it.
+/// CPU time of the calling thread from now on, without excluded parts: the sum is exact, its division is that of
+/// getrusage(2).
 #[derive(Debug)]
 pub(super) struct CpuMeter {
     start: CpuTime,
@@ -57,7 +57,7 @@ impl CpuMeter {
         Self { start: CpuTime::at_last_tick(), not_counted_ns: thread_ns() }
     }
 
-    /// Does something that does not count.
+    /// Runs a function whose CPU time is excluded.
     pub(super) fn leave_out<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let before_ns = thread_ns();
         let result = work();
@@ -75,7 +75,7 @@ impl CpuMeter {
     }
 }
 
-/// Of the calling thread, since it began.
+/// CPU time of the calling thread since its start.
 fn thread_ns() -> i64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)

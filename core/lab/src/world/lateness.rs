@@ -1,29 +1,29 @@
-//! How late things were that should have happened at a time: quantiles of any number of them, from counts of microseconds.
-//! Keeps no single one.
+//! Lateness of timed events: quantiles of any number of events, from a histogram in microseconds. Keeps no single
+//! event.
 
 use serde::Serialize;
 
-/// Times beyond this many microseconds are counted together.
+/// Latenesses beyond this many microseconds are counted together.
 const BUCKETS: usize = 20_000;
 
-/// Counts of late times.
+/// Histogram of lateness.
 #[derive(Debug, Clone)]
 pub struct Lateness {
-    /// How many were late by 0 to 1 us, 1 to 2 us, and so on; the last for all beyond.
+    /// Events late by 0 to 1 us, 1 to 2 us, and so on; the last for all beyond.
     counts: Vec<u64>,
     max_ns: i64,
 }
 
-/// Quantiles of late times, to the microsecond above.
+/// Quantiles of lateness, rounded up to a microsecond.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LatenessSummary {
-    /// How many.
+    /// Number of events.
     pub count: u64,
-    /// Half were not later than this.
+    /// Median.
     pub median_ns: i64,
-    /// All but one in a hundred were not later than this.
+    /// 99 %.
     pub p99_ns: i64,
-    /// The latest.
+    /// Maximum.
     pub max_ns: i64,
 }
 
@@ -34,7 +34,7 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// One more, late by this; early counts as in time.
+    /// Adds an event; an early one counts as in time.
     pub fn add(&mut self, late_ns: i64) {
         let late_ns = late_ns.max(0);
         let bucket = usize::try_from(late_ns / 1_000).unwrap_or(BUCKETS).min(BUCKETS);
@@ -44,7 +44,7 @@ impl Lateness {
         self.max_ns = self.max_ns.max(late_ns);
     }
 
-    /// Quantiles of all so far.
+    /// Quantiles so far.
     pub fn summary(&self) -> LatenessSummary {
         let count: u64 = self.counts.iter().sum();
         let quantile = |numerator: u64, denominator: u64| {

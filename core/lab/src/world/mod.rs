@@ -1,13 +1,13 @@
-//! Who moves the bytes of applications, and tells them the time.
+//! Worlds: they move the bytes of applications, and have the clock.
 //!
 //! ```text
-//! sockets    the kernel's TCP, on this machine's clock: one thread that waits for whatever comes
-//! threads    the same by threads that block, two for each connection
+//! sockets    the kernel's TCP, on this machine's clock: one thread and epoll
+//! threads    the same by blocking threads, two for each connection
 //! tap        the link between two network namespaces, on this machine's clock
 //! simulated  our TCP and link, in virtual time
 //!
-//! clock, socket_settings, receiving, cpu   what sockets and threads have alike
-//! lateness   how late a world in real time was
+//! clock, socket_settings, receiving, cpu   shared by sockets and threads
+//! lateness   lateness of events in real time
 //! ```
 
 mod clock;

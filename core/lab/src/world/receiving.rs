@@ -1,13 +1,13 @@
-//! Taking bytes off a socket: all of them copied into a buffer, or those that nobody looks at thrown away in the kernel.
+//! Receiving from a socket: all bytes copied into a buffer, or unwanted bytes discarded in the kernel.
 //!
 //! ```text
-//! copy     recv of all that is there, 1 MiB at most      the application reads it where it lies, and copies nothing on
-//! discard  recv of 4 KiB, which brings headers           until the application says that what follows is unwanted:
-//!          recv with MSG_TRUNC                           the kernel lets go of that without copying it (tcp(7))
+//! copy     recv of up to 1 MiB                           the application reads it in place, without another copy
+//! discard  recv of 4 KiB, for headers                    until the application reports unwanted bytes:
+//!          recv with MSG_TRUNC                           the kernel drops them without copying (tcp(7))
 //! ```
 //!
-//! `discard` is no way to read a disk: it is what receiving without a copy could save at most, as hardware that places
-//! data does, at the price of a system call more for each PDU.
+//! `discard` cannot read a disk. It shows the most that receiving without a copy could save, as hardware with direct
+//! data placement does, at the cost of one more system call per PDU.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,27 +15,27 @@ use std::os::fd::AsFd;
 use rustix::net::{RecvFlags, recv};
 use serde::{Deserialize, Serialize};
 
-/// Bytes taken from a socket with one call.
+/// Most bytes per system call.
 const RECEIVE_BYTES: usize = 1 << 20;
-/// Bytes taken at a time where what follows may be unwanted. Less than these is not worth a call of its own.
+/// Bytes per call where the next bytes may be unwanted. Fewer unwanted bytes are not worth a call.
 const LOOK_BYTES: usize = 4 << 10;
 
-/// What is done with bytes that came.
+/// What to do with received bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Receive {
-    /// They are copied into a buffer.
+    /// Copy them into a buffer.
     #[default]
     Copy,
-    /// Those that nobody looks at are not.
+    /// Discard unwanted ones in the kernel.
     Discard,
 }
 
-/// What one call took.
+/// The result of one call.
 pub(super) enum Taken<'a> {
     /// These bytes; none at the end of the stream.
     Bytes(&'a [u8]),
-    /// So many, which nobody saw.
+    /// This many discarded bytes.
     Gone(usize),
 }
 
@@ -48,7 +48,7 @@ impl Taken<'_> {
     }
 }
 
-/// A buffer for what sockets receive.
+/// A receive buffer.
 pub(super) struct Receiver {
     how: Receive,
     buffer: Vec<u8>,
@@ -59,12 +59,13 @@ impl Receiver {
         Self { how, buffer: vec![0; RECEIVE_BYTES] }
     }
 
-    /// Whether it wants to know what is unwanted.
+    /// Whether it has to know which bytes are unwanted.
     pub(super) fn is_discarding(&self) -> bool {
         self.how == Receive::Discard
     }
 
-    /// Takes bytes of which the first `unwanted` are; and whether there may be more, for it got all that it asked for.
+    /// Receives bytes, the first `unwanted` of which are unwanted; and whether there may be more, because the call was
+    /// filled.
     pub(super) fn take(&mut self, socket: impl AsFd, unwanted: usize) -> io::Result<(Taken<'_>, bool)> {
         let is_gone = self.is_discarding() && unwanted >= LOOK_BYTES;
         let most = match self.how {

@@ -1,4 +1,4 @@
-//! What is set on the sockets of an application, and how it waits for them.
+//! Socket options of an application, and how it waits for events.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// What is set on every socket; none leaves the kernel's default.
+/// Options of every socket; none for the kernel's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SocketSettings {
@@ -22,13 +22,13 @@ pub struct SocketSettings {
     pub is_nagle: bool,
     /// The address to connect from.
     pub bind_address: Option<IpAddr>,
-    /// Whether to sleep as soon as there is nothing to do, and leave the processor to others; else short waits are spent
-    /// looking.
+    /// Whether to sleep as soon as there is nothing to do, and leave the CPU to others; else it polls during short
+    /// waits.
     pub sleeps_at_once: bool,
 }
 
 impl SocketSettings {
-    /// A socket for an address, with all that is set; bound to nothing.
+    /// A socket for an address, with all options, not bound.
     pub(super) fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_tcp_nodelay(!self.is_nagle)?;

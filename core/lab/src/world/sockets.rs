@@ -1,7 +1,8 @@
-//! The real world: an application over the kernel's TCP sockets, on one thread, until it is finished or told to stop.
+//! The real world: an application over the kernel's TCP sockets, on one thread, until it is finished or stopped.
 //!
-//! Waits end within microseconds of their time: epoll counts milliseconds, so a timer of the kernel is watched among the
-//! sockets. While waits are short they are spent looking: to sleep costs the peer, too, which has to wake this side.
+//! Waits are precise to microseconds: epoll counts milliseconds, so a kernel timer is registered with the sockets.
+//! During short waits the thread polls instead of sleeping: sleeping would also delay the peer, which has to wake this
+//! side.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,14 +27,14 @@ use crate::application::{Application, Closed, ConnectionNumber};
 /// Listeners take their tokens from the top, connections theirs from 0 on; the timer's is below the listeners'.
 const LISTENERS_FROM: usize = usize::MAX - 1024;
 const TIMER: Token = Token(LISTENERS_FROM - 1);
-/// Bytes of one connection before the others have their turn.
+/// Bytes of one connection before the others' turn.
 const BYTES_IN_A_ROW: usize = 4 << 20;
-/// A wait of no more is short: about what it takes to fall asleep and to be woken.
+/// Longest short wait: about the time of going to sleep and waking up.
 const SHORT_NS: i64 = 30_000;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// A timer of the kernel that ends a wait at its nanosecond.
+/// A kernel timer with nanosecond resolution.
 struct Timer {
     descriptor: OwnedFd,
     /// When it goes off.
@@ -65,16 +66,16 @@ struct Connection {
     stream: TcpStream,
     is_open: bool,
     is_writable: bool,
-    /// Edges are told once: there may be more to read than was read.
+    /// Edges are reported once: there may be more to read.
     is_readable: bool,
-    /// The peer's end, or an error, waits behind what there is to read; its edge may be the one of the last bytes.
+    /// An end of stream or an error may follow the bytes to be read, without an edge of its own.
     is_ended: bool,
     is_closing: bool,
     out: Vec<u8>,
     sent: usize,
 }
 
-/// An application's sockets, for whoever watches it; of each, whether it is closed after this look.
+/// Sockets of an application, for the caller's `watch`; with each, whether it is closed after this call.
 pub type Descriptors = Vec<(ConnectionNumber, RawFd, bool)>;
 
 /// The sockets of one application.
@@ -85,10 +86,10 @@ pub struct Sockets {
     settings: SocketSettings,
     listeners: Vec<TcpListener>,
     connections: BTreeMap<ConnectionNumber, Connection>,
-    /// Over, but for a last look at them.
+    /// Ended, but not yet reported to `watch`.
     over: Vec<(ConnectionNumber, TcpStream)>,
     receiver: Receiver,
-    /// Whether the last wait was short; the next one is likely to be, too.
+    /// Whether the last wait was short; then the next one probably is.
     was_short: bool,
 }
 
@@ -96,7 +97,7 @@ impl Sockets {
     /// A world without sockets yet.
     ///
     /// # Errors
-    /// The kernel refuses to watch any.
+    /// The kernel refuses an epoll instance.
     pub fn new(settings: SocketSettings) -> io::Result<Self> {
         let (poll, timer) = (Poll::new()?, Timer::new()?);
         poll.registry().register(&mut SourceFd(&timer.descriptor.as_raw_fd()), TIMER, Interest::READABLE)?;
@@ -113,13 +114,13 @@ impl Sockets {
         })
     }
 
-    /// The same, but for what is done with bytes that came.
+    /// The same, with another way of receiving.
     #[must_use]
     pub fn receiving(self, how: Receive) -> Self {
         Self { receiver: Receiver::new(how), ..self }
     }
 
-    /// Listens, at one more address; gives it with the port that was chosen when it was 0.
+    /// Listens at one more address; returns it, with the port that was chosen if it was 0.
     ///
     /// # Errors
     /// The address is taken, or not of this machine.
@@ -137,11 +138,11 @@ impl Sockets {
         Ok(address)
     }
 
-    /// Runs an application until it is finished, or `watch` says so, which is called once every `period`, and before sockets
-    /// are closed. What processor time it took, without that of `watch`.
+    /// Runs an application until it is finished or `watch` stops it. `watch` is called every `period`, and before
+    /// sockets are closed. Returns the CPU time, without that of `watch`.
     ///
     /// # Errors
-    /// The kernel fails; a failing connection is told to the application.
+    /// A system call fails; a failed connection is reported to the application instead.
     pub fn run<A: Application>(
         &mut self,
         application: &mut A,
@@ -202,7 +203,7 @@ impl Sockets {
         }
     }
 
-    /// Waits for an event: first looking, if the last wait was short, then asleep.
+    /// Waits for an event: polls first if the last wait was short, then sleeps.
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         let short_until_ns = self.clock.now_ns() + SHORT_NS;
         while self.was_short {
@@ -223,14 +224,14 @@ impl Sockets {
         open.chain(self.over.iter().map(|(number, stream)| (*number, stream.as_raw_fd(), true))).collect()
     }
 
-    /// Takes a connection out; whether its application had closed it, none when there is none.
+    /// Removes a connection; returns whether its application had closed it, none if there is none.
     fn remove(&mut self, number: ConnectionNumber) -> Option<bool> {
         let Connection { stream, is_closing, .. } = self.connections.remove(&number)?;
         self.over.push((number, stream));
         Some(is_closing)
     }
 
-    /// Does all that can be done without waiting.
+    /// Does everything that is possible without waiting.
     fn serve(&mut self, application: &mut impl Application) {
         while let Some(dial) = application.poll_connect(self.clock.now_ns()) {
             match self.connect(dial.to) {
@@ -251,13 +252,13 @@ impl Sockets {
         for &number in &numbers {
             self.transmit(number, application);
         }
-        // the last word on a connection may be what made the application close it
+        // the application may close a connection with its last bytes
         while let Some(number) = application.poll_close() {
             self.close(number, application);
         }
     }
 
-    /// Closes a connection once all that was handed out is sent; at once when it was never open.
+    /// Closes a connection once its pending bytes are sent; immediately if it was never open.
     fn close(&mut self, number: ConnectionNumber, application: &mut impl Application) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         connection.is_closing = true;
@@ -272,7 +273,7 @@ impl Sockets {
         let socket = self.settings.to_connect(to)?;
         socket.set_nonblocking(true)?;
         match socket.connect(&to.into()) {
-            // under way
+            // in progress
             Err(error) if error.raw_os_error() == Some(EINPROGRESS) => {}
             result => result?,
         }
@@ -296,17 +297,17 @@ impl Sockets {
         Ok(())
     }
 
-    /// Accepts whoever waits; what an accepted socket inherits of the listener's settings needs not be set again.
+    /// Accepts waiting connections; they inherit the listener's socket options.
     fn accept(&mut self, listener: usize, application: &mut impl Application) {
         loop {
             let (stream, peer) = match self.listeners.get(listener).map(TcpListener::accept) {
                 Some(Ok(accepted)) => accepted,
-                // one that gave up while it waited: those behind it are not told of again
+                // a connection that was aborted while it waited: those behind it have no new edge
                 Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 _ => return,
             };
             let now_ns = self.clock.now_ns();
-            // one that is refused, or gone already, is closed as it goes out of scope
+            // a refused or aborted connection is closed as it goes out of scope
             let Ok(local) = stream.local_addr() else { continue };
             let Some(number) = application.accept(now_ns, peer, local) else { continue };
             let added = stream.set_nodelay(!self.settings.is_nagle).and_then(|()| self.add(number, stream, true));
@@ -316,7 +317,7 @@ impl Sockets {
         }
     }
 
-    /// Reads what is there, up to a bound that leaves the others their turn.
+    /// Reads available bytes, up to a limit that leaves the other connections their turn.
     fn receive(&mut self, number: ConnectionNumber, application: &mut impl Application) {
         let mut left = BYTES_IN_A_ROW;
         while left > 0 {
@@ -330,7 +331,7 @@ impl Sockets {
             match result {
                 Ok((Taken::Bytes([]), _)) => return self.end(number, now_ns, Closed::ByPeer, application),
                 Ok((taken, may_have_more)) => {
-                    // less than asked for: all that was there, but for the end
+                    // fewer than requested: everything available, except an end of stream
                     connection.is_readable = may_have_more || connection.is_ended;
                     left = left.saturating_sub(taken.count());
                     match taken {
@@ -399,5 +400,5 @@ impl Sockets {
     }
 }
 
-/// What `connect` says of a connection that is under way.
+/// Error of `connect` for a connection in progress.
 const EINPROGRESS: i32 = 115;

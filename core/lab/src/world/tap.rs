@@ -1,15 +1,15 @@
-//! The link in real time, between two TAP devices: what the kernel of one side sends comes out on the other when the link
-//! says so. Makes no namespaces and sets no addresses; that is done by whoever starts it.
+//! The link in real time, between two TAP devices: frames from one kernel are passed to the other at the times that the
+//! link computes. Creates no namespaces and sets no addresses: its caller does.
 //!
 //! ```text
 //! initiator's namespace                                      target's namespace
 //!   kernel TCP -- TAP device =[frames]= link =[frames]= TAP device -- kernel TCP
 //! ```
 //!
-//! A frame arrives when it is read, and leaves at a time that the link computes; a late wake-up makes that one frame late,
-//! never those after it. Waking up takes tens of microseconds, so the wait ends that much before a frame is due, and the
-//! rest is spent asking the clock. How much that is, is learned as it goes. It asks the clock no longer than it slept
-//! before: the traffic may need this processor, and at many frames a second being late by one wake-up is what they bear.
+//! A frame arrives when it is read, and leaves at a time that the link computes; a late wake-up delays one frame, not
+//! those after it. Waking up takes tens of microseconds, so the thread wakes up by an adaptive margin before a frame is
+//! due, and polls the clock for the rest. It polls no longer than it slept before, because the traffic may need this
+//! CPU; at high frame rates, frames may be late by one wake-up.
 
 use std::fs::File;
 use std::io;
@@ -32,34 +32,34 @@ use crate::link::{Direction, Link, LinkLog, LinkSettings, SettingsError};
 
 /// Largest frame that a TAP device passes on: 64 KiB of MTU and the Ethernet header with two VLAN tags.
 const FRAME_BYTES: usize = 65_535 + 22;
-/// Frames that are read from one device, or written, before the rest is looked at.
+/// Frames read from, or written to, one device before the other one's turn.
 const BATCH: usize = 8;
-/// Buffers that are kept for further frames.
+/// Buffers kept for reuse.
 const BUFFERS_KEPT: usize = 4096;
-/// How long `stop` may stay unnoticed.
+/// Interval of checks of `stop`.
 const LONGEST_WAIT_NS: i64 = 20_000_000;
-/// How long before a frame is due the wait ends: at least, at first, at most.
+/// Margin between the wake-up and the time of a frame: least, initial, most.
 const MARGIN_NS: (i64, i64, i64) = (2_000, 50_000, 150_000);
-/// Step by which a wake-up in time shortens the margin; one that came too late lengthens it by 19 of them, so that one
-/// wake-up in twenty is late.
+/// Step by which a timely wake-up reduces the margin; a late one increases it by 19 steps, so that one wake-up in
+/// twenty is late.
 const MARGIN_STEP_NS: i64 = 200;
-/// A sleep is not shorter than this when it takes one, for going to sleep and waking up take half as much.
+/// Shortest sleep: going to sleep and waking up take half as long.
 const SHORTEST_SLEEP_NS: i64 = 20_000;
-/// Time asleep that counts for later, at most.
+/// Most sleep time that is credited for later polling.
 const SLEEP_CREDIT_NS: i64 = 1_000_000;
 
-/// A TAP device by name; it is made if it does not exist, and then goes with the link.
+/// A TAP device by name; if it does not exist, it is created and removed with the link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TapSettings {
     /// Name of the interface.
     pub name: String,
-    /// Network namespace that it is in, as a file such as `/run/netns/initiator`; without it, that of this thread.
+    /// Its network namespace, as a file such as `/run/netns/initiator`; none for that of this thread.
     #[serde(default)]
     pub namespace: Option<PathBuf>,
 }
 
-/// Why a link could not run.
+/// Why a link failed.
 #[derive(Debug, Error)]
 pub enum TapError {
     /// A device could not be opened.
@@ -67,54 +67,54 @@ pub enum TapError {
     Open {
         /// Its name.
         name: String,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The settings make no sense.
+    /// The settings are not valid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The operating system refused to let it wait.
+    /// Waiting for frames failed.
     #[error("cannot wait for frames: {0}")]
     Wait(io::Error),
 }
 
-/// What a link did in real time. Times are nanoseconds of Unix time, counted on by the monotonic clock from the start.
+/// The log of a link in real time. Times are nanoseconds of Unix time, advanced by the monotonic clock from the start.
 #[derive(Debug, Clone, Serialize)]
 pub struct TapLog {
     /// When it began.
     pub started_ns: i64,
     /// When it ended.
     pub ended_ns: i64,
-    /// What it carried and dropped.
+    /// Frames carried and dropped.
     pub link: LinkLog,
-    /// How long after their times frames were handed to the kernel.
+    /// Lateness of frames: when they were passed to the kernel, after their times.
     pub lateness: LatenessSummary,
-    /// Frames whose time had come, but which the kernel did not take: the device was down.
+    /// Frames that the kernel did not accept, because the device was down.
     pub refused: Tally,
-    /// Why it ended before it was told to: a device that is gone.
+    /// Why it ended without `stop`: a device was removed.
     pub failure: Option<String>,
 }
 
-/// Two TAP devices, open. They are there as long as this is, unless someone made them to stay.
+/// Two open TAP devices. They exist as long as this does, unless they are persistent.
 pub struct TapLink {
     initiator: SyncDevice,
     target: SyncDevice,
 }
 
 impl TapLink {
-    /// Opens the devices. Offloads are off: every frame is one that a wire could carry.
+    /// Opens the devices without offloads: every frame could be sent on a wire.
     ///
     /// # Errors
-    /// The device that cannot be opened, and why.
+    /// A device that cannot be opened.
     pub fn open(initiator: &TapSettings, target: &TapSettings) -> Result<Self, TapError> {
         Ok(Self { initiator: open(initiator)?, target: open(target)? })
     }
 
-    /// Moves frames until `stop` is set, which is noticed within 20 ms, or a device is gone. Where other programs compete
-    /// for the processors, the thread that calls this should have a priority above theirs (SCHED_FIFO).
+    /// Passes frames until `stop` is set, which is checked every 20 ms, or a device is removed. If other programs
+    /// compete for the CPUs, the calling thread should have a higher priority (SCHED_FIFO).
     ///
     /// # Errors
-    /// Settings that make no sense; a system that cannot wait.
+    /// Settings that are not valid; a failed system call.
     pub fn run(&self, settings: &LinkSettings, stop: &AtomicBool) -> Result<TapLog, TapError> {
         let link = Link::new(settings)?;
         // the kernel may wake a thread up to 50 us late, to save energy, unless told otherwise
@@ -176,9 +176,9 @@ struct Mover<'taps> {
     frame: Box<[u8]>,
     buffers: Vec<Vec<u8>>,
     margin_ns: i64,
-    /// How long it slept, less how long it asked the clock instead.
+    /// Time slept less time spent polling.
     sleep_credit_ns: i64,
-    /// Since when it has been asking the clock, with nothing else to do.
+    /// Since when it has been polling the clock, with nothing else to do.
     awake_since_ns: Option<i64>,
     lateness: Lateness,
     refused: Tally,
@@ -220,7 +220,7 @@ impl<'taps> Mover<'taps> {
         })
     }
 
-    /// Writes frames whose time has come, of both directions in turn. Whether there were any.
+    /// Writes due frames of both directions in turn. Returns whether there were any.
     fn write_ready(&mut self) -> bool {
         let Self { taps, link, clock, buffers, lateness, refused, .. } = self;
         let mut write = |direction: &mut Direction<Vec<u8>>, device: &SyncDevice| -> bool {
@@ -228,7 +228,7 @@ impl<'taps> Mover<'taps> {
                 return false;
             }
             let Some((ready_ns, frame)) = direction.dequeue_ready(clock.now_ns()) else { return false };
-            // the clock again: a frame before this one may have taken its time
+            // reads the clock again: writing the last frame may have taken long
             lateness.add(clock.now_ns() - ready_ns);
             if device.send(&frame).is_err() {
                 refused.count += 1;
@@ -249,7 +249,7 @@ impl<'taps> Mover<'taps> {
         true
     }
 
-    /// Reads what came, from both devices in turn: how many frames, or why a device cannot be read.
+    /// Reads frames from both devices in turn; returns how many, or the error of a device.
     fn read_arrived(&mut self) -> io::Result<usize> {
         let Self { taps, link, clock, frame, buffers, .. } = self;
         let mut read = |direction: &mut Direction<Vec<u8>>, device: &SyncDevice| -> io::Result<bool> {
@@ -278,7 +278,7 @@ impl<'taps> Mover<'taps> {
         Ok(count)
     }
 
-    /// Waits for frames, or until the next one is due; at the end of the wait without sleeping, if that is deserved.
+    /// Waits for frames, or until the next one is due; polls at the end of the wait if enough sleep is credited.
     fn wait(&mut self) -> io::Result<()> {
         let now_ns = self.clock.now_ns();
         let due_ns = self.link.next_ready();

@@ -1,15 +1,15 @@
-//! The real world by threads that block: of each connection one that receives and one that sends, as initiators of kernels
-//! have them, and the caller's for everything else.
+//! The real world with blocking threads: one receiver and one sender per connection, as in kernel initiators, and the
+//! caller's thread for everything else.
 //!
 //! ```text
-//!   receiver   connects; then blocks in recv, and hands in what came
-//!   sender     waits until there is something to say; then blocks in send
-//!   caller's   opens connections, timers, and whoever watches
+//!   receiver   connects; then blocks in recv, and passes on received bytes
+//!   sender     waits until there are bytes to send; then blocks in send
+//!   caller's   opens connections, handles timers, calls `watch`
 //! ```
 //!
-//! The application is one, behind a lock. Whoever has called into it takes what it has to say now, and wakes the senders of
-//! those connections; so a command goes out by another thread than the one that brought the status before it. It opens
-//! connections and accepts none.
+//! One lock protects the application. After each call into it, the calling thread polls it and wakes the senders of
+//! connections with bytes to send; so the thread that sends a command is not the one that received the status before.
+//! It opens connections and accepts none.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ use super::socket_settings::SocketSettings;
 use super::sockets::Descriptors;
 use crate::application::{Application, Closed, ConnectionNumber, Dial};
 
-/// How often one that connects looks whether it still should.
+/// Interval of checks while connecting whether the connection is still wanted.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Threads over blocking sockets.
@@ -48,7 +48,7 @@ struct Line {
     wake: Arc<Condvar>,
     is_open: bool,
     is_closing: bool,
-    /// Its sender has something to send; it asks for more itself.
+    /// Its sender is active, and polls for more bytes itself.
     is_sending: bool,
     out: Vec<u8>,
 }
@@ -56,12 +56,12 @@ struct Line {
 struct State<'a, A> {
     application: &'a mut A,
     lines: BTreeMap<ConnectionNumber, Line>,
-    /// Over, but for a last look at them.
+    /// Ended, but not yet reported to `watch`.
     over: Vec<(ConnectionNumber, Arc<Socket>)>,
     dials: Vec<Dial>,
-    /// Until when the caller's thread waits.
+    /// When the wait of the caller's thread ends.
     waits_until_ns: i64,
-    /// Of threads that have ended.
+    /// CPU time of threads that have ended.
     cpu: CpuTime,
 }
 
@@ -79,11 +79,11 @@ impl Threads {
         Self { settings, receive, clock: Clock::new() }
     }
 
-    /// Runs an application until it is finished, or `watch` says so, which is called once every `period`, and before sockets
-    /// are closed. What processor time all threads took, without that of `watch`.
+    /// Runs an application until it is finished or `watch` stops it. `watch` is called every `period`, and before
+    /// sockets are closed. Returns the CPU time of all threads, without that of `watch`.
     ///
     /// # Errors
-    /// The kernel gives no thread; a failing connection is told to the application.
+    /// No thread can be created; a failed connection is reported to the application instead.
     pub fn run<A: Application + Send>(
         &mut self,
         application: &mut A,
@@ -102,7 +102,7 @@ impl Threads {
         let shared = Shared { state: Mutex::new(state), news: Condvar::new(), clock: self.clock };
         let result = thread::scope(|scope| {
             let result = self.attend(scope, &shared, &mut cpu, period, watch);
-            // whoever still blocks finds its socket closed, or its connection gone
+            // threads that still block find their socket shut down, or their connection removed
             let mut state = shared.lock();
             for line in std::mem::take(&mut state.lines).into_values() {
                 let _ = line.socket.shutdown(Shutdown::Both);
@@ -114,7 +114,7 @@ impl Threads {
         result.map(|()| cpu.taken() + ended)
     }
 
-    /// What the caller's thread does.
+    /// The caller's thread.
     fn attend<'scope, 'env, A: Application + Send>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
@@ -142,13 +142,13 @@ impl Threads {
                 let descriptors = state.descriptors();
                 let decision = cpu.leave_out(|| watch(&mut *state.application, now_ns, &descriptors));
                 for (_, socket) in state.over.drain(..) {
-                    // its threads may still block in it
+                    // its threads may still block on it
                     let _ = socket.shutdown(Shutdown::Both);
                 }
                 if is_over || decision.is_break() {
                     return Ok(());
                 }
-                // the one who watches may have told it to stop
+                // `watch` may have stopped it
                 shared.settle(&mut state);
                 continue;
             }
@@ -219,7 +219,7 @@ impl<A: Application> State<'_, A> {
         open.chain(self.over.iter().map(|(number, socket)| (*number, socket.as_raw_fd(), true))).collect()
     }
 
-    /// Takes a connection out; whether its application had closed it, none when there is none.
+    /// Removes a connection; returns whether its application had closed it, none if there is none.
     fn remove(&mut self, number: ConnectionNumber) -> Option<bool> {
         let Line { socket, wake, is_closing, .. } = self.lines.remove(&number)?;
         self.over.push((number, socket));
@@ -239,7 +239,7 @@ impl<'a, A: Application> Shared<'a, A> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// After each call into the application: takes what it wants now, and wakes whoever has to do with it.
+    /// After each call into the application: polls it, and wakes the threads that have work.
     fn settle(&self, state: &mut State<'_, A>) {
         let now_ns = self.clock.now_ns();
         while let Some(dial) = state.application.poll_connect(now_ns) {
@@ -253,7 +253,7 @@ impl<'a, A: Application> Shared<'a, A> {
                 line.wake.notify_one();
             }
         }
-        // the last word on a connection may be what made the application close it
+        // the application may close a connection with its last bytes
         while let Some(number) = state.application.poll_close() {
             match state.lines.get_mut(&number) {
                 Some(line) if line.is_open => {
@@ -273,7 +273,7 @@ impl<'a, A: Application> Shared<'a, A> {
         }
     }
 
-    /// What the receiver of a connection does.
+    /// The receiver of a connection.
     fn receive(&self, number: ConnectionNumber, to: SocketAddr, socket: &Socket, mut receiver: Receiver) {
         let connected = self.connect(number, to, socket);
         let mut state = self.lock();
@@ -304,12 +304,12 @@ impl<'a, A: Application> Shared<'a, A> {
                 Taken::Gone(count) => state.application.skip(now_ns, number, count),
             }
             self.settle(&mut state);
-            // what is unwanted changes with what this thread hands in alone
+            // only bytes that this thread passes on change which are unwanted
             unwanted = if receiver.is_discarding() { state.application.unwanted(number) } else { 0 };
         }
     }
 
-    /// Connects a socket that blocks from then on; ends early when nobody wants the connection any more.
+    /// Connects a socket, which blocks from then on; ends early when the connection is no longer wanted.
     fn connect(&self, number: ConnectionNumber, to: SocketAddr, socket: &Socket) -> io::Result<()> {
         socket.set_nonblocking(true)?;
         match socket.connect(&to.into()) {
@@ -323,7 +323,7 @@ impl<'a, A: Application> Shared<'a, A> {
         socket.set_nonblocking(false)
     }
 
-    /// What the sender of a connection does.
+    /// The sender of a connection.
     fn send(&self, number: ConnectionNumber, mut socket: &Socket, wake: &Condvar) {
         let mut state = self.lock();
         loop {
@@ -355,7 +355,7 @@ impl<'a, A: Application> Shared<'a, A> {
         }
     }
 
-    /// A connection is over.
+    /// A connection ended.
     fn finish(&self, mut state: MutexGuard<'_, State<'a, A>>, number: ConnectionNumber, why: Closed) {
         state.end(number, self.clock.now_ns(), why);
         self.settle(&mut state);

@@ -16,7 +16,7 @@ fn an_initiator_that_takes_no_answers_is_closed() {
     for tag in 0..100 {
         talk.send(0, BhsBuilder::new(Opcode::NopOut).is_immediate(true).initiator_task_tag(tag), &[7; 512]);
     }
-    assert_eq!(talk.ending(0).unwrap(), "more than 50 PDUs wait to be taken");
+    assert_eq!(talk.ending(0).unwrap(), "more than 50 PDUs wait to be sent");
     let mut talk = Conversation::logged_in(settings(), &[]);
     for _ in 0..5000 {
         talk.send(0, BhsBuilder::new(Opcode::SnackRequest), &[]);

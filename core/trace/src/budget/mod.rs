@@ -1,45 +1,35 @@
-//! The time budget: who owns each nanosecond from the first command to the last status, of each connection, and of each
-//! session with several connections as one.
+//! The time breakdown of each connection and session: every nanosecond from the first command to the last status is
+//! attributed to one part. A session counts its connections as one.
 //!
 //! ```text
-//! scope    what a budget is for: its tasks and its connections -> events in order of time
-//! waiting  the tasks outstanding: who is waited for, and since when
-//! sweep    events -> stretches of time, one owner each
+//! scope    one connection, or all connections of a session: its commands -> events in time order
+//! change   what an event changes
+//! waiting  the commands in flight: who must act, and since when
+//! sweep    events -> spans, one part each
 //! ```
 //!
-//! Done after the pass, when round-trip times, the pace of the line and the order in time are known. The rules stand in
-//! docs/method.md, section 4.
+//! Computed after the pass, when RTTs, line rates and the order in time are known. The rules are in docs/method.md,
+//! section 4.
 
+mod change;
 mod scope;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-use rustc_hash::FxHashMap;
-
 use crate::dynamics::timeline::Timeline;
 use crate::tables::{Budget, NULL_U32, Tables};
 
+pub use scope::Between;
 use scope::Scope;
 
-/// A stretch of time that a budget is cut for, instead of the whole from first command to last status.
-#[derive(Debug)]
-pub struct Between<'a> {
-    /// From when.
-    pub from_ns: i64,
-    /// Until when.
-    pub to_ns: i64,
-    /// Connections that had a command before, with their sessions: their budget begins at `from_ns`.
-    pub begun: &'a FxHashMap<u32, u32>,
-}
-
-/// Fills `budget`; `ends_ns` says when each cycle ended, with or without status.
+/// Fills `budget`. `ends_ns` has the end of each cycle, with or without status.
 pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
     fill_between(tables, timelines, ends_ns, None);
 }
 
-/// The same for a stretch of time, of which the tables have to hold what was outstanding in it and shortly before.
+/// The same for a part of the time. The tables must have the commands in flight within it and shortly before.
 pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64], between: Option<&Between<'_>>) {
     let mut by_connection: Vec<(u32, usize)> =
         timelines.iter().enumerate().map(|(place, timeline)| (timeline.connection, place)).collect();

@@ -1,49 +1,34 @@
-//! What a budget is for: one connection, or all connections of a session; its events in order of time.
+//! What a breakdown covers: one connection, or all connections of a session; its events in time order.
 
-use super::Between;
+use rustc_hash::FxHashMap;
+
+use super::change::{Change, Event};
 use super::sweep::Sweep;
 use super::waiting::Allowance;
 use crate::dynamics::timeline::Timeline;
 use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds};
 
-/// Something that changes who owns the time, in the order of what happens at one moment. Tasks are places in the scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Change {
-    /// A command begins.
-    Command(u32),
-    /// The initiator has sent all that the task needs for now.
-    Asked(u32),
-    /// The burst of an R2T was sent: before the next R2T of the same moment.
-    Answered(u32),
-    /// An R2T came.
-    Granted(u32),
-    /// The task ended.
-    Ended(u32),
-    /// The line is busy with payload, or no longer.
-    Busy(bool),
-    /// A sender is held back by a part, or no longer.
-    Held(u8, bool),
-}
-
-/// When it does.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Event {
-    pub(super) time_ns: i64,
-    pub(super) change: Change,
-    /// The frame in which it shows.
-    pub(super) frame: u64,
+/// A part of the time, instead of the whole from first command to last status.
+#[derive(Debug)]
+pub struct Between<'a> {
+    /// Start.
+    pub from_ns: i64,
+    /// End.
+    pub to_ns: i64,
+    /// Connections with an earlier command, and their sessions: their breakdown starts at `from_ns`.
+    pub begun: &'a FxHashMap<u32, u32>,
 }
 
 /// One connection, or several as one.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     pub(super) session: u32,
-    /// In order.
+    /// Rows of `cycles`, sorted.
     pub(super) cycles: Vec<u32>,
     timelines: Vec<&'a Timeline>,
 }
 
-/// Rounds of each cycle: numbers of rows of `rounds`, by cycle.
+/// Rows of `rounds`, sorted by cycle.
 pub(super) fn rounds_by_cycle(rounds: &Rounds) -> Vec<u32> {
     let mut order: Vec<u32> = (0..rounds.cycle.len() as u32).collect();
     order.sort_by_key(|&round| rounds.cycle[round as usize]);
@@ -55,7 +40,7 @@ impl<'a> Scope<'a> {
         Self { session: NULL_U32, cycles: Vec::new(), timelines }
     }
 
-    /// The stretches of its time, in order, from its first command to its last status.
+    /// The spans in order, from the first command to the last status.
     pub(super) fn budget(
         &self,
         cycles: &Cycles,
@@ -76,10 +61,10 @@ impl<'a> Scope<'a> {
             }
         };
         let mut events = Vec::new();
-        self.tasks(cycles, ends_ns, end_ns, &mut events);
+        self.commands(cycles, ends_ns, end_ns, &mut events);
         self.bursts(cycles, rounds, rounds_by_cycle, &mut events);
         self.lines(&mut events);
-        // each kind is nearly in order already, so that little more than merging them is left
+        // each kind is almost sorted already, so this is little more than a merge
         events.sort_by_key(|event| (event.time_ns, event.change));
         let allowances: Vec<(u32, Allowance)> =
             self.timelines.iter().map(|timeline| (timeline.connection, Allowance::of(timeline))).collect();
@@ -106,7 +91,7 @@ impl<'a> Scope<'a> {
         (end_ns > start_ns).then_some((start_ns, end_ns))
     }
 
-    /// From the first command that matters on: what was outstanding at the start of a stretch of time began before it.
+    /// From the first relevant command: one in flight at the start of the time began before it.
     fn span_between(&self, cycles: &Cycles, between: &Between<'_>) -> Option<(i64, i64)> {
         let first_ns = self.cycles.iter().map(|&cycle| cycles.command_first_ns[cycle as usize]).min();
         let is_begun = self.timelines.iter().any(|timeline| between.begun.contains_key(&timeline.connection));
@@ -124,7 +109,7 @@ impl<'a> Scope<'a> {
         self.timelines.first().map_or(NULL_U32, |timeline| timeline.connection)
     }
 
-    fn tasks(&self, cycles: &Cycles, ends_ns: &[i64], end_ns: i64, events: &mut Vec<Event>) {
+    fn commands(&self, cycles: &Cycles, ends_ns: &[i64], end_ns: i64, events: &mut Vec<Event>) {
         let ended_ns = |cycle: usize| match cycles.status_ns[cycle] {
             NULL_NS => ends_ns.get(cycle).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(end_ns),
             status_ns => status_ns,
@@ -137,12 +122,12 @@ impl<'a> Scope<'a> {
             push(start_ns(cycle), Change::Command(place), cycles.command_frame[cycle]);
         }
         for (place, cycle) in known.clone().filter(|&(_, cycle)| cycles.command_last_ns[cycle] > start_ns(cycle)) {
-            push(cycles.command_last_ns[cycle], Change::Asked(place), NULL_U64);
+            push(cycles.command_last_ns[cycle], Change::Requested(place), NULL_U64);
         }
         let is_unsolicited = |cycle: usize| cycles.is_write[cycle] && cycles.r2t_count[cycle] == 0;
         for (place, cycle) in known.clone().filter(|&(_, cycle)| is_unsolicited(cycle)) {
             if cycles.data_last_ns[cycle] > start_ns(cycle) {
-                push(cycles.data_last_ns[cycle], Change::Asked(place), cycles.data_last_frame[cycle]);
+                push(cycles.data_last_ns[cycle], Change::Requested(place), cycles.data_last_frame[cycle]);
             }
         }
         for (place, cycle) in known {
@@ -164,24 +149,32 @@ impl<'a> Scope<'a> {
         let is_at_once = |round: usize| rounds.data_last_ns[round] == rounds.r2t_ns[round];
         for &(place, round) in known.iter().filter(|&&(_, round)| !is_at_once(round)) {
             let (time_ns, frame) = (rounds.r2t_ns[round], rounds.r2t_frame[round]);
-            events.push(Event { time_ns, change: Change::Granted(place), frame });
+            events.push(Event { time_ns, change: Change::R2t(place), frame });
         }
         for (place, round) in known {
             let (time_ns, frame) = (rounds.data_last_ns[round], rounds.data_last_frame[round]);
-            let change = if is_at_once(round) { Change::Asked(place) } else { Change::Answered(place) };
+            let change = if is_at_once(round) { Change::Requested(place) } else { Change::BurstSent(place) };
             events.push(Event { time_ns, change, frame });
         }
     }
 
     fn lines(&self, events: &mut Vec<Event>) {
         for timeline in &self.timelines {
-            for &(from_ns, to_ns) in timeline.carried.iter().flatten().filter(|(from_ns, to_ns)| from_ns < to_ns) {
+            for &(from_ns, to_ns) in timeline.line_busy.iter().flatten().filter(|(from_ns, to_ns)| from_ns < to_ns) {
                 events.push(Event { time_ns: from_ns, change: Change::Busy(true), frame: NULL_U64 });
                 events.push(Event { time_ns: to_ns, change: Change::Busy(false), frame: NULL_U64 });
             }
-            for held in timeline.held.iter().filter(|held| held.from_ns < held.to_ns) {
-                events.push(Event { time_ns: held.from_ns, change: Change::Held(held.part, true), frame: NULL_U64 });
-                events.push(Event { time_ns: held.to_ns, change: Change::Held(held.part, false), frame: held.frame });
+            for limited in timeline.limited.iter().filter(|limited| limited.from_ns < limited.to_ns) {
+                events.push(Event {
+                    time_ns: limited.from_ns,
+                    change: Change::Limited(limited.part, true),
+                    frame: NULL_U64,
+                });
+                events.push(Event {
+                    time_ns: limited.to_ns,
+                    change: Change::Limited(limited.part, false),
+                    frame: limited.frame,
+                });
             }
         }
     }

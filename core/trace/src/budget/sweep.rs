@@ -1,40 +1,40 @@
-//! Events in order of time -> stretches with one owner each.
+//! Events in time order -> spans, one part each.
 //!
-//! Of what holds at a moment the first of these owns it:
+//! At any time the first part that applies counts:
 //!
 //! ```text
-//! the line is busy          transfer
-//! a sender is held          unknown, loss_recovery, receive_window, congestion_window, ack_wait
-//! an R2T is unanswered      initiator_service, after the round trip to the initiator
-//! a task is outstanding     target_service, after the round trip to the target
-//! one of these round trips  propagation
-//! no task is outstanding    propagation for a round trip to the initiator, then initiator_think
+//! the line is busy           transfer
+//! a sender is limited        unknown, loss_recovery, receive_window, congestion_window, ack_wait
+//! an R2T waits for data      initiator_service, after the RTT to the initiator
+//! a command is in flight     target_service, after the RTT to the target
+//! within one of these RTTs   propagation
+//! no command is in flight    propagation for one RTT to the initiator, then initiator_think
 //! ```
 
-use super::scope::Change;
-use super::waiting::{Allowance, Tasks, Waiting};
+use super::change::Change;
+use super::waiting::{Allowance, Commands, Waiting};
 use crate::tables::{BudgetRow, NULL_U32, NULL_U64, budget_part as part};
 
-/// Parts that hold a sender back, the strongest first.
-const HELD_PARTS: [u8; 5] =
+/// Parts that limit a sender, the strongest first.
+const LIMITING_PARTS: [u8; 5] =
     [part::UNKNOWN, part::LOSS_RECOVERY, part::RECEIVE_WINDOW, part::CONGESTION_WINDOW, part::ACK_WAIT];
 
-/// The sweep of one scope.
+/// The sweep over one scope.
 #[derive(Debug)]
 pub(super) struct Sweep<'a> {
-    /// The scope's, by place.
+    /// Rows of `cycles`, by index in the scope.
     cycles: &'a [u32],
     now_ns: i64,
     /// Time for which the line was not busy.
     waited_ns: i64,
     busy_count: u32,
-    held_counts: [u32; HELD_PARTS.len()],
-    tasks: Tasks,
-    /// Until when the time without a task is the path's; none when the path was never measured.
+    limited_counts: [u32; LIMITING_PARTS.len()],
+    commands: Commands,
+    /// Until when the time without a command counts as propagation; none if the RTT is unknown.
     think_deadline: Option<i64>,
-    /// What each row begins with.
+    /// The columns that all rows share.
     blank: BudgetRow,
-    /// The stretch under way.
+    /// The current span.
     row: Option<BudgetRow>,
 }
 
@@ -45,8 +45,8 @@ impl<'a> Sweep<'a> {
             now_ns: start_ns,
             waited_ns: 0,
             busy_count: 0,
-            held_counts: [0; HELD_PARTS.len()],
-            tasks: Tasks::new(cycles.len()),
+            limited_counts: [0; LIMITING_PARTS.len()],
+            commands: Commands::new(cycles.len()),
             think_deadline: Some(0),
             blank,
             row: None,
@@ -58,11 +58,11 @@ impl<'a> Sweep<'a> {
         while self.now_ns < until_ns {
             let (owner, left_ns) = self.owner();
             let length_ns = until_ns.saturating_sub(self.now_ns).min(left_ns);
-            let task = match owner {
-                part::TRANSFER if self.tasks.count() != 1 => None,
-                _ => self.tasks.oldest(),
+            let command = match owner {
+                part::TRANSFER if self.commands.count() != 1 => None,
+                _ => self.commands.oldest(),
             };
-            let cycle = task.and_then(|place| self.cycles.get(place as usize)).copied();
+            let cycle = command.and_then(|place| self.cycles.get(place as usize)).copied();
             let to_ns = self.now_ns + length_ns;
             let frame = if to_ns == until_ns { frame } else { NULL_U64 };
             self.stretch(to_ns, owner, cycle.unwrap_or(NULL_U32), frame, emit);
@@ -73,19 +73,19 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Who owns the moment, and for how long at most.
+    /// The part that applies now, and for how long at most.
     fn owner(&mut self) -> (u8, i64) {
         if self.busy_count > 0 {
             return (part::TRANSFER, i64::MAX);
         }
-        let held = HELD_PARTS.iter().zip(&self.held_counts).find(|(_, count)| **count > 0);
-        if let Some((&held, _)) = held {
-            return (held, i64::MAX);
+        let limited = LIMITING_PARTS.iter().zip(&self.limited_counts).find(|(_, count)| **count > 0);
+        if let Some((&limited, _)) = limited {
+            return (limited, i64::MAX);
         }
-        match self.tasks.waiting(self.waited_ns) {
+        match self.commands.waiting(self.waited_ns) {
             Waiting::Target => (part::TARGET_SERVICE, i64::MAX),
             Waiting::Initiator => (part::INITIATOR_SERVICE, i64::MAX),
-            Waiting::Untold => (part::UNKNOWN, i64::MAX),
+            Waiting::Unmeasured => (part::UNKNOWN, i64::MAX),
             Waiting::Path(deadline) => (part::PROPAGATION, deadline - self.waited_ns),
             Waiting::Nobody => match self.think_deadline {
                 None => (part::UNKNOWN, i64::MAX),
@@ -95,7 +95,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// A stretch up to `to_ns`: longer, when it goes on with the one under way.
+    /// Adds a span up to `to_ns`, or extends the current one.
     fn stretch(&mut self, to_ns: i64, owner: u8, cycle: u32, frame: u64, emit: &mut impl FnMut(BudgetRow)) {
         match &mut self.row {
             Some(row) if row.part == owner && row.cycle == cycle => {
@@ -118,31 +118,31 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// What changes now.
+    /// Applies a change.
     pub(super) fn change(&mut self, change: Change, allowance: impl Fn(u32) -> Allowance) {
         let waited_ns = self.waited_ns;
         match change {
-            Change::Command(place) => self.tasks.begin(place, waited_ns, allowance(place)),
-            Change::Asked(place) => self.tasks.ask(place, waited_ns, allowance(place)),
-            Change::Granted(place) => self.tasks.grant(place, waited_ns, allowance(place)),
-            Change::Answered(place) => self.tasks.answer(place, waited_ns, allowance(place)),
+            Change::Command(place) => self.commands.begin(place, waited_ns, allowance(place)),
+            Change::Requested(place) => self.commands.request(place, waited_ns, allowance(place)),
+            Change::R2t(place) => self.commands.r2t(place, waited_ns, allowance(place)),
+            Change::BurstSent(place) => self.commands.burst_sent(place, waited_ns, allowance(place)),
             Change::Ended(place) => {
-                self.tasks.end(place);
+                self.commands.end(place);
                 self.think_deadline =
                     allowance(place).to_initiator_ns.map(|allowed_ns| waited_ns.saturating_add(allowed_ns));
             }
             Change::Busy(true) => self.busy_count += 1,
             Change::Busy(false) => self.busy_count = self.busy_count.saturating_sub(1),
-            Change::Held(part, is_held) => {
-                let place = HELD_PARTS.iter().position(|&held| held == part);
-                if let Some(count) = place.and_then(|place| self.held_counts.get_mut(place)) {
-                    *count = if is_held { *count + 1 } else { count.saturating_sub(1) };
+            Change::Limited(part, is_limited) => {
+                let place = LIMITING_PARTS.iter().position(|&limited| limited == part);
+                if let Some(count) = place.and_then(|place| self.limited_counts.get_mut(place)) {
+                    *count = if is_limited { *count + 1 } else { count.saturating_sub(1) };
                 }
             }
         }
     }
 
-    /// The end: the last stretch.
+    /// Emits the last span.
     pub(super) fn finish(self, emit: &mut impl FnMut(BudgetRow)) {
         if let Some(row) = self.row {
             emit(row);

@@ -1,11 +1,11 @@
-//! Small worlds whose budget is known by hand, and random ones held against a model that looks at every nanosecond.
+//! Small cases with a breakdown computed by hand, and random ones compared with a model that looks at every nanosecond.
 
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::{Between, fill, fill_between};
-use crate::dynamics::timeline::{Held, Timeline};
-use crate::tables::{CycleRow, NULL_U32, Round, Session, Tables, budget_part as part};
+use crate::dynamics::timeline::{Limited, Timeline};
+use crate::tables::{CycleRow, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part};
 
 const RTT_TO_TARGET_NS: i64 = 160;
 const RTT_TO_INITIATOR_NS: i64 = 2;
@@ -15,8 +15,8 @@ fn timeline(connection: u32) -> Timeline {
         connection,
         rtt_to_target_ns: Some(RTT_TO_TARGET_NS),
         rtt_to_initiator_ns: Some(RTT_TO_INITIATOR_NS),
-        carried: [Vec::new(), Vec::new()],
-        held: Vec::new(),
+        line_busy: [Vec::new(), Vec::new()],
+        limited: Vec::new(),
     }
 }
 
@@ -43,7 +43,7 @@ fn read(start_ns: i64, status_ns: i64) -> CycleRow {
     }
 }
 
-/// Sums by part of the connection's rows (or of the session's own).
+/// Sums by part of the connection's rows (or of the session's).
 fn sums(tables: &Tables, connection: u32) -> [i64; 10] {
     let mut sums = [0; 10];
     let budget = &tables.budget;
@@ -63,10 +63,10 @@ fn expect(tables: &Tables, expected: &[(u8, i64)]) {
 
 #[test]
 fn a_read_pays_the_path_and_the_line_then_the_target_and_the_initiator() {
-    // command, 160 path + 30 service, 50 of data, think 40 of which the path explains 2, and again without service
+    // command, 160 RTT + 30 service, 50 of data, think time 40 of which 2 are RTT, and again without service
     let mut tables = tables(&[read(0, 240), read(280, 490)]);
-    let carried = [Vec::new(), vec![(190, 240), (440, 490)]];
-    fill(&mut tables, &[Timeline { carried, ..timeline(0) }], &[]);
+    let line_busy = [Vec::new(), vec![(190, 240), (440, 490)]];
+    fill(&mut tables, &[Timeline { line_busy, ..timeline(0) }], &[]);
     expect(
         &tables,
         &[(part::TRANSFER, 100), (part::PROPAGATION, 322), (part::TARGET_SERVICE, 30), (part::INITIATOR_THINK, 38)],
@@ -75,9 +75,9 @@ fn a_read_pays_the_path_and_the_line_then_the_target_and_the_initiator() {
 
 #[test]
 fn what_waits_behind_the_line_has_not_begun_its_way() {
-    // a write whose data the line carries until 100; its status comes a round trip later
+    // a write whose data the line carries until 100; its status comes one RTT later
     let mut tables = tables(&[CycleRow { is_read: false, is_write: true, ..read(0, 260) }]);
-    fill(&mut tables, &[Timeline { carried: [vec![(0, 100)], Vec::new()], ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { line_busy: [vec![(0, 100)], Vec::new()], ..timeline(0) }], &[]);
     expect(&tables, &[(part::TRANSFER, 100), (part::PROPAGATION, 160)]);
 }
 
@@ -85,7 +85,7 @@ fn what_waits_behind_the_line_has_not_begun_its_way() {
 fn an_r2t_turns_the_wait_to_the_initiator_and_its_burst_back_to_the_target() {
     let mut tables = tables(&[CycleRow { is_read: false, is_write: true, r2t_count: 1, ..read(0, 500) }]);
     tables.rounds.push(Round { cycle: 0, r2t_ns: 170, data_last_ns: 220, ..Round::default() });
-    fill(&mut tables, &[Timeline { carried: [vec![(200, 220)], Vec::new()], ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { line_busy: [vec![(200, 220)], Vec::new()], ..timeline(0) }], &[]);
     expect(
         &tables,
         &[
@@ -117,13 +117,13 @@ fn an_r2t_may_share_its_moment_with_the_burst_before_it_or_with_its_own() {
 
 #[test]
 fn a_held_sender_owns_its_pause_but_not_the_time_in_which_the_line_is_busy() {
-    let held = vec![
-        Held { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9 },
-        Held { from_ns: 250, to_ns: 320, part: part::LOSS_RECOVERY, frame: 9 },
+    let limited = vec![
+        Limited { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9 },
+        Limited { from_ns: 250, to_ns: 320, part: part::LOSS_RECOVERY, frame: 9 },
     ];
     let mut tables = tables(&[read(0, 400)]);
-    let carried = [Vec::new(), vec![(160, 210), (320, 400)]];
-    fill(&mut tables, &[Timeline { carried, held, ..timeline(0) }], &[]);
+    let line_busy = [Vec::new(), vec![(160, 210), (320, 400)]];
+    fill(&mut tables, &[Timeline { line_busy, limited, ..timeline(0) }], &[]);
     expect(
         &tables,
         &[(part::TRANSFER, 130), (part::PROPAGATION, 160), (part::RECEIVE_WINDOW, 40), (part::LOSS_RECOVERY, 70)],
@@ -132,7 +132,7 @@ fn a_held_sender_owns_its_pause_but_not_the_time_in_which_the_line_is_busy() {
 
 #[test]
 fn at_a_queue_depth_the_oldest_wait_decides() {
-    // the second command's way would explain more, but the target has had the first for long
+    // the RTT would explain more of the second command's wait, but the target has had the first one longer
     let mut tables = tables(&[read(0, 400), read(150, 410)]);
     fill(&mut tables, &[timeline(0)], &[]);
     expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 250)]);
@@ -151,11 +151,42 @@ fn a_session_of_two_connections_is_busy_when_one_of_them_is() {
     let mut tables = tables(&[read(0, 240), second]);
     let busy = |from_ns, to_ns| [Vec::new(), vec![(from_ns, to_ns)]];
     let timelines =
-        [Timeline { carried: busy(160, 220), ..timeline(0) }, Timeline { carried: busy(200, 240), ..timeline(1) }];
+        [Timeline { line_busy: busy(160, 220), ..timeline(0) }, Timeline { line_busy: busy(200, 240), ..timeline(1) }];
     fill(&mut tables, &timelines, &[]);
     assert_eq!(sums(&tables, NULL_U32)[usize::from(part::TRANSFER)], 80);
     assert_eq!(sums(&tables, 0)[usize::from(part::TRANSFER)], 60);
     assert_eq!(sums(&tables, 1)[usize::from(part::TRANSFER)], 40);
+}
+
+/// Rows of the breakdown: start, end, part, cycle and frame.
+fn rows(tables: &Tables) -> Vec<(i64, i64, u8, u32, u64)> {
+    let budget = &tables.budget;
+    (0..budget.part.len())
+        .map(|row| {
+            let (first_ns, last_ns) = (budget.time_first_ns[row], budget.time_last_ns[row]);
+            (first_ns, last_ns, budget.part[row], budget.cycle[row], budget.frame[row])
+        })
+        .collect()
+}
+
+#[test]
+fn a_span_has_the_frame_that_ended_it_if_one_did() {
+    let mut tables = tables(&[CycleRow { status_frame: 9, ..read(0, 400) }]);
+    fill(&mut tables, &[timeline(0)], &[]);
+    // the RTT ends without a packet
+    assert_eq!(rows(&tables), [(0, 160, part::PROPAGATION, 0, NULL_U64), (160, 400, part::TARGET_SERVICE, 0, 9)]);
+}
+
+#[test]
+fn a_transfer_belongs_to_a_cycle_only_if_one_command_is_in_flight() {
+    let mut tables = tables(&[read(0, 400), read(150, 300)]);
+    let line_busy = [Vec::new(), vec![(100, 200), (350, 400)]];
+    fill(&mut tables, &[Timeline { line_busy, ..timeline(0) }], &[]);
+    let transfers: Vec<_> = rows(&tables).into_iter().filter(|row| row.2 == part::TRANSFER).collect();
+    assert_eq!(
+        transfers.iter().map(|row| (row.0, row.1, row.3)).collect::<Vec<_>>(),
+        [(100, 150, 0), (150, 200, NULL_U32), (350, 400, 0)]
+    );
 }
 
 prop_compose! {
@@ -180,14 +211,14 @@ proptest! {
     fn every_nanosecond_has_one_owner_and_busy_ones_are_transfer(
         spans in prop::collection::vec(interval(2_000), 1..12),
         busy in prop::collection::vec(interval(2_000), 0..12),
-        held in prop::collection::vec((interval(2_000), 5_u8..10), 0..6),
+        limited in prop::collection::vec((interval(2_000), 5_u8..10), 0..6),
     ) {
         let cycles: Vec<CycleRow> = spans.iter().map(|&(from_ns, to_ns)| read(from_ns, to_ns)).collect();
         let mut tables = tables(&cycles);
-        let carried = disjoint(busy);
-        let held: Vec<Held> =
-            held.into_iter().map(|((from_ns, to_ns), part)| Held { from_ns, to_ns, part, frame: 1 }).collect();
-        fill(&mut tables, &[Timeline { carried: [carried.clone(), Vec::new()], held: held.clone(), ..timeline(0) }], &[]);
+        let line_busy = disjoint(busy);
+        let limited: Vec<Limited> =
+            limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1 }).collect();
+        fill(&mut tables, &[Timeline { line_busy: [line_busy.clone(), Vec::new()], limited: limited.clone(), ..timeline(0) }], &[]);
         let start_ns = spans.iter().map(|span| span.0).min().unwrap();
         let end_ns = spans.iter().map(|span| span.1).max().unwrap();
         let budget = &tables.budget;
@@ -198,10 +229,10 @@ proptest! {
             reached_ns = budget.time_last_ns[row];
             for now_ns in budget.time_first_ns[row]..reached_ns {
                 let is_in = |&(from_ns, to_ns): &(i64, i64)| from_ns <= now_ns && now_ns < to_ns;
-                let is_busy = carried.iter().any(is_in);
+                let is_busy = line_busy.iter().any(is_in);
                 let strongest = [part::UNKNOWN, part::LOSS_RECOVERY, part::RECEIVE_WINDOW, part::CONGESTION_WINDOW, part::ACK_WAIT]
                     .into_iter()
-                    .find(|&part| held.iter().any(|held| held.part == part && is_in(&(held.from_ns, held.to_ns))));
+                    .find(|&part| limited.iter().any(|limited| limited.part == part && is_in(&(limited.from_ns, limited.to_ns))));
                 let is_outstanding = spans.iter().any(is_in);
                 match budget.part[row] {
                     part::TRANSFER => prop_assert!(is_busy),
@@ -224,12 +255,12 @@ proptest! {
     fn budgets_of_stretches_add_up_to_that_of_the_whole(
         spans in prop::collection::vec(interval(2_000), 1..12),
         busy in prop::collection::vec(interval(2_000), 0..12),
-        held in prop::collection::vec((interval(2_000), 5_u8..10), 0..6),
+        limited in prop::collection::vec((interval(2_000), 5_u8..10), 0..6),
         cuts in prop::collection::vec(0_i64..2_000, 0..5),
     ) {
         let cycles: Vec<CycleRow> = spans.iter().map(|&(from_ns, to_ns)| read(from_ns, to_ns)).collect();
-        let held = held.into_iter().map(|((from_ns, to_ns), part)| Held { from_ns, to_ns, part, frame: 1 }).collect();
-        let timelines = [Timeline { carried: [disjoint(busy), Vec::new()], held, ..timeline(0) }];
+        let limited = limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1 }).collect();
+        let timelines = [Timeline { line_busy: [disjoint(busy), Vec::new()], limited, ..timeline(0) }];
         let mut whole = tables(&cycles);
         fill(&mut whole, &timelines, &[]);
         let start_ns = spans.iter().map(|span| span.0).min().unwrap();

@@ -1,14 +1,14 @@
-//! The tasks outstanding: who is waited for, and until when the path's delay explains it.
+//! The commands in flight: who must act, and until when the RTT explains the wait.
 //!
-//! Deadlines are in waited time, which stands still while the line is busy: what is queued before the line has not begun
-//! its way.
+//! Deadlines are in waited time, which stands still while the line is busy: what is queued before the line has not left
+//! yet.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::dynamics::timeline::Timeline;
 
-/// How long the path may take; none when it was never measured.
+/// The RTTs that explain a wait; none if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Allowance {
     /// From the tap to the target and back.
@@ -23,73 +23,73 @@ impl Allowance {
     }
 }
 
-/// Until when a wait is the path's: in waited time; a path that was never measured explains nothing and denies nothing.
+/// Until when the RTT explains a wait, in waited time. An unknown RTT explains nothing and excludes nothing.
 type Deadline = i64;
 
-/// One task.
+/// One command.
 #[derive(Debug, Clone, Copy, Default)]
-struct Task {
+struct Command {
     is_outstanding: bool,
-    is_granted: bool,
+    is_r2t_open: bool,
     open_rounds: u32,
     deadline: Deadline,
 }
 
-/// Who is waited for.
+/// Who must act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// Nobody: no task is outstanding.
+    /// Nobody: no command is in flight.
     Nobody,
-    /// The path, until that much was waited.
+    /// The network, until that waited time.
     Path(i64),
     /// The target.
     Target,
     /// The initiator.
     Initiator,
-    /// One of them, but the path's part was never measured.
-    Untold,
+    /// Unknown, because the RTT is unknown.
+    Unmeasured,
 }
 
-/// Deadlines of tasks, the first on top. One that does not hold any more stays until it comes there.
+/// Deadlines, the first on top. An outdated one stays until it is on top.
 type Waits = BinaryHeap<Reverse<(Deadline, u32)>>;
 
-/// The tasks of a scope, by their places in it, which are in the order of the commands.
+/// The commands of a scope, by index, in the order of their start.
 #[derive(Debug)]
-pub(super) struct Tasks {
-    tasks: Vec<Task>,
+pub(super) struct Commands {
+    commands: Vec<Command>,
     on_target: Waits,
     on_initiator: Waits,
-    untold_count: usize,
-    /// Places of those outstanding, the first on top; those that ended stay until they come there.
+    unmeasured_count: usize,
+    /// Indexes of those in flight, the first on top; ended ones stay until they are on top.
     outstanding: BinaryHeap<Reverse<u32>>,
     outstanding_count: usize,
 }
 
-/// The deadline of a path that was never measured.
-const UNTOLD: Deadline = i64::MAX;
+/// The deadline if the RTT is unknown.
+const UNMEASURED: Deadline = i64::MAX;
 
-impl Tasks {
-    /// So many tasks, none of which began.
+impl Commands {
+    /// Commands that have not begun.
     pub(super) fn new(count: usize) -> Self {
         Self {
-            tasks: vec![Task::default(); count],
+            commands: vec![Command::default(); count],
             on_target: Waits::new(),
             on_initiator: Waits::new(),
-            untold_count: 0,
+            unmeasured_count: 0,
             outstanding: BinaryHeap::new(),
             outstanding_count: 0,
         }
     }
 
-    /// Tasks outstanding.
+    /// Commands in flight.
     pub(super) fn count(&self) -> usize {
         self.outstanding_count
     }
 
-    /// The oldest task.
+    /// The oldest command in flight.
     pub(super) fn oldest(&mut self) -> Option<u32> {
         while let Some(&Reverse(place)) = self.outstanding.peek() {
-            if self.task(place).is_some() {
+            if self.command(place).is_some() {
                 return Some(place);
             }
             self.outstanding.pop();
@@ -99,58 +99,58 @@ impl Tasks {
 
     /// A command begins.
     pub(super) fn begin(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
-        if let Some(task) = self.tasks.get_mut(place as usize) {
-            *task = Task { is_outstanding: true, ..Task::default() };
+        if let Some(command) = self.commands.get_mut(place as usize) {
+            *command = Command { is_outstanding: true, ..Command::default() };
             self.outstanding.push(Reverse(place));
             self.outstanding_count += 1;
             self.wait(place, false, deadline(waited_ns, allowance.to_target_ns));
         }
     }
 
-    /// The initiator has sent all that the task needs for now.
-    pub(super) fn ask(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
-        if self.task(place).is_some_and(|task| !task.is_granted) {
+    /// The initiator has sent everything that the target needs for now.
+    pub(super) fn request(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+        if self.command(place).is_some_and(|command| !command.is_r2t_open) {
             self.turn(place, false, deadline(waited_ns, allowance.to_target_ns));
         }
     }
 
-    /// An R2T came.
-    pub(super) fn grant(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
-        let Some(task) = self.task(place) else { return };
-        task.open_rounds += 1;
-        if task.open_rounds == 1 {
+    /// An R2T arrived.
+    pub(super) fn r2t(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+        let Some(command) = self.command(place) else { return };
+        command.open_rounds += 1;
+        if command.open_rounds == 1 {
             self.turn(place, true, deadline(waited_ns, allowance.to_initiator_ns));
         }
     }
 
     /// The burst of an R2T was sent.
-    pub(super) fn answer(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
-        let Some(task) = self.task(place) else { return };
-        task.open_rounds = task.open_rounds.saturating_sub(1);
-        if task.open_rounds == 0 {
+    pub(super) fn burst_sent(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+        let Some(command) = self.command(place) else { return };
+        command.open_rounds = command.open_rounds.saturating_sub(1);
+        if command.open_rounds == 0 {
             self.turn(place, false, deadline(waited_ns, allowance.to_target_ns));
         }
     }
 
-    /// A task ended.
+    /// A command ended.
     pub(super) fn end(&mut self, place: u32) {
-        let Some(task) = self.task(place) else { return };
-        task.is_outstanding = false;
-        let is_untold = task.deadline == UNTOLD;
-        self.untold_count -= usize::from(is_untold);
+        let Some(command) = self.command(place) else { return };
+        command.is_outstanding = false;
+        let is_unmeasured = command.deadline == UNMEASURED;
+        self.unmeasured_count -= usize::from(is_unmeasured);
         self.outstanding_count -= 1;
     }
 
-    /// Who is waited for, after so much waiting.
+    /// Who must act at this waited time.
     pub(super) fn waiting(&mut self, waited_ns: i64) -> Waiting {
-        let target = first(&mut self.on_target, &self.tasks, false);
-        let initiator = first(&mut self.on_initiator, &self.tasks, true);
+        let target = first(&mut self.on_target, &self.commands, false);
+        let initiator = first(&mut self.on_initiator, &self.commands, true);
         if initiator.is_some_and(|deadline| deadline <= waited_ns) {
             Waiting::Initiator
         } else if target.is_some_and(|deadline| deadline <= waited_ns) {
             Waiting::Target
-        } else if self.untold_count > 0 {
-            Waiting::Untold
+        } else if self.unmeasured_count > 0 {
+            Waiting::Unmeasured
         } else {
             match (target, initiator) {
                 (None, None) => Waiting::Nobody,
@@ -160,33 +160,35 @@ impl Tasks {
         }
     }
 
-    /// One that is outstanding.
-    fn task(&mut self, place: u32) -> Option<&mut Task> {
-        self.tasks.get_mut(place as usize).filter(|task| task.is_outstanding)
+    /// A command, if it is in flight.
+    fn command(&mut self, place: u32) -> Option<&mut Command> {
+        self.commands.get_mut(place as usize).filter(|command| command.is_outstanding)
     }
 
-    /// From now on the other side is waited for, or the same anew.
-    fn turn(&mut self, place: u32, is_granted: bool, deadline: Deadline) {
-        let Some(task) = self.task(place) else { return };
-        let was_untold = task.deadline == UNTOLD;
-        self.untold_count -= usize::from(was_untold);
-        self.wait(place, is_granted, deadline);
+    /// From now on the other side must act, or the same one with a new deadline.
+    fn turn(&mut self, place: u32, is_r2t_open: bool, deadline: Deadline) {
+        let Some(command) = self.command(place) else { return };
+        let was_unmeasured = command.deadline == UNMEASURED;
+        self.unmeasured_count -= usize::from(was_unmeasured);
+        self.wait(place, is_r2t_open, deadline);
     }
 
-    fn wait(&mut self, place: u32, is_granted: bool, deadline: Deadline) {
-        let Some(task) = self.task(place) else { return };
-        (task.is_granted, task.deadline) = (is_granted, deadline);
-        self.untold_count += usize::from(deadline == UNTOLD);
-        let waits = if is_granted { &mut self.on_initiator } else { &mut self.on_target };
+    fn wait(&mut self, place: u32, is_r2t_open: bool, deadline: Deadline) {
+        let Some(command) = self.command(place) else { return };
+        (command.is_r2t_open, command.deadline) = (is_r2t_open, deadline);
+        self.unmeasured_count += usize::from(deadline == UNMEASURED);
+        let waits = if is_r2t_open { &mut self.on_initiator } else { &mut self.on_target };
         waits.push(Reverse((deadline, place)));
     }
 }
 
-/// The first deadline that still holds.
-fn first(waits: &mut Waits, tasks: &[Task], is_granted: bool) -> Option<Deadline> {
+/// The first deadline that is not outdated.
+fn first(waits: &mut Waits, commands: &[Command], is_r2t_open: bool) -> Option<Deadline> {
     while let Some(&Reverse((deadline, place))) = waits.peek() {
-        let holds = |task: &&Task| task.is_outstanding && task.is_granted == is_granted && task.deadline == deadline;
-        if tasks.get(place as usize).filter(holds).is_some() {
+        let holds = |command: &&Command| {
+            command.is_outstanding && command.is_r2t_open == is_r2t_open && command.deadline == deadline
+        };
+        if commands.get(place as usize).filter(holds).is_some() {
             return Some(deadline);
         }
         waits.pop();
@@ -195,7 +197,7 @@ fn first(waits: &mut Waits, tasks: &[Task], is_granted: bool) -> Option<Deadline
 }
 
 fn deadline(waited_ns: i64, allowed_ns: Option<i64>) -> Deadline {
-    allowed_ns.map_or(UNTOLD, |allowed_ns| waited_ns.saturating_add(allowed_ns))
+    allowed_ns.map_or(UNMEASURED, |allowed_ns| waited_ns.saturating_add(allowed_ns))
 }
 
 #[cfg(test)]
@@ -204,14 +206,16 @@ mod tests {
 
     use super::*;
 
-    const TASKS: usize = 6;
+    const COMMANDS: usize = 6;
     const ALLOWANCE: Allowance = Allowance { to_target_ns: Some(20), to_initiator_ns: Some(5) };
 
-    /// A task as one looks at all of them: until when, whether an R2T is unanswered, and how many are.
+    /// A command of the naive model: deadline, whether an R2T is open, and how many are.
     type Naive = Option<(i64, bool, u32)>;
 
-    fn naive_waiting(tasks: &[Naive], waited_ns: i64) -> Waiting {
-        let first = |is_granted| tasks.iter().flatten().filter(|task| task.1 == is_granted).map(|task| task.0).min();
+    fn naive_waiting(commands: &[Naive], waited_ns: i64) -> Waiting {
+        let first = |is_r2t_open| {
+            commands.iter().flatten().filter(|command| command.1 == is_r2t_open).map(|command| command.0).min()
+        };
         match (first(false), first(true)) {
             (_, Some(deadline)) if deadline <= waited_ns => Waiting::Initiator,
             (Some(deadline), _) if deadline <= waited_ns => Waiting::Target,
@@ -222,10 +226,10 @@ mod tests {
     proptest! {
         #[test]
         fn the_first_deadline_is_the_least_of_all_that_hold(
-            steps in prop::collection::vec((0..5_u8, 0..TASKS, 0..12_i64), 1..120),
+            steps in prop::collection::vec((0..5_u8, 0..COMMANDS, 0..12_i64), 1..120),
         ) {
-            let mut tasks = Tasks::new(TASKS);
-            let mut naive: [Naive; TASKS] = [None; TASKS];
+            let mut commands = Commands::new(COMMANDS);
+            let mut naive: [Naive; COMMANDS] = [None; COMMANDS];
             let mut waited_ns = 0;
             for (step, place, later_ns) in steps {
                 waited_ns += later_ns;
@@ -233,42 +237,42 @@ mod tests {
                 let number = place as u32;
                 match (step, &mut *known) {
                     (0, None) => {
-                        tasks.begin(number, waited_ns, ALLOWANCE);
+                        commands.begin(number, waited_ns, ALLOWANCE);
                         *known = Some((waited_ns + 20, false, 0));
                     }
                     (1, _) => {
-                        tasks.ask(number, waited_ns, ALLOWANCE);
+                        commands.request(number, waited_ns, ALLOWANCE);
                         if let Some((deadline, false, _)) = known {
                             *deadline = waited_ns + 20;
                         }
                     }
                     (2, _) => {
-                        tasks.grant(number, waited_ns, ALLOWANCE);
-                        if let Some((deadline, is_granted, rounds)) = known {
+                        commands.r2t(number, waited_ns, ALLOWANCE);
+                        if let Some((deadline, is_r2t_open, rounds)) = known {
                             *rounds += 1;
                             if *rounds == 1 {
-                                (*deadline, *is_granted) = (waited_ns + 5, true);
+                                (*deadline, *is_r2t_open) = (waited_ns + 5, true);
                             }
                         }
                     }
                     (3, _) => {
-                        tasks.answer(number, waited_ns, ALLOWANCE);
-                        if let Some((deadline, is_granted, rounds)) = known {
+                        commands.burst_sent(number, waited_ns, ALLOWANCE);
+                        if let Some((deadline, is_r2t_open, rounds)) = known {
                             *rounds = rounds.saturating_sub(1);
                             if *rounds == 0 {
-                                (*deadline, *is_granted) = (waited_ns + 20, false);
+                                (*deadline, *is_r2t_open) = (waited_ns + 20, false);
                             }
                         }
                     }
                     (4, _) => {
-                        tasks.end(number);
+                        commands.end(number);
                         *known = None;
                     }
                     _ => {}
                 }
-                prop_assert_eq!(tasks.waiting(waited_ns), naive_waiting(&naive, waited_ns));
-                prop_assert_eq!(tasks.count(), naive.iter().flatten().count());
-                prop_assert_eq!(tasks.oldest(), naive.iter().position(Option::is_some).map(|place| place as u32));
+                prop_assert_eq!(commands.waiting(waited_ns), naive_waiting(&naive, waited_ns));
+                prop_assert_eq!(commands.count(), naive.iter().flatten().count());
+                prop_assert_eq!(commands.oldest(), naive.iter().position(Option::is_some).map(|place| place as u32));
             }
         }
     }

@@ -1,61 +1,61 @@
-//! ACKs that passed the tap and wait until their sender of data has them.
+//! ACKs on their way from the tap to the sender of the data.
 //!
 //! ```text
 //!   ACK at the tap --(tap to sender)--> sender --(sender to tap)--> first packet that may answer it
 //! ```
 //!
-//! An ACK is due for the packets that pass the tap a round trip between tap and sender later. TCP's timestamps tell more:
-//! a packet echoes the newest timestamp that its sender had taken (RFC 7323, section 4.3), so that every older ACK had
-//! arrived, and no newer one. It never looks at what an ACK acknowledges.
+//! An ACK counts for packets that pass the tap one RTT (tap to sender) later. TCP timestamps show more: a packet echoes
+//! the newest timestamp that its sender had received (RFC 7323, section 4.3), so every older ACK had arrived, and no
+//! newer one. What an ACK acknowledges is not used.
 
 use std::collections::VecDeque;
 
 use super::observation::{Observation, SACK_BLOCKS_MAX};
 
-/// ACKs that may wait; the oldest is taken for arrived when there are more.
+/// Maximum number of ACKs on their way; beyond it the oldest counts as arrived.
 const WAITING_MAX: usize = 4096;
-/// A sender that goes on without a longer pause answers ACKs at once.
+/// A sender without a longer pause answers ACKs at once.
 const PAUSE_NS: i64 = 2_000_000;
 
 /// One packet on its way to a sender.
 #[derive(Debug, Clone, Copy)]
 pub struct Acknowledgment {
-    /// Its number.
+    /// Frame number.
     pub frame: u64,
-    /// Its capture time.
+    /// Capture time.
     pub time_ns: i64,
-    /// What it acknowledges.
+    /// Acknowledged offset.
     pub acknowledged: i64,
-    /// The window field as it stands in the header.
+    /// The window field, not scaled.
     pub window: u16,
-    /// The shift of the window field, when it is known.
+    /// Window scale, if known.
     pub window_scale: Option<u8>,
-    /// Place of its first byte in its own stream.
+    /// Offset of its first byte in its own stream.
     pub offset: i64,
-    /// Payload: it may ask for something.
+    /// Payload bytes: it may be a request.
     pub length: u32,
-    /// Its own timestamp, and the one that it echoes.
+    /// Timestamp value and echo reply.
     pub timestamps: Option<(u32, u32)>,
-    /// How many blocks it selectively acknowledges.
+    /// The number of SACK blocks.
     sack_count: u8,
 }
 
-/// Blocks of one packet.
+/// SACK blocks of one packet.
 type Blocks = [(i64, i64); SACK_BLOCKS_MAX];
 
-/// ACKs under way to one sender.
+/// The ACKs on their way to one sender.
 #[derive(Debug, Default)]
 pub struct Acknowledgments {
     waiting: VecDeque<Acknowledgment>,
-    /// Of those that have some.
+    /// SACK blocks of the ACKs that have some.
     blocks: VecDeque<Blocks>,
-    /// From an ACK at the tap to its answer at the tap.
+    /// Time from an ACK at the tap to its answer at the tap.
     delay_ns: i64,
     echo: Option<u32>,
-    /// The timestamp of the last ACK that was taken.
+    /// Timestamp of the last arrived ACK.
     taken: Option<u32>,
     last_packet_ns: i64,
-    /// What the sender's last packet acknowledged: of segments beyond it the timestamp is not echoed.
+    /// What the sender's last packet acknowledged: it does not echo timestamps of later segments.
     sender_acknowledged: i64,
 }
 
@@ -65,7 +65,7 @@ fn is_newer(a: u32, b: u32) -> bool {
 }
 
 impl Acknowledgments {
-    /// A packet to the sender passed the tap; `least_ns` is the least round trip from the tap to the sender.
+    /// Adds a packet to the sender. `least_ns` is the minimum RTT from the tap to the sender.
     #[inline]
     pub fn push(&mut self, seen: &Observation, acknowledged: i64, least_ns: i64) {
         if self.waiting.is_empty() {
@@ -87,13 +87,13 @@ impl Acknowledgments {
         }
     }
 
-    /// Whether so many wait that the oldest is to be taken.
+    /// Whether the oldest ACK must be taken.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.waiting.len() > WAITING_MAX
     }
 
-    /// The sender's next packet passed the tap: finds out how long its answers take now.
+    /// Updates the answer time with the sender's next packet.
     #[inline]
     pub fn note_packet(&mut self, seen: &Observation, least_ns: i64) {
         let echo = seen.timestamps.map(|(_, echo)| echo);
@@ -103,7 +103,7 @@ impl Acknowledgments {
         {
             let is_going_on = seen.time_ns.saturating_sub(self.last_packet_ns) < PAUSE_NS;
             self.delay_ns = least_ns;
-            // beside the sender nothing can queue; what takes longer is a sender that waits for more room
+            // beside the sender nothing can queue; a longer delay means that the sender waits for more room
             if is_going_on
                 && least_ns > 0
                 && let Some(first) =
@@ -116,14 +116,14 @@ impl Acknowledgments {
         self.last_packet_ns = seen.time_ns;
     }
 
-    /// What the sender acknowledges with its packets.
+    /// Notes what the sender's packets acknowledge.
     #[inline]
     pub fn note_acknowledged(&mut self, acknowledged: Option<i64>) {
         self.sender_acknowledged = self.sender_acknowledged.max(acknowledged.unwrap_or(0));
     }
 
-    /// The next ACK that the sender had when it sent what passes the tap at `time_ns`, when its answer could pass the
-    /// tap first, and its blocks.
+    /// The next ACK that had reached the sender when it sent the packet at `time_ns`; with the earliest time of its
+    /// answer at the tap, and its blocks.
     #[inline]
     pub fn next_due(&mut self, time_ns: i64) -> Option<(Acknowledgment, i64, Blocks)> {
         let front = self.waiting.front()?;
@@ -152,7 +152,7 @@ impl Acknowledgments {
 }
 
 impl Acknowledgment {
-    /// How many blocks it selectively acknowledges.
+    /// The number of SACK blocks.
     pub fn block_count(&self) -> usize {
         usize::from(self.sack_count)
     }

@@ -1,4 +1,4 @@
-//! Packets that a sender sends without hearing anything between them, and what happened before the next such burst.
+//! Packets that a sender sends without an ACK between them, and the events before the next such burst.
 
 use super::congestion_window::{Between, Stop};
 use super::observation::Observation;
@@ -7,16 +7,16 @@ use crate::tcp::half::SegmentClass;
 
 /// Packets of one burst follow each other within this time.
 const SPACING_MAX_NS: i64 = 1_000_000;
-/// The usual spacing of a burst follows a sample by this part; so many spacings are a pause.
+/// Weight of a sample in the usual spacing: one part in this many. So many spacings are a pause.
 const SPACING_SMOOTHING: i64 = 16;
 const SPACINGS: i64 = 3;
-/// Delays between tap and sender may differ by this part of their least.
+/// Delays between tap and sender can vary by this part of their minimum.
 const LONG_PARTS: i64 = 4;
 
-/// The burst under way, or the last one.
+/// The current burst, or the last one.
 #[derive(Debug, Default)]
 pub struct Burst {
-    /// How it ended, or stands.
+    /// Its state at the last packet.
     pub stop: Stop,
     between: Between,
     first_ack_ns: i64,
@@ -27,12 +27,12 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// When its last packet passed the tap.
+    /// Time of its last packet.
     pub fn last_ns(&self) -> Option<i64> {
         self.last_ns
     }
 
-    /// An ACK reached the sender that may let it go on.
+    /// Notes an ACK that may let the sender continue.
     #[inline]
     pub fn acknowledge(&mut self, answer_ns: i64) {
         if !self.between.has_ack {
@@ -43,13 +43,14 @@ impl Burst {
         self.last_ack_ns = answer_ns;
     }
 
-    /// A packet reached the sender that may ask for something.
+    /// Notes a packet to the sender that may be a request.
     #[inline]
     pub fn request(&mut self) {
         self.between.has_request = true;
     }
 
-    /// A packet is sent; where it begins a burst, what happened since the one before, which `stop` still tells of.
+    /// Notes a sent packet. If it starts a burst, returns the events since the previous burst, whose end is still in
+    /// `stop`.
     #[inline]
     pub fn begin(&mut self, seen: &Observation, delays: Delays) -> Option<Between> {
         let since_ns = seen.time_ns.saturating_sub(self.last_ns.unwrap_or(seen.time_ns)).max(0);

@@ -1,100 +1,100 @@
-//! The congestion window as the sending shows it.
+//! An estimate of the congestion window from the sender's behaviour.
 //!
-//! A sender that has more to send, and room in the receiver's window, stops when its pipe fills the congestion window.
-//! Whether it had more to send shows later: it goes on in answer to the next ACK, without anybody having asked for more.
-//! So each burst is judged when the next one begins.
+//! A sender with more to send, and room in the receiver's window, stops when its pipe fills the congestion window. That
+//! it had more to send shows later, if it continues with the next ACK without a request in between. So each burst is
+//! judged when the next one starts.
 //!
 //! ```text
 //!   burst | stop ....... ACK -> next burst: answers it at once? had more? window open?   then pipe at the stop = cwnd
 //! ```
 //!
-//! It never guesses between: where the window did not hold the sender back, there is no estimate.
+//! There is no estimate where the congestion window did not limit the sender.
 
-/// How a burst ended.
+/// The end of a burst.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stop {
-    /// The pipe, every segment counted as a full one.
+    /// The pipe, with every segment counted as a full one.
     pub pipe: i64,
-    /// Whether more of the same PDU had to come.
+    /// Whether it ended within a PDU.
     pub is_within_pdu: bool,
-    /// Whether the receiver's window left no room for a segment.
+    /// Whether the receiver's window had no room for a segment.
     pub is_window_limited: bool,
-    /// Whether a loss was being repaired: the window then follows the pipe (RFC 6937).
+    /// Whether a recovery was in progress: the window then follows the pipe (RFC 6937).
     pub is_in_recovery: bool,
 }
 
-/// What happened between a stop and the next packet.
+/// The events between the end of a burst and the next packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Between {
-    /// ACKs arrived.
+    /// Whether ACKs arrived.
     pub has_ack: bool,
-    /// So did a packet that may ask for something.
+    /// Whether a packet arrived that may be a request.
     pub has_request: bool,
-    /// From the first ACK to the answer.
+    /// Time from the first ACK to the answer.
     pub answer_ns: i64,
-    /// From the last ACK before the stop to the first after it.
+    /// Time from the last ACK before the stop to the first after it.
     pub calm_ns: i64,
-    /// Whether the next packet came later than the line alone would have it.
+    /// Whether the next packet came later than the line explains.
     pub is_pause: bool,
-    /// Whether that pause is long beside what delays between tap and sender may differ by.
+    /// Whether the pause is long compared with the variation of the delay between tap and sender.
     pub is_long_pause: bool,
-    /// Whether the next packet brings new data: what is sent again may have become due only now.
+    /// Whether the next packet carries new data: a retransmission may have become due only now.
     pub is_new: bool,
 }
 
-/// A level that was held for so many rounds without growth is no congestion window: it would have grown.
+/// After so many rounds without growth, a level is not the congestion window, which would have grown.
 const LEVEL_ROUNDS_MAX: u32 = 12;
 
-/// A window that grows by more than this part in a round is followed only where the sender
-/// paused, and had answered every ACK: a slow sender, or a queue between it and the tap, hides the growth.
+/// A window that grows by more than this part in a round is only accepted if the sender paused and had answered every
+/// ACK: a slow sender, or a queue before the tap, hides the growth.
 const GROWTH_PARTS: i64 = 8;
 /// The initial window (RFC 6928): before any loss none is smaller.
 const INITIAL_SEGMENTS: i64 = 10;
-/// The usual answer time follows a sample by this part.
+/// Weight of a sample in the usual answer time: one part in this many.
 const SMOOTHING: i64 = 8;
 
-/// The estimate of one sender.
+/// The estimate for one sender.
 #[derive(Debug, Default)]
 pub struct CongestionWindow {
-    /// How long the sender usually takes to answer an ACK.
+    /// The sender's usual time to answer an ACK.
     answer_ns: i64,
-    /// Whether the receiver's window was full in the round under way, and in the one before it.
+    /// Whether the receiver's window was full in the current round, and in the one before.
     is_window_full: [bool; 2],
-    /// Largest estimate of the round under way and of the two before it.
+    /// The largest pipes of the current round and of the two before.
     peaks: [i64; 3],
     /// The round ends when this byte is acknowledged.
     round_end: i64,
-    /// Segments of growth, and rounds without any.
+    /// The current level, and the rounds without growth.
     level: i64,
     level_rounds: u32,
     is_level_judged: bool,
     has_reduced: bool,
-    /// A level that something else than the congestion window held.
+    /// A level that something else than the congestion window caused.
     ceiling: Option<i64>,
-    /// Largest estimate since the window may last have been reduced: without a reason it does not get smaller.
+    /// The largest estimate since the last possible reduction: the window does not shrink without a reason.
     shown: i64,
     estimate: Option<i64>,
     is_growing: bool,
 }
 
 impl CongestionWindow {
-    /// The latest estimate, valid or not any more.
+    /// The latest estimate, whether still valid or not.
     pub fn latest(&self) -> Option<i64> {
         self.estimate
     }
 
-    /// Whether the window was larger by half, or more, than two rounds before: slow start has it double in each.
+    /// Whether the window grew by half or more in two rounds: slow start doubles it in each.
     pub fn is_slow_start(&self) -> bool {
         let latest = self.peaks[0].max(self.peaks[1]);
         !self.has_reduced && latest > 0 && latest >= self.peaks[2] + self.peaks[2] / 2
     }
 
-    /// Whether the latest estimate is of a window that an ACK changes by much.
+    /// Whether the window of the latest estimate grows much with each ACK.
     pub fn is_growing(&self) -> bool {
         self.is_growing
     }
 
-    /// The burst before was the last that the congestion window held, or none: the window is what `stop` shows.
+    /// Judges the previous burst: the estimate, if the congestion window ended it.
     pub fn judge(&mut self, stop: Stop, between: Between, patience_ns: i64, segment: i64) -> Option<i64> {
         if between.has_ack && between.answer_ns <= patience_ns {
             self.answer_ns += (between.answer_ns - self.answer_ns) / SMOOTHING;
@@ -132,12 +132,12 @@ impl CongestionWindow {
         Some(estimate)
     }
 
-    /// The receiver's window is full.
+    /// Notes that the receiver's window is full.
     pub fn fill_window(&mut self) {
         self.is_window_full[0] = true;
     }
 
-    /// Bytes up to `una` were acknowledged while those up to `sent` were outstanding; true when a round ended.
+    /// Notes an ACK up to `una`, with bytes sent up to `sent`. True if a round ended.
     pub fn acknowledge(&mut self, una: i64, sent: i64, segment: i64) -> bool {
         if una < self.round_end {
             return false;
@@ -165,7 +165,7 @@ impl CongestionWindow {
         }
     }
 
-    /// The window was reduced, or may have been: what was seen before says nothing any more.
+    /// The window was reduced, or may have been: earlier observations no longer apply.
     pub fn reduce(&mut self) {
         self.peaks = [0; 3];
         self.shown = 0;
@@ -173,7 +173,7 @@ impl CongestionWindow {
         self.level_rounds = 0;
     }
 
-    /// A loss: from now on a level may be CUBIC's plateau.
+    /// A loss: from now on a level can be CUBIC's plateau.
     pub fn lose(&mut self) {
         self.reduce();
         self.has_reduced = true;

@@ -1,37 +1,39 @@
-//! One direction at the tap: runs of payload packets, the pauses between them and what ended each, the pace of the line.
+//! One direction at the tap: runs of packets with payload, the pauses between them, what ended each pause, and the rate
+//! of the line.
 //!
-//! It keeps a row for each run of packets, and of packets only the times of those that are outstanding.
+//! It keeps a row for each run, and the times of packets in flight.
 
 use std::collections::VecDeque;
 
-use super::carried::{Carried, is_long_pause, is_pause};
+use super::busy_line::{BusyLine, is_long_pause, is_pause};
 use super::observation::Observation;
 use super::scoreboard::Scoreboard;
 use super::sender_state::SenderState;
-use super::timeline::Held;
+use super::timeline::Limited;
 use crate::tables::{Flight, NULL_NS, SenderRow, budget_part as part};
 use crate::tcp::half::SegmentClass;
 
-/// An ACK is answered when the packet comes so soon after it, or within a share of the path's round trip.
+/// A packet answers an ACK if it follows within this time, or within a part of the path's RTT.
 const ANSWER_WITHIN_NS: i64 = 100_000;
-/// The share: one part in so many.
+/// That part of the RTT.
 const ANSWER_WITHIN_RTT_PART: i64 = 8;
-/// A pause of this length within a PDU that no ACK ended was ended by a retransmission timer, which Linux never sets to
-/// less than 200 ms; the packet sent again may be the first that the tap sees.
+/// A pause of this length within a PDU that no ACK ended was ended by a retransmission timer, which Linux never sets
+/// below 200 ms. The retransmission may be the first copy at the tap.
 const TIMER_MIN_NS: i64 = 190_000_000;
-/// Where a loss was seen before, two round trips will do, and this: Linux' tail loss probe (RFC 8985, section 7.2).
+/// After an earlier loss, a pause of two RTTs and at least this time is enough: Linux's tail loss probe (RFC 8985,
+/// section 7.2).
 const PROBE_MIN_NS: i64 = 8_000_000;
-/// Payload packets of the other direction that are on their way to the sender.
+/// Maximum number of payload packets on their way to the sender.
 const REQUESTS_MAX: usize = 1 << 12;
-/// ACKs that are remembered.
+/// Maximum number of stored ACKs.
 const ACKNOWLEDGMENTS_MAX: usize = 1 << 10;
-/// Packets whose times are kept until they are acknowledged.
+/// Maximum number of packets in flight with a stored time.
 const OUTSTANDING_MAX: usize = 16_384;
-/// Segments of one ACK from which on it tells the pace of the line, though the line was idle before them.
+/// An ACK of at least this many segments shows the rate of the line, even if the line was idle before them.
 const BURST_SEGMENTS_MIN: i64 = 4;
-/// Holes that are watched until they are filled.
+/// Maximum number of open holes.
 const HOLES_MAX: usize = 64;
-/// The ACKs must be slower than the data by this factor before the line is taken to lie beyond the tap.
+/// The bottleneck lies beyond the tap only if the ACKs are slower than the data by this factor.
 const BEYOND_TAP_FACTOR: f64 = 1.5;
 
 /// Codes of `CATEGORIES["release"]`.
@@ -43,18 +45,18 @@ mod release {
     pub const UNKNOWN: u8 = 4;
 }
 
-/// The packet before.
+/// The previous packet.
 #[derive(Debug, Clone, Copy)]
 struct Previous {
     time_ns: i64,
     left_of_pdu: Option<u32>,
-    /// What its sender knew to be acknowledged, and the end of the last segment that was not full.
+    /// What its sender knew to be acknowledged, and the end of the last short segment.
     acknowledged: i64,
     small_end: i64,
     sender: SenderState,
 }
 
-/// Bytes that were passed over.
+/// Bytes that were skipped.
 #[derive(Debug, Clone, Copy)]
 struct Hole {
     left: i64,
@@ -65,7 +67,7 @@ struct Hole {
     frame: u64,
 }
 
-/// A flight.
+/// A run of packets.
 #[derive(Debug)]
 struct Run {
     row: Flight,
@@ -78,26 +80,26 @@ pub struct Flights {
     connection: u32,
     is_from_client: bool,
     runs: Vec<Run>,
-    held: Vec<Held>,
-    is_still_held: bool,
-    unknown: Vec<Held>,
+    limited: Vec<Limited>,
+    is_still_limited: bool,
+    unknown: Vec<Limited>,
     previous: Option<Previous>,
-    /// When payload of the other direction can have been answered first.
+    /// The earliest times at which payload of the other direction can be answered.
     requests: VecDeque<i64>,
-    seen: Carried,
-    acknowledged: Carried,
-    /// What the receiver told that it has.
+    seen: BusyLine,
+    acknowledged: BusyLine,
+    /// What the receiver reported as arrived.
     arrived: Scoreboard,
     delivered: i64,
-    /// End of the last segment that was not full.
+    /// End of the last short segment.
     small_end: i64,
-    /// Whether the last ACK told of something beyond a hole.
+    /// Whether the last ACK reported bytes beyond a hole.
     has_holes: bool,
-    /// When the last ACK that told of something new passed.
+    /// Time of the last ACK with progress.
     delivered_ns: Option<i64>,
-    /// Ends and times of packets that are not acknowledged, in order.
+    /// End and time of packets in flight, ordered.
     outstanding: VecDeque<(i64, i64)>,
-    /// Times of the latest ACKs at the tap, and up to where each acknowledges.
+    /// Times of the latest ACKs at the tap, and what they acknowledge.
     acknowledgments: VecDeque<(i64, i64)>,
     has_loss: bool,
     highest: i64,
@@ -105,19 +107,19 @@ pub struct Flights {
 }
 
 impl Flights {
-    /// A direction of which nothing was seen.
+    /// A new direction.
     pub fn new(connection: u32, is_from_client: bool) -> Self {
         Self {
             connection,
             is_from_client,
             runs: Vec::new(),
-            held: Vec::new(),
-            is_still_held: false,
+            limited: Vec::new(),
+            is_still_limited: false,
             unknown: Vec::new(),
             previous: None,
             requests: VecDeque::new(),
-            seen: Carried::default(),
-            acknowledged: Carried::default(),
+            seen: BusyLine::default(),
+            acknowledged: BusyLine::default(),
             arrived: Scoreboard::default(),
             delivered: 0,
             small_end: 0,
@@ -131,8 +133,8 @@ impl Flights {
         }
     }
 
-    /// A packet with payload of this direction; `sender` is its sender after it, `rtt_ns` the least round trip between
-    /// the two ends, `rtt_to_sender_ns` that part of it.
+    /// Processes a packet with payload. `sender` is the state after it, `rtt_ns` the minimum RTT between the two ends,
+    /// `rtt_to_sender_ns` the sender's part of it.
     #[inline]
     pub fn packet(
         &mut self,
@@ -143,7 +145,7 @@ impl Flights {
         rtt_to_sender_ns: i64,
     ) {
         let has_request = self.take_requests(seen.time_ns) || self.previous.is_none();
-        // what its sender may have had only now tells nothing of the line
+        // data that the sender got only now says nothing about the line
         let is_full = i64::from(seen.length) >= segment_bytes;
         let train = self.previous.filter(|previous| !has_request && (is_full || previous.left_of_pdu.is_some()));
         let line_ns = train.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
@@ -161,8 +163,8 @@ impl Flights {
         let line = self.seen.recent_line();
         let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, line));
         let begun = is_pause.then(|| self.begin(seen, sender, has_request, segment_bytes, rtt_ns, rtt_to_sender_ns));
-        if let (Some((_, held)), Some(gap_ns)) = (&begun, gap_ns) {
-            self.hold(seen, gap_ns, *held);
+        if let (Some((_, limited)), Some(gap_ns)) = (&begun, gap_ns) {
+            self.limit(seen, gap_ns, *limited);
         }
         match (self.runs.last_mut(), begun) {
             (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, line)) => {
@@ -180,21 +182,21 @@ impl Flights {
         });
     }
 
-    /// A sender was held back for so long, or not by TCP. What goes on holding it is one stretch, for a busy line owns
-    /// its time whatever holds.
-    fn hold(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>) {
+    /// Notes how a pause was limited, if TCP limited it. Pauses with the same cause in a row are one span, because a
+    /// busy line takes precedence.
+    fn limit(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>) {
         let (to_ns, frame) = (seen.time_ns, seen.frame);
-        match (self.held.last_mut(), part) {
-            (Some(held), Some(part)) if self.is_still_held && held.part == part => {
-                (held.to_ns, held.frame) = (to_ns, frame);
+        match (self.limited.last_mut(), part) {
+            (Some(limited), Some(part)) if self.is_still_limited && limited.part == part => {
+                (limited.to_ns, limited.frame) = (to_ns, frame);
             }
-            (_, Some(part)) => self.held.push(Held { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame }),
+            (_, Some(part)) => self.limited.push(Limited { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame }),
             (_, None) => {}
         }
-        self.is_still_held = part.is_some();
+        self.is_still_limited = part.is_some();
     }
 
-    /// A packet after a pause, or the first: what was before it, and what held the sender.
+    /// A packet after a pause, or the first: its row, and what limited the sender.
     fn begin(
         &self,
         seen: &Observation,
@@ -227,7 +229,7 @@ impl Flights {
         let within_ns = ANSWER_WITHIN_NS.max(rtt_ns / ANSWER_WITHIN_RTT_PART);
         let ack = sender.last_ack.filter(|ack| ack.answer_ns > previous.time_ns.saturating_sub(within_ns));
         let is_answer = ack.is_some_and(|ack| seen.time_ns.saturating_sub(ack.answer_ns).saturating_abs() <= within_ns);
-        // an ACK that came with a request says less than the request
+        // a request explains more than the ACK that came with it
         let is_asked = has_request && !row.is_within_pdu;
         row.release = match ack {
             Some(ack) if is_answer && ack.has_opened_window && !ack.is_advance => release::WINDOW_UPDATE,
@@ -238,24 +240,24 @@ impl Flights {
         let is_small = i64::from(seen.length) < segment_bytes;
         let is_window_full =
             !before.is_rwnd_inferred && before.rwnd.is_some_and(|rwnd| rwnd - before.owin < segment_bytes);
-        // what it can have known, for the least round trip may be that of a packet that was answered late
+        // what the sender can have known: the minimum RTT may belong to a packet that was answered late
         let known = self.highest.max(seen.end()).saturating_sub(sender.owin);
         let known =
             known.max(self.acknowledged_at(seen.time_ns.saturating_add(within_ns).saturating_sub(rtt_to_sender_ns)));
         let is_all_acknowledged = ack.is_some_and(|ack| ack.is_advance) && known >= seen.offset;
-        // less than a segment is left while one before that was not full is under way (Nagle): it goes on when that has
-        // just been acknowledged, or with what the answer to a request adds
+        // Nagle: less than a segment is left while an earlier short segment is in flight. It goes out when that is
+        // acknowledged, or with the answer to a request
         let left = previous.left_of_pdu.map(i64::from).filter(|left| (1..segment_bytes).contains(left));
         let is_nagle = left.is_some() && previous.small_end > previous.acknowledged;
         let is_released = is_nagle && previous.small_end <= known;
         let is_filled = is_nagle && has_request && left.is_some_and(|left| i64::from(seen.length) > left);
-        let held = if is_again && is_window_full && !before.is_in_recovery {
-            // a probe of a full window, or of a receiver that takes its time
+        let limited = if is_again && is_window_full && !before.is_in_recovery {
+            // a probe of a full window, or of a slow receiver
             Some(part::RECEIVE_WINDOW)
         } else if row.is_in_recovery || is_again {
             Some(part::LOSS_RECOVERY)
         } else if row.is_within_pdu {
-            // since it could have gone on
+            // since the sender could have continued
             let late_ns = ack.map_or(row.pause_ns, |ack| seen.time_ns.saturating_sub(ack.answer_ns));
             let probe_ns = PROBE_MIN_NS.max(rtt_ns.saturating_mul(2));
             if is_window_full {
@@ -279,10 +281,11 @@ impl Flights {
         } else {
             None
         };
-        (row, held)
+        (row, limited)
     }
 
-    /// A payload packet of the other direction, which the sender has `rtt_to_sender_ns` before its answer passes the tap.
+    /// Notes a payload packet of the other direction, which reaches the sender `rtt_to_sender_ns` before its answer
+    /// passes the tap.
     #[inline]
     pub fn request(&mut self, time_ns: i64, rtt_to_sender_ns: i64) {
         if self.requests.len() == REQUESTS_MAX {
@@ -291,13 +294,13 @@ impl Flights {
         self.requests.push_back(time_ns.saturating_add(rtt_to_sender_ns));
     }
 
-    /// Up to where ACKs acknowledge that had passed the tap by then.
+    /// What the ACKs at the tap had acknowledged by then.
     fn acknowledged_at(&self, time_ns: i64) -> i64 {
         let count = self.acknowledgments.partition_point(|&(passed_ns, _)| passed_ns <= time_ns);
         count.checked_sub(1).and_then(|last| self.acknowledgments.get(last)).map_or(i64::MIN, |&(_, until)| until)
     }
 
-    /// Whether a request can have been answered since the packet before.
+    /// Whether a request can have been answered since the previous packet.
     #[inline]
     fn take_requests(&mut self, time_ns: i64) -> bool {
         let before = self.requests.len();
@@ -307,7 +310,7 @@ impl Flights {
         self.requests.len() < before
     }
 
-    /// A packet of the other direction: what it acknowledges came out of the line.
+    /// Processes a packet of the other direction: the acknowledged bytes have left the line.
     #[inline]
     pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rtt_to_receiver_ns: i64) {
         let Some(acknowledged) = seen.acknowledged else { return };
@@ -327,11 +330,11 @@ impl Flights {
             while self.outstanding.front().is_some_and(|&(end, _)| end <= self.delivered) {
                 self.outstanding.pop_front();
             }
-            // the line could begin with them when they reached it, and when it was done with what was before
+            // the line could start with them when they arrived and it was free
             let sent_ns = self.outstanding.front().map(|&(_, time_ns)| time_ns.saturating_add(rtt_to_receiver_ns));
             let is_busy = sent_ns.zip(self.delivered_ns).is_some_and(|(sent_ns, before_ns)| sent_ns <= before_ns);
             let begun_ns = sent_ns.map(|sent_ns| sent_ns.max(self.delivered_ns.unwrap_or(sent_ns)));
-            // with holes it is not known which bytes those are
+            // with holes, the bytes are unknown
             let is_whole = delivered == acknowledged && !self.has_holes;
             let enough_bytes = if is_busy { segment_bytes } else { BURST_SEGMENTS_MIN * segment_bytes };
             let is_train = is_whole && i64::from(bytes) >= enough_bytes;
@@ -342,17 +345,17 @@ impl Flights {
         }
         self.delivered = self.delivered.max(delivered);
         while self.holes.front().is_some_and(|hole| hole.right <= acknowledged) {
-            // acknowledged, but never seen: the capture missed it
+            // acknowledged, but not captured: missing from the capture
             if let Some(hole) = self.holes.pop_front()
                 && hole.missing > 0
             {
                 let Hole { from_ns, to_ns, frame, .. } = hole;
-                self.unknown.push(Held { from_ns, to_ns, part: part::UNKNOWN, frame });
+                self.unknown.push(Limited { from_ns, to_ns, part: part::UNKNOWN, frame });
             }
         }
     }
 
-    /// Follows the bytes that were passed over.
+    /// Tracks skipped bytes.
     #[inline]
     fn note_hole(&mut self, seen: &Observation) {
         let end = seen.end();
@@ -376,18 +379,18 @@ impl Flights {
         self.highest = self.highest.max(end);
     }
 
-    /// Forgets what was over before, but for the last of its kind, which may go on.
+    /// Removes spans from before, except the last of each kind, which may continue.
     pub fn forget(&mut self, before_ns: i64) {
         self.runs.drain(..self.runs.len().saturating_sub(1));
-        for held in [&mut self.held, &mut self.unknown] {
-            let count = held.iter().take_while(|held| held.to_ns < before_ns).count();
-            held.drain(..count.min(held.len().saturating_sub(1)));
+        for limited in [&mut self.limited, &mut self.unknown] {
+            let count = limited.iter().take_while(|limited| limited.to_ns < before_ns).count();
+            limited.drain(..count.min(limited.len().saturating_sub(1)));
         }
         self.seen.forget(before_ns);
         self.acknowledged.forget(before_ns);
     }
 
-    /// The flights, told apart by the pace of the whole connection.
+    /// The flights, separated by the rate of the whole connection.
     pub fn rows(&self) -> impl Iterator<Item = Flight> + '_ {
         let mut runs = self.runs.iter().peekable();
         let line = self.seen.line();
@@ -404,21 +407,20 @@ impl Flights {
         })
     }
 
-    /// What held the sender back, and when; and when nothing is known.
-    pub fn held(&self) -> impl Iterator<Item = Held> + '_ {
-        self.held.iter().chain(&self.unknown).copied()
+    /// When the sender was limited, and when the cause is unknown.
+    pub fn limited(&self) -> impl Iterator<Item = Limited> + '_ {
+        self.limited.iter().chain(&self.unknown).copied()
     }
 
-    /// Whether the narrowest line lies beyond the tap, so that the ACKs tell of it: they are slower than the data, and the
-    /// receiver is not next to the tap.
+    /// Whether the bottleneck lies beyond the tap, so that the ACKs show its rate: they are slower than the data, and
+    /// the receiver is not beside the tap.
     fn is_line_beyond(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> bool {
         let is_receiver_near = rtt_to_receiver_ns.saturating_mul(2) < rtt_to_sender_ns;
         !is_receiver_near && self.acknowledged.line().ns_per_byte > BEYOND_TAP_FACTOR * self.seen.line().ns_per_byte
     }
 
-    /// When the narrowest line was busy, as far as the tap tells: in order and disjoint. What lies beyond the tap is
-    /// told by ACKs, which come a round trip later.
-    pub fn carried(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> Vec<(i64, i64)> {
+    /// When the bottleneck was busy: ordered and disjoint. Beyond the tap, ACKs show it, one RTT later.
+    pub fn busy_intervals(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> Vec<(i64, i64)> {
         if self.is_line_beyond(rtt_to_receiver_ns, rtt_to_sender_ns) {
             self.acknowledged.intervals(rtt_to_receiver_ns, self.acknowledged.line())
         } else {
@@ -426,18 +428,18 @@ impl Flights {
         }
     }
 
-    /// What it knows for the sender's row.
+    /// Fills the line columns of the sender's row.
     pub fn describe(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64, row: &mut SenderRow) {
         row.is_line_from_acks = self.is_line_beyond(rtt_to_receiver_ns, rtt_to_sender_ns);
         let line = if row.is_line_from_acks { &self.acknowledged } else { &self.seen };
         row.line_bytes_per_s = Some(line)
             .filter(|line| line.line().ns_per_byte > 0.0)
-            .and_then(Carried::rate_bytes_per_s)
+            .and_then(BusyLine::rate_bytes_per_s)
             .unwrap_or(NULL_NS);
     }
 }
 
-/// One more packet of a flight.
+/// Adds a packet to a flight.
 #[inline]
 fn extend(row: &mut Flight, seen: &Observation, is_again: bool) {
     row.frame_last = seen.frame;

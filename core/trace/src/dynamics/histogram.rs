@@ -1,21 +1,21 @@
-//! How often values of which size came, in bounded memory: 32 classes to each doubling, so that a percentile is within
-//! 1.6 % of a value that occurred.
+//! A histogram with logarithmic classes in bounded memory: 32 classes per factor of two, so a percentile is within 1.6
+//! % of a value that occurred.
 
-/// Classes to each doubling.
+/// Classes per factor of two.
 const CLASSES: usize = 32;
 /// Its binary logarithm.
 const CLASS_BITS: u32 = 5;
 
-/// Counts by size.
+/// Counts by class.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// Grows up to the class of the largest value.
+    /// Counts up to the class of the largest value.
     counts: Vec<u32>,
     count: u64,
 }
 
 impl Histogram {
-    /// A value; what is below zero counts as zero.
+    /// Adds a value; negative values count as zero.
     #[inline]
     pub fn add(&mut self, value: i64) {
         let class = class(value.max(0) as u64);
@@ -28,12 +28,12 @@ impl Histogram {
         self.count += 1;
     }
 
-    /// How many values there were.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The middle of the class of the value at this share of all, in percent, by nearest rank.
+    /// A percentile by nearest rank: the middle of its class.
     pub fn percentile(&self, percent: u64) -> Option<i64> {
         let rank = (self.count * percent).div_ceil(100).max(1);
         let mut passed = 0;
@@ -47,13 +47,13 @@ impl Histogram {
     }
 }
 
-/// The class of a value: the value itself when it is small, else its first six bits and its size.
+/// The class of a value: small values have their own, others share one by their first six bits.
 fn class(value: u64) -> usize {
     let shift = (64 - value.leading_zeros()).saturating_sub(CLASS_BITS + 1);
     shift as usize * CLASSES + (value >> shift) as usize
 }
 
-/// The middle of the values of a class.
+/// The middle of a class.
 fn middle(class: usize) -> i64 {
     let shift = (class / CLASSES).saturating_sub(1);
     let first = ((class - shift * CLASSES) as u64) << shift;

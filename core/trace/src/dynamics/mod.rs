@@ -1,37 +1,38 @@
-//! Packets of one connection, in order of capture -> how each of its two senders behaved.
+//! Packets of one connection, in capture order -> how each of its two senders behaved.
 //!
 //! ```text
-//! observation  what one packet tells
-//! path         round-trip times between the tap and either end
-//! sender       one direction as its sender sees it: outstanding data, window, losses, congestion window (parts: there)
-//! flights      one direction at the tap: runs of packets, the pauses between them, what held the sender
-//! carried      when the line was busy with a direction's bytes
+//! observation  one packet
+//! rtt          RTT between the tap and either end
+//! sender       one direction as its sender sees it: bytes in flight, window, losses, congestion window (parts: see there)
+//! flights      one direction at the tap: runs of packets, the pauses between them, what limited the sender
+//! busy_line    when the line was busy with the bytes of a direction
 //! pace         nanoseconds per byte of a line
-//! timeline     what the time budget takes of all this
-//! live         what a view takes of it while it goes on, and what is forgotten
+//! timeline     input of the time breakdown
+//! snapshot     state for a live view, and what is dropped to bound memory use
 //! ```
 //!
-//! Directions are those of TCP (0 from the client) until the rows are handed over. It knows of iSCSI only whether a
-//! packet ended within a PDU. Memory grows with the rows that are asked for, and with what is outstanding.
+//! Directions are those of TCP (0 from the client) until the rows are handed over. The only thing known of iSCSI is
+//! whether a packet ends within a PDU. Memory use grows with the wanted rows and with the bytes in flight.
 
 pub mod acknowledgments;
 pub mod burst;
-mod carried;
+mod busy_line;
 pub mod congestion_window;
 pub mod flights;
 pub mod histogram;
-pub mod live;
 pub mod observation;
 pub mod originals;
 mod pace;
-pub mod path;
 pub mod recovery;
 pub mod retransmission;
+mod rows;
+pub mod rtt;
 pub mod scoreboard;
 pub mod segment_size;
 pub mod sender;
 pub mod sender_state;
 pub mod short_segments;
+pub mod snapshot;
 pub mod timeline;
 pub mod window_scale;
 pub mod window_time;
@@ -39,58 +40,42 @@ pub mod window_time;
 #[cfg(test)]
 mod tests;
 
-use crate::tables::{
-    Columns, Flights as FlightRows, NULL_NS, Recoveries, Retransmissions, RoundTrips, Sacks, SenderRow, Senders,
-    Tables, Wanted, Windows, budget_part,
-};
+use crate::tables::{Columns, NULL_NS, SenderRow, Tables, Wanted, budget_part};
 
 use flights::Flights;
 use observation::Observation;
-use path::Path;
 use retransmission::Cause;
+pub use rows::Rows;
+use rtt::RttSamples;
 use sender::Sender;
 use sender_state::Delays;
-use timeline::{Held, Timeline};
+use timeline::{Limited, Timeline};
 
-/// No round trip is longer; a capture whose clock jumped may say otherwise.
+/// The longest plausible RTT: a jump of the capture clock can look longer.
 const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
-/// A tap from which the way to the sender and back is less than this part of the round trip stands beside it.
+/// A tap stands beside the sender if its RTT to the sender is less than this part of the whole RTT.
 const BESIDE_PARTS: i64 = 8;
-
-/// Rows of one connection, in order of time; `to_target` says "from the client" until they are handed over.
-#[derive(Debug, Default)]
-#[allow(missing_docs)]
-pub struct Rows {
-    pub sacks: Sacks,
-    pub window: Windows,
-    pub round_trips: RoundTrips,
-    pub retransmissions: Retransmissions,
-    pub recoveries: Recoveries,
-    pub flights: FlightRows,
-    pub senders: Senders,
-    pub wanted: Wanted,
-}
 
 /// Both directions of a connection.
 #[derive(Debug)]
 pub struct Dynamics {
     connection: u32,
-    /// What the tables take.
+    /// The wanted tables.
     wanted: Wanted,
     rows: Rows,
-    /// By direction of the data: from the tap to its receiver and back.
-    paths: [Path; 2],
+    /// By direction of the data: RTT from the tap to the receiver.
+    rtts: [RttSamples; 2],
     senders: [Sender; 2],
     flights: [Flights; 2],
 }
 
 impl Dynamics {
-    /// A connection of which nothing was seen.
+    /// A new connection.
     pub fn new(connection: u32, wanted: Wanted) -> Self {
         Self {
             connection,
             wanted,
-            // a budget takes losses into account
+            // the time breakdown needs the losses
             rows: Rows {
                 wanted: Wanted {
                     recoveries: wanted.recoveries || wanted.budget,
@@ -99,47 +84,47 @@ impl Dynamics {
                 },
                 ..Rows::default()
             },
-            paths: [0, 1].map(|direction| Path::new(connection, direction == 0)),
+            rtts: [0, 1].map(|direction| RttSamples::new(connection, direction == 0)),
             senders: [0, 1].map(|direction| Sender::new(connection, direction == 0)),
             flights: [0, 1].map(|direction| Flights::new(connection, direction == 0)),
         }
     }
 
-    /// Takes a packet; copies by the capture and packets of other streams are none.
+    /// Processes a packet. Captured copies and packets of other streams are not passed in.
     pub fn observe(&mut self, seen: &Observation) {
         let (own, opposite) = (seen.direction, 1 - seen.direction);
-        self.paths[own].transmit(seen);
-        self.paths[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
-        // what the tap sees of an ACK the sender of the data has half a round trip later, and answers another half later
+        self.rtts[own].transmit(seen);
+        self.rtts[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
+        // the sender of the data gets an ACK half an RTT after the tap, and its answer passes the tap half an RTT later
         let delays = self.delays(opposite);
         self.senders[opposite].acknowledge(seen, delays, &mut self.rows);
         if seen.length > 0 {
             let delays = self.delays(own);
             self.senders[own].transmit(seen, delays, &mut self.rows);
-            let rtt_ns = delays.to_sender_ns.saturating_add(self.paths[own].rtt_min_ns().unwrap_or(0));
+            let rtt_ns = delays.to_sender_ns.saturating_add(self.rtts[own].rtt_min_ns().unwrap_or(0));
             let sender = &self.senders[own];
             let to_sender_ns = delays.to_sender_ns;
             self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns, to_sender_ns);
             self.flights[opposite].request(seen.time_ns, self.delays(opposite).to_sender_ns);
         }
-        // only now: what it answers arrived while the sender had acknowledged less
+        // last, because the packets it answers arrived before this acknowledgment
         self.senders[own].note_acknowledged(seen);
-        let rtt_to_receiver_ns = self.paths[opposite].rtt_min_ns().unwrap_or(0);
+        let rtt_to_receiver_ns = self.rtts[opposite].rtt_min_ns().unwrap_or(0);
         self.flights[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), rtt_to_receiver_ns);
     }
 
-    /// What the paths tell the sender of a direction.
+    /// The delays of the path, for the sender of a direction.
     fn delays(&self, direction: usize) -> Delays {
-        let (there, back) = (&self.paths[direction], &self.paths[1 - direction]);
+        let (there, back) = (&self.rtts[direction], &self.rtts[1 - direction]);
         let to_sender_ns = back.rtt_min_ns().unwrap_or(0);
         let round_trip_ns = there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns).min(ROUND_TRIP_MAX_NS);
-        // beside its host the tap measures how long the host takes to acknowledge, which is longer than it takes to send
+        // beside a host, the tap measures the host's ACK delay, which is longer than its send delay
         let least_ns = there.rtt_min_ns().unwrap_or(0).saturating_add(to_sender_ns);
         let is_beside = to_sender_ns < least_ns / BESIDE_PARTS;
         Delays { to_sender_ns: if is_beside { 0 } else { to_sender_ns }, round_trip_ns }
     }
 
-    /// The end of the connection in this capture: its rows go to the tables, with iSCSI's directions.
+    /// Ends the connection: moves its rows to the tables, with iSCSI directions.
     pub fn finish(mut self: Box<Self>, is_client_initiator: bool, tables: &mut Tables) -> Timeline {
         for direction in [0, 1] {
             if self.rows.wanted.flights {
@@ -171,36 +156,40 @@ impl Dynamics {
         timeline
     }
 
-    /// The row of a direction, as far as it is known.
+    /// The row of a direction so far.
     fn sender_row(&self, direction: usize) -> SenderRow {
         let mut row = self.senders[direction].describe();
-        self.paths[direction].describe(&mut row);
+        self.rtts[direction].describe(&mut row);
         let [there_ns, back_ns] =
-            [direction, 1 - direction].map(|direction| self.paths[direction].rtt_min_ns().unwrap_or(0));
+            [direction, 1 - direction].map(|direction| self.rtts[direction].rtt_min_ns().unwrap_or(0));
         self.flights[direction].describe(there_ns, back_ns, &mut row);
         row
     }
 
-    /// What the time budget takes of it, as far as it is known.
+    /// The input of the time breakdown so far.
     fn timeline(&self, is_client_initiator: bool) -> Timeline {
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
-        let rtt_ns = |direction: usize| self.paths[direction].rtt_min_ns();
+        let rtt_ns = |direction: usize| self.rtts[direction].rtt_min_ns();
         let repairs = repairs(&self.rows);
         Timeline {
             connection: self.connection,
             rtt_to_target_ns: rtt_ns(out),
             rtt_to_initiator_ns: rtt_ns(back),
-            carried: [out, back].map(|direction| {
+            line_busy: [out, back].map(|direction| {
                 let [there_ns, back_ns] = [direction, 1 - direction].map(|direction| rtt_ns(direction).unwrap_or(0));
-                self.flights[direction].carried(there_ns, back_ns)
+                self.flights[direction].busy_intervals(there_ns, back_ns)
             }),
-            held: [out, back].iter().flat_map(|&direction| self.flights[direction].held()).chain(repairs).collect(),
+            limited: [out, back]
+                .iter()
+                .flat_map(|&direction| self.flights[direction].limited())
+                .chain(repairs)
+                .collect(),
         }
     }
 }
 
-/// When losses were repaired. A tail probe that was not needed (RFC 8985, section 7.4) repaired none.
-fn repairs(rows: &Rows) -> Vec<Held> {
+/// The spans of loss recovery. An unnecessary tail loss probe (RFC 8985, section 7.4) recovered nothing.
+fn repairs(rows: &Rows) -> Vec<Limited> {
     let (recoveries, again) = (&rows.recoveries, &rows.retransmissions);
     let is_needless = |row: usize| {
         let (from_ns, to_ns) = (recoveries.time_first_ns[row], recoveries.time_last_ns[row]);
@@ -214,7 +203,7 @@ fn repairs(rows: &Rows) -> Vec<Held> {
     };
     (0..recoveries.row_count())
         .filter(|&row| recoveries.time_last_ns[row] != NULL_NS && !is_needless(row))
-        .map(|row| Held {
+        .map(|row| Limited {
             from_ns: recoveries.time_first_ns[row],
             to_ns: recoveries.time_last_ns[row],
             part: budget_part::LOSS_RECOVERY,

@@ -1,10 +1,10 @@
-//! Which packet brought a byte past the tap first.
+//! Which packet carried a byte past the tap first.
 
 use std::collections::VecDeque;
 
-/// Acknowledged packets that are remembered, for a retransmission may come after the ACK.
+/// Acknowledged packets that are kept: a retransmission can follow the ACK.
 const ACKNOWLEDGED_MAX: usize = 512;
-/// Packets that are remembered in all.
+/// Packets that are kept in all.
 const PACKETS_MAX: usize = 1 << 16;
 
 #[derive(Debug, Clone, Copy)]
@@ -15,14 +15,14 @@ struct Original {
     time_ns: i64,
 }
 
-/// The latest packets of one direction, in the order of their places.
+/// The latest packets of one direction, ordered by offset.
 #[derive(Debug, Default)]
 pub struct Originals {
     packets: VecDeque<Original>,
 }
 
 impl Originals {
-    /// A packet; of bytes that came before, the first packet counts.
+    /// Adds a packet; for bytes that came before, the first packet counts.
     #[inline]
     pub fn push(&mut self, start: i64, end: i64, frame: u64, time_ns: i64, una: i64) {
         let original = Original { start, end, frame, time_ns };
@@ -42,7 +42,7 @@ impl Originals {
         }
     }
 
-    /// Frame and capture time of the packet that brought a byte.
+    /// Frame and capture time of the packet that first carried the byte at an offset.
     pub fn of(&self, place: i64) -> Option<(u64, i64)> {
         let index = self.packets.partition_point(|packet| packet.end <= place);
         self.packets.get(index).filter(|packet| packet.start <= place).map(|packet| (packet.frame, packet.time_ns))

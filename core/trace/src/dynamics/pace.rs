@@ -1,54 +1,54 @@
-//! The pace of a line: nanoseconds per byte where packets follow each other without a pause.
+//! The rate of a line in nanoseconds per byte, from packets that follow each other without a pause.
 //!
-//! A line that is busy delivers each packet a fixed time per byte after the one before; any other wait makes the gap
-//! longer. So the pace is a low quantile of gap / bytes, weighted by bytes: most bytes pass in trains. What is faster
-//! still came closer to what was before it than the line allows: that is the jitter of the hosts.
+//! A busy line delivers each packet a fixed time per byte after the previous one; every other wait makes the gap
+//! longer. So the rate is a low quantile of gap / bytes, weighted by bytes: most bytes pass in trains. Smaller values
+//! mean that the previous packet was delayed: the jitter of the hosts.
 
 /// Buckets per factor of two: neighbours differ by 4.4 %.
 const BUCKETS_PER_OCTAVE: f64 = 16.0;
-/// The fastest pace told from none: 2^-6 ns a byte, 512 Gbit/s.
+/// The fastest rate that can be measured: 2^-6 ns per byte, 512 Gbit/s.
 const OCTAVE_MIN: f64 = -6.0;
-/// The slowest pace: 2^17 ns a byte, 61 kbit/s.
+/// The slowest rate: 2^17 ns per byte, 61 kbit/s.
 const OCTAVE_MAX: f64 = 17.0;
 const BUCKET_COUNT: usize = ((OCTAVE_MAX - OCTAVE_MIN) * BUCKETS_PER_OCTAVE) as usize + 1;
-/// The share of the bytes that pass at the pace or faster.
+/// The share of the bytes that pass at the rate or faster.
 const QUANTILE: f64 = 0.25;
-/// The share that passes no slower than the jitter of the hosts makes it.
+/// The share that passes faster because of host jitter.
 const JITTER_QUANTILE: f64 = 0.05;
-/// Bytes in trains before a pace is told: fewer may all have waited for something.
+/// Minimum bytes in trains: with fewer, all may have waited for something.
 const BYTES_MIN: u64 = 32 << 10;
-/// The share of the bytes in windows that pass at the pace or faster.
+/// The share of the bytes in windows that pass at the rate or faster.
 const WINDOW_QUANTILE: f64 = 0.4;
-/// Bytes of a window: hosts hand over fewer at once.
+/// Bytes of a window: more than hosts send in one batch.
 const WINDOW_BYTES: u64 = 24_000;
-/// Windows before they tell a pace.
+/// Minimum number of windows.
 const WINDOWS_MIN: u64 = 8;
-/// Windows with less than this share of all bytes are what pauses left over, and may hold one,
+/// Windows with less than this share of all bytes lie between pauses and may contain one,
 const WINDOWS_SHARE_MIN: f64 = 0.25;
-/// unless the single gaps do not agree with each other: this quantile of theirs with the lower one.
+/// unless single gaps disagree: this quantile of theirs with the lower one.
 const GAPS_QUANTILE: f64 = 0.4;
-/// Both agree when they differ by no more than this share.
+/// They agree within this relative difference.
 const AGREEMENT: f64 = 0.05;
-/// A wait that ends a window: this,
+/// A gap ends a window beyond this time
 const PAUSE_MIN_NS: f64 = 50_000.0;
-/// and so many times what the line takes for the bytes at its end.
+/// and this multiple of the line's time for the bytes after it.
 const PAUSE_MIN_LINE_TIMES: f64 = 4.0;
-/// Buckets on either side of a quantile's that are averaged.
+/// Buckets on either side of a quantile's bucket that are averaged.
 const NEAR_BUCKETS: usize = 2;
-/// Gaps between two looks at all buckets.
+/// Gaps between two updates.
 const LOOK_EVERY: u32 = 64;
 
-/// What is known of a line.
+/// The rate of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Line {
-    /// Nanoseconds per byte; 0 while unknown, or when too fast to tell.
+    /// Nanoseconds per byte; 0 while unknown, or too fast to measure.
     pub ns_per_byte: f64,
-    /// How much less it may seem for a packet whose predecessor came late.
+    /// How much smaller the value may look after a delayed packet.
     pub jitter_ns_per_byte: f64,
 }
 
-/// The pace by single gaps, and by windows of many: a host that hands over packets in bunches makes some gaps shorter
-/// than the line does, and others longer.
+/// The rate by single gaps, and by windows of many gaps: a host that sends in batches makes some gaps shorter than the
+/// line does, and others longer.
 #[derive(Debug, Default)]
 pub struct Pace {
     gaps: Histogram,
@@ -60,7 +60,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// `bytes` took so long, or came so long after what was before them.
+    /// Adds a gap before `bytes`.
     pub fn note(&mut self, gap_ns: i64, bytes: u32) {
         if bytes == 0 || gap_ns < 0 {
             return;
@@ -71,7 +71,7 @@ impl Pace {
             self.recent = self.line();
         }
         if gap_ns as f64 > PAUSE_MIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * self.recent.ns_per_byte {
-            // a pause is no bunch
+            // a pause ends the window
             return self.end_window();
         }
         self.window_ns = self.window_ns.saturating_add(gap_ns);
@@ -82,29 +82,29 @@ impl Pace {
         }
     }
 
-    /// The train is at its end.
+    /// Ends the train.
     pub fn end_window(&mut self) {
         (self.window_ns, self.window_bytes) = (0, 0);
     }
 
-    /// What was known a short while ago.
+    /// The rate at the last update.
     pub fn recent(&self) -> Line {
         self.recent
     }
 
-    /// What is known now.
+    /// The rate now.
     pub fn line(&self) -> Line {
         if self.gaps.bytes < BYTES_MIN {
             return Line::default();
         }
         let of_gaps = self.gaps.quantile(QUANTILE);
         let of_windows = if self.are_windows_telling(of_gaps) { self.windows.quantile(WINDOW_QUANTILE) } else { 0.0 };
-        // bunches make single gaps too short, pauses make windows too long
+        // batches make single gaps too short, pauses make windows too long
         let ns_per_byte = if of_windows > of_gaps * (1.0 + AGREEMENT) { of_windows } else { of_gaps };
         Line { ns_per_byte, jitter_ns_per_byte: (ns_per_byte - self.gaps.quantile(JITTER_QUANTILE)).max(0.0) }
     }
 
-    /// Whether windows can tell more than single gaps.
+    /// Whether windows are better evidence than single gaps.
     fn are_windows_telling(&self, of_gaps: f64) -> bool {
         let are_few = (self.windows.bytes as f64) < WINDOWS_SHARE_MIN * self.gaps.bytes as f64;
         let do_gaps_agree = self.gaps.quantile(GAPS_QUANTILE) <= of_gaps * (1.0 + AGREEMENT);
@@ -116,7 +116,7 @@ impl Pace {
 #[derive(Debug)]
 struct Histogram {
     buckets: Box<[u64; BUCKET_COUNT]>,
-    /// The gaps of each bucket.
+    /// Sum of the gaps of each bucket.
     gaps_ns: Box<[u64; BUCKET_COUNT]>,
     bytes: u64,
 }
@@ -144,11 +144,11 @@ impl Histogram {
         for (bucket, &bytes) in self.buckets.iter().enumerate() {
             seen += bytes;
             if seen > wanted {
-                // the lowest bucket holds all that is too fast to tell
+                // the lowest bucket holds everything too fast to measure
                 if bucket == 0 {
                     return 0.0;
                 }
-                // the mean of what is next to it: finer than a bucket
+                // the mean of the neighbouring buckets: finer than one bucket
                 let (from, to) = (bucket.saturating_sub(NEAR_BUCKETS).max(1), bucket + NEAR_BUCKETS + 1);
                 let sum = |sums: &[u64]| sums.iter().take(to).skip(from).map(|&sum| sum as f64).sum::<f64>();
                 return sum(self.gaps_ns.as_slice()) / sum(self.buckets.as_slice());
@@ -169,7 +169,7 @@ mod tests {
             pace.note(8_000_000, 1448);
             (0..43).for_each(|_| pace.note(36_200, 1448));
         }
-        // 25 ns a byte are 40 MB/s
+        // 25 ns per byte are 40 MB/s
         let line = pace.line();
         assert!((line.ns_per_byte - 25.0).abs() < 25.0 * 0.05, "{line:?}");
         assert_eq!(line.jitter_ns_per_byte, 0.0);
@@ -179,7 +179,7 @@ mod tests {
     fn a_few_windows_across_pauses_do_not_outweigh_the_trains() {
         let mut pace = Pace::default();
         for train in 0..400 {
-            // trains shorter than a window; the pause after one in ten is too short to be told from the line
+            // trains shorter than a window; every tenth pause is too short to be recognised
             pace.note(if train % 10 == 9 { 150_000 } else { 1_600_000 }, 1448);
             (0..10).for_each(|_| pace.note(36_200, 1448));
         }

@@ -1,34 +1,34 @@
-//! A loss and its repair: from the first sign of it to the ACK of all that was outstanding at the first retransmission.
+//! Recovery from a loss: from its first sign to the ACK of everything that was in flight at the first retransmission.
 //!
-//! What was never sent again is no loss: a packet that came late, or one that the capture dropped.
+//! Without a retransmission there is no loss: the packet was late, or is missing from the capture.
 
 use super::retransmission::Cause;
 use crate::tables::{Recoveries, Recovery as Row};
 
-/// The first sign of a loss.
+/// A sign of a loss.
 #[derive(Debug, Clone, Copy)]
 pub struct Sign {
-    /// Its frame.
+    /// Frame number.
     pub frame: u64,
-    /// Its capture time.
+    /// Capture time.
     pub time_ns: i64,
-    /// The pipe then.
+    /// Pipe at that time.
     pub pipe: i64,
-    /// One past the highest byte sent then.
+    /// Highest offset sent at that time.
     pub sent: i64,
 }
 
-/// A repair under way.
+/// A recovery in progress.
 #[derive(Debug)]
 struct Open {
     cause: Cause,
     time_first_ns: i64,
-    /// It is over when everything below is acknowledged.
+    /// The recovery ends when everything below is acknowledged.
     point: i64,
     row: Option<usize>,
 }
 
-/// The repairs of one direction.
+/// The recoveries of one direction.
 #[derive(Debug, Default)]
 pub struct Recovery {
     sign: Option<Sign>,
@@ -38,24 +38,24 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Why the repair under way began.
+    /// The cause of the recovery in progress.
     pub fn cause(&self) -> Option<Cause> {
         self.open.as_ref().map(|open| open.cause)
     }
 
-    /// The first sign of a loss that is not repaired yet.
+    /// The first sign of a loss without recovery so far.
     pub fn first_sign(&self) -> Option<Sign> {
         self.sign
     }
 
-    /// Something looks like a loss.
+    /// Notes a sign of a loss.
     pub fn note_sign(&mut self, sign: Sign) {
         if self.open.is_none() {
             self.sign.get_or_insert(sign);
         }
     }
 
-    /// A packet was sent again: a repair begins, or goes on. True when it begins.
+    /// Notes a retransmission. True if a recovery begins with it.
     pub fn retransmit(&mut self, cause: Cause, is_timeout: bool, sign: Sign, bytes: u32, rows: &mut Rows<'_>) -> bool {
         let begins = self.open.is_none();
         if begins {
@@ -89,7 +89,7 @@ impl Recovery {
         begins
     }
 
-    /// An ACK; true when it ends the repair under way.
+    /// Notes an ACK. True if it ends the recovery in progress.
     pub fn acknowledge(&mut self, una: i64, frame: u64, time_ns: i64, pipe: i64, rows: &mut Rows<'_>) -> bool {
         if self.sign.is_some_and(|sign| una >= sign.sent) {
             self.sign = None;
@@ -107,30 +107,30 @@ impl Recovery {
         true
     }
 
-    /// The first rows of the table were dropped.
+    /// The first rows of the table were removed.
     pub fn forget_rows(&mut self, count: usize) {
         if let Some(open) = &mut self.open {
             open.row = open.row.and_then(|row| row.checked_sub(count));
         }
     }
 
-    /// How many there were.
+    /// The number of recoveries.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How long those took that ended.
+    /// The total time of completed recoveries.
     pub fn time_ns(&self) -> i64 {
         self.time_ns
     }
 }
 
-/// Where the rows go.
+/// Where rows are written.
 #[derive(Debug)]
 pub struct Rows<'a> {
     /// The table.
     pub table: &'a mut Recoveries,
-    /// Whether anybody asked for it.
+    /// Whether the table is wanted.
     pub wanted: bool,
     /// The connection.
     pub connection: u32,

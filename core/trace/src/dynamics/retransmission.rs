@@ -1,61 +1,61 @@
-//! Why a packet was sent again, and whether it was needed.
+//! The cause of a retransmission, and whether it was necessary.
 //!
-//! It never decides what is a retransmission: `SegmentClass` does.
+//! `SegmentClass` decides what is a retransmission.
 
 use std::collections::VecDeque;
 
 use super::observation::Observation;
 use crate::tables::{Retransmission, Retransmissions};
 
-/// What made a sender send again; codes as in `CATEGORIES["retransmission_cause"]`.
+/// The cause of a retransmission; codes as in `CATEGORIES["retransmission_cause"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cause {
-    /// Duplicate or selective ACKs told of a loss.
+    /// Duplicate or selective ACKs showed a loss.
     Fast = 0,
-    /// Nothing was heard for a retransmission timeout.
+    /// Retransmission timeout.
     Timeout = 1,
     /// A tail loss probe.
     TailProbe = 2,
-    /// Nothing that was seen explains it.
+    /// No captured packet explains it.
     Unknown = 3,
 }
 
-/// Retransmissions of which a receiver may still tell that they came twice.
+/// Retransmissions that are kept for a later DSACK.
 const REMEMBERED_MAX: usize = 1024;
-/// Least retransmission timeout in use (FreeBSD; Linux has 200 ms).
+/// The smallest retransmission timeout in use (FreeBSD; Linux has 200 ms).
 const TIMEOUT_MIN_NS: i64 = 30_000_000;
-/// Shares of the usual least timeout of 200 ms, and of two smoothed round trips, that a probe or timeout waits at least:
-/// the smoothed round trip is the sender's, which differs a little from the one seen here.
+/// A probe or timeout waits at least this share of the minimum timeout of 200 ms, or of two smoothed RTTs: the sender's
+/// smoothed RTT differs a little from the one measured here.
 const WAIT_NUMERATOR: i64 = 7;
 const WAIT_DENOMINATOR: i64 = 8;
 
-/// What the sender knew when it sent again.
+/// The sender's state at a retransmission.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances {
-    /// The first byte that is not acknowledged.
+    /// The first unacknowledged byte.
     pub una: i64,
-    /// One past the highest byte sent.
+    /// The highest offset sent.
     pub sent: i64,
-    /// Bytes that were selectively acknowledged, or told of by duplicate ACKs.
+    /// SACKed bytes, or bytes of duplicate ACKs.
     pub sacked_bytes: i64,
-    /// Cause of the repair under way.
+    /// Cause of the recovery in progress.
     pub recovery: Option<Cause>,
-    /// Whether the last ACK ended a repair: what it delivered may show that more was lost (RFC 8985, section 6.2).
+    /// Whether the last ACK ended a recovery: it can show another loss (RFC 8985, section 6.2).
     pub has_just_recovered: bool,
-    /// Bytes below were outstanding at the last timeout.
+    /// Bytes below this offset were in flight at the last timeout.
     pub timeout_point: i64,
-    /// Time since the sender last sent, or heard of progress.
+    /// Time since the sender last sent or saw progress.
     pub quiet_ns: i64,
-    /// Smoothed round trip of the whole path.
+    /// Smoothed RTT of the whole path.
     pub round_trip_ns: i64,
-    /// Whether the last segment was probed already and nothing was heard since.
+    /// Whether a probe was sent already, without progress since.
     pub is_probed: bool,
-    /// Whether SACK is in use, without which there are no tail probes (RFC 8985, section 7.1); none when that is not known.
+    /// Whether SACK is in use; tail loss probes need it (RFC 8985, section 7.1). None if unknown.
     pub has_sack: Option<bool>,
 }
 
-/// What made the sender send `offset..end` again; and whether a timer did so just now.
+/// The cause of the retransmission of `offset..end`; and whether a timer fired just now.
 pub fn cause(offset: i64, end: i64, with: &Circumstances) -> (Cause, bool) {
     let waits_ns = |least_ns: i64| least_ns * WAIT_NUMERATOR / WAIT_DENOMINATOR;
     let is_head = offset <= with.una;
@@ -82,13 +82,13 @@ pub fn cause(offset: i64, end: i64, with: &Circumstances) -> (Cause, bool) {
     (Cause::Unknown, false)
 }
 
-/// One retransmission that was seen.
+/// One captured retransmission.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     start: i64,
     end: i64,
     row: Option<usize>,
-    /// Its timestamp, if it was the first byte not acknowledged: the ACK that it causes echoes it.
+    /// Its timestamp, if it starts at the first unacknowledged byte: the next ACK echoes it.
     timestamp: Option<u32>,
     is_spurious: bool,
     is_acknowledged: bool,
@@ -102,7 +102,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// Remembers one.
+    /// Adds a retransmission.
     pub fn push(&mut self, seen: &Observation, is_head: bool, row: Option<usize>) {
         if self.sent.len() >= REMEMBERED_MAX {
             self.sent.pop_front();
@@ -117,7 +117,7 @@ impl Remembered {
         });
     }
 
-    /// A D-SACK (RFC 2883): these bytes came twice; true when they had been sent again.
+    /// A DSACK (RFC 2883): these bytes arrived twice. True if they were retransmitted.
     pub fn duplicate_arrived(&mut self, left: i64, right: i64, rows: &mut Retransmissions) -> bool {
         let found = self.sent.iter_mut().rev().find(|sent| !sent.is_spurious && sent.start < right && left < sent.end);
         let Some(sent) = found else {
@@ -128,8 +128,8 @@ impl Remembered {
         true
     }
 
-    /// The Eifel algorithm (RFC 3522): an ACK of the first byte that echoes a timestamp older than the retransmission's
-    /// was caused by the original.
+    /// The Eifel algorithm (RFC 3522): if the ACK of the first byte echoes a timestamp older than the retransmission's,
+    /// the original arrived.
     pub fn acknowledge(&mut self, una: i64, echo: Option<u32>, rows: &mut Retransmissions) {
         for sent in self.sent.iter_mut().rev().take_while(|sent| !sent.is_acknowledged) {
             if sent.end > una {
@@ -149,7 +149,7 @@ impl Remembered {
         self.sent.iter_mut().for_each(|sent| sent.row = sent.row.and_then(|row| row.checked_sub(count)));
     }
 
-    /// Retransmissions that were not needed.
+    /// The number of spurious retransmissions.
     pub fn spurious_count(&self) -> u32 {
         self.spurious_count
     }
@@ -162,7 +162,7 @@ fn mark(sent: &mut Sent, rows: &mut Retransmissions) {
     }
 }
 
-/// A row for a packet that was sent again.
+/// The row of a retransmission.
 pub fn row(
     seen: &Observation,
     connection: u32,

@@ -1,5 +1,4 @@
-//! What a sender knows of its outstanding data: what was selectively acknowledged, what it holds for lost, what it sent
-//! again (RFC 6675).
+//! The bytes in flight of a sender: which are SACKed, lost or retransmitted (RFC 6675).
 //!
 //! ```text
 //!   una          lost_below            sent
@@ -7,14 +6,14 @@
 //!   +------====--------+----------====--+---> place in the stream
 //! ```
 //!
-//! Below `lost_below` everything that is not SACKed is lost, unless it was sent again; above it everything that is not
-//! SACKed is under way. That is RACK's view (RFC 8985): what was sent before something that arrived is lost. It never
-//! decides when a loss is believed; without loss it is two numbers.
+//! Below `lost_below`, everything that is neither SACKed nor retransmitted is lost. Above it, everything that is not
+//! SACKed is in flight. This is RACK's view (RFC 8985): bytes sent before others that arrived are lost. The caller
+//! decides when a loss is detected. Without losses the scoreboard is two numbers.
 
-/// Ranges that are remembered; what a receiver tells beyond them is not.
+/// Maximum number of ranges; further SACK ranges are ignored.
 const RANGES_MAX: usize = 1024;
 
-/// Bytes that were sent again, and how far the stream had been sent then.
+/// A retransmitted range, and how far the stream had been sent by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Again {
     start: i64,
@@ -28,40 +27,40 @@ pub struct Scoreboard {
     sent: i64,
     una: i64,
     lost_below: i64,
-    /// Ranges above `una`, in order, that neither touch nor overlap.
+    /// SACKed ranges above `una`, ordered and disjoint.
     sacked: Vec<(i64, i64)>,
     sacked_bytes: i64,
-    /// Sent again and not known to have arrived, below `lost_below`.
+    /// Retransmitted ranges below `lost_below` that have not arrived.
     again: Vec<Again>,
-    /// Without SACK: what duplicate ACKs say arrived.
+    /// Without SACK: bytes that duplicate ACKs report as arrived.
     duplicate_bytes: i64,
 }
 
 impl Scoreboard {
-    /// Nothing is outstanding: the stream begins at this place.
+    /// Starts the stream at this offset, with no bytes in flight.
     pub fn start(&mut self, place: i64) {
         *self = Self { sent: place, una: place, lost_below: i64::MIN, ..Self::default() };
     }
 
-    /// One past the highest byte sent.
+    /// The highest offset sent.
     #[inline]
     pub fn sent(&self) -> i64 {
         self.sent
     }
 
-    /// The first byte that is not acknowledged.
+    /// The first unacknowledged byte.
     #[inline]
     pub fn una(&self) -> i64 {
         self.una
     }
 
-    /// Highest byte sent less last byte acknowledged.
+    /// Bytes in flight: highest byte sent less last byte acknowledged.
     #[inline]
     pub fn owin(&self) -> i64 {
         self.sent - self.una
     }
 
-    /// What is thought to be under way (RFC 6675, section 4).
+    /// The pipe (RFC 6675, section 4).
     #[inline]
     pub fn pipe(&self) -> i64 {
         if self.sacked.is_empty() && self.lost_below <= self.una && self.duplicate_bytes == 0 {
@@ -77,18 +76,18 @@ impl Scoreboard {
         (self.sent - from - sacked.max(self.duplicate_bytes) + again).max(0)
     }
 
-    /// Bytes that were selectively acknowledged, or told of by duplicate ACKs.
+    /// SACKed bytes, or bytes of duplicate ACKs.
     #[inline]
     pub fn sacked_bytes(&self) -> i64 {
         self.sacked_bytes.max(self.duplicate_bytes)
     }
 
-    /// Ranges that were selectively acknowledged.
+    /// The number of SACKed ranges.
     pub fn sacked_count(&self) -> usize {
         self.sacked.len()
     }
 
-    /// One past the highest byte selectively acknowledged.
+    /// The highest SACKed offset.
     pub fn highest_sacked(&self) -> i64 {
         self.sacked.last().map_or(self.una, |&(_, end)| end)
     }
@@ -99,7 +98,7 @@ impl Scoreboard {
         self.sent = self.sent.max(end);
     }
 
-    /// Bytes were sent again; they are lost and under way once more.
+    /// A range was retransmitted: lost bytes are in flight again.
     pub fn send_again(&mut self, start: i64, end: i64) {
         let (start, end) = (start.max(self.una), end.min(self.sent));
         if start >= end || self.again.len() >= RANGES_MAX {
@@ -117,7 +116,7 @@ impl Scoreboard {
         }
     }
 
-    /// Everything sent so far that is not SACKed is lost, and nothing of it was sent again (RFC 6298, section 5).
+    /// Everything that is not SACKed is lost and not retransmitted (RFC 6298, section 5).
     pub fn lose_all(&mut self) {
         self.lost_below = self.sent;
         self.again.clear();
@@ -128,13 +127,13 @@ impl Scoreboard {
         self.lost_below = self.lost_below.max(place.min(self.sent));
     }
 
-    /// Nothing is lost after all.
+    /// Nothing is lost.
     pub fn forget_losses(&mut self) {
         self.lost_below = self.una;
         self.again.clear();
     }
 
-    /// Everything below `place` arrived; bytes that never passed the tap were sent nevertheless.
+    /// Everything below `place` was acknowledged. Bytes that never passed the tap count as sent.
     #[inline]
     pub fn acknowledge(&mut self, place: i64) {
         if place <= self.una {
@@ -159,7 +158,7 @@ impl Scoreboard {
         }
     }
 
-    /// A range arrived; true when some of it was not known to.
+    /// A range was SACKed. True if part of it is new.
     pub fn sack(&mut self, left: i64, right: i64) -> bool {
         let left = left.max(self.una);
         if left >= right || self.sacked.iter().any(|&(start, end)| start <= left && right <= end) {
@@ -177,12 +176,12 @@ impl Scoreboard {
         self.sacked.splice(first..after, [(start, end)]);
         self.sacked_bytes = self.sacked.iter().map(|&(start, end)| end - start).sum();
         self.remove_again(left, right);
-        // what was sent after it arrived first: lost again
+        // bytes sent after the retransmission arrived first: it is lost again
         self.again.retain(|again| right <= again.sent);
         true
     }
 
-    /// Without SACK: a duplicate ACK tells that a segment arrived (RFC 5681, section 3.2).
+    /// Without SACK: a duplicate ACK reports that a segment arrived (RFC 5681, section 3.2).
     pub fn duplicate(&mut self, segment_bytes: i64) {
         if self.sacked.is_empty() {
             self.duplicate_bytes = (self.duplicate_bytes + segment_bytes).min((self.owin() - segment_bytes).max(0));
@@ -283,7 +282,7 @@ mod tests {
         assert_eq!(board.pipe(), 0);
     }
 
-    /// The same, segment by segment and without a thought for speed.
+    /// The same, segment by segment, without optimisation.
     #[derive(Default)]
     struct Naive {
         una: usize,

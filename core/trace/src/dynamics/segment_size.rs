@@ -1,33 +1,33 @@
-//! What a full segment of one direction carries.
+//! The payload of a full segment of one direction.
 //!
-//! The SYNs tell it when packets of that length were sent; else it is the length that came most often, or what divides
-//! the lengths of packets that were put together (offload). It never counts packets of other lengths.
+//! It is the MSS of the SYNs, if packets of that length were sent. Otherwise it is the most frequent length, or a
+//! common divisor of the lengths of merged packets (offload).
 
-/// Lengths that are counted at a time.
+/// Number of different lengths that are counted at a time.
 const LENGTHS_MAX: usize = 8;
 /// No full segment is shorter (RFC 9293, section 3.7.1).
 const FULL_MIN_BYTES: u32 = 536;
-/// No network on which iSCSI runs carries more in one packet.
+/// No network used for iSCSI carries more in one packet.
 const FULL_MAX_BYTES: u32 = 9_216;
-/// What is assumed while nothing is known.
+/// The size while nothing is known.
 const ASSUMED_BYTES: i64 = 1_460;
-/// Bytes of every segment that timestamps take (RFC 7323, section 3.2).
+/// Bytes of TCP timestamps in every segment (RFC 7323, section 3.2).
 const TIMESTAMPS_BYTES: u32 = 12;
 
 /// The segment size of one direction.
 #[derive(Debug, Default)]
 pub struct SegmentSize {
-    /// Full, as far as is known; 0 while nothing is.
+    /// Payload of a full segment; 0 while unknown.
     bytes: u32,
     announced: Option<u32>,
     is_announced_seen: bool,
-    /// Lengths and how often they came, the rarest given up for another.
+    /// Lengths and their counts; a new length replaces the rarest.
     lengths: Vec<(u32, u32)>,
     longest: u32,
 }
 
 impl SegmentSize {
-    /// A packet with payload; `announced` is the smaller maximum of the two SYNs.
+    /// Notes a packet with payload; `announced` is the smaller MSS of the two SYNs.
     #[inline]
     pub fn note(&mut self, length: u32, announced: Option<u16>, has_timestamps: bool) {
         if length == self.bytes || length < FULL_MIN_BYTES {
@@ -55,7 +55,7 @@ impl SegmentSize {
         }
     }
 
-    /// How often a length came, this time included; something is learnt whenever that doubles.
+    /// Counts a length and returns its count. The size is computed anew whenever a count reaches a power of two.
     fn count(&mut self, length: u32) -> u32 {
         if let Some(known) = self.lengths.iter_mut().find(|known| known.0 == length) {
             known.1 = known.1.saturating_add(1);
@@ -69,8 +69,8 @@ impl SegmentSize {
         1
     }
 
-    /// Of the lengths and what divides two of them, that which divides most packets, the longest of such; but the longest
-    /// length that came, when one packet of a network carries that.
+    /// The longest length, if one packet can carry it; otherwise the divisor of two lengths that divides most packets,
+    /// the largest of equals.
     fn common(&self) -> u32 {
         let longest = self.lengths.iter().map(|&(length, _)| length).max().unwrap_or(0);
         if longest <= FULL_MAX_BYTES && self.longest <= FULL_MAX_BYTES {
@@ -89,12 +89,12 @@ impl SegmentSize {
             .unwrap_or(0)
     }
 
-    /// Payload of a full segment; none when none was sent.
+    /// Payload of a full segment; none if unknown.
     pub fn known(&self) -> Option<u32> {
         (self.bytes > 0).then_some(self.bytes)
     }
 
-    /// Payload of a full segment, or what is usual.
+    /// Payload of a full segment, or the usual one.
     #[inline]
     pub fn bytes(&self) -> i64 {
         if self.bytes > 0 { i64::from(self.bytes) } else { ASSUMED_BYTES }

@@ -1,16 +1,16 @@
-//! One direction of a connection as its sender sees it: outstanding data, window, losses, congestion window.
+//! One direction of a connection as its sender sees it: bytes in flight, window, losses, congestion window.
 //!
 //! ```text
-//! acknowledgments     when an ACK reaches the sender        scoreboard          what is outstanding, SACKed, lost
-//! segment_size        a full segment                        retransmission      why bytes were sent again
-//! window_scale        the shift of the window field         recovery            a loss and its repair
-//! window_time         how long the window was full          congestion_window   what the sending shows of cwnd
-//! short_segments      what segments lack to be full         burst               packets sent without hearing anything
-//! originals           who brought a byte first              sender_state        what others see of it
+//! acknowledgments     when an ACK reaches the sender        scoreboard          bytes in flight, SACKed, lost
+//! segment_size        a full segment                        retransmission      cause of a retransmission
+//! window_scale        the shift of the window field         recovery            recovery from a loss
+//! window_time         how long the window was full          congestion_window   estimate of cwnd
+//! short_segments      bytes that segments lack to be full   burst               packets sent without an ACK between them
+//! originals           which packet carried a byte first     sender_state        the state after a packet
 //! ```
 //!
-//! On the time axis of the data at the tap, an ACK counts when its answer could pass the tap first. Instants at the
-//! sender, in the table `window`, are half a round trip earlier.
+//! In the time of the data at the tap, an ACK counts from the earliest time of its answer at the tap. Instants at the
+//! sender, in the table `window`, are half an RTT earlier.
 
 use super::Rows;
 use super::acknowledgments::{Acknowledgment, Acknowledgments};
@@ -29,17 +29,18 @@ use super::window_time::WindowTime;
 use crate::tables::{Columns, NULL_NS, Sack, SenderRow, Window, Windows};
 use crate::tcp::half::SegmentClass;
 
-/// A pause of this length may make a sender begin anew: the usual least retransmission timeout, less what srtt may differ.
+/// After a pause of this length a sender may restart with a small window: the usual minimum retransmission timeout,
+/// less the possible difference of srtt.
 const IDLE_MIN_NS: i64 = 175_000_000;
-/// An answer may be so much later than its ACK as half a round trip, and this much.
+/// An answer may follow its ACK by half an RTT and this time.
 const PATIENCE_MIN_NS: i64 = 1_000_000;
-/// A window that is smaller after a pause by this share was begun anew.
+/// A window that is smaller after a pause by this factor was restarted.
 const RESTART_NUMERATOR: i64 = 3;
 const RESTART_DENOMINATOR: i64 = 4;
-/// Duplicate ACKs, or segments selectively acknowledged, that show a loss (RFC 5681, section 3.2; RFC 6675, section 4).
+/// Duplicate ACKs, or SACKed segments, that show a loss (RFC 5681, section 3.2; RFC 6675, section 4).
 const DUPLICATES: i64 = 3;
-/// Outstanding data within this part of the receiver's window, and two segments, may be held by it: what the sender knew
-/// of the window, and when, is not seen to the segment.
+/// Bytes in flight within this part of the receiver's window and two segments may be limited by it: what the sender
+/// knew of the window, and when, is not known to the segment.
 const WINDOW_PARTS: i64 = 16;
 
 /// The sender of one direction.
@@ -63,50 +64,50 @@ pub struct Sender {
     burst: Burst,
     last_window: u16,
     last_acknowledged: i64,
-    /// Rows of `windows` where the burst began, and after its last packet.
+    /// Rows of `windows` at the start of the burst, and after its last packet.
     burst_row: usize,
     stop_row: usize,
-    /// When it last heard of progress, and when that ended a repair.
+    /// Time of the last progress, and whether that ended a recovery.
     advanced_ns: i64,
     recovered_ns: Option<i64>,
     is_probed: bool,
-    /// What was below was outstanding at the last timeout.
+    /// Bytes below this offset were in flight at the last timeout.
     timeout_point: i64,
-    /// Largest pipe since the last long pause, and before it, until the window after it is known.
+    /// The largest pipe since the last long pause; and before it, until the next window is known.
     peak: i64,
     before_pause: Option<i64>,
     /// Retransmissions by cause.
     counts: [u32; 4],
     restart_count: u32,
     owin_max: i64,
-    /// The same since it was asked for last.
+    /// Maximum bytes in flight since the last snapshot.
     owin_peak: i64,
     ssthresh_guess: Option<i64>,
 }
 
 impl Sender {
-    /// A sender of which nothing is known.
+    /// A new sender.
     pub fn new(connection: u32, is_from_client: bool) -> Self {
         Self { connection, is_from_client, advanced_ns: i64::MIN, timeout_point: i64::MIN, ..Self::default() }
     }
 
-    /// After its last packet.
+    /// Its state after its last packet.
     pub fn state(&self) -> SenderState {
         self.state
     }
 
-    /// Payload of a full segment, as far as is known.
+    /// Payload of a full segment, or the usual one.
     pub fn segment_bytes(&self) -> i64 {
         self.size.bytes()
     }
 
-    /// One of its packets, with or without payload, passed the tap: what it acknowledges.
+    /// Notes what one of its packets, with or without payload, acknowledges.
     #[inline]
     pub fn note_acknowledged(&mut self, seen: &Observation) {
         self.acks.note_acknowledged(seen.acknowledged);
     }
 
-    /// One of its packets, with payload, passed the tap.
+    /// Processes one of its packets with payload.
     #[inline]
     pub fn transmit(&mut self, seen: &Observation, delays: Delays, rows: &mut Rows) {
         if matches!(seen.class, SegmentClass::Probe | SegmentClass::Copy | SegmentClass::Outside) {
@@ -156,7 +157,7 @@ impl Sender {
         self.peak = self.peak.max(self.burst.stop.pipe);
     }
 
-    /// A packet to it passed the tap.
+    /// Processes a packet to it.
     #[inline]
     pub fn acknowledge(&mut self, seen: &Observation, delays: Delays, rows: &mut Rows) {
         let Some(acknowledged) = seen.acknowledged else { return };
@@ -183,7 +184,7 @@ impl Sender {
         }
     }
 
-    /// An ACK reached the sender; its answer could pass the tap at `answer_ns` first.
+    /// An ACK reached the sender; its answer can pass the tap at `answer_ns` at the earliest.
     fn take(&mut self, ack: &Acknowledgment, answer_ns: i64, blocks: &[(i64, i64)], delays: Delays, rows: &mut Rows) {
         let before = self.state;
         let segment = self.size.bytes();
@@ -253,14 +254,14 @@ impl Sender {
         }
     }
 
-    /// Whether the scoreboard shows a loss (RFC 6675, section 4, IsLost; RFC 8985 while one is repaired).
+    /// Whether the scoreboard shows a loss (RFC 6675, section 4, IsLost; during a recovery RFC 8985).
     fn has_shown_loss(&self, segment: i64) -> bool {
         self.recovery.cause().is_some()
             || self.board.sacked_bytes() > (DUPLICATES - 1) * segment
             || self.board.sacked_count() as i64 >= DUPLICATES
     }
 
-    /// True when a block told something new.
+    /// Processes SACK blocks. True if one is new.
     fn take_blocks(&mut self, ack: &Acknowledgment, blocks: &[(i64, i64)], rows: &mut Rows) -> bool {
         let mut has_news = false;
         let blocks = blocks.get(..ack.block_count()).unwrap_or_default();
@@ -288,14 +289,14 @@ impl Sender {
         }
     }
 
-    /// A packet begins a burst: the one before it can be judged.
+    /// A packet starts a burst: judges the burst before it.
     #[inline]
     fn judge_burst(&mut self, seen: &Observation, delays: Delays) {
         let Some(between) = self.burst.begin(seen, delays) else { return };
         let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
         let estimate = self.cwnd.judge(self.burst.stop, between, patience_ns, self.size.bytes());
         if let Some(estimate) = estimate {
-            // where a loss is repaired, and in slow start, an ACK changes the window
+            // during a recovery and in slow start, an ACK changes the window
             let until = if self.burst.stop.is_in_recovery || self.cwnd.is_growing() {
                 self.stop_row
             } else {
@@ -318,7 +319,7 @@ impl Sender {
         self.burst_row = self.windows.row_count();
     }
 
-    /// After a pause a sender may begin anew with a small window (RFC 5681, section 4.1).
+    /// After a pause a sender may restart with a small window (RFC 5681, section 4.1).
     #[inline]
     fn note_pause(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays) {
         let Some(last_ns) = last_ns else { return };
@@ -387,7 +388,7 @@ impl Sender {
         Sign { frame, time_ns, pipe: self.state.pipe, sent: self.board.sent() }
     }
 
-    /// The shift of the window field is larger than it was thought to be: so were all windows.
+    /// The inferred window scale grew: so do all windows.
     #[cold]
     fn widen(&mut self, shift_before: u8) {
         let more = self.scale.inferred() - shift_before;
@@ -398,7 +399,7 @@ impl Sender {
         self.times.begin_anew();
     }
 
-    /// After a change: the state, the time that the window was full, and a row.
+    /// After a change: updates the state and the time of a full window, and adds a row.
     #[inline]
     fn settle(&mut self, frame: u64, time_ns: i64, rows: &Rows) {
         let (owin, pipe) = (self.board.owin(), self.board.pipe());
@@ -424,7 +425,7 @@ impl Sender {
         }
     }
 
-    /// The end of the direction: what was under way arrives.
+    /// Ends the direction: ACKs on their way arrive.
     pub fn finish(&mut self, delays: Delays, rows: &mut Rows) {
         while let Some((ack, blocks)) = self.acks.take_oldest() {
             self.take(&ack, ack.time_ns.saturating_add(delays.to_sender_ns), &blocks, delays, rows);
@@ -432,18 +433,18 @@ impl Sender {
         rows.window.append(&mut self.windows);
     }
 
-    /// Most that was outstanding since this was asked last.
+    /// Maximum bytes in flight since the last call.
     pub fn take_owin_peak(&mut self) -> i64 {
         std::mem::replace(&mut self.owin_peak, self.state.owin)
     }
 
-    /// The first rows of the tables of its connection were dropped.
+    /// The first rows of the connection's tables were removed.
     pub fn forget_rows(&mut self, retransmissions: usize, recoveries: usize) {
         self.remembered.forget_rows(retransmissions);
         self.recovery.forget_rows(recoveries);
     }
 
-    /// Its row, as far as it is known.
+    /// The row of the sender so far.
     pub fn describe(&self) -> SenderRow {
         let (least, largest) = self.times.extremes();
         let [fast, timeouts, probes, unknown] = self.counts;
@@ -477,7 +478,7 @@ impl Sender {
     }
 }
 
-/// Whether the first block tells of bytes that came twice (RFC 2883, section 4).
+/// Whether the first block reports bytes that arrived twice (RFC 2883, section 4).
 fn is_duplicate(blocks: &[(i64, i64)], acknowledged: i64) -> bool {
     match *blocks {
         [first, ..] if first.0 < acknowledged => true,

@@ -1,20 +1,21 @@
-//! What outstanding segments lack to be full ones: windows are counted in segments (RFC 5681, section 3.1).
+//! How many bytes the segments in flight lack to full ones: the congestion window counts segments (RFC 5681, section
+//! 3.1).
 
 use std::collections::VecDeque;
 
-/// Segments that are not full and not acknowledged, of which the place is kept.
+/// Maximum number of short segments in flight that are tracked.
 const SEGMENTS_MAX: usize = 4096;
 
 /// The short segments of one sender.
 #[derive(Debug, Default)]
 pub struct ShortSegments {
-    /// Where each ends, and what it lacks.
+    /// End of each segment, and the bytes it lacks.
     segments: VecDeque<(i64, i64)>,
     missing_bytes: i64,
 }
 
 impl ShortSegments {
-    /// A packet was sent that ends here.
+    /// Notes a packet that ends at `end`.
     #[inline]
     pub fn push(&mut self, end: i64, length: u32, segment: i64) {
         let over = i64::from(length) % segment;
@@ -24,7 +25,7 @@ impl ShortSegments {
         }
     }
 
-    /// Everything below `una` arrived.
+    /// Everything below `una` was acknowledged.
     #[inline]
     pub fn acknowledge(&mut self, una: i64) {
         while let Some(&(end, missing)) = self.segments.front()
@@ -35,7 +36,7 @@ impl ShortSegments {
         }
     }
 
-    /// What they lack together.
+    /// The sum of the missing bytes.
     #[inline]
     pub fn missing_bytes(&self) -> i64 {
         self.missing_bytes

@@ -1,13 +1,13 @@
-//! What the time budget has to know of one connection's TCP.
+//! Input of the time breakdown from one connection's TCP.
 
-/// A stretch of time in which a sender was held back, or of which nothing is known.
+/// A span in which a sender was limited, or whose cause is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
-    /// From when.
+pub struct Limited {
+    /// Start.
     pub from_ns: i64,
-    /// Until when.
+    /// End.
     pub to_ns: i64,
-    /// By what: a code of `budget.part`.
+    /// The cause: a code of `budget.part`.
     pub part: u8,
     /// The frame that ended it.
     pub frame: u64,
@@ -16,14 +16,14 @@ pub struct Held {
 /// One connection.
 #[derive(Debug)]
 pub struct Timeline {
-    /// Its number.
+    /// Connection number.
     pub connection: u32,
-    /// Least round trip between the tap and the target.
+    /// Minimum RTT between the tap and the target.
     pub rtt_to_target_ns: Option<i64>,
-    /// Least round trip between the tap and the initiator.
+    /// Minimum RTT between the tap and the initiator.
     pub rtt_to_initiator_ns: Option<i64>,
-    /// When the line carried payload: per direction in order and disjoint.
-    pub carried: [Vec<(i64, i64)>; 2],
-    /// What held the senders of both directions.
-    pub held: Vec<Held>,
+    /// When the line was busy with payload: per direction, ordered and disjoint.
+    pub line_busy: [Vec<(i64, i64)>; 2],
+    /// When the senders of both directions were limited.
+    pub limited: Vec<Limited>,
 }

@@ -1,15 +1,15 @@
-//! The shift of a window field whose SYN was not captured: the least that explains what was sent.
+//! The window scale when the SYNs were not captured: the smallest that explains the bytes in flight.
 //!
-//! It never goes down again.
+//! It never decreases.
 
 use super::acknowledgments::Acknowledgment;
 
-/// The largest shift (RFC 7323, section 2.3).
+/// The maximum shift (RFC 7323, section 2.3).
 const SHIFT_MAX: u8 = 14;
-/// Probes of a closed window may lie beyond it.
+/// Window probes can exceed the window by one byte.
 const PROBE_BYTES: u32 = 1;
 
-/// The scale of what one receiver advertises.
+/// The window scale of one receiver.
 #[derive(Debug, Default)]
 pub struct WindowScale {
     known: Option<u8>,
@@ -18,7 +18,7 @@ pub struct WindowScale {
 }
 
 impl WindowScale {
-    /// The window of a packet in bytes, as far as is known.
+    /// The window of an ACK in bytes, with the known or inferred scale.
     #[inline]
     pub fn bytes(&mut self, ack: &Acknowledgment) -> i64 {
         if ack.window_scale.is_some() {
@@ -28,8 +28,8 @@ impl WindowScale {
         i64::from(ack.window) << ack.window_scale.unwrap_or(self.inferred)
     }
 
-    /// A packet ends so far beyond what the latest ACK acknowledged, which advertised `window`; true when the shift has
-    /// to be larger than was thought.
+    /// A packet ends `beyond` bytes after the latest ACK, which advertised `window`. True if the inferred scale had to
+    /// grow.
     #[inline]
     pub fn note_outstanding(&mut self, beyond: i64, window: u16, length: u32) -> bool {
         if self.known.is_some() || !self.has_window || window == 0 || length <= PROBE_BYTES {
@@ -42,17 +42,17 @@ impl WindowScale {
         self.inferred > before
     }
 
-    /// Whether the shift is not known.
+    /// Whether the scale is inferred.
     pub fn is_inferred(&self) -> bool {
         self.known.is_none()
     }
 
-    /// The shift that is inferred; 0 when it is known.
+    /// The inferred shift; 0 if the scale is known.
     pub fn inferred(&self) -> u8 {
         if self.known.is_some() { 0 } else { self.inferred }
     }
 
-    /// The shift, and whether it is inferred; none when nothing was advertised.
+    /// The shift, and whether it is inferred; none before the first window.
     pub fn found(&self) -> Option<(u8, bool)> {
         self.has_window.then(|| (self.known.unwrap_or(self.inferred), self.known.is_none()))
     }

@@ -6,16 +6,16 @@ pub struct WindowTime {
     since_ns: Option<i64>,
     is_full: bool,
     is_zero: bool,
-    /// Time for which outstanding data was within a segment of the window.
+    /// Time with bytes in flight within one segment of the window.
     pub full_ns: i64,
-    /// Time for which the window was zero.
+    /// Time with a window of zero.
     pub zero_ns: i64,
     least: Option<i64>,
     largest: Option<i64>,
 }
 
 impl WindowTime {
-    /// From `time_ns` on so much is outstanding, in this window.
+    /// From `time_ns` on, `owin` bytes are in flight in this window.
     #[inline]
     pub fn set(&mut self, time_ns: i64, owin: i64, window: Option<i64>, segment: i64) {
         if self.is_full || self.is_zero {
@@ -28,7 +28,7 @@ impl WindowTime {
         self.is_zero = window == Some(0);
     }
 
-    /// A window was advertised after the handshake.
+    /// Notes an advertised window.
     #[inline]
     pub fn note(&mut self, window: i64, is_syn: bool) {
         self.largest = self.largest.max(Some(window));
@@ -37,13 +37,13 @@ impl WindowTime {
         }
     }
 
-    /// What was counted so far was counted with a window that was taken for too small.
+    /// Restarts the count: the window scale was taken for too small.
     pub fn begin_anew(&mut self) {
         self.full_ns = 0;
         self.is_full = false;
     }
 
-    /// The least window after the handshake, and the largest.
+    /// The smallest window after the handshake, and the largest.
     pub fn extremes(&self) -> (Option<i64>, Option<i64>) {
         (self.least, self.largest)
     }
@@ -62,5 +62,15 @@ mod tests {
         times.set(40, 0, Some(0), 1000);
         times.set(100, 0, Some(10_000), 1000);
         assert_eq!((times.full_ns, times.zero_ns), (20 + 60, 60));
+    }
+
+    #[test]
+    fn a_window_with_room_for_one_segment_is_not_full() {
+        for (owin, full_ns) in [(9_000, 0), (9_001, 20)] {
+            let mut times = WindowTime::default();
+            times.set(0, owin, Some(10_000), 1000);
+            times.set(20, 0, Some(10_000), 1000);
+            assert_eq!(times.full_ns, full_ns);
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! Is the content of a connection iSCSI, on whatever port, and who is the initiator?
+//! Detects iSCSI on any port, and which side is the initiator.
 //!
-//! With the start of the streams in the capture, the first header decides. Else headers are looked for at the starts
-//! of segments until one is certain: two of both directions with the same task tag, three in a row, a header digest
-//! that matches, or one that fits on a port of iSCSI. Meanwhile the last bytes are kept, to be read again from the
-//! first of these headers on.
+//! If the capture has the start of the streams, the first header decides. Otherwise headers are searched at the starts
+//! of segments until one is certain: two of both directions with the same task tag, three in a row, a matching header
+//! digest, or one that fits on an iSCSI port. Until then the last bytes are kept, and read again from the first of
+//! these headers.
 
 use std::collections::VecDeque;
 
@@ -13,50 +13,50 @@ use iscsitrace_wire::opcode::Opcode;
 
 use crate::tcp::reassembly::Chunk;
 
-/// Captured bytes of one connection that are kept until it is decided.
+/// Captured bytes of one connection that are kept until the decision.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// Packets that are kept until it is decided.
+/// Packets that are kept until the decision.
 const KEPT_EVENTS_MAX: usize = 512;
-/// Headers remembered.
+/// Headers that are kept.
 const HEADERS_KEPT: usize = 32;
-/// Fitting headers of one direction that decide.
+/// Fitting headers in a row of one direction that decide.
 const HEADERS_IN_A_ROW: u32 = 3;
-/// TCP ports that IANA gives to iSCSI.
+/// TCP ports that IANA assigned to iSCSI.
 const PORTS: [u16; 2] = [3260, 860];
-/// Captured bytes of a header without which it is not looked at: up to the Initiator Task Tag.
+/// Minimum captured bytes of a header: up to the Initiator Task Tag.
 const HEADER_SEEN_MIN: usize = 20;
-/// The same at the start of a stream on a port of iSCSI: up to the DataSegmentLength.
+/// The same at the start of a stream on an iSCSI port: up to the DataSegmentLength.
 const FIRST_HEADER_SEEN_MIN: usize = 8;
 
-/// What came, to be read again.
+/// Kept input, to be read again.
 #[derive(Debug)]
 pub enum Event {
     /// Bytes.
     Chunk {
-        /// Who sent them: 0 the client, 1 the server.
+        /// The sender: 0 the client, 1 the server.
         direction: usize,
-        /// As [`Chunk`], with the captured bytes of its own.
+        /// The chunk without captured bytes.
         chunk: Chunk<'static>,
-        /// The captured bytes.
+        /// Its captured bytes.
         captured: Box<[u8]>,
     },
-    /// Bytes never captured.
+    /// A gap in the stream.
     Gap {
-        /// Who sent them.
+        /// The sender.
         direction: usize,
-        /// Where.
+        /// Its stream offset.
         offset: i64,
-        /// How many.
+        /// Its length.
         length: u64,
     },
 }
 
-/// What the content is.
+/// The result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Not known yet.
     Undecided,
-    /// iSCSI, with the client as initiator or not.
+    /// iSCSI.
     Iscsi {
         /// Whether the client is the initiator.
         is_client_initiator: bool,
@@ -72,14 +72,14 @@ struct Header {
     initiator_task_tag: u32,
 }
 
-/// A connection whose content is not known yet.
+/// A connection with unknown content.
 #[derive(Debug)]
 pub struct Detector {
     events: VecDeque<Event>,
     kept_bytes: usize,
     headers: VecDeque<Header>,
     in_a_row: [u32; 2],
-    /// Whether the first byte of each stream would be seen: its SYN was.
+    /// Whether each stream is captured from its first byte: its SYN was.
     has_start: [bool; 2],
     is_iscsi_port: bool,
     /// The first bytes of the client's stream.
@@ -87,7 +87,7 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// A detector for a connection of which nothing was seen.
+    /// A detector for a new connection.
     pub fn new(ports: [u16; 2]) -> Self {
         Self {
             events: VecDeque::new(),
@@ -100,30 +100,30 @@ impl Detector {
         }
     }
 
-    /// The SYN of a stream was seen: its first byte is offset 0.
+    /// Notes the SYN of a stream: its first byte is offset 0.
     pub fn note_start(&mut self, direction: usize) {
         self.has_start[direction] = true;
     }
 
-    /// Whether each stream is known from its first byte on.
+    /// Whether each stream is known from its first byte.
     pub fn has_start(&self) -> [bool; 2] {
         self.has_start
     }
 
-    /// Everything kept, in order; the detector is of no use afterwards.
+    /// Everything kept, in order; the detector must not be used afterwards.
     pub fn take_events(&mut self) -> VecDeque<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// Bytes that no packet brought.
+    /// Notes a gap.
     pub fn gap(&mut self, direction: usize, offset: i64, length: u64) {
-        // without the first bytes it is as if the capture had begun later
+        // without its first bytes a stream is like one whose start was not captured
         self.has_start[direction] = false;
         self.in_a_row[direction] = 0;
         self.keep(Event::Gap { direction, offset, length });
     }
 
-    /// Bytes of a stream.
+    /// Processes stream bytes.
     pub fn chunk(&mut self, direction: usize, chunk: &Chunk<'_>) -> Verdict {
         self.kept_bytes += chunk.captured.len();
         self.keep(Event::Chunk { direction, chunk: chunk.without_bytes(), captured: chunk.captured.into() });
@@ -148,10 +148,10 @@ impl Detector {
         }
     }
 
-    /// The initiator speaks first, with a Login Request (RFC 7143 section 6.3).
+    /// The initiator starts with a Login Request (RFC 7143 section 6.3).
     fn by_first_bytes(&mut self, direction: usize, chunk: &Chunk<'_>) -> Verdict {
         if direction == 1 {
-            // the request was lost by the capture, or it is another protocol
+            // the request is missing from the capture, or this is another protocol
             let bhs = Bhs::new(chunk.captured);
             let enough = if self.is_iscsi_port { FIRST_HEADER_SEEN_MIN } else { HEADER_SEEN_MIN };
             let is_login =

@@ -1,6 +1,7 @@
-//! What is not a SCSI task: task management, NOP, Text, Logout, Reject, Asynchronous Message, SNACK; each to its table.
+//! Everything except SCSI tasks: task management, NOP, Text, Logout, Reject, Asynchronous Message, SNACK; each with its
+//! table.
 //!
-//! It pairs requests with their answers by tag, on one connection.
+//! Requests are paired with their responses by tag, on one connection.
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::lun;
@@ -8,16 +9,16 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::reject::RejectReason;
 use rustc_hash::FxHashMap;
 
-use super::connection::Context;
-use super::framer::{Pdu, Place};
+use super::context::Context;
+use super::continued_text::ContinuedText;
 use super::keys::{self, Negotiation};
-use super::login::Continued;
+use super::pdu::Pdu;
 use crate::counters::Counter;
 use crate::tables::{Async, Logout, NULL_U8, NULL_U32, Nop, Reject, Snack, TaskManagement, TextRow};
 
-/// Requests of one connection without answer yet; more are not paired.
+/// Maximum requests without a response; further ones are not paired.
 const OPEN_MAX: usize = 4096;
-/// Text kept of one exchange.
+/// Maximum text kept of one exchange.
 const SHOWN_TEXT_MAX: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,14 +30,14 @@ enum Kind {
     Logout,
 }
 
-/// A task management function that the target carried out.
+/// The tasks that a completed task management function aborted.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended {
+pub struct AbortedTasks {
     /// Function code.
     pub function: u8,
-    /// The task that it was about.
+    /// Referenced Task Tag.
     pub referenced_task_tag: u32,
-    /// The logical unit that it was about.
+    /// Logical unit number.
     pub lun: Option<u64>,
 }
 
@@ -44,11 +45,11 @@ pub struct Ended {
 #[derive(Debug, Default)]
 pub struct Exchanges {
     open: FxHashMap<(Kind, u32), usize>,
-    requested: Continued,
-    answered: Continued,
+    requested: ContinuedText,
+    answered: ContinuedText,
 }
 
-/// First rows of the tables of exchanges that are no longer kept.
+/// Number of first rows that were removed from the tables of exchanges.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct Dropped {
@@ -56,10 +57,6 @@ pub struct Dropped {
     pub nops: usize,
     pub texts: usize,
     pub logouts: usize,
-}
-
-fn place(pdu: &Pdu<'_>) -> Place {
-    pdu.last.unwrap_or(pdu.first)
 }
 
 fn tag(bhs: Bhs<'_>) -> u32 {
@@ -73,7 +70,7 @@ impl Exchanges {
         }
     }
 
-    /// The first rows were dropped: requests among them are forgotten.
+    /// The first rows were removed: drops requests among them.
     pub fn forget(&mut self, dropped: Dropped) {
         self.open.retain(|(kind, _), row| {
             let count = match kind {
@@ -98,8 +95,8 @@ impl Exchanges {
         let function = bhs.function().unwrap_or(NULL_U8);
         let row = context.tables.task_management.push(TaskManagement {
             connection,
-            request_ns: place(pdu).time_ns,
-            request_frame: place(pdu).frame,
+            request_ns: pdu.completion().time_ns,
+            request_frame: pdu.completion().frame,
             function,
             function_text: function_text(function).to_owned(),
             initiator_task_tag: tag(bhs),
@@ -111,22 +108,22 @@ impl Exchanges {
         self.remember(Kind::TaskManagement, tag(bhs), row);
     }
 
-    /// Its answer; gives what it ended, when the function was carried out.
-    pub fn task_management_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<Ended> {
+    /// Its response; returns what it aborted, if the function was completed.
+    pub fn task_management_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<AbortedTasks> {
         let bhs = pdu.bhs();
         let row = self.open.remove(&(Kind::TaskManagement, tag(bhs)))?;
         let table = &mut context.tables.task_management;
-        table.response_ns[row] = place(pdu).time_ns;
-        table.response_frame[row] = place(pdu).frame;
+        table.response_ns[row] = pdu.completion().time_ns;
+        table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);
-        (bhs.response() == Some(0)).then(|| Ended {
+        (bhs.response() == Some(0)).then(|| AbortedTasks {
             function: table.function[row],
             referenced_task_tag: table.referenced_task_tag[row],
             lun: (table.lun[row] != u64::MAX).then_some(table.lun[row]),
         })
     }
 
-    /// A NOP-Out or NOP-In: a ping, its echo, or neither (RFC 7143 sections 11.18 and 11.19).
+    /// A NOP-Out or NOP-In: a request, its answer, or neither (RFC 7143 sections 11.18 and 11.19).
     pub fn nop(&mut self, pdu: &Pdu<'_>, connection: u32, is_from_initiator: bool, context: &mut Context) {
         let bhs = pdu.bhs();
         let initiator_task_tag = tag(bhs);
@@ -138,15 +135,15 @@ impl Exchanges {
         };
         if let Some(key) = echo_of {
             if let Some(row) = self.open.remove(&key) {
-                context.tables.nops.response_ns[row] = place(pdu).time_ns;
-                context.tables.nops.response_frame[row] = place(pdu).frame;
+                context.tables.nops.response_ns[row] = pdu.completion().time_ns;
+                context.tables.nops.response_frame[row] = pdu.completion().frame;
                 return;
             }
-            // the ping itself was not captured
+            // the request was not captured
             context.tables.nops.push(Nop {
                 connection,
-                response_ns: place(pdu).time_ns,
-                response_frame: place(pdu).frame,
+                response_ns: pdu.completion().time_ns,
+                response_frame: pdu.completion().frame,
                 is_from_initiator: !is_from_initiator,
                 is_ping: true,
                 initiator_task_tag,
@@ -158,8 +155,8 @@ impl Exchanges {
         let asks = if is_from_initiator { initiator_task_tag } else { target_transfer_tag };
         let row = context.tables.nops.push(Nop {
             connection,
-            request_ns: place(pdu).time_ns,
-            request_frame: place(pdu).frame,
+            request_ns: pdu.completion().time_ns,
+            request_frame: pdu.completion().frame,
             is_from_initiator,
             is_ping: asks != RESERVED_TAG,
             initiator_task_tag,
@@ -185,7 +182,7 @@ impl Exchanges {
         let text = continued.take(pdu, connection, context);
         let shown = text.as_deref().map(shown).unwrap_or_default();
         if let Some(text) = &text {
-            // what a discovery answers is about other targets, not about this session
+            // a discovery response describes other targets, not this session
             if negotiation.initiator("SendTargets").is_none() && !text.starts_with(b"SendTargets=") {
                 let malformed = negotiation.take(text, is_request);
                 context.counters.add_many(Counter::LoginTextInvalid, Some(connection), pdu.first.frame, malformed);
@@ -194,16 +191,16 @@ impl Exchanges {
         if is_request {
             let row = context.tables.texts.push(TextRow {
                 connection,
-                request_ns: place(pdu).time_ns,
-                request_frame: place(pdu).frame,
+                request_ns: pdu.completion().time_ns,
+                request_frame: pdu.completion().frame,
                 initiator_task_tag: tag(bhs),
                 request_text: shown,
                 ..TextRow::default()
             });
             self.remember(Kind::Text, tag(bhs), row);
         } else if let Some(row) = self.open.remove(&(Kind::Text, tag(bhs))) {
-            context.tables.texts.response_ns[row] = place(pdu).time_ns;
-            context.tables.texts.response_frame[row] = place(pdu).frame;
+            context.tables.texts.response_ns[row] = pdu.completion().time_ns;
+            context.tables.texts.response_frame[row] = pdu.completion().frame;
             context.tables.texts.response_text[row] = shown;
         }
     }
@@ -213,8 +210,8 @@ impl Exchanges {
         let bhs = pdu.bhs();
         let row = context.tables.logouts.push(Logout {
             connection,
-            request_ns: place(pdu).time_ns,
-            request_frame: place(pdu).frame,
+            request_ns: pdu.completion().time_ns,
+            request_frame: pdu.completion().frame,
             reason: bhs.logout_reason().unwrap_or(NULL_U8),
             cid: bhs.cid().unwrap_or(u16::MAX),
             ..Logout::default()
@@ -222,13 +219,13 @@ impl Exchanges {
         self.remember(Kind::Logout, tag(bhs), row);
     }
 
-    /// Its answer; gives the reason code of the request when the logout succeeded.
+    /// Its response; returns the reason code of the request if the logout succeeded.
     pub fn logout_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u8> {
         let bhs = pdu.bhs();
         let row = self.open.remove(&(Kind::Logout, tag(bhs)))?;
         let table = &mut context.tables.logouts;
-        table.response_ns[row] = place(pdu).time_ns;
-        table.response_frame[row] = place(pdu).frame;
+        table.response_ns[row] = pdu.completion().time_ns;
+        table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);
         (bhs.response() == Some(0)).then_some(table.reason[row])
     }
@@ -241,8 +238,8 @@ impl Exchanges {
         context.counters.add(Counter::RejectReceived, Some(connection), pdu.first.frame);
         context.tables.rejects.push(Reject {
             connection,
-            time_ns: place(pdu).time_ns,
-            frame: place(pdu).frame,
+            time_ns: pdu.completion().time_ns,
+            frame: pdu.completion().frame,
             reason,
             reason_text: RejectReason::from_u8(reason).map_or("unknown", RejectReason::words).to_owned(),
             rejected_opcode: rejected.opcode().map_or(NULL_U8, Opcode::as_u8),
@@ -256,8 +253,8 @@ impl Exchanges {
         let event = bhs.async_event().unwrap_or(NULL_U8);
         context.tables.asyncs.push(Async {
             connection,
-            time_ns: place(pdu).time_ns,
-            frame: place(pdu).frame,
+            time_ns: pdu.completion().time_ns,
+            frame: pdu.completion().frame,
             event,
             event_text: async_text(event).to_owned(),
             vendor_code: bhs.async_vcode().unwrap_or(0),
@@ -273,8 +270,8 @@ impl Exchanges {
         let bhs = pdu.bhs();
         context.tables.snacks.push(Snack {
             connection,
-            time_ns: place(pdu).time_ns,
-            frame: place(pdu).frame,
+            time_ns: pdu.completion().time_ns,
+            frame: pdu.completion().frame,
             snack_type: bhs.snack_type().unwrap_or(NULL_U8),
             initiator_task_tag: tag(bhs),
             target_transfer_tag: bhs.target_transfer_tag().unwrap_or(NULL_U32),
@@ -284,7 +281,7 @@ impl Exchanges {
     }
 }
 
-/// Text for a table: pairs apart by a space, secrets hidden, not too long.
+/// Text for a table: key=value pairs separated by spaces, without secrets, of limited length.
 fn shown(text: &[u8]) -> String {
     let mut shown = String::new();
     for (key, value) in iscsitrace_wire::text::pairs(text).flatten() {

@@ -1,143 +1,61 @@
-//! Login and text keys: who offered what, and what is in force by RFC 7143's result functions (section 6.2, 13).
+//! Login and text keys: offers of both sides, and the negotiated values by RFC 7143's result functions (sections 6.2
+//! and 13).
 //!
-//! It knows keys and values, not PDUs. Values of keys that carry secrets are never kept.
+//! It knows keys and values, not PDUs. Values of secret keys are never kept.
 
-use iscsitrace_wire::key::{RESERVED_VALUES, ResultFunction};
+use iscsitrace_wire::key::ResultFunction::{And, Choose, Declare, Maximum, Minimum, Or};
+use iscsitrace_wire::key::{KEYS, Key, RESERVED_VALUES, ResultFunction, Scope};
 use iscsitrace_wire::text;
 
-/// An operational key.
-#[derive(Debug)]
-pub struct Key {
-    /// The RFC's spelling.
-    pub name: &'static str,
-    /// How the value in force comes about.
-    pub result: ResultFunction,
-    /// The value when nobody says anything; none where the RFC gives none.
-    pub default: Option<&'static str>,
-    /// Whether the default is shown for a normal session in which nobody named the key.
-    pub is_shown_by_default: bool,
-}
-
-const fn key(
-    name: &'static str,
-    result: ResultFunction,
-    default: Option<&'static str>,
-    is_shown_by_default: bool,
-) -> Key {
-    Key { name, result, default, is_shown_by_default }
-}
-
-use ResultFunction::{And, Choose, Declare, Maximum, Minimum, Or};
-
-/// RFC 7143 sections 12 and 13, RFC 7144; obsolete keys of RFC 3720 that initiators still send.
-pub const KEYS: &[Key] = &[
-    key("AuthMethod", Choose, None, false),
-    key("HeaderDigest", Choose, Some("None"), true),
-    key("DataDigest", Choose, Some("None"), true),
-    key("MaxConnections", Minimum, Some("1"), true),
-    key("SendTargets", Declare, None, false),
-    key("TargetName", Declare, None, false),
-    key("InitiatorName", Declare, None, false),
-    key("TargetAlias", Declare, None, false),
-    key("InitiatorAlias", Declare, None, false),
-    key("TargetAddress", Declare, None, false),
-    key("TargetPortalGroupTag", Declare, None, false),
-    key("InitialR2T", Or, Some("Yes"), true),
-    key("ImmediateData", And, Some("Yes"), true),
-    key("MaxRecvDataSegmentLength", Declare, Some("8192"), true),
-    key("MaxBurstLength", Minimum, Some("262144"), true),
-    key("FirstBurstLength", Minimum, Some("65536"), true),
-    key("DefaultTime2Wait", Maximum, Some("2"), true),
-    key("DefaultTime2Retain", Minimum, Some("20"), true),
-    key("MaxOutstandingR2T", Minimum, Some("1"), true),
-    key("DataPDUInOrder", Or, Some("Yes"), true),
-    key("DataSequenceInOrder", Or, Some("Yes"), true),
-    key("ErrorRecoveryLevel", Minimum, Some("0"), true),
-    key("SessionType", Declare, Some("Normal"), false),
-    key("TaskReporting", Choose, Some("RFC3720"), false),
-    key("iSCSIProtocolLevel", Minimum, Some("1"), false),
-    key("IFMarker", And, Some("No"), false),
-    key("OFMarker", And, Some("No"), false),
-    key("IFMarkInt", Declare, None, false),
-    key("OFMarkInt", Declare, None, false),
-    key("CHAP_A", Choose, None, false),
-    key("CHAP_N", Declare, None, false),
-];
-
-/// Keys that every connection agrees for itself; the others hold for the session, from its leading connection's login
-/// on (RFC 7143 section 13).
-const OF_CONNECTION: &[&str] = &["HeaderDigest", "DataDigest", "MaxRecvDataSegmentLength"];
-
-/// Of which keys that nobody named the defaults are in force.
+/// Which defaults apply for keys that neither side named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defaults {
-    /// Of none: a discovery session, or a login that was not captured whole.
+    /// None: a discovery session, or a login that was not captured completely.
     None,
-    /// Of those of a further connection of a session.
+    /// Those of a further connection of a session.
     OfConnection,
-    /// Of all.
+    /// All.
     All,
 }
 
-/// Keys whose values are secrets, or help to find them.
-pub const SECRET_KEYS: &[&str] = &[
-    "CHAP_C",
-    "CHAP_I",
-    "CHAP_R",
-    "SRP_U",
-    "SRP_N",
-    "SRP_g",
-    "SRP_s",
-    "SRP_A",
-    "SRP_B",
-    "SRP_M",
-    "SRP_HM",
-    "SPKM_REQ",
-    "SPKM_ERROR",
-    "SPKM_REP_TI",
-    "SPKM_REP_IT",
-    "KRB_AP_REQ",
-    "KRB_AP_REP",
-];
-
-/// What stands in the place of a secret.
+/// Replacement of a secret.
 const HIDDEN: &str = "(hidden)";
 
-/// Keys of one login, and their values, beyond which more are not kept: no login has so many.
+/// Most keys of one login that are kept: no login has so many.
 const KEYS_MAX: usize = 256;
-/// Bytes of a value that are kept.
+/// Most bytes of a value that are kept.
 const VALUE_KEPT_MAX: usize = 1024;
 
-/// The value in force, and how it came about; codes of the source as in `CATEGORIES["parameter_source"]`.
+/// A negotiated value and its source, a code as in `CATEGORIES["parameter_source"]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effective {
-    /// Bounds the target's sending, or both sides.
+    /// The value that applies to data of the target, or to both sides.
     pub initiator: String,
-    /// Bounds the initiator's sending, or both sides.
+    /// The value that applies to data of the initiator, or to both sides.
     pub target: String,
     /// negotiated 0, declared 1, default 2, offered 3.
     pub source: u8,
 }
 
-/// One key of one connection.
+/// A key of a connection, as offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
     /// Its name.
     pub key: String,
-    /// What the initiator sent last.
+    /// The initiator's last value.
     pub initiator: Option<String>,
-    /// What the target sent last.
+    /// The target's last value.
     pub target: Option<String>,
 }
 
-/// All keys that one connection's login and text PDUs carried, in order.
+/// All keys in the Login and Text PDUs of a connection, in order.
 #[derive(Debug, Default, Clone)]
 pub struct Negotiation {
     offers: Vec<Offer>,
 }
 
 impl Negotiation {
-    /// Takes the text of one complete request or answer; gives how many pairs were malformed.
+    /// Takes the text of a complete request or response; returns how many pairs were malformed.
     pub fn take(&mut self, data: &[u8], is_from_initiator: bool) -> u64 {
         let mut malformed = 0;
         for pair in text::pairs(data) {
@@ -161,22 +79,22 @@ impl Negotiation {
         malformed
     }
 
-    /// What the initiator sent for a key.
+    /// The initiator's value of a key.
     pub fn initiator(&self, key: &str) -> Option<&str> {
         self.offers.iter().find(|offer| offer.key == key)?.initiator.as_deref()
     }
 
-    /// What the target sent for a key.
+    /// The target's value of a key.
     pub fn target(&self, key: &str) -> Option<&str> {
         self.offers.iter().find(|offer| offer.key == key)?.target.as_deref()
     }
 
-    /// Every key with its value in force: those named, then the defaults of those not named that are asked for.
+    /// Every key with its negotiated value: named keys, then the requested defaults of the others.
     pub fn effective(&self, defaults: Defaults) -> Vec<(Offer, Effective)> {
         let mut rows: Vec<_> = self.offers.iter().map(|offer| (offer.clone(), effective(offer))).collect();
         let has_default = |key: &&Key| match defaults {
             Defaults::None => false,
-            Defaults::OfConnection => key.is_shown_by_default && OF_CONNECTION.contains(&key.name),
+            Defaults::OfConnection => key.is_shown_by_default && key.scope == Scope::Connection,
             Defaults::All => key.is_shown_by_default,
         };
         for key in KEYS.iter().filter(has_default) {
@@ -189,19 +107,19 @@ impl Negotiation {
         rows
     }
 
-    /// The longest data segment that a side declared to receive, when it did (RFC 7143 section 13.12).
+    /// The longest data segment that a side declared, if it did (RFC 7143 section 13.12).
     pub fn max_recv_data_segment_length(&self, of_target: bool) -> Option<u32> {
         const KEY: &str = "MaxRecvDataSegmentLength";
         let value = if of_target { self.target(KEY) } else { self.initiator(KEY) }?;
         text::numeric(value).and_then(|length| u32::try_from(length).ok())
     }
 
-    /// Whether both sides said No to a key for which one Yes is enough.
+    /// Whether both sides sent No for a key of result function OR.
     pub fn is_no_in_force(&self, key: &str) -> bool {
         [self.initiator(key), self.target(key)] == [Some("No"); 2]
     }
 
-    /// Whether a digest key ended in CRC32C; none when the target's answer was not seen.
+    /// Whether CRC32C was negotiated for a digest key; none when the target's answer was not seen.
     pub fn digest(&self, key: &str) -> Option<bool> {
         Some(self.target(key)? == "CRC32C")
     }
@@ -209,16 +127,16 @@ impl Negotiation {
 
 /// Whether a key's value must not be kept.
 pub fn is_secret(key: &str) -> bool {
-    SECRET_KEYS.contains(&key)
+    Key::from_name(key).is_some_and(|key| key.is_secret)
 }
 
 fn effective(offer: &Offer) -> Effective {
-    let known = KEYS.iter().find(|key| key.name == offer.key);
+    let known = Key::from_name(&offer.key);
     let default = known.and_then(|key| key.default);
     let value = |value: &Option<String>| value.clone().filter(|value| !RESERVED_VALUES.contains(&value.as_str()));
     let (initiator, target) = (value(&offer.initiator), value(&offer.target));
     let both = |value: String, source| Effective { initiator: value.clone(), target: value, source };
-    match known.map(|key| key.result) {
+    match known.and_then(|key| key.result) {
         Some(Declare) => {
             let or_default = |value: Option<String>| value.or(default.map(str::to_owned)).unwrap_or_default();
             let source = if offer.initiator.is_none() && offer.target.is_none() { 2 } else { 1 };
@@ -227,19 +145,19 @@ fn effective(offer: &Offer) -> Effective {
         Some(result) => match (initiator, target) {
             (Some(initiator), Some(target)) => both(combine(result, &initiator, &target), 0),
             (None, None) => both(default.unwrap_or_default().to_owned(), 2),
-            // No of an AND and Yes of an OR need no answer: the result cannot be another (RFC 7143 section 6.2.2)
+            // No of an AND and Yes of an OR need no answer: only one result is possible (RFC 7143 section 6.2.2)
             (Some(only), None) | (None, Some(only)) if matches!((result, only.as_str()), (And, "No") | (Or, "Yes")) => {
                 both(only, 0)
             }
-            // of a list the target's answer is the choice, whatever was offered
+            // for a list the target's answer is the choice, whatever was offered
             (None, Some(choice)) if result == Choose && !choice.contains(',') => both(choice, 0),
-            // any other offer that nobody answered leaves the default
+            // any other unanswered offer leaves the default
             (Some(only), None) | (None, Some(only)) => match default {
                 Some(default) => both(default.to_owned(), 2),
                 None => both(only, 3),
             },
         },
-        // a key that this file does not know: what was said is all that can be said
+        // an unknown key, or a message of an authentication method: what each side sent is all that is known
         None => Effective { initiator: initiator.unwrap_or_default(), target: target.unwrap_or_default(), source: 3 },
     }
 }
@@ -254,7 +172,7 @@ fn combine(result: ResultFunction, initiator: &str, target: &str) -> String {
         (And, _, Some((a, b))) => yes_no(a && b),
         (Or, _, Some((a, b))) => yes_no(a || b),
         (Choose, ..) => {
-            // the one without a list chose
+            // the side without a list chose
             let choice = if target.contains(',') && !initiator.contains(',') { initiator } else { target };
             choice.to_owned()
         }

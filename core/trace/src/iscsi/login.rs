@@ -1,80 +1,42 @@
-//! The login phase of one connection (RFC 7143 section 6.3): its exchanges, keys and outcome.
+//! The login phase of one connection (RFC 7143 section 6.3): its exchanges, keys and result.
 //!
-//! It opens or joins the session with the first request, and says which digests are in use once the target has let
-//! the connection into the full feature phase. Values that carry secrets never leave `keys`.
+//! It opens or joins the session with the first request, and returns the digests in use when the target enters the full
+//! feature phase. Values of secrets never leave `keys`.
 
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 
-use super::connection::Context;
-use super::framer::Pdu;
+use super::context::Context;
+use super::continued_text::ContinuedText;
+use super::digest_use::Digests;
 use super::keys::{Defaults, Negotiation};
+use super::pdu::{KEPT_DATA_MAX, Pdu};
 use super::session::SessionEnd;
 use crate::counters::Counter;
 use crate::tables::{NULL_U8, Parameter, Parameters, Session};
 
-/// Login text over several PDUs, at most.
-const TEXT_MAX: usize = 64 << 10;
-
-/// The digests of the full feature phase; none where a hole in the login leaves it open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Digests {
-    /// HeaderDigest=CRC32C.
-    pub header: Option<bool>,
-    /// DataDigest=CRC32C.
-    pub data: Option<bool>,
-}
-
-/// Text that may go on over several PDUs (the C bit).
-#[derive(Debug, Default)]
-pub struct Continued {
-    text: Vec<u8>,
-}
-
-impl Continued {
-    /// Takes a PDU's data; gives the whole text when this was its last part.
-    pub fn take(&mut self, pdu: &Pdu<'_>, connection: u32, context: &mut Context) -> Option<Vec<u8>> {
-        let bhs = pdu.bhs();
-        let length = bhs.data_segment_length().unwrap_or(0) as usize;
-        if pdu.data.len() < length && pdu.data.len() == super::framer::KEPT_DATA_MAX
-            || self.text.len() + pdu.data.len() > TEXT_MAX
-        {
-            context.counters.add(Counter::LoginTextTooLong, Some(connection), pdu.first.frame);
-        } else {
-            // of a pair that was cut nothing is known
-            let whole = if pdu.data.len() < length {
-                pdu.data.iter().rposition(|&byte| byte == 0).unwrap_or(0)
-            } else {
-                length
-            };
-            self.text.extend_from_slice(pdu.data.get(..whole).unwrap_or(pdu.data));
-        }
-        (bhs.is_continue() != Some(true)).then(|| std::mem::take(&mut self.text))
-    }
-}
-
 /// The login of one connection.
 #[derive(Debug, Default)]
 pub struct Login {
-    /// All keys, also of text negotiation in the full feature phase.
+    /// All keys, including text negotiation in the full feature phase.
     pub negotiation: Negotiation,
     /// Whether any of it was captured.
     pub is_captured: bool,
     /// CID of the requests.
     pub cid: Option<u16>,
-    /// Whether bytes of the login were never captured.
+    /// Whether bytes of the login are missing from the capture.
     pub has_gap: bool,
-    /// Whether it joins a session that is there already: its first request names a TSIH.
+    /// Whether it joins an existing session: its first request has a TSIH.
     pub is_further: bool,
-    /// Whether the target let the connection into the full feature phase.
+    /// Whether the connection reached the full feature phase.
     pub is_complete: bool,
-    requested: Continued,
-    answered: Continued,
+    requested: ContinuedText,
+    answered: ContinuedText,
     open_row: Option<usize>,
 }
 
 impl Login {
-    /// Takes a Login Request or Login Response.
+    /// Processes a Login Request or Login Response.
     pub fn take(
         &mut self,
         pdu: &Pdu<'_>,
@@ -91,7 +53,7 @@ impl Login {
         }
     }
 
-    /// The first rows of `logins` were dropped.
+    /// The first rows of `logins` were removed.
     pub fn forget(&mut self, dropped: usize) {
         self.open_row = self.open_row.and_then(|row| row.checked_sub(dropped));
     }
@@ -112,21 +74,21 @@ impl Login {
         {
             state.commands.start(cmd_sn);
         }
-        let place = pdu.last.unwrap_or(pdu.first);
+        let completion = pdu.completion();
         self.open_row = Some(context.tables.logins.push(crate::tables::Login {
             connection,
-            request_ns: place.time_ns,
-            request_frame: place.frame,
+            request_ns: completion.time_ns,
+            request_frame: completion.frame,
             current_stage: bhs.current_stage().unwrap_or(NULL_U8),
             next_stage: bhs.next_stage().unwrap_or(NULL_U8),
             ..Default::default()
         }));
     }
 
-    /// Text that was not captured whole may have held any key.
+    /// Notes incomplete text: it may have had any key.
     fn note_cut(&mut self, pdu: &Pdu<'_>) {
         let length = pdu.bhs().data_segment_length().unwrap_or(0) as usize;
-        self.has_gap |= pdu.data.len() < length.min(super::framer::KEPT_DATA_MAX);
+        self.has_gap |= pdu.data.len() < length.min(KEPT_DATA_MAX);
     }
 
     fn open_session(&self, bhs: Bhs<'_>, connection: u32, frame: u64, context: &mut Context) -> u32 {
@@ -163,9 +125,9 @@ impl Login {
         let is_transit = bhs.is_transit() == Some(true);
         if let Some(row) = self.open_row.take() {
             let logins = &mut context.tables.logins;
-            let place = pdu.last.unwrap_or(pdu.first);
-            logins.response_ns[row] = place.time_ns;
-            logins.response_frame[row] = place.frame;
+            let completion = pdu.completion();
+            logins.response_ns[row] = completion.time_ns;
+            logins.response_frame[row] = completion.frame;
             logins.is_transit[row] = is_transit;
             logins.status_class[row] = class;
             logins.status_detail[row] = detail;
@@ -180,7 +142,7 @@ impl Login {
             context.sessions.rows.auth_method[row] = method.to_owned();
         }
         if !matches!(class, 0 | NULL_U8) {
-            // class 1 is a redirection: the login ends here too, to go on elsewhere (RFC 7143 section 11.13.5)
+            // class 1 is a redirection: the login ends here, too (RFC 7143 section 11.13.5)
             if class != 1 {
                 context.counters.add(Counter::LoginRefused, Some(connection), frame);
             }
@@ -199,7 +161,7 @@ impl Login {
         }
         rows.target_alias[row] = answered("TargetAlias");
         if rows.auth_method[row].is_empty() {
-            // the security stage was passed over (RFC 7143 section 6.3.1)
+            // the security stage was skipped (RFC 7143 section 6.3.1)
             rows.auth_method[row] = "None".to_owned();
         }
         if let Some(tag) =
@@ -210,7 +172,7 @@ impl Login {
         Some(self.digests())
     }
 
-    /// The digests that were agreed; without an answer they are the default, None (RFC 7143 section 13.1).
+    /// The agreed digests; without an answer the default, None (RFC 7143 section 13.1).
     pub fn digests(&self) -> Digests {
         let unanswered = (!self.has_gap).then_some(false);
         let digest = |key| self.negotiation.digest(key).or(unanswered);
@@ -222,7 +184,7 @@ impl Login {
         context.counters.add_many(Counter::LoginTextInvalid, Some(connection), frame, malformed);
     }
 
-    /// The rows of `parameters`.
+    /// Adds the rows of `parameters`.
     pub fn parameters(&self, connection: u32, session: u32, is_discovery: bool, parameters: &mut Parameters) {
         let defaults = match (self.is_complete && !is_discovery, self.is_further) {
             (false, _) => Defaults::None,
@@ -251,7 +213,7 @@ fn hexadecimal(bytes: [u8; 6]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a login status means (RFC 7143 section 11.13.5).
+/// The meaning of a login status (RFC 7143 section 11.13.5).
 fn status_text(class: u8, detail: u8) -> &'static str {
     match (class, detail) {
         (0, _) => "success",

@@ -1,23 +1,30 @@
-//! Stream bytes -> PDUs -> sessions, tasks, cycles.
+//! Stream bytes -> PDUs -> sessions, commands, cycles. Upper modules use lower ones only.
 //!
 //! ```text
 //! detect      is this connection iSCSI, and who is the initiator?
+//! connection  PDUs of one connection -> the modules below
 //! framer      stream bytes of one direction -> PDUs
-//! connection  PDUs -> the modules below
-//! login keys session    who talks to whom, and on which terms
-//! task        commands, data and statuses -> cycles
-//! exchange    everything that is not a SCSI task
-//! assume      what must come next, when its header was cut away
+//! login keys session    who talks to whom, with which parameters
+//! task        commands, data and statuses -> cycles (rows: cycle_row, pdu_row)
+//! exchange    everything that is not a SCSI command
+//! assumption  what must come next, when its header was cut away
 //! spans       which cycle a byte of the stream belongs to
+//! context pdu digest_use continued_text    what these modules share
 //! ```
 
-pub mod assume;
+pub mod assumption;
 pub mod connection;
+pub mod context;
+pub mod continued_text;
+mod cycle_row;
 pub mod detect;
+pub mod digest_use;
 pub mod exchange;
 pub mod framer;
 pub mod keys;
 pub mod login;
+pub mod pdu;
+mod pdu_row;
 pub mod session;
 pub mod spans;
 pub mod task;

@@ -1,6 +1,7 @@
-//! Where in a stream the PDUs of cycles lie: until they are acknowledged, and a little longer.
+//! Where in a stream the PDUs of cycles lie, until they are acknowledged and a little longer.
 //!
-//! It tells when a cycle's last data byte was acknowledged, and whose bytes were retransmitted. It keeps places only.
+//! Used to find when a cycle's last data byte was acknowledged, and whose bytes were retransmitted. Only offsets are
+//! kept.
 
 use std::collections::VecDeque;
 
@@ -8,14 +9,14 @@ use crate::tables::{Cycles, NULL_NS};
 
 /// Spans kept after their ACK, for retransmissions that crossed it.
 const ACKNOWLEDGED_KEPT: usize = 64;
-/// Spans kept at most, when nothing is ever acknowledged (a capture of one direction).
+/// Maximum spans, if nothing is ever acknowledged (a capture of one direction).
 const SPANS_MAX: usize = 1 << 16;
-/// ACKs remembered, for data that is read after its ACK: seen late by the tap.
+/// ACKs kept for data that is read after its ACK, because the tap saw it late.
 const ACKS_KEPT: usize = 4096;
-/// The same, while PDUs with unread headers wait to be understood.
+/// The same while the headers of PDUs are being assumed.
 const ACKS_KEPT_WAITING: usize = 1 << 16;
 
-/// The row of a cycle that is no longer kept.
+/// The row of a removed cycle.
 const FORGOTTEN: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
@@ -31,15 +32,15 @@ struct Span {
 pub struct Spans {
     spans: VecDeque<Span>,
     acknowledged_count: usize,
-    /// The last ACKs that advanced: offset and time, oldest first.
+    /// The last ACKs with progress: offset and time, oldest first.
     acks: VecDeque<(i64, i64)>,
     has_forgotten_acks: bool,
-    /// Whether bytes that are acknowledged may get an owner much later.
+    /// Whether acknowledged bytes may be assigned to a cycle much later.
     pub is_waiting: bool,
 }
 
 impl Spans {
-    /// A PDU of a cycle lies in [start, end) of the stream; `is_data` when it carries data bytes of it.
+    /// Adds a PDU of a cycle in [start, end) of the stream; `is_data` if it carries data bytes.
     pub fn push(&mut self, start: i64, end: i64, cycle: u32, is_data: bool, cycles: &mut Cycles) {
         let is_acknowledged = self.acks.back().is_some_and(|&(offset, _)| offset >= end);
         if is_data {
@@ -52,14 +53,14 @@ impl Spans {
         self.trim();
     }
 
-    /// The time of the first ACK that covers `end`; null when that is longer ago than is remembered.
+    /// The time of the first ACK that covers `end`; null if it is no longer kept.
     fn first_covering(&self, end: i64) -> i64 {
         let place = self.acks.partition_point(|&(offset, _)| offset < end);
-        // before the first that is remembered there may have been an earlier one that covers it
+        // an earlier ACK than the first kept one may have covered it
         if place == 0 && self.has_forgotten_acks { NULL_NS } else { self.acks.get(place).map_or(NULL_NS, |ack| ack.1) }
     }
 
-    /// An ACK for all bytes below `offset`.
+    /// Notes an ACK for all bytes below `offset`.
     #[inline]
     pub fn acknowledge(&mut self, offset: i64, time_ns: i64, cycles: &mut Cycles) {
         if self.acks.back().is_some_and(|&(last, _)| offset <= last) {
@@ -91,9 +92,9 @@ impl Spans {
         }
     }
 
-    /// Bytes in [start, end) came again: marks the cycles that own them.
+    /// Marks the cycles of bytes in [start, end) that were retransmitted.
     pub fn mark_retransmitted(&self, start: i64, end: i64, cycles: &mut Cycles) {
-        // in the order of the stream
+        // sorted by stream offset
         let first = self.spans.partition_point(|span| span.end <= start);
         for span in self.spans.range(first..).take_while(|span| span.start < end) {
             if let Some(has_retransmission) = cycles.has_retransmission.get_mut(span.cycle as usize) {
@@ -102,14 +103,14 @@ impl Spans {
         }
     }
 
-    /// The rows of cycles whose data waits for its ACK; none where no ACK was ever seen.
+    /// The rows of cycles whose data waits for its ACK; none without any ACK so far.
     pub fn unacknowledged(&self) -> impl Iterator<Item = u32> + '_ {
         let has_acks = !self.acks.is_empty();
         let waiting = self.spans.range(self.acknowledged_count.min(self.spans.len())..);
         waiting.filter(move |span| has_acks && span.is_data).map(|span| span.cycle)
     }
 
-    /// Rows of cycles have new numbers; `number` has none for those that are no longer kept.
+    /// Renumbers the rows of cycles; `number` returns none for removed ones.
     pub fn renumber(&mut self, number: impl Fn(u32) -> Option<u32>) {
         for span in &mut self.spans {
             span.cycle = number(span.cycle).unwrap_or(FORGOTTEN);

@@ -1,7 +1,7 @@
 //! One SCSI task: its PDUs -> one row of `cycles`, and a row of `rounds` for each R2T.
 //!
-//! A task is opened by its command and closed by its status, by task management, by the reuse of its tag or by the end
-//! of its connection. It sees PDUs of its own only, and never the TCP stream.
+//! A task starts with its command and ends with its status, by task management, when its tag is reused, or with its
+//! connection. It gets only its own PDUs, never the TCP stream.
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::cdb::{Cdb, Operation};
@@ -9,25 +9,15 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::assume::Assumed;
-use super::framer::{Pdu, Place};
-use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
+use super::assumption::Assumed;
+use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
+use super::pdu::{Pdu, Stamp};
+use crate::tables::{Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 
-/// R2Ts of one task that may be open at once; MaxOutstandingR2T is at most 65535, and in practice at most 8.
+/// Maximum open R2Ts of one task; MaxOutstandingR2T is at most 65535, and in practice at most 8.
 const OPEN_ROUNDS_MAX: usize = 256;
 
-/// Which burst a Data-Out belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Burst {
-    /// Sent without R2T.
-    Unsolicited,
-    /// Sent for the R2T of this row of `rounds`.
-    Round(usize),
-    /// Sent for a R2T that was not captured.
-    Unknown,
-}
-
-/// A R2T whose burst is not complete.
+/// An R2T whose burst is not complete.
 #[derive(Debug)]
 struct OpenRound {
     target_transfer_tag: u32,
@@ -36,22 +26,22 @@ struct OpenRound {
     remaining: u32,
 }
 
-/// A task without its status yet.
+/// A task without a status so far.
 #[derive(Debug)]
 pub struct Task {
     /// Its row in `cycles`.
     pub cycle: u32,
-    /// Its logical unit, decoded.
+    /// Its logical unit number.
     pub lun: Option<u64>,
-    /// Whether its command asked for input, and for output.
+    /// Whether the command reads (R bit).
     pub is_read: bool,
-    /// Whether its command asked for output.
+    /// Whether the command writes (W bit).
     pub is_write: bool,
-    /// Expected Data Transfer Length; none when that part of the header was not captured.
+    /// Expected Data Transfer Length; none if that part of the header was not captured.
     pub expected_data_transfer_length: Option<u32>,
-    /// Whether its data tells the device type.
+    /// Whether its data has the device type.
     pub is_standard_inquiry: bool,
-    /// Whether its data may come in any order: the first is told by its number then, not by its place.
+    /// Whether data may come in any order: the first PDU is then recognised by its number, not by its offset.
     pub is_data_in_any_order: bool,
     operation: Option<Operation>,
     next_data_sn: u32,
@@ -59,27 +49,28 @@ pub struct Task {
     unsolicited_next_data_sn: u32,
     open_rounds: Vec<OpenRound>,
     has_missing_pdus: bool,
-    /// Missing data PDUs and R2Ts that were counted.
+    /// Missing data PDUs and R2Ts counted so far.
     missing_data: u64,
     missing_r2t: u64,
-    /// Target Transfer Tags of Data-Out that no R2T announced: how many, and the last.
+    /// Target Transfer Tags of Data-Out without a captured R2T: their number, and the last.
     unannounced: (u64, Option<u32>),
     is_last_data_known: bool,
 }
 
-/// What a PDU of a task showed to be missing.
+/// What a PDU shows to be missing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Missing {
     /// DataSN values.
     pub data: u64,
     /// R2TSN values.
     pub r2t: u64,
-    /// Whether a number came again or too late.
+    /// Whether a number was repeated or late.
     pub is_out_of_order: bool,
 }
 
 impl Task {
-    /// Opens the task of a SCSI Command PDU whose header was read; [`open_row`] and [`complete_command`] follow.
+    /// Starts the task of a SCSI Command PDU whose header was read; [`open_row`](super::cycle_row::open_row) and
+    /// [`complete_command`](super::cycle_row::complete_command) follow.
     pub fn open(bhs: Bhs<'_>, cycle: u32, decoded: Option<&Cdb>, is_data_in_any_order: bool) -> Task {
         let operation = decoded.map(|decoded| decoded.operation);
         // EVPD clear (SPC-4 section 6.6)
@@ -105,14 +96,14 @@ impl Task {
         }
     }
 
-    /// Whether a data PDU lies within what the command expects.
+    /// Whether a data PDU lies within the command's expected length.
     pub fn has_room_for(&self, buffer_offset: u32, length: u32) -> bool {
         self.expected_data_transfer_length
             .is_none_or(|expected| u64::from(buffer_offset) + u64::from(length) <= u64::from(expected))
     }
 
-    /// Whether a PDU with its tag must be of a later task, whose command was not captured: a number comes again, or
-    /// there would be more data than the command expects.
+    /// Whether a PDU with its tag must belong to a later task whose command was not captured: a number is repeated, or
+    /// there would be more data than expected.
     pub fn is_outlived_by(&self, bhs: Bhs<'_>, cycles: &Cycles) -> bool {
         let is_again =
             |number: Option<SerialNumber>, next: u32| number.is_some_and(|number| number.is_before(SerialNumber(next)));
@@ -129,7 +120,7 @@ impl Task {
         }
     }
 
-    /// A R2T.
+    /// Processes an R2T.
     pub fn ready_to_transfer(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles, rounds: &mut Rounds) -> Missing {
         let bhs = pdu.bhs();
         let row = self.cycle as usize;
@@ -164,7 +155,7 @@ impl Task {
         missing
     }
 
-    /// A Data-In; its status, if any, is for [`Task::status`].
+    /// Processes a Data-In; [`Task::status`] handles its status.
     pub fn data_in(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles) -> Missing {
         let bhs = pdu.bhs();
         let mut missing = Missing::default();
@@ -181,22 +172,22 @@ impl Task {
         missing
     }
 
-    /// A Data-Out whose header was read; [`complete_data_out`] follows.
+    /// Processes the header of a Data-Out; [`complete_data_out`](super::cycle_row::complete_data_out) follows.
     pub fn data_out(
         &mut self,
         bhs: Bhs<'_>,
-        first: Place,
+        first: Stamp,
         cycles: &mut Cycles,
         rounds: &mut Rounds,
-    ) -> (Burst, Missing) {
+    ) -> (DataOutBurst, Missing) {
         let row = self.cycle as usize;
         let mut missing = Missing::default();
-        let mut burst_of = Burst::Unknown;
+        let mut burst_of = DataOutBurst::Unknown;
         let length = bhs.data_segment_length().unwrap_or(0);
         let number = bhs.data_sn().map(|number| number.0);
         match bhs.target_transfer_tag() {
             Some(RESERVED_TAG) => {
-                burst_of = Burst::Unsolicited;
+                burst_of = DataOutBurst::Unsolicited;
                 cycles.unsolicited_bytes[row] = cycles.unsolicited_bytes[row].saturating_add(length);
                 if let Some(number) = number {
                     missing.data = self.advance(number, Counted::Unsolicited, &mut missing.is_out_of_order);
@@ -208,7 +199,7 @@ impl Task {
                 if let Some(place) = place {
                     let burst = &mut self.open_rounds[place];
                     let round = burst.round;
-                    burst_of = Burst::Round(round);
+                    burst_of = DataOutBurst::Round(round);
                     if let Some(number) = number {
                         let distance = number.wrapping_sub(burst.next_data_sn) as i32;
                         missing.is_out_of_order = distance < 0;
@@ -239,8 +230,8 @@ impl Task {
         (burst_of, missing)
     }
 
-    /// What the header of every data PDU adds to the row; the first must begin at `first_offset` of the buffer.
-    fn note_data(&mut self, bhs: Bhs<'_>, first: Place, first_offset: u32, cycles: &mut Cycles) {
+    /// Adds the header of a data PDU to the row; the first must start at `first_offset` of the buffer.
+    fn note_data(&mut self, bhs: Bhs<'_>, first: Stamp, first_offset: u32, cycles: &mut Cycles) {
         let row = self.cycle as usize;
         let length = bhs.data_segment_length().unwrap_or(0);
         if length == 0 {
@@ -264,7 +255,7 @@ impl Task {
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(length);
     }
 
-    /// Takes a number that counts up from 0; gives how many were passed over.
+    /// Notes a number that counts up from 0; returns how many were skipped.
     fn advance(&mut self, number: u32, counted: Counted, is_out_of_order: &mut bool) -> u64 {
         let next = match counted {
             Counted::DataIn => &mut self.next_data_sn,
@@ -283,7 +274,7 @@ impl Task {
         u64::from(distance.unsigned_abs()).min(MISSING_AT_ONCE_MAX)
     }
 
-    /// The status, in a SCSI Response or in the last Data-In: closes the task. `status_place` is its completion.
+    /// Processes the status, in a SCSI Response or the last Data-In: ends the task.
     pub fn status(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles) -> Missing {
         let bhs = pdu.bhs();
         let row = self.cycle as usize;
@@ -317,7 +308,7 @@ impl Task {
         missing
     }
 
-    /// Data PDUs after the last one seen, of which the status speaks.
+    /// Missing data PDUs after the last one seen, according to the status.
     fn missing_at_status(&self, bhs: Bhs<'_>, row: usize, is_in_data: bool, cycles: &Cycles) -> Missing {
         let mut missing = Missing { r2t: self.unannounced.0.saturating_sub(self.missing_r2t), ..Missing::default() };
         let Some(expected) = self.expected_data_transfer_length else { return missing };
@@ -329,7 +320,7 @@ impl Task {
         let is_block_transfer = matches!(self.operation, Some(Operation::Read | Operation::Write));
         let counted = bhs.exp_data_sn().map_or(0, |number| number.0);
         if self.is_read && !self.is_write {
-            // ExpDataSN counts the Data-In PDUs (RFC 7143 section 11.4.8); targets that leave it 0 are told by the bytes
+            // ExpDataSN counts the Data-In PDUs (RFC 7143 section 11.4.8); for targets that leave it 0, the bytes count
             let further = counted.wrapping_sub(self.next_data_sn) as i32;
             if further > 0 && counted != 0 && lacking > 0 {
                 missing.data = u64::from(further.unsigned_abs()).min(MISSING_AT_ONCE_MAX);
@@ -342,7 +333,7 @@ impl Task {
         missing
     }
 
-    /// How many data PDUs of the size seen so many bytes take.
+    /// The number of data PDUs for that many bytes, by the largest size seen.
     fn data_pdus(&self, bytes: u64, row: usize, cycles: &Cycles) -> u64 {
         match cycles.data_pdu_bytes_max[row] {
             NULL_U32 | 0 => 1,
@@ -350,13 +341,13 @@ impl Task {
         }
     }
 
-    /// Bytes that remain of the burst that a R2T asked for; none when it is complete, or not known.
+    /// Remaining bytes of the burst of an R2T; none if it is complete or unknown.
     pub fn remaining_of_burst(&self, target_transfer_tag: Option<u32>) -> Option<u32> {
         let round = self.open_rounds.iter().rfind(|round| Some(round.target_transfer_tag) == target_transfer_tag)?;
         Some(round.remaining)
     }
 
-    /// A data PDU of it came whose header was cut away; true when it was the last that the command expects.
+    /// Notes a data PDU whose header was cut away. True if it was the last that the command expects.
     pub fn assume_data(&mut self, bytes: u32, assumed: &Assumed, cycles: &mut Cycles) -> bool {
         let row = self.cycle as usize;
         if cycles.data_pdu_count[row] == 0 {
@@ -378,8 +369,8 @@ impl Task {
         !self.has_room_for(cycles.data_bytes[row], 1)
     }
 
-    /// Its status came, unread, with the packet at `place`: it is over, but how it went is not known.
-    pub fn assume_status(self, place: Option<Place>, is_in_data: bool, cycles: &mut Cycles) {
+    /// Notes a status whose header was cut away, with the packet at `stamp`: the task ended, but its result is unknown.
+    pub fn assume_status(self, place: Option<Stamp>, is_in_data: bool, cycles: &mut Cycles) {
         let row = self.cycle as usize;
         cycles.status_ns[row] = place.map_or(NULL_NS, |place| place.time_ns);
         cycles.status_frame[row] = place.map_or(NULL_U64, |place| place.frame);
@@ -387,7 +378,7 @@ impl Task {
         cycles.has_capture_gap[row] = true;
     }
 
-    /// Closes the task without a status; gives about how many data PDUs of it were not seen.
+    /// Ends the task without a status; returns about how many of its data PDUs are missing.
     pub fn abandon(&mut self, cycles: &mut Cycles) -> u64 {
         let row = self.cycle as usize;
         cycles.is_complete[row] = false;
@@ -406,7 +397,7 @@ impl Task {
         missing
     }
 
-    /// Rows of `cycles` and of `rounds` have new numbers; an R2T whose row is no longer kept is forgotten.
+    /// Renumbers its rows of `cycles` and `rounds`; an R2T whose row was removed is dropped.
     pub fn renumber(&mut self, cycle: impl Fn(u32) -> Option<u32>, round: impl Fn(usize) -> Option<usize>) {
         self.cycle = cycle(self.cycle).unwrap_or(self.cycle);
         self.open_rounds.retain_mut(|open| match round(open.round) {
@@ -418,13 +409,13 @@ impl Task {
         });
     }
 
-    /// Data PDUs of it, seen or missing.
+    /// Its data PDUs, seen or missing.
     pub fn data_pdu_count(&self, cycles: &Cycles) -> u64 {
         u64::from(cycles.data_pdu_count[self.cycle as usize]) + self.missing_data
     }
 }
 
-/// A jump in a number counts for at most so many missing: more is another mistake.
+/// Maximum missing PDUs for one jump of a number: a longer jump is another fault.
 const MISSING_AT_ONCE_MAX: u64 = 1 << 16;
 
 #[derive(Clone, Copy)]
@@ -432,102 +423,4 @@ enum Counted {
     DataIn,
     R2t,
     Unsolicited,
-}
-
-/// The row of the task that a command opens with its Initiator Task Tag: what its header says.
-pub fn open_row(
-    bhs: Bhs<'_>,
-    tag: u32,
-    first: Place,
-    connection: u32,
-    session: u32,
-    decoded: Option<&Cdb>,
-    cycles: &mut Cycles,
-) {
-    let immediate_bytes = bhs.data_segment_length().unwrap_or(0);
-    let mut row = CycleRow {
-        cycle: cycles.row_count() as u32,
-        session,
-        connection,
-        initiator_task_tag: tag,
-        is_read: bhs.is_read().unwrap_or(false),
-        is_write: bhs.is_write().unwrap_or(false),
-        data_bytes: immediate_bytes,
-        command_first_ns: first.time_ns,
-        immediate_bytes,
-        command_frame: first.frame,
-        ..CycleRow::default()
-    };
-    set_some(&mut row.lun, bhs.lun().map(lun::number));
-    set_some(&mut row.cmd_sn, bhs.cmd_sn().map(|number| number.0));
-    set_some(&mut row.bytes, bhs.expected_data_transfer_length());
-    set_some(&mut row.cdb_opcode, bhs.cdb().map(|cdb| cdb[0]));
-    set_some(&mut row.operation, decoded.map(|decoded| decoded.operation as u8));
-    set_some(&mut row.lba, decoded.and_then(|decoded| decoded.lba));
-    set_some(&mut row.block_count, decoded.and_then(|decoded| decoded.block_count));
-    cycles.push(row);
-}
-
-/// The command is complete, perhaps after its task.
-pub fn complete_command(pdu: &Pdu<'_>, cycle: u32, cycles: &mut Cycles) {
-    let row = cycle as usize;
-    note_flags(pdu, row, cycles);
-    cycles.command_last_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
-}
-
-/// The Data-Out is complete, perhaps after its task.
-pub fn complete_data_out(pdu: &Pdu<'_>, cycle: u32, burst: Burst, cycles: &mut Cycles, rounds: &mut Rounds) {
-    note_flags(pdu, cycle as usize, cycles);
-    note_data_last(pdu, cycle as usize, cycles);
-    if let Burst::Round(round) = burst {
-        rounds.data_last_ns[round] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
-        rounds.data_last_frame[round] = pdu.last.map_or(NULL_U64, |last| last.frame);
-    }
-}
-
-/// The last data is the latest to be complete; not known when the end of the last PDU is not.
-fn note_data_last(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {
-    if pdu.bhs().data_segment_length().unwrap_or(0) == 0 {
-        return;
-    }
-    match pdu.last {
-        Some(last) if last.time_ns >= cycles.data_last_ns[row] => {
-            cycles.data_last_ns[row] = last.time_ns;
-            cycles.data_last_frame[row] = last.frame;
-        }
-        Some(_) => {}
-        None => {
-            cycles.data_last_ns[row] = NULL_NS;
-            cycles.data_last_frame[row] = NULL_U64;
-        }
-    }
-}
-
-fn note_flags(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {
-    cycles.has_capture_gap[row] |= pdu.has_capture_gap;
-    cycles.has_retransmission[row] |= pdu.is_late;
-}
-
-fn set_some<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
-    }
-}
-
-/// Sense key, additional sense code and qualifier out of a SCSI Response's data: SenseLength, then fixed or descriptor
-/// format (RFC 7143 section 11.4.7.2, SPC-4 section 4.5).
-fn sense(data: &[u8]) -> Option<(u8, u8, u8)> {
-    let length = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
-    let sense = data.get(2..)?;
-    let sense = sense.get(..usize::from(length)).unwrap_or(sense);
-    match sense.first()? & 0x7f {
-        0x70 | 0x71 => Some((sense.get(2)? & 0x0f, *sense.get(12)?, *sense.get(13)?)),
-        0x72 | 0x73 => Some((sense.get(1)? & 0x0f, *sense.get(2)?, *sense.get(3)?)),
-        _ => None,
-    }
-}
-
-/// Where a task ended, for the count of open tasks: the completion of its last PDU, or its start when the end was lost.
-pub fn end_of(pdu: &Pdu<'_>) -> Place {
-    pdu.last.unwrap_or(pdu.first)
 }

@@ -1,7 +1,7 @@
-//! A file that another process writes: its end is where it is waited for more.
+//! A file that another process writes: at its end, the reader waits for more.
 //!
-//! It ends when it is told to stop, when the file was cut short or another took its name, and when the next file of a
-//! ring buffer is there (`NAME_00001_DATE.pcapng`, then `NAME_00002_DATE.pcapng`: dumpcap's names and ours).
+//! It ends when it is stopped, when the file was truncated or replaced, and when the next file of its ring exists
+//! (`NAME_00001_DATE.pcapng`, then `NAME_00002_DATE.pcapng`: the names of dumpcap and of `capture`).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,61 +12,61 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Time between two looks for more.
+/// Time between two looks for more bytes.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Digits of the number of a file of a ring buffer.
+/// Digits of the file number in a ring.
 const RING_DIGITS: usize = 5;
 
-/// Why a file that was followed ended.
+/// Why a followed file ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It is shorter than what was read of it.
+    /// It is shorter than the bytes already read.
     CutShort,
-    /// Its name belongs to another file now.
+    /// Another file has its name now.
     Replaced,
-    /// This is the next file of its ring.
+    /// The next file of its ring exists.
     Next(PathBuf),
 }
 
-/// What is known of a file that is followed, by both who reads it and who asked for that.
+/// The state of a followed file, shared by its reader and the caller.
 #[derive(Debug, Clone, Default)]
-pub struct Watched {
+pub struct FollowState {
     is_stopped: Arc<AtomicBool>,
     change: Arc<Mutex<Option<Change>>>,
 }
 
-impl Watched {
-    /// The end of the file is its end from now on.
+impl FollowState {
+    /// From now on, the end of the file is the end of the input.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Why it ended, once.
+    /// Why it ended; returned once.
     pub fn take_change(&self) -> Option<Change> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// A file that is followed.
+/// A followed file.
 #[derive(Debug)]
 pub struct Followed {
     path: PathBuf,
     file: File,
     read_bytes: u64,
-    watched: Watched,
+    state: FollowState,
 }
 
 impl Followed {
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
     /// It cannot be opened, or is a folder.
-    pub fn open(path: &Path, watched: Watched) -> io::Result<Self> {
+    pub fn open(path: &Path, state: FollowState) -> io::Result<Self> {
         let file = File::open(path)?;
         if file.metadata()?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        Ok(Self { path: path.to_owned(), file, read_bytes: 0, watched })
+        Ok(Self { path: path.to_owned(), file, read_bytes: 0, state })
     }
 
     fn change(&self) -> io::Result<Option<Change>> {
@@ -77,7 +77,7 @@ impl Followed {
         if let Some(next) = next_of_ring(&self.path) {
             return Ok(Some(Change::Next(next)));
         }
-        // one that was removed may still be written
+        // a removed file may still be written
         let is_other = |now: fs::Metadata| (now.dev(), now.ino()) != (own.dev(), own.ino());
         Ok(fs::metadata(&self.path).ok().filter(|now| is_other(now.clone())).map(|_| Change::Replaced))
     }
@@ -86,8 +86,8 @@ impl Followed {
 impl Read for Followed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            // asked first: what was written before the change is read before it counts
-            let is_stopped = self.watched.is_stopped.load(Ordering::Relaxed);
+            // before reading, so that everything written before the change is read
+            let is_stopped = self.state.is_stopped.load(Ordering::Relaxed);
             let change = self.change()?;
             let count = if change == Some(Change::CutShort) { 0 } else { self.file.read(buffer)? };
             self.read_bytes += count as u64;
@@ -95,7 +95,7 @@ impl Read for Followed {
                 return Ok(count);
             }
             if change.is_some() {
-                *self.watched.change.lock().unwrap_or_else(PoisonError::into_inner) = change;
+                *self.state.change.lock().unwrap_or_else(PoisonError::into_inner) = change;
                 return Ok(0);
             }
             thread::sleep(LOOK_EVERY);
@@ -103,7 +103,7 @@ impl Read for Followed {
     }
 }
 
-/// A pipe that has a name, opened when it is read first: that may wait for who writes.
+/// A named pipe, opened at the first read: opening may wait for the writer.
 #[derive(Debug)]
 pub struct OpenedLate {
     path: PathBuf,
@@ -111,7 +111,7 @@ pub struct OpenedLate {
 }
 
 impl OpenedLate {
-    /// The pipe of this name, if it is one, or something else that has no size.
+    /// The named pipe, or anything else without a size, at this path.
     pub fn new(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         (!metadata.is_file() && !metadata.is_dir()).then(|| Self { path: path.to_owned(), file: None })
@@ -128,10 +128,10 @@ impl Read for OpenedLate {
     }
 }
 
-/// The file after this one in a ring, if it is there.
+/// The next file of a ring, if it exists.
 fn next_of_ring(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
-    // the number between the last underscore but one and the last, or after the last
+    // the number between the last two underscores, or after the last
     let (start, number, rest) = name.rmatch_indices('_').take(2).find_map(|(at, _)| {
         let after = name.get(at + 1..)?;
         let number = after.get(..RING_DIGITS)?;
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A folder of its own, removed at the end.
+    /// A temporary folder.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -197,32 +197,32 @@ mod tests {
     fn after_the_stop_its_end_is_the_end() {
         let folder = Folder::new("stop");
         let path = folder.write("a.pcap", b"one");
-        let watched = Watched::default();
-        let mut followed = Followed::open(&path, watched.clone()).unwrap();
+        let state = FollowState::default();
+        let mut followed = Followed::open(&path, state.clone()).unwrap();
         let mut buffer = [0; 2];
         assert_eq!(followed.read(&mut buffer).unwrap(), 2);
         fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"two").unwrap();
-        watched.stop();
+        state.stop();
         assert_eq!(rest(&mut followed), b"etwo");
-        assert_eq!(watched.take_change(), None);
+        assert_eq!(state.take_change(), None);
     }
 
     #[test]
     fn a_file_that_is_cut_short_or_replaced_ends_with_the_reason() {
         let folder = Folder::new("change");
         let path = folder.write("a.pcap", b"one");
-        let watched = Watched::default();
-        let mut followed = Followed::open(&path, watched.clone()).unwrap();
+        let state = FollowState::default();
+        let mut followed = Followed::open(&path, state.clone()).unwrap();
         let mut buffer = [0; 3];
         assert_eq!(followed.read(&mut buffer).unwrap(), 3);
         fs::write(&path, b"o").unwrap();
         assert_eq!(rest(&mut followed), b"");
-        assert_eq!(watched.take_change(), Some(Change::CutShort));
-        let mut followed = Followed::open(&path, watched.clone()).unwrap();
+        assert_eq!(state.take_change(), Some(Change::CutShort));
+        let mut followed = Followed::open(&path, state.clone()).unwrap();
         let other = folder.write("b.pcap", b"other");
         fs::rename(other, &path).unwrap();
         assert_eq!(rest(&mut followed), b"o");
-        assert_eq!(watched.take_change(), Some(Change::Replaced));
+        assert_eq!(state.take_change(), Some(Change::Replaced));
     }
 
     #[test]
@@ -235,9 +235,9 @@ mod tests {
         assert_eq!(next_of_ring(&first), None);
         let second = folder.write("san_00010_20261121120100.pcapng", b"two");
         assert_eq!(next_of_ring(&first), Some(second.clone()));
-        let watched = Watched::default();
-        assert_eq!(rest(&mut Followed::open(&first, watched.clone()).unwrap()), b"one");
-        assert_eq!(watched.take_change(), Some(Change::Next(second)));
+        let state = FollowState::default();
+        assert_eq!(rest(&mut Followed::open(&first, state.clone()).unwrap()), b"one");
+        assert_eq!(state.take_change(), Some(Change::Next(second)));
         assert_eq!(next_of_ring(Path::new("capture.pcapng")), None);
         assert_eq!(next_of_ring(Path::new("a_00001.pcap")), None);
     }

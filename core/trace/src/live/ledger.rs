@@ -1,29 +1,29 @@
-//! What of the table of cycles was handed over, while rows are added at its end and taken away where nothing more comes.
+//! Which cycles were handed over, while rows are added at the end of the table and removed when complete.
 //!
 //! ```text
-//! open -> ended -> measured: its queue depth is known -> taken: handed over, once -> dropped, after a while
+//! open -> ended -> measured: its queue depth is known -> taken: handed over, once -> removed, after a while
 //! ```
 //!
-//! A queue depth is known when all that happened up to the command was read: so far a session is *reached*. What is behind
-//! a hole holds it back, but no longer than the horizon; a command that is read later still is counted as late.
+//! A queue depth is known when everything up to the command was read: so far a session is *reached*. Bytes behind a
+//! hole hold it back, but not longer than the horizon; a command that is read later still is counted as late.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::iscsi::connection::Context;
+use crate::iscsi::context::Context;
 use crate::queue::written_bytes;
 use crate::tables::{Columns, Cycles, NULL_NS, NULL_U32};
 
-/// How long an ended task is kept back for the ACK of its last data.
+/// How long an ended command waits for the ACK of its last data.
 const ACK_PATIENCE_NS: i64 = 10_000_000_000;
-/// Rows are dropped when they are one in so many.
+/// Rows are removed when at least one in this many can be.
 const DROP_PART: usize = 4;
-/// Rows of cycles kept for a while at most; beyond it the time is shorter.
+/// Maximum number of cycles that are kept; beyond it the time is shorter.
 const KEPT_ROWS_MAX: usize = 1 << 17;
 
 /// Time from a status to the next command of its session, at a queue depth of 1, by operation.
 pub type Turnaround = (u8, i64);
 
-/// New numbers of the rows that stay.
+/// New numbers of the remaining rows.
 #[derive(Debug)]
 pub struct Renumbering {
     cycles: Vec<u32>,
@@ -42,26 +42,26 @@ impl Renumbering {
     }
 }
 
-/// Where each row is on its way.
+/// The progress of each row.
 #[derive(Debug, Default)]
 pub struct Ledger {
     is_measured: Vec<bool>,
-    /// Whether the command after it is known.
+    /// Whether the next command is known.
     is_paired: Vec<bool>,
     is_taken: Vec<bool>,
-    /// The last command that was measured, by session.
+    /// The last measured command, by session.
     measured_ns: FxHashMap<u32, i64>,
-    /// Connections that had a command, with their sessions.
+    /// Connections with a command so far, and their sessions.
     pub begun: FxHashMap<u32, u32>,
     /// Commands that were read after later ones had been measured.
     pub late_count: u64,
-    /// Every cycle of which something may still be handed over begins after this.
+    /// All cycles that are handed over later begin after this.
     pub settled_ns: i64,
 }
 
 impl Ledger {
-    /// Measures what can be measured, and hands over what is complete; `reached_ns` says how far a session was read,
-    /// `awaited` are the rows of which something may still come.
+    /// Measures and hands over cycles. `reached_ns` is the time up to which a session was read; `awaited` are the rows
+    /// that may still change.
     pub fn take(
         &mut self,
         context: &mut Context,
@@ -102,14 +102,14 @@ impl Ledger {
         (taken, turnarounds)
     }
 
-    /// Queue depths and the commands that follow, as `queue` has them for all rows at once.
+    /// Queue depths and next commands, as `queue` computes them for all rows at once.
     fn measure(&mut self, context: &mut Context, reached_ns: impl Fn(u32) -> i64) -> Vec<Turnaround> {
         let Context { tables, sessions, cycle_ends_ns, .. } = context;
         let cycles = &mut tables.cycles;
         let mut by_session: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for (row, &session) in (0..).zip(&cycles.session) {
             let place = row as usize;
-            // what ended before the last command that was measured is neither new nor outstanding
+            // a command that ended before the last measured one is neither new nor in flight
             let is_past = self.is_measured[place]
                 && self.is_paired[place]
                 && self.measured_ns.get(&session).is_some_and(|&measured_ns| cycle_ends_ns[place] <= measured_ns);
@@ -159,8 +159,8 @@ impl Ledger {
         turnarounds
     }
 
-    /// Drops rows that were taken and ended before, with their rounds, when there are enough of them; what refers to rows
-    /// is for the caller to renumber.
+    /// Removes old rows that were taken, with their rounds, if there are enough of them. The caller must renumber
+    /// references to rows.
     pub fn drop_before(
         &mut self,
         context: &mut Context,
@@ -179,7 +179,7 @@ impl Ledger {
             .map(|row| {
                 let end_ns = cycle_ends_ns[row];
                 let is_old = end_ns < before_ns || is_crowded;
-                // the last of a session waits for the next command, as long as there may be one
+                // the last of a session waits for the next command, if there can be one
                 let is_done = || self.is_paired[row] || !open_sessions.contains(&tables.cycles.session[row]);
                 row >= count || !(self.is_taken[row] && is_old && is_done()) || is_awaited(row, end_ns)
             })
@@ -216,19 +216,19 @@ impl Ledger {
         Some(renumbering)
     }
 
-    /// The clock of the capture was set back.
+    /// Restarts after the capture clock was set back.
     pub fn begin_anew(&mut self) {
         self.measured_ns.clear();
     }
 
-    /// Sessions have new places, or are gone.
+    /// Renumbers or removes sessions.
     pub fn place_sessions(&mut self, place: impl Fn(u32) -> Option<u32>) {
         let measured_ns = std::mem::take(&mut self.measured_ns);
         self.measured_ns = measured_ns.into_iter().filter_map(|(session, ns)| Some((place(session)?, ns))).collect();
         self.begun.values_mut().for_each(|session| *session = place(*session).unwrap_or(NULL_U32));
     }
 
-    /// Forgets a connection that is over.
+    /// Removes a closed connection.
     pub fn forget_connection(&mut self, connection: u32) {
         self.begun.remove(&connection);
     }
@@ -237,4 +237,74 @@ impl Ledger {
 fn retain<T>(values: &mut Vec<T>, is_kept: &[bool]) {
     let mut places = is_kept.iter();
     values.retain(|_| places.next().copied().unwrap_or(true));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::CycleRow;
+
+    /// One session with commands from and to these times.
+    fn context(spans: &[(i64, i64)]) -> Context {
+        let mut context = Context::default();
+        context.sessions.open_unknown(0);
+        add(&mut context, spans);
+        context
+    }
+
+    fn add(context: &mut Context, spans: &[(i64, i64)]) {
+        for &(command_first_ns, status_ns) in spans {
+            context.cycle_ends_ns.push(status_ns);
+            context.tables.cycles.push(CycleRow {
+                session: 0,
+                command_first_ns,
+                status_ns,
+                operation: 3,
+                is_read: true,
+                data_bytes: 100,
+                ..CycleRow::default()
+            });
+        }
+    }
+
+    fn take(ledger: &mut Ledger, context: &mut Context, until_ns: i64) -> (Cycles, Vec<Turnaround>) {
+        ledger.take(context, until_ns, |_| until_ns, &FxHashSet::default())
+    }
+
+    #[test]
+    fn a_turnaround_is_from_a_status_to_the_next_command_at_queue_depth_1() {
+        let mut context = context(&[(0, 100), (150, 180), (190, 300), (250, 310)]);
+        let mut ledger = Ledger::default();
+        let (cycles, turnarounds) = take(&mut ledger, &mut context, 1000);
+        // the third overlaps the fourth
+        assert_eq!(turnarounds, [(3, 50), (3, 10)]);
+        assert_eq!(cycles.queue_depth, [1, 1, 1, 2]);
+        assert_eq!(context.sessions.rows.cycle_count, [4]);
+        assert_eq!((context.sessions.rows.read_bytes[0], context.sessions.rows.write_bytes[0]), (400, 0));
+        // each is handed over once
+        assert_eq!(take(&mut ledger, &mut context, 1000).0.row_count(), 0);
+    }
+
+    #[test]
+    fn a_command_read_after_a_later_one_is_late() {
+        let mut context = context(&[(100, 110), (100, 120)]);
+        let mut ledger = Ledger::default();
+        take(&mut ledger, &mut context, 1000);
+        assert_eq!(ledger.late_count, 0, "commands of one instant are in order");
+        add(&mut context, &[(20, 90)]);
+        assert_eq!(take(&mut ledger, &mut context, 2000).0.row_count(), 1);
+        assert_eq!(ledger.late_count, 1);
+    }
+
+    #[test]
+    fn a_command_in_flight_is_handed_over_later() {
+        let mut context = context(&[(100, i64::MAX)]);
+        let mut ledger = Ledger::default();
+        assert_eq!(take(&mut ledger, &mut context, 1000).0.row_count(), 0);
+        assert_eq!(ledger.settled_ns, 100);
+        context.cycle_ends_ns[0] = 1500;
+        context.tables.cycles.status_ns[0] = 1500;
+        assert_eq!(take(&mut ledger, &mut context, 2000).0.row_count(), 1);
+        assert_eq!(ledger.settled_ns, 2000);
+    }
 }

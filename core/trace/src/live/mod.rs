@@ -1,73 +1,72 @@
-//! A pass that goes on: packets of a source that has no end yet, and what was read since the last look, in bounded memory.
+//! A live pass: packets of a source without an end so far, and what was read since the last look, in bounded memory.
 //!
 //! ```text
-//! follow   a growing file, and the next of its ring     feed     bytes read ahead, and how far behind we are
-//! ledger   which cycles were handed over                view     what a look gives
-//! keeping  what is forgotten after a while
+//! follow      a growing file, and the next one of its ring     read_ahead  bytes read ahead, and the lag
+//! ledger      which cycles were handed over                    view        the result of a look
+//! retention   which rows are removed after a while
 //! ```
 //!
-//! Time is that of the capture, cut into intervals from the first packet on. An interval is looked at a little after its
-//! end, when what belongs to it was read; each cycle is handed over once, in the interval in which it was complete. It
-//! never prints, and never waits for longer than it is told.
+//! Time is the capture's, cut into intervals from the first packet on. An interval is looked at a little after its end,
+//! when its packets were read. Each cycle is handed over once, in the interval in which it was complete. Nothing is
+//! printed, and no call waits longer than its limit.
 
-pub mod feed;
 pub mod follow;
-mod keeping;
 mod ledger;
-mod view;
+pub mod read_ahead;
+mod retention;
+pub mod view;
 
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::capture::filter::Filter;
-use crate::capture::sequence::{Input, Sequence};
-use crate::capture::{CaptureError, CaptureInfo};
 use crate::counters::Counter;
 use crate::pipeline::Pipeline;
+use crate::reader::filter::Filter;
+use crate::reader::sequence::{Input, Sequence};
+use crate::reader::{CaptureError, CaptureInfo};
 use crate::tables::Wanted;
-use feed::Feed;
-use follow::{Change, Followed, OpenedLate, Watched};
+use follow::{Change, FollowState, Followed, OpenedLate};
 use ledger::Ledger;
+use read_ahead::ReadAhead;
 
-pub use view::{ConnectionNow, View};
-
-/// Bytes with which a file header can be told.
+/// Bytes that are enough to recognise a file header.
 const FILE_HEADER_BYTES: usize = 24;
-/// Connections followed at once.
+/// Maximum number of open connections.
 const CONNECTIONS_MAX: usize = 1 << 12;
-/// Bytes of a file read ahead: it waits.
+/// Bytes of a file that are read ahead: a file can wait.
 const FILE_BUFFER_BYTES: usize = 4 << 20;
 /// Packets between two looks at the clock.
 const CLOCK_EVERY_PACKETS: u32 = 1 << 10;
 /// A pause of more intervals than this is one interval.
 const INTERVALS_AT_ONCE_MAX: i64 = 60;
-/// So many packets in a row that are so much earlier than the latest: the clock was set back.
+/// After so many packets in a row that are this much earlier than the latest, the clock was set back.
 const STEP_BACK_PACKETS: u32 = 64;
 const STEP_BACK_NS: i64 = 10_000_000_000;
-/// Behind by less than this is not behind.
+/// A lag below this does not count.
 const LAG_NONE: Duration = Duration::from_millis(200);
 
-/// What to read, and how it is looked at.
+/// What to read, and how.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Length of an interval.
     pub interval_ns: i64,
-    /// How long after its end an interval is looked at.
+    /// Time from the end of an interval until it is looked at.
     pub settle_ns: i64,
-    /// How long what is over is kept for a look back.
+    /// How long past rows are kept.
     pub keep_ns: i64,
-    /// A capture filter in libpcap's language.
+    /// A capture filter in libpcap's syntax.
     pub capture_filter: Option<String>,
-    /// At most so many packets.
+    /// Maximum number of packets.
     pub packet_limit: Option<u64>,
-    /// Whether the senders' dynamics and the time budget are wanted.
+    /// Whether the senders' behaviour and the time breakdown are wanted.
     pub has_dynamics: bool,
-    /// When nothing came for so long, the clock of the capture goes on by itself.
+    /// After this time without packets, the capture clock continues by itself.
     pub clock_after: Option<Duration>,
-    /// Bytes read ahead of the look at them.
+    /// Maximum bytes read ahead.
     pub buffer_bytes: usize,
-    /// The source cannot wait: from this lag on the dynamics are given up, and at twice of it packets are left out.
+    /// For a source that cannot wait: at this lag the analysis of the senders stops, and at twice this lag packets are
+    /// skipped.
     pub lag_max: Option<Duration>,
 }
 
@@ -89,55 +88,55 @@ impl Default for Settings {
 
 /// Where the packets come from.
 pub enum Origin {
-    /// A file that may grow, or a pipe with a name; and what messages call it.
+    /// A file that may grow, or a named pipe; and its name in messages.
     File(String, PathBuf),
-    /// Any reader, with the name that messages give it.
+    /// Any reader, and its name in messages.
     Reader(String, Box<dyn Read + Send>),
 }
 
-/// What there is to do.
+/// What the caller should do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// An interval is over: [`Live::look`].
+    /// An interval is over: call [`Live::look`].
     Look,
-    /// Nothing yet: the patience is over.
+    /// Nothing: the time limit was reached.
     Nothing,
-    /// The input is at its end: [`Live::finish`].
+    /// The input ended: call [`Live::finish`].
     End,
 }
 
-/// How well it keeps up with its source.
+/// How well the pass keeps up with its source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// How long the oldest bytes that were not looked at have been there.
+    /// How long the oldest unprocessed bytes have been waiting.
     pub lag: Duration,
-    /// Bytes that were not looked at.
+    /// Unprocessed bytes.
     pub waiting_bytes: usize,
-    /// Whether the dynamics are given up.
+    /// Whether the analysis of the senders is stopped.
     pub is_reduced: bool,
-    /// Whether packets are being left out.
+    /// Whether packets are being skipped.
     pub is_leaving_out: bool,
-    /// Packets left out so far.
+    /// Packets skipped so far.
     pub left_out_packets: u64,
 }
 
-/// A pass that goes on.
+/// A live pass.
 pub struct Live {
     settings: Settings,
     filter: Option<Filter>,
-    feed: Feed,
-    watched: Watched,
+    read_ahead: ReadAhead,
+    state: FollowState,
     name: String,
     sequence: Option<Sequence>,
     pipeline: Pipeline,
     ledger: Ledger,
     packet_count: u64,
     left_out_packets: u64,
-    /// The interval under way, once there was a packet.
+    /// The current interval, after the first packet.
     interval: Option<(i64, i64)>,
-    /// The clock of the capture: the latest capture time, or later when nothing comes.
+    /// The capture clock: the latest capture time, or later while nothing arrives.
     now_ns: i64,
-    /// The latest capture time, and when it came.
+    /// The latest capture time, and when that packet arrived.
     last_ns: i64,
     heard: Instant,
     far_back_count: u32,
@@ -147,26 +146,26 @@ pub struct Live {
     is_over: bool,
     is_reduced: bool,
     is_leaving_out: bool,
-    /// When, by the capture, it was last behind.
+    /// Capture time when it last lagged.
     behind_ns: i64,
     change: Option<Change>,
 }
 
 impl Live {
-    /// Starts to read.
+    /// Starts reading.
     ///
     /// # Errors
-    /// The file cannot be opened; the filter is no filter.
+    /// The file cannot be opened, or the filter is invalid.
     pub fn start(origin: Origin, mut settings: Settings) -> Result<Self, CaptureError> {
         let filter = settings.capture_filter.as_deref().map(Filter::new).transpose()?;
-        let watched = Watched::default();
+        let state = FollowState::default();
         let (name, reader): (String, Box<dyn Read + Send>) = match origin {
             Origin::File(name, path) => {
                 if let Some(pipe) = OpenedLate::new(&path) {
                     (name, Box::new(pipe))
                 } else {
                     settings.buffer_bytes = settings.buffer_bytes.min(FILE_BUFFER_BYTES);
-                    match Followed::open(&path, watched.clone()) {
+                    match Followed::open(&path, state.clone()) {
                         Ok(followed) => (name, Box::new(followed)),
                         Err(error) => return Err(CaptureError::Unreadable { name, error }),
                     }
@@ -183,10 +182,10 @@ impl Live {
         let mut pipeline = Pipeline::new(wanted);
         pipeline.limits.connections = CONNECTIONS_MAX;
         Ok(Self {
-            feed: Feed::start(reader, settings.buffer_bytes),
+            read_ahead: ReadAhead::start(reader, settings.buffer_bytes),
             settings,
             filter,
-            watched,
+            state,
             name,
             sequence: None,
             pipeline,
@@ -209,10 +208,10 @@ impl Live {
         })
     }
 
-    /// Reads on, until there is something to do or so much time has passed.
+    /// Continues reading until there is something to do, or until the time limit.
     ///
     /// # Errors
-    /// The input is no capture, or cannot be read, and no packet was read before.
+    /// The input is not a capture or cannot be read, and no packet was read before.
     pub fn advance(&mut self, patience: Duration) -> Result<Step, CaptureError> {
         let deadline = Instant::now() + patience;
         if self.sequence.is_none() && !self.open(patience)? {
@@ -247,7 +246,7 @@ impl Live {
                 let is_far_back = time_ns < self.now_ns.saturating_sub(STEP_BACK_NS);
                 self.far_back_count = if is_far_back { self.far_back_count + 1 } else { 0 };
                 if self.far_back_count >= STEP_BACK_PACKETS {
-                    // the clock was set back: the interval under way is over, and others begin anew
+                    // the clock was set back: the current interval ends, and the intervals restart
                     self.far_back_count = 0;
                     self.set_back_to = Some(time_ns);
                 }
@@ -265,18 +264,18 @@ impl Live {
                 }
             }
         }
-        // an interval that is over is not the last
+        // a complete interval is not the last
         let is_whole = self.interval.is_some_and(|(_, to_ns)| self.now_ns >= to_ns);
         Ok(if is_whole { Step::Look } else { Step::End })
     }
 
-    /// Waits for the first bytes, and tells what they are; false when there are too few yet.
+    /// Waits for the first bytes and detects the format. False while there are too few.
     fn open(&mut self, patience: Duration) -> Result<bool, CaptureError> {
-        if !self.feed.wait(FILE_HEADER_BYTES, patience) {
+        if !self.read_ahead.wait(FILE_HEADER_BYTES, patience) {
             return Ok(false);
         }
-        if self.is_abandoned && self.feed.buffered_bytes() < FILE_HEADER_BYTES {
-            // given up before there was anything
+        if self.is_abandoned && self.read_ahead.buffered_bytes() < FILE_HEADER_BYTES {
+            // abandoned before any bytes
             self.is_over = true;
             return Ok(false);
         }
@@ -287,24 +286,24 @@ impl Live {
         Ok(true)
     }
 
-    /// There is no packet now: what there is to do instead; none when there may be one.
+    /// No packet is available: what to do instead. None if there may be one now.
     fn wait(&mut self, deadline: Instant) -> Result<Option<Step>, CaptureError> {
         let Some(sequence) = &mut self.sequence else { return Ok(Some(Step::End)) };
         if !sequence.is_waiting() {
-            self.change = self.watched.take_change();
+            self.change = self.state.take_change();
             if let Some(Change::Next(path)) = &self.change {
                 return self.follow(path.clone()).map(|()| None);
             }
             self.is_over = true;
             return Ok(None);
         }
-        if self.is_stopped && self.feed.is_drained() {
+        if self.is_stopped && self.read_ahead.is_drained() {
             sequence.end_here(self.pipeline.counters());
             self.is_over = true;
             return Ok(None);
         }
         self.govern();
-        // the clock of a quiet capture goes on
+        // the clock of a quiet capture continues
         let quiet = self.heard.elapsed();
         if self.settings.clock_after.is_some_and(|patience| quiet >= patience) {
             let quiet_ns = i64::try_from(quiet.as_nanos()).unwrap_or(i64::MAX);
@@ -314,20 +313,20 @@ impl Live {
             }
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || !self.feed.wait(1, left) {
+        if left.is_zero() || !self.read_ahead.wait(1, left) {
             return Ok(Some(Step::Nothing));
         }
         self.heard = Instant::now();
         Ok(None)
     }
 
-    /// Goes on with the next file of a ring.
+    /// Continues with the next file of a ring.
     fn follow(&mut self, path: PathBuf) -> Result<(), CaptureError> {
         let name = path.display().to_string();
-        match Followed::open(&path, self.watched.clone()) {
+        match Followed::open(&path, self.state.clone()) {
             Ok(followed) => {
-                self.feed = Feed::start(Box::new(followed), self.settings.buffer_bytes);
-                while !self.feed.wait(FILE_HEADER_BYTES, LAG_NONE) && !self.is_stopped {}
+                self.read_ahead = ReadAhead::start(Box::new(followed), self.settings.buffer_bytes);
+                while !self.read_ahead.wait(FILE_HEADER_BYTES, LAG_NONE) && !self.is_stopped {}
                 let input = self.input(name);
                 if let Some(sequence) = &mut self.sequence {
                     sequence.add(input);
@@ -339,14 +338,14 @@ impl Live {
     }
 
     fn input(&self, name: String) -> Input {
-        Input::Decompressed { name, reader: Box::new(self.feed.reader()), methods: self.feed.methods() }
+        Input::Decompressed { name, reader: Box::new(self.read_ahead.reader()), methods: self.read_ahead.methods() }
     }
 
     fn is_due(&self, now_ns: i64) -> bool {
         self.interval.is_some_and(|(_, to_ns)| now_ns >= to_ns.saturating_add(self.settings.settle_ns))
     }
 
-    /// The interval that is over, as far as `now_ns` tells; the next one begins at its end.
+    /// Ends the current interval; the next one starts at its end.
     fn close_interval(&mut self, is_last: bool) -> (i64, i64) {
         let (from_ns, to_ns) = self.interval.unwrap_or((0, 0));
         if is_last {
@@ -360,7 +359,7 @@ impl Live {
         (from_ns, to_ns)
     }
 
-    /// After a look: where the clock was set back, intervals begin anew.
+    /// After a look: restarts the intervals if the clock was set back.
     fn turn_clock(&mut self) {
         if let Some(time_ns) = self.set_back_to.take() {
             (self.now_ns, self.last_ns) = (time_ns, time_ns);
@@ -369,10 +368,10 @@ impl Live {
         }
     }
 
-    /// Gives up, and takes up again, what there is no time for.
+    /// Stops work that there is no time for.
     fn govern(&mut self) {
         let Some(lag_max) = self.settings.lag_max else { return };
-        let (lag, waiting) = (self.feed.lag(), self.feed.buffered_bytes());
+        let (lag, waiting) = (self.read_ahead.lag(), self.read_ahead.buffered_bytes());
         let quarter = self.settings.buffer_bytes / 4;
         if lag > LAG_NONE || lag_max.is_zero() {
             self.behind_ns = self.now_ns;
@@ -386,13 +385,13 @@ impl Live {
         }
     }
 
-    /// At the end of an interval: packets are looked at again when there is time for them, the dynamics when there was
-    /// time for a while.
+    /// At the end of an interval: resumes packets as soon as there is no lag, and the analysis of the senders after a
+    /// while without lag.
     fn recover(&mut self) {
         if self.settings.lag_max.is_none_or(|lag_max| lag_max.is_zero()) {
             return;
         }
-        let is_behind = self.feed.lag() > LAG_NONE;
+        let is_behind = self.read_ahead.lag() > LAG_NONE;
         if !is_behind {
             self.is_leaving_out = false;
         }
@@ -406,46 +405,47 @@ impl Live {
         let wanted = &mut self.pipeline.context.tables.wanted;
         (wanted.senders, wanted.budget, wanted.recoveries) = (is_wanted, is_wanted, is_wanted);
         let wanted = *wanted;
-        for tracked in self.pipeline.slots.iter_mut().flatten() {
-            tracked.set_dynamics(wanted);
+        for connection in self.pipeline.slots.iter_mut().flatten() {
+            connection.set_dynamics(wanted);
         }
     }
 
-    /// What is there now is the end: of a file, what was written by now is read; of another source, what came.
+    /// Makes the current end the end of the input: a file is read as far as it is written now, another source as far as
+    /// it has arrived.
     pub fn stop(&mut self) {
         self.is_stopped = true;
-        self.watched.stop();
+        self.state.stop();
     }
 
-    /// The same for a source that does not end by itself, and may never give anything more.
+    /// The same for a source that does not end by itself and may never deliver anything more.
     pub fn abandon(&mut self) {
         self.stop();
         self.is_abandoned = true;
-        self.feed.abandon();
+        self.read_ahead.abandon();
     }
 
-    /// How well it keeps up.
+    /// How well the pass keeps up.
     pub fn pace(&self) -> Pace {
         Pace {
-            lag: self.feed.lag(),
-            waiting_bytes: self.feed.buffered_bytes(),
+            lag: self.read_ahead.lag(),
+            waiting_bytes: self.read_ahead.buffered_bytes(),
             is_reduced: self.is_reduced,
             is_leaving_out: self.is_leaving_out,
             left_out_packets: self.left_out_packets,
         }
     }
 
-    /// Why the input ended, where that was not its end.
+    /// Why the input ended, if it was not its end.
     pub fn change(&self) -> Option<&Change> {
         self.change.as_ref()
     }
 
-    /// What the captures say of themselves.
+    /// Metadata of the captures.
     pub fn infos(&self) -> Vec<CaptureInfo> {
         self.sequence.iter().flat_map(Sequence::infos).cloned().collect()
     }
 
-    /// Packets that the filter let pass.
+    /// Packets that passed the filter.
     pub fn packet_count(&self) -> u64 {
         self.packet_count
     }

@@ -1,52 +1,52 @@
-//! What a look at a pass that goes on gives: what was complete since the last look, and what is known by now.
+//! The result of a look at a live pass: what became complete since the last look, and the current state.
 
 use super::Live;
 use super::ledger::Turnaround;
 use crate::budget::{self, Between};
 use crate::content::Content;
-use crate::dynamics::live::Moment;
+use crate::dynamics::snapshot::SenderSnapshot;
 use crate::dynamics::timeline::Timeline;
 use crate::pass::Outcome;
 use crate::pipeline::counter_rows;
 use crate::tables::{Columns, Connections, NULL_U32, Tables};
 
-/// One connection now.
+/// The current state of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionNow {
-    /// Its number.
+    /// Connection number.
     pub connection: u32,
-    /// Its session.
+    /// Session number.
     pub session: Option<u32>,
-    /// Tasks without status.
+    /// Commands in flight.
     pub open_task_count: usize,
-    /// Its senders, to the target first; none when the dynamics are not followed.
-    pub senders: Option<[Moment; 2]>,
+    /// Its senders, to the target first; none if they are not analysed.
+    pub senders: Option<[SenderSnapshot; 2]>,
 }
 
-/// What a look gives.
+/// The result of a look.
 #[derive(Debug)]
 pub struct View {
     /// Start of the interval.
     pub from_ns: i64,
-    /// Its end.
+    /// End of the interval.
     pub to_ns: i64,
-    /// `cycles`: those that were complete since the last look, each once; `budget`: of the interval; `connections`,
-    /// `sessions`, `senders`, `counters`: as they stand.
+    /// `cycles`: those that became complete since the last look, each once. `budget`: of the interval. `connections`,
+    /// `sessions`, `senders`, `counters`: current state.
     pub outcome: Outcome,
-    /// Connections whose rows are no longer kept, each once.
+    /// Connections whose rows were removed, each once.
     pub forgotten: Connections,
-    /// Time from a status to the next command, of cycles that were handed over already or are now.
+    /// Times from a status to the next command, of cycles handed over now or before.
     pub turnarounds: Vec<Turnaround>,
-    /// The iSCSI connections of the moment.
+    /// The open iSCSI connections.
     pub now: Vec<ConnectionNow>,
-    /// Commands that were read too late for their queue depth, so far.
+    /// Commands so far that were read too late for their queue depth.
     pub late_count: u64,
     /// Cycles that are handed over later begin after this.
     pub settled_ns: i64,
 }
 
 impl Live {
-    /// What was complete since the last look, and what is known by now. The next interval begins.
+    /// Everything that became complete since the last look, and the current state. Starts the next interval.
     pub fn look(&mut self) -> View {
         let (from_ns, to_ns) = self.close_interval(false);
         self.note_times();
@@ -69,7 +69,7 @@ impl Live {
         View { from_ns, to_ns, outcome, forgotten, turnarounds, now, late_count: self.ledger.late_count, settled_ns }
     }
 
-    /// The end of the input: everything that was not handed over yet, and all tables as they stand at the end.
+    /// At the end of the input: everything not handed over yet, and the final tables.
     pub fn finish(&mut self) -> View {
         let (from_ns, to_ns) = self.close_interval(true);
         let mut tables = self.standing();
@@ -101,8 +101,8 @@ impl Live {
         }
     }
 
-    /// Everything of the recent past that is still kept: tasks with and without status, rounds, the time budget, and what
-    /// a diagnosis needs beside them.
+    /// Everything of the recent past: commands with and without status, rounds, the time breakdown, and what a
+    /// diagnosis needs.
     pub fn recent(&self) -> Outcome {
         let mut tables = self.standing();
         let kept = &self.pipeline.context.tables;
@@ -111,12 +111,12 @@ impl Live {
         tables.nops = kept.nops.clone();
         tables.task_management = kept.task_management.clone();
         tables.parameters = kept.parameters.clone();
-        for tracked in self.pipeline.tracked() {
-            let Content::Iscsi(iscsi) = &tracked.content else { continue };
+        for connection in self.pipeline.connections() {
+            let Content::Iscsi(iscsi) = &connection.content else { continue };
             let Some(session) = iscsi.connection.session else { continue };
             let session_type = self.pipeline.context.sessions.rows.session_type.get(session as usize);
             let login = &iscsi.connection.login;
-            login.parameters(tracked.number, session, session_type == Some(&1), &mut tables.parameters);
+            login.parameters(connection.number, session, session_type == Some(&1), &mut tables.parameters);
         }
         let to_ns = self.interval.map_or(0, |(from_ns, _)| from_ns);
         if kept.wanted.budget {
@@ -128,16 +128,16 @@ impl Live {
     /// Sessions last as long as their connections, as far as these were read.
     fn note_times(&mut self) {
         let sessions = &mut self.pipeline.context.sessions;
-        for tracked in self.pipeline.slots.iter().flatten() {
-            if let Content::Iscsi(iscsi) = &tracked.content
+        for connection in self.pipeline.slots.iter().flatten() {
+            if let Content::Iscsi(iscsi) = &connection.content
                 && let Some(session) = iscsi.connection.session
             {
-                sessions.note_time(session, tracked.time_first_ns, tracked.time_last_ns);
+                sessions.note_time(session, connection.time_first_ns, connection.time_last_ns);
             }
         }
     }
 
-    /// The tables as they are handed over: sessions by their numbers.
+    /// The tables as they are handed over: with session numbers.
     fn outcome(&self, mut tables: Tables) -> Outcome {
         self.name_sessions(&mut tables.cycles.session);
         self.name_sessions(&mut tables.connections.session);
@@ -153,12 +153,15 @@ impl Live {
         }
     }
 
-    /// Connections, sessions and counters as they stand.
+    /// Current connections, sessions and counters.
     fn standing(&self) -> Tables {
         let pipeline = &self.pipeline;
         let mut rows = pipeline.rows.clone();
-        let live = pipeline.tracked();
-        rows.extend(live.filter(|tracked| matches!(tracked.content, Content::Iscsi(_))).map(|tracked| tracked.row()));
+        let live = pipeline.connections();
+        rows.extend(
+            live.filter(|connection| matches!(connection.content, Content::Iscsi(_)))
+                .map(|connection| connection.row()),
+        );
         rows.sort_unstable_by_key(|row| row.connection);
         let mut tables = Tables::default();
         rows.into_iter().for_each(|row| {
@@ -169,17 +172,17 @@ impl Live {
         tables
     }
 
-    /// The time budget of a stretch of time that is kept; `senders` and `recoveries` come with it.
+    /// The time breakdown of a part of the time; fills `senders` and `recoveries`, too.
     fn budget_between(&self, from_ns: i64, to_ns: i64, tables: &mut Tables) -> crate::tables::Budget {
         (tables.senders, tables.recoveries) = Default::default();
         let timelines: Vec<Timeline> = self
             .pipeline
-            .tracked()
-            .filter(|tracked| matches!(tracked.content, Content::Iscsi(_)))
-            .filter_map(|tracked| Some(tracked.dynamics.as_ref()?.copy_to(!tracked.is_flipped(), tables)))
+            .connections()
+            .filter(|connection| matches!(connection.content, Content::Iscsi(_)))
+            .filter_map(|connection| Some(connection.dynamics.as_ref()?.copy_to(!connection.is_flipped(), tables)))
             .collect();
         let context = &self.pipeline.context;
-        // tasks that were over before hardly matter for who owns the time after them
+        // commands that ended earlier hardly affect the breakdown
         let warm_ns = from_ns.saturating_sub(self.settings.interval_ns);
         let rows: Vec<usize> = (0..context.tables.cycles.row_count())
             .filter(|&row| context.cycle_ends_ns[row] >= warm_ns && context.tables.cycles.command_first_ns[row] < to_ns)
@@ -207,14 +210,14 @@ impl Live {
         let numbers = &self.pipeline.context.sessions.rows.session;
         let slots = self.pipeline.slots.iter_mut().flatten();
         let mut now: Vec<ConnectionNow> = slots
-            .filter_map(|tracked| {
-                let is_client_initiator = !tracked.is_flipped();
-                let Content::Iscsi(iscsi) = &tracked.content else { return None };
+            .filter_map(|connection| {
+                let is_client_initiator = !connection.is_flipped();
+                let Content::Iscsi(iscsi) = &connection.content else { return None };
                 Some(ConnectionNow {
-                    connection: tracked.number,
+                    connection: connection.number,
                     session: iscsi.connection.session.and_then(|place| numbers.get(place as usize).copied()),
                     open_task_count: iscsi.connection.open_task_count(),
-                    senders: tracked.dynamics.as_mut().map(|dynamics| dynamics.look(is_client_initiator)),
+                    senders: connection.dynamics.as_mut().map(|dynamics| dynamics.look(is_client_initiator)),
                 })
             })
             .collect();

@@ -1,6 +1,6 @@
-//! One direction of a TCP connection: 64-bit stream offsets, round-trip times, copies told from retransmissions.
+//! One direction of a TCP connection: 64-bit stream offsets, RTT, and copies told from retransmissions.
 //!
-//! It keeps numbers and the last few packets, never payload (that is for `reassembly`).
+//! It keeps numbers and the last few packets, never payload (`reassembly` does).
 
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -13,40 +13,40 @@ use crate::tables::NULL_NS;
 
 /// A segment further than this from the stream does not belong to it: no window is larger (RFC 7323 section 2.3).
 const WINDOW_MAX_BYTES: i64 = 1 << 30;
-/// So many segments outside in a row mean that the stream itself went elsewhere.
+/// After so many segments outside in a row, the stream itself is elsewhere.
 const OUTSIDE_IN_A_ROW_MAX: u32 = 8;
-/// Unacknowledged segments whose time is kept for round-trip samples.
+/// Maximum number of unacknowledged segments with an RTT sample in progress.
 const RTT_SAMPLES_MAX: usize = 256;
-/// Packets remembered to recognise copies of them.
+/// Number of recent packets that are compared with a new one to recognise copies.
 const RECENT_PACKETS: usize = 16;
-/// Copies without an IP identification to tell them must follow each other within this time.
+/// Copies without an IP identification must follow each other within this time.
 const COPY_WITHIN_NS: i64 = 1_000_000;
-/// Copies with the same IP identification must follow each other within this time: it wraps.
+/// Copies with the same IP identification must follow each other within this time, because the identification wraps.
 const COPY_SAME_IDENTIFICATION_WITHIN_NS: i64 = 1_000_000_000;
-/// Without anything better, a hole filled within this time was reordering (as Wireshark has it).
+/// Without better evidence, a hole filled within this time was reordering (as in Wireshark).
 const REORDERED_WITHIN_NS: i64 = 3_000_000;
 
-/// What a packet's payload is to its stream; codes as in `CATEGORIES["segment_class"]`.
+/// The class of a packet's payload; codes as in `CATEGORIES["segment_class"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SegmentClass {
-    /// Brought bytes in order, or beyond a hole.
+    /// New bytes, in order or beyond a hole.
     New = 0,
-    /// Brought bytes again, or late because the first copy was lost.
+    /// Bytes again, or late because the first copy was lost.
     Retransmission = 1,
-    /// Brought bytes late, but was not sent again.
+    /// Late bytes that were not retransmitted.
     Reordered = 2,
-    /// The capture holds this packet twice.
+    /// A copy: the capture holds this packet twice.
     Copy = 3,
     /// A keep-alive or window probe.
     Probe = 4,
     /// No payload.
     Empty = 5,
-    /// Not of this stream.
+    /// Outside the stream.
     Outside = 6,
 }
 
-/// What identifies a packet, but for its hop limit and checksums, as one number.
+/// A hash of everything that identifies a packet, except hop limit and checksums.
 #[inline]
 fn fingerprint(segment: &Segment<'_>) -> u64 {
     let mut hasher = FxHasher::default();
@@ -66,7 +66,7 @@ fn fingerprint(segment: &Segment<'_>) -> u64 {
 pub struct Half {
     /// Sequence number of stream offset 0.
     base: Option<u32>,
-    /// The SYN's sequence number, or one less than the first seen: what a SYN of a new connection differs from.
+    /// The SYN's sequence number, or one less than the first seen: a SYN of a new connection differs from it.
     pub initial_sequence_number: Option<u32>,
     /// The stream.
     pub reassembly: Reassembly,
@@ -74,19 +74,19 @@ pub struct Half {
     pub has_syn: bool,
     /// Offset of the FIN.
     pub fin_offset: Option<i64>,
-    /// Packets, copies not counted.
+    /// Number of packets without copies.
     pub packets: u64,
-    /// Distinct payload bytes that some captured packet carried.
+    /// Distinct payload bytes that captured packets carried.
     pub captured_bytes: u64,
-    /// Of these, bytes left out by the snaplen.
+    /// Bytes among them that the snaplen cut off.
     pub cut_bytes: u64,
-    /// Packets that were retransmissions, and their payload bytes.
+    /// Number of retransmissions.
     pub retransmitted_packets: u64,
-    /// Their payload bytes.
+    /// Payload bytes of the retransmissions.
     pub retransmitted_bytes: u64,
-    /// Packets that came late without being retransmissions.
+    /// Number of reordered packets.
     pub reordered_packets: u64,
-    /// Copies by the capture.
+    /// Number of captured copies.
     pub copied_packets: u64,
     /// Maximum segment size announced by the sender.
     pub mss_bytes: Option<u16>,
@@ -94,36 +94,36 @@ pub struct Half {
     pub window_scale: Option<u8>,
     /// SACK-permitted announced by the sender.
     pub is_sack_permitted: bool,
-    /// Least time from bytes to the ACK that covers them; `NULL_NS` before the first sample.
+    /// Minimum time from bytes to the ACK that covers them; `NULL_NS` before the first sample.
     pub rtt_min_ns: i64,
     samples: VecDeque<(i64, i64)>,
     recent: [(u64, i64); RECENT_PACKETS],
     recent_next: usize,
-    /// Time and IP identification of the segment that came beyond the first hole.
+    /// Time and IP identification of the segment after the first hole.
     hole_opened: Option<(i64, Option<u16>)>,
     outside_in_a_row: u32,
 }
 
 impl Half {
-    /// A direction of which nothing was seen.
+    /// A new direction.
     pub fn new() -> Self {
         Self { rtt_min_ns: NULL_NS, ..Self::default() }
     }
 
-    /// Offset 0 is this sequence number, if it was not known yet.
+    /// Sets the sequence number of offset 0, if it is not known yet.
     pub fn set_base(&mut self, sequence_number: u32) {
         self.base.get_or_insert(sequence_number);
         self.initial_sequence_number.get_or_insert(sequence_number.wrapping_sub(1));
     }
 
-    /// The stream goes on elsewhere: its next byte has this sequence number.
+    /// Continues the stream elsewhere: the next byte has this sequence number.
     pub fn rebase(&mut self, sequence_number: u32) {
         self.base = Some(sequence_number.wrapping_sub(self.reassembly.highest() as u32));
         self.outside_in_a_row = 0;
         self.samples.clear();
     }
 
-    /// Offset of a sequence number: the one nearest to what was seen; null when it is too far from it.
+    /// Offset of a sequence number: the one nearest to the highest byte seen; none if it is too far away.
     #[inline]
     pub fn offset(&self, sequence_number: u32) -> Option<i64> {
         let base = self.base?;
@@ -132,20 +132,20 @@ impl Half {
         (distance.abs() <= WINDOW_MAX_BYTES).then_some(highest + distance)
     }
 
-    /// Notes a segment too far away; true when so many came in a row that the stream must have gone there.
+    /// Notes a segment too far away. True after so many in a row that the stream must be there.
     pub fn note_outside(&mut self) -> bool {
         self.outside_in_a_row += 1;
         self.outside_in_a_row >= OUTSIDE_IN_A_ROW_MAX
     }
 
-    /// Notes a segment that belongs here.
+    /// Notes a segment that belongs to the stream.
     #[inline]
     pub fn note_inside(&mut self) {
         self.outside_in_a_row = 0;
     }
 
-    /// Whether the capture holds this packet twice: same headers, same IP identification (without one: same TCP
-    /// options and at once).
+    /// Whether the packet is a captured copy: same headers and IP identification; without one, same TCP options and
+    /// almost the same time.
     pub fn is_copy(&self, segment: &Segment<'_>, time_ns: i64) -> bool {
         let fingerprint = fingerprint(segment);
         self.recent.iter().any(|&(earlier, earlier_ns)| {
@@ -158,7 +158,7 @@ impl Half {
         })
     }
 
-    /// Remembers a packet.
+    /// Counts a packet and stores it for the recognition of copies.
     #[inline]
     pub fn remember(&mut self, segment: &Segment<'_>, time_ns: i64) {
         self.packets += 1;
@@ -166,13 +166,13 @@ impl Half {
         self.recent_next = (self.recent_next + 1) % RECENT_PACKETS;
     }
 
-    /// Notes that a segment was seen beyond a hole.
+    /// Notes a segment beyond a hole.
     pub fn note_hole(&mut self, segment: &Segment<'_>, time_ns: i64) {
         self.hole_opened.get_or_insert((time_ns, segment.identification));
     }
 
-    /// Whether a segment that fills a hole was sent again (else it was only reordered): its sender numbered it after
-    /// the segment that opened the hole; without numbers, it came no sooner than a retransmission could.
+    /// Whether a segment that fills a hole is a retransmission and not reordered: its IP identification is newer than
+    /// that of the segment after the hole; without identifications, it came no sooner than a retransmission could.
     pub fn is_filling_retransmission(&self, segment: &Segment<'_>, time_ns: i64, round_trip_ns: Option<i64>) -> bool {
         let Some((opened_ns, opened_identification)) = self.hole_opened else { return true };
         match (segment.identification, opened_identification) {
@@ -181,8 +181,8 @@ impl Half {
         }
     }
 
-    /// After a segment: forgets the hole when it is closed, and the samples that a retransmission makes ambiguous
-    /// (Karn's rule).
+    /// After a segment: closes a filled hole, and removes the samples that a retransmission makes ambiguous (Karn's
+    /// rule).
     #[inline]
     pub fn settle(&mut self, is_retransmission: bool) {
         if self.hole_opened.is_some() && !self.reassembly.has_hole() {
@@ -193,7 +193,7 @@ impl Half {
         }
     }
 
-    /// Starts a round-trip sample for bytes up to `end`.
+    /// Starts an RTT sample for bytes up to `end`.
     #[inline]
     pub fn sample(&mut self, end: i64, time_ns: i64) {
         if self.samples.len() < RTT_SAMPLES_MAX {
@@ -216,10 +216,88 @@ impl Half {
         }
     }
 
-    /// One round-trip time.
+    /// Notes an RTT.
     pub fn note_round_trip(&mut self, round_trip_ns: i64) {
         if round_trip_ns >= 0 && (self.rtt_min_ns == NULL_NS || round_trip_ns < self.rtt_min_ns) {
             self.rtt_min_ns = round_trip_ns;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsitrace_wire::frame::{Address, TcpFlags};
+
+    use super::*;
+
+    #[test]
+    fn a_retransmission_ends_the_round_trip_samples_under_way() {
+        for (is_retransmission, rtt_min_ns) in [(false, 70), (true, NULL_NS)] {
+            let mut half = Half::new();
+            half.sample(1000, 30);
+            half.settle(is_retransmission);
+            half.acknowledge_samples(1000, 100);
+            assert_eq!(half.rtt_min_ns, rtt_min_ns);
+        }
+    }
+
+    #[test]
+    fn a_round_trip_is_of_the_latest_packet_that_an_ack_covers() {
+        let mut half = Half::new();
+        for (end, time_ns) in [(1000, 10), (2000, 20), (3000, 30)] {
+            half.sample(end, time_ns);
+        }
+        half.acknowledge_samples(2999, 100);
+        assert_eq!(half.rtt_min_ns, 80);
+        // the least of 80 and 75
+        half.acknowledge_samples(3000, 105);
+        assert_eq!(half.rtt_min_ns, 75);
+    }
+
+    fn segment(identification: Option<u16>) -> Segment<'static> {
+        Segment {
+            source: Address::v4([10, 0, 0, 1]),
+            destination: Address::v4([10, 0, 0, 2]),
+            source_port: 50_000,
+            destination_port: 3260,
+            sequence_number: 1,
+            acknowledgment_number: 1,
+            flags: TcpFlags(0x10),
+            window: 100,
+            options: &[],
+            payload: b"data",
+            payload_length: 4,
+            identification,
+            is_ip_length_zero: false,
+        }
+    }
+
+    #[test]
+    fn a_segment_that_fills_a_hole_is_a_retransmission_by_its_number_or_its_time() {
+        let mut half = Half::new();
+        half.note_hole(&segment(Some(100)), 0);
+        let is_again = |number, time_ns, rtt_ns| half.is_filling_retransmission(&segment(number), time_ns, rtt_ns);
+        // the sender numbered it before, with, and after the segment behind the hole
+        assert_eq!([99, 100, 101].map(|number| is_again(Some(number), i64::MAX, None)), [false, false, true]);
+        // without a number: 3 ms, or the RTT
+        assert_eq!([2_999_999, 3_000_000].map(|time_ns| is_again(None, time_ns, None)), [false, true]);
+        assert_eq!([9_999_999, 10_000_000].map(|time_ns| is_again(None, time_ns, Some(10_000_000))), [false, true]);
+    }
+
+    #[test]
+    fn a_copy_follows_at_once_or_has_the_same_number() {
+        for (number, within_ns) in [(None, 1_000_000), (Some(0), 1_000_000), (Some(7), 1_000_000_000)] {
+            let mut half = Half::new();
+            half.remember(&segment(number), 0);
+            assert!(half.is_copy(&segment(number), within_ns - 1), "{number:?}");
+            assert!(!half.is_copy(&segment(number), within_ns), "{number:?}");
+        }
+        let mut half = Half::new();
+        half.remember(&segment(Some(7)), 0);
+        assert!(!half.is_copy(&segment(Some(8)), 1));
+        // a bare ACK without a number may be meant twice
+        let ack = Segment { payload: &[], payload_length: 0, ..segment(None) };
+        half.remember(&ack, 0);
+        assert!(!half.is_copy(&ack, 1));
     }
 }

@@ -1,13 +1,15 @@
 //! Packets -> TCP connections, numbered as Wireshark's `tcp.stream` -> stream bytes in order.
 //!
 //! ```text
-//! table       address and port pairs -> connection numbers
-//! half        one direction: offsets, round-trip times, copies, retransmissions
-//! reassembly  segments in any order -> bytes in order
+//! table        address and port pairs -> connection numbers
+//! connection/  one connection: its packets through both halves to its content, and its row at the end
+//! half         one direction: offsets, round-trip times, copies, retransmissions
+//! reassembly   segments in any order -> bytes in order
 //! ```
 //!
-//! Nothing here knows iSCSI.
+//! Only `connection` knows that the bytes may be iSCSI.
 
+pub(crate) mod connection;
 pub mod half;
 pub mod reassembly;
 pub mod table;

@@ -1,5 +1,5 @@
-//! One direction of a TCP connection: segments in any order -> bytes in order, each from the packet that first
-//! brought it past the tap.
+//! One direction of a TCP connection: segments in any order -> bytes in order, each from the packet that first carried
+//! it past the tap.
 //!
 //! ```text
 //!            next                    highest
@@ -7,33 +7,33 @@
 //!   ----------+--------------+=======+----> stream offset
 //! ```
 //!
-//! A hole is filled by a late segment, or given up as a gap when the receiver has acknowledged bytes beyond it
-//! (the capture lost them, not the network), when too much is held behind it, or at the end. It never looks at
-//! content, and holds nothing while there is no hole.
+//! A hole is filled by a late segment. It becomes a gap when the receiver has acknowledged bytes beyond it (missing
+//! from the capture, not lost by the network), when too much is held behind it, or at the end. The content is not
+//! looked at, and nothing is held without a hole.
 
 use std::collections::BTreeMap;
 
-/// Bytes of a stream that one packet brought first.
+/// Stream bytes from the packet that carried them first.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunk<'a> {
     /// Stream offset of its first byte.
     pub offset: i64,
     /// Bytes on the wire.
     pub length: u32,
-    /// The captured part of them, from the first on.
+    /// The captured part of them, from the first byte on.
     pub captured: &'a [u8],
     /// Frame number of the packet.
     pub frame: u64,
     /// Capture time of the packet.
     pub time_ns: i64,
-    /// Whether it came after bytes that follow it.
+    /// Whether it came after later bytes of the stream.
     pub is_late: bool,
-    /// Whether it starts where its packet's payload starts.
+    /// Whether it starts with its packet's payload.
     pub is_segment_start: bool,
 }
 
 impl Chunk<'_> {
-    /// The same, but for the captured bytes.
+    /// The same chunk without captured bytes.
     pub fn without_bytes(&self) -> Chunk<'static> {
         Chunk {
             offset: self.offset,
@@ -47,7 +47,7 @@ impl Chunk<'_> {
     }
 }
 
-/// Takes the bytes of one direction in order.
+/// Receives the bytes of one direction in order.
 pub trait StreamSink {
     /// The next bytes.
     fn chunk(&mut self, chunk: Chunk<'_>);
@@ -55,12 +55,12 @@ pub trait StreamSink {
     fn gap(&mut self, offset: i64, length: u64);
 }
 
-/// How much payload all streams together may hold behind holes.
+/// The payload that all streams together may hold behind holes.
 #[derive(Debug)]
 pub struct HoldBudget {
     /// Bytes held now.
     pub held_bytes: usize,
-    /// Most bytes that may be held; beyond it segments are held without payload.
+    /// Maximum bytes; beyond it segments are held without payload.
     pub limit_bytes: usize,
 }
 
@@ -70,7 +70,7 @@ impl Default for HoldBudget {
     }
 }
 
-/// Segments held behind the holes of one stream; one more gives up the first hole.
+/// Maximum segments held behind the holes of one stream; one more abandons the first hole.
 const HELD_SEGMENTS_MAX: usize = 1 << 15;
 
 #[derive(Debug)]
@@ -83,49 +83,49 @@ struct Held {
     is_segment_start: bool,
 }
 
-/// What one segment was to its stream.
+/// The effect of one segment on its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Placement {
-    /// Bytes seen for the first time.
+    /// New bytes.
     pub new_bytes: u32,
-    /// Of these, bytes left out by the snaplen.
+    /// New bytes that the snaplen cut off.
     pub cut_bytes: u32,
-    /// Whether new bytes came after bytes that follow them.
+    /// Whether new bytes came after later bytes of the stream.
     pub is_late: bool,
-    /// Whether payload was given up for lack of room.
+    /// Whether payload was dropped for lack of memory.
     pub is_shed: bool,
-    /// Holes given up because too much was held behind them.
+    /// Holes abandoned because too much was held behind them.
     pub abandoned_holes: u32,
 }
 
 /// The reassembly of one direction.
 #[derive(Debug, Default)]
 pub struct Reassembly {
-    /// All bytes below this offset were delivered, or given up as gaps.
+    /// All bytes below this offset were delivered, or became gaps.
     next: i64,
-    /// One past the highest byte seen.
+    /// The highest offset seen.
     highest: i64,
-    /// One past the highest byte that the receiver acknowledged.
+    /// The highest offset that the receiver acknowledged.
     acknowledged: i64,
-    /// Bytes given up as gaps so far.
+    /// Bytes in gaps so far.
     gap_bytes: u64,
-    /// Gaps so far.
+    /// Number of gaps so far.
     gap_count: u64,
     held: BTreeMap<i64, Held>,
 }
 
 impl Reassembly {
-    /// One past the highest byte seen.
+    /// The highest offset seen.
     pub fn highest(&self) -> i64 {
         self.highest
     }
 
-    /// All bytes below this offset were delivered or given up.
+    /// All bytes below this offset were delivered or became gaps.
     pub fn next(&self) -> i64 {
         self.next
     }
 
-    /// One past the highest byte acknowledged.
+    /// The highest acknowledged offset.
     pub fn acknowledged(&self) -> i64 {
         self.acknowledged
     }
@@ -140,12 +140,12 @@ impl Reassembly {
         !self.held.is_empty()
     }
 
-    /// The earliest capture time of what waits behind a hole.
+    /// The earliest capture time of bytes behind a hole.
     pub fn held_since_ns(&self) -> Option<i64> {
         self.held.values().map(|held| held.time_ns).min()
     }
 
-    /// Takes a segment (`chunk.is_late` is ignored) and delivers what is in order now.
+    /// Processes a segment (`chunk.is_late` is ignored) and delivers the bytes that are now in order.
     #[inline]
     pub fn segment(&mut self, chunk: Chunk<'_>, budget: &mut HoldBudget, sink: &mut impl StreamSink) -> Placement {
         if chunk.offset == self.next && self.held.is_empty() {
@@ -235,10 +235,10 @@ impl Reassembly {
         }
     }
 
-    /// The receiver acknowledged all bytes below `acknowledged`: a hole below it was lost by the capture.
+    /// The receiver acknowledged all bytes below `acknowledged`: a hole below is missing from the capture.
     ///
-    /// With nothing held behind the hole its bytes may still come (a tap can see an ACK before its data), so it is
-    /// left open until a segment beyond it comes.
+    /// Without later bytes, the hole may still be filled (a tap can see an ACK before its data), so it stays open until
+    /// a segment beyond it comes.
     #[inline]
     pub fn acknowledge(&mut self, acknowledged: i64, budget: &mut HoldBudget, sink: &mut impl StreamSink) {
         if acknowledged > self.acknowledged {
@@ -278,8 +278,8 @@ impl Reassembly {
         }
     }
 
-    /// The end of the stream in this capture: everything held is delivered; gives the number of holes that were
-    /// neither filled nor acknowledged.
+    /// Ends the stream: delivers everything held, and returns the number of holes that were neither filled nor
+    /// acknowledged.
     pub fn finish(&mut self, budget: &mut HoldBudget, sink: &mut impl StreamSink) -> u32 {
         let mut abandoned = 0;
         while !self.held.is_empty() {
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a stream delivered: bytes with the frame that brought each, `None` in gaps.
+    /// The delivered stream: bytes with their frames, `None` in gaps.
     #[derive(Default)]
     struct Record {
         bytes: Vec<Option<(u8, u64)>>,
@@ -395,7 +395,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a naive model: an array in which the first copy of each byte wins.
+        /// Compared with a naive model: an array in which the first copy of each byte wins.
         #[test]
         fn equals_the_naive_model(segments in proptest::collection::vec((0usize..60, 1usize..20), 1..40)) {
             let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());

@@ -1,7 +1,8 @@
-//! Which connection a packet belongs to.
+//! Assigns packets to connections.
 //!
-//! Connections are numbered from 0 as Wireshark's `tcp.stream`. A SYN on a known pair of addresses and ports opens a new connection when its sequence number is another one or
-//! when the old connection has seen a FIN or RST (Wireshark 4.0's rule), so port reuse does not mix streams.
+//! Connections are numbered from 0, as Wireshark's `tcp.stream`. A SYN between known endpoints opens a new connection
+//! if its sequence number differs, or if the old connection had a FIN or RST (Wireshark 4.0's rule). So reused ports do
+//! not mix streams.
 
 use iscsitrace_wire::frame::Address;
 use rustc_hash::FxHashMap;
@@ -18,11 +19,11 @@ pub struct Endpoint {
 /// The two ends, the smaller first, so that both directions have the same key.
 type Key = (Endpoint, Endpoint);
 
-/// From packets to the slots of connections; which slot a connection has is for the owner of the slots.
+/// The slots of connections by their endpoints; the caller assigns the slots.
 #[derive(Debug, Default)]
 pub struct ConnectionTable {
     slots: FxHashMap<Key, u32>,
-    /// The pair of the last packet, for the next is often the same.
+    /// The pair of the last packet: the next packet often has the same.
     last: Option<(Endpoint, Endpoint, u32)>,
 }
 
@@ -40,13 +41,13 @@ impl ConnectionTable {
         Some(slot)
     }
 
-    /// The connection between two ends is in this slot from now on.
+    /// Assigns a slot to the connection between two ends.
     pub fn insert(&mut self, source: Endpoint, destination: Endpoint, slot: u32) {
         self.slots.insert(key(source, destination), slot);
         self.last = Some((source, destination, slot));
     }
 
-    /// The connection between two ends, in this slot, is closed.
+    /// Removes the connection between two ends from this slot.
     pub fn remove(&mut self, source: Endpoint, destination: Endpoint, slot: u32) {
         let key = key(source, destination);
         if self.slots.get(&key) == Some(&slot) {

@@ -1,11 +1,11 @@
-//! Conversations whose truth is known: iSCSI PDUs in TCP segments in frames, and what a reader must make of them.
+//! Conversations with known truth: iSCSI PDUs in TCP segments in frames, and what a reader must find.
 //!
 //! ```text
 //!   Script  opens connections and sends PDUs -> Conversation { packets, pdus, cycles }   the truth
 //!   damage  packets -> the packets of a damaged capture                                  what is read
 //! ```
 //!
-//! It never looks at what the reader gives. One PDU begins one segment; every PDU is acknowledged by the other side.
+//! The reader's results are not used here. One PDU begins one segment; every PDU is acknowledged by the other side.
 
 // tests and fuzz targets each use a part of it
 #![allow(dead_code, clippy::unwrap_used)]
@@ -31,31 +31,31 @@ pub const HEADERS_BYTES: usize = 14 + 20 + 20;
 /// Initial sequence number, by direction: the first wraps soon.
 const INITIAL_SEQUENCE_NUMBERS: [u32; 2] = [0xffff_f000, 77];
 
-/// A packet as it was sent.
+/// A sent packet.
 #[derive(Debug, Clone)]
 pub struct SentPacket {
-    /// Which connection.
+    /// The connection.
     pub connection: usize,
-    /// Which direction.
+    /// The direction.
     pub to_target: bool,
     /// The frame.
     pub frame: Vec<u8>,
-    /// Stream offset of its payload, of the byte after a SYN.
+    /// Stream offset of its payload, or of the byte after a SYN.
     pub stream_offset: i64,
     /// Its payload.
     pub payload_bytes: usize,
-    /// One past the highest byte of the other direction that it acknowledges; none in a SYN.
+    /// The acknowledged offset of the other direction; none in a SYN.
     pub acknowledged: Option<i64>,
-    /// Whether it is one of the three that open a connection.
+    /// Whether it belongs to the handshake.
     pub is_handshake: bool,
 }
 
-/// A PDU as it was sent.
+/// A sent PDU.
 #[derive(Debug, Clone)]
 pub struct SentPdu {
-    /// Which connection.
+    /// The connection.
     pub connection: usize,
-    /// Which direction.
+    /// The direction.
     pub to_target: bool,
     /// Stream offset of its first byte.
     pub stream_offset: i64,
@@ -63,16 +63,16 @@ pub struct SentPdu {
     pub opcode: Opcode,
     /// Its Initiator Task Tag.
     pub initiator_task_tag: u32,
-    /// The packets that carry it.
+    /// Its packets.
     pub packets: Vec<usize>,
 }
 
-/// A cycle as it was: places in the list of PDUs.
+/// A cycle: indexes of its PDUs.
 #[derive(Debug, Clone, Default)]
 pub struct SentCycle {
-    /// Which connection.
+    /// The connection.
     pub connection: usize,
-    /// Its tag, of no other cycle in the conversation.
+    /// Its tag, unique in the conversation.
     pub initiator_task_tag: u32,
     /// The SCSI Command.
     pub command: usize,
@@ -87,15 +87,15 @@ pub struct SentCycle {
 /// Everything that was sent.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
-    /// In the order of sending.
+    /// In sending order.
     pub packets: Vec<SentPacket>,
-    /// In the order of sending.
+    /// In sending order.
     pub pdus: Vec<SentPdu>,
     /// In the order of their commands.
     pub cycles: Vec<SentCycle>,
 }
 
-/// What a conversation is made of.
+/// The settings of a conversation.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// HeaderDigest=CRC32C.
@@ -116,7 +116,7 @@ struct Peer {
     is_full_feature: bool,
 }
 
-/// The two sides, as they talk.
+/// Builds a conversation.
 #[derive(Debug)]
 pub struct Script {
     conversation: Conversation,
@@ -128,7 +128,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Nobody has spoken yet.
+    /// A conversation without packets.
     pub fn new(settings: Settings) -> Self {
         Self {
             conversation: Conversation::default(),
@@ -140,7 +140,7 @@ impl Script {
         }
     }
 
-    /// What was said.
+    /// The conversation.
     pub fn finish(self) -> Conversation {
         self.conversation
     }
@@ -190,8 +190,8 @@ impl Script {
         connection
     }
 
-    /// `queue_depth` reads at once, data and statuses dealt out in turn: `data_pdu_count` Data-In of `data_bytes` each
-    /// and a SCSI Response, or the status in the last Data-In.
+    /// `queue_depth` reads at once, with data and statuses in turn: `data_pdu_count` Data-In of `data_bytes` each and a
+    /// SCSI Response, or the status in the last Data-In.
     pub fn read(
         &mut self,
         connection: usize,
@@ -259,7 +259,7 @@ impl Script {
         self.response(connection, cycle, round_count);
     }
 
-    /// A SCSI Command alone; gives its cycle.
+    /// A SCSI Command alone; returns its cycle.
     pub fn command(&mut self, connection: usize, is_read: bool, bytes: u32, immediate: &[u8]) -> usize {
         let initiator_task_tag = self.next_task_tag;
         self.next_task_tag += 1;
@@ -290,7 +290,7 @@ impl Script {
         self.conversation.cycles[cycle].status = self.answer(connection, header, true, &[]);
     }
 
-    /// A PDU of the target, with its numbers; `advances` when it carries a status.
+    /// A PDU of the target, with its numbers; `advances` if it carries a status.
     fn answer(&mut self, connection: usize, header: BhsBuilder, advances: bool, data: &[u8]) -> usize {
         let stat_sn = self.peers[connection].stat_sn;
         // a Data-In without status has no StatSN
@@ -301,7 +301,7 @@ impl Script {
         self.pdu(connection, false, header, data)
     }
 
-    /// Sends a PDU in segments of its own, and the other side's ACK.
+    /// Sends a PDU in its own segments, and the other side's ACK.
     pub fn pdu(&mut self, connection: usize, to_target: bool, header: BhsBuilder, data: &[u8]) -> usize {
         let header = header.data_segment_length(data.len() as u32).build();
         let has_digests = self.peers[connection].is_full_feature;
@@ -335,7 +335,7 @@ impl Script {
         self.conversation.pdus.len() - 1
     }
 
-    /// Sends a packet; gives its place.
+    /// Sends a packet; returns its index.
     fn packet(&mut self, connection: usize, to_target: bool, flags: u8, payload: &[u8]) -> usize {
         let direction = usize::from(!to_target);
         let peer = &mut self.peers[connection];
@@ -369,7 +369,7 @@ impl Script {
         self.conversation.packets.len() - 1
     }
 
-    /// Data that looks like nothing (xorshift).
+    /// Pseudo-random data (xorshift).
     fn noise(&mut self, length: usize) -> Vec<u8> {
         (0..length)
             .map(|_| {
@@ -382,13 +382,13 @@ impl Script {
     }
 }
 
-/// The target's handle of the one session.
+/// The target's session identifying handle.
 const TSIH: u16 = 0x0102;
 
-/// What a frame is made of.
+/// The fields of a frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// Which direction.
+    /// The direction.
     pub to_target: bool,
     /// TCP port of the initiator.
     pub client_port: u16,
@@ -443,25 +443,25 @@ pub fn everything(settings: Settings) -> Conversation {
     script.finish()
 }
 
-/// What happens to a packet on its way into a capture; places are taken modulo the number of packets.
+/// Damage to a packet on its way into a capture; indexes are taken modulo the number of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// So many packets from here on are not in the capture.
+    /// This many packets from here on are missing.
     Drop(usize, usize),
-    /// The packet comes again, so many packets later.
+    /// The packet comes again, this many packets later.
     Duplicate(usize, usize),
-    /// The packet comes so many packets later than it was sent.
+    /// The packet comes this many packets later than it was sent.
     Delay(usize, usize),
-    /// So many bytes of the payload are kept.
+    /// This many bytes of the payload are kept.
     Cut(usize, usize),
-    /// One bit of the payload is another.
+    /// One bit of the payload is flipped.
     Flip(usize, usize),
 }
 
 /// A packet of a capture.
 #[derive(Debug, Clone)]
 pub struct Captured {
-    /// Its place in the conversation.
+    /// Its index in the conversation.
     pub sent: usize,
     /// The frame as sent, cut to this length.
     pub kept_bytes: usize,
@@ -469,11 +469,11 @@ pub struct Captured {
     pub frame: Vec<u8>,
 }
 
-/// The capture of a conversation. The three packets that open a connection may be lost, but never come late: a SYN
-/// behind data would begin another connection.
+/// The capture of a conversation. The packets of a handshake may be lost, but never come late: a SYN after data would
+/// begin another connection.
 pub fn damage(conversation: &Conversation, damages: &[Damage]) -> Vec<Captured> {
     let count = conversation.packets.len();
-    // where each copy of a packet stands: twice its place, odd behind the packet that was sent there
+    // position of each copy of a packet: twice its index, odd after the packet that was sent there
     let mut order: Vec<(usize, usize)> = (0..count).map(|place| (2 * place, place)).collect();
     let mut frames: Vec<_> = conversation.packets.iter().map(|packet| packet.frame.clone()).collect();
     let mut kept: Vec<_> = frames.iter().map(Vec::len).collect();
@@ -512,7 +512,7 @@ pub fn damage(conversation: &Conversation, damages: &[Damage]) -> Vec<Captured> 
     order.into_iter().map(|(_, sent)| Captured { sent, kept_bytes: kept[sent], frame: frames[sent].clone() }).collect()
 }
 
-/// Time of the packet at a place of the capture.
+/// Time of the packet at an index of the capture.
 pub fn time_ns(place: usize) -> i64 {
     START_NS + place as i64 * STEP_NS
 }
@@ -529,7 +529,7 @@ pub fn pcapng(packets: &[Captured]) -> Vec<u8> {
     writer.finish().expect("a vector takes everything")
 }
 
-/// What holds of the tables of any input whatever; an error says what does not.
+/// Checks what must hold for the tables of any input; an error says what does not.
 pub fn check(tables: &mut Tables) -> Result<(), String> {
     let connections = &tables.connections;
     let row_of = |number: u32| connections.connection.binary_search(&number).ok();

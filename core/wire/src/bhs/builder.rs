@@ -1,20 +1,20 @@
 //! Writing a basic header segment, for traffic and tests.
 //!
-//! The setters come from the same layout table as the view's accessors. It never checks that the values make a legal
-//! PDU: a test must be able to build an illegal one.
+//! The setters come from the same table as the view's accessors. Values are not checked, so that tests can build
+//! illegal PDUs.
 
-use super::{Field, FieldValue, LAYOUT, LENGTH_BYTES, RESERVED_TAG};
+use super::layout::{FieldValue, LENGTH_BYTES, Layout, RESERVED_TAG};
 use crate::opcode::Opcode;
 
-/// A basic header segment in the making.
+/// A basic header segment under construction.
 #[derive(Clone, Copy, Debug)]
 pub struct BhsBuilder {
     bytes: [u8; LENGTH_BYTES],
 }
 
 impl BhsBuilder {
-    /// A PDU of type `opcode`, all zero but for what RFC 7143 fixes: the F bit where there are no sequences, the I bit
-    /// of a Login Request, and the tags of an Asynchronous Message and a Reject.
+    /// A PDU of type `opcode`, all zero except what RFC 7143 fixes: the F bit of PDUs without sequences, the I bit of a
+    /// Login Request, and the tags of an Asynchronous Message and a Reject.
     #[must_use]
     pub fn new(opcode: Opcode) -> BhsBuilder {
         let mut bytes = [0; LENGTH_BYTES];
@@ -51,16 +51,15 @@ impl BhsBuilder {
         self
     }
 
-    /// The header as it is sent.
+    /// The header bytes.
     #[must_use]
     pub fn build(self) -> [u8; LENGTH_BYTES] {
         self.bytes
     }
 
     /// Writes a field. A field that the PDU type does not have is a mistake of the caller: caught in debug builds.
-    pub(super) fn set<T: FieldValue>(mut self, field: Field, value: T) -> Self {
-        let layout = LAYOUT[field as usize];
-        debug_assert!(self.has_opcode_in(layout.opcodes), "{field:?} in opcode 0x{:02x}", self.bytes[0] & 0x3f);
+    pub(super) fn set<T: FieldValue>(mut self, layout: Layout, value: T) -> Self {
+        debug_assert!(self.has_opcode_in(layout.opcodes), "{layout:?} in opcode 0x{:02x}", self.bytes[0] & 0x3f);
         value.write(&mut self.bytes[usize::from(layout.first)..usize::from(layout.end)]);
         self
     }

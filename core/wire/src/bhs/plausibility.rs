@@ -1,26 +1,27 @@
-//! Whether 48 unknown bytes can be a basic header segment, for finding PDUs in a stream after a gap.
+//! Whether 48 unknown bytes can be a basic header segment: used to find PDUs in a stream after a gap.
 //!
-//! Strict where RFC 7143 fixes a value; silent where an implementation is known to differ, and on bytes that were not
-//! captured. It never knows the connection: limits of the login and sequence numbers are the caller's second test.
+//! Strict where RFC 7143 fixes a value; lenient where an implementation is known to differ, and for bytes that were not
+//! captured. Negotiated limits and sequence numbers are the caller's second test.
 
-use super::{Bhs, RESERVED_TAG};
+use super::layout::RESERVED_TAG;
+use super::view::Bhs;
 use crate::opcode::Opcode;
 
-/// The first thing that makes the bytes no basic header segment.
+/// The first violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {byte}: {reason}")]
 pub struct Invalid {
     /// Offset of the field in the header.
     pub byte: u8,
-    /// What RFC 7143 demands there.
+    /// The violated requirement.
     pub reason: &'static str,
 }
 
 /// An extended CDB of at most 244 bytes and a bidirectional read length (section 11.2.2) need no more words.
 const AHS_LENGTH_MAX_BYTES: u32 = 64 * 4;
 
-/// What is reserved in a PDU type: bits of byte 1 with their demanded value, byte ranges that are zero, and whether
-/// the PDU can have a data segment.
+/// What is reserved in a PDU type: bits of byte 1 with their required value, byte ranges that are zero, and whether the
+/// PDU can have a data segment.
 struct Rule {
     flags_mask: u8,
     flags_value: u8,
@@ -64,10 +65,10 @@ fn demand(is_met: bool, byte: u8, reason: &'static str) -> Result<(), Invalid> {
 }
 
 impl Bhs<'_> {
-    /// Judges every captured byte by the section of its PDU type; a byte that was not captured is not judged.
+    /// Checks every captured byte against the section of its PDU type.
     ///
     /// # Errors
-    /// The first demand of RFC 7143 that is not met.
+    /// The first violated requirement of RFC 7143.
     pub fn is_valid(self) -> Result<(), Invalid> {
         let opcode_byte = self.opcode_byte().ok_or(Invalid { byte: 0, reason: "no byte captured" })?;
         let opcode = self.opcode().ok_or(Invalid { byte: 0, reason: "opcode unknown" })?;

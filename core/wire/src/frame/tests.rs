@@ -18,7 +18,7 @@ fn ipv4_packet(protocol: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     [packet, options.to_vec(), payload.to_vec()].concat()
 }
 
-/// IPv6 whose payload begins with the headers that `next_header` names.
+/// IPv6 with a payload that starts with the header of `next_header`.
 fn ipv6_packet(next_header: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0];
     packet.extend((payload.len() as u16).to_be_bytes());
@@ -39,7 +39,7 @@ fn whole(link_type: LinkType, frame: &[u8]) -> Result<Segment<'_>, NotTcp> {
     segment(link_type, frame, frame.len() as u32)
 }
 
-/// What every frame of the tests below says.
+/// Checks the fields that all frames below have.
 fn assert_is_the_segment(found: Result<Segment<'_>, NotTcp>, payload: &[u8]) {
     let found = found.unwrap();
     assert_eq!((found.source_port, found.destination_port), (3260, 32769));
@@ -251,6 +251,32 @@ fn an_ip_length_of_zero_takes_the_length_of_the_frame() {
 }
 
 #[test]
+fn an_ip_length_of_zero_leaves_out_every_link_header() {
+    // longer than the maximum IP length
+    let payload = vec![0x5a; 66_000];
+    let mut v4 = ipv4_packet(6, &[], &tcp_with(&payload));
+    v4[2..4].copy_from_slice(&[0, 0]);
+    let mut v6 = ipv6_packet(6, &tcp_with(&payload));
+    v6[4..6].copy_from_slice(&[0, 0]);
+    for (link_type, link, packet) in [
+        (LinkType::NULL, vec![2, 0, 0, 0], &v4),
+        (LinkType::NULL, vec![30, 0, 0, 0], &v6),
+        (LinkType::LOOP, vec![0, 0, 0, 2], &v4),
+        (LinkType::ETHERNET, ethernet(&[0x81, 0, 0, 100, 8, 0], &[]), &v4),
+        (LinkType::LINUX_SLL, [&[0; 14][..], &[8, 0]].concat(), &v4),
+        (LinkType::LINUX_SLL2, [&[0x86, 0xdd][..], &[0; 18]].concat(), &v6),
+        (LinkType::RAW, vec![], &v4),
+        (LinkType::IPV6, vec![], &v6),
+    ] {
+        let frame = [link, packet.clone()].concat();
+        assert_is_the_segment(whole(link_type, &frame), &payload);
+        // the snaplen keeps only headers: the length comes from the frame's length on the wire alone
+        let cut = segment(link_type, &frame[..100], frame.len() as u32).unwrap();
+        assert_eq!(cut.payload_length, 66_000, "{link_type:?}");
+    }
+}
+
+#[test]
 fn tcp_options_are_read_up_to_the_first_malformed_one() {
     let syn = [2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7];
     let expected = TcpOptions {
@@ -264,7 +290,7 @@ fn tcp_options_are_read_up_to_the_first_malformed_one() {
     let sack = [1, 1, 5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4];
     let found = tcp_options(&sack);
     assert_eq!((found.sack_count, &found.sack[..2]), (2, &[(1, 2), (3, 4)][..]));
-    // Unknown options are passed over; 15 is more than the shift may be.
+    // Unknown options are skipped; 15 is more than the maximum shift.
     assert_eq!(tcp_options(&[254, 4, 0, 0, 3, 3, 15]).window_scale, Some(14));
     for malformed in [&[2, 3, 5][..], &[0], &[9, 0], &[9, 1], &[9, 200], &[5, 2], &[5, 9, 0, 0, 0, 0, 0, 0, 0], &[8]] {
         let options = [&[2, 4, 2, 0][..], malformed, &[3, 3, 7]].concat();
@@ -273,7 +299,7 @@ fn tcp_options_are_read_up_to_the_first_malformed_one() {
     }
 }
 
-/// A frame as etherparse builds it.
+/// A frame built by etherparse.
 fn built(is_ipv6: bool, vlans: usize, timestamps: Option<(u32, u32)>, payload: &[u8]) -> Vec<u8> {
     let ethernet = PacketBuilder::ethernet2([1; 6], [2; 6]);
     let vlan = |id: u16| etherparse::VlanId::try_new(id).unwrap();
@@ -299,7 +325,7 @@ fn built(is_ipv6: bool, vlans: usize, timestamps: Option<(u32, u32)>, payload: &
 /// Ports, sequence number, window, options and payload.
 type Essence<'a> = (u16, u16, u32, u16, &'a [u8], &'a [u8]);
 
-/// The same by etherparse alone.
+/// The same, read by etherparse alone.
 fn by_etherparse(frame: &[u8]) -> Option<Essence<'_>> {
     match LaxSlicedPacket::from_ethernet(frame).ok()?.transport? {
         TransportSlice::Tcp(tcp) => Some((
@@ -363,7 +389,7 @@ proptest! {
                 *place = byte;
             }
         }
-        // The other way round etherparse is laxer: it believes frames shorter than their IP length.
+        // Conversely, etherparse accepts frames shorter than their IP length.
         if let Ok(found) = whole(LinkType::ETHERNET, &frame) {
             let same = (
                 found.source_port, found.destination_port, found.sequence_number, found.window,

@@ -1,4 +1,4 @@
-"""Why one stream is slower than those beside it: the loss after which most of its time passed, or a window."""
+"""The cause of a slow stream: the loss after which most of its time passed, or a window."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from iscsitrace.tables.table import Table
 Source = Callable[[str], Table]
 
 WORTH: Final = 0.05
-"""Share of its time that a stream has to wait for a window for that to be why it is slow."""
+"""Share of its time from which on waiting for a window is the cause of a slow stream."""
 SAME_PATH: Final = 1.5
-"""How many times the fastest stream's round trip its own may be for a loss alone to tell them apart."""
+"""Largest ratio of its RTT to that of the fastest stream for which a loss alone is the cause."""
 TIMEOUT_NS: Final = 190_000_000
-"""How long, beyond the round trip, a repair has to stand still for a timeout to have ended it: the usual least is
-200 ms, and the sender began to count a little before the tap did."""
+"""Silence beyond the RTT after which a timeout ended it: the usual minimum is 200 ms, and the timer of the sender
+started a little before the silence at the tap."""
 GROWN: Final = 2.0
-"""How many times what slow start had left it with a window has to be for the next loss to count as another cause: a
-loss halves it at most, so below that it is back where it was."""
+"""Ratio of a window to the one that slow start ended with from which on the next loss is a new cause: a loss halves it
+at most, so a smaller window is back where slow start left it."""
 AGAIN: Final = 2
-"""Losses of so small a window that may follow: more of them, and it is they that keep it small."""
+"""Losses of a window that small which still belong to slow start; after more of them, they keep the window small."""
 
 WORDS: Final = {
-    "slow_start_exit": "a loss in slow start fixed its window low",
-    "timeout": "its sender ran into a retransmission timeout",
-    "low_equilibrium": "losses kept its congestion window low",
-    "window": "it waited for the receive window",
+    "slow_start_exit": "a loss in slow start left its congestion window small",
+    "timeout": "its sender had a retransmission timeout",
+    "low_equilibrium": "losses kept its congestion window small",
+    "window": "it was receive-window-limited",
 }
-"""The causes, as a sentence goes on after ``because``."""
+"""The causes in words, to follow ``because``."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a stream is slow, and where to see it."""
+    """The cause of a slow stream, and the frame that shows it."""
 
     name: str
     """One of WORDS."""
@@ -49,29 +49,29 @@ class Cause:
 
     @property
     def words(self) -> str:
-        """As a sentence has it."""
+        """The cause in words."""
         return WORDS[self.name]
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What made a window smaller."""
+    """A loss that reduced the congestion window."""
 
     time_ns: int
     kind: str
     """slow_start_exit, timeout or low_equilibrium."""
     frame: int | None
     pipe_bytes: int
-    """The pipe when it showed."""
+    """Pipe when the loss showed."""
     is_recovery: bool = True
-    """Whether it began a repair; else it is a timeout within one."""
+    """Whether it began a recovery; else it is a timeout within one."""
 
 
 class Evidence:
-    """What the packets say of one stream's sender."""
+    """What the packets show of the sender of one stream."""
 
     def __init__(self, run: Run, source: Source) -> None:
-        """Of a source with the tables budget, recoveries and senders, and retransmissions if it has them."""
+        """``source`` has the tables budget, recoveries and senders, and retransmissions if it was read with them."""
         self.run = run
         self._source = source
 
@@ -86,21 +86,21 @@ class Evidence:
 
     @property
     def packets(self) -> int:
-        """Packets of its data's direction."""
+        """Packets in the direction of its data."""
         return int(self._connection[f"packets_{self._direction}"])
 
     @property
     def retransmitted_packets(self) -> int:
-        """Of these, those that were sent again."""
+        """Retransmissions among them."""
         return int(self._connection[f"retransmitted_packets_{self._direction}"])
 
     @property
     def retransmission_rate(self) -> float:
-        """Share of the packets that were sent again."""
+        """Retransmissions / packets."""
         return self.retransmitted_packets / self.packets if self.packets else 0.0
 
     def _own(self, name: str) -> Table:
-        """The rows of a table that are of its direction."""
+        """The rows of a table for its connection and direction."""
         table = self._source(name)
         return table.select(
             (table.raw("connection") == self.run.connection) & (table.raw("to_target") == self.run.to_target)
@@ -112,21 +112,21 @@ class Evidence:
 
     @property
     def loss_count(self) -> int:
-        """Losses repaired within the run."""
+        """Recoveries within the run."""
         return sum(loss.is_recovery for loss in self.losses)
 
     @property
     def timeout_count(self) -> int:
-        """Retransmission timeouts within the run; of its connection, where more of them were seen."""
+        """Retransmission timeouts within the run, or of its connection if that has more."""
         seen = sum(loss.kind == "timeout" for loss in self.losses)
         return max(int(self._sender.get("timeout_count") or 0), seen)
 
     @cached_property
     def losses(self) -> list[Loss]:
-        """What made its window smaller, in order of time: losses, and the timeouts within their repair."""
+        """Losses and timeouts that reduced its window, in order of time."""
         recoveries = list(self._own("recoveries").rows())
         first_ns = min((row["time_first_ns"] for row in recoveries), default=None)
-        # the first loss of the connection ended slow start, if any did
+        # if a loss ended slow start, it is the first of the connection
         exit_ns = first_ns if self._sender.get("ssthresh_guess_bytes") is not None else None
         found = [
             Loss(
@@ -145,7 +145,7 @@ class Evidence:
 
     @cached_property
     def _again(self) -> Table | None:
-        """Packets sent again, in order of time; None of a live pass, which does not keep them."""
+        """Retransmissions in order of time; None for a live pass, which does not keep them."""
         try:
             table = self._own("retransmissions")
         except (InputInvalid, LookupError):
@@ -153,7 +153,7 @@ class Evidence:
         return table.select(np.argsort(table.raw("time_ns"), kind="stable"))
 
     def _timeouts(self, recoveries: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int]]:
-        """The first timeout, and its frame, within each repair that did not begin with one."""
+        """Time and frame of the first timeout within each recovery that did not begin with one."""
         again = self._again
         if again is None or not len(again):
             return
@@ -166,9 +166,9 @@ class Evidence:
                 yield int(times[within[0]]), int(frames[within[0]])
 
     def _silences(self, known_ns: Sequence[int]) -> Iterator[Loss]:
-        """Pauses of a repair that only a timeout ended, where it is not known already.
+        """Timeouts inferred from silence within a recovery, where they are not known already.
 
-        At a tap beside the receiver what is sent again looks the same whatever made the sender do so.
+        At a tap beside the receiver a retransmission looks the same whatever its cause.
         """
         _, stretches = self._waited("loss_recovery")
         again = self._again
@@ -178,15 +178,15 @@ class Evidence:
             if last_ns - first_ns >= least_ns and not any(first_ns <= each <= last_ns for each in known_ns):
                 frame = row["frame"]
                 if frame is None and again is not None:
-                    # the first that came when it was over
+                    # the first retransmission after the silence
                     place = int(np.searchsorted(again.raw("time_ns"), last_ns))
                     frame = int(again.raw("frame")[place]) if place < len(again) else None
                 yield Loss(first_ns, "timeout", frame, 0, is_recovery=False)
 
     @cached_property
     def _regimes(self) -> list[str]:
-        """What kept the window low after each loss: a later loss of a window that had not grown out of the one that
-        slow start had left it with is that one's doing still.
+        """The cause of the small window after each loss. A later loss of a window that has not outgrown the one that
+        slow start ended with still counts as the end of slow start.
         """
         found: list[str] = []
         exit_bytes, again = 0, 0
@@ -200,7 +200,7 @@ class Evidence:
         return found
 
     def _waited(self, *parts: str) -> tuple[int, Table]:
-        """Time of the run that these parts own, and their stretches."""
+        """Time of the run in these parts, and its stretches."""
         rows = time_budget.rows_of(self._source("budget"), connection=self.run.connection)
         codes = [time_budget.PARTS.index(part) for part in parts]
         inside = (rows.raw("time_last_ns") > self.run.first_ns) & (rows.raw("time_first_ns") < self.run.last_ns)
@@ -208,7 +208,7 @@ class Evidence:
         return int((rows.raw("time_last_ns") - rows.raw("time_first_ns")).sum()), rows
 
     def cause(self, fastest: Run) -> Cause | None:
-        """Why it is slower than the fastest; None where nothing shows it."""
+        """Why it is slower than the fastest stream; None where the packets do not show it."""
         window_ns, stretches = self._waited("receive_window")
         congestion_ns, _ = self._waited("congestion_window", "loss_recovery")
         least_ns = WORTH * self.run.length_ns
@@ -222,7 +222,7 @@ class Evidence:
         return self._of_losses()
 
     def _of_losses(self) -> Cause:
-        """The kind of loss after which most of the time passed, until the next one: so long its window was in force."""
+        """The kind of loss after which most of the time passed, each counted until the next loss."""
         times = [loss.time_ns for loss in self.losses]
         lengths = np.diff([*times, self.run.last_ns])
         spent = dict.fromkeys(self._regimes, 0)
@@ -230,7 +230,7 @@ class Evidence:
             spent[kind] += length
         name = max(spent, key=lambda kind: spent[kind])
         is_own = np.array(self._regimes) == name
-        # of timeouts the one that cost most, of others the one that began it
+        # the timeout that cost most; of other kinds the first loss
         place = np.where(is_own, lengths, -1).argmax() if name == "timeout" else is_own.argmax()
         loss = self.losses[int(place)]
         return Cause(name, loss.time_ns, loss.frame)

@@ -1,4 +1,4 @@
-"""What each connection did without a break: one run of reads or writes. It compares nothing."""
+"""Runs: the reads or writes of one connection without an idle gap between bursts of I/O."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.budget import longest_think_ns
 from iscsitrace.analysis.measures.intervals import merged, union_length
+from iscsitrace.analysis.session import path
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 Source = Callable[[str], Table]
 
 OF_THE_WORK: Final = 0.25
-"""Part of the usual block from which on a task is of the work: less are inquiries of a disk's contents and tails."""
+"""Share of the usual I/O size from which on a command is part of a run: smaller ones are metadata and remainders."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Reads or writes of one connection, without a pause between jobs."""
+    """Reads or writes of one connection, without an idle gap between bursts of I/O."""
 
     connection: int
     session: int | None
     host: str
-    """Of the initiator: name, or address."""
+    """Name of the initiator, or its address."""
     target: str
     has_names: bool
-    """Whether these are names."""
+    """Whether both are names."""
     path_ns: int | None
     operation: str
     block_bytes: int
-    """The size that carried most."""
+    """I/O size of most bytes."""
     bytes: int
     busy_ns: int
-    """Time in which it had a task outstanding."""
+    """Time with commands in flight."""
     first_ns: int
-    """First command."""
+    """Time of the first command."""
     last_ns: int
-    """Last status."""
+    """Time of the last status."""
     last_row: int
-    """Place in ``cycles`` of its last task."""
+    """Row of its last command in ``cycles``."""
 
     @property
     def to_target(self) -> bool:
@@ -57,12 +58,12 @@ class Run:
 
     @property
     def bytes_per_s(self) -> float:
-        """Over that time."""
+        """Throughput over that time."""
         return self.bytes * 1e9 / max(self.length_ns, 1)
 
     @property
     def label(self) -> str:
-        """As texts name it."""
+        """Its name in texts."""
         return f"connection {self.connection}"
 
 
@@ -80,8 +81,9 @@ def of_trace(source: Source) -> list[Run]:
         for row in source("sessions").rows(("session", "initiator_name", "target_name"))
     }
     wanted = ("connection", "session", "is_iscsi", "initiator_address", "target_address")
-    trips = ("rtt_to_target_min_ns", "rtt_to_initiator_min_ns")
-    members = {row["connection"]: row for row in source("connections").rows((*wanted, *trips)) if row["is_iscsi"]}
+    members = {
+        row["connection"]: row for row in source("connections").rows((*wanted, *path.COLUMNS)) if row["is_iscsi"]
+    }
     of_connection = cycles.raw("connection")[rows]
     found = []
     for connection in np.unique(of_connection).tolist():
@@ -89,21 +91,20 @@ def of_trace(source: Source) -> list[Run]:
         if row is None:
             continue
         host, target = names.get(row["session"], (None, None))
-        sides = [row[name] for name in trips]
         who = {
             "connection": connection,
             "session": row["session"],
             "host": host or row["initiator_address"],
             "target": target or row["target_address"],
             "has_names": None not in (host, target),
-            "path_ns": None if None in sides else sum(sides),
+            "path_ns": path.round_trip_ns(row),
         }
         found += [Run(**who, **what) for what in _runs(cycles, rows[of_connection == connection])]
     return found
 
 
 def _runs(cycles: Table, rows: Array) -> Iterator[dict[str, Any]]:
-    """The runs of one connection's tasks."""
+    """The runs of one connection."""
     begins, ends = cycles.raw("command_first_ns"), cycles.raw("status_ns")
     rows = rows[np.argsort(begins[rows], kind="stable")]
     starts, stops = merged(begins[rows], ends[rows])

@@ -1,38 +1,34 @@
-"""Streams of one job: connections that are at work together and ask for the same; how even, and why one is slow.
+"""Streams of one job: connections that run together with the same workload; how even they are, and why one is slow.
 
-Connections of one session, or between the same initiator and target, belong together when they run at the same time.
-Others do when they begin together, too, and ask for the same: a program that is striped over several targets, or
-several hosts that each carry a part.
+Connections of one session, or between the same initiator and target, are one job if they run at the same time. Others
+are if they also begin together with the same operation and similar I/O sizes: a program striped over several targets,
+or several hosts that each do a part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from iscsitrace.analysis.findings.thresholds import TOGETHER
 from iscsitrace.analysis.groups.jobs import runs
 from iscsitrace.analysis.groups.jobs.cause import Cause, Evidence
 from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
-from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
-from iscsitrace.tables.table import NO_WORD, Table, null_value
+from iscsitrace.tables.table import Table
 
-Array = NDArray[Any]
 Source = Callable[[str], Table]
 
+TOGETHER: Final = 0.5
+"""Least overlap of two connections that are used in parallel, as a share of the shorter one's time."""
 BEGIN: Final = 0.1
-"""Share of the longest one's time within which streams of one job begin: a program begins them one after the other, and
-with a tenth of it unused together they would no longer be one job."""
+"""Longest time between the starts of the streams of one job, as a share of the longest one's time: a program starts
+them one after the other, but soon."""
 ALIKE: Final = 2.0
-"""How many times the block of another a stream's may be: larger ones are another program's."""
+"""Largest ratio of the I/O sizes of two streams of one job: beyond it they are different programs."""
 SLOW: Final = 0.9
-"""Share of the fastest stream's throughput below which one is slow: streams of equal means that share a line, each with
-its losses, differ by a few hundredths over a job."""
+"""Share of the fastest stream's throughput below which a stream is slow: equal streams that share a line differ by a
+few percent over a job."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class Stream:
 
     run: Run
     behind_ns: int
-    """How long after the first stream it finished."""
+    """Time from the first stream's finish to its own."""
     is_slow: bool
     evidence: Evidence
     cause: Cause | None
@@ -49,20 +45,20 @@ class Stream:
 
 @dataclass(frozen=True)
 class Job:
-    """Streams that were one job, the first to finish first."""
+    """The streams of one job, the first to finish first."""
 
     streams: tuple[Stream, ...]
     is_certain: bool
-    """Whether their session or their names tell that they belong together; else that is inferred."""
+    """Whether their session or names show that they belong together; else this is inferred."""
 
     @property
     def runs(self) -> list[Run]:
-        """What each did."""
+        """The runs of the streams."""
         return [stream.run for stream in self.streams]
 
     @property
     def first_ns(self) -> int:
-        """The first command."""
+        """Time of the first command."""
         return min(run.first_ns for run in self.runs)
 
     @property
@@ -72,7 +68,7 @@ class Job:
 
     @property
     def bytes(self) -> int:
-        """Of all streams."""
+        """Bytes of all streams."""
         return sum(run.bytes for run in self.runs)
 
     @property
@@ -87,18 +83,18 @@ class Job:
 
     @property
     def alone_share(self) -> float:
-        """Share of the whole after all streams but the last had finished."""
+        """Share of the whole time in which only the last stream ran."""
         return (self.streams[-1].run.last_ns - self.streams[-2].run.last_ns) / max(self.whole_ns, 1)
 
     @property
     def unused_share(self) -> float:
-        """Share of the streams' time, were all as long as the whole, that is lost on those that had finished."""
+        """Share of all streams' time in which they had finished already: 1 - mean time to finish / the whole."""
         lasted = [run.last_ns - self.first_ns for run in self.runs]
         return 1 - sum(lasted) / len(lasted) / max(self.whole_ns, 1)
 
     @property
     def slowest(self) -> Stream:
-        """The one of least throughput."""
+        """The stream of least throughput."""
         return min(self.streams, key=lambda stream: stream.run.bytes_per_s)
 
     def as_dict(self, number: int) -> dict[str, Any]:
@@ -142,7 +138,7 @@ def jain(amounts: Sequence[float]) -> float:
 
 
 def find(source: Source, mirrors: Sequence[Mirror] = ()) -> list[Job]:
-    """The jobs of several streams, the earliest first; legs of a mirror are no streams of each other."""
+    """The jobs of several streams, the earliest first; the sides of a mirror are not streams of one job."""
     left = sorted(runs.of_trace(source), key=lambda run: (-run.length_ns, run.connection))
     leg_of = {
         session: (number, place)
@@ -182,12 +178,12 @@ def _is_related(one: Run, other: Run) -> bool:
     """Whether both are of one session, or between the same two nodes."""
     if one.session is not None and one.session == other.session:
         return True
-    # without the login nobody knows what belongs together but the connections of one session
+    # without a captured login only the connections of one session are known to belong together
     return one.has_names and (one.host, one.target) == (other.host, other.target)
 
 
 def _is_mirrored(one: Run, other: Run, leg_of: dict[int, tuple[int, int]]) -> bool:
-    """Whether they are different legs of one mirror."""
+    """Whether they are different sides of one mirror."""
     first, second = (leg_of.get(-1 if run.session is None else run.session) for run in (one, other))
     return first is not None and second is not None and first[0] == second[0] and first[1] != second[1]
 
@@ -202,45 +198,3 @@ def _job(members: list[Run], source: Source) -> Job:
         cause = evidence.cause(fastest) if is_slow else None
         streams.append(Stream(run, run.last_ns - members[0].last_ns, is_slow, evidence, cause))
     return Job(tuple(streams), all(_is_related(members[0], run) for run in members))
-
-
-def table(jobs: Sequence[Job]) -> Table:
-    """A row per stream, as the schema has it."""
-    declaration = DERIVED_TABLES["streams"]
-    rows = list(_rows(jobs))
-    columns = {}
-    for column in declaration.columns:
-        values = [row[column.name] for row in rows]
-        if column.dtype.startswith("category:"):
-            words = CATEGORIES[column.dtype.partition(":")[2]]
-            codes = [NO_WORD if value is None else words.index(value) for value in values]
-            columns[column.name] = np.array(codes, dtype=np.uint8)
-        else:
-            stored = [null_value(column.dtype) if value is None else value for value in values]
-            columns[column.name] = np.array(stored, dtype=column.dtype)
-    return Table(declaration, columns, words=CATEGORIES)
-
-
-def _rows(jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
-    for number, job in enumerate(jobs):
-        for stream in job.streams:
-            run, evidence, cause = stream.run, stream.evidence, stream.cause
-            yield {
-                "job": number,
-                "connection": run.connection,
-                "session": run.session,
-                "to_target": run.to_target,
-                "bytes": run.bytes,
-                "time_first_ns": run.first_ns,
-                "time_last_ns": run.last_ns,
-                "bytes_per_s": round(run.bytes_per_s),
-                "behind_ns": stream.behind_ns,
-                "retransmitted_packets": evidence.retransmitted_packets,
-                "packets": evidence.packets,
-                "loss_count": evidence.loss_count,
-                "timeout_count": evidence.timeout_count,
-                "is_slow": stream.is_slow,
-                "cause": cause.name if cause else None,
-                "cause_time_ns": cause.time_ns if cause else None,
-                "cause_frame": cause.frame if cause else None,
-            }

@@ -1,8 +1,8 @@
-"""Mirrors: sessions of one host that carry the same writes, as those of a software RAID1 over iSCSI targets do."""
+"""Mirrors: sessions of one host that carry the same writes, as a software RAID1 over iSCSI targets does."""
 
 from typing import Final
 
 RECOGNISING: Final = ("write_starts",)
 """Tables filled on request that make recognition sure; without them a mirror may be a stripe."""
 NEEDED: Final = (*RECOGNISING, "budget")
-"""Tables filled on request that an account of mirrors takes, causes included."""
+"""Tables filled on request that an account of mirrors and their causes needs."""

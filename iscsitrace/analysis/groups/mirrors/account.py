@@ -1,4 +1,4 @@
-"""What a mirror costs: how far its legs lie apart, which of them the writes wait for, and why; with its words."""
+"""The cost of a mirror: the skew between its sides, the side that writes wait for, and the cause; in words too."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.mirrors import recognition, writes
 from iscsitrace.analysis.groups.mirrors.causes import CAUSES, with_causes
-from iscsitrace.analysis.groups.mirrors.legs import Source
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
+from iscsitrace.analysis.groups.mirrors.sides import Source
 from iscsitrace.analysis.groups.mirrors.writes import MirroredWrites
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.intervals import merged, union_length
@@ -23,61 +23,61 @@ Array = NDArray[Any]
 
 WORDS: Final = {
     "round_trip": "its path is longer",
-    "r2t_rounds": "it needs more rounds of R2Ts",
-    "target_service": "its target takes longer",
+    "r2t_rounds": "it needs more R2T rounds",
+    "target_service": "its target has a longer service time",
     "sent_later": "the initiator sends its commands later",
-    "line": "its data take longer on the line",
+    "line": "its data needs more time on the line",
     "loss": "it lost packets",
-    "congestion_window": "its data wait for TCP's congestion window",
-    "receive_window": "its data wait for the receive window",
-    "initiator_service": "the initiator sends its data late",
+    "congestion_window": "it is cwnd-limited",
+    "receive_window": "it is receive-window-limited",
+    "initiator_service": "the initiator answers its R2Ts late",
     "ack_wait": "it waits for ACKs",
-    "unknown": "the capture does not show why",
+    "unknown": "the capture does not show the cause",
 }
-"""Why a leg is last, as a sentence goes on after ``because``."""
+"""Why a side is the slower one, to follow ``because``."""
 
 
 @dataclass(frozen=True)
-class LegAccount:
-    """One leg of a mirror."""
+class SideAccount:
+    """One side of a mirror."""
 
     place: int
     sessions: tuple[int, ...]
     target: str
     lun: int
     last_count: int
-    """Mirrored writes that it was the last to finish."""
+    """Mirrored writes that it finished last."""
     alone_ns: int
-    """Time in which it alone had writes of the mirror outstanding, with which all others were done."""
+    """Time in which only this side had writes in flight, which all others had finished."""
     causes: dict[str, int]
-    """Why it was last, by what that cost in all (ns), the costliest first."""
+    """Causes for being last, with their total cost in ns, the costliest first."""
 
     @property
     def cause(self) -> str | None:
-        """The costliest."""
+        """The costliest cause."""
         return next(iter(self.causes), None)
 
     @property
     def label(self) -> str:
-        """``session 1``, ``sessions 1 and 3``; with the logical unit where the session has both legs."""
+        """``session 1``, or ``sessions 1 and 3``."""
         numbers = [str(number) for number in self.sessions]
         return f"session {numbers[0]}" if len(numbers) == 1 else f"sessions {' and '.join(numbers)}"
 
 
 class Account:
-    """A mirror and its writes, summed up."""
+    """A mirror with the totals of its writes."""
 
     def __init__(self, found: MirroredWrites) -> None:
         self.found = found
 
     @property
     def mirror(self) -> Mirror:
-        """Whose account it is."""
+        """The mirror."""
         return self.found.mirror
 
     @cached_property
-    def legs(self) -> tuple[LegAccount, ...]:
-        """Every leg."""
+    def legs(self) -> tuple[SideAccount, ...]:
+        """Every side."""
         found, is_known = self.found, self.found.is_known
         last = found.last_legs
         made = []
@@ -89,11 +89,11 @@ class Account:
                     spent[CAUSES[code]] = int(found.cause_ns[is_last & (found.causes == code)].sum())
             causes = dict(spent.most_common())
             alone_ns = self._alone_ns(place)
-            made.append(LegAccount(place, leg.sessions, leg.target, leg.lun, int(is_last.sum()), alone_ns, causes))
+            made.append(SideAccount(place, leg.sessions, leg.target, leg.lun, int(is_last.sum()), alone_ns, causes))
         return tuple(made)
 
     def _alone_ns(self, place: int) -> int:
-        """Time in which that leg alone had writes of the mirror outstanding that all others were done with."""
+        """Time in which only that side had writes in flight, which all others had finished."""
         found, is_last = self.found, self.found.is_known & (self.found.last_legs == place)
         done = np.sort(found.leg_ends[is_last], axis=1)
         others = [self._outstanding(each) for each in self._others(place)]
@@ -109,13 +109,13 @@ class Account:
         return merged(self.found.leg_begins[is_known, place], self.found.leg_ends[is_known, place])
 
     @cached_property
-    def farthest(self) -> LegAccount:
-        """The leg that the others wait for longest."""
+    def farthest(self) -> SideAccount:
+        """The side that the others wait for longest."""
         return max(self.legs, key=lambda leg: leg.alone_ns)
 
     @property
     def known_count(self) -> int:
-        """Mirrored writes that were done on every leg, in the capture."""
+        """Mirrored writes whose status was captured on every side."""
         return int(self.found.is_known.sum())
 
     @cached_property
@@ -125,13 +125,13 @@ class Account:
 
     @property
     def worst(self) -> Array:
-        """Places of the writes with the largest skew, the largest first."""
+        """Rows of the writes with the largest skew, the largest first."""
         rows = np.flatnonzero(self.found.is_known)
         return np.asarray(rows[np.argsort(-self.found.skews[rows], kind="stable")])
 
     @property
     def kind(self) -> str:
-        """``mirror``, or ``mirror_or_stripe`` where the capture cannot tell."""
+        """``mirror``, or ``mirror_or_stripe`` where the capture does not show which."""
         return "mirror" if self.mirror.is_sure else "mirror_or_stripe"
 
     @property
@@ -141,7 +141,7 @@ class Account:
 
     @property
     def doubt(self) -> str:
-        """What else it may be; empty where it is sure."""
+        """The alternative; empty where the mirror is sure."""
         return "" if self.mirror.is_sure else doubt(self.mirror)
 
     def as_dict(self, number: int) -> dict[str, Any]:
@@ -184,8 +184,8 @@ def name(mirror: Mirror) -> str:
 
 
 def doubt(mirror: Mirror) -> str:
-    """What else it may be, where the capture does not tell."""
+    """The alternative, where the capture does not show which it is."""
     return (
-        f"or they are stripes, with chunks of {mirror.chunk_bytes >> 10} KiB at most and rows written whole: their "
-        "data were not captured, or are all alike"
+        f"or a stripe with chunks of {mirror.chunk_bytes >> 10} KiB or less that is written in whole rows: their data "
+        "was not captured, or is all the same"
     )

@@ -1,8 +1,7 @@
-"""Why the last leg of a mirrored write was last, by the time budget of both legs' sessions.
+"""Why the slower side of a mirrored write was slower, by the time breakdown of both sides' sessions.
 
-From the first command of a mirrored write to the status on a leg the parts of that leg's budget add up to the time
-between; so what the last leg took beyond the first is the sum of what each part took more. The largest of these is the
-cause. It finds no writes.
+From the first command of a mirrored write to the status on a side the parts of its time breakdown add up to the time
+between. So the skew is the sum of the differences of the parts. The part with the largest difference is the cause.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors.legs import Source
+from iscsitrace.analysis.groups.mirrors.sides import Source
 from iscsitrace.analysis.groups.mirrors.writes import MirroredWrites
 from iscsitrace.analysis.measures import budget as time_budget
 from iscsitrace.analysis.measures.intervals import covered_until, intersection
+from iscsitrace.analysis.session import path
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
@@ -36,11 +36,11 @@ _CAUSE_OF_PART: Final = {
     "unknown": "unknown",
 }
 _BEHIND_A_LINE: Final = ("target_service", "initiator_service", "congestion_window", "ack_wait", "unknown")
-"""Parts that a wait for a line looks like which another leg keeps busy."""
+"""Parts in which a wait for the line appears while another side keeps it busy."""
 
 
 def with_causes(found: MirroredWrites, source: Source) -> MirroredWrites:
-    """The same with causes, where the last leg was done later than the first."""
+    """The same writes with causes, where one side finished later than the other."""
     rows = np.flatnonzero(found.is_known & (found.skews > 0))
     if not len(rows):
         return found
@@ -52,7 +52,7 @@ def with_causes(found: MirroredWrites, source: Source) -> MirroredWrites:
     first_ends, last_ends = (found.leg_ends[rows, legs] for legs in (first, last))
     by_cause = budget.by_cause(of_last, begins, last_ends) - budget.by_cause(of_first, begins, first_ends)
     budget.move_shared_line(by_cause, of_last, of_first, begins, last_ends)
-    # of what the path takes, rounds that the other leg did not need are another matter than a longer way
+    # of the propagation time, R2T rounds that the other side did not need count separately from a longer RTT
     rounds = np.maximum(found.leg_rounds[rows, last] - found.leg_rounds[rows, first], 0)
     way, more = CAUSES.index("round_trip"), CAUSES.index("r2t_rounds")
     paths = _paths(source)
@@ -65,7 +65,7 @@ def with_causes(found: MirroredWrites, source: Source) -> MirroredWrites:
 
 
 class _Budget:
-    """The budget of each session, asked for many spans of time at once."""
+    """The time breakdown of each session over many spans of time."""
 
     def __init__(self, source: Source) -> None:
         self._table = source("budget")
@@ -77,20 +77,20 @@ class _Budget:
         return self._sessions[session]
 
     def by_cause(self, sessions: Array, begins: Array, ends: Array) -> Array:
-        """Nanoseconds of each span by what they would be the cause of: (spans, causes)."""
+        """Nanoseconds of each span by the cause that they count for: (spans, causes)."""
         found = np.zeros((len(begins), len(CAUSES)), dtype=np.int64)
         for session in np.unique(sessions).tolist():
             own, table = np.flatnonzero(sessions == session), self._of(session)
             parts = time_budget.of_cycles(table, begins[own], ends[own])
             for place, part in enumerate(time_budget.PARTS):
                 found[own, CAUSES.index(_CAUSE_OF_PART[part])] += parts[:, place]
-            # before its first command a session has no budget: it was not asked for anything
+            # before its first command a session has no time breakdown: the initiator had not sent it anything
             found[own, CAUSES.index("sent_later")] += ends[own] - begins[own] - parts.sum(axis=1)
             self._move_lost(found, own, table, begins[own])
         return found
 
     def _move_lost(self, found: Array, own: Array, table: Table, begins: Array) -> None:
-        """What waits for the congestion window after a loss is the loss's doing."""
+        """Counts waits for the congestion window after a loss as the loss."""
         is_loss = table.raw("part") == time_budget.PARTS.index("loss_recovery")
         if not is_loss.any():
             return
@@ -100,7 +100,7 @@ class _Budget:
         found[rows, window] = 0
 
     def move_shared_line(self, found: Array, of_last: Array, of_first: Array, begins: Array, ends: Array) -> None:
-        """What the last leg waits while the first one's data are on the line is the line's doing: both share it."""
+        """Counts waits of the last side while the first side's data is on the line as the line: both share it."""
         line = CAUSES.index("line")
         for last, first in np.unique(np.stack([of_last, of_first]), axis=1).T.tolist():
             own = np.flatnonzero((of_last == last) & (of_first == first))
@@ -120,13 +120,10 @@ class _Budget:
 
 
 def _paths(source: Source) -> dict[int, int]:
-    """The round trip of each session's path, by its busiest connection."""
-    found: dict[int, tuple[int, int]] = {}
-    moved_names = ("stream_bytes_to_target", "stream_bytes_to_initiator")
-    trip_names = ("rtt_to_target_min_ns", "rtt_to_initiator_min_ns")
-    for row in source("connections").rows(("session", *moved_names, *trip_names)):
-        trips = [row[name] for name in trip_names]
-        if row["session"] is not None and None not in trips:
-            moved = sum(row[name] for name in moved_names)
-            found[row["session"]] = max(found.get(row["session"], (-1, 0)), (moved, sum(trips)))
-    return {number: path_ns for number, (_, path_ns) in found.items()}
+    """The RTT of each session's path, where it is known."""
+    members: dict[int, list[dict[str, Any]]] = {}
+    for row in source("connections").rows(("session", *path.COLUMNS)):
+        if row["session"] is not None:
+            members.setdefault(row["session"], []).append(row)
+    found = {number: path.round_trip_ns(path.busiest(rows)) for number, rows in members.items()}
+    return {number: path_ns for number, path_ns in found.items() if path_ns is not None}

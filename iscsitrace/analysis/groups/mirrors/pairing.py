@@ -1,7 +1,7 @@
-"""Requests of two legs, paired by what they cover and when: a kernel may cut or join them differently on each.
+"""Requests of two sides, paired by extent and time: a kernel may split or merge them differently on each side.
 
-Both legs' requests are cut at every edge that either has; pieces of the same extent are then paired in the order of
-time. It knows neither sessions nor thresholds of a mirror.
+The requests of both sides are split at every edge that either has; pieces of the same extent are paired in order of
+time.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors.legs import Requests
+from iscsitrace.analysis.groups.mirrors.sides import Requests
 from iscsitrace.analysis.measures.intervals import covered_until, merged
 
 Array = NDArray[Any]
 
 AT_ONCE: Final = 0.25
-"""Part of the longer one's time within which both begin: a host hands in both at once, but sends one after the other;
-of programs that know nothing of each other half would begin so close together by chance."""
+"""Share of the longer request's time within which both begin: a host issues both at once, but sends one after the
+other. Of unrelated programs half would begin that close together by chance."""
 BUSY: Final = 0.9
-"""Share of the time between the beginnings for which the later leg's queue has to have been at work to explain it."""
+"""Share of the time between both starts for which the later side needs to be busy for its queue to explain it."""
 PER_PERIOD: Final = 8
-"""Pairs of requests, on average, in a stretch of time in which either leg is at work, up to which overlap is enough:
-the host waited for both before it went on. Two programs that know nothing of each other do not wait."""
+"""Mean number of pairs per busy period of both sides up to which overlap is enough: the host waited for both before it
+went on. Unrelated programs do not wait for each other."""
 PIECES_MAX: Final = 64
-"""Pieces that a request may be cut into on average: beyond that the extents tell nothing."""
+"""Pieces per request, on average, beyond which the extents show nothing."""
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """Which requests of one leg go with which of the other."""
+    """Which requests of one side belong to which of the other."""
 
     one: Array
-    """Place of the one leg's request, of each pair of pieces."""
+    """Index of one side's request, for each pair of pieces."""
     other: Array
-    """Place of the other's."""
+    """Index of the other side's request."""
     lengths: Array
     """Bytes of the piece."""
 
     def matched_bytes(self, count: int, *, of_other: bool = False) -> Array:
-        """Bytes of each of so many requests that have a counterpart."""
+        """Bytes of each of the ``count`` requests that have a counterpart."""
         sums = np.bincount(self.other if of_other else self.one, weights=self.lengths, minlength=count)
         return sums.astype(np.int64)
 
@@ -64,7 +64,7 @@ def pair(one: Requests, other: Requests) -> Pairing:
 
 
 def _cut(requests: Requests, edges: Array) -> tuple[Array, Array] | None:
-    """Owner and number of each piece; None where there are too many."""
+    """Request and number of each piece; None where there are too many."""
     first, last = np.searchsorted(edges, requests.firsts), np.searchsorted(edges, requests.lasts)
     counts = last - first
     total = int(counts.sum())
@@ -76,8 +76,8 @@ def _cut(requests: Requests, edges: Array) -> tuple[Array, Array] | None:
 
 
 def _in_order(piece: Array, times: Array, other_piece: Array, other_times: Array) -> tuple[Array, Array]:
-    """Places of pieces with the same number: the first with the first, and so on, where both have as many; else each
-    with the one nearest in time, if that is mutual.
+    """Pairs of pieces with the same number: in order where both sides have as many; else the nearest in time, if each
+    is the nearest of the other.
     """
     order, other_order = np.lexsort((times, piece)), np.lexsort((other_times, other_piece))
     size = int(max(piece.max(initial=-1), other_piece.max(initial=-1))) + 1
@@ -95,8 +95,8 @@ def _in_order(piece: Array, times: Array, other_piece: Array, other_times: Array
 
 
 def _nearest(piece: Array, times: Array, other_piece: Array, other_times: Array) -> Array:
-    """Place of the nearest in time among the others of the same number, of which there is one; others are sorted."""
-    # one key for number and time: times by their rank
+    """Index of the nearest in time among the sorted others of the same number, of which there is at least one."""
+    # one key for number and time, with the rank of the time
     ranks = np.unique(np.concatenate([times, other_times]))
     step = len(ranks) + 1
     keys = piece.astype(np.int64) * step + np.searchsorted(ranks, times)
@@ -112,17 +112,17 @@ def _nearest(piece: Array, times: Array, other_piece: Array, other_times: Array)
 
 
 def is_at_once(one: Requests, a: Array, other: Requests, b: Array) -> Array:
-    """Which of these pairs begin within a small part of the longer one's time."""
+    """Which pairs begin within a small share of the longer one's time."""
     longer = np.maximum(one.ends[a] - one.begins[a], other.ends[b] - other.begins[b])
     return np.asarray(np.abs(one.begins[a] - other.begins[b]) <= AT_ONCE * longer)
 
 
 def _is_waited_for(one: Requests, a: Array, other: Requests, b: Array) -> Array:
-    """Which of these pairs overlap, where both legs pause together every few requests."""
+    """Which pairs overlap, where both sides pause together every few requests."""
     overlaps = np.minimum(one.ends[a], other.ends[b]) > np.maximum(one.begins[a], other.begins[b])
     if not overlaps.any():
         return np.asarray(overlaps)
-    # a command in the very moment of a status is the next one
+    # a command at the instant of a status is the next one
     ends = np.concatenate([one.ends, other.ends]) - 1
     periods, _ = merged(np.concatenate([one.begins, other.begins]), ends)
     count = len(np.unique(np.stack([a[overlaps], b[overlaps]]), axis=1).T)
@@ -130,9 +130,8 @@ def _is_waited_for(one: Requests, a: Array, other: Requests, b: Array) -> Array:
 
 
 def _is_queued(one: Requests, a: Array, other: Requests, b: Array) -> Array:
-    """Which of these pairs begin apart because the later leg's queue was full meanwhile.
-
-    It had several outstanding, was at work without a break, and kept the order.
+    """Which pairs begin apart because the later side's queue was full: it had several requests in flight, was busy
+    without a break, and kept the order.
     """
     found = np.zeros(len(a), dtype=bool)
     for is_later, earlier, later, first, then in (

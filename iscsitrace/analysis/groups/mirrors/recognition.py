@@ -1,7 +1,7 @@
-"""Which legs are mirrors of each other: the same extents are written to them at the same time, again and again.
+"""Which sides are mirrors of each other: the same extents are written to both at the same time, again and again.
 
-Where the beginnings of the data were captured they have the last word: a stripe whose rows are written whole has the
-same addresses at the same times, and other data.
+Where the first bytes of the data were captured, they decide: a stripe that is written in whole rows has the same
+addresses at the same times, but different data.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors import legs
-from iscsitrace.analysis.groups.mirrors.legs import Leg, Requests, Source
+from iscsitrace.analysis.groups.mirrors import sides
 from iscsitrace.analysis.groups.mirrors.pairing import Pairing, pair
+from iscsitrace.analysis.groups.mirrors.sides import MirrorSide, Requests, Source
 from iscsitrace.analysis.measures.intervals import merged
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
@@ -22,52 +22,52 @@ from iscsitrace.tables.table import Table
 Array = NDArray[Any]
 
 SAME: Final = 0.9
-"""Share of the writes, and of their bytes, that have to be on both legs while they are one: the capture may have
-lost one in ten commands, or have begun amid them; of two programs that know nothing of each other far fewer coincide.
+"""Share of the writes, and of their bytes, that need to be on both sides: the capture may miss one in ten commands, or
+begin among them. Far fewer writes of unrelated programs coincide.
 """
 WRITES_MIN: Final = 4
-"""Writes on both legs that it takes: fewer coincide by chance, or are what a host writes to every new disk."""
+"""Writes on both sides that it takes: fewer may coincide by chance, or be what a host writes to every new disk."""
 ODD_MIN: Final = 8
-"""Writes on both that no page divides which rule a stripe out: superblocks, which are such, are on all members of any
-array, and fewer."""
+"""Writes on both sides not aligned to a page that it takes to rule out a stripe: superblocks, on all members of any
+array, are not aligned either, but fewer."""
 AGREES: Final = 0.9
-"""Share of the compared beginnings that have to be alike: rarely a host changes its memory between the two copies."""
+"""Share of the compared writes whose first bytes need to agree: rarely a host changes its memory between two copies."""
 START_BYTES: Final = 64
-"""Bytes of a beginning that it takes to prove that data are alike, for many begin with a name or a number of the block;
-any part proves that they differ."""
+"""First bytes that it takes to prove that data is the same, because many blocks begin with a name or number; any
+difference proves that it differs."""
 PAGE_BYTES: Final = 4096
 """No stripe of Linux (md, device mapper) has chunks smaller than a page."""
 COPIED_NS: Final = 1_000_000_000
-"""How long after it was read from one leg an extent may be written to the other to be a copy (a resync), not data."""
+"""Time after a read from one side within which a write of the same extent to the other is a resync."""
 SAMPLE: Final = 512
-"""Writes that are looked at to find out how far apart the legs' addresses are."""
+"""Writes that are sampled to find the offset between the addresses of both sides."""
 NEIGHBORS: Final = 4
-"""Writes of the other leg, before and after each of these, that are tried for that."""
+"""Writes of the other side, before and after each of these, that are tried."""
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """Legs that carry the same writes."""
+    """Sides that carry the same writes."""
 
-    legs: tuple[Leg, ...]
+    legs: tuple[MirrorSide, ...]
     offsets: tuple[int, ...]
-    """Bytes that each leg's addresses lie above those of the first."""
+    """Offset in bytes of each side's addresses to those of the first."""
     pairings: tuple[Pairing, ...]
-    """Of the first leg's writes with those of each other."""
+    """Pairings of the first side's writes with those of each other side."""
     is_sure: bool
-    """Whether it is known to be no stripe."""
+    """Whether a stripe is ruled out."""
     chunk_bytes: int
-    """The largest chunk that a stripe with these extents could have."""
+    """The largest chunk of a stripe with these extents."""
 
     @property
     def sessions(self) -> tuple[int, ...]:
-        """Of all legs, in their order."""
+        """The sessions of all sides, in order."""
         return tuple(dict.fromkeys(session for leg in self.legs for session in leg.sessions))
 
 
 def find(source: Source) -> list[Mirror]:
     """Every mirror of a trace; ``source`` is its method ``table``."""
-    left = legs.of_trace(source)
+    left = sides.of_trace(source)
     if len(left) < 2:
         return []
     starts = _starts(source)
@@ -92,7 +92,7 @@ def find(source: Source) -> list[Mirror]:
 
 @dataclass(frozen=True)
 class _Match:
-    """How two legs go together."""
+    """How two sides match."""
 
     offset: int
     pairing: Pairing
@@ -100,7 +100,7 @@ class _Match:
     chunk_bytes: int
 
 
-def _match(source: Source, one: Leg, other: Leg, starts: tuple[Array, Array] | None) -> _Match | None:
+def _match(source: Source, one: MirrorSide, other: MirrorSide, starts: tuple[Array, Array] | None) -> _Match | None:
     if one.host != other.host:
         return None
     for offset in _offsets(one.writes, other.writes):
@@ -117,9 +117,10 @@ def _match(source: Source, one: Leg, other: Leg, starts: tuple[Array, Array] | N
 
 
 def _offsets(one: Requests, other: Requests) -> list[int]:
-    """How far the other's addresses may lie above the one's: the likeliest first.
+    """Possible offsets of the other side's addresses, the likeliest first.
 
-    Addresses are mostly the same; else the distance that most neighbors in time have, or that of the lowest addresses.
+    Most mirrors have the same addresses; else the commonest offset of neighbors in time, or that of the lowest
+    addresses.
     """
     one, other = _while_both_work(one, other)
     if min(len(one), len(other)) < WRITES_MIN:
@@ -140,7 +141,7 @@ def _offsets(one: Requests, other: Requests) -> list[int]:
         begun = np.searchsorted(starts, places, side="right") - 1
         return np.asarray((begun >= 0) & (places < ends[begun.clip(0)]))
 
-    # what the other never wrote to is soon told; the rest takes a closer look
+    # first rule out offsets at which the other side never wrote
     return [
         offset
         for offset in dict.fromkeys(likely)
@@ -149,18 +150,18 @@ def _offsets(one: Requests, other: Requests) -> list[int]:
 
 
 def _while_both_work(one: Requests, other: Requests) -> tuple[Requests, Requests]:
-    """Those that were outstanding between the later leg's first write and the earlier leg's last."""
+    """The requests in flight between the later side's first write and the earlier side's last."""
     since = max(one.begins.min(), other.begins.min())
     until = min(one.ends.max(), other.ends.max())
     first, second = (each.where((each.ends >= since) & (each.begins <= until)) for each in (one, other))
     return first, second
 
 
-def _is_same(one: Leg, other: Leg, there: Requests, pairing: Pairing, offset: int) -> bool:
-    """Whether nearly all of either leg's writes are on both, from the first that is to the last."""
+def _is_same(one: MirrorSide, other: MirrorSide, there: Requests, pairing: Pairing, offset: int) -> bool:
+    """Whether nearly all writes of either side are on both, from the first common write to the last."""
     if len(np.unique(pairing.one)) < WRITES_MIN or len(np.unique(pairing.other)) < WRITES_MIN:
         return False
-    # before it was assembled, and after it was stopped, the members may have been written to one after the other
+    # before the array is assembled, and after it is stopped, hosts write to the members one after the other
     since = min(one.writes.begins[pairing.one].min(), there.begins[pairing.other].min())
     until = max(one.writes.ends[pairing.one].max(), there.ends[pairing.other].max())
     for requests, matched, source_reads in (
@@ -180,7 +181,7 @@ def _is_same(one: Leg, other: Leg, there: Requests, pairing: Pairing, offset: in
 
 
 def _is_copy(writes: Requests, reads: Requests) -> Array:
-    """Which writes bring what was just read from the other leg: a resync."""
+    """Which writes carry what was just read from the other side: a resync."""
     found = np.zeros(len(writes), dtype=bool)
     if not len(writes) or not len(reads):
         return found
@@ -192,12 +193,12 @@ def _is_copy(writes: Requests, reads: Requests) -> Array:
         since = writes.begins - by_place.ends[read]
         return np.asarray((place >= 0) & (by_place.lasts[read] > bytes_at) & (since >= 0) & (since <= COPIED_NS))
 
-    # what was read at once may be written in pieces, and the other way round
+    # a read may be written in several pieces, and several reads in one
     return was_read(writes.firsts) & was_read(writes.lasts - 1)
 
 
 def _starts(source: Source) -> tuple[Array, Array] | None:
-    """How each cycle's data begin: bytes captured of it (0 for none) and their checksum; None when nobody asked."""
+    """First bytes of each command's data: number captured (0 for none) and checksum; None if they were not read."""
     try:
         table = source("write_starts")
     except (InputInvalid, LookupError):
@@ -213,9 +214,9 @@ def _by_cycle(table: Table, count: int) -> tuple[Array, Array]:
 
 
 def _compare(one: Requests, other: Requests, pairing: Pairing, starts: tuple[Array, Array] | None) -> bool | None:
-    """Whether what is written to both is the same: None where the capture does not tell.
+    """Whether the data written to both sides is the same; None where the capture does not show it.
 
-    Writes that begin at the same place are compared. What most writes begin with (zeros) proves nothing.
+    Writes that begin at the same address are compared. The commonest first bytes (zeros) prove nothing.
     """
     if starts is None:
         return None
@@ -238,7 +239,7 @@ def _compare(one: Requests, other: Requests, pairing: Pairing, starts: tuple[Arr
 
 
 def _chunk(one: Requests, pairing: Pairing) -> tuple[int, int]:
-    """The largest power of two that divides every extent on both legs, and how many extents no page divides."""
+    """The largest power of two that divides every extent on both sides, and the number of unaligned extents."""
     both = np.unique(pairing.one)
     bits = np.bitwise_or.reduce(one.firsts[both] | one.lasts[both])
     odd = int(((one.firsts[both] | one.lasts[both]) % PAGE_BYTES != 0).sum())

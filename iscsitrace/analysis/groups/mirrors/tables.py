@@ -1,4 +1,4 @@
-"""Mirrored writes as the tables of the schema. It finds nothing out."""
+"""The tables ``mirrored_writes`` and ``mirror_legs`` of the schema, from mirrored writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors.legs import Source
+from iscsitrace.analysis.groups.mirrors.sides import Source
 from iscsitrace.analysis.groups.mirrors.writes import NO_END, MirroredWrites
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
 from iscsitrace.tables.table import Table, null_value
@@ -24,12 +24,12 @@ def mirrored_writes(found: Sequence[MirroredWrites], source: Source) -> Table:
 
 
 def mirror_legs(found: Sequence[MirroredWrites], source: Source) -> Table:
-    """A row per mirrored write and leg."""
+    """A row per mirrored write and side."""
     return _table("mirror_legs", [_legs(each, source) for each in found])
 
 
 def _table(name: str, parts: Sequence[dict[str, Array]]) -> Table:
-    """Rows of all mirrors, one after the other, numbered through."""
+    """The rows of all mirrors, with consecutive numbers."""
     declaration = DERIVED_TABLES[name]
     columns: dict[str, Array] = {}
     first = np.cumsum([0, *(int(part["mirrored_write"].max(initial=-1)) + 1 for part in parts)])

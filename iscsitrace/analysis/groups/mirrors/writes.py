@@ -1,6 +1,6 @@
-"""The writes of a mirror: when each was asked for and done on every leg, and which leg was last.
+"""The writes of a mirror: when each was issued and completed on every side, and which side was last.
 
-A mirrored write is the smallest set of commands that covers the same extent on every leg.
+A mirrored write is the smallest set of commands that covers the same extent on every side.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors.legs import Source, known
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
+from iscsitrace.analysis.groups.mirrors.sides import Source
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import NO_WORD
 
 Array = NDArray[Any]
@@ -22,56 +23,56 @@ NO_END: Final = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class MirroredWrites:
-    """The writes of one mirror in the order of time; arrays of (writes, legs) where they have two dimensions."""
+    """The writes of one mirror in order of time; arrays of two dimensions are (writes, sides)."""
 
     mirror: Mirror
     firsts: Array
-    """First byte on the first leg."""
+    """First byte on the first side."""
     lengths: Array
     begins: Array
-    """First command on any leg."""
+    """First command on any side."""
     leg_begins: Array
     leg_ends: Array
-    """Last status on each leg; NO_END where one was not captured."""
+    """Last status on each side; NO_END where one was not captured."""
     leg_rows: Array
-    """Place in ``cycles`` of the first command on each leg."""
+    """Row of the first command on each side in ``cycles``."""
     leg_last_rows: Array
-    """Place of the command that was done last."""
+    """Row of the command that was completed last."""
     leg_counts: Array
-    """Commands on each leg."""
+    """Commands on each side."""
     leg_rounds: Array
-    """R2Ts of the one that had most."""
+    """Most R2Ts of one command."""
     causes: Array
-    """Codes of the category mirror_cause: why the last leg was last (causes.py); NO_WORD where that is not known."""
+    """Codes of the category mirror_cause: why the last side was last (causes.py); NO_WORD where it is unknown."""
     cause_ns: Array
-    """How much of the skew that makes."""
+    """The part of the skew that the cause explains."""
 
     def __len__(self) -> int:
         return len(self.firsts)
 
     @property
     def is_known(self) -> Array:
-        """Which are done on every leg, in the capture."""
+        """Which writes have a captured status on every side."""
         return np.asarray((self.leg_ends != NO_END).all(axis=1))
 
     @property
     def ends(self) -> Array:
-        """Last status on any leg; where one is missing NO_END."""
+        """Last status on any side; NO_END where one is missing."""
         return np.where(self.is_known, self.leg_ends.max(axis=1), NO_END)
 
     @property
     def skews(self) -> Array:
-        """From done on the first leg to done on the last; 0 where that is not known."""
+        """Time from completion on the first side to completion on the last; 0 where it is unknown."""
         return np.where(self.is_known, self.leg_ends.max(axis=1) - self.leg_ends.min(axis=1), 0)
 
     @property
     def first_legs(self) -> Array:
-        """The leg that was done first."""
+        """The side that finished first."""
         return np.asarray(self.leg_ends.argmin(axis=1))
 
     @property
     def last_legs(self) -> Array:
-        """The leg that was done last."""
+        """The side that finished last."""
         return np.asarray(self.leg_ends.argmax(axis=1))
 
 
@@ -90,7 +91,7 @@ def of_mirror(mirror: Mirror, source: Source) -> MirroredWrites:
     has_status = known(cycles, "status_ns")[rows]
     ends = np.where(has_status, cycles.raw("status_ns")[rows], NO_END)
     rounds = cycles.raw("r2t_count")[rows].astype(np.int64)
-    # a write counts when all of its commands are covered on all legs
+    # a write counts where all of its commands are covered on all sides
     _, write = np.unique(label, return_inverse=True)
     writes = int(write.max(initial=-1)) + 1
     cells = write * count + leg_of
@@ -132,8 +133,8 @@ def of_mirror(mirror: Mirror, source: Source) -> MirroredWrites:
 
 
 def _components(mirror: Mirror, bases: Array) -> tuple[Array, Array]:
-    """Of all legs' writes one after the other: a number that those of one mirrored write have in common, and whether
-    each is covered on every other leg (of the first leg on all, of any other on the first).
+    """For the writes of all sides, concatenated: a number that those of one mirrored write share, and whether each is
+    covered on the other sides (writes of the first side on all, of any other on the first).
     """
     total = int(bases[-1])
     label = np.arange(total)
@@ -152,7 +153,7 @@ def _components(mirror: Mirror, bases: Array) -> tuple[Array, Array]:
         joined = label.copy()
         np.minimum.at(joined, one, least)
         np.minimum.at(joined, other_one, least)
-        # what a label stands for may have been joined, too
+        # the number that a label points to may have been joined as well
         joined = np.minimum(joined, joined[joined])
         if (joined == label).all():
             return label, is_covered

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 PENDING_MAX = 1 << 16
-"""Disjoint stretches that wait for what may still cover the time between them."""
+"""Disjoint stretches that are kept open for later intervals between them."""
 
 Array = NDArray[Any]
 
 
 class ActiveTime:
-    """A sum that is exact as long as no more than PENDING_MAX stretches wait."""
+    """A sum of covered time, exact as long as no more than PENDING_MAX stretches are open."""
 
     def __init__(self) -> None:
         self._sealed_ns = 0
@@ -23,7 +23,7 @@ class ActiveTime:
         self._ends: Array = np.zeros(0, dtype=np.int64)
 
     def add(self, starts: Array, ends: Array, settled_ns: int) -> None:
-        """Takes intervals [start, end); none that comes later begins before ``settled_ns``."""
+        """Adds intervals [start, end); later ones begin at ``settled_ns`` or after."""
         if self._sealed_until is not None:
             starts = np.maximum(starts, self._sealed_until)
         is_real = ends > starts

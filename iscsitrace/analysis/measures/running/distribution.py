@@ -1,8 +1,8 @@
 """A distribution of values that come in parts, in bounded memory.
 
-Up to EXACT values it knows all of them, and its percentiles are those of ``analysis.distribution``. Beyond, values are
-counted in classes of which each is 0.1 % of its values wide (1024 to each doubling), and a percentile is the middle of
-its class: within 0.05 % of the value that occurred. Least and largest are always exact.
+Up to EXACT values, all are kept, and percentiles are those of ``measures.distribution``. Beyond that, values are
+counted in classes 0.1 % wide (1024 per doubling), and a percentile is the middle of its class: within 0.05 % of the
+value that occurred. Least and largest are always exact.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures.distribution import PERCENTILES, percentiles
 
 EXACT = 1 << 16
-"""So many values are known one by one."""
+"""Values that are kept one by one."""
 CLASS_BITS = 10
 _CLASSES = 1 << CLASS_BITS
 
@@ -35,7 +35,7 @@ class Distribution:
         self._most = 0
 
     def add(self, values: Array) -> None:
-        """Takes int64 values; nulls of a masked array are left out."""
+        """Adds int64 values; nulls of a masked array are left out."""
         known = values.compressed() if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
         if not len(known):
             return
@@ -53,7 +53,7 @@ class Distribution:
             self._classify(known)
 
     def percentiles(self) -> dict[str, int | None]:
-        """``p50 p95 p99 max`` by nearest rank; None when there is no value."""
+        """``p50 p95 p99 max`` by nearest rank; None where there are no values."""
         if self._counts is None:
             found = np.concatenate(self._parts) if self._parts else np.zeros(0, dtype=np.int64)
             self._parts = [found] if len(found) else []
@@ -75,14 +75,14 @@ class Distribution:
 
 
 def rank(count: int, percent: float) -> int:
-    """The place of a percentile among values in order, as NumPy's ``inverted_cdf`` has it."""
+    """The place of a percentile in sorted values, as NumPy's ``inverted_cdf`` defines it."""
     return min(max(math.ceil(count * (percent / 100) - 1), 0), count - 1)
 
 
 def _classes(values: Array) -> Array:
-    """The class of each value: the value itself when it is small, else its first eleven bits and its size."""
+    """The class of each value: small values themselves, else the first eleven bits and the size."""
     positive = np.maximum(values, 0)
-    # a value below 2^53 has its exact length
+    # exact for values below 2^53
     _, bits = np.frexp(positive.astype(np.float64))
     shift = np.maximum(bits.astype(np.int64) - (CLASS_BITS + 1), 0)
     classes: Array = shift * _CLASSES + (positive >> shift)

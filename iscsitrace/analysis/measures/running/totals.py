@@ -1,6 +1,6 @@
-"""The figures of ``summary`` for a trace that has no end yet: the same keys, from cycles that come in parts.
+"""The figures of ``summary`` for a live trace: the same keys, from cycles that come in parts.
 
-Counts, bytes, block sizes, queue depths and active time are exact; percentiles of latency and phases as
+Counts, bytes, I/O sizes, queue depths and active time are exact; percentiles of latency and phases are as
 :mod:`iscsitrace.analysis.measures.running.distribution` says.
 """
 
@@ -25,7 +25,7 @@ from iscsitrace.tables.table import Table
 
 PHASES = ("latency_ns", *LATENCY_PHASES, "ack_ns")
 SIZES_MAX = 4096
-"""Block sizes of one operation that are counted one by one."""
+"""I/O sizes of one operation that are counted one by one."""
 _SUMS = (
     "cycle_count",
     "complete_cycle_count",
@@ -124,7 +124,7 @@ class Totals:
         return self._all.volume(None)
 
     def add(self, cycles: Table, settled_ns: int) -> None:
-        """Takes cycles, each of which comes once; none that comes later begins before ``settled_ns``."""
+        """Adds cycles, each of which comes once; later ones begin at ``settled_ns`` or after."""
         codes = cycles.raw("operation")
         for code in np.unique(codes).tolist():
             self._operation(code, cycles).add(cycles.select(codes == code))
@@ -139,18 +139,18 @@ class Totals:
         self._depths.update(dict(zip(depths.tolist(), counts.tolist(), strict=True)))
 
     def add_turnarounds(self, cycles: Table, operation: Array, turnaround_ns: Array) -> None:
-        """Takes times from a status to the next command, by operation code; ``cycles`` knows the words."""
+        """Adds times from a status to the next command, by operation code; ``cycles`` has the words."""
         for code in np.unique(operation).tolist():
             self._operation(code, cycles).phases["turnaround_ns"].add(turnaround_ns[operation == code])
 
     def forget(self, connections: Table) -> None:
-        """Takes connections whose rows are no longer kept."""
+        """Adds the totals of connections whose rows are no longer kept."""
         self.forgotten_connections += len(connections)
         total = coverage.measure(connections)[-1]
         self._forgotten.update({field.name: getattr(total, field.name) for field in _COVERAGE_COUNTS})
 
     def forget_sessions(self, kept: set[int]) -> None:
-        """Keeps the figures of these sessions apart, and of others only as part of all."""
+        """Keeps the figures of these sessions; those of others stay in the total alone."""
         gone = self._sessions.keys() - kept
         self.forgotten_sessions += len(gone)
         for number in gone:
@@ -180,7 +180,7 @@ class Totals:
         }
 
     def coverage(self, connections: Table) -> list[Coverage]:
-        """The coverage of the connections that are kept, and the total of all."""
+        """The coverage of the connections that are kept, and the total of all so far."""
         *parts, total = coverage.measure(connections)
         sums = {field.name: getattr(total, field.name) + self._forgotten[field.name] for field in _COVERAGE_COUNTS}
         return [*parts, Coverage(None, None, **sums)]

@@ -1,6 +1,6 @@
-//! A connection of a session as its initiator keeps it: where it stands, and what waits to be sent on it.
+//! A connection of a session at its initiator: its state, and its queues.
 //!
-//! It never judges and never chooses what is sent next: `receive` and `transmit` do.
+//! It never validates PDUs and never chooses the next one: `receive` and `transmit` do.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ use crate::protocol::login::{InitiatorLogin, LoginRequest};
 use crate::protocol::pdu::{Decoder, Digests};
 use crate::protocol::text::LOGIN_DATA_SEGMENT_MAX_BYTES;
 
-/// Where a connection stands (RFC 7143 section 8.1).
+/// The state of a connection (RFC 7143 section 8.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Not to be opened yet: the leading connection comes first.
+    /// Waits for the leading connection.
     Waiting,
     /// To be opened.
     Wanted,
@@ -24,23 +24,23 @@ pub(super) enum State {
     Login,
     /// In the full feature phase.
     Full,
-    /// In the full feature phase, but asked to leave: it takes no more commands.
+    /// In the full feature phase, but leaving: it accepts no more commands.
     Leaving,
-    /// Its Logout Request is on its way, after which nothing may be sent.
+    /// Its Logout Request was sent, after which nothing may be sent.
     LoggingOut,
     Closed,
 }
 
-/// What the PDU that is coming in is about.
+/// The destination of the current PDU's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Incoming {
-    /// Its data is not looked at.
+    /// Its data is ignored.
     Skip,
-    /// Its data is kept until it is whole.
+    /// Its data is kept until the PDU is complete.
     Collect,
-    /// Its data goes to a task, from this offset on.
+    /// Its data goes to a command, from this offset on.
     Task { tag: u32, offset: u32 },
-    /// Its data has to be that of a ping, from this byte on.
+    /// Its data must equal that of a ping, from this byte on.
     Echo { offset: u32, length: u32 },
 }
 
@@ -55,14 +55,14 @@ pub(super) struct Burst {
     pub data_sn: SerialNumber,
 }
 
-/// A PDU that no command window holds back.
+/// A PDU that does not depend on the command window.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Urgent {
     /// The answer to a ping of the target.
     PingReply { target_transfer_tag: u32, lun: [u8; 8] },
     /// A request under its own Initiator Task Tag.
     Request(u32),
-    /// A text request that asks for more.
+    /// A Text Request for the rest of a response.
     MoreText { tag: u32, target_transfer_tag: u32, lun: [u8; 8] },
 }
 
@@ -71,36 +71,36 @@ pub(super) struct Connection {
     pub cid: u16,
     /// Initiator Task Tag of its login.
     pub login_tag: u32,
-    /// Whether the session goes on without it when it does not come to the full feature phase.
+    /// Whether the session continues without it if its login fails.
     pub is_optional: bool,
-    /// Whether it was in the full feature phase once.
+    /// Whether it was ever in the full feature phase.
     pub has_logged_in: bool,
-    /// Whether it leaves because this side has no more use for it.
+    /// Whether this side is removing it.
     pub is_removed: bool,
     pub decoder: Decoder,
     pub parameters: Parameters,
     pub digests: Digests,
     pub login: Option<InitiatorLogin>,
     pub login_request: Option<LoginRequest>,
-    /// StatSN that the next status has to have; none before the first.
+    /// StatSN of the next status; none before the first.
     pub exp_stat_sn: Option<SerialNumber>,
     pub incoming: Incoming,
     pub segment: Vec<u8>,
     pub text: Vec<u8>,
     pub urgent: VecDeque<Urgent>,
-    /// Tags of commands that wait to be sent.
+    /// Tags of commands waiting to be sent.
     pub commands: VecDeque<u32>,
-    /// Unsolicited data of the last command, which goes before the next.
+    /// Unsolicited data of the last command, which precedes the next command.
     pub unsolicited: Option<Burst>,
-    /// What R2Ts asked for, in their order.
+    /// Data requested by R2Ts, in their order.
     pub bursts: VecDeque<Burst>,
-    /// Tasks that were given to it and have not ended.
+    /// Commands assigned to it that have not ended.
     pub task_count: usize,
     /// Stream offset of the next byte to be sent.
     pub sent_bytes: u64,
     pub opened_ns: i64,
     pub received_ns: i64,
-    /// Whether a keepalive is under way.
+    /// Whether a keepalive is outstanding.
     pub is_probed: bool,
 }
 
@@ -139,7 +139,7 @@ impl Connection {
         self.exp_stat_sn.unwrap_or_default()
     }
 
-    /// What holds from the next PDU on.
+    /// Negotiated parameters, from the next PDU on.
     pub(super) fn agree(&mut self, parameters: Parameters) {
         self.digests = Digests {
             header: parameters.header_digest == Digest::Crc32c,
@@ -149,22 +149,22 @@ impl Connection {
         self.parameters = parameters;
     }
 
-    /// Whether it may take commands.
+    /// Whether it accepts commands.
     pub(super) fn is_usable(&self) -> bool {
         self.state == State::Full
     }
 
-    /// Whether it is not in the full feature phase yet.
+    /// Whether it has not reached the full feature phase yet.
     pub(super) fn is_coming(&self) -> bool {
         matches!(self.state, State::Waiting | State::Wanted | State::Opening | State::Login)
     }
 
-    /// Whether TCP is there.
+    /// Whether TCP is connected.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Login | State::Full | State::Leaving | State::LoggingOut)
     }
 
-    /// Forgets what was to be sent for a task.
+    /// Removes pending data of a command.
     pub(super) fn drop_task(&mut self, tag: u32) {
         self.commands.retain(|waiting| *waiting != tag);
         self.bursts.retain(|burst| burst.tag != tag);

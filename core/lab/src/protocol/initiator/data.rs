@@ -1,22 +1,22 @@
-//! Where the data of tasks comes from and goes to; never how it travels.
+//! The interface to the data of commands; never how it is transferred.
 
-/// Data of tasks, named by Initiator Task Tag and by offset in the task's buffer.
+/// Data of commands, by Initiator Task Tag and offset in the command's buffer.
 ///
-/// Pieces come in any length, down to a byte, and for a task in any order that the negotiated keys allow.
+/// Pieces have any length, down to a byte, and for one command any order that the negotiated parameters allow.
 pub trait TaskData {
-    /// Whether the bytes of a read are looked at; those that are not may never be given to [`TaskData::take`].
+    /// Whether the bytes of a read are wanted; unwanted ones may not be passed to [`TaskData::take`].
     fn is_wanted(&self, _initiator_task_tag: u32) -> bool {
         true
     }
 
-    /// Bytes of a read came.
+    /// Takes bytes of a read.
     fn take(&mut self, initiator_task_tag: u32, offset: u32, bytes: &[u8]);
 
-    /// Bytes of a write are to be sent: all of `out` is to be filled.
+    /// Fills `out` with bytes of a write.
     fn fill(&mut self, initiator_task_tag: u32, offset: u32, out: &mut [u8]);
 }
 
-/// Takes everything, gives zeros.
+/// Ignores reads, writes zeros.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoData;
 

@@ -1,4 +1,4 @@
-//! The login of each connection: what it begins with, and what the session has from it.
+//! The login of each connection: its start, and its result for the session.
 //!
 //! It never negotiates: that is `protocol::login`.
 

@@ -1,8 +1,8 @@
-//! Which bytes of a task's buffer were transferred, where they may come in any order.
+//! The transferred ranges of a command's buffer, if data may arrive in any order.
 //!
-//! Never more ranges than [`MOST`]: a peer that scatters further is refused.
+//! Never more than [`MOST`] ranges: a peer that needs more is refused.
 
-/// The most ranges kept apart.
+/// Most ranges.
 const MOST: usize = 4096;
 
 /// Byte ranges that neither overlap nor touch, in order.
@@ -10,7 +10,7 @@ const MOST: usize = 4096;
 pub(super) struct Ranges(Vec<(u32, u32)>);
 
 impl Ranges {
-    /// Adds `first..end`; false when a byte of it was there already, or there are too many ranges.
+    /// Adds `first..end`; false when a byte of it was present already, or there are too many ranges.
     pub(super) fn add(&mut self, first: u32, end: u32) -> bool {
         if first >= end {
             return true;
@@ -35,7 +35,7 @@ impl Ranges {
         true
     }
 
-    /// Forgets all.
+    /// Clears it.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a bit for every byte.
+        /// Against a model with a bit per byte.
         #[test]
         fn a_range_is_refused_when_a_byte_of_it_was_there(steps in prop::collection::vec((0u32..60, 0u32..9), 0..60)) {
             let (mut ranges, mut bytes) = (Ranges::default(), [false; 80]);

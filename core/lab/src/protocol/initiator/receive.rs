@@ -1,37 +1,36 @@
-//! What comes from the target: whether it may, and what it changes.
+//! PDUs from the target: their validation, and their dispatch.
 //!
 //! ```text
-//! header   Data-In: is it the next of its task?    the rest: where does its data go?
-//! data     to the task, to the ping, or kept
-//! end      digest good? then StatSN, window, and what the PDU is about
+//! header   Data-In: check its sequence    others: choose the destination of the data
+//! data     to the command, to the ping, or kept
+//! end      check the digest, StatSN and window, then process the PDU
 //! ```
 //!
 //! It never sends: answers are queued for `transmit`.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
-use iscsitrace_wire::serial::SerialNumber;
 
-use super::connection::{Burst, Incoming, State, Urgent};
+use super::connection::{Incoming, State, Urgent};
 use super::data::TaskData;
 use super::event::Outcome;
 use super::session::Session;
-use super::task::{Direction, Kind};
+use super::task::Kind;
 use super::transmit::ping_byte;
 use super::violation::{SessionError, Violation};
 use crate::protocol::pdu::Piece;
 use crate::protocol::pdu_log::PduRecord;
 
-/// The most pings of the target that may wait for their answer.
+/// Most pings of the target that may wait for an answer.
 const MOST_PINGS: usize = 256;
 
-/// What a PDU must be able to tell: a field that the view withholds is read as 0.
-fn or_zero<T: Default>(field: Option<T>) -> T {
+/// Fields of a PDU; a missing field is read as 0.
+pub(super) fn or_zero<T: Default>(field: Option<T>) -> T {
     field.unwrap_or_default()
 }
 
 impl Session {
-    /// Bytes of a connection came in.
+    /// Takes bytes of a connection.
     pub fn receive(&mut self, now_ns: i64, connection: usize, bytes: &[u8], data: &mut impl TaskData) {
         if let Err(error) = self.read(now_ns, connection, bytes, data) {
             self.fail_over(connection, error);
@@ -39,7 +38,7 @@ impl Session {
         self.proceed(now_ns);
     }
 
-    /// Bytes that come next on a connection and that nobody looks at: data of a read that does not matter.
+    /// Number of the next bytes of a connection that are ignored: unwanted data of a read.
     #[must_use]
     pub fn unwanted(&self, connection: usize, data: &impl TaskData) -> usize {
         match self.connections.get(connection).filter(|connection| connection.is_open()) {
@@ -52,7 +51,7 @@ impl Session {
         }
     }
 
-    /// So many of these came in, and are gone.
+    /// `count` of these bytes were dropped.
     pub fn skip(&mut self, now_ns: i64, connection: usize, count: usize, data: &mut impl TaskData) {
         if let Some(connection) = self.connections.get_mut(connection) {
             let count = connection.decoder.pass(count);
@@ -60,7 +59,7 @@ impl Session {
                 *offset += count as u32;
             }
         }
-        // the PDU may be whole with them
+        // they may complete the PDU
         self.receive(now_ns, connection, &[], data);
     }
 
@@ -116,7 +115,7 @@ impl Session {
         }
     }
 
-    /// A header is there; its data comes next.
+    /// A header is complete; its data follows.
     fn begin(&mut self, now_ns: i64, index: usize, bytes: &[u8; LENGTH_BYTES]) -> Result<(), SessionError> {
         let header = Bhs::new(bytes);
         let connection = &mut self.connections[index];
@@ -134,7 +133,7 @@ impl Session {
                 return Err(Violation::NotNow { opcode, phase: self.phase(index) }.into());
             }
             Opcode::LoginResponse if state == State::Login => Incoming::Collect,
-            // Section 11.17: a target may reject a login, too, before it closes the connection.
+            // Section 11.17: a target may reject a login before it closes the connection.
             Opcode::Reject => Incoming::Collect,
             _ if state == State::Login || opcode == Opcode::LoginResponse => {
                 return Err(Violation::NotNow { opcode, phase: self.phase(index) }.into());
@@ -158,73 +157,12 @@ impl Session {
         }
     }
 
-    fn begin_data_in(&mut self, now_ns: i64, index: usize, header: Bhs<'_>) -> Result<Incoming, Violation> {
-        let (opcode, keys) = (Opcode::DataIn, &self.connections[index].parameters);
-        let tag = or_zero(header.initiator_task_tag());
-        let Some(task) = self.tasks.get_mut(tag).filter(|task| task.is_sent || task.kind == Kind::Ghost) else {
-            return Err(Violation::UnknownTask { opcode, tag });
-        };
-        match task.kind {
-            Kind::Ghost => return Ok(Incoming::Skip),
-            Kind::Scsi => {}
-            _ => return Err(Violation::UnknownTask { opcode, tag }),
-        }
-        if usize::from(task.connection) != index {
-            return Err(Violation::Allegiance { opcode, tag, found: index as u16, expected: task.connection });
-        }
-        if task.command.direction != Direction::Read {
-            return Err(Violation::WrongDirection { opcode, tag, section: "11.3.1" });
-        }
-        if header.is_acknowledge_requested() == Some(true) && keys.error_recovery_level == 0 {
-            return Err(Violation::AcknowledgeRequested { tag });
-        }
-        let is_final = header.is_final() == Some(true);
-        if header.has_status() == Some(true) && !is_final {
-            return Err(Violation::StatusWithoutFinal { tag });
-        }
-        let (found, expected) = (or_zero(header.data_sn()), task.next_sn);
-        if found != expected {
-            return Err(Violation::DataSn { tag, found, expected });
-        }
-        task.next_sn = expected.next();
-        let (offset, length) = (or_zero(header.buffer_offset()), or_zero(header.data_segment_length()));
-        if length > 0 {
-            let end = u64::from(offset) + u64::from(length);
-            let expected_data_transfer_length = task.command.length_bytes;
-            if end > u64::from(expected_data_transfer_length) {
-                return Err(Violation::BeyondBuffer { tag, end, expected_data_transfer_length });
-            }
-            if keys.data_pdu_in_order && keys.data_sequence_in_order {
-                if offset != task.transferred {
-                    return Err(Violation::BufferOffset { tag, found: offset, expected: task.transferred });
-                }
-            } else if !task.ranges.add(offset, offset + length) {
-                return Err(Violation::Overlap { tag, offset });
-            }
-            task.sequence_bytes += u64::from(length);
-            if task.sequence_bytes > u64::from(keys.max_burst_length) {
-                // real targets do it, and it does no harm: said once
-                if !self.has_long_bursts {
-                    self.has_long_bursts = true;
-                    let (length, max_burst_length) = (task.sequence_bytes, keys.max_burst_length);
-                    self.remarks.push(Violation::BurstTooLong { tag, length, max_burst_length }.to_string());
-                }
-            }
-            task.transferred += length;
-            task.first_data_ns.get_or_insert(now_ns);
-        }
-        if is_final {
-            task.sequence_bytes = 0;
-        }
-        Ok(Incoming::Task { tag, offset })
-    }
-
-    /// A PDU is whole.
+    /// A PDU is complete.
     fn end(&mut self, now_ns: i64, index: usize, header: Bhs<'_>) -> Result<(), SessionError> {
         let Some(opcode) = header.opcode() else { return Ok(()) };
         if let (Some(exp_cmd_sn), Some(max_cmd_sn)) = (header.exp_cmd_sn(), header.max_cmd_sn()) {
             let cmd_sn = self.window.cmd_sn();
-            // real targets do it: said once
+            // real targets do it: reported once
             if !self.window.update(exp_cmd_sn, max_cmd_sn)? && !self.has_counted_immediates {
                 self.has_counted_immediates = true;
                 self.remarks.push(Violation::ImmediateCounted { exp_cmd_sn, cmd_sn }.to_string());
@@ -291,8 +229,8 @@ impl Session {
         }
     }
 
-    /// Whether an answer is to be looked at: false when its task was aborted.
-    fn expect(
+    /// Whether an answer is to be processed: false when its task was aborted.
+    pub(super) fn expect(
         &self,
         index: usize,
         opcode: Opcode,
@@ -309,105 +247,6 @@ impl Session {
             }
             _ => Err(Violation::UnknownTask { opcode, tag }),
         }
-    }
-
-    /// Section 11.4.7: sense data, after its length, and without the response data behind it.
-    fn sense(&self, index: usize) -> Result<Vec<u8>, Violation> {
-        let (opcode, segment) = (Opcode::ScsiResponse, &self.connections[index].segment);
-        let Some((length, rest)) = segment.split_first_chunk::<2>() else {
-            let is_empty = segment.is_empty();
-            let short = Violation::ShortData { opcode, length: segment.len(), needed: 2, section: "11.4.7" };
-            return if is_empty { Ok(Vec::new()) } else { Err(short) };
-        };
-        let needed = usize::from(u16::from_be_bytes(*length));
-        let short = Violation::ShortData { opcode, length: segment.len(), needed: needed + 2, section: "11.4.7" };
-        rest.get(..needed).map(<[u8]>::to_vec).ok_or(short)
-    }
-
-    /// The status of a SCSI task, from a Data-In or a SCSI Response.
-    fn end_status(&mut self, opcode: Opcode, tag: u32, header: Bhs<'_>, sense: Vec<u8>) -> Result<(), Violation> {
-        let Some(task) = self.tasks.get(tag).filter(|task| task.kind == Kind::Scsi) else { return Ok(()) };
-        let count = i64::from(or_zero(header.residual_count()));
-        let residual = match (header.is_overflow() == Some(true), header.is_underflow() == Some(true)) {
-            (true, true) => return Err(Violation::BothResiduals { opcode, tag }),
-            (true, false) => count,
-            (false, true) => -count,
-            (false, false) => 0,
-        };
-        let response = if opcode == Opcode::ScsiResponse { or_zero(header.response()) } else { 0 };
-        let outcome = match response {
-            0 => Outcome::Status(or_zero(header.status())),
-            failure => Outcome::TargetFailure(failure),
-        };
-        let expected_data_transfer_length = task.command.length_bytes;
-        // Section 11.4.5: what a GOOD command did not transfer is named by the residual.
-        let named = i64::from(expected_data_transfer_length) + residual.min(0);
-        if outcome == Outcome::Status(0) && i64::from(task.transferred) < named {
-            let transferred = task.transferred;
-            return Err(Violation::Residual { tag, transferred, expected_data_transfer_length, residual });
-        }
-        self.complete(tag, outcome, residual, sense, false);
-        Ok(())
-    }
-
-    fn end_r2t(&mut self, now_ns: i64, index: usize, tag: u32, header: Bhs<'_>) -> Result<(), Violation> {
-        let opcode = Opcode::ReadyToTransfer;
-        if !self.expect(index, opcode, tag, |kind| kind == Kind::Scsi)? {
-            return Ok(());
-        }
-        let connection = &mut self.connections[index];
-        let keys = &connection.parameters;
-        let Some(task) = self.tasks.get_mut(tag) else { return Ok(()) };
-        if task.command.direction != Direction::Write {
-            return Err(Violation::WrongDirection { opcode, tag, section: "11.8" });
-        }
-        let (found, expected) = (or_zero(header.r2t_sn()), task.next_sn);
-        if found != expected {
-            return Err(Violation::R2tSn { tag, found, expected });
-        }
-        let target_transfer_tag = or_zero(header.target_transfer_tag());
-        if target_transfer_tag == RESERVED_TAG {
-            return Err(Violation::R2tWithoutTag { tag });
-        }
-        let (offset, length) = (or_zero(header.buffer_offset()), or_zero(header.desired_data_transfer_length()));
-        if length == 0 {
-            return Err(Violation::R2tEmpty { tag });
-        }
-        if length > keys.max_burst_length {
-            return Err(Violation::R2tTooLong { tag, length, max_burst_length: keys.max_burst_length });
-        }
-        let end = u64::from(offset) + u64::from(length);
-        let expected_data_transfer_length = task.command.length_bytes;
-        if end > u64::from(expected_data_transfer_length) {
-            return Err(Violation::R2tBeyondBuffer { tag, end, expected_data_transfer_length });
-        }
-        if keys.data_sequence_in_order {
-            if offset < task.granted {
-                return Err(Violation::R2tOverlap { tag, offset });
-            }
-            if offset != task.granted {
-                return Err(Violation::R2tOffset { tag, found: offset, expected: task.granted });
-            }
-        } else if !task.ranges.add(offset, offset + length) {
-            return Err(Violation::R2tOverlap { tag, offset });
-        }
-        if u32::from(task.outstanding_r2t_count) >= keys.max_outstanding_r2t {
-            return Err(Violation::TooManyR2ts { tag, max_outstanding_r2t: keys.max_outstanding_r2t });
-        }
-        task.next_sn = expected.next();
-        task.outstanding_r2t_count += 1;
-        task.granted += length;
-        task.first_data_ns.get_or_insert(now_ns);
-        connection.bursts.push_back(Burst {
-            tag,
-            target_transfer_tag,
-            // Section 11.7.4: Data-Out returns the LUN of the R2T with its tag.
-            lun: or_zero(header.lun()),
-            offset,
-            end: offset + length,
-            data_sn: SerialNumber(0),
-        });
-        Ok(())
     }
 
     fn end_nop_in(&mut self, index: usize, tag: u32, header: Bhs<'_>) -> Result<(), Violation> {

@@ -1,5 +1,5 @@
-//! What is asked of the target besides SCSI commands, what becomes of it, and what takes too long: login, NOP, task
-//! management, text, logout, Asynchronous Message, Reject.
+//! Requests other than SCSI commands, their answers, and timeouts: login, NOP, task management, text, logout,
+//! Asynchronous Message, Reject.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
@@ -11,20 +11,20 @@ use super::session::Session;
 use super::task::{Kind, Task};
 use super::violation::{SessionError, Violation, reject_words};
 
-/// The longest answer to SendTargets that is kept.
+/// Longest answer to SendTargets that is kept.
 const TEXT_LIMIT_BYTES: usize = 1 << 20;
 
 impl Session {
-    /// Asks a discovery session for its targets; [`Event::Targets`] brings them.
+    /// Sends SendTargets=All in a discovery session; [`Event::Targets`] follows.
     pub fn send_targets(&mut self, now_ns: i64) -> Option<u32> {
         let timeout_ns = self.settings.timeouts.task_ns;
         self.add_urgent(now_ns, 0, Kind::Text { is_discovery: true }, [0; 8], timeout_ns)
     }
 
-    /// Sends a NOP-Out with `length` bytes that the target has to return; its completion is [`Outcome::Answered`].
+    /// Sends a NOP-Out with `length` bytes of ping data; its completion is [`Outcome::Answered`].
     pub fn ping(&mut self, now_ns: i64, connection: usize, length: u32) -> Option<u32> {
         let length = length.min(self.parameters(connection)?.target_max_recv_data_segment_length);
-        // the answer has to fit, too
+        // the answer must fit, too
         let length = length.min(self.parameters(connection)?.initiator_max_recv_data_segment_length);
         let kind = Kind::Ping { length, is_keepalive: false };
         self.add_urgent(now_ns, connection, kind, [0; 8], self.settings.timeouts.nop_ns)
@@ -53,13 +53,13 @@ impl Session {
         self.add_urgent(now_ns, connection, Kind::LogicalUnitReset, lun, self.settings.timeouts.task_ns)
     }
 
-    /// Logs out when the last task has ended.
+    /// Logs out once the last task has ended.
     pub fn logout(&mut self, now_ns: i64) {
         self.is_logout_wanted = true;
         self.proceed(now_ns);
     }
 
-    /// Sends what is due now that something ended.
+    /// Sends a Logout Request that is due.
     pub(super) fn proceed(&mut self, now_ns: i64) {
         let is_leaving = self.is_logout_wanted || self.asked_to_leave.is_some() || self.removed_count > 0;
         if self.is_over || !is_leaving {
@@ -100,7 +100,7 @@ impl Session {
                 }
             }
         } else {
-            // still in its login: nothing is lost with it
+            // still in its login: no command is lost
             self.finish(Ok(()));
         }
     }
@@ -156,7 +156,7 @@ impl Session {
         connection.text.extend_from_slice(&connection.segment);
         let target_transfer_tag = header.target_transfer_tag().unwrap_or(RESERVED_TAG);
         if header.is_final() != Some(true) {
-            // Section 11.11.1: without the F bit the target names a tag for more.
+            // Section 11.11.1: without the F bit the target sends a tag for the rest.
             if target_transfer_tag == RESERVED_TAG {
                 return Err(Violation::Text {
                     reason: "more is to come, but no Target Transfer Tag",
@@ -182,7 +182,7 @@ impl Session {
             if reason != 1 || !self.connections[index].is_removed {
                 return Err(SessionError::LogoutRefused { response });
             }
-            // nothing is under way on it, so that nothing is lost
+            // it has no commands in flight, so nothing is lost
             self.remarks.push(format!("connection {index}: {}", SessionError::LogoutRefused { response }));
         }
         if reason == 1 {
@@ -197,11 +197,11 @@ impl Session {
         Ok(())
     }
 
-    /// A connection was closed after its Logout Request. Nothing was under way any more, so that nothing is lost.
+    /// A connection was closed after its Logout Request. It had no commands in flight, so nothing is lost.
     pub(super) fn closed_in_logout(&mut self, index: usize, why: &str) {
         let is_its_logout =
             |task: &Task| matches!(task.kind, Kind::Logout { .. }) && usize::from(task.connection) == index;
-        // on another connection of a session that is closed, the Logout Response may still come
+        // the Logout Response of the session may still arrive on another connection
         let Some(tag) = self.tasks.active().find(|(_, task)| is_its_logout(task)).map(|(tag, _)| tag) else { return };
         let section = "RFC 7143 section 11.15";
         self.remarks.push(format!("connection {index} ended without a Logout Response: {why} ({section})"));
@@ -245,7 +245,7 @@ impl Session {
             5 => {
                 let lun = header.lun().unwrap_or_default();
                 self.end_tasks_of(lun, |_| true);
-                // Section 11.9.1: acknowledged with a NOP-Out without tags that returns the LUN.
+                // Section 11.9.1: acknowledged with a NOP-Out with reserved tags and the LUN.
                 self.connections[index].urgent.push_back(Urgent::PingReply { target_transfer_tag: RESERVED_TAG, lun });
             }
             _ => {}
@@ -253,7 +253,7 @@ impl Session {
         Ok(())
     }
 
-    /// Section 11.17: the header of what was rejected comes back as data.
+    /// Section 11.17: the data is the header of the rejected PDU.
     pub(super) fn end_reject(&mut self, index: usize, reason: u8) -> Result<(), SessionError> {
         let words = reject_words(reason);
         let segment = std::mem::take(&mut self.connections[index].segment);
@@ -292,7 +292,7 @@ impl Session {
         self.check_ns
     }
 
-    /// Looks at all time limits.
+    /// Checks all time limits.
     pub fn handle_timeout(&mut self, now_ns: i64) {
         if self.is_over || self.check_ns.is_none_or(|check| check > now_ns) {
             return;
@@ -381,7 +381,7 @@ impl Session {
     }
 }
 
-/// The targets of a SendTargets answer (RFC 7143 appendix C): a TargetName, and the addresses that follow it.
+/// The targets of a SendTargets response (RFC 7143 appendix C): each TargetName with the addresses that follow it.
 fn targets(text: &[u8]) -> Result<Vec<DiscoveredTarget>, Violation> {
     let mut targets: Vec<DiscoveredTarget> = Vec::new();
     for pair in text::pairs(text) {

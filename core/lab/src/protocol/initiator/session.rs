@@ -1,6 +1,6 @@
-//! A session: its connections, its command window, its tasks, and when it is over.
+//! A session: its connections, its command window, its tasks, and its end.
 //!
-//! It never looks into PDUs: `receive` and `transmit` do.
+//! It never parses PDUs: `receive` and `transmit` do.
 
 use std::collections::VecDeque;
 
@@ -14,10 +14,10 @@ use crate::application::Closed;
 use crate::protocol::keys::Parameters;
 use crate::protocol::pdu_log::PduRecord;
 
-/// Initiator Task Tags of logins while tasks are under way: no task has one so high (RFC 7143 section 11.2.1.8).
+/// Initiator Task Tags of logins, above those of all tasks (RFC 7143 section 11.2.1.8).
 const LATER_LOGIN_TAGS: u32 = 0x8000_0000;
 
-/// One iSCSI session as its initiator sees it. Connections are counted from 0; 0 is the leading one.
+/// The initiator's side of one iSCSI session. Connections are counted from 0; 0 is the leading one.
 #[derive(Debug)]
 pub struct Session {
     pub(super) settings: SessionSettings,
@@ -27,26 +27,26 @@ pub struct Session {
     pub(super) events: VecDeque<Event>,
     pub(super) tsih: u16,
     pub(super) is_over: bool,
-    /// Whether connections are not in the full feature phase yet.
+    /// Whether connections have not reached the full feature phase yet.
     pub(super) is_connecting: bool,
-    /// Whether [`Event::Ready`] was told.
+    /// Whether [`Event::Ready`] was emitted.
     pub(super) has_begun: bool,
-    /// Connections that are to be closed and whose Logout Request was not handed in yet.
+    /// Connections that are to be logged out.
     pub(super) removed_count: usize,
     pub(super) is_logout_wanted: bool,
-    /// Why the target wants it to end.
+    /// The target's reason for its end.
     pub(super) asked_to_leave: Option<&'static str>,
     pub(super) pdu_log: Option<Vec<PduRecord>>,
     pub(super) data_digest_error_count: u64,
     pub(super) remarks: Vec<String>,
     pub(super) has_long_bursts: bool,
     pub(super) has_counted_immediates: bool,
-    /// No time limit ends before this.
+    /// Earliest time limit.
     pub(super) check_ns: Option<i64>,
 }
 
 impl Session {
-    /// A session that begins with the opening of its leading connection.
+    /// A session that starts by opening its leading connection.
     #[must_use]
     pub fn new(settings: SessionSettings) -> Self {
         let count = settings.connections.max(1);
@@ -86,7 +86,7 @@ impl Session {
         Some(index)
     }
 
-    /// A connection is open: its login begins.
+    /// A connection is open: its login starts.
     pub fn opened(&mut self, now_ns: i64, connection: usize) {
         if self.connections.get(connection).is_some_and(|connection| connection.state == State::Opening)
             && let Err(error) = self.begin_login(now_ns, connection)
@@ -95,10 +95,10 @@ impl Session {
         }
     }
 
-    /// One connection more for a session that has begun: [`Event::Joined`] or [`Event::Refused`] says what became of it.
-    /// None when the session is about to end, or has no connection ID left.
+    /// Adds a connection to a running session; [`Event::Joined`] or [`Event::Refused`] follows. None when the session
+    /// is ending, or has no connection ID left.
     ///
-    /// MaxConnections is not looked at: a target that has agreed on less refuses it (RFC 7143 section 13.2).
+    /// MaxConnections is not checked: a target refuses connections beyond it (RFC 7143 section 13.2).
     pub fn add_connection(&mut self) -> Option<usize> {
         let index = self.connections.len();
         let cid = u16::try_from(index).ok()?;
@@ -113,8 +113,9 @@ impl Session {
         Some(index)
     }
 
-    /// Closes a connection while the session goes on: it takes no more commands, and logs out when those that it has are
-    /// done (RFC 7143 section 11.14); [`Event::Close`] follows. False for one that takes no commands, and for the last.
+    /// Removes a connection while the session continues: it accepts no more commands, and logs out when its commands
+    /// have ended (RFC 7143 section 11.14); [`Event::Close`] follows. False for a connection that accepts no commands,
+    /// and for the last one.
     pub fn remove_connection(&mut self, now_ns: i64, connection: usize) -> bool {
         let is_last = (0..self.connections.len()).all(|other| other == connection || !self.is_usable(other));
         if is_last || !self.is_usable(connection) {
@@ -127,7 +128,7 @@ impl Session {
         true
     }
 
-    /// A connection is over, not by this side.
+    /// A connection ended, not by this side.
     pub fn closed(&mut self, now_ns: i64, connection: usize, why: &Closed) {
         let Some(found) = self.connections.get_mut(connection) else { return };
         let state = std::mem::replace(&mut found.state, State::Closed);
@@ -153,7 +154,7 @@ impl Session {
         self.proceed(now_ns);
     }
 
-    /// What happened since the last call. A tag is used again only after its end was told here.
+    /// The next event. A tag is reused only after its completion was returned here.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if let Some(Event::Done(completion)) = &event {
@@ -162,28 +163,28 @@ impl Session {
         event
     }
 
-    /// Hands in a SCSI command for a connection; none when that connection takes no more. The Initiator Task Tag is a
-    /// small number, used again after the end of the task.
+    /// Submits a SCSI command on a connection; none when the connection accepts no more. The Initiator Task Tag is a
+    /// small number, reused after the completion.
     pub fn submit(&mut self, now_ns: i64, connection: usize, command: Command) -> Option<u32> {
         let tag = self.add(now_ns, connection, Kind::Scsi, command, self.settings.timeouts.task_ns)?;
         self.connections[connection].commands.push_back(tag);
         Some(tag)
     }
 
-    /// Parameters in force on a connection, once it is in the full feature phase.
+    /// Negotiated parameters of a connection, once it is in the full feature phase.
     #[must_use]
     pub fn parameters(&self, connection: usize) -> Option<&Parameters> {
         let connection = self.connections.get(connection)?;
         connection.has_logged_in.then_some(&connection.parameters)
     }
 
-    /// How many connections it has, had or wants.
+    /// Number of connections, past and wanted ones included.
     #[must_use]
     pub fn connection_count(&self) -> usize {
         self.connections.len()
     }
 
-    /// Whether a connection takes commands.
+    /// Whether a connection accepts commands.
     #[must_use]
     pub fn is_usable(&self, connection: usize) -> bool {
         !self.is_over && self.connections.get(connection).is_some_and(Connection::is_usable)
@@ -207,7 +208,7 @@ impl Session {
         self.tsih
     }
 
-    /// Whether it is over, well or not.
+    /// Whether it has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
@@ -219,13 +220,13 @@ impl Session {
         self.data_digest_error_count
     }
 
-    /// What the target did that RFC 7143 does not allow, and that did no harm.
+    /// Harmless violations of RFC 7143 by the target.
     #[must_use]
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// The PDUs logged so far, when the settings ask for a log; they are not kept here then.
+    /// Takes the PDUs logged so far, if the settings enable the log.
     pub fn take_pdu_log(&mut self) -> Vec<PduRecord> {
         self.pdu_log.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -251,7 +252,7 @@ impl Session {
         Some(self.tasks.insert(now_ns, kind, connection, command))
     }
 
-    /// A request that no window holds back.
+    /// Queues a request that does not depend on the command window.
     pub(super) fn add_urgent(
         &mut self,
         now_ns: i64,
@@ -266,7 +267,7 @@ impl Session {
         Some(tag)
     }
 
-    /// The end of a task; it is buried when answers to it may still be under way.
+    /// Ends a task; its tag rests if answers may still arrive.
     pub(super) fn complete(
         &mut self,
         tag: u32,
@@ -312,7 +313,7 @@ impl Session {
         }
     }
 
-    /// Something is wrong on a connection: that ends the session, but for a login without which it goes on.
+    /// An error of a connection: it ends the session, unless the session can continue without that connection.
     pub(super) fn fail_over(&mut self, index: usize, error: SessionError) {
         let is_coming = |connection: &Connection| matches!(connection.state, State::Opening | State::Login);
         match self.connections.get_mut(index) {
@@ -325,7 +326,7 @@ impl Session {
         }
     }
 
-    /// A connection that was added does not come.
+    /// An added connection failed.
     fn go_without(&mut self, index: usize, error: &SessionError) {
         if let Some(connection) = self.connections.get_mut(index) {
             (connection.login, connection.login_request) = (None, None);
@@ -334,9 +335,9 @@ impl Session {
         self.end_connecting();
     }
 
-    /// Looks whether a connection is still to come.
+    /// Checks whether all connections are ready.
     pub(super) fn end_connecting(&mut self) {
-        // one that was ready first may have been asked to leave since
+        // a connection that was ready may have been asked to leave since
         if self.connections.iter().any(Connection::is_coming) {
             return;
         }
@@ -347,7 +348,7 @@ impl Session {
         }
     }
 
-    /// Ends the session for a reason: what was outstanding is lost.
+    /// Ends the session with a reason: outstanding tasks are lost.
     pub(super) fn fail(&mut self, error: SessionError) {
         self.finish(Err(error));
     }
@@ -367,7 +368,7 @@ impl Session {
         self.events.push_back(Event::Ended(result));
     }
 
-    /// Makes sure that time limits are looked at in time. 0 is no limit.
+    /// Schedules the check of a time limit. 0 for no limit.
     pub(super) fn check_within(&mut self, now_ns: i64, timeout_ns: i64) {
         if timeout_ns > 0 {
             let limit = now_ns.saturating_add(timeout_ns);

@@ -1,20 +1,20 @@
-//! What a session is to be; never what it asks of its logical units.
+//! Settings of a session at its initiator.
 
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::login::InitiatorLoginSettings;
 
-/// How long to wait; 0 waits for ever.
+/// Timeouts; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// For a connection with its login, and for a logout.
+    /// Of a connection with its login, and of a logout.
     pub login_ns: i64,
-    /// For a task; then it is aborted, and after as long again without an answer the session ends.
+    /// Of a task: it is aborted; after the same time without an answer the session ends.
     pub task_ns: i64,
-    /// Without a byte from the target for this long, a NOP-Out asks whether it is there; 0 never asks.
+    /// Idle time after which a NOP-Out is sent; 0 for never.
     pub nop_interval_ns: i64,
-    /// For the answer to a NOP-Out.
+    /// Of the answer to a NOP-Out.
     pub nop_ns: i64,
 }
 
@@ -29,7 +29,7 @@ impl Default for Timeouts {
     }
 }
 
-/// A session as its initiator wants it.
+/// A session.
 #[derive(Debug, Clone)]
 pub struct SessionSettings {
     /// Names, keys and credentials.
@@ -38,12 +38,12 @@ pub struct SessionSettings {
     pub isid: [u8; 6],
     /// Connections, 1 to 64.
     pub connections: u16,
-    /// How long to wait.
+    /// Timeouts.
     pub timeouts: Timeouts,
     /// CmdSN of the login.
     pub initial_cmd_sn: u32,
-    /// What CHAP challenges are made of: random bytes in the real world.
+    /// Seed of CHAP challenges: random in the real world.
     pub challenge_seed: u64,
-    /// Whether [`super::Session::take_pdu_log`] has something to give.
+    /// Whether PDUs are logged for [`super::Session::take_pdu_log`].
     pub is_pdu_log_wanted: bool,
 }

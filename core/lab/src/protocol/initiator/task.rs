@@ -1,6 +1,6 @@
-//! What is under way in a session, by Initiator Task Tag: a dense index, so that an answer finds its task at once.
+//! The tasks of a session, indexed by Initiator Task Tag.
 //!
-//! It never judges: `receive` does.
+//! It never validates PDUs: `receive` does.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::ranges::Ranges;
 
-/// Tags of aborted tasks whose late answers are still passed over.
+/// Tags of aborted tasks whose late answers are still ignored.
 const MOST_GHOSTS: usize = 1024;
 
-/// Which way the data of a command goes.
+/// The data direction of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// No data.
@@ -29,23 +29,23 @@ pub struct Command {
     pub lun: [u8; 8],
     /// Command descriptor block.
     pub cdb: [u8; 16],
-    /// Which way its data goes.
+    /// Its data direction.
     pub direction: Direction,
     /// Expected Data Transfer Length.
     pub length_bytes: u32,
 }
 
-/// What a tag stands for.
+/// The state of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nothing: the tag is free.
+    /// Free.
     Free,
-    /// A task that ended, of which the caller has not heard yet: it still names it by its tag.
+    /// A task that ended, but whose completion was not returned to the caller yet.
     Ended,
-    /// A task that was aborted, whose late answers are passed over.
+    /// An aborted task, whose late answers are ignored.
     Ghost,
     Scsi,
-    /// A NOP-Out that waits for its answer; of the keepalive nobody is told.
+    /// A NOP-Out that waits for its answer; a keepalive is not reported to the caller.
     Ping {
         length: u32,
         is_keepalive: bool,
@@ -54,7 +54,7 @@ pub(super) enum Kind {
         referenced: u32,
     },
     LogicalUnitReset,
-    /// SendTargets, or the empty request that an Asynchronous Message asked for.
+    /// SendTargets, or the empty request that an Asynchronous Message requested.
     Text {
         is_discovery: bool,
     },
@@ -64,7 +64,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether the target still owes an answer.
+    /// Whether an answer is outstanding.
     fn is_active(self) -> bool {
         !matches!(self, Kind::Free | Kind::Ended | Kind::Ghost)
     }
@@ -74,7 +74,7 @@ impl Kind {
 pub(super) struct Task {
     pub kind: Kind,
     pub connection: u16,
-    /// Whether its PDU was handed out.
+    /// Whether its PDU was sent.
     pub is_sent: bool,
     pub is_aborting: bool,
     pub is_timed_out: bool,
@@ -83,16 +83,16 @@ pub(super) struct Task {
     pub submitted_ns: i64,
     pub sent_ns: i64,
     pub first_data_ns: Option<i64>,
-    /// Bytes that came, or were sent.
+    /// Bytes received or sent.
     pub transferred: u32,
     /// DataSN or R2TSN of the next PDU of the target.
     pub next_sn: SerialNumber,
-    /// Bytes of the present sequence of Data-In.
+    /// Bytes of the current Data-In sequence.
     pub sequence_bytes: u64,
-    /// Bytes sent unsolicited or asked for: where the next R2T begins.
+    /// Bytes sent unsolicited or requested: start of the next R2T.
     pub granted: u32,
     pub outstanding_r2t_count: u16,
-    /// Which bytes, where the keys allow any order.
+    /// Transferred ranges, if any order is allowed.
     pub ranges: Ranges,
 }
 
@@ -125,7 +125,7 @@ pub(super) struct TaskTable {
     tasks: Vec<Task>,
     free: Vec<u32>,
     ghosts: VecDeque<u32>,
-    /// Tasks to which the target owes an answer.
+    /// Tasks with an outstanding answer.
     active_count: usize,
 }
 
@@ -144,7 +144,7 @@ impl TaskTable {
         tag
     }
 
-    /// The task of a tag that a target named.
+    /// The task of a tag from the target.
     #[inline]
     pub(super) fn get_mut(&mut self, tag: u32) -> Option<&mut Task> {
         self.tasks.get_mut(tag as usize).filter(|task| !matches!(task.kind, Kind::Free | Kind::Ended))
@@ -154,7 +154,7 @@ impl TaskTable {
         self.tasks.get(tag as usize).filter(|task| !matches!(task.kind, Kind::Free | Kind::Ended))
     }
 
-    /// Ends a task; its tag is used again after [`TaskTable::release`].
+    /// Ends a task; its tag is reused after [`TaskTable::release`].
     pub(super) fn end(&mut self, tag: u32) {
         if let Some(task) = self.tasks.get_mut(tag as usize).filter(|task| task.kind.is_active()) {
             task.kind = Kind::Ended;
@@ -162,7 +162,7 @@ impl TaskTable {
         }
     }
 
-    /// The caller knows of the end: the tag is the next to be used.
+    /// The completion was returned to the caller: the tag is the next to be reused.
     pub(super) fn release(&mut self, tag: u32) {
         if let Some(task) = self.tasks.get_mut(tag as usize).filter(|task| task.kind == Kind::Ended) {
             task.kind = Kind::Free;
@@ -170,7 +170,7 @@ impl TaskTable {
         }
     }
 
-    /// Forgets a task whose answer may still be under way: its tag rests.
+    /// Removes a task whose answer may still arrive: its tag is not reused yet.
     pub(super) fn bury(&mut self, tag: u32) {
         if let Some(task) = self.tasks.get_mut(tag as usize).filter(|task| task.kind.is_active()) {
             task.kind = Kind::Ghost;
@@ -190,7 +190,7 @@ impl TaskTable {
         self.active_count
     }
 
-    /// Tag and task of all that are active.
+    /// Tag and task of all active tasks.
     pub(super) fn active(&self) -> impl Iterator<Item = (u32, &Task)> {
         let tasks = self.tasks.iter().enumerate().map(|(tag, task)| (tag as u32, task));
         tasks.filter(|(_, task)| task.kind.is_active())

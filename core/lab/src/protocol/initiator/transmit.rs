@@ -1,14 +1,14 @@
-//! What goes to the target: which PDU is next, and how it is made.
+//! Sending to the target: the choice of the next PDU, and its encoding.
 //!
 //! ```text
-//! urgent        answers to pings, task management, NOP, text, logout: no window holds them back
+//! urgent        answers to pings, task management, NOP, text, logout: independent of the window
 //! unsolicited   Data-Out of the command just sent
-//! commands      as far as MaxCmdSN lets them
-//! bursts        Data-Out that R2Ts asked for, in the order of the R2Ts
+//! commands      up to MaxCmdSN
+//! bursts        Data-Out for R2Ts, in the order of the R2Ts
 //! ```
 //!
-//! CmdSN is given when a command is sent, not before: so a connection that takes nothing never holds up the others, and
-//! on each connection CmdSN grows (RFC 7143 section 4.2.2.1).
+//! CmdSN is assigned when a command is sent, not before. So a blocked connection never delays the others, and CmdSN
+//! increases on each connection (RFC 7143 section 4.2.2.1).
 
 use iscsitrace_wire::bhs::{BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
@@ -21,19 +21,19 @@ use super::task::{Direction, Kind};
 use crate::protocol::pdu;
 use crate::protocol::pdu_log::PduRecord;
 
-/// About how much one system call sends.
+/// Approximate bytes of one system call.
 const TRANSMIT_BYTES: usize = 256 << 10;
 
 /// Section 13.3 and appendix C.
 const SEND_TARGETS: &[u8] = b"SendTargets=All\0";
 
-/// Ping data: each byte tells its place.
+/// Ping data: each byte depends on its offset.
 pub(super) fn ping_byte(offset: u32) -> u8 {
     (offset % 251) as u8
 }
 
 impl Session {
-    /// Appends what the next system call on a connection sends; nothing when there is nothing to send now.
+    /// Appends the bytes of a connection's next system call; nothing when there is nothing to send now.
     pub fn poll_transmit(&mut self, now_ns: i64, connection: usize, out: &mut Vec<u8>, data: &mut impl TaskData) {
         let start = out.len();
         match self.connections.get(connection).map(|connection| connection.state) {
@@ -98,7 +98,7 @@ impl Session {
                 immediate = command.length_bytes.min(keys.first_burst_length);
                 immediate = immediate.min(keys.target_max_recv_data_segment_length);
             }
-            // Section 13.10: with InitialR2T=No the rest of the first burst follows unasked.
+            // Section 13.10: with InitialR2T=No the rest of the first burst follows unsolicited.
             unsolicited_end =
                 if keys.initial_r2t { immediate } else { command.length_bytes.min(keys.first_burst_length) };
             task.granted = unsolicited_end;
@@ -110,7 +110,7 @@ impl Session {
                 connection.unsolicited = Some(Burst {
                     tag,
                     target_transfer_tag: RESERVED_TAG,
-                    // Section 11.7.4: the LUN goes with a Target Transfer Tag only.
+                    // Section 11.7.4: the LUN is present only with a Target Transfer Tag.
                     lun: [0; 8],
                     offset: immediate,
                     end: unsolicited_end,
@@ -119,7 +119,7 @@ impl Session {
             }
         }
         let header = BhsBuilder::new(Opcode::ScsiCommand)
-            // Section 11.3.1: the F bit says that no unsolicited Data-Out follows.
+            // Section 11.3.1: the F bit means that no unsolicited Data-Out follows.
             .is_final(immediate == unsolicited_end)
             .is_read(command.direction == Direction::Read)
             .is_write(command.direction == Direction::Write)
@@ -178,7 +178,7 @@ impl Session {
                 .target_transfer_tag(target_transfer_tag)
                 .lun(lun),
             Urgent::Request(tag) => {
-                // an aborted request is no more
+                // an aborted request is not sent
                 let referenced = match self.tasks.get(tag).map(|task| task.kind) {
                     Some(Kind::AbortTask { referenced }) => self.tasks.get(referenced).map(|task| task.cmd_sn),
                     Some(_) => None,

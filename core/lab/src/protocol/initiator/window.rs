@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   ... ExpCmdSN ........ CmdSN ........ MaxCmdSN
-//!        what the target    the next       the last that
-//!        waits for          to be sent     may be sent
+//!        next expected      next to be     last that may
+//!        by the target      sent           be sent
 //! ```
 //!
-//! It never sends: who holds it asks before each command.
+//! It never sends: its owner checks it before each command.
 
 use iscsitrace_wire::serial::SerialNumber;
 
@@ -18,12 +18,12 @@ pub struct CommandWindow {
     cmd_sn: SerialNumber,
     exp_cmd_sn: SerialNumber,
     max_cmd_sn: SerialNumber,
-    /// Immediate requests that a target may still take for numbered ones.
+    /// Immediate requests that a target may still count as numbered ones.
     immediate_count: u32,
 }
 
 impl CommandWindow {
-    /// A window that is closed until the target opens it, whose first command will be `cmd_sn`.
+    /// A window that is closed until the target opens it; `cmd_sn` is that of the first command.
     #[must_use]
     pub fn new(cmd_sn: u32) -> Self {
         let cmd_sn = SerialNumber(cmd_sn);
@@ -31,7 +31,7 @@ impl CommandWindow {
         Self { cmd_sn, exp_cmd_sn: cmd_sn, max_cmd_sn, immediate_count: 0 }
     }
 
-    /// The CmdSN that the next command will have; immediate commands carry it and leave it.
+    /// The CmdSN of the next command; immediate commands carry it without advancing it.
     #[must_use]
     pub fn cmd_sn(&self) -> SerialNumber {
         self.cmd_sn
@@ -49,7 +49,7 @@ impl CommandWindow {
         !self.cmd_sn.is_after(self.max_cmd_sn)
     }
 
-    /// The CmdSN of a command that is sent now.
+    /// Assigns the CmdSN of a command that is sent now.
     pub fn take(&mut self) -> SerialNumber {
         let taken = self.cmd_sn;
         self.cmd_sn = taken.next();
@@ -61,11 +61,11 @@ impl CommandWindow {
         self.immediate_count = self.immediate_count.saturating_add(1);
     }
 
-    /// What a PDU of the target says; false when the target counts immediate requests, which RFC 7143 does not. CmdSN
-    /// then goes on where that target goes on, which would take no other.
+    /// Takes the numbers of a PDU of the target; false when the target counts immediate requests, contrary to RFC 7143.
+    /// Then CmdSN continues as that target expects.
     ///
     /// # Errors
-    /// It acknowledges a command that was never sent.
+    /// It acknowledges a command that was not sent.
     pub fn update(&mut self, exp_cmd_sn: SerialNumber, max_cmd_sn: SerialNumber) -> Result<bool, Violation> {
         // Section 4.2.2.1: a MaxCmdSN below ExpCmdSN - 1 makes both be ignored.
         if max_cmd_sn.next().is_before(exp_cmd_sn) {
@@ -79,7 +79,7 @@ impl CommandWindow {
             };
             (self.cmd_sn, self.immediate_count) = (exp_cmd_sn, left);
         }
-        // Section 4.2.2.1: PDUs of several connections overtake each other, so that only a later number counts.
+        // Section 4.2.2.1: PDUs of several connections overtake each other, so only a larger number counts.
         if exp_cmd_sn.is_after(self.exp_cmd_sn) {
             self.exp_cmd_sn = exp_cmd_sn;
         }
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(told(&mut window, 11, 20), Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn }));
     }
 
-    /// As istgt does.
+    /// Behaviour of istgt.
     #[test]
     fn a_target_that_counts_immediate_requests_is_followed() {
         let mut window = CommandWindow::new(u32::MAX);

@@ -1,22 +1,23 @@
-//! Operational keys: what a side offers, how two sides agree, and what is in force then (RFC 7143 sections 6.2 and 13).
+//! Operational keys: offers, negotiation, and negotiated parameters (RFC 7143 sections 6.2 and 13).
 //!
 //! ```text
-//! key          the keys, and how the value of each comes about
-//! offers       what one side wants
-//! parameters   what is in force
-//! negotiation  one side of the talk: offers, answers, and what the peer did wrong
-//! violation    what is told of that
+//! choice       values of list keys
+//! offers       the values that one side wants
+//! parameters   the negotiated parameters
+//! negotiation  one side of the negotiation: offers, answers, checks
+//! violation    violations by the peer
 //! ```
 //!
-//! It knows keys and values, not PDUs: who may speak when is `login`.
+//! The table of keys is `iscsitrace_wire::key`. This knows keys and values, not PDUs: `login` knows when a key may be
+//! sent.
 
-mod key;
+mod choice;
 mod negotiation;
 mod offers;
 mod parameters;
 mod violation;
 
-pub use key::{Digest, Key, TaskReporting};
+pub use choice::{Digest, TaskReporting};
 pub use negotiation::{Negotiation, Scope};
 pub use offers::{InvalidOffers, Offers};
 pub use parameters::Parameters;

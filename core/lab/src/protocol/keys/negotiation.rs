@@ -5,21 +5,20 @@
 //! originator   offer, offer_missing     MaxBurstLength=16776192   ->
 //! responder    take, answers into out                             <-   MaxBurstLength=262144
 //! originator   take, no answer          is it a legal choice?
-//! both         finish                   the parameters in force
+//! both         finish                   the negotiated parameters
 //! ```
 //!
-//! It never sees a key twice: the caller refuses repeated keys (section 6.3). It keeps no text of the peer.
+//! The caller refuses repeated keys (section 6.3). It keeps no text of the peer.
 
-use iscsitrace_wire::key::{RESERVED_VALUES, ResultFunction};
+use iscsitrace_wire::key::{OperationalKey, RESERVED_VALUES, ResultFunction, Use};
 use iscsitrace_wire::text;
 
-use super::key::Key;
-use super::offers::{Offers, Wish};
+use super::offers::{KeyValue, Offers};
 use super::parameters::Parameters;
 use super::violation::{Violation, shown};
 use crate::protocol::text::TextWriter;
 
-/// What the negotiation is about.
+/// The connection that negotiates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// The leading connection of a normal session.
@@ -38,14 +37,14 @@ pub struct Negotiation {
     is_initiator: bool,
     parameters: Parameters,
     has_declared: bool,
-    /// Offered by this side and not answered yet.
-    open: Vec<Key>,
-    /// Named by either side, so not to be offered (again).
-    named: Vec<Key>,
+    /// Keys offered by this side and not answered yet.
+    open: Vec<OperationalKey>,
+    /// Keys that either side has named, so not to be offered (again).
+    named: Vec<OperationalKey>,
 }
 
 impl Negotiation {
-    /// Begins with the defaults, or with what holds for the session.
+    /// Starts with the defaults, or with the session's parameters.
     #[must_use]
     pub fn new(offers: Offers, scope: Scope, is_initiator: bool) -> Negotiation {
         let parameters = match &scope {
@@ -63,23 +62,23 @@ impl Negotiation {
         }
     }
 
-    /// Offers and declares all that this side wants to name, and has not.
+    /// Offers and declares all keys that this side wants to name, and has not.
     pub fn offer(&mut self, out: &mut TextWriter) {
         let is_first_burst_irrelevant =
             self.offers.initial_r2t == Some(true) && self.offers.immediate_data == Some(false);
-        for key in Key::ALL.iter().copied() {
-            if key == Key::FirstBurstLength && is_first_burst_irrelevant {
+        for key in OperationalKey::ALL.iter().copied() {
+            if key == OperationalKey::FirstBurstLength && is_first_burst_irrelevant {
                 continue;
             }
             self.offer_key(key, out);
         }
     }
 
-    /// Declares what this side has to declare, and offers the keys that nobody named and whose default it does not
+    /// Makes the declarations of this side, and offers the keys that neither side named and whose default it does not
     /// accept.
     pub fn offer_missing(&mut self, out: &mut TextWriter) {
-        for key in Key::ALL.iter().copied() {
-            if key.result_function() == ResultFunction::Declare || !self.accepts_value_in_force(key) {
+        for key in OperationalKey::ALL.iter().copied() {
+            if key.result_function() == ResultFunction::Declare || !self.accepts_current_value(key) {
                 self.offer_key(key, out);
             }
         }
@@ -87,16 +86,16 @@ impl Negotiation {
 
     /// Declares MaxRecvDataSegmentLength, when it has not been (RFC 7143 section 13.12).
     pub fn declare(&mut self, out: &mut TextWriter) {
-        self.offer_key(Key::MaxRecvDataSegmentLength, out);
+        self.offer_key(OperationalKey::MaxRecvDataSegmentLength, out);
     }
 
-    fn offer_key(&mut self, key: Key, out: &mut TextWriter) {
-        let Some(wish) = self.offers.wish(key) else { return };
-        if !self.is_spoken_of(key) {
+    fn offer_key(&mut self, key: OperationalKey, out: &mut TextWriter) {
+        let Some(offered_value) = self.offers.offered_value(key) else { return };
+        if !self.is_negotiable(key) {
             return;
         }
-        if let (ResultFunction::Declare, Wish::Number(length)) = (key.result_function(), &wish) {
-            // the peer's declaration does not stand for one's own
+        if let (ResultFunction::Declare, KeyValue::Number(length)) = (key.result_function(), &offered_value) {
+            // the peer's declaration does not replace this side's
             if std::mem::replace(&mut self.has_declared, true) {
                 return;
             }
@@ -107,7 +106,7 @@ impl Negotiation {
             self.open.push(key);
             self.named.push(key);
         }
-        out.pair(key.name(), &wish.text());
+        out.pair(key.name(), &offered_value.text());
     }
 
     fn own_max_recv_data_segment_length(&mut self) -> &mut u32 {
@@ -127,21 +126,22 @@ impl Negotiation {
     }
 
     /// Whether a key may be negotiated here.
-    fn is_spoken_of(&self, key: Key) -> bool {
+    fn is_negotiable(&self, key: OperationalKey) -> bool {
         match self.scope {
             Scope::Leading => true,
-            Scope::Discovery => !key.rules().is_irrelevant_in_discovery,
-            Scope::Further(_) => !key.rules().is_leading_only,
+            Scope::Discovery => !key.row().is_irrelevant_in_discovery,
+            Scope::Further(_) => key.row().usage != Use::LeadingOnly,
         }
     }
 
-    /// Takes what the peer said: its offers are answered into `out`, its answers are checked.
+    /// Takes the peer's keys: answers offers into `out`, checks answers.
     ///
     /// # Errors
-    /// The first thing that the peer must not say.
-    pub fn take(&mut self, pairs: &[(Key, &str)], out: &mut TextWriter) -> Result<(), Violation> {
-        // the first burst is bounded by what the others say (section 13.14), in whatever order they come
-        let (first_burst, others): (Vec<_>, Vec<_>) = pairs.iter().partition(|(key, _)| *key == Key::FirstBurstLength);
+    /// The first violation.
+    pub fn take(&mut self, pairs: &[(OperationalKey, &str)], out: &mut TextWriter) -> Result<(), Violation> {
+        // FirstBurstLength is bounded by other keys (section 13.14), whatever the order
+        let (first_burst, others): (Vec<_>, Vec<_>) =
+            pairs.iter().partition(|(key, _)| *key == OperationalKey::FirstBurstLength);
         for (key, value) in others.into_iter().chain(first_burst) {
             if key.result_function() == ResultFunction::Declare {
                 self.take_declaration(key, value)?;
@@ -157,7 +157,7 @@ impl Negotiation {
         Ok(())
     }
 
-    fn take_declaration(&mut self, key: Key, value: &str) -> Result<(), Violation> {
+    fn take_declaration(&mut self, key: OperationalKey, value: &str) -> Result<(), Violation> {
         let length = text::numeric(value).and_then(|number| key.admits(number));
         let length = length.ok_or_else(|| {
             Violation::new(format!("{}={} is not admissible", key.name(), shown(value)), key.section())
@@ -167,99 +167,108 @@ impl Negotiation {
     }
 
     /// The answer to an offer of the peer.
-    fn answer(&mut self, key: Key, value: &str) -> Result<String, Violation> {
+    fn answer(&mut self, key: OperationalKey, value: &str) -> Result<String, Violation> {
         // "the use of Reject, Irrelevant, and NotUnderstood as proposed values" is a protocol error (section 6.2)
         if RESERVED_VALUES.contains(&value) {
             return Err(Violation::new(format!("{}={value} is no offer", key.name()), "6.2"));
         }
         match self.scope {
-            Scope::Discovery if !self.is_spoken_of(key) => return Ok("Irrelevant".to_owned()),
-            Scope::Further(_) if !self.is_spoken_of(key) => return Ok("Reject".to_owned()),
-            _ if key == Key::FirstBurstLength && self.parameters.is_first_burst_irrelevant() => {
+            Scope::Discovery if !self.is_negotiable(key) => return Ok("Irrelevant".to_owned()),
+            Scope::Further(_) if !self.is_negotiable(key) => return Ok("Reject".to_owned()),
+            _ if key == OperationalKey::FirstBurstLength && self.parameters.is_first_burst_irrelevant() => {
                 return Ok("Irrelevant".to_owned());
             }
             _ => {}
         }
         let agreed = match key.result_function() {
-            ResultFunction::Choose => self.choose(key, value).map(|name| Wish::List(vec![name])),
+            ResultFunction::Choose => self.choose(key, value).map(|name| KeyValue::List(vec![name])),
             ResultFunction::And | ResultFunction::Or => {
-                text::boolean(value).and_then(|offered| self.combine(key, &Wish::Truth(offered)))
+                text::boolean(value).and_then(|offered| self.combine(key, &KeyValue::Boolean(offered)))
             }
             _ => text::numeric(value)
                 .and_then(|number| key.admits(number))
-                .and_then(|offered| self.combine(key, &Wish::Number(offered))),
+                .and_then(|offered| self.combine(key, &KeyValue::Number(offered))),
         };
-        // an offer that is not admissible, and a list without a value that is supported (sections 6.2.1 and 6.2.2)
+        // an offer that is not admissible, or a list without a supported value (sections 6.2.1 and 6.2.2)
         let Some(agreed) = agreed else { return Ok("Reject".to_owned()) };
         self.set(key, &agreed);
         Ok(agreed.text())
     }
 
     /// The first value of the list that this side supports (RFC 7143 section 6.2.1).
-    fn choose(&self, key: Key, list: &str) -> Option<&'static str> {
+    fn choose(&self, key: OperationalKey, list: &str) -> Option<&'static str> {
         let supported = self.supported(key);
         list.split(',').find_map(|offered| supported.iter().copied().find(|name| *name == offered))
     }
 
-    fn supported(&self, key: Key) -> Vec<&'static str> {
-        match self.offers.wish(key).or_else(|| Parameters::default().value(key)) {
-            Some(Wish::List(names)) => names,
+    fn supported(&self, key: OperationalKey) -> Vec<&'static str> {
+        match self.offers.offered_value(key).or_else(|| Parameters::default().value(key)) {
+            Some(KeyValue::List(names)) => names,
             _ => Vec::new(),
         }
     }
 
-    /// The result function over the peer's value and what this side wants (RFC 7143 section 6.2.2).
-    fn combine(&self, key: Key, theirs: &Wish) -> Option<Wish> {
-        let own = self.offers.wish(key).or_else(|| Parameters::default().value(key))?;
+    /// The result function of the peer's value and this side's (RFC 7143 section 6.2.2).
+    fn combine(&self, key: OperationalKey, theirs: &KeyValue) -> Option<KeyValue> {
+        let own = self.offers.offered_value(key).or_else(|| Parameters::default().value(key))?;
         Some(match (key.result_function(), own, theirs) {
-            (ResultFunction::Minimum, Wish::Number(own), Wish::Number(theirs)) => {
+            (ResultFunction::Minimum, KeyValue::Number(own), KeyValue::Number(theirs)) => {
                 let least = own.min(*theirs);
-                let is_first_burst = key == Key::FirstBurstLength;
-                Wish::Number(if is_first_burst { least.min(self.parameters.max_burst_length) } else { least })
+                let is_first_burst = key == OperationalKey::FirstBurstLength;
+                KeyValue::Number(if is_first_burst { least.min(self.parameters.max_burst_length) } else { least })
             }
-            (ResultFunction::Maximum, Wish::Number(own), Wish::Number(theirs)) => Wish::Number(own.max(*theirs)),
-            (ResultFunction::And, Wish::Truth(own), Wish::Truth(theirs)) => Wish::Truth(own && *theirs),
-            (ResultFunction::Or, Wish::Truth(own), Wish::Truth(theirs)) => Wish::Truth(own || *theirs),
+            (ResultFunction::Maximum, KeyValue::Number(own), KeyValue::Number(theirs)) => {
+                KeyValue::Number(own.max(*theirs))
+            }
+            (ResultFunction::And, KeyValue::Boolean(own), KeyValue::Boolean(theirs)) => {
+                KeyValue::Boolean(own && *theirs)
+            }
+            (ResultFunction::Or, KeyValue::Boolean(own), KeyValue::Boolean(theirs)) => {
+                KeyValue::Boolean(own || *theirs)
+            }
             _ => return None,
         })
     }
 
-    /// Takes the peer's answer to an offer of this side, if it is a legal one.
-    fn take_answer(&mut self, key: Key, value: &str) -> Result<(), Violation> {
+    /// Takes the peer's answer to an offer of this side, if it is legal.
+    fn take_answer(&mut self, key: OperationalKey, value: &str) -> Result<(), Violation> {
         if RESERVED_VALUES.contains(&value) {
-            // "the negotiated key is left at its current value" (section 6.2); finish() judges whether that will do
+            // "the negotiated key is left at its current value" (section 6.2); finish() checks whether that is
+            // acceptable
             return Ok(());
         }
-        let Some(wish) = self.offers.wish(key) else { return Ok(()) };
-        let (answer, section) = match &wish {
-            Wish::List(names) => {
+        let Some(offered_value) = self.offers.offered_value(key) else { return Ok(()) };
+        let (answer, section) = match &offered_value {
+            KeyValue::List(names) => {
                 let name = names.iter().copied().find(|name| *name == value);
-                (name.map(|name| Wish::List(vec![name])), "6.2.1")
+                (name.map(|name| KeyValue::List(vec![name])), "6.2.1")
             }
-            Wish::Truth(_) => (text::boolean(value).map(Wish::Truth), "6.2.2"),
-            Wish::Number(_) => (text::numeric(value).and_then(|number| key.admits(number)).map(Wish::Number), "6.2.2"),
+            KeyValue::Boolean(_) => (text::boolean(value).map(KeyValue::Boolean), "6.2.2"),
+            KeyValue::Number(_) => {
+                (text::numeric(value).and_then(|number| key.admits(number)).map(KeyValue::Number), "6.2.2")
+            }
         };
-        // a legal answer is one that the result function could have given
-        let answer = answer.filter(|answer| match (key.result_function(), answer, &wish) {
-            (ResultFunction::Minimum, Wish::Number(answer), Wish::Number(offered)) => answer <= offered,
-            (ResultFunction::Maximum, Wish::Number(answer), Wish::Number(offered)) => answer >= offered,
-            (ResultFunction::And, Wish::Truth(answer), Wish::Truth(offered)) => *offered || !answer,
-            (ResultFunction::Or, Wish::Truth(answer), Wish::Truth(offered)) => !offered || *answer,
+        // a legal answer is a possible result of the result function
+        let answer = answer.filter(|answer| match (key.result_function(), answer, &offered_value) {
+            (ResultFunction::Minimum, KeyValue::Number(answer), KeyValue::Number(offered)) => answer <= offered,
+            (ResultFunction::Maximum, KeyValue::Number(answer), KeyValue::Number(offered)) => answer >= offered,
+            (ResultFunction::And, KeyValue::Boolean(answer), KeyValue::Boolean(offered)) => *offered || !answer,
+            (ResultFunction::Or, KeyValue::Boolean(answer), KeyValue::Boolean(offered)) => !offered || *answer,
             _ => true,
         });
         let Some(answer) = answer else {
-            let what = format!("{}={} is no legal answer to {}", key.name(), shown(value), wish.text());
+            let what = format!("{}={} is no legal answer to {}", key.name(), shown(value), offered_value.text());
             return Err(Violation::new(what, section));
         };
         self.set(key, &answer);
         Ok(())
     }
 
-    fn set(&mut self, key: Key, value: &Wish) {
+    fn set(&mut self, key: OperationalKey, value: &KeyValue) {
         match value {
-            Wish::Number(number) => self.parameters.set_number(key, *number),
-            Wish::Truth(truth) => self.parameters.set_truth(key, *truth),
-            Wish::List(names) => {
+            KeyValue::Number(number) => self.parameters.set_number(key, *number),
+            KeyValue::Boolean(truth) => self.parameters.set_boolean(key, *truth),
+            KeyValue::List(names) => {
                 if let Some(name) = names.first() {
                     self.parameters.set_choice(key, name);
                 }
@@ -267,47 +276,49 @@ impl Negotiation {
         }
     }
 
-    /// Whether this side can live with the value in force.
-    fn accepts_value_in_force(&self, key: Key) -> bool {
-        if !self.is_spoken_of(key)
-            || (key == Key::FirstBurstLength && self.parameters.is_first_burst_irrelevant())
-            || self.offers.wish(key).is_none()
+    /// Whether this side accepts the current value.
+    fn accepts_current_value(&self, key: OperationalKey) -> bool {
+        if !self.is_negotiable(key)
+            || (key == OperationalKey::FirstBurstLength && self.parameters.is_first_burst_irrelevant())
+            || self.offers.offered_value(key).is_none()
         {
             return true;
         }
         match self.parameters.value(key) {
-            Some(Wish::List(names)) => names.iter().all(|name| self.supported(key).contains(name)),
+            Some(KeyValue::List(names)) => names.iter().all(|name| self.supported(key).contains(name)),
             Some(value) => self.combine(key, &value).is_none_or(|combined| combined == value),
             None => true,
         }
     }
 
-    /// Ends the negotiation: what is in force, and which offers were left without the answer that the RFC requires.
+    /// Ends the negotiation: returns the parameters, and remarks on offers without the required answer.
     ///
     /// # Errors
-    /// A value in force that this side does not accept, for the peer rejected or ignored its offer.
+    /// A value that this side does not accept, because the peer rejected or ignored its offer.
     pub fn finish(mut self) -> Result<(Parameters, Vec<String>), Violation> {
         let mut remarks = Vec::new();
         for key in std::mem::take(&mut self.open) {
-            match (key.result_function(), self.offers.wish(key)) {
-                // answers are optional where the result cannot be another (section 6.2.2)
-                (ResultFunction::And, Some(Wish::Truth(false))) | (ResultFunction::Or, Some(Wish::Truth(true))) => {
-                    self.set(key, &Wish::Truth(key.result_function() == ResultFunction::Or));
+            match (key.result_function(), self.offers.offered_value(key)) {
+                // an answer is optional if only one result is possible (section 6.2.2)
+                (ResultFunction::And, Some(KeyValue::Boolean(false)))
+                | (ResultFunction::Or, Some(KeyValue::Boolean(true))) => {
+                    self.set(key, &KeyValue::Boolean(key.result_function() == ResultFunction::Or));
                 }
                 _ => remarks
                     .push(Violation::new(format!("{} was offered and not answered", key.name()), "6.2.2").to_string()),
             }
         }
         if self.parameters.is_first_burst_irrelevant() {
-            // whatever was said of it before that was known
+            // even if it was negotiated before that was known
             self.parameters.first_burst_length = Parameters::default().first_burst_length;
         }
         self.parameters.first_burst_length = self.parameters.first_burst_length.min(self.parameters.max_burst_length);
-        for key in Key::ALL.iter().copied() {
-            if !self.accepts_value_in_force(key) {
-                let in_force = self.parameters.value(key).map(|value| value.text()).unwrap_or_default();
-                let wish = self.offers.wish(key).map(|wish| wish.text()).unwrap_or_default();
-                let what = format!("{} stays {in_force}, and {wish} is wanted", key.name());
+        for key in OperationalKey::ALL.iter().copied() {
+            if !self.accepts_current_value(key) {
+                let current = self.parameters.value(key).map(|value| value.text()).unwrap_or_default();
+                let offered_value =
+                    self.offers.offered_value(key).map(|offered_value| offered_value.text()).unwrap_or_default();
+                let what = format!("{} stays {current}, but {offered_value} is required", key.name());
                 return Err(Violation::new(what, "7.12"));
             }
         }

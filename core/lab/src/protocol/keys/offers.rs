@@ -1,13 +1,13 @@
-//! What one side wants of a session or connection: a value for each operational key, as a user sets it.
+//! Offers of one side: a value for each operational key.
 //!
-//! A key without a value is never sent; the side is then content with the RFC's default.
+//! A key without a value is not sent: the side accepts the RFC's default.
 
-use iscsitrace_wire::key::ResultFunction;
+use iscsitrace_wire::key::{OperationalKey, ResultFunction};
 use serde::{Deserialize, Serialize};
 
-use super::key::{Digest, Key, TaskReporting};
+use super::choice::{Digest, TaskReporting};
 
-/// What a side wants. `None` of a key: do not name it, the default of RFC 7143 section 13 is wanted.
+/// The offers of a side. `None`: the key is not named, for the default of RFC 7143 section 13.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Offers {
@@ -21,7 +21,7 @@ pub struct Offers {
     pub initial_r2t: Option<bool>,
     /// ImmediateData: whether a SCSI Command may carry data.
     pub immediate_data: Option<bool>,
-    /// MaxRecvDataSegmentLength, in bytes: the longest data segment that this side takes.
+    /// MaxRecvDataSegmentLength, in bytes: the longest data segment that this side accepts.
     pub max_recv_data_segment_length: Option<u32>,
     /// MaxBurstLength, in bytes.
     pub max_burst_length: Option<u32>,
@@ -46,7 +46,7 @@ pub struct Offers {
 }
 
 impl Default for Offers {
-    /// What initiators of today offer: large bursts, no digests, unsolicited data.
+    /// Offers of current initiators: large bursts, no digests, unsolicited data.
     fn default() -> Offers {
         Offers {
             header_digest: Some(vec![Digest::None]),
@@ -69,15 +69,15 @@ impl Default for Offers {
     }
 }
 
-/// Offers that no side may make.
+/// Offers that are not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidOffers {
     /// A number outside its bounds.
     #[error("{}={value} is outside {low} to {high} (RFC 7143 section {})", key.name(), key.section())]
     OutOfBounds {
         /// The key.
-        key: Key,
-        /// What was set.
+        key: OperationalKey,
+        /// The setting.
         value: u32,
         /// The smallest admissible value.
         low: u32,
@@ -86,8 +86,8 @@ pub enum InvalidOffers {
     },
     /// A list that is empty or names a value twice.
     #[error("{} needs a list of different values (RFC 7143 section 6.2.1)", .0.name())]
-    BadList(Key),
-    /// The first burst is longer than any burst may be.
+    BadList(OperationalKey),
+    /// FirstBurstLength exceeds MaxBurstLength.
     #[error("FirstBurstLength={first} is more than MaxBurstLength={max} (RFC 7143 section 13.14)")]
     FirstBurstTooLong {
         /// FirstBurstLength, in bytes.
@@ -97,21 +97,21 @@ pub enum InvalidOffers {
     },
 }
 
-/// A side's wish for one key.
+/// A side's value of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum KeyValue {
     Number(u32),
-    Truth(bool),
+    Boolean(bool),
     List(Vec<&'static str>),
 }
 
-impl Wish {
+impl KeyValue {
     /// As it is sent.
     pub fn text(&self) -> String {
         match self {
-            Wish::Number(number) => number.to_string(),
-            Wish::Truth(truth) => if *truth { "Yes" } else { "No" }.to_owned(),
-            Wish::List(names) => names.join(","),
+            KeyValue::Number(number) => number.to_string(),
+            KeyValue::Boolean(truth) => if *truth { "Yes" } else { "No" }.to_owned(),
+            KeyValue::List(names) => names.join(","),
         }
     }
 }
@@ -145,46 +145,46 @@ impl Offers {
         }
     }
 
-    /// What is wanted for a key, when something is.
-    pub(super) fn wish(&self, key: Key) -> Option<Wish> {
-        let number = |value: Option<u32>| value.map(Wish::Number);
-        let truth = |value: Option<bool>| value.map(Wish::Truth);
+    /// The value offered for a key, if any.
+    pub(super) fn offered_value(&self, key: OperationalKey) -> Option<KeyValue> {
+        let number = |value: Option<u32>| value.map(KeyValue::Number);
+        let truth = |value: Option<bool>| value.map(KeyValue::Boolean);
         let digests =
-            |value: &Option<Vec<Digest>>| value.as_ref().map(|values| Wish::List(names_of(Digest::NAMES, values)));
+            |value: &Option<Vec<Digest>>| value.as_ref().map(|values| KeyValue::List(names_of(Digest::NAMES, values)));
         match key {
-            Key::HeaderDigest => digests(&self.header_digest),
-            Key::DataDigest => digests(&self.data_digest),
-            Key::MaxConnections => number(self.max_connections),
-            Key::InitialR2T => truth(self.initial_r2t),
-            Key::ImmediateData => truth(self.immediate_data),
-            Key::MaxRecvDataSegmentLength => number(self.max_recv_data_segment_length),
-            Key::MaxBurstLength => number(self.max_burst_length),
-            Key::FirstBurstLength => number(self.first_burst_length),
-            Key::DefaultTime2Wait => number(self.default_time2wait),
-            Key::DefaultTime2Retain => number(self.default_time2retain),
-            Key::MaxOutstandingR2T => number(self.max_outstanding_r2t),
-            Key::DataPduInOrder => truth(self.data_pdu_in_order),
-            Key::DataSequenceInOrder => truth(self.data_sequence_in_order),
-            Key::ErrorRecoveryLevel => number(self.error_recovery_level),
-            Key::TaskReporting => {
-                self.task_reporting.as_ref().map(|values| Wish::List(names_of(TaskReporting::NAMES, values)))
+            OperationalKey::HeaderDigest => digests(&self.header_digest),
+            OperationalKey::DataDigest => digests(&self.data_digest),
+            OperationalKey::MaxConnections => number(self.max_connections),
+            OperationalKey::InitialR2T => truth(self.initial_r2t),
+            OperationalKey::ImmediateData => truth(self.immediate_data),
+            OperationalKey::MaxRecvDataSegmentLength => number(self.max_recv_data_segment_length),
+            OperationalKey::MaxBurstLength => number(self.max_burst_length),
+            OperationalKey::FirstBurstLength => number(self.first_burst_length),
+            OperationalKey::DefaultTime2Wait => number(self.default_time2wait),
+            OperationalKey::DefaultTime2Retain => number(self.default_time2retain),
+            OperationalKey::MaxOutstandingR2T => number(self.max_outstanding_r2t),
+            OperationalKey::DataPduInOrder => truth(self.data_pdu_in_order),
+            OperationalKey::DataSequenceInOrder => truth(self.data_sequence_in_order),
+            OperationalKey::ErrorRecoveryLevel => number(self.error_recovery_level),
+            OperationalKey::TaskReporting => {
+                self.task_reporting.as_ref().map(|values| KeyValue::List(names_of(TaskReporting::NAMES, values)))
             }
-            Key::IscsiProtocolLevel => number(self.iscsi_protocol_level),
+            OperationalKey::IscsiProtocolLevel => number(self.iscsi_protocol_level),
         }
     }
 
-    /// Checks what a user set.
+    /// Checks all offers.
     ///
     /// # Errors
-    /// The first of the offers that RFC 7143 does not allow.
+    /// The first offer that RFC 7143 does not allow.
     pub fn validate(&self) -> Result<(), InvalidOffers> {
-        for key in Key::ALL.iter().copied() {
-            match self.wish(key) {
-                Some(Wish::Number(value)) if key.admits(u64::from(value)).is_none() => {
-                    let (low, high) = key.rules().bounds;
+        for key in OperationalKey::ALL.iter().copied() {
+            match self.offered_value(key) {
+                Some(KeyValue::Number(value)) if key.admits(u64::from(value)).is_none() => {
+                    let (low, high) = key.bounds();
                     return Err(InvalidOffers::OutOfBounds { key, value, low, high });
                 }
-                Some(Wish::List(names)) if key.result_function() == ResultFunction::Choose => {
+                Some(KeyValue::List(names)) if key.result_function() == ResultFunction::Choose => {
                     let is_repeated = |(place, name)| names.iter().take(place).any(|earlier| earlier == name);
                     if names.is_empty() || names.iter().enumerate().any(is_repeated) {
                         return Err(InvalidOffers::BadList(key));
@@ -215,6 +215,14 @@ mod tests {
         assert_eq!(offers.max_connections, Some(1));
         assert!(serde_json::from_str::<Offers>(r#"{"max_burst": 1}"#).is_err());
         assert_eq!(Offers::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn settings_have_the_names_of_the_table() {
+        let serde_json::Value::Object(settings) = serde_json::to_value(Offers::default()).unwrap() else { panic!() };
+        let mut names: Vec<_> = OperationalKey::ALL.iter().map(|key| key.setting()).collect();
+        names.sort_unstable();
+        assert_eq!(settings.keys().map(String::as_str).collect::<Vec<_>>(), names);
     }
 
     #[test]

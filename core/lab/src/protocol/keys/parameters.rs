@@ -1,13 +1,15 @@
-//! The parameters in force on a connection once its login is done.
+//! The negotiated parameters of a connection.
 //!
-//! It never says how they came about: that is `negotiation`.
+//! `negotiation` produces them.
 
+use iscsitrace_wire::key::OperationalKey;
+use iscsitrace_wire::text;
 use serde::{Deserialize, Serialize};
 
-use super::key::{Digest, Key, TaskReporting};
-use super::offers::{Wish, names_of};
+use super::choice::{Digest, TaskReporting};
+use super::offers::{KeyValue, names_of};
 
-/// What is in force; by default the defaults of RFC 7143 section 13.
+/// Negotiated parameters; by default those of RFC 7143 section 13.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parameters {
@@ -49,31 +51,33 @@ pub struct Parameters {
 
 impl Default for Parameters {
     fn default() -> Parameters {
+        let default = |key: OperationalKey| key.row().default.unwrap_or_default();
+        let number = |key| text::numeric(default(key)).and_then(|number| key.admits(number)).unwrap_or_default();
+        let truth = |key| text::boolean(default(key)).unwrap_or_default();
         Parameters {
-            header_digest: Digest::None,
-            data_digest: Digest::None,
-            max_connections: 1,
-            initial_r2t: true,
-            immediate_data: true,
-            initiator_max_recv_data_segment_length: 8192,
-            target_max_recv_data_segment_length: 8192,
-            max_burst_length: 262_144,
-            first_burst_length: 65_536,
-            default_time2wait: 2,
-            default_time2retain: 20,
-            max_outstanding_r2t: 1,
-            data_pdu_in_order: true,
-            data_sequence_in_order: true,
-            error_recovery_level: 0,
-            task_reporting: TaskReporting::Rfc3720,
-            iscsi_protocol_level: 1,
+            header_digest: Digest::default(),
+            data_digest: Digest::default(),
+            max_connections: number(OperationalKey::MaxConnections),
+            initial_r2t: truth(OperationalKey::InitialR2T),
+            immediate_data: truth(OperationalKey::ImmediateData),
+            initiator_max_recv_data_segment_length: number(OperationalKey::MaxRecvDataSegmentLength),
+            target_max_recv_data_segment_length: number(OperationalKey::MaxRecvDataSegmentLength),
+            max_burst_length: number(OperationalKey::MaxBurstLength),
+            first_burst_length: number(OperationalKey::FirstBurstLength),
+            default_time2wait: number(OperationalKey::DefaultTime2Wait),
+            default_time2retain: number(OperationalKey::DefaultTime2Retain),
+            max_outstanding_r2t: number(OperationalKey::MaxOutstandingR2T),
+            data_pdu_in_order: truth(OperationalKey::DataPduInOrder),
+            data_sequence_in_order: truth(OperationalKey::DataSequenceInOrder),
+            error_recovery_level: number(OperationalKey::ErrorRecoveryLevel),
+            task_reporting: TaskReporting::default(),
+            iscsi_protocol_level: number(OperationalKey::IscsiProtocolLevel),
         }
     }
 }
 
 impl Parameters {
-    /// What another connection of the session begins with: what holds for the session, and the defaults of what each
-    /// connection agrees for itself.
+    /// The initial parameters of a further connection: those of the session, and defaults for keys of a connection.
     #[must_use]
     pub fn for_further_connection(&self) -> Parameters {
         let Parameters {
@@ -92,71 +96,105 @@ impl Parameters {
         }
     }
 
-    /// Whether FirstBurstLength says nothing, for there is no unsolicited data (RFC 7143 section 13.14).
+    /// Whether FirstBurstLength is irrelevant, because there is no unsolicited data (RFC 7143 section 13.14).
     #[must_use]
     pub fn is_first_burst_irrelevant(&self) -> bool {
         self.initial_r2t && !self.immediate_data
     }
 
-    /// The value of a key; MaxRecvDataSegmentLength has one per side and none here.
-    pub(super) fn value(&self, key: Key) -> Option<Wish> {
+    /// The value of a key; none for MaxRecvDataSegmentLength, which has one per side.
+    pub(super) fn value(&self, key: OperationalKey) -> Option<KeyValue> {
         Some(match key {
-            Key::HeaderDigest => Wish::List(names_of(Digest::NAMES, &[self.header_digest])),
-            Key::DataDigest => Wish::List(names_of(Digest::NAMES, &[self.data_digest])),
-            Key::MaxConnections => Wish::Number(self.max_connections),
-            Key::InitialR2T => Wish::Truth(self.initial_r2t),
-            Key::ImmediateData => Wish::Truth(self.immediate_data),
-            Key::MaxRecvDataSegmentLength => return None,
-            Key::MaxBurstLength => Wish::Number(self.max_burst_length),
-            Key::FirstBurstLength => Wish::Number(self.first_burst_length),
-            Key::DefaultTime2Wait => Wish::Number(self.default_time2wait),
-            Key::DefaultTime2Retain => Wish::Number(self.default_time2retain),
-            Key::MaxOutstandingR2T => Wish::Number(self.max_outstanding_r2t),
-            Key::DataPduInOrder => Wish::Truth(self.data_pdu_in_order),
-            Key::DataSequenceInOrder => Wish::Truth(self.data_sequence_in_order),
-            Key::ErrorRecoveryLevel => Wish::Number(self.error_recovery_level),
-            Key::TaskReporting => Wish::List(names_of(TaskReporting::NAMES, &[self.task_reporting])),
-            Key::IscsiProtocolLevel => Wish::Number(self.iscsi_protocol_level),
+            OperationalKey::HeaderDigest => KeyValue::List(names_of(Digest::NAMES, &[self.header_digest])),
+            OperationalKey::DataDigest => KeyValue::List(names_of(Digest::NAMES, &[self.data_digest])),
+            OperationalKey::MaxConnections => KeyValue::Number(self.max_connections),
+            OperationalKey::InitialR2T => KeyValue::Boolean(self.initial_r2t),
+            OperationalKey::ImmediateData => KeyValue::Boolean(self.immediate_data),
+            OperationalKey::MaxRecvDataSegmentLength => return None,
+            OperationalKey::MaxBurstLength => KeyValue::Number(self.max_burst_length),
+            OperationalKey::FirstBurstLength => KeyValue::Number(self.first_burst_length),
+            OperationalKey::DefaultTime2Wait => KeyValue::Number(self.default_time2wait),
+            OperationalKey::DefaultTime2Retain => KeyValue::Number(self.default_time2retain),
+            OperationalKey::MaxOutstandingR2T => KeyValue::Number(self.max_outstanding_r2t),
+            OperationalKey::DataPduInOrder => KeyValue::Boolean(self.data_pdu_in_order),
+            OperationalKey::DataSequenceInOrder => KeyValue::Boolean(self.data_sequence_in_order),
+            OperationalKey::ErrorRecoveryLevel => KeyValue::Number(self.error_recovery_level),
+            OperationalKey::TaskReporting => KeyValue::List(names_of(TaskReporting::NAMES, &[self.task_reporting])),
+            OperationalKey::IscsiProtocolLevel => KeyValue::Number(self.iscsi_protocol_level),
         })
     }
 
-    pub(super) fn set_number(&mut self, key: Key, number: u32) {
+    pub(super) fn set_number(&mut self, key: OperationalKey, number: u32) {
         let place = match key {
-            Key::MaxConnections => &mut self.max_connections,
-            Key::MaxBurstLength => &mut self.max_burst_length,
-            Key::FirstBurstLength => &mut self.first_burst_length,
-            Key::DefaultTime2Wait => &mut self.default_time2wait,
-            Key::DefaultTime2Retain => &mut self.default_time2retain,
-            Key::MaxOutstandingR2T => &mut self.max_outstanding_r2t,
-            Key::ErrorRecoveryLevel => &mut self.error_recovery_level,
-            Key::IscsiProtocolLevel => &mut self.iscsi_protocol_level,
+            OperationalKey::MaxConnections => &mut self.max_connections,
+            OperationalKey::MaxBurstLength => &mut self.max_burst_length,
+            OperationalKey::FirstBurstLength => &mut self.first_burst_length,
+            OperationalKey::DefaultTime2Wait => &mut self.default_time2wait,
+            OperationalKey::DefaultTime2Retain => &mut self.default_time2retain,
+            OperationalKey::MaxOutstandingR2T => &mut self.max_outstanding_r2t,
+            OperationalKey::ErrorRecoveryLevel => &mut self.error_recovery_level,
+            OperationalKey::IscsiProtocolLevel => &mut self.iscsi_protocol_level,
             _ => return,
         };
         *place = number;
     }
 
-    pub(super) fn set_truth(&mut self, key: Key, truth: bool) {
+    pub(super) fn set_boolean(&mut self, key: OperationalKey, truth: bool) {
         let place = match key {
-            Key::InitialR2T => &mut self.initial_r2t,
-            Key::ImmediateData => &mut self.immediate_data,
-            Key::DataPduInOrder => &mut self.data_pdu_in_order,
-            Key::DataSequenceInOrder => &mut self.data_sequence_in_order,
+            OperationalKey::InitialR2T => &mut self.initial_r2t,
+            OperationalKey::ImmediateData => &mut self.immediate_data,
+            OperationalKey::DataPduInOrder => &mut self.data_pdu_in_order,
+            OperationalKey::DataSequenceInOrder => &mut self.data_sequence_in_order,
             _ => return,
         };
         *place = truth;
     }
 
-    pub(super) fn set_choice(&mut self, key: Key, name: &str) {
+    pub(super) fn set_choice(&mut self, key: OperationalKey, name: &str) {
         let digest = Digest::NAMES.iter().find(|(named, _)| *named == name).map(|(_, digest)| *digest);
         match (key, digest) {
-            (Key::HeaderDigest, Some(digest)) => self.header_digest = digest,
-            (Key::DataDigest, Some(digest)) => self.data_digest = digest,
-            (Key::TaskReporting, _) => {
+            (OperationalKey::HeaderDigest, Some(digest)) => self.header_digest = digest,
+            (OperationalKey::DataDigest, Some(digest)) => self.data_digest = digest,
+            (OperationalKey::TaskReporting, _) => {
                 if let Some((_, reporting)) = TaskReporting::NAMES.iter().find(|(named, _)| *named == name) {
                     self.task_reporting = *reporting;
                 }
             }
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The defaults that sections 13.1 to 13.24 name.
+    #[test]
+    fn the_defaults_are_those_of_section_13() {
+        let expected = Parameters {
+            header_digest: Digest::None,
+            data_digest: Digest::None,
+            max_connections: 1,
+            initial_r2t: true,
+            immediate_data: true,
+            initiator_max_recv_data_segment_length: 8192,
+            target_max_recv_data_segment_length: 8192,
+            max_burst_length: 262_144,
+            first_burst_length: 65_536,
+            default_time2wait: 2,
+            default_time2retain: 20,
+            max_outstanding_r2t: 1,
+            data_pdu_in_order: true,
+            data_sequence_in_order: true,
+            error_recovery_level: 0,
+            task_reporting: TaskReporting::Rfc3720,
+            iscsi_protocol_level: 1,
+        };
+        assert_eq!(Parameters::default(), expected);
+        for key in OperationalKey::ALL {
+            let value = expected.value(*key).map(|value| value.text());
+            assert!(value.is_none() || value.as_deref() == key.row().default, "{}", key.name());
         }
     }
 }

@@ -1,14 +1,14 @@
-//! What a side said that the RFC does not allow, for the person who has to mend it.
+//! A violation of the RFC in a negotiation, for a person.
 //!
-//! It never holds more of a peer's text than fits a line, and no secret.
+//! It quotes at most one line of a peer's text, and no secret.
 
-/// What a side did that the RFC does not allow.
+/// A violation of the RFC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} (RFC 7143 section {section})")]
 pub struct Violation {
-    /// In words.
+    /// Description.
     pub what: String,
-    /// The section that says so.
+    /// The section of RFC 7143.
     pub section: &'static str,
 }
 
@@ -18,7 +18,7 @@ impl Violation {
     }
 }
 
-/// A peer's value as it may be shown: escaped, and not too much of it.
+/// A peer's value for output: escaped and truncated.
 pub(crate) fn shown(value: &str) -> String {
     const SHOWN_MAX: usize = 40;
     let start: String = value.chars().take(SHOWN_MAX).collect();

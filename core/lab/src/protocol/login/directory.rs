@@ -1,18 +1,18 @@
-//! What a target's login asks of those who know its names and sessions, and how it refuses.
+//! The interface between a target's login and the portal's targets and sessions.
 //!
-//! It never decides: who may come in is the directory's.
+//! The directory decides who may log in.
 
+use super::failure::LoginFailure;
 use super::names::SessionType;
 use super::security::Authentication;
-use super::status::LoginStatus;
-use crate::protocol::keys::{Offers, Parameters, Violation};
+use crate::protocol::keys::{Offers, Parameters};
 
-/// What the first request of a connection asks for.
+/// The names and identifiers of the first Login Request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted<'a> {
     /// InitiatorName.
     pub initiator_name: &'a str,
-    /// TargetName; always there in a normal session.
+    /// TargetName; always present in a normal session.
     pub target_name: Option<&'a str>,
     /// SessionType.
     pub session_type: SessionType,
@@ -24,31 +24,31 @@ pub struct Wanted<'a> {
     pub cid: u16,
 }
 
-/// Where the connection belongs (RFC 7143 section 6.3.1):
+/// The session that a connection belongs to (RFC 7143 section 6.3.1):
 ///
 /// | ISID of this initiator | TSIH of the request | CID | the connection |
 /// |---|---|---|---|
 /// | any | 0 | any | leads a new session, in place of one with the same ISID |
 /// | of a session | of this session | not in use | joins it |
 /// | of a session | of this session | in use | joins it in place of the old one |
-/// | any other case | | | [`LoginStatus::SessionDoesNotExist`] |
+/// | any other case | | | [`super::LoginStatus::SessionDoesNotExist`] |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionPlace {
     /// It leads a session; an old one of the same initiator port ends when this one begins (RFC 7143 section 6.3.5).
     Leading,
     /// It joins a session; an old connection with the same CID ends when this one begins (RFC 7143 section 6.3.4).
     Further {
-        /// What is in force in the session.
+        /// Negotiated parameters of the session.
         parameters: Box<Parameters>,
     },
 }
 
-/// How a directory lets a connection in.
+/// The admission of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
-    /// What the target wants of the operational keys.
+    /// The target's offers.
     pub offers: Offers,
-    /// What initiators have to prove; none: AuthMethod=None.
+    /// The authentication that is required; none for AuthMethod=None.
     pub authentication: Option<Authentication>,
     /// TargetPortalGroupTag.
     pub target_portal_group_tag: u16,
@@ -56,46 +56,16 @@ pub struct Admission {
     pub target_alias: Option<String>,
     /// TSIH of the session, new or old; never 0.
     pub tsih: u16,
-    /// Where the connection belongs.
+    /// The session that it belongs to.
     pub place: SessionPlace,
 }
 
-/// Who knows the targets of a portal and their sessions.
+/// The targets of a portal and their sessions.
 pub trait Directory {
-    /// Lets a connection in, or says why not.
+    /// Admits a connection.
     ///
     /// # Errors
     /// The status to refuse it with: NotFound, AuthorizationFailure, SessionDoesNotExist, TooManyConnections, a
     /// redirection ...
     fn admit(&self, wanted: &Wanted<'_>) -> Result<Admission, LoginFailure>;
-}
-
-/// Why a login is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{status}: {violation}")]
-pub struct LoginFailure {
-    /// What the initiator is told.
-    pub status: LoginStatus,
-    /// What it did wrong, or what is not there.
-    pub violation: Violation,
-    /// Where it finds the target, for a redirection: values of TargetAddress.
-    pub target_addresses: Vec<String>,
-}
-
-impl LoginFailure {
-    /// A refusal with its reason, and the section of RFC 7143 that asks for it.
-    #[must_use]
-    pub fn new(status: LoginStatus, what: impl Into<String>, section: &'static str) -> LoginFailure {
-        LoginFailure { status, violation: Violation::new(what, section), target_addresses: Vec::new() }
-    }
-
-    pub(super) fn initiator_error(what: impl Into<String>, section: &'static str) -> LoginFailure {
-        LoginFailure::new(LoginStatus::InitiatorError, what, section)
-    }
-}
-
-impl From<Violation> for LoginFailure {
-    fn from(violation: Violation) -> LoginFailure {
-        LoginFailure { status: LoginStatus::InitiatorError, violation, target_addresses: Vec::new() }
-    }
 }

@@ -1,35 +1,35 @@
 //! The initiator's side of a login (RFC 7143 section 6.3): one request at a time, until the full feature phase.
 //!
-//! It says what a target did wrong, in the RFC's words and with the section. It never opens another connection after a
-//! redirection: it gives the addresses.
+//! It reports violations of the target with the section of the RFC. After a redirection it returns the addresses, and
+//! opens no connection.
 
-use super::heard::{Heard, Purpose, Used};
+use super::logged_in::LoggedIn;
 use super::names::SessionType;
-use super::pdu::{LoginRequest, LoginResponse, Stage, VERSION};
+use super::pdu::{LoginRequest, LoginResponse, ROUNDS_MAX, Stage, VERSION};
+use super::received_keys::{Purpose, ReceivedKeys, Used};
 use super::security::{AuthenticationFailed, InitiatorSecurity};
 use super::settings::{InitiatorLoginSettings, InvalidSettings, SessionIdentity};
 use super::status::LoginStatus;
-use super::{LoggedIn, ROUNDS_MAX};
 use crate::protocol::chap::Challenge;
 use crate::protocol::keys::{Negotiation, Scope, Violation};
 use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter, TextWriter};
 use iscsitrace_wire::text;
 
-/// What follows a response.
+/// The step after a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The next request.
     Send(LoginRequest),
-    /// The full feature phase has begun.
+    /// The connection is in the full feature phase.
     Done(Box<LoggedIn>),
-    /// The target is elsewhere; this connection is to be closed.
+    /// The target has moved; this connection is to be closed.
     Redirected(Redirection),
 }
 
-/// Where a target is instead (RFC 7143 section 11.13.5).
+/// The new addresses of a target (RFC 7143 section 11.13.5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirection {
-    /// Whether for good.
+    /// Whether it moved permanently.
     pub is_permanent: bool,
     /// Values of TargetAddress: `domainname[:port][,portal-group-tag]` (RFC 7143 section 13.8).
     pub target_addresses: Vec<String>,
@@ -38,18 +38,18 @@ pub struct Redirection {
 /// Why a login failed; the connection is to be closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// The target said so.
-    #[error("the target refuses the login: {0}")]
+    /// The target refused it.
+    #[error("the target refused the login: {0}")]
     Refused(LoginStatus),
-    /// The target breaks the protocol.
-    #[error("the target breaks the protocol: {0}")]
+    /// The target violated the protocol.
+    #[error("the target violated the protocol: {0}")]
     Violation(#[from] Violation),
-    /// Initiator and target do not prove to each other who they are.
+    /// Authentication failed.
     #[error("authentication failed: {what} (RFC 7143 section {section})")]
     Authentication {
-        /// In words.
+        /// Description.
         what: &'static str,
-        /// The section that asks for it.
+        /// The section of RFC 7143.
         section: &'static str,
     },
 }
@@ -64,14 +64,14 @@ fn violation<T>(what: impl Into<String>, section: &'static str) -> Result<T, Log
     Err(LoginError::Violation(Violation::new(what, section)))
 }
 
-/// A connection's login at its initiator.
+/// The initiator's side of a connection's login.
 pub struct InitiatorLogin {
     settings: InitiatorLoginSettings,
     identity: SessionIdentity,
     stage: Stage,
-    /// Where the last request wanted to go, with the T bit.
+    /// The stage that the last request asked for with the T bit.
     requested: Option<Stage>,
-    /// Where to go when the text that is being sent is told.
+    /// The stage to ask for when the current text is sent completely.
     wanted: Option<Stage>,
     security: InitiatorSecurity,
     negotiation: Negotiation,
@@ -85,11 +85,11 @@ pub struct InitiatorLogin {
 }
 
 impl InitiatorLogin {
-    /// Begins a login: gives its first request. The challenge is for targets that have to authenticate themselves; it
-    /// has to be new and random for each connection.
+    /// Starts a login: returns the first request. The challenge is for target authentication; it must be new and random
+    /// for each connection.
     ///
     /// # Errors
-    /// Settings with which no login can begin.
+    /// Settings that are not valid.
     pub fn start(
         settings: InitiatorLoginSettings,
         identity: SessionIdentity,
@@ -139,7 +139,7 @@ impl InitiatorLogin {
         Ok((login, request))
     }
 
-    /// What the first request has to name (RFC 7143 section 6.3.1).
+    /// The keys of the first request (RFC 7143 section 6.3.1).
     fn introduce(&self, text: &mut TextWriter) {
         text.pair("InitiatorName", &self.settings.initiator_name);
         if let Some(alias) = &self.settings.initiator_alias {
@@ -151,7 +151,7 @@ impl InitiatorLogin {
         text.pair("SessionType", self.settings.session_type.name());
     }
 
-    /// A request with this text, which goes on to the next stage when nothing is left to say in this one.
+    /// A request with this text; it asks for the next stage when this one is complete.
     fn request(&mut self, text: TextWriter) -> LoginRequest {
         self.wanted = match self.stage {
             Stage::SecurityNegotiation => self.security.is_ready().then_some(Stage::LoginOperationalNegotiation),
@@ -185,17 +185,17 @@ impl InitiatorLogin {
     /// Takes the target's response.
     ///
     /// # Errors
-    /// Why the login is over.
+    /// Why the login failed.
     pub fn receive(&mut self, response: &LoginResponse) -> Result<Step, LoginError> {
         self.rounds += 1;
         if self.rounds > ROUNDS_MAX {
             return violation("the login takes too many responses", "6.3");
         }
         if response.status.is_redirection() {
-            let heard = Heard::read(&response.data, &mut Used::default())?;
+            let received = ReceivedKeys::read(&response.data, &mut Used::default())?;
             return Ok(Step::Redirected(Redirection {
                 is_permanent: response.status == LoginStatus::TargetMovedPermanently,
-                target_addresses: heard.values("TargetAddress").map(str::to_owned).collect(),
+                target_addresses: received.values("TargetAddress").map(str::to_owned).collect(),
             }));
         }
         if !response.status.is_success() {
@@ -210,13 +210,13 @@ impl InitiatorLogin {
         }
         let whole = self.joiner.take(&response.data, response.is_continue);
         let Some(whole) = whole.map_err(|error| Violation::new(error.to_string(), "6.1"))? else {
-            // an empty request asks for the rest (RFC 7143 section 6.2)
+            // an empty request for the rest (RFC 7143 section 6.2)
             self.requested = None;
             return Ok(Step::Send(self.bare_request(Vec::new(), false)));
         };
-        let heard = Heard::read(&whole, &mut self.used)?;
+        let received = ReceivedKeys::read(&whole, &mut self.used)?;
         let mut out = TextWriter::default();
-        self.take(&heard, next, &mut out)?;
+        self.take(&received, next, &mut out)?;
         match next {
             Some(Stage::FullFeaturePhase) => self.done(response.tsih).map(|done| Step::Done(Box::new(done))),
             Some(stage) => {
@@ -229,7 +229,7 @@ impl InitiatorLogin {
         }
     }
 
-    /// Checks what can be told from the header; gives the stage that the target lets the connection into.
+    /// Checks the header; returns the stage after the response.
     fn check(&self, response: &LoginResponse) -> Result<Option<Stage>, LoginError> {
         if response.version_active != VERSION {
             return violation(format!("Version-active is {}", response.version_active), "11.13.2");
@@ -258,33 +258,33 @@ impl InitiatorLogin {
         }
     }
 
-    fn take(&mut self, heard: &Heard, next: Option<Stage>, out: &mut TextWriter) -> Result<(), LoginError> {
+    fn take(&mut self, received: &ReceivedKeys, next: Option<Stage>, out: &mut TextWriter) -> Result<(), LoginError> {
         const INITIATORS_KEYS: &[&str] = &["InitiatorName", "InitiatorAlias", "SessionType"];
-        if let Some(key) = heard.find(|name, _| INITIATORS_KEYS.contains(&name)) {
+        if let Some(key) = received.find(|name, _| INITIATORS_KEYS.contains(&name)) {
             return violation(format!("{key} is for initiators to say"), "13");
         }
-        if let Some(tag) = heard.value("TargetPortalGroupTag") {
+        if let Some(tag) = received.value("TargetPortalGroupTag") {
             match text::numeric(tag).and_then(|tag| u16::try_from(tag).ok()) {
                 Some(tag) => self.target_portal_group_tag = Some(tag),
                 None => return violation("TargetPortalGroupTag is no number of 16 bits", "13.9"),
             }
         }
-        if let Some(alias) = heard.value("TargetAlias") {
+        if let Some(alias) = received.value("TargetAlias") {
             self.target_alias = Some(alias.to_owned());
         }
         let mut unknown = TextWriter::default();
-        heard.answer_unknown(&mut unknown)?;
+        received.answer_unknown(&mut unknown)?;
         let misplaced = match self.stage {
-            Stage::SecurityNegotiation => heard.find(|_, purpose| matches!(purpose, Purpose::Operational(_))),
-            _ => heard.find(|_, purpose| purpose == Purpose::Security),
+            Stage::SecurityNegotiation => received.find(|_, purpose| matches!(purpose, Purpose::Operational(_))),
+            _ => received.find(|_, purpose| purpose == Purpose::Security),
         };
         if let Some(key) = misplaced {
             return violation(format!("{key} in the stage {}", self.stage.name()), "12");
         }
         let mut answers = TextWriter::default();
         match self.stage {
-            Stage::SecurityNegotiation => self.security.take(heard, &mut answers)?,
-            _ => self.negotiation.take(&heard.operational(), &mut answers)?,
+            Stage::SecurityNegotiation => self.security.take(received, &mut answers)?,
+            _ => self.negotiation.take(&received.operational(), &mut answers)?,
         }
         if next.is_some() && !answers.is_empty() {
             return violation("the target leaves the stage with a key that needs an answer", "11.13.6");

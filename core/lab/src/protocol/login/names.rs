@@ -1,11 +1,11 @@
-//! The keys that say who is who: what the first Login Request has to name (RFC 7143 section 6.3.1).
+//! Names in the first Login Request (RFC 7143 section 6.3.1).
 //!
-//! It never knows which names exist: that is the target's directory.
+//! The target's directory knows which names exist.
 
 use serde::{Deserialize, Serialize};
 
-use super::directory::LoginFailure;
-use super::heard::Heard;
+use super::failure::LoginFailure;
+use super::received_keys::ReceivedKeys;
 use super::status::LoginStatus;
 
 /// Longest iSCSI name (RFC 7143 section 4.2.7.2), in bytes.
@@ -32,7 +32,7 @@ impl SessionType {
     }
 }
 
-/// What the first Login Request names.
+/// The names in the first Login Request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Names {
     pub initiator_name: String,
@@ -41,7 +41,7 @@ pub(super) struct Names {
     pub session_type: SessionType,
 }
 
-/// Whether a text can be an iSCSI name; its form (iqn., eui., naa.) is not judged, for targets take any.
+/// Whether a text can be an iSCSI name. Its type (iqn., eui., naa.) is not checked, because targets accept any.
 pub(super) fn is_iscsi_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= NAME_LENGTH_MAX_BYTES
@@ -49,9 +49,9 @@ pub(super) fn is_iscsi_name(name: &str) -> bool {
 }
 
 impl Names {
-    /// Reads the names out of the first text of an initiator.
-    pub fn read(heard: &Heard) -> Result<Names, LoginFailure> {
-        let name = |key: &str| match heard.value(key) {
+    /// Parses the names in the first text of an initiator.
+    pub fn read(received: &ReceivedKeys) -> Result<Names, LoginFailure> {
+        let name = |key: &str| match received.value(key) {
             Some(name) if !is_iscsi_name(name) => {
                 Err(LoginFailure::new(LoginStatus::InitiatorError, format!("{key} is no iSCSI name"), "4.2.7"))
             }
@@ -61,7 +61,7 @@ impl Names {
         let Some(initiator_name) = name("InitiatorName")? else {
             return missing("no InitiatorName in the first Login Request", "13.5");
         };
-        let session_type = match heard.value("SessionType") {
+        let session_type = match received.value("SessionType") {
             None | Some("Normal") => SessionType::Normal,
             Some("Discovery") => SessionType::Discovery,
             Some(_) => {
@@ -76,7 +76,7 @@ impl Names {
         if target_name.is_none() && session_type == SessionType::Normal {
             return missing("no TargetName in the first Login Request of a normal session", "13.4");
         }
-        let initiator_alias = heard.value("InitiatorAlias").map(str::to_owned);
+        let initiator_alias = received.value("InitiatorAlias").map(str::to_owned);
         Ok(Names { initiator_name, initiator_alias, target_name, session_type })
     }
 }

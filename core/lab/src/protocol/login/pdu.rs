@@ -1,12 +1,14 @@
-//! What a Login Request and a Login Response say (RFC 7143 sections 11.12 and 11.13), apart from tags and sequence
-//! numbers.
+//! Login Request and Login Response (RFC 7143 sections 11.12 and 11.13), without tags and sequence numbers.
 //!
-//! Fields hold what was on the wire, legal or not: the machines judge it.
+//! Fields hold the values on the wire, legal or not: the state machines check them.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder};
 use iscsitrace_wire::opcode::Opcode;
 
 use super::status::LoginStatus;
+
+/// Most requests or responses of one login.
+pub(super) const ROUNDS_MAX: usize = 128;
 
 /// The only version of the protocol (RFC 7143 section 11.12.4).
 pub const VERSION: u8 = 0;
@@ -40,7 +42,7 @@ impl Stage {
         self as u8
     }
 
-    /// The RFC's word.
+    /// Name in the RFC.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +58,7 @@ impl Stage {
 pub struct LoginRequest {
     /// T bit.
     pub is_transit: bool,
-    /// C bit: the text goes on in the next PDU.
+    /// C bit: the text continues in the next PDU.
     pub is_continue: bool,
     /// CSG.
     pub current_stage: u8,
@@ -81,7 +83,7 @@ pub struct LoginRequest {
 pub struct LoginResponse {
     /// T bit.
     pub is_transit: bool,
-    /// C bit: the text goes on in the next PDU.
+    /// C bit: the text continues in the next PDU.
     pub is_continue: bool,
     /// CSG.
     pub current_stage: u8,
@@ -102,7 +104,7 @@ pub struct LoginResponse {
 }
 
 impl LoginRequest {
-    /// Reads a header and its data segment; none when it is no whole Login Request.
+    /// Parses a header and its data segment; none when it is no complete Login Request.
     #[must_use]
     pub fn read(header: Bhs<'_>, data: Vec<u8>) -> Option<LoginRequest> {
         Some(LoginRequest {
@@ -119,7 +121,7 @@ impl LoginRequest {
         })
     }
 
-    /// The header, but for what the caller adds: Initiator Task Tag, CmdSN, ExpStatSN.
+    /// The header, without Initiator Task Tag, CmdSN and ExpStatSN, which the caller adds.
     #[must_use]
     pub fn header(&self) -> BhsBuilder {
         BhsBuilder::new(Opcode::LoginRequest)
@@ -137,7 +139,7 @@ impl LoginRequest {
 }
 
 impl LoginResponse {
-    /// Reads a header and its data segment; none when it is no whole Login Response.
+    /// Parses a header and its data segment; none when it is no complete Login Response.
     #[must_use]
     pub fn read(header: Bhs<'_>, data: Vec<u8>) -> Option<LoginResponse> {
         Some(LoginResponse {
@@ -154,7 +156,7 @@ impl LoginResponse {
         })
     }
 
-    /// The header, but for what the caller adds: Initiator Task Tag, StatSN, ExpCmdSN, MaxCmdSN.
+    /// The header, without Initiator Task Tag, StatSN, ExpCmdSN and MaxCmdSN, which the caller adds.
     #[must_use]
     pub fn header(&self) -> BhsBuilder {
         let (status_class, status_detail) = self.status.codes();
@@ -173,7 +175,7 @@ impl LoginResponse {
     }
 }
 
-/// The flags as one reads them in a conversation; text may hold secrets and is only counted.
+/// The flags in short form; of the text, which may hold secrets, only the length.
 macro_rules! debug_without_text {
     ($($type:ident)*) => {$(
         impl std::fmt::Debug for $type {

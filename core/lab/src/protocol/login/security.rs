@@ -1,4 +1,4 @@
-//! The SecurityNegotiation stage: AuthMethod and CHAP from both sides (RFC 7143 sections 6.3.2 and 12.1).
+//! The SecurityNegotiation stage: AuthMethod and CHAP, both sides (RFC 7143 sections 6.3.2 and 12.1).
 //!
 //! ```text
 //! initiator                                     target
@@ -10,15 +10,15 @@
 //!                                          <-     [CHAP_N CHAP_R]
 //! ```
 //!
-//! It never moves a connection to another stage: it says when the other stages may begin.
+//! It never changes the stage of a connection: it tells when the next stage may begin.
 
 use iscsitrace_wire::text;
 
-use super::heard::Heard;
+use super::received_keys::ReceivedKeys;
 use crate::protocol::chap::{Algorithm, Challenge, Credentials, decode_binary, encode_binary};
 use crate::protocol::text::TextWriter;
 
-/// Why somebody is not who it should be, and the section that asks for it.
+/// Why authentication failed, and the section of RFC 7143.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AuthenticationFailed {
     pub what: &'static str,
@@ -29,7 +29,7 @@ fn failed<T>(what: &'static str) -> Result<T, AuthenticationFailed> {
     Err(AuthenticationFailed { what, section: "12.1.3" })
 }
 
-/// How far the stage is.
+/// Progress of the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Begun,
@@ -39,9 +39,9 @@ enum Progress {
     Done,
 }
 
-/// What a peer's challenge is made of.
-fn challenge_of(heard: &Heard) -> Result<Option<Challenge>, AuthenticationFailed> {
-    match (heard.value("CHAP_I"), heard.value("CHAP_C")) {
+/// The keys of a peer's challenge.
+fn challenge_of(received: &ReceivedKeys) -> Result<Option<Challenge>, AuthenticationFailed> {
+    match (received.value("CHAP_I"), received.value("CHAP_C")) {
         (None, None) => Ok(None),
         (Some(identifier), Some(bytes)) => {
             let identifier = text::numeric(identifier).and_then(|identifier| u8::try_from(identifier).ok());
@@ -54,9 +54,9 @@ fn challenge_of(heard: &Heard) -> Result<Option<Challenge>, AuthenticationFailed
     }
 }
 
-/// What a peer proves with, and as whom.
-fn proof_of(heard: &Heard) -> Result<Option<(&str, Vec<u8>)>, AuthenticationFailed> {
-    match (heard.value("CHAP_N"), heard.value("CHAP_R")) {
+/// The keys of a peer's response.
+fn proof_of(received: &ReceivedKeys) -> Result<Option<(&str, Vec<u8>)>, AuthenticationFailed> {
+    match (received.value("CHAP_N"), received.value("CHAP_R")) {
         (None, None) => Ok(None),
         (Some(name), Some(response)) => match decode_binary(response) {
             Some(response) => Ok(Some((name, response))),
@@ -66,12 +66,12 @@ fn proof_of(heard: &Heard) -> Result<Option<(&str, Vec<u8>)>, AuthenticationFail
     }
 }
 
-/// What a target asks of initiators.
+/// The authentication that a target requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authentication {
-    /// Who may come in.
+    /// Credentials of initiators.
     pub initiators: Vec<Credentials>,
-    /// Who the target is, for initiators that ask.
+    /// Credentials of the target, for initiators that request target authentication.
     pub target: Option<Credentials>,
     /// The algorithms that it supports.
     pub algorithms: Vec<Algorithm>,
@@ -90,20 +90,20 @@ impl TargetSecurity {
         TargetSecurity { authentication, challenge, progress: Progress::Begun, is_target_authenticated: false }
     }
 
-    /// Whether the other stages may begin.
+    /// Whether the next stage may begin.
     pub fn is_done(&self) -> bool {
-        // AuthMethod may be left out where nobody asks for it
+        // AuthMethod may be omitted if authentication is not required
         self.progress == Progress::Done || (self.progress == Progress::Begun && self.authentication.is_none())
     }
 
-    /// Whether the initiator proved who it is.
+    /// Whether the initiator was authenticated.
     pub fn is_initiator_authenticated(&self) -> bool {
         self.authentication.is_some() && self.progress == Progress::Done
     }
 
-    /// Takes what an initiator said.
-    pub fn take(&mut self, heard: &Heard, out: &mut TextWriter) -> Result<(), AuthenticationFailed> {
-        if let Some(list) = heard.value("AuthMethod") {
+    /// Takes the keys of an initiator.
+    pub fn take(&mut self, received: &ReceivedKeys, out: &mut TextWriter) -> Result<(), AuthenticationFailed> {
+        if let Some(list) = received.value("AuthMethod") {
             let wanted = if self.authentication.is_some() { "CHAP" } else { "None" };
             if !list.split(',').any(|method| method == wanted) {
                 return Err(AuthenticationFailed {
@@ -115,12 +115,12 @@ impl TargetSecurity {
             out.pair("AuthMethod", wanted);
         }
         let Some(authentication) = &self.authentication else {
-            return match heard.find(|name, _| name.starts_with("CHAP_")) {
+            return match received.find(|name, _| name.starts_with("CHAP_")) {
                 Some(_) => failed("CHAP without AuthMethod=CHAP"),
                 None => Ok(()),
             };
         };
-        if let Some(list) = heard.value("CHAP_A") {
+        if let Some(list) = received.value("CHAP_A") {
             if self.progress != Progress::MethodAgreed {
                 return failed("CHAP_A without AuthMethod=CHAP");
             }
@@ -134,8 +134,8 @@ impl TargetSecurity {
             out.pair("CHAP_I", &self.challenge.identifier.to_string());
             out.pair("CHAP_C", &encode_binary(&self.challenge.bytes));
         }
-        let theirs = challenge_of(heard)?;
-        let Some((name, response)) = proof_of(heard)? else {
+        let theirs = challenge_of(received)?;
+        let Some((name, response)) = proof_of(received)? else {
             return if theirs.is_some() { failed("a challenge without CHAP_N and CHAP_R") } else { Ok(()) };
         };
         let Progress::AlgorithmAgreed(algorithm) = self.progress else {
@@ -146,9 +146,10 @@ impl TargetSecurity {
             return failed("CHAP_N and CHAP_R do not belong to an initiator that is known here");
         }
         if let Some(theirs) = theirs {
-            // an initiator that only repeats our challenge wants its answer made for it (RFC 7143 section 9.2.1)
+            // an initiator that reflects the target's challenge could have its response computed for it (RFC 7143
+            // section 9.2.1)
             if self.challenge.is_reflected_by(&theirs) {
-                let what = "the initiator sends the target's own challenge back";
+                let what = "the initiator reflects the target's challenge";
                 return Err(AuthenticationFailed { what, section: "9.2.1" });
             }
             let Some(own) = &authentication.target else {
@@ -195,7 +196,7 @@ impl InitiatorSecurity {
         }
     }
 
-    /// Says which methods will do.
+    /// Offers the authentication methods.
     pub fn offer(&self, out: &mut TextWriter) {
         out.pair(
             "AuthMethod",
@@ -207,14 +208,14 @@ impl InitiatorSecurity {
         );
     }
 
-    /// Whether the initiator has nothing left to say in this stage.
+    /// Whether the initiator has nothing left to send in this stage.
     pub fn is_ready(&self) -> bool {
         matches!(self.progress, Progress::Done | Progress::Answered(_)) || self.own.is_none()
     }
 
-    /// Takes what the target said.
-    pub fn take(&mut self, heard: &Heard, out: &mut TextWriter) -> Result<(), AuthenticationFailed> {
-        match (self.progress, heard.value("AuthMethod")) {
+    /// Takes the keys of the target.
+    pub fn take(&mut self, received: &ReceivedKeys, out: &mut TextWriter) -> Result<(), AuthenticationFailed> {
+        match (self.progress, received.value("AuthMethod")) {
             (Progress::Begun, Some("None")) if self.own.is_none() || self.is_optional => self.progress = Progress::Done,
             (Progress::Begun, Some("CHAP")) if self.own.is_some() => {
                 let numbers: Vec<_> = self.algorithms.iter().map(|algorithm| algorithm.number().to_string()).collect();
@@ -229,17 +230,17 @@ impl InitiatorSecurity {
                 });
             }
         }
-        if let Some(number) = heard.value("CHAP_A") {
+        if let Some(number) = received.value("CHAP_A") {
             let chosen = text::numeric(number).and_then(Algorithm::from_number);
             match (self.progress, chosen.filter(|chosen| self.algorithms.contains(chosen))) {
                 (Progress::MethodAgreed, Some(algorithm)) => self.progress = Progress::AlgorithmAgreed(algorithm),
                 _ => return failed("CHAP_A is answered with an algorithm that was not offered"),
             }
         }
-        if let Some(theirs) = challenge_of(heard)? {
+        if let Some(theirs) = challenge_of(received)? {
             self.answer(&theirs, out)?;
         }
-        if let Some((name, response)) = proof_of(heard)? {
+        if let Some((name, response)) = proof_of(received)? {
             let (Progress::Answered(algorithm), Some(targets)) = (self.progress, &self.targets) else {
                 return failed("CHAP_R that was not asked for");
             };
@@ -270,14 +271,14 @@ impl InitiatorSecurity {
         Ok(())
     }
 
-    /// Whether the initiator may leave the stage; called when the target lets it.
+    /// Checks that the initiator may leave the stage; called when the target allows it.
     pub fn leave(&mut self) -> Result<(), AuthenticationFailed> {
         if self.targets.is_some() && !self.is_target_authenticated {
             return failed("the target does not authenticate itself");
         }
         match self.progress {
             Progress::Done | Progress::Answered(_) => Ok(()),
-            // a target that says nothing about AuthMethod asks for nothing
+            // a target that sends no AuthMethod requires no authentication
             Progress::Begun if self.own.is_none() || self.is_optional => Ok(()),
             _ => failed("the target leaves the security stage before CHAP is done"),
         }

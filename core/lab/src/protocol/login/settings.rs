@@ -1,6 +1,6 @@
-//! What an initiator is told before it logs in.
+//! Login settings of an initiator.
 //!
-//! It never knows addresses: those are of the world.
+//! They contain no addresses.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::protocol::chap::{Algorithm, Credentials};
 use crate::protocol::keys::{InvalidOffers, Offers, Parameters};
 use crate::protocol::text::LOGIN_DATA_SEGMENT_MAX_BYTES;
 
-/// An initiator's side of a login.
+/// The login of an initiator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InitiatorLoginSettings {
@@ -21,19 +21,19 @@ pub struct InitiatorLoginSettings {
     pub target_name: Option<String>,
     /// SessionType.
     pub session_type: SessionType,
-    /// What is wanted of the operational keys.
+    /// Offers of operational keys.
     pub offers: Offers,
-    /// Who the initiator is: without them, AuthMethod=None.
+    /// Credentials of the initiator; none for AuthMethod=None.
     pub chap: Option<Credentials>,
-    /// Who the target has to be: with them, the target has to authenticate itself, too.
+    /// Credentials of the target; if set, target authentication is required.
     pub chap_of_target: Option<Credentials>,
     /// CHAP_A, best first.
     pub chap_algorithms: Vec<Algorithm>,
-    /// Whether AuthMethod=CHAP,None is offered where CHAP is possible and the target may do without.
+    /// Whether AuthMethod=CHAP,None is offered instead of CHAP only.
     pub is_chap_optional: bool,
-    /// Whether the login begins with the operational stage (RFC 7143 section 6.3.1): without any authentication.
+    /// Whether the login starts with the operational stage (RFC 7143 section 6.3.1), without authentication.
     pub is_security_skipped: bool,
-    /// How much text a Login Request carries at most, in bytes.
+    /// Most bytes of text in a Login Request.
     pub login_data_segment_bytes: usize,
 }
 
@@ -55,7 +55,7 @@ impl Default for InitiatorLoginSettings {
     }
 }
 
-/// Settings with which no login can begin.
+/// Settings that are not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSettings {
     /// InitiatorName or TargetName.
@@ -64,27 +64,27 @@ pub enum InvalidSettings {
     /// No TargetName.
     #[error("a normal session needs a TargetName (RFC 7143 section 13.4)")]
     NoTargetName,
-    /// An alias or CHAP name that the RFC's text cannot hold.
+    /// An alias or CHAP name that is no valid text value.
     #[error("{0} is empty, longer than 255 bytes or has control characters (RFC 7143 section 6.1)")]
     BadText(&'static str),
     /// The offers.
     #[error(transparent)]
     Offers(#[from] InvalidOffers),
-    /// The secret of the target without one of the initiator.
+    /// Credentials of the target without those of the initiator.
     #[error("a target authenticates itself only to an initiator that does so, too (RFC 7143 section 12.1.3)")]
     OnlyTargetAuthenticates,
-    /// One secret for both ways.
+    /// The same secret for both sides.
     #[error("initiator and target must have different CHAP secrets (RFC 7143 section 9.2.1)")]
     SameSecret,
     /// An empty secret, or no algorithm.
     #[error("CHAP needs a secret and an algorithm (RFC 7143 section 12.1.3)")]
     IncompleteChap,
-    /// CHAP without the stage in which it happens.
+    /// CHAP without the security stage.
     #[error("CHAP needs the SecurityNegotiation stage (RFC 7143 section 6.3.2)")]
     ChapWithoutSecurity,
 }
 
-/// Which connection of which session this is.
+/// The identifiers of a connection and its session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionIdentity {
     /// ISID.
@@ -93,15 +93,15 @@ pub struct SessionIdentity {
     pub tsih: u16,
     /// CID.
     pub cid: u16,
-    /// For a further connection, what is in force in the session.
+    /// For a further connection, the session's parameters.
     pub session: Option<Box<Parameters>>,
 }
 
 impl InitiatorLoginSettings {
-    /// Checks what a user set.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// The first setting with which no login can begin.
+    /// The first setting that is not valid.
     pub fn validate(&self) -> Result<(), InvalidSettings> {
         if !is_iscsi_name(&self.initiator_name) {
             return Err(InvalidSettings::BadName("InitiatorName"));

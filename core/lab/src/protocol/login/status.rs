@@ -1,14 +1,14 @@
 //! Status-Class and Status-Detail of a Login Response (RFC 7143 section 11.13.5).
 //!
-//! It never says which one is due: that is the target's machine.
+//! The target's login decides on it.
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $class:literal $detail:literal $text:literal;)*) => {
-        /// How a login stands, by the RFC's words.
+        /// The status of a login.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
         pub enum LoginStatus {
             $($(#[$doc])* $name,)*
-            /// A code that RFC 7143 does not name: class and detail.
+            /// A code that RFC 7143 does not define: class and detail.
             Other(u8, u8),
         }
 
@@ -31,7 +31,7 @@ macro_rules! statuses {
                 }
             }
 
-            /// The RFC's words.
+            /// Name in the RFC.
             #[must_use]
             pub fn words(self) -> &'static str {
                 match self {
@@ -44,7 +44,7 @@ macro_rules! statuses {
                 }
             }
 
-            /// Every status that RFC 7143 names.
+            /// Every status that RFC 7143 defines.
             pub const ALL: &[LoginStatus] = &[$(LoginStatus::$name,)*];
         }
     };
@@ -91,13 +91,13 @@ statuses! {
 }
 
 impl LoginStatus {
-    /// Whether the login goes on.
+    /// Whether the login continues.
     #[must_use]
     pub fn is_success(self) -> bool {
         self.codes().0 == 0
     }
 
-    /// Whether the initiator is sent elsewhere.
+    /// Whether it is a redirection.
     #[must_use]
     pub fn is_redirection(self) -> bool {
         self.codes().0 == 1

@@ -1,16 +1,17 @@
 //! The target's side of a login (RFC 7143 section 6.3): one response to each request, until the full feature phase or
 //! a refusal.
 //!
-//! It asks a [`Directory`] once who may come in and to which session the connection belongs. It never keeps sessions,
-//! and never answers with a text that it was sent.
+//! It asks a [`Directory`] once for admission and the session of the connection. It keeps no sessions, and never echoes
+//! text of the initiator.
 
-use super::directory::{Admission, Directory, LoginFailure, SessionPlace, Wanted};
-use super::heard::{Heard, Purpose, Used};
+use super::directory::{Admission, Directory, SessionPlace, Wanted};
+use super::failure::LoginFailure;
+use super::logged_in::LoggedIn;
 use super::names::{Names, SessionType};
-use super::pdu::{LoginRequest, LoginResponse, Stage, VERSION};
+use super::pdu::{LoginRequest, LoginResponse, ROUNDS_MAX, Stage, VERSION};
+use super::received_keys::{Purpose, ReceivedKeys, Used};
 use super::security::TargetSecurity;
 use super::status::LoginStatus;
-use super::{LoggedIn, ROUNDS_MAX};
 use crate::protocol::chap::Challenge;
 use crate::protocol::keys::{Negotiation, Scope};
 use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter, TextWriter};
@@ -18,24 +19,24 @@ use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter, Text
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// To be sent, whatever the outcome.
+    /// The Login Response, to be sent whatever the outcome.
     pub response: LoginResponse,
-    /// How the login stands then.
+    /// The state of the login.
     pub outcome: Outcome,
 }
 
-/// How a login stands.
+/// The state of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The initiator has to speak.
+    /// The next request is expected.
     Pending,
-    /// The full feature phase has begun.
+    /// The connection is in the full feature phase.
     Done(Box<LoggedIn>, SessionPlace),
     /// The login is refused: the connection is to be closed once the response is sent.
     Failed(LoginFailure),
 }
 
-/// What is known after the first text.
+/// The names and admission after the first text.
 struct Admitted {
     names: Names,
     place: SessionPlace,
@@ -46,7 +47,7 @@ struct Admitted {
     has_offered_missing: bool,
 }
 
-/// What has to stay the same in a login.
+/// Fields that must not change during a login.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
     isid: [u8; 6],
@@ -54,9 +55,9 @@ struct Identity {
     cid: u16,
 }
 
-/// A connection's login at its target.
+/// The target's side of a connection's login.
 pub struct TargetLogin {
-    /// Taken when the security stage begins.
+    /// Used when the security stage begins.
     challenge: Challenge,
     stage: Stage,
     identity: Option<Identity>,
@@ -70,7 +71,7 @@ pub struct TargetLogin {
 }
 
 impl TargetLogin {
-    /// Waits for the first request. The challenge has to be new and random for each connection.
+    /// A login that waits for the first request. The challenge must be new and random for each connection.
     #[must_use]
     pub fn new(challenge: Challenge) -> TargetLogin {
         TargetLogin::with_data_segment_bytes(challenge, LOGIN_DATA_SEGMENT_MAX_BYTES)
@@ -93,7 +94,7 @@ impl TargetLogin {
         }
     }
 
-    /// Refuses whatever comes before the login is done and is no Login Request, and a login that takes too long.
+    /// Refuses the login: for a PDU other than a Login Request, or a timeout.
     #[must_use]
     pub fn refuse(&mut self, failure: LoginFailure) -> Answer {
         self.is_over = true;
@@ -113,7 +114,7 @@ impl TargetLogin {
         Answer { response, outcome: Outcome::Failed(failure) }
     }
 
-    /// Takes a request and gives the answer to it.
+    /// Takes a request and returns the answer.
     #[must_use]
     pub fn receive(&mut self, request: &LoginRequest, directory: &dyn Directory) -> Answer {
         if self.is_over {
@@ -129,7 +130,7 @@ impl TargetLogin {
     fn step(&mut self, request: &LoginRequest, directory: &dyn Directory) -> Result<Answer, LoginFailure> {
         let wants = self.check(request)?;
         if self.splitter.is_open() {
-            // while a response goes on, the initiator only asks for more (RFC 7143 section 6.2)
+            // while a response is incomplete, the initiator may only request the rest (RFC 7143 section 6.2)
             if !request.data.is_empty() || request.is_continue {
                 return Err(LoginFailure::initiator_error("text while the target's text goes on", "6.2"));
             }
@@ -138,13 +139,13 @@ impl TargetLogin {
         let whole = self.joiner.take(&request.data, request.is_continue);
         let whole = whole.map_err(|error| LoginFailure::new(LoginStatus::OutOfResources, error.to_string(), "6.1"))?;
         let Some(whole) = whole else { return Ok(self.pending()) };
-        let heard = Heard::read(&whole, &mut self.used)?;
+        let received = ReceivedKeys::read(&whole, &mut self.used)?;
         let mut out = TextWriter::default();
         let mut admitted = match self.admitted.take() {
-            None => self.admit(request, &heard, directory, &mut out)?,
+            None => self.admit(request, &received, directory, &mut out)?,
             Some(admitted) => {
                 let is_late = |name: &str, purpose| purpose == Purpose::Naming && name != "InitiatorAlias";
-                match heard.find(is_late) {
+                match received.find(is_late) {
                     Some(key) => {
                         return Err(LoginFailure::initiator_error(
                             format!("{key} belongs into the first request"),
@@ -155,9 +156,9 @@ impl TargetLogin {
                 }
             }
         };
-        let may_leave = self.speak(&mut admitted, &heard, wants, &mut out)?;
+        let may_leave = self.speak(&mut admitted, &received, wants, &mut out)?;
         let text = out.into_bytes();
-        // a text of several parts is told to its end before the stage changes
+        // a text of several parts is sent completely before the stage changes
         let next = wants.filter(|_| may_leave && text.len() <= self.part_bytes);
         self.splitter.put(text);
         let answer = match next {
@@ -176,7 +177,7 @@ impl TargetLogin {
         Ok(answer)
     }
 
-    /// Checks what can be told from the header; gives the stage that the initiator wants to go to.
+    /// Checks the header; returns the stage that the initiator requests.
     fn check(&mut self, request: &LoginRequest) -> Result<Option<Stage>, LoginFailure> {
         let wrong = |what: &str, section| Err(LoginFailure::initiator_error(what, section));
         self.rounds += 1;
@@ -214,19 +215,19 @@ impl TargetLogin {
         }
     }
 
-    /// Reads the first text, and asks the directory.
+    /// Parses the first text, and asks the directory.
     fn admit(
         &mut self,
         request: &LoginRequest,
-        heard: &Heard,
+        received: &ReceivedKeys,
         directory: &dyn Directory,
         out: &mut TextWriter,
     ) -> Result<Admitted, LoginFailure> {
         const TARGETS_KEYS: &[&str] = &["TargetAlias", "TargetAddress", "TargetPortalGroupTag"];
-        if let Some(key) = heard.find(|name, _| TARGETS_KEYS.contains(&name)) {
+        if let Some(key) = received.find(|name, _| TARGETS_KEYS.contains(&name)) {
             return Err(LoginFailure::initiator_error(format!("{key} is for targets to say"), "13"));
         }
-        let names = Names::read(heard)?;
+        let names = Names::read(received)?;
         if names.session_type == SessionType::Discovery && request.tsih != 0 {
             let status = LoginStatus::CannotIncludeInSession;
             return Err(LoginFailure::new(status, "a discovery session has one connection", "4.3"));
@@ -252,7 +253,7 @@ impl TargetLogin {
             SessionPlace::Leading if names.session_type == SessionType::Discovery => Scope::Discovery,
             SessionPlace::Leading => Scope::Leading,
         };
-        // in answer to the first whole request, when it names a target (RFC 7143 section 13.9)
+        // in the answer to the first complete request, if it names a target (RFC 7143 section 13.9)
         if names.target_name.is_some() {
             out.pair("TargetPortalGroupTag", &target_portal_group_tag.to_string());
             if let Some(alias) = &target_alias {
@@ -271,35 +272,35 @@ impl TargetLogin {
         })
     }
 
-    /// Answers a text; says whether the connection may leave its stage.
+    /// Answers a text; returns whether the connection may leave its stage.
     fn speak(
         &self,
         admitted: &mut Admitted,
-        heard: &Heard,
+        received: &ReceivedKeys,
         wants: Option<Stage>,
         out: &mut TextWriter,
     ) -> Result<bool, LoginFailure> {
         if admitted.names.initiator_alias.is_none() {
-            admitted.names.initiator_alias = heard.value("InitiatorAlias").map(str::to_owned);
+            admitted.names.initiator_alias = received.value("InitiatorAlias").map(str::to_owned);
         }
-        // "Other keys MUST NOT be used" in the security stage, and those of security only there (section 12)
+        // "Other keys MUST NOT be used" in the security stage, and security keys only there (section 12)
         let is_misplaced = |purpose| match self.stage {
             Stage::SecurityNegotiation => matches!(purpose, Purpose::Operational(_)),
             _ => purpose == Purpose::Security,
         };
-        if let Some(key) = heard.find(|_, purpose| is_misplaced(purpose)) {
+        if let Some(key) = received.find(|_, purpose| is_misplaced(purpose)) {
             let what = format!("{key} in the stage {}", self.stage.name());
             return Err(LoginFailure::initiator_error(what, "12"));
         }
-        heard.answer_unknown(out)?;
+        received.answer_unknown(out)?;
         if self.stage == Stage::SecurityNegotiation {
             admitted
                 .security
-                .take(heard, out)
+                .take(received, out)
                 .map_err(|failed| LoginFailure::new(LoginStatus::AuthenticationFailure, failed.what, failed.section))?;
             return Ok(admitted.security.is_done());
         }
-        admitted.negotiation.take(&heard.operational(), out)?;
+        admitted.negotiation.take(&received.operational(), out)?;
         admitted.negotiation.declare(out);
         if wants == Some(Stage::FullFeaturePhase) && !std::mem::replace(&mut admitted.has_offered_missing, true) {
             admitted.negotiation.offer_missing(out);
@@ -330,7 +331,7 @@ impl TargetLogin {
         let Admitted { names, place, tsih, target_portal_group_tag, security, negotiation, .. } = admitted;
         let (parameters, remarks) = negotiation.finish()?;
         self.is_over = true;
-        // a new session learns its TSIH with the last response (RFC 7143 section 11.13.3)
+        // the last response has the TSIH of a new session (RFC 7143 section 11.13.3)
         let response = LoginResponse { tsih, ..self.transit(Stage::FullFeaturePhase) };
         let logged_in = LoggedIn {
             parameters,

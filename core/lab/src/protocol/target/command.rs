@@ -1,4 +1,4 @@
-//! A SCSI command at the target, from its arrival to its status; what is done with it is told in `deliver`.
+//! A SCSI command at the target, from its arrival to its status; `deliver` processes it.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
@@ -13,12 +13,12 @@ use crate::scsi::{self, Status};
 /// What a command waits for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its turn by CmdSN.
+    /// Its turn in the order of CmdSN.
     #[default]
     Held,
     /// Data out.
     Receiving,
-    /// The time of a late R2T.
+    /// The time of a delayed R2T.
     LateR2t,
     /// The end of its service.
     Service,
@@ -26,18 +26,18 @@ pub(super) enum Stage {
     Sending,
     /// The time of a delayed status.
     LateStatus,
-    /// Nothing: it is swallowed.
+    /// Nothing: it is never answered.
     Swallowed,
 }
 
-/// Names a command; a slot that was used again since has another serial.
+/// Identifies a command; a reused slot has another serial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Handle {
     pub slot: u16,
     pub serial: u32,
 }
 
-/// A SCSI command. Slots are used again and keep their memory.
+/// A SCSI command. Slots are reused and keep their memory.
 #[derive(Debug)]
 pub(super) struct Command {
     pub serial: u32,
@@ -48,17 +48,17 @@ pub(super) struct Command {
     pub extended_cdb: Vec<u8>,
     pub stage: Stage,
     pub task: Option<scsi::Task>,
-    /// Its status, when the target gives it without asking the device, or has asked.
+    /// Its status, from the target itself or the device.
     pub completion: Option<scsi::Completion>,
     pub data_out: DataOut,
-    /// Data that came before its turn, from offset 0 on.
+    /// Data that arrived before its turn, from offset 0 on.
     pub early: Vec<u8>,
-    /// Data-In: bytes to send, sent, and of the sequence.
+    /// Data-In: bytes to send, bytes sent, and bytes of the current sequence.
     pub data_in_length: u32,
     pub data_in_sent: u32,
     pub burst_sent: u32,
     pub data_sn: u32,
-    /// What the device would give or take, for the residual.
+    /// The device's data length, for the residual.
     pub available: u64,
     pub fault: Option<FaultRule>,
     pub damage: Option<Damage>,
@@ -91,7 +91,7 @@ impl Command {
         }
     }
 
-    /// A command came on `connection`.
+    /// A command arrived on `connection`.
     pub fn open(&mut self, connection: ConnectionNumber, header: [u8; LENGTH_BYTES], record: Option<usize>) {
         (self.is_open, self.connection, self.header, self.record) = (true, connection, header, record);
         (self.stage, self.task, self.completion) = (Stage::Held, None, None);
@@ -137,12 +137,12 @@ impl Command {
         if self.extended_cdb.is_empty() { self.header.get(32..).unwrap_or_default() } else { &self.extended_cdb }
     }
 
-    /// The fault on demand, when it is this one.
+    /// The injected fault, if it is this one.
     pub fn has_fault(&self, fault: Fault) -> Option<FaultRule> {
         self.fault.filter(|rule| rule.fault == fault)
     }
 
-    /// What room its end makes.
+    /// The credit that its end returns.
     pub fn credit(&self) -> Credit {
         if self.is_immediate() { Credit::Immediate } else { Credit::Window }
     }
@@ -189,7 +189,7 @@ impl Command {
     }
 }
 
-/// What was not transferred, or could not be.
+/// Bytes that were not transferred.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Residual {
     pub is_underflow: bool,

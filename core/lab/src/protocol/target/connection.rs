@@ -1,4 +1,4 @@
-//! One connection of a portal: its streams, and what waits to be sent.
+//! One connection of a portal: its streams, and its queues.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,49 +18,49 @@ use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter};
 /// StatSN of the first Login Response.
 const FIRST_STAT_SN: SerialNumber = SerialNumber(1);
 
-/// How far a connection is.
+/// The phase of a connection.
 pub(super) enum Phase {
     /// The login phase.
     Login(Box<TargetLogin>),
     /// The full feature phase, in the session with this TSIH.
     FullFeature { tsih: u16 },
-    /// What waits is still sent; what comes is dropped.
+    /// Pending PDUs are still sent; received bytes are dropped.
     Over(Ending),
 }
 
-/// Where the data of the PDU that is being read goes.
+/// The destination of the current PDU's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sink {
-    /// Kept until its end.
+    /// Kept until the PDU is complete.
     Collect,
-    /// Straight to the logical unit, at this offset.
+    /// Directly to the logical unit, at this offset.
     Task(Handle, u32),
-    /// To a command whose turn has not come, at this offset.
+    /// To a command that waits for its turn, at this offset.
     Early(Handle, u32),
     /// Nowhere.
     Drop,
 }
 
-/// What a connection is given time for.
+/// The purpose of a connection's timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deadline {
-    /// Its login.
+    /// The login.
     Login,
-    /// Something to come, before it is pinged.
+    /// Idle time before a ping.
     Quiet,
     /// The answer to a ping.
     Ping,
-    /// The logout that it was asked for.
+    /// The requested logout.
     Logout { seconds: i64 },
-    /// Its last responses to be taken.
+    /// Sending of its last responses.
     Close,
 }
 
-/// Text Requests that belong together (RFC 7143 section 11.10).
+/// A sequence of Text Requests (RFC 7143 section 11.10).
 #[derive(Default)]
 pub(super) struct TextNegotiation {
     pub joiner: Joiner,
-    /// What is left to send, and under which Target Transfer Tag.
+    /// The rest to be sent, and its Target Transfer Tag.
     pub answer: Option<(Splitter, u32)>,
     pub tag: u32,
 }
@@ -74,36 +74,36 @@ pub(super) struct Connection {
     pub last_received_ns: i64,
     pub phase: Phase,
     pub parameters: Parameters,
-    /// TSIH that its session gets, should it lead one.
+    /// TSIH of its session if it leads one.
     pub reserved_tsih: Option<u16>,
-    /// TSIH and CID of the session that it was let into, should it not lead one.
+    /// TSIH and CID of the session that it joins, otherwise.
     pub joining: Option<(u16, u16)>,
     pub initiator_name: Option<String>,
-    /// TSIH and CID, once it logged in.
+    /// TSIH and CID, after its login.
     pub session: Option<(u16, u16)>,
-    /// Place of the target that it asked for.
+    /// Index of its target.
     pub target: Option<usize>,
     pub decoder: Decoder,
     pub header: [u8; LENGTH_BYTES],
     pub sink: Sink,
     pub data: Vec<u8>,
-    /// How the Data-Out that is being read fits.
+    /// The judgement of the current Data-Out.
     pub is_wrong_data_out: bool,
     pub stream: Stream,
-    /// Before there is a session.
+    /// Commands and immediate data before there is a session.
     pub numbers: Numbers,
-    /// ExpStatSN of the initiator: what it acknowledged.
+    /// ExpStatSN of the initiator.
     pub exp_stat_sn: SerialNumber,
     pub ready: VecDeque<Outgoing>,
-    /// Reads that have data to send, the first one first.
+    /// Reads with data to send, in order.
     pub reads: VecDeque<Handle>,
-    /// A PDU that has the next system call for itself.
+    /// A PDU for a system call of its own.
     pub alone: Option<Outgoing>,
-    /// Of what is ready, PDUs that give no room back: an initiator can cause any number of them.
+    /// Pending PDUs that return no credit: an initiator can cause any number of them.
     pub unbidden_count: usize,
     pub immediate_count: usize,
     pub deadline: Option<(i64, Deadline)>,
-    /// Target Transfer Tag of the ping that is not answered yet.
+    /// Target Transfer Tag of the unanswered ping.
     pub ping: Option<u32>,
     pub text: TextNegotiation,
 }
@@ -122,7 +122,7 @@ impl Connection {
             initiator_name: None,
             session: None,
             target: None,
-            // RFC 7143 section 13.12: no other length is declared yet
+            // RFC 7143 section 13.12: the default length, before a declaration
             decoder: Decoder::new(LOGIN_DATA_SEGMENT_MAX_BYTES as u32),
             header: [0; LENGTH_BYTES],
             sink: Sink::Collect,
@@ -162,13 +162,13 @@ impl Connection {
         }
     }
 
-    /// StatSN after the last status that was sent, or waits to be.
+    /// StatSN after the last status that was sent or queued.
     pub fn end_stat_sn(&self) -> SerialNumber {
         let waiting = self.ready.iter().chain(&self.alone).filter(|outgoing| outgoing.stat_sn == StatSn::Taken);
         self.stream.stat_sn + waiting.count() as u32
     }
 
-    /// Whether it has something to send.
+    /// Whether it has bytes to send.
     pub fn has_output(&self) -> bool {
         self.alone.is_some() || !self.ready.is_empty() || !self.reads.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The data of one write: what came unasked, what is asked for by R2T, and whether what comes fits.
+//! The data of one write: unsolicited data, R2Ts, and checks of Data-Out PDUs.
 //!
 //! ```text
 //!   0        immediate     unsolicited        R2T          R2T     length
@@ -6,7 +6,7 @@
 //!                       up to FirstBurstLength   each up to MaxBurstLength
 //! ```
 //!
-//! It counts bytes and never holds any.
+//! It counts bytes and holds none.
 
 use iscsitrace_wire::bhs::RESERVED_TAG;
 
@@ -14,19 +14,19 @@ use super::settings::R2tOrder;
 use crate::protocol::keys::Parameters;
 use crate::scsi::{Sense, SenseKey};
 
-/// What ends a write with CHECK CONDITION (RFC 7143 section 11.4.7.2).
+/// Errors that end a write with CHECK CONDITION (RFC 7143 section 11.4.7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// Unsolicited data where none is allowed, or too much.
+    /// Unexpected or too much unsolicited data.
     UnexpectedUnsolicitedData,
-    /// Another amount than agreed, or than an R2T asked for.
+    /// A wrong amount of data.
     IncorrectAmountOfData,
-    /// A Data-Out came with a wrong digest, or did not come.
+    /// A Data-Out had a wrong digest, or is missing.
     ProtocolServiceCrcError,
 }
 
 impl Condition {
-    /// Sense key ABORTED COMMAND, with the additional sense code and qualifier of the table.
+    /// Sense key ABORTED COMMAND, with the additional sense code and qualifier of the RFC's table.
     pub(super) fn sense(self) -> Sense {
         let (code, qualifier) = match self {
             Self::UnexpectedUnsolicitedData => (0x0c, 0x0c),
@@ -37,20 +37,20 @@ impl Condition {
     }
 }
 
-/// How a Data-Out fits.
+/// The judgement of a Data-Out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// Its data is what is waited for.
+    /// Its data is expected.
     Good,
-    /// One before it is missing, or the write has failed already; its data is dropped.
+    /// A Data-Out before it is missing, or the write has failed; its data is dropped.
     Gap,
-    /// It is not what was agreed or asked for; its data is dropped, and it is rejected.
+    /// It is invalid; its data is dropped, and it is rejected.
     Wrong,
-    /// Nothing is asked for under its Target Transfer Tag.
+    /// Its Target Transfer Tag is unknown.
     Unknown,
 }
 
-/// What a Data-Out says of itself.
+/// Fields of a Data-Out.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     pub target_transfer_tag: u32,
@@ -60,7 +60,7 @@ pub(super) struct Piece {
     pub is_final: bool,
 }
 
-/// Data that comes as one sequence: unsolicited, or the answer to one R2T.
+/// A sequence of Data-Out: unsolicited, or for one R2T.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sequence {
     tag: u32,
@@ -83,22 +83,22 @@ pub(super) struct ReadyToTransfer {
 #[derive(Debug, Default)]
 pub(super) struct DataOut {
     expected: u32,
-    /// Sequences that are not complete; the unsolicited one has the reserved tag.
+    /// Incomplete sequences; the unsolicited one has the reserved tag.
     open: Vec<Sequence>,
-    /// How far data that came unasked reaches, without gaps.
+    /// End of the unsolicited data received without gaps.
     unsolicited: u32,
-    /// What the command takes.
+    /// Data length of the command.
     length: u32,
-    /// Bursts asked for, R2TSN of the next.
+    /// Bursts requested, R2TSN of the next R2T.
     asked: u32,
-    /// For a shuffled order: a step that has no divisor in common with the number of bursts.
+    /// Stride of the shuffled order: coprime to the number of bursts.
     stride: u32,
     received: u64,
     condition: Option<Condition>,
 }
 
 impl DataOut {
-    /// A command came with `immediate` bytes; without `is_final` unsolicited Data-Out follow. Keeps its memory.
+    /// Starts a write with `immediate` bytes; without `is_final`, unsolicited Data-Out follow. Reuses its memory.
     pub(super) fn begin(&mut self, expected: u32, immediate: u32, is_final: bool, parameters: &Parameters) {
         let mut open = std::mem::take(&mut self.open);
         open.clear();
@@ -118,48 +118,48 @@ impl DataOut {
         }
     }
 
-    /// What the command takes is known: the smaller of that and Expected Data Transfer Length is asked for.
+    /// Sets the data length of the command: the smaller of it and Expected Data Transfer Length is requested.
     pub(super) fn set_length(&mut self, length: u64, random: u32) {
         self.length = u32::try_from(length).unwrap_or(u32::MAX).min(self.expected);
         self.stride = random;
     }
 
-    /// What the command takes of what is offered.
+    /// Bytes that the command takes.
     pub(super) fn length(&self) -> u32 {
         self.length
     }
 
-    /// Bytes that came.
+    /// Bytes received.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
 
-    /// R2Ts asked for.
+    /// Number of R2Ts.
     pub(super) fn r2t_count(&self) -> u32 {
         self.asked
     }
 
-    /// What went wrong.
+    /// The error, if any.
     pub(super) fn condition(&self) -> Option<Condition> {
         self.condition
     }
 
-    /// Something went wrong; what went wrong first stays.
+    /// Records an error; the first one is kept.
     pub(super) fn fail(&mut self, condition: Condition) {
         self.condition.get_or_insert(condition);
     }
 
-    /// Target Transfer Tags that are out, without the reserved one.
+    /// Outstanding Target Transfer Tags, without the reserved one.
     pub(super) fn tags(&self) -> impl Iterator<Item = u32> {
         self.open.iter().map(|sequence| sequence.tag).filter(|tag| *tag != RESERVED_TAG)
     }
 
-    /// Whether unsolicited data is on its way.
+    /// Whether unsolicited data is expected.
     pub(super) fn is_unsolicited_open(&self) -> bool {
         self.open.iter().any(|sequence| sequence.tag == RESERVED_TAG)
     }
 
-    /// Whether all is here that will be asked for.
+    /// Whether all data has arrived.
     pub(super) fn is_complete(&self, max_burst_length: u32) -> bool {
         self.open.is_empty() && (self.condition.is_some() || self.asked >= self.burst_count(max_burst_length))
     }
@@ -176,7 +176,7 @@ impl DataOut {
         let mut fit = if !is_inside || sequence.received + piece.length > sequence.length {
             Fit::Wrong
         } else if piece.data_sn != sequence.data_sn || self.condition.is_some() {
-            // RFC 7143 section 7.9: one before it was lost; what comes when all is lost makes no difference
+            // RFC 7143 section 7.9: a Data-Out before it was lost
             Fit::Gap
         } else if parameters.data_pdu_in_order && piece.buffer_offset != sequence.offset + sequence.received {
             // RFC 7143 section 13.18
@@ -206,12 +206,12 @@ impl DataOut {
         fit
     }
 
-    /// RFC 7143 section 11.4.7.2: amounts have to be those agreed or asked for.
+    /// RFC 7143 section 11.4.7.2: checks the amount of a completed sequence.
     fn end_sequence(&mut self, sequence: Sequence, parameters: &Parameters) {
         let is_short = sequence.received < sequence.length;
         if sequence.tag == RESERVED_TAG {
             self.unsolicited = sequence.offset + sequence.received;
-            // what is left of a write that FirstBurstLength could have held is asked for
+            // the rest of a write that FirstBurstLength would have allowed is requested
             if is_short && self.expected > parameters.first_burst_length {
                 self.fail(Condition::IncorrectAmountOfData);
             }
@@ -224,7 +224,7 @@ impl DataOut {
         self.length.saturating_sub(self.unsolicited).div_ceil(max_burst_length.max(1))
     }
 
-    /// The next R2T, when one more may be out.
+    /// The next R2T, if one more may be outstanding.
     pub(super) fn next_r2t(
         &mut self,
         parameters: &Parameters,
@@ -262,7 +262,7 @@ impl DataOut {
         Some(r2t)
     }
 
-    /// The bursts in strides around a circle: each once, when the stride shares no divisor with their number.
+    /// Order of the bursts in strides modulo their number: each once, because the stride is coprime.
     fn shuffled(&self, count: u32) -> u32 {
         let (count, random) = (u64::from(count), u64::from(self.stride));
         let mut stride = random % count;

@@ -1,22 +1,20 @@
-//! How long a command takes to be served. It draws times, and never waits.
+//! Service times of commands. It draws times, and never waits.
 
 use std::collections::HashMap;
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::settings::ServiceOrder;
-
 /// The service time of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "distribution", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ServiceDelay {
-    /// Always the same.
+    /// A constant.
     Fixed {
         /// The time.
         delay_ns: i64,
     },
-    /// Every time between two is as likely.
+    /// Uniformly distributed.
     Uniform {
         /// The shortest.
         low_ns: i64,
@@ -37,7 +35,7 @@ impl Default for ServiceDelay {
 }
 
 impl ServiceDelay {
-    /// The next time. Those below 0 are 0.
+    /// Draws a time; not below 0.
     pub(super) fn draw(&self, random: &mut Rng) -> i64 {
         let delay_ns = match *self {
             Self::Fixed { delay_ns } => delay_ns,
@@ -49,19 +47,30 @@ impl ServiceDelay {
     }
 }
 
-/// When commands of one target are served.
+/// The order of service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceOrder {
+    /// Commands are served in parallel.
+    #[default]
+    Parallel,
+    /// A logical unit serves one command at a time.
+    OneAtATime,
+}
+
+/// The service of one target's commands.
 #[derive(Debug, Default)]
 pub(super) struct Service {
-    /// Until when a logical unit that serves one command at a time is busy.
+    /// End of the busy time of each logical unit that serves one command at a time.
     busy_until_ns: HashMap<[u8; 8], i64>,
 }
 
 impl Service {
-    /// When a command that takes `delay_ns` from now on is served.
+    /// End of the service of a command that takes `delay_ns`.
     pub(super) fn end_ns(&mut self, now_ns: i64, lun: [u8; 8], delay_ns: i64, order: ServiceOrder) -> i64 {
         match order {
             ServiceOrder::Parallel => now_ns.saturating_add(delay_ns),
-            // a command that takes no time waits for those before it all the same
+            // a command with a service time of 0 also waits for those before it
             ServiceOrder::OneAtATime => {
                 let busy_until_ns = self.busy_until_ns.entry(lun).or_insert(now_ns);
                 *busy_until_ns = (*busy_until_ns).max(now_ns).saturating_add(delay_ns);

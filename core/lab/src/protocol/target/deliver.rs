@@ -1,4 +1,4 @@
-//! SCSI commands: from their arrival over delivery, data out and service to their status (RFC 7143 section 4.2.5).
+//! SCSI commands: arrival, delivery, data out, service, status (RFC 7143 section 4.2.5).
 //!
 //! ```text
 //!   take_command -> [held] -> deliver -> proceed -> begin_service -> serve -> Data-In, or respond
@@ -21,7 +21,7 @@ use super::window::Turn;
 use crate::application::ConnectionNumber;
 use crate::scsi::{Completion, Status};
 
-/// What kind of operation a CDB asks for.
+/// The kind of operation of a CDB.
 fn operation_of(cdb: &[u8]) -> FaultOperation {
     match cdb::decode(cdb, None).operation {
         Operation::Read => FaultOperation::Read,
@@ -47,14 +47,14 @@ fn extended_cdb(header: &[u8], ahs: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Portal {
-    /// A SCSI Command came with its immediate data, and is within the window.
+    /// A SCSI Command within the window arrived with its immediate data.
     pub(super) fn take_command(&mut self, now_ns: i64, number: ConnectionNumber) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let header = connection.header;
         let bhs = connection.bhs();
         let (is_read, is_write) = (bhs.is_read() == Some(true), bhs.is_write() == Some(true));
         let immediate = connection.data.len() as u32;
-        // no command here goes both ways, and only writes have immediate data (RFC 7143 section 11.3.1)
+        // no bidirectional commands; only writes have immediate data (RFC 7143 section 11.3.1)
         if is_read && is_write {
             return self.reject(now_ns, number, &header, RejectReason::CommandNotSupported);
         }
@@ -124,14 +124,14 @@ impl Portal {
     /// A command that was held has its turn.
     pub(super) fn deliver_early(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
-        // a command that is gone has given its room back
+        // a dropped command has returned its credit
         let Some(command) = session.command(handle) else { return };
         let early = std::mem::take(&mut command.early);
         session.early_bytes = session.early_bytes.saturating_sub(early.len());
         self.deliver(now_ns, tsih, handle, &early);
     }
 
-    /// It is a command's turn.
+    /// Executes a command in its turn.
     fn deliver(&mut self, now_ns: i64, tsih: u16, handle: Handle, data: &[u8]) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         let nexus = session.nexus;
@@ -203,7 +203,7 @@ impl Portal {
         self.proceed(now_ns, tsih, handle);
     }
 
-    /// Goes on with a command that was delivered: asks for its data, or serves it.
+    /// Continues a delivered command: requests its data, or serves it.
     pub(super) fn proceed(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         let max_burst_length = session.parameters.max_burst_length;
@@ -226,7 +226,7 @@ impl Portal {
         self.ask(now_ns, tsih, handle);
     }
 
-    /// All data is there: the service time begins.
+    /// All data has arrived: the service time starts.
     fn begin_service(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         let Some(node) = session.target.and_then(|target| self.targets.get_mut(target)) else { return };
@@ -259,7 +259,7 @@ impl Portal {
         }
     }
 
-    /// The service time is over.
+    /// The service time ended.
     fn serve(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         let Some(node) = session.target.and_then(|target| self.targets.get_mut(target)) else { return };
@@ -286,7 +286,7 @@ impl Portal {
         self.abort_for_others(now_ns, target);
     }
 
-    /// Puts a command's SCSI Response into the queue, unless it is to come later.
+    /// Queues a command's SCSI Response, unless it is delayed.
     fn respond(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
         let Some(command) = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle)) else { return };
         if let Some(rule) = command.has_fault(Fault::DelayedStatus)
@@ -303,7 +303,7 @@ impl Portal {
         self.send(now_ns, number, response);
     }
 
-    /// A command's time has come.
+    /// A timer of a command went off.
     pub(super) fn command_woken(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
         let Some(command) = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle)) else { return };
         command.wake_ns = None;
@@ -318,7 +318,7 @@ impl Portal {
         }
     }
 
-    /// Aborts what a command of another nexus ended (PREEMPT AND ABORT).
+    /// Aborts the tasks of PREEMPT AND ABORT.
     fn abort_for_others(&mut self, now_ns: i64, target: Option<usize>) {
         while let Some(abort) = target.and_then(|target| self.targets.get_mut(target)?.device.poll_abort()) {
             let is_meant = |session: &&Session| session.target == target && session.nexus == Some(abort.nexus);
@@ -331,7 +331,7 @@ impl Portal {
         }
     }
 
-    /// Drops the commands of a session that another session ended, and tells it of the room: how many.
+    /// Drops the commands of a session that another session ended, and advertises the credit; returns how many.
     pub(super) fn drop_commands_for_another(
         &mut self,
         now_ns: i64,
@@ -346,7 +346,7 @@ impl Portal {
         count
     }
 
-    /// Drops commands of a session without an answer: how many.
+    /// Drops commands of a session without an answer; returns how many.
     pub(super) fn drop_commands(
         &mut self,
         tsih: u16,
@@ -360,7 +360,7 @@ impl Portal {
         handles.len()
     }
 
-    /// Drops a command without an answer, and gives its room back.
+    /// Drops a command without an answer, and returns its credit.
     pub(super) fn drop_command(&mut self, tsih: u16, handle: Handle, end: TaskEnd) {
         let command = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle));
         let Some((number, credit)) = command.map(|command| (command.connection, command.credit())) else { return };
@@ -375,7 +375,7 @@ impl Portal {
         }
     }
 
-    /// Drops a command without an answer; another PDU gives its room back.
+    /// Drops a command without an answer; another PDU returns its credit.
     fn drop_command_keeping_credit(&mut self, tsih: u16, handle: Handle, end: TaskEnd) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         session.remember(handle);

@@ -1,4 +1,4 @@
-//! Why a connection ended, in the words of RFC 7143; never what is done about it.
+//! Why a connection ended.
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
@@ -14,7 +14,7 @@ pub enum Ending {
     /// The peer closed it without a logout.
     #[error("closed by the initiator without a Logout (RFC 7143 section 7.14)")]
     ByPeer,
-    /// It failed; the world's words for it.
+    /// It failed, with the world's error message.
     #[error("connection failure (RFC 7143 section 7.14): {0}")]
     Failed(String),
     /// The login was refused.
@@ -23,46 +23,46 @@ pub enum Ending {
     /// No login in time.
     #[error("not logged in after {seconds} s (RFC 7143 section 8.1.2)")]
     LoginTimeout {
-        /// The time it had.
+        /// The timeout.
         seconds: i64,
     },
-    /// The stream cannot be read on.
+    /// The stream cannot be decoded.
     #[error("{0}")]
     Unreadable(Unreadable),
-    /// A new session of the same initiator port took the place of its session.
+    /// A new session of the same initiator port replaced its session.
     #[error("session reinstatement (RFC 7143 section 6.3.5)")]
     SessionReinstated,
-    /// A new connection with the same CID took its place.
+    /// A new connection with the same CID replaced it.
     #[error("connection reinstatement (RFC 7143 section 6.3.4)")]
     ConnectionReinstated,
     /// A NOP-In ping was not answered.
     #[error("NOP-In ping not answered for {seconds} s (RFC 7143 section 11.19)")]
     PingUnanswered {
-        /// The time it had.
+        /// The timeout.
         seconds: i64,
     },
-    /// The initiator sends, but takes no answers.
-    #[error("more than {0} PDUs wait to be taken")]
+    /// The initiator sends, but does not receive answers.
+    #[error("more than {0} PDUs wait to be sent")]
     AnswersNotTaken(usize),
-    /// It was asked to log out, and did not.
-    #[error("not logged out {seconds} s after the Asynchronous Message that asked for it (RFC 7143 section 11.9.1)")]
+    /// It did not log out on request.
+    #[error("not logged out {seconds} s after the Asynchronous Message that requested it (RFC 7143 section 11.9.1)")]
     NotLoggedOut {
-        /// The time it had.
+        /// The timeout.
         seconds: i64,
     },
-    /// Commands wait with too much data for one before them.
+    /// Commands that wait for an earlier one have too much data.
     #[error("more than {0} bytes of data before their commands' turn (RFC 7143 section 4.2.2.1)")]
     TooMuchEarlyData(usize),
     /// TARGET COLD RESET.
     #[error("TARGET COLD RESET (RFC 7143 section 11.5.1)")]
     ColdReset,
-    /// The portal was told to.
+    /// Closed by the caller.
     #[error("closed on demand")]
     OnDemand,
-    /// The last response was not taken.
+    /// The last response could not be sent.
     #[error("the peer neither took the last response nor closed for {seconds} s")]
     NotClosed {
-        /// The time it had.
+        /// The timeout.
         seconds: i64,
     },
 }

@@ -1,20 +1,20 @@
-//! What a target does wrong on demand: which command it hits. What the fault does is told where it happens.
+//! Fault injection: which commands have a fault. The faults themselves are implemented where they occur.
 
 use serde::{Deserialize, Serialize};
 
 use crate::scsi::{Sense, SenseKey};
 
-/// Something that goes wrong with a command.
+/// A fault of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// The first PDU that answers has a wrong header digest; without HeaderDigest there is none to be wrong.
+    /// The first answering PDU has a wrong header digest; no effect without HeaderDigest.
     BadHeaderDigest,
-    /// The first PDU with data that answers has a wrong data digest; without DataDigest there is none to be wrong.
+    /// The first answering PDU with data has a wrong data digest; no effect without DataDigest.
     BadDataDigest,
     /// The command is never answered.
     SwallowedPdu,
-    /// The first R2T comes later, by `by_ns`.
+    /// The first R2T is delayed by `by_ns`.
     LateR2t,
     /// Status BUSY.
     Busy,
@@ -26,11 +26,11 @@ pub enum Fault {
     Reject,
     /// The connection is closed.
     ClosedConnection,
-    /// The status comes later, by `by_ns`, and never in a Data-In.
+    /// The status is delayed by `by_ns`, and never in a Data-In.
     DelayedStatus,
 }
 
-/// Which commands a rule counts.
+/// Commands that a rule counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultOperation {
@@ -45,22 +45,22 @@ pub enum FaultOperation {
     Other,
 }
 
-/// When something goes wrong, such as `{"fault": "bad_data_digest", "nth": 5, "operation": "read"}`.
+/// A rule, such as `{"fault": "bad_data_digest", "nth": 5, "operation": "read"}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
-    /// What.
+    /// The fault.
     pub fault: Fault,
-    /// The how manieth of its commands it hits, from 1 on, over all sessions in the order of delivery.
+    /// Number of the command, counted from 1 over all sessions in the order of delivery.
     #[serde(default = "first")]
     pub nth: u64,
-    /// Whether it hits every nth.
+    /// Whether it applies to every nth command.
     #[serde(default)]
     pub is_repeated: bool,
-    /// Which commands it counts.
+    /// Commands that it counts.
     #[serde(default)]
     pub operation: FaultOperation,
-    /// By how much something comes later.
+    /// The delay.
     #[serde(default)]
     pub by_ns: i64,
     /// Sense key, additional sense code and qualifier of a CHECK CONDITION.
@@ -91,7 +91,7 @@ impl FaultRule {
         Sense::new(SenseKey::from_u8(key), code, qualifier)
     }
 
-    /// A rule that hits the `nth` command of this operation.
+    /// A rule for the `nth` command of this operation.
     #[must_use]
     pub fn new(fault: Fault, operation: FaultOperation, nth: u64) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl FaultRule {
     }
 }
 
-/// The rules, and how many commands each has counted.
+/// The rules, with the commands that each has counted.
 #[derive(Debug)]
 pub(super) struct Faults {
     rules: Vec<(FaultRule, u64)>,
@@ -117,7 +117,7 @@ impl Faults {
         Self { rules: rules.iter().map(|rule| (*rule, 0)).collect() }
     }
 
-    /// Counts a command: the first rule that hits it. Every rule counts it, whichever hits.
+    /// Counts a command in every rule; returns the first rule that applies.
     pub(super) fn next(&mut self, operation: FaultOperation) -> Option<FaultRule> {
         let mut hit = None;
         for (rule, count) in &mut self.rules {
@@ -156,7 +156,7 @@ mod tests {
         });
         let hit: Vec<Option<Fault>> = commands.map(|command| faults.next(command).map(|rule| rule.fault)).collect();
         let busy = Some(Fault::Busy);
-        // the second read is the third command as well: the rule that stands first takes it
+        // the second read is also the third command: the first rule applies
         assert_eq!(hit, [None, None, Some(Fault::BadDataDigest), None, None, busy, None, None, busy]);
     }
 

@@ -1,6 +1,6 @@
-//! What happened at a portal: tasks, closed connections, PDUs, counters; the truth that an analyzer is held against.
+//! The log of a portal: commands, closed connections, PDUs, counters; a reference for the analyzer.
 //!
-//! It keeps the first so many of each and counts the rest, and never decides anything.
+//! It keeps a limited number of each and counts the rest. Decides nothing.
 
 use std::net::SocketAddr;
 
@@ -12,26 +12,26 @@ use super::settings::Limits;
 use crate::application::ConnectionNumber;
 use crate::protocol::pdu_log::PduRecord;
 
-/// How a task ended at the target.
+/// How a command ended at the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskEnd {
-    /// It has not yet.
+    /// It has not ended yet.
     Open,
-    /// Its status was handed out.
+    /// Its status was sent.
     Answered,
     /// It was rejected.
     Rejected,
-    /// A task management function, or a command of another nexus, ended it.
+    /// It was aborted by a task management function or a command of another nexus.
     Aborted,
-    /// Its connection or session ended before.
+    /// Its connection or session ended first.
     ConnectionLost,
 }
 
 /// A SCSI command, from its arrival to its status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TaskRecord {
-    /// Place of its target in the settings.
+    /// Index of its target in the settings.
     pub target: usize,
     /// TSIH of its session.
     pub session: u16,
@@ -45,54 +45,54 @@ pub struct TaskRecord {
     pub cmd_sn: u32,
     /// T10's name of the command.
     pub command: &'static str,
-    /// First logical block, of commands that have one.
+    /// First logical block, if the command has one.
     pub lba: Option<u64>,
-    /// Blocks, of commands that have them.
+    /// Number of blocks, if the command has one.
     pub block_count: Option<u32>,
     /// Expected Data Transfer Length.
     pub expected_data_transfer_length: u32,
-    /// Bytes that went over: Data-In handed out, or data out that came.
+    /// Bytes transferred: Data-In sent, or data out received.
     pub transferred_bytes: u64,
-    /// R2Ts handed out.
+    /// R2Ts sent.
     pub r2t_count: u32,
-    /// When the command was there with its immediate data.
+    /// When the command had arrived with its immediate data.
     pub received_ns: i64,
-    /// When it was its turn by CmdSN.
+    /// When it was delivered in the order of CmdSN.
     pub delivered_ns: Option<i64>,
-    /// When its data was there and its service began.
+    /// When its data had arrived and its service started.
     pub service_begin_ns: Option<i64>,
-    /// When its service was over.
+    /// When its service ended.
     pub service_end_ns: Option<i64>,
-    /// When its first Data-In or R2T was handed out.
+    /// When its first Data-In or R2T was sent.
     pub first_answer_ns: Option<i64>,
-    /// When its status was handed out.
+    /// When its status was sent.
     pub status_ns: Option<i64>,
     /// Its status.
     pub status: Option<u8>,
-    /// What went wrong on demand.
+    /// The injected fault.
     pub fault: Option<Fault>,
     /// How it ended.
     pub end: TaskEnd,
 }
 
-/// A connection that is over.
+/// A closed connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConnectionRecord {
     /// Its number.
     pub connection: ConnectionNumber,
     /// Its peer.
     pub peer: SocketAddr,
-    /// InitiatorName, once it logged in.
+    /// InitiatorName, after its login.
     pub initiator_name: Option<String>,
-    /// TSIH and CID, once it logged in.
+    /// TSIH and CID, after its login.
     pub session: Option<(u16, u16)>,
     /// When it was accepted.
     pub opened_ns: i64,
     /// When it ended.
     pub ended_ns: i64,
-    /// Stream bytes that came.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Stream bytes handed out.
+    /// Bytes sent.
     pub sent_bytes: u64,
     /// Why it ended.
     pub ending: Ending,
@@ -100,7 +100,7 @@ pub struct ConnectionRecord {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident)*) => {
-        /// How often what happened.
+        /// Counters.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
         pub struct PortalCounters { $($(#[$doc])* pub $name: u64,)* }
     };
@@ -109,7 +109,7 @@ macro_rules! counters {
 counters! {
     /// Connections accepted.
     connections
-    /// Connections refused: there are too many.
+    /// Connections refused because there are too many.
     refused_connections
     /// Logins that reached the full feature phase.
     logins
@@ -117,39 +117,39 @@ counters! {
     refused_logins
     /// Sessions opened.
     sessions
-    /// PDUs that came.
+    /// PDUs received.
     pdus_received
-    /// PDUs handed out.
+    /// PDUs sent.
     pdus_sent
-    /// SCSI commands that came.
+    /// SCSI commands received.
     commands
-    /// Bytes of Data-In handed out.
+    /// Bytes of Data-In sent.
     data_in_bytes
-    /// Bytes of data out that came, immediate or not.
+    /// Bytes of data out received, immediate or not.
     data_out_bytes
-    /// R2Ts handed out.
+    /// R2Ts sent.
     r2ts
-    /// Rejects handed out.
+    /// Rejects sent.
     rejects
-    /// Commands passed over for their CmdSN: outside the window, or there already (RFC 7143 section 4.2.2.1).
+    /// Commands ignored for their CmdSN: outside the window, or duplicates (RFC 7143 section 4.2.2.1).
     ignored_cmd_sns
     /// PDUs with a wrong data digest.
     data_digest_errors
-    /// Data-Out of tasks that were aborted.
+    /// Data-Out of aborted tasks.
     stray_data_outs
-    /// Data-Out that did not fit what was asked for.
+    /// Invalid Data-Out.
     wrong_data_outs
-    /// ExpStatSN that acknowledged what was never sent.
+    /// ExpStatSN that acknowledged a status that was not sent.
     wrong_exp_stat_sns
     /// Pings sent.
     pings
-    /// Faults on demand.
+    /// Injected faults.
     faults
-    /// Tasks that found no place in the log.
+    /// Commands beyond the limit of the log.
     unlogged_tasks
-    /// Closed connections that found no place in the log.
+    /// Closed connections beyond the limit of the log.
     unlogged_connections
-    /// PDUs that found no place in the log.
+    /// PDUs beyond the limit of the log.
     unlogged_pdus
 }
 
@@ -158,11 +158,11 @@ counters! {
 pub struct PortalLog {
     /// SCSI commands, in the order of their arrival.
     pub tasks: Vec<TaskRecord>,
-    /// Connections that are over, in the order of their end.
+    /// Closed connections, in the order of their end.
     pub connections: Vec<ConnectionRecord>,
-    /// PDUs of both directions, when they are asked for.
+    /// PDUs of both directions, if they are logged.
     pub pdus: Vec<PduRecord>,
-    /// Counts, of everything.
+    /// Counters.
     pub counters: PortalCounters,
     task_limit: usize,
     connection_limit: usize,
@@ -179,7 +179,7 @@ impl PortalLog {
         }
     }
 
-    /// Begins the record of a task: its place.
+    /// Starts the record of a command; returns its index.
     pub(super) fn begin_task(&mut self, record: impl FnOnce() -> TaskRecord) -> Option<usize> {
         if self.tasks.len() >= self.task_limit {
             self.counters.unlogged_tasks += 1;
@@ -189,7 +189,7 @@ impl PortalLog {
         Some(self.tasks.len() - 1)
     }
 
-    /// The record of a task, to write on.
+    /// The record of a command, for updates.
     pub(super) fn task(&mut self, place: Option<usize>) -> Option<&mut TaskRecord> {
         self.tasks.get_mut(place?)
     }

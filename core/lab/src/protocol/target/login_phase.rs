@@ -1,4 +1,4 @@
-//! The login of a connection at this portal: who may come in, and the session that it leads or joins.
+//! The login of a connection at this portal: admission, and the session that it leads or joins.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,14 +21,14 @@ use crate::protocol::login::{
 };
 use crate::scsi::InitiatorPort;
 
-/// What a portal knows of targets and sessions.
+/// The portal's targets and sessions, as a directory.
 struct Register<'a> {
     settings: &'a PortalSettings,
     targets: &'a [TargetNode],
     sessions: &'a FxHashMap<u16, Session>,
     /// TSIH for a session that this connection leads.
     tsih: u16,
-    /// CIDs of others that are about to join the session that this connection wants to join.
+    /// CIDs of other connections that are joining the same session.
     joining: Vec<u16>,
     /// The target that was found.
     target: RefCell<Option<usize>>,
@@ -100,7 +100,7 @@ impl Directory for Register<'_> {
 }
 
 impl Portal {
-    /// A PDU of a connection that is not logged in yet.
+    /// Takes a PDU of a connection that is not logged in yet.
     pub(super) fn take_login(&mut self, now_ns: i64, number: ConnectionNumber) {
         let Some(tsih) = self.reserve_tsih(number) else { return };
         let joining = self.joining(number);
@@ -127,7 +127,7 @@ impl Portal {
             connection.joining = bhs.tsih().filter(|tsih| *tsih != 0).zip(bhs.cid());
         }
         let target = connection.target;
-        // a new session counts from the CmdSN of its first request (RFC 7143 section 11.12.8)
+        // a new session starts with the CmdSN of its first request (RFC 7143 section 11.12.8)
         connection.numbers = match sessions.get(&bhs.tsih().unwrap_or(0)) {
             Some(session) => Self::numbers_of(connection, Some(session)),
             None => Numbers { exp_cmd_sn: cmd_sn, max_cmd_sn: cmd_sn + (settings.command_window_count - 1) },
@@ -138,7 +138,7 @@ impl Portal {
             Outcome::Done(..) => Then::LoggedIn,
             Outcome::Pending => Then::Nothing,
         };
-        // a response to something that has no tag has a tag of zero
+        // a response to a PDU without a tag has tag 0
         let response = answer.response.header().initiator_task_tag(if tag == RESERVED_TAG { 0 } else { tag });
         let outgoing = Outgoing::status(response, answer.response.data, Credit::None, then);
         match answer.outcome {
@@ -155,7 +155,7 @@ impl Portal {
         }
     }
 
-    /// CIDs of the other connections whose login to the session that a Login Request names is not done.
+    /// CIDs of other connections in the login to the session of a Login Request.
     fn joining(&self, number: ConnectionNumber) -> Vec<u16> {
         let wanted = self.connections.get(&number).and_then(|connection| connection.bhs().tsih());
         let others = self.connections.iter().filter(|(other, _)| **other != number);
@@ -164,7 +164,7 @@ impl Portal {
         joining.filter(|(tsih, _)| Some(*tsih) == wanted).map(|(_, cid)| cid).collect()
     }
 
-    /// A TSIH that no session has, for a connection that may lead one.
+    /// An unused TSIH for a connection that may lead a session.
     fn reserve_tsih(&mut self, number: ConnectionNumber) -> Option<u16> {
         let connection = self.connections.get(&number)?;
         if let Some(tsih) = connection.reserved_tsih {
@@ -187,7 +187,7 @@ impl Portal {
         Some(tsih)
     }
 
-    /// A login is done: the connection leads a session, or joins one.
+    /// Completes a login: the connection leads a session, or joins one.
     fn begin_full_feature(
         &mut self,
         now_ns: i64,

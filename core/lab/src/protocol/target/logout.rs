@@ -16,7 +16,7 @@ const CID_NOT_FOUND: u8 = 1;
 const RECOVERY_NOT_SUPPORTED: u8 = 2;
 
 impl Portal {
-    /// A Logout Request whose turn it is.
+    /// Takes a Logout Request in its turn.
     pub(super) fn take_logout(&mut self, now_ns: i64, number: ConnectionNumber, header: &[u8; LENGTH_BYTES]) {
         let bhs = Bhs::new(header);
         let Some(tsih) = self.connections.get(&number).and_then(|connection| connection.tsih()) else { return };
@@ -34,7 +34,7 @@ impl Portal {
             // at ErrorRecoveryLevel 0 no connection is recovered
             _ => (RECOVERY_NOT_SUPPORTED, Then::Nothing),
         };
-        // RFC 7143 section 7.6: what is not answered yet never will be
+        // RFC 7143 section 7.6: unanswered commands are never answered
         let (is_session, is_end) = (matches!(then, Then::EndSession(_)), then != Then::Nothing);
         if is_end {
             self.drop_commands(tsih, TaskEnd::Aborted, |command| is_session || command.connection == number);
@@ -48,7 +48,7 @@ impl Portal {
         }
     }
 
-    /// Whether a connection only has its last responses to send.
+    /// Whether a connection has only its last responses left to send.
     #[must_use]
     pub fn is_closing(&self, number: ConnectionNumber) -> bool {
         self.connections.get(&number).is_some_and(|connection| matches!(connection.phase, Phase::Over(_)))

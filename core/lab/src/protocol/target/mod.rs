@@ -1,19 +1,19 @@
-//! A target portal in memory: the target's side of iSCSI at ErrorRecoveryLevel 0 (RFC 7143), without I/O and clock.
+//! A target portal in memory: the target's side of iSCSI at ErrorRecoveryLevel 0 (RFC 7143), without I/O or a clock.
 //!
 //! ```text
-//! settings, delay, fault     what a user sets
-//! portal                     connections, time, endings: the Application
-//! login_phase                who may come in, to which session
-//! receive                    bytes -> PDUs; whose turn a PDU is: window
-//! deliver, transfer          SCSI commands until they have a status: command, data_out
-//! nop, text_request, logout, management      the other requests
-//! transmit                   what a system call sends: output
-//! connection, session        what is kept of each
-//! log, ending                what happened
+//! settings, delay, fault     settings
+//! portal                     connections, timers, endings: the Application
+//! login_phase                admission, and the session of a connection
+//! receive                    bytes -> PDUs; their order: window
+//! deliver, transfer          SCSI commands until their status: command, data_out
+//! nop, text_request, logout, task_management   the other requests
+//! transmit                   bytes of a system call: output
+//! connection, session, management   state
+//! log, ending                logs
 //! ```
 //!
-//! A world gives it connections, bytes and the time ([`crate::application::Application`]); it gives back bytes, and a
-//! log. What commands do is told by [`crate::scsi`].
+//! A world provides connections, bytes and the time ([`crate::application::Application`]); the portal returns bytes and
+//! a log. [`crate::scsi`] executes commands.
 
 mod command;
 mod connection;
@@ -32,14 +32,15 @@ mod portal;
 mod receive;
 mod session;
 mod settings;
+mod task_management;
 mod text_request;
 mod transfer;
 mod transmit;
 mod window;
 
-pub use delay::ServiceDelay;
+pub use delay::{ServiceDelay, ServiceOrder};
 pub use ending::Ending;
 pub use fault::{Fault, FaultOperation, FaultRule};
 pub use log::{ConnectionRecord, PortalCounters, PortalLog, TaskEnd, TaskRecord};
 pub use portal::{InvalidPortal, Portal};
-pub use settings::{ChapSettings, Limits, PortalSettings, R2tOrder, ServiceOrder, StatusDelivery};
+pub use settings::{ChapSettings, Limits, PortalSettings, R2tOrder, StatusDelivery};

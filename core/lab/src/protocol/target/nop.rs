@@ -1,4 +1,4 @@
-//! NOP-Out and NOP-In (RFC 7143 sections 11.18 and 11.19), Asynchronous Messages, and what happens when time is up.
+//! NOP-Out and NOP-In (RFC 7143 sections 11.18 and 11.19), Asynchronous Messages, and timers of connections.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
@@ -10,11 +10,11 @@ use super::output::{Outgoing, Then};
 use super::portal::Portal;
 use crate::application::ConnectionNumber;
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND_NS: i64 = 1_000_000_000;
 
 impl Portal {
-    /// A NOP-Out whose turn it is.
+    /// Takes a NOP-Out in its turn.
     pub(super) fn take_nop_out(
         &mut self,
         now_ns: i64,
@@ -27,13 +27,13 @@ impl Portal {
         let tag = bhs.initiator_task_tag().unwrap_or(RESERVED_TAG);
         if tag != RESERVED_TAG {
             let Some(connection) = self.connections.get(&number) else { return };
-            // RFC 7143 section 11.19: as much of the ping data as the initiator takes
+            // RFC 7143 section 11.19: as much of the ping data as the initiator accepts
             data.truncate(connection.parameters.initiator_max_recv_data_segment_length as usize);
             let header = BhsBuilder::new(Opcode::NopIn).initiator_task_tag(tag).target_transfer_tag(RESERVED_TAG);
             self.send(now_ns, number, Outgoing::status(header, data, credit, Then::Nothing));
             return;
         }
-        // RFC 7143 section 11.18.1: a NOP-Out that wants no answer is immediate
+        // RFC 7143 section 11.18.1: a NOP-Out without an answer is immediate
         if bhs.is_immediate() != Some(true) {
             self.send_reject(now_ns, number, header, RejectReason::InvalidPduField.as_u8(), credit);
             return;
@@ -42,24 +42,24 @@ impl Portal {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         if connection.ping.is_some() && connection.ping == bhs.target_transfer_tag() {
             connection.ping = None;
-            // not when it was asked to log out since, and has its time for that
+            // not if a logout was requested since: its timer is running
             if matches!(connection.deadline, Some((_, Deadline::Ping))) {
                 self.watch(now_ns, number);
             }
         }
     }
 
-    /// Waits until the connection was quiet for so long that it is pinged.
+    /// Starts the idle timer before a ping.
     pub(super) fn watch(&mut self, now_ns: i64, number: ConnectionNumber) {
         let interval_ns = self.settings.nop_in_interval_ns;
         let deadline = (interval_ns > 0).then(|| (now_ns.saturating_add(interval_ns), Deadline::Quiet));
         self.set_deadline(number, deadline);
     }
 
-    /// Pings an initiator (RFC 7143 section 11.19), which has to answer in time.
+    /// Pings an initiator (RFC 7143 section 11.19) with a timeout.
     pub fn ping(&mut self, now_ns: i64, number: ConnectionNumber) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        // one that was asked to log out has no time for more
+        // not if a logout was requested
         let is_asked = matches!(connection.deadline, Some((_, Deadline::Logout { .. })));
         if connection.tsih().is_none() || connection.ping.is_some() || is_asked {
             return;
@@ -74,7 +74,7 @@ impl Portal {
         self.set_deadline(number, Some((answer_ns, Deadline::Ping)));
     }
 
-    /// Tells an initiator of new room in its command window, when no other PDU does.
+    /// Advertises new command window credit if no other PDU does.
     pub(super) fn tell_window(&mut self, now_ns: i64, tsih: u16) {
         let Some(session) = self.sessions.get(&tsih) else { return };
         let Some(&(_, number)) = session.connections.first() else { return };
@@ -82,7 +82,7 @@ impl Portal {
         self.send(now_ns, number, Outgoing::shown(header, Vec::new(), Then::Nothing));
     }
 
-    /// Asks an initiator to log out within a time (RFC 7143 section 11.9.1, event 1); then the connection is closed.
+    /// Requests a logout within a time (RFC 7143 section 11.9.1, event 1); then the connection is closed.
     pub fn request_logout(&mut self, now_ns: i64, number: ConnectionNumber, seconds: u16) {
         let Some(connection) = self.connections.get(&number) else { return };
         if connection.tsih().is_none() {
@@ -94,7 +94,7 @@ impl Portal {
         self.set_deadline(number, Some((end_ns, Deadline::Logout { seconds: seconds.into() })));
     }
 
-    /// The time that a connection had is over.
+    /// A timer of a connection went off.
     pub(super) fn deadline_passed(&mut self, now_ns: i64, number: ConnectionNumber) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let Some((_, deadline)) = connection.deadline.take() else { return };

@@ -1,5 +1,4 @@
-//! PDUs that wait to be sent, and their way into the stream. Sequence numbers are given when a PDU is handed out, so that
-//! they count what was sent.
+//! Pending PDUs, and their encoding into the stream. Sequence numbers are assigned when a PDU is sent.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::digest;
@@ -11,38 +10,38 @@ use crate::application::ConnectionNumber;
 use crate::protocol::pdu::Digests;
 use crate::protocol::pdu_log::PduRecord;
 
-/// What StatSN a PDU carries.
+/// The StatSN of a PDU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StatSn {
-    /// The next, which it takes: it is a status (RFC 7143 section 4.2.2.2).
+    /// The next one, which it consumes: it is a status (RFC 7143 section 4.2.2.2).
     Taken,
-    /// The next, which it leaves.
+    /// The next one, without consuming it.
     Shown,
     /// None.
     Absent,
 }
 
-/// What room there is once a PDU is handed out.
+/// The credit that a sent PDU returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Credit {
-    /// None: it answers nothing.
+    /// None: it is no answer.
     None,
-    /// For one more command in the command window.
+    /// One command of the command window.
     Window,
-    /// For one more immediate command of the connection.
+    /// One immediate command of the connection.
     Immediate,
 }
 
-/// What happens once a PDU is handed out.
+/// The action after a PDU is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Then {
     /// Nothing.
     Nothing,
-    /// The login is done: what was agreed is in force.
+    /// The login is done: the negotiated parameters apply.
     LoggedIn,
     /// A task is done.
     Completed { record: Option<usize>, status: u8 },
-    /// An R2T is out.
+    /// An R2T was sent.
     Asked { record: Option<usize> },
     /// The connection ends.
     EndConnection(Ending),
@@ -52,14 +51,14 @@ pub(super) enum Then {
     EndTarget(usize),
 }
 
-/// A digest that is wrong on demand.
+/// An injected digest error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Damage {
     Header,
     Data,
 }
 
-/// A PDU that waits to be sent.
+/// A pending PDU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outgoing {
     pub header: [u8; LENGTH_BYTES],
@@ -71,25 +70,25 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// A PDU that takes a StatSN.
+    /// A PDU that consumes a StatSN.
     pub fn status(header: BhsBuilder, data: Vec<u8>, credit: Credit, then: Then) -> Self {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let header = header.data_segment_length(length).build();
         Self { header, data, stat_sn: StatSn::Taken, credit, then, damage: None }
     }
 
-    /// Whether it answers nothing that has its place in a window: Rejects and pings. R2Ts are bounded by their tasks.
+    /// Whether no window bounds it: Rejects and pings. R2Ts are bounded by their tasks.
     pub fn is_unbidden(&self) -> bool {
         self.credit == Credit::None && !matches!(self.then, Then::Asked { .. })
     }
 
-    /// A PDU that shows the next StatSN and leaves it.
+    /// A PDU that carries the next StatSN without consuming it.
     pub fn shown(header: BhsBuilder, data: Vec<u8>, then: Then) -> Self {
         Self { stat_sn: StatSn::Shown, ..Self::status(header, data, Credit::None, then) }
     }
 }
 
-/// The numbers that every PDU of a target carries.
+/// The sequence numbers of every PDU of a target.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
     pub exp_cmd_sn: SerialNumber,
@@ -106,9 +105,9 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Appends a PDU whose data, of the length that its header says, `append` writes; less is made up with zeros.
+    /// Appends a PDU; `append` writes its data, which is padded with zeros to the length in the header.
     ///
-    /// A damage that cannot be done to this PDU is left for the next.
+    /// A digest error that this PDU cannot have is left for the next one.
     #[allow(clippy::too_many_arguments, reason = "what a PDU is made of")]
     pub fn write(
         &mut self,
@@ -158,7 +157,7 @@ impl Stream {
     }
 }
 
-/// Makes a digest wrong.
+/// Corrupts a digest.
 fn flip_last(out: &mut [u8]) {
     if let Some(byte) = out.last_mut() {
         *byte ^= 0xff;

@@ -1,5 +1,4 @@
-//! A target portal: who is connected, what comes in, what time brings. The parts of a conversation are in the files
-//! beside this one; each adds its part to [`Portal`].
+//! A target portal: connections, sessions and timers. The other files of this folder add their PDUs to [`Portal`].
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -23,7 +22,7 @@ use crate::protocol::keys::InvalidOffers;
 use crate::protocol::login::TargetLogin;
 use crate::scsi::{Device, SettingsError};
 
-/// Why a portal cannot be made as asked.
+/// Portal settings that are not valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidPortal {
     /// Its keys.
@@ -34,24 +33,24 @@ pub enum InvalidPortal {
     Target {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         error: SettingsError,
     },
     /// Two targets of one name.
     #[error("two targets are named {0}")]
     SameName(String),
-    /// CHAP that nobody can pass.
+    /// CHAP that cannot succeed.
     #[error("CHAP needs an algorithm, and initiators and a target with secrets (RFC 7143 section 12.1.3)")]
     Chap,
     /// The command window.
     #[error("a command window of {0} commands: from 1 to 32768 are possible")]
     Window(u32),
-    /// A fault that hits nothing.
+    /// A fault that never applies.
     #[error("fault {place}: {what}")]
     Fault {
-        /// Its place in the list, from 0 on.
+        /// Its index in the list, from 0.
         place: usize,
-        /// What is wrong with it.
+        /// The reason.
         what: &'static str,
     },
 }
@@ -65,18 +64,18 @@ pub(super) struct TargetNode {
     pub service: Service,
 }
 
-/// What time brings.
+/// A timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wake {
-    /// Something about a connection.
+    /// The timer of a connection.
     Connection(ConnectionNumber),
-    /// Something about a command of a session.
+    /// The timer of a command.
     Command(u16, Handle),
-    /// Task management functions of a session that wait.
+    /// The timer of a session's task management functions.
     Management(u16),
 }
 
-/// A target portal, without I/O and clock.
+/// A target portal, without I/O or a clock.
 pub struct Portal {
     pub(super) settings: PortalSettings,
     pub(super) targets: Vec<TargetNode>,
@@ -93,10 +92,10 @@ pub struct Portal {
 }
 
 impl Portal {
-    /// A portal that nobody is connected to.
+    /// A portal without connections.
     ///
     /// # Errors
-    /// When the settings do not make a portal.
+    /// Settings that are not valid.
     pub fn new(mut settings: PortalSettings) -> Result<Self, InvalidPortal> {
         settings.keys.validate()?;
         if !(1..=32_768).contains(&settings.command_window_count) {
@@ -142,7 +141,7 @@ impl Portal {
         })
     }
 
-    /// What happened.
+    /// The log.
     #[must_use]
     pub fn log(&self) -> &PortalLog {
         &self.log
@@ -153,7 +152,7 @@ impl Portal {
         self.connections.keys().copied()
     }
 
-    /// How many sessions there are.
+    /// Number of sessions.
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.sessions.len()
@@ -164,7 +163,7 @@ impl Portal {
         self.end_connection(now_ns, connection, Ending::OnDemand);
     }
 
-    /// Puts a PDU behind those that wait on a connection.
+    /// Queues a PDU on a connection.
     pub(super) fn send(&mut self, now_ns: i64, number: ConnectionNumber, outgoing: Outgoing) {
         let limit = self.settings.limits.waiting_pdu_count;
         let Some(connection) = self.connections.get_mut(&number) else {
@@ -178,7 +177,7 @@ impl Portal {
         }
     }
 
-    /// There is room for one more command.
+    /// Returns one credit of the command window.
     pub(super) fn give_back(&mut self, number: ConnectionNumber, credit: Credit) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         match credit {
@@ -192,7 +191,7 @@ impl Portal {
         }
     }
 
-    /// Gives a connection time for something, and no longer for what it had time for.
+    /// Sets the timer of a connection, in place of its present one.
     pub(super) fn set_deadline(&mut self, number: ConnectionNumber, deadline: Option<(i64, Deadline)>) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         if let Some((old_ns, _)) = connection.deadline.take() {
@@ -204,21 +203,21 @@ impl Portal {
         connection.deadline = deadline;
     }
 
-    /// Wakes a command at a time.
+    /// Sets a timer of a command.
     pub(super) fn wake_command(&mut self, tsih: u16, handle: Handle, at_ns: i64) {
         let Some(command) = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle)) else { return };
         command.wake_ns = Some(at_ns);
         self.wakes.insert((at_ns, Wake::Command(tsih, handle)));
     }
 
-    /// Ends a connection at once: what waits on it is not sent.
+    /// Ends a connection immediately: pending PDUs are not sent.
     pub(super) fn end_connection(&mut self, now_ns: i64, number: ConnectionNumber, ending: Ending) {
         if self.drop_connection(now_ns, number, ending) {
             self.to_close.push_back(number);
         }
     }
 
-    /// Ends a connection once what waits on it is sent.
+    /// Ends a connection once its pending PDUs are sent.
     pub(super) fn finish_connection(&mut self, now_ns: i64, number: ConnectionNumber, ending: Ending) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         if !connection.has_output() {
@@ -230,7 +229,7 @@ impl Portal {
         self.set_deadline(number, Some((close_ns, Deadline::Close)));
     }
 
-    /// Changes the phase, and counts those that are not logged in.
+    /// Changes the phase, and counts connections that are not logged in.
     pub(super) fn leave_phase(&mut self, number: ConnectionNumber, phase: Phase) -> Option<Phase> {
         let connection = self.connections.get_mut(&number)?;
         let old = std::mem::replace(&mut connection.phase, phase);
@@ -240,14 +239,14 @@ impl Portal {
         Some(old)
     }
 
-    /// Forgets a connection; whether it was there.
+    /// Removes a connection; returns whether it existed.
     fn drop_connection(&mut self, now_ns: i64, number: ConnectionNumber, ending: Ending) -> bool {
         self.set_deadline(number, None);
         let Some(connection) = self.connections.remove(&number) else { return false };
         if matches!(connection.phase, Phase::Login(_)) {
             self.half_open -= 1;
         }
-        // what had to happen first is why it ended
+        // the first reason is the one that counts
         let ending = match connection.phase {
             Phase::Over(earlier) if !matches!(ending, Ending::NotClosed { .. }) => earlier,
             _ => ending,
@@ -271,8 +270,8 @@ impl Portal {
         true
     }
 
-    /// A connection is gone: its tasks are over (RFC 7143 section 7.6), and the session with its last connection. PDUs
-    /// that were not handed out give back their `credits` for commands.
+    /// A connection is gone: its tasks end (RFC 7143 section 7.6), and with its last connection the session. PDUs that
+    /// were not sent return their `credits`.
     fn leave_session(&mut self, now_ns: i64, tsih: u16, gone: (u16, ConnectionNumber), credits: usize, ending: Ending) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         let (_, number) = gone;
@@ -289,7 +288,7 @@ impl Portal {
         if was_closed {
             self.tell_window(now_ns, tsih);
         }
-        // nothing is acknowledged there any more
+        // nothing will be acknowledged there
         self.go_on_with_management(now_ns, tsih);
     }
 
@@ -308,7 +307,7 @@ impl Portal {
         }
     }
 
-    /// The numbers that PDUs of a connection carry.
+    /// The sequence numbers for PDUs of a connection.
     pub(super) fn numbers_of(connection: &Connection, session: Option<&Session>) -> Numbers {
         session.map_or(connection.numbers, |session| Numbers {
             exp_cmd_sn: session.window.exp_cmd_sn(),

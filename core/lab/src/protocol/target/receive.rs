@@ -1,4 +1,4 @@
-//! From stream bytes to PDUs, and whose turn each is. What a PDU leads to is told in the file of its kind.
+//! Decoding of stream bytes, and the order of PDUs. Each kind of PDU is processed in its own file.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
@@ -47,7 +47,7 @@ impl Portal {
         }
     }
 
-    /// Takes data of the PDU that is being read.
+    /// Takes data of the current PDU.
     fn take_data(&mut self, now_ns: i64, number: ConnectionNumber, data: &[u8]) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         match connection.sink {
@@ -82,7 +82,7 @@ impl Portal {
             return;
         }
         let exp_stat_sn = bhs.exp_stat_sn().unwrap_or_default();
-        // what is acknowledged was sent (RFC 7143 section 4.2.2.2)
+        // only a sent status can be acknowledged (RFC 7143 section 4.2.2.2)
         if exp_stat_sn.is_after(connection.stream.stat_sn) {
             self.log.counters.wrong_exp_stat_sns += 1;
         } else if exp_stat_sn.is_after(connection.exp_stat_sn) {
@@ -90,13 +90,13 @@ impl Portal {
         }
         let tsih = connection.tsih();
         self.take_full_feature(now_ns, number, &header, is_data_digest_good);
-        // a task management function may have waited for it, or for what it acknowledged
+        // a task management function may have waited for it, or for its acknowledgment
         if let Some(tsih) = tsih {
             self.go_on_with_management(now_ns, tsih);
         }
     }
 
-    /// A PDU of the full feature phase.
+    /// Takes a PDU of the full feature phase.
     fn take_full_feature(
         &mut self,
         now_ns: i64,
@@ -116,20 +116,20 @@ impl Portal {
         }
         match bhs.opcode() {
             Some(Opcode::DataOut) => self.end_data_out(now_ns, number, true),
-            // RFC 7143 section 11.16: at ErrorRecoveryLevel 0 nothing is sent again
+            // RFC 7143 section 11.16: no retransmission at ErrorRecoveryLevel 0
             Some(Opcode::SnackRequest) => {
                 self.send_reject(now_ns, number, header, RejectReason::SnackReject.as_u8(), Credit::None);
             }
             Some(opcode) if opcode.is_initiator() && opcode != Opcode::LoginRequest => {
                 self.take_ordered(now_ns, number, opcode);
             }
-            // RFC 7143 section 4.6.3.2: no Login Request after the login; nor has an initiator to send a target's PDUs
+            // RFC 7143 section 4.6.3.2: no Login Request after the login, and no PDU of targets
             Some(_) => self.send_reject(now_ns, number, header, RejectReason::ProtocolError.as_u8(), Credit::None),
             None => self.reject(now_ns, number, header, RejectReason::CommandNotSupported),
         }
     }
 
-    /// A PDU with a CmdSN: now, later or never.
+    /// Takes a PDU with a CmdSN: processes, holds or ignores it.
     fn take_ordered(&mut self, now_ns: i64, number: ConnectionNumber, opcode: Opcode) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let header = connection.header;
@@ -170,13 +170,13 @@ impl Portal {
         self.deliver_held(now_ns, tsih);
     }
 
-    /// What makes a header one that is rejected, whatever its turn.
+    /// Why a header is rejected, whatever its turn.
     fn fault_of_header(&self, number: ConnectionNumber, header: &[u8], opcode: Opcode) -> Option<RejectReason> {
         let connection = self.connections.get(&number)?;
         let session = self.sessions.get(&connection.tsih()?)?;
         let bhs = Bhs::new(header);
         let tag = bhs.initiator_task_tag().unwrap_or(RESERVED_TAG);
-        // RFC 7143 section 11.2.1.8: the reserved tag names no task; a NOP-Out may have it
+        // RFC 7143 section 11.2.1.8: no task has the reserved tag; a NOP-Out may have it
         if tag == RESERVED_TAG && opcode != Opcode::NopOut {
             return Some(RejectReason::InvalidPduField);
         }
@@ -190,17 +190,17 @@ impl Portal {
         if is_immediate && connection.immediate_count >= self.settings.limits.immediate_count {
             return Some(RejectReason::TooManyImmediateCommands);
         }
-        // RFC 7143 section 4.3: a discovery session is for Text and Logout; pings do no harm
+        // RFC 7143 section 4.3: a discovery session allows Text and Logout; pings are harmless
         let is_for_tasks = matches!(opcode, Opcode::ScsiCommand | Opcode::TaskManagementRequest);
         if is_for_tasks && session.target.is_none() {
             return Some(RejectReason::ProtocolError);
         }
-        // RFC 7143 section 11.9.1: logout was asked for
+        // RFC 7143 section 11.9.1: a logout was requested
         let is_asked = matches!(connection.deadline, Some((_, Deadline::Logout { .. })));
         (is_asked && opcode == Opcode::ScsiCommand).then_some(RejectReason::WaitingForLogout)
     }
 
-    /// Delivers what was held and whose turn has come.
+    /// Delivers held PDUs whose turn has come.
     pub(super) fn deliver_held(&mut self, now_ns: i64, tsih: u16) {
         loop {
             let Some(session) = self.sessions.get_mut(&tsih) else { return };
@@ -210,7 +210,7 @@ impl Portal {
                 Held::Command(handle) => self.deliver_early(now_ns, tsih, handle),
                 Held::Pdu { connection, header, data } => {
                     session.early_bytes = session.early_bytes.saturating_sub(data.len());
-                    // a PDU of a connection that is gone is gone with it
+                    // PDUs of a closed connection are dropped
                     if self.connections.get(&connection).is_some_and(|connection| connection.tsih() == Some(tsih)) {
                         self.take_pdu(now_ns, connection, &header, data);
                     } else if let Some(session) = self.sessions.get_mut(&tsih) {
@@ -221,7 +221,7 @@ impl Portal {
         }
     }
 
-    /// A PDU whose turn has come, other than a SCSI Command.
+    /// Takes a PDU in its turn, other than a SCSI Command.
     fn take_pdu(&mut self, now_ns: i64, number: ConnectionNumber, header: &[u8; LENGTH_BYTES], data: Vec<u8>) {
         match Bhs::new(header).opcode() {
             Some(Opcode::NopOut) => self.take_nop_out(now_ns, number, header, data),
@@ -232,12 +232,12 @@ impl Portal {
         }
     }
 
-    /// What room the answer to a PDU gives back.
+    /// The credit that the answer to a PDU returns.
     pub(super) fn credit_of(header: &[u8; LENGTH_BYTES]) -> Credit {
         if Bhs::new(header).is_immediate() == Some(true) { Credit::Immediate } else { Credit::Window }
     }
 
-    /// Rejects a PDU that was not taken. With a CmdSN whose turn it is, or will be, it has had its turn.
+    /// Rejects a PDU that was not processed. Its CmdSN, if expected, is consumed.
     pub(super) fn reject(
         &mut self,
         now_ns: i64,
@@ -268,7 +268,7 @@ impl Portal {
         }
     }
 
-    /// A Reject, with the header that it is about (RFC 7143 section 11.17).
+    /// Sends a Reject with the rejected header (RFC 7143 section 11.17).
     pub(super) fn send_reject(
         &mut self,
         now_ns: i64,

@@ -1,4 +1,4 @@
-//! One session: its connections, its command window and its tasks. Which of them do what is told elsewhere.
+//! One session: its connections, its command window and its tasks.
 
 use std::collections::VecDeque;
 
@@ -8,22 +8,23 @@ use rustc_hash::FxHashMap;
 
 use super::command::{Command, Handle};
 use super::management::Management;
+use super::output::Credit;
 use super::window::CommandWindow;
 use crate::application::ConnectionNumber;
 use crate::protocol::keys::Parameters;
 use crate::scsi::Nexus;
 
-/// Tags of tasks that were dropped while data for them was on its way; so many are remembered.
+/// Most tags of dropped tasks that are remembered because their data may still arrive.
 const GONE_TAGS: usize = 1024;
 
-/// What came before its turn.
+/// A PDU that arrived before its turn.
 #[derive(Debug)]
 pub(super) enum Held {
     /// A SCSI command.
     Command(Handle),
     /// Another PDU.
     Pdu { connection: ConnectionNumber, header: [u8; LENGTH_BYTES], data: Vec<u8> },
-    /// Something that is over, and only has its CmdSN to give.
+    /// A placeholder that only consumes its CmdSN.
     Nothing,
 }
 
@@ -33,10 +34,10 @@ pub(super) struct Session {
     pub tsih: u16,
     pub initiator_name: String,
     pub isid: [u8; 6],
-    /// Place of its target and its nexus; none in a discovery session.
+    /// Index of its target, and its nexus; none in a discovery session.
     pub target: Option<usize>,
     pub nexus: Option<Nexus>,
-    /// What holds for all its connections.
+    /// Negotiated parameters of the session.
     pub parameters: Parameters,
     /// CID and number of each connection.
     pub connections: Vec<(u16, ConnectionNumber)>,
@@ -46,7 +47,7 @@ pub(super) struct Session {
     by_tag: FxHashMap<u32, u16>,
     next_serial: u32,
     next_transfer: u16,
-    /// Bytes that wait for the turn of their commands.
+    /// Bytes of data that wait for the turn of their commands.
     pub early_bytes: usize,
     gone: VecDeque<u32>,
     pub managements: Vec<Management>,
@@ -81,7 +82,7 @@ impl Session {
         }
     }
 
-    /// A slot for a command that came.
+    /// Opens a slot for a command that arrived.
     pub fn open(
         &mut self,
         connection: ConnectionNumber,
@@ -104,7 +105,7 @@ impl Session {
         Some(Handle { slot, serial: self.next_serial })
     }
 
-    /// A command, when it is still there.
+    /// A command, if it still exists.
     pub fn command(&mut self, handle: Handle) -> Option<&mut Command> {
         let command = self.commands.get_mut(usize::from(handle.slot))?;
         (command.is_open && command.serial == handle.serial).then_some(command)
@@ -116,14 +117,14 @@ impl Session {
         Some(Handle { slot, serial: self.commands.get(usize::from(slot))?.serial })
     }
 
-    /// The command that may have given out this Target Transfer Tag.
+    /// The command that may have this Target Transfer Tag.
     pub fn by_transfer(&self, target_transfer_tag: u32) -> Option<Handle> {
         let slot = (target_transfer_tag & 0xffff) as u16;
         let command = self.commands.get(usize::from(slot)).filter(|command| command.is_open)?;
         Some(Handle { slot, serial: command.serial })
     }
 
-    /// A new Target Transfer Tag for a command: its slot, which is never 0xffff, below a count.
+    /// A new Target Transfer Tag for a command: a count, then its slot, which is never 0xffff.
     pub fn transfer_tag(next_transfer: &mut u16, slot: u16) -> u32 {
         *next_transfer = next_transfer.wrapping_add(1);
         u32::from(*next_transfer) << 16 | u32::from(slot)
@@ -142,7 +143,7 @@ impl Session {
             .collect()
     }
 
-    /// A command is over: its slot is free.
+    /// Closes a command: its slot is free.
     pub fn close(&mut self, handle: Handle) {
         let Some(command) = self.command(handle) else { return };
         command.is_open = false;
@@ -156,7 +157,7 @@ impl Session {
         self.free.push(handle.slot);
     }
 
-    /// Data may still come for a command that is dropped: under its Target Transfer Tags, or unsolicited.
+    /// Remembers the tags of a dropped command, for which data may still arrive.
     pub fn remember(&mut self, handle: Handle) {
         let Some(command) = self.command(handle) else { return };
         let mut tags: Vec<u32> = command.data_out.tags().collect();
@@ -171,9 +172,32 @@ impl Session {
         }
     }
 
-    /// Whether a Data-Out belongs to a task that was dropped.
+    /// Whether a Data-Out belongs to a dropped task.
     pub fn is_gone(&self, initiator_task_tag: u32, target_transfer_tag: u32) -> bool {
         let tag = if target_transfer_tag == RESERVED_TAG { initiator_task_tag } else { target_transfer_tag };
         self.gone.contains(&tag)
+    }
+
+    /// Whether a pending task management function ends this command.
+    pub fn is_cleared(&mut self, handle: Handle) -> bool {
+        let Some(command) = self.command(handle) else { return false };
+        let (lun, cmd_sn, is_immediate) = (command.lun(), command.cmd_sn(), command.is_immediate());
+        let is_before = |management: &Management| cmd_sn.is_before(management.cmd_sn) && !is_immediate;
+        self.managements.iter().any(|management| management.covers(lun) && is_before(management))
+    }
+
+    /// A connection is gone: drops its functions, and returns their credit.
+    pub fn drop_managements(&mut self, number: ConnectionNumber) {
+        let gone = self.managements.extract_if(.., |management| management.connection == number);
+        gone.filter(|management| management.credit == Credit::Window).for_each(|_| self.window.release());
+    }
+
+    /// A Data-Out for a dropped task arrived; task management functions may wait for the final one.
+    pub fn answer_gone(&mut self, target_transfer_tag: u32, is_final: bool) {
+        if is_final {
+            for management in &mut self.managements {
+                management.tags.retain(|tag| *tag != target_transfer_tag);
+            }
+        }
     }
 }

@@ -1,16 +1,16 @@
-//! What a user sets of a target portal; never what becomes of it.
+//! Settings of a target portal.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::delay::ServiceDelay;
+use super::delay::{ServiceDelay, ServiceOrder};
 use super::fault::FaultRule;
 use crate::protocol::chap::{Algorithm, Credentials};
 use crate::protocol::keys::{Digest, Offers};
 use crate::scsi::DeviceSettings;
 
-/// How the status of a read is handed out.
+/// How the status of a read is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusDelivery {
@@ -23,53 +23,42 @@ pub enum StatusDelivery {
     ApartHeld,
 }
 
-/// In which order the parts of a write are asked for. Another order than the first needs DataSequenceInOrder=No in force.
+/// The order of R2Ts of a write. Orders other than the first require DataSequenceInOrder=No.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum R2tOrder {
     /// By Buffer Offset.
     #[default]
     InOrder,
-    /// The last part first.
+    /// In reverse.
     Reverse,
     /// Shuffled, by the seed.
     Shuffled,
 }
 
-/// Whether commands wait for each other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ServiceOrder {
-    /// Each takes its own delay.
-    #[default]
-    Parallel,
-    /// A logical unit serves one command after the other.
-    OneAtATime,
-}
-
-/// Bounds of what peers can make a portal keep.
+/// Limits of what peers can make a portal keep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections, in whatever phase.
+    /// Connections, in any phase.
     pub connection_count: usize,
     /// Connections that have not logged in yet.
     pub half_open_count: usize,
     /// Sessions.
     pub session_count: usize,
-    /// From the connection to the full feature phase; as well for the last bytes of a connection that is to be closed.
+    /// Timeout of a login; also of the last bytes of a connection that is to be closed.
     pub login_timeout_ns: i64,
-    /// Immediate commands of a connection that wait for their answer.
+    /// Unanswered immediate commands of a connection.
     pub immediate_count: usize,
-    /// Rejects and other PDUs that no window bounds, and that wait on a connection to be sent; one more ends it.
+    /// Pending Rejects and other PDUs of a connection that no window bounds; one more ends it.
     pub waiting_pdu_count: usize,
-    /// Data of a session that came before its command could be executed; more ends the connection.
+    /// Data of a session that arrived before its commands' turn; more ends the connection.
     pub early_data_bytes: usize,
-    /// How long a task management function waits for Data-Out that was asked for, and for commands before it.
+    /// Longest wait of a task management function for requested Data-Out, and for earlier commands.
     pub task_management_wait_ns: i64,
-    /// What one system call sends, at most one PDU more.
+    /// Bytes of one system call, exceeded by at most one PDU.
     pub transmit_bytes: usize,
-    /// Tasks in the log.
+    /// Commands in the log.
     pub logged_task_count: usize,
     /// Closed connections in the log.
     pub logged_connection_count: usize,
@@ -96,16 +85,16 @@ impl Default for Limits {
     }
 }
 
-/// Who may log in.
+/// CHAP settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChapSettings {
     /// Name and secret of each initiator.
     pub initiators: Vec<Credentials>,
-    /// Name and secret of the target, for initiators that want to know who it is.
+    /// Name and secret of the target, for target authentication.
     #[serde(default)]
     pub target: Option<Credentials>,
-    /// Algorithms that it takes.
+    /// Accepted algorithms.
     #[serde(default = "md5")]
     pub algorithms: Vec<Algorithm>,
 }
@@ -120,35 +109,35 @@ fn md5() -> Vec<Algorithm> {
 pub struct PortalSettings {
     /// Its targets.
     pub targets: Vec<DeviceSettings>,
-    /// What SendTargets names as TargetAddress; without any, the address that the initiator asked at.
+    /// TargetAddress values of SendTargets; without any, the address that the initiator connected to.
     pub addresses: Vec<SocketAddr>,
-    /// The operational keys that it wants.
+    /// Its offers of operational keys.
     pub keys: Offers,
-    /// Who may log in, by CHAP; without it, anyone.
+    /// CHAP; without it, every initiator may log in.
     pub chap: Option<ChapSettings>,
-    /// Commands of a session at a time: MaxCmdSN lies so far ahead when none is open.
+    /// Command window: the most commands of a session at a time.
     pub command_window_count: u32,
-    /// How the status of reads is handed out.
+    /// How the status of reads is sent.
     pub status: StatusDelivery,
-    /// In which order the parts of a write are asked for.
+    /// The order of R2Ts of a write.
     pub r2t_order: R2tOrder,
-    /// From the delivery of a read to its first data.
+    /// Service time from the delivery of a read to its first data.
     pub read_delay: ServiceDelay,
-    /// From the last data of a write to its status.
+    /// Service time from the last data of a write to its status.
     pub write_delay: ServiceDelay,
-    /// Whether commands wait for each other.
+    /// The order of service.
     pub service_order: ServiceOrder,
-    /// What goes wrong, and when.
+    /// Injected faults.
     pub faults: Vec<FaultRule>,
-    /// Of everything that is random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// A NOP-In ping goes out when nothing came for so long; 0 for never.
+    /// Idle time before a NOP-In ping; 0 for never.
     pub nop_in_interval_ns: i64,
-    /// A connection is closed when a ping is not answered for so long.
+    /// Timeout of a ping, after which the connection is closed.
     pub nop_in_timeout_ns: i64,
     /// Whether every PDU is logged.
     pub has_pdu_log: bool,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
 }
 
@@ -157,7 +146,7 @@ impl Default for PortalSettings {
         Self {
             targets: vec![DeviceSettings::default()],
             addresses: Vec::new(),
-            // whatever an initiator of today asks for
+            // whatever current initiators offer
             keys: Offers {
                 header_digest: Some(vec![Digest::None, Digest::Crc32c]),
                 data_digest: Some(vec![Digest::None, Digest::Crc32c]),

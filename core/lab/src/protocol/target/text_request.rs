@@ -1,5 +1,5 @@
 //! Text Requests in the full feature phase (RFC 7143 sections 11.10 and 11.11): SendTargets, and a new
-//! MaxRecvDataSegmentLength. Answers that are too long for one Text Response go over several.
+//! MaxRecvDataSegmentLength. Long answers are split over several Text Responses.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::application::ConnectionNumber;
 use crate::protocol::text::{Splitter, TextWriter};
 
 impl Portal {
-    /// A Text Request whose turn it is.
+    /// Takes a Text Request in its turn.
     pub(super) fn take_text(
         &mut self,
         now_ns: i64,
@@ -28,7 +28,7 @@ impl Portal {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let text = &mut connection.text;
         let tag = bhs.target_transfer_tag().unwrap_or(RESERVED_TAG);
-        // RFC 7143 section 11.10.4: the reserved tag begins anew; a tag of the target's goes on
+        // RFC 7143 section 11.10.4: the reserved tag starts a sequence; a tag of the target continues one
         let is_known = match &text.answer {
             Some((_, open)) => tag == *open || tag == RESERVED_TAG,
             None => tag == RESERVED_TAG,
@@ -69,7 +69,7 @@ impl Portal {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let Some((splitter, tag)) = &mut connection.text.answer else { return };
         let (part, has_more) = splitter.next_part();
-        // RFC 7143 section 11.11.1: F only when the request had it and nothing is left to say
+        // RFC 7143 section 11.11.1: F only if the request had it and the answer is complete
         let is_final = !has_more && !is_continue && bhs.is_final() == Some(true);
         let response = BhsBuilder::new(Opcode::TextResponse)
             .is_final(is_final)
@@ -99,8 +99,8 @@ impl Portal {
                         _ => out.pair(key, "Reject"),
                     }
                 }
-                // what is agreed at login stays (RFC 7143 section 13)
-                key if crate::protocol::keys::Key::from_name(key).is_some() => out.pair(key, "Reject"),
+                // login keys cannot be renegotiated (RFC 7143 section 13)
+                key if iscsitrace_wire::key::OperationalKey::from_name(key).is_some() => out.pair(key, "Reject"),
                 key => out.pair(key, "NotUnderstood"),
             }
         }
@@ -111,11 +111,11 @@ impl Portal {
     fn answer_send_targets(&self, number: ConnectionNumber, value: &str, out: &mut TextWriter) {
         let Some(connection) = self.connections.get(&number) else { return };
         let Some(session) = connection.tsih().and_then(|tsih| self.sessions.get(&tsih)) else { return };
-        // an address as initiators write it: IPv4 as such, and without the scope that only this host knows
+        // an address for initiators: IPv4 not mapped, and without the scope of this host
         let local = SocketAddr::new(connection.local.ip().to_canonical(), connection.local.port());
         let addresses = if self.settings.addresses.is_empty() { &[local] } else { &self.settings.addresses[..] };
         let own = session.target.and_then(|target| self.targets.get(target)).map(|node| node.name.as_str());
-        // "All" is for discovery sessions, an empty value for the others
+        // "All" is for discovery sessions, an empty value for normal ones
         let is_refused = match value {
             "All" => own.is_some(),
             "" => own.is_none(),

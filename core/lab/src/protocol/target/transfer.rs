@@ -1,5 +1,5 @@
-//! Data out at the target: R2Ts go out, Data-Out come in (RFC 7143 sections 11.7 and 11.8). What fits is judged by
-//! `data_out`; what follows when all is there, by `deliver`.
+//! Data out at the target: R2T and Data-Out (RFC 7143 sections 11.7 and 11.8). `data_out` checks the data; `deliver`
+//! continues once it is complete.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
@@ -16,7 +16,7 @@ use super::session::Session;
 use crate::application::ConnectionNumber;
 
 impl Portal {
-    /// Sends as many R2Ts as may be out (RFC 7143 section 11.8).
+    /// Sends as many R2Ts as may be outstanding (RFC 7143 section 11.8).
     pub(super) fn ask(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
         loop {
             let Some(session) = self.sessions.get_mut(&tsih) else { return };
@@ -42,7 +42,7 @@ impl Portal {
         }
     }
 
-    /// A Data-Out begins: where its data goes.
+    /// Takes the header of a Data-Out; returns the destination of its data.
     pub(super) fn begin_data_out(&mut self, number: ConnectionNumber) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         connection.sink = Sink::Drop;
@@ -65,7 +65,7 @@ impl Portal {
         };
         session.answer_gone(piece.target_transfer_tag, piece.is_final);
         let command = handle.and_then(|handle| session.command(handle));
-        // RFC 7143 section 4.2.5.1: data comes where its command came
+        // RFC 7143 section 4.2.5.1: data arrives on the connection of its command
         let command = command
             .filter(|command| command.initiator_task_tag() == initiator_task_tag && command.connection == number);
         let fit = match (command, handle) {
@@ -114,7 +114,7 @@ impl Portal {
         }
     }
 
-    /// Keeps data of a command whose turn has not come.
+    /// Keeps data of a command that waits for its turn.
     pub(super) fn keep_early(
         &mut self,
         now_ns: i64,
@@ -146,7 +146,7 @@ impl Portal {
         self.check_early(now_ns, number);
     }
 
-    /// Data that waits for its command's turn is bounded.
+    /// Bounds the data that waits for its command's turn.
     pub(super) fn check_early(&mut self, now_ns: i64, number: ConnectionNumber) {
         let limit = self.settings.limits.early_data_bytes;
         let tsih = self.connections.get(&number).and_then(|connection| connection.tsih());

@@ -1,5 +1,5 @@
-//! What the next system call of a connection sends: PDUs that wait, then Data-In as far as there is room (RFC 7143
-//! section 11.7). Data is copied once, from the logical unit into the system call's buffer.
+//! The bytes of a connection's next system call: pending PDUs, then Data-In up to a limit (RFC 7143 section 11.7). Data
+//! is copied once, from the logical unit to the buffer of the system call.
 
 use iscsitrace_wire::bhs::BhsBuilder;
 use iscsitrace_wire::opcode::Opcode;
@@ -17,22 +17,22 @@ use super::settings::StatusDelivery;
 use crate::application::ConnectionNumber;
 use crate::scsi::Status;
 
-/// What is left of a read after a Data-In.
+/// The rest of a read after a Data-In.
 enum Left {
     /// More data.
     Data,
-    /// Nothing: its status went along.
+    /// Nothing: the Data-In carried its status.
     Nothing,
     /// Its SCSI Response.
     Response(Outgoing),
     /// Its status, at a later time.
     Late(i64),
-    /// All: it is gone.
+    /// The command no longer exists.
     Gone,
 }
 
 impl Portal {
-    /// One system call's worth.
+    /// Appends the bytes of one system call.
     pub(super) fn transmit(&mut self, now_ns: i64, number: ConnectionNumber, out: &mut Vec<u8>) {
         let begin = out.len();
         let Portal { connections, sessions, targets, log, settings, .. } = self;
@@ -55,7 +55,7 @@ impl Portal {
                 continue;
             }
             let Some(&handle) = connection.reads.front() else { break };
-            // a session that is logging out sends no more data
+            // a session in logout sends no more data
             let left = match session.as_deref_mut().filter(|_| !matches!(connection.phase, Phase::Over(_))) {
                 Some(session) => send_data_in(now_ns, connection, session, targets, handle, settings.status, log, out),
                 None => Left::Gone,
@@ -108,7 +108,7 @@ impl Portal {
     }
 }
 
-/// Appends a PDU that waited; gives what else is to be done.
+/// Appends a pending PDU; returns the action after it.
 fn hand_out(
     now_ns: i64,
     connection: &mut Connection,
@@ -121,7 +121,7 @@ fn hand_out(
         connection.immediate_count = connection.immediate_count.saturating_sub(1);
     }
     connection.unbidden_count = connection.unbidden_count.saturating_sub(usize::from(outgoing.is_unbidden()));
-    // what a PDU gives back it tells itself: MaxCmdSN
+    // a PDU advertises its own credit: MaxCmdSN
     let session = session.map(|session| {
         if outgoing.credit == Credit::Window {
             session.window.release();
@@ -180,7 +180,7 @@ fn send_data_in(
     let is_burst_end = is_last || command.burst_sent + length == max_burst_length;
     let status = command.status();
     let is_late = command.has_fault(Fault::DelayedStatus);
-    // RFC 7143 section 11.7.3: only a status without sense data goes along
+    // RFC 7143 section 11.7.3: a Data-In carries only a status without sense data
     let has_status = is_last && delivery == StatusDelivery::InData && status == Status::Good && is_late.is_none();
     let mut header = BhsBuilder::new(Opcode::DataIn)
         .is_final(is_burst_end)

@@ -1,27 +1,27 @@
-//! The command window of a session: which command's turn it is, over all connections (RFC 7143 section 4.2.2.1).
+//! The command window of a session: the order of commands over all connections (RFC 7143 section 4.2.2.1).
 //!
 //! ```text
 //!   CmdSN ...  | ExpCmdSN ......... MaxCmdSN |  ...
 //!     ignored  |  next    held until its turn|  ignored
 //! ```
 //!
-//! It orders what came; it never looks into it.
+//! It orders PDUs; it never parses them.
 
 use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 
-/// What a CmdSN means for a command that is not immediate.
+/// The turn of a command that is not immediate, by its CmdSN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Now.
     Now,
-    /// After others that have not come.
+    /// After others that have not arrived.
     Later,
-    /// Never: outside the window, or there already.
+    /// Never: outside the window, or a duplicate.
     Never,
 }
 
-/// The window, and what of it came before its turn.
+/// The window, and PDUs that arrived before their turn.
 #[derive(Debug)]
 pub(super) struct CommandWindow<T> {
     exp_cmd_sn: SerialNumber,
@@ -43,12 +43,12 @@ impl<T> CommandWindow<T> {
         self.max_cmd_sn
     }
 
-    /// Whether no command may be sent: MaxCmdSN = ExpCmdSN - 1.
+    /// Whether the window is closed: MaxCmdSN = ExpCmdSN - 1.
     pub(super) fn is_closed(&self) -> bool {
         self.exp_cmd_sn.is_after(self.max_cmd_sn)
     }
 
-    /// Whose turn a command is.
+    /// The turn of a command.
     pub(super) fn turn(&self, cmd_sn: SerialNumber) -> Turn {
         if cmd_sn == self.exp_cmd_sn && !self.is_closed() {
             Turn::Now
@@ -64,22 +64,22 @@ impl<T> CommandWindow<T> {
         cmd_sn.distance(self.exp_cmd_sn) >= 0 && self.max_cmd_sn.distance(cmd_sn) >= 0
     }
 
-    /// A command's turn has come.
+    /// Advances past a command in its turn.
     pub(super) fn advance(&mut self) {
         self.exp_cmd_sn = self.exp_cmd_sn.next();
     }
 
-    /// Keeps what came before its turn.
+    /// Holds a PDU that arrived before its turn.
     pub(super) fn hold(&mut self, cmd_sn: SerialNumber, what: T) {
         self.held.insert(cmd_sn.0, what);
     }
 
-    /// What waits under this CmdSN.
+    /// The PDU held under this CmdSN.
     pub(super) fn held_mut(&mut self, cmd_sn: SerialNumber) -> Option<&mut T> {
         self.held.get_mut(&cmd_sn.0)
     }
 
-    /// The next of what was held whose turn has come.
+    /// The next held PDU whose turn has come.
     pub(super) fn next_held(&mut self) -> Option<T> {
         if self.held.is_empty() {
             return None;
@@ -89,7 +89,7 @@ impl<T> CommandWindow<T> {
         Some(what)
     }
 
-    /// A command is done: there is room for one more. MaxCmdSN never goes back.
+    /// A command is done: returns its credit. MaxCmdSN never decreases.
     pub(super) fn release(&mut self) {
         self.max_cmd_sn = self.max_cmd_sn.next();
     }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any order of arrival within the window, duplicates among them, is delivered once and by number.
+        /// Any order of arrival within the window, with duplicates, is delivered once and in the order of CmdSN.
         #[test]
         fn commands_are_delivered_once_and_in_order(
             start: u32, depth in 1u32..20, arrivals in proptest::collection::vec(0u32..40, 0..300)

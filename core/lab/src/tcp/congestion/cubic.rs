@@ -1,7 +1,7 @@
 //! CUBIC (RFC 9438) in the integer arithmetic of Linux.
 //!
-//! Time is counted in 1024ths of a second, windows in segments. It never changes the window itself: it says how many
-//! acknowledged segments are worth one more.
+//! Time is counted in 1024ths of a second, windows in segments. It never changes the window itself: it computes how
+//! many acknowledged segments increase it by one.
 
 use super::hystart::HyStart;
 
@@ -10,21 +10,22 @@ const BETA: u64 = 717;
 const BETA_SCALE: u64 = 1024;
 /// C = 0.4 (RFC 9438, section 5.1) in 1024ths.
 const C: u64 = 410;
-/// A Reno flow of the same losses gains a segment in 8/15 of what CUBIC holds (RFC 9438, section 4.3), in eighths.
+/// A Reno flow with the same loss rate gains one segment per 8/15 of CUBIC's window (RFC 9438, section 4.3), in
+/// eighths.
 const RENO_SCALE: u64 = 8 * (BETA_SCALE + BETA) / 3 / (BETA_SCALE - BETA);
 const MILLISECOND_NS: i64 = 1_000_000;
 
 /// The state between two losses.
 #[derive(Debug)]
 pub struct Cubic {
-    /// Acknowledged segments that are worth one more.
+    /// Acknowledged segments per increase by one.
     count: u64,
     last_maximum: u64,
     last_cwnd: u64,
     last_time_ms: i64,
     origin: u64,
     k: u64,
-    /// When this period of growth began, in milliseconds; none before the first ACK after a loss.
+    /// Start of the congestion avoidance epoch, in milliseconds; none before the first ACK after a loss.
     epoch_ms: Option<i64>,
     delay_min_us: i64,
     acknowledged: u64,
@@ -50,7 +51,7 @@ impl Cubic {
         }
     }
 
-    /// Forgets all, after a timeout.
+    /// Resets the state after a timeout.
     pub fn reset(&mut self, now_ns: i64, snd_nxt: i64) {
         let mut hystart = self.hystart.take();
         if let Some(hystart) = &mut hystart {
@@ -66,7 +67,8 @@ impl Cubic {
         self.last_maximum
     }
 
-    /// A loss: 0.7 of the window is left; a flow that did not get back to its maximum gives way (RFC 9438, section 4.7).
+    /// A loss: the threshold is 0.7 of the window. Fast convergence if the window had not reached its last maximum (RFC
+    /// 9438, section 4.7).
     pub fn threshold_after_loss(&mut self, cwnd: u32) -> u32 {
         let cwnd = u64::from(cwnd);
         self.epoch_ms = None;
@@ -74,19 +76,19 @@ impl Cubic {
         (cwnd * BETA / BETA_SCALE).max(2) as u32
     }
 
-    /// How many acknowledged segments are worth one more now.
+    /// Acknowledged segments per increase by one, now.
     pub fn segments_per_increase(&mut self, now_ns: i64, cwnd: u32, acknowledged: u32) -> u32 {
         let (cwnd, acknowledged) = (u64::from(cwnd), u64::from(acknowledged));
         let now_ms = now_ns / MILLISECOND_NS;
         self.acknowledged += acknowledged;
-        // As long as the window stands, once in 1/32 s is often enough.
+        // While the window does not change, computing every 1/32 s is enough.
         if self.last_cwnd == cwnd && now_ms - self.last_time_ms <= 1000 / 32 {
             return self.count.max(2) as u32;
         }
         if self.epoch_ms.is_none() || now_ms != self.last_time_ms {
             self.follow_curve(now_ms, cwnd, acknowledged);
         }
-        // RFC 9438, section 4.3: never slower than Reno would be.
+        // RFC 9438, section 4.3: never slower than Reno.
         let step = ((cwnd * RENO_SCALE) >> 3).max(1);
         if self.acknowledged > step {
             let steps = (self.acknowledged - 1) / step;
@@ -96,12 +98,12 @@ impl Cubic {
         if self.reno_cwnd > cwnd {
             self.count = self.count.min(cwnd / (self.reno_cwnd - cwnd));
         }
-        // At most one more for two: the window grows by half in a round trip.
+        // At most one per two segments: the window grows by at most half per RTT.
         self.count = self.count.max(2);
         self.count as u32
     }
 
-    /// RFC 9438, section 4.2: where the curve will be a round trip from now.
+    /// RFC 9438, section 4.2: the target is the curve one RTT from now.
     fn follow_curve(&mut self, now_ms: i64, cwnd: u64, acknowledged: u64) {
         self.last_cwnd = cwnd;
         self.last_time_ms = now_ms;
@@ -117,13 +119,13 @@ impl Cubic {
         let delta = (C * distance * distance * distance) >> 40;
         let target = if time < self.k { self.origin.saturating_sub(delta) } else { self.origin + delta };
         self.count = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
-        // Before the first loss the curve says nothing: 5 % in a round trip.
+        // Before the first loss there is no curve: 5 % per RTT.
         if self.last_maximum == 0 {
             self.count = self.count.min(20);
         }
     }
 
-    /// Whether slow start is over, from a round trip in it.
+    /// Takes an RTT sample; true when it ends slow start.
     #[expect(clippy::too_many_arguments, reason = "what Linux's pkts_acked sees")]
     pub fn measured(
         &mut self,
@@ -135,7 +137,7 @@ impl Cubic {
         snd_una: i64,
         snd_nxt: i64,
     ) -> bool {
-        // Right after a loss the path says little.
+        // Samples right after a loss are not representative.
         if self.epoch_ms.is_some_and(|epoch_ms| now_ns / MILLISECOND_NS - epoch_ms < 1000) {
             return false;
         }
@@ -151,7 +153,7 @@ impl Cubic {
         }
     }
 
-    /// An idle time is not part of the growth (RFC 9438, section 4.2).
+    /// Idle time does not count as time of the epoch (RFC 9438, section 4.2).
     pub fn restarted(&mut self, now_ns: i64, idle_ns: i64) {
         if let Some(epoch_ms) = &mut self.epoch_ms {
             *epoch_ms = (*epoch_ms + idle_ns.max(0) / MILLISECOND_NS).min(now_ns / MILLISECOND_NS);
@@ -159,7 +161,7 @@ impl Cubic {
     }
 }
 
-/// The integer below the cubic root.
+/// The cubic root, rounded down.
 fn cubic_root(number: u64) -> u64 {
     let mut root = (number as f64).cbrt() as u64;
     while root * root * root > number {
@@ -169,4 +171,51 @@ fn cubic_root(number: u64) -> u64 {
         root += 1;
     }
     root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// After a loss at 1,000 segments, with a window of 700 and a first ACK at 0. The curve is steep: K is
+    /// (300 / 0.4)^(1/3) = 9.1 s.
+    fn after_a_loss(delay_min_us: i64) -> Cubic {
+        let mut cubic = Cubic::new(false);
+        cubic.measured(0, delay_min_us, delay_min_us, 1000, false, 1, 2);
+        assert_eq!(cubic.threshold_after_loss(1000), 700);
+        cubic.segments_per_increase(0, 700, 0);
+        cubic
+    }
+
+    #[test]
+    fn the_curve_is_looked_at_again_after_a_32nd_of_a_second() {
+        let mut cubic = after_a_loss(1000);
+        let at = |cubic: &mut Cubic, ms: i64| cubic.segments_per_increase(ms * MS, 700, 0);
+        // a round trip of 1 ms ahead: 1000 - 0.4 * (9.086 - 0.301)^3 = 1000 - 271.2, in whole segments 1000 - 271 = 729;
+        // one more for 700 / (729 - 700) segments
+        assert_eq!(at(&mut cubic, 300), 24);
+        assert_eq!(at(&mut cubic, 331), 24);
+        // 1000 - 0.4 * (9.086 - 0.333)^3 = 1000 - 268.2, in whole segments 732: 700 / 32
+        assert_eq!(at(&mut cubic, 332), 21);
+    }
+
+    #[test]
+    fn the_curve_is_followed_a_round_trip_ahead() {
+        // RFC 9438, section 4.2: the target is W(t + RTT)
+        let [mut near, mut far] = [1000, 101_000].map(after_a_loss);
+        assert_eq!(far.segments_per_increase(300 * MS, 700, 0), near.segments_per_increase(400 * MS, 700, 0));
+    }
+
+    #[test]
+    fn an_idle_time_does_not_advance_the_curve() {
+        let [mut idle, mut busy] = [1000, 1000].map(after_a_loss);
+        idle.restarted(5000 * MS, 5000 * MS);
+        assert_eq!(idle.segments_per_increase(5300 * MS, 700, 0), busy.segments_per_increase(300 * MS, 700, 0));
+        // and no time before the ACK that began it counts as growth
+        let mut idle = after_a_loss(1000);
+        idle.restarted(200 * MS, 5000 * MS);
+        assert_eq!(idle.epoch_ms, Some(200));
+    }
 }

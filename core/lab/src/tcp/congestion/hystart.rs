@@ -1,17 +1,16 @@
-//! HyStart: slow start ends before the queue overflows (Ha and Rhee, 2008), as in Linux.
+//! HyStart: ends slow start before the queue overflows (Ha and Rhee, 2008), as in Linux.
 //!
-//! Two signs: ACKs that follow each other closely for more than half the shortest round trip, and round trips that are an
-//! eighth longer than the shortest. It never raises a window, and never grows one more slowly to look again, as HyStart++
-//! (RFC 9406) does.
+//! Two criteria: an ACK train longer than half the minimum RTT, and RTTs an eighth above the minimum. It never changes
+//! a window. HyStart++ (RFC 9406) with its slower growth is not implemented.
 
-/// Below this many segments there is nothing to see.
+/// Smallest window, in segments, at which it looks.
 const LOW_WINDOW: u32 = 16;
-/// ACKs closer than this belong to one train.
+/// Longest gap between ACKs of one train.
 const TRAIN_GAP_US: i64 = 2_000;
-/// Round trips of a round before they are believed.
+/// RTT samples of a round before the delay criterion applies.
 const LEAST_SAMPLES: u32 = 8;
 
-/// One round trip of slow start.
+/// One round of slow start.
 #[derive(Debug, Default)]
 pub struct HyStart {
     round_start_us: i64,
@@ -48,7 +47,7 @@ impl HyStart {
         if self.is_found {
             return false;
         }
-        // Rounds are counted from the first on, though nothing is to be seen in small ones.
+        // Rounds are counted from the first one, also while the window is small.
         if snd_una > self.round_end {
             self.begin_round(now_ns, snd_nxt);
         }
@@ -58,7 +57,7 @@ impl HyStart {
         let now_us = now_ns / 1000;
         if now_us - self.last_ack_us <= TRAIN_GAP_US {
             self.last_ack_us = now_us;
-            // What 256 KiB take at twice a window in a round trip, but at most a millisecond: bursts of offloads.
+            // Time of 256 KiB at two windows per RTT, at most 1 ms: bursts of segmentation offload.
             let burst_us = (i64::from(4 * 65536u32) * srtt_us / (2 * 1448 * i64::from(cwnd))).min(1000);
             if now_us - self.round_start_us > (least_us + burst_us) >> 1 {
                 self.is_found = true;
@@ -83,7 +82,7 @@ mod tests {
     fn a_train_of_acks_longer_than_half_the_round_trip_ends_slow_start() {
         let mut hystart = HyStart::default();
         hystart.begin_round(0, 100);
-        // 1448 * 2 * 100 bytes in 16 ms: a burst counts for 1 ms, so 8.5 ms are allowed.
+        // 1448 * 2 * 100 bytes in 16 ms: a burst adds 1 ms, so the limit is 8.5 ms.
         let over = (1..20)
             .map(|ack| ack * 500_000)
             .find(|&now_ns| hystart.is_over(now_ns, 16_000, 16_000, 16_000, 100, 50, 200));
@@ -111,7 +110,8 @@ mod tests {
     fn a_round_begins_with_its_first_ack_even_while_the_window_is_small() {
         let mut hystart = HyStart::default();
         hystart.begin_round(0, 100);
-        // The round begins at 20 ms with a window of 11; from 16 on the train counts, but since the round began.
+        // The round begins at 20 ms with a window of 11. The train is judged from a window of 16 on, and measured from
+        // the start of the round.
         let over = (0..40)
             .map(|ack| (20_000_000 + ack * 300_000, 11 + ack as u32))
             .find(|&(now_ns, cwnd)| hystart.is_over(now_ns, 16_000, 16_000, 16_000, cwnd, 101, 200));

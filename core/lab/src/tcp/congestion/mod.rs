@@ -1,4 +1,4 @@
-//! The congestion window: how it grows while ACKs come, and what is left of it after a loss.
+//! The congestion window: its growth with each ACK, and its reduction after a loss.
 //!
 //! ```text
 //! reno     RFC 5681
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Windows are counted in segments, and every acknowledged segment counts (RFC 3465 with an unlimited L, as in Linux).
-//! It never knows of recovery: while that lasts, it is not asked.
+//! It is not used during loss recovery.
 
 pub mod cubic;
 pub mod hystart;
@@ -60,9 +60,9 @@ impl CongestionWindow {
         self.cwnd < self.ssthresh
     }
 
-    /// Grows.
+    /// Increases the window.
     pub fn acknowledged(&mut self, now_ns: i64, acknowledged: Acknowledged) {
-        // RFC 7661, and Linux's is_cwnd_limited: a window that is not used proves nothing.
+        // RFC 7661, and Linux's is_cwnd_limited: a window that was not used does not grow.
         if !acknowledged.is_cwnd_limited {
             return;
         }
@@ -80,7 +80,7 @@ impl CongestionWindow {
             Algorithm::Reno => self.cwnd,
             Algorithm::Cubic(cubic) => cubic.segments_per_increase(now_ns, self.cwnd, segments),
         };
-        // RFC 5681, section 3.1: a segment in a round trip; CUBIC one in as many ACKs as its curve says.
+        // RFC 5681, section 3.1: one segment per RTT; CUBIC follows its curve.
         if self.count >= per_segment {
             self.count = 0;
             self.cwnd += 1;
@@ -92,7 +92,7 @@ impl CongestionWindow {
         }
     }
 
-    /// What a loss leaves as threshold: half (RFC 5681, equation 4) or 0.7 (RFC 9438, section 4.6).
+    /// The slow start threshold after a loss: half the window (RFC 5681, equation 4) or 0.7 (RFC 9438, section 4.6).
     pub fn threshold_after_loss(&mut self) -> u32 {
         self.count = 0;
         match &mut self.algorithm {
@@ -108,7 +108,7 @@ impl CongestionWindow {
         }
     }
 
-    /// A retransmission timeout: what was learnt of the path is forgotten.
+    /// A retransmission timeout: resets the state of the algorithm.
     pub fn timed_out(&mut self, now_ns: i64, snd_nxt: i64) {
         self.count = 0;
         if let Algorithm::Cubic(cubic) = &mut self.algorithm {
@@ -116,7 +116,7 @@ impl CongestionWindow {
         }
     }
 
-    /// A round trip was measured.
+    /// Takes an RTT sample.
     pub fn measured(&mut self, now_ns: i64, round_trip_us: i64, srtt_us: i64, snd_una: i64, snd_nxt: i64) {
         if let Algorithm::Cubic(cubic) = &mut self.algorithm {
             let is_slow_start = self.cwnd < self.ssthresh;
@@ -126,7 +126,7 @@ impl CongestionWindow {
         }
     }
 
-    /// Sending starts again `idle_ns` after the last data.
+    /// Sending restarts `idle_ns` after the last data.
     pub fn restarted(&mut self, now_ns: i64, idle_ns: i64) {
         if let Algorithm::Cubic(cubic) = &mut self.algorithm {
             cubic.restarted(now_ns, idle_ns);

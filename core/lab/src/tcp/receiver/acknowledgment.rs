@@ -1,42 +1,42 @@
-//! When an ACK is sent: at once, with every second full segment, or later (RFC 9293, section 3.8.6.3; RFC 5681,
-//! section 4.2), by the rules of Linux.
+//! When an ACK is sent: immediately, with every second full segment, or delayed (RFC 9293, section 3.8.6.3; RFC 5681,
+//! section 4.2), as in Linux.
 //!
 //! ```text
-//! quick      the first segments of a connection, and after duplicates: at once
-//! pingpong   data was sent soon after data came: ACKs wait for data to go with
-//! else       when more than a full segment is not acknowledged; or after the ACK timeout, 40 ms at first
-//! hole       at once; from the fourth duplicate on, one for all of a millisecond (SACK compression)
+//! quick      the first segments of a connection, and after duplicates: immediately
+//! pingpong   data was sent soon after data arrived: ACKs wait to be piggybacked
+//! else       when more than a full segment is unacknowledged; or after the ACK timeout, 40 ms at first
+//! hole       immediately; from the fourth duplicate on one ACK per millisecond (SACK compression)
 //! ```
 //!
-//! It never sends: it says when.
+//! It never sends an ACK itself.
 
 /// Least ACK timeout.
 const ATO_MIN_NS: i64 = 40_000_000;
-/// Most a delayed ACK waits, and most when no data is expected to go with it.
+/// Longest delay of an ACK, and the longest while no data is expected to carry it.
 const DELAY_MAX_NS: i64 = 200_000_000;
 const INTERVAL_MAX_NS: i64 = 500_000_000;
 /// Segments acknowledged at once when a connection begins.
 const QUICK_MOST: u32 = 16;
 /// Duplicate ACKs that are never held back (RFC 5681, section 3.2).
 const DUPLICATES_AT_ONCE: u32 = 3;
-/// ACKs that one compressed ACK stands for at most, and how long it waits at most.
+/// Most ACKs that one compressed ACK replaces, and its longest delay.
 const COMPRESSED_MOST: u32 = 44;
 const COMPRESSION_MAX_NS: i64 = 1_000_000;
 
-/// What is owed to the sender.
+/// The ACK that is due, or will be.
 #[derive(Debug)]
 pub struct Acknowledgment {
     is_enabled: bool,
-    /// An ACK is owed.
+    /// An ACK is pending.
     pub is_owed: bool,
-    /// It cannot wait.
+    /// It must not be delayed.
     is_urgent: bool,
-    /// A small segment came since the last ACK, or two.
+    /// Small segments since the last ACK.
     small_count: u32,
     quick: u32,
-    /// Data was sent soon after data came.
+    /// Data was sent soon after data arrived.
     pub is_pingpong: bool,
-    /// The time that ACKs wait; 0 before the first data.
+    /// The ACK timeout; 0 before the first data.
     ato_ns: i64,
     last_data_ns: i64,
     delay_until_ns: Option<i64>,
@@ -44,29 +44,29 @@ pub struct Acknowledgment {
     compress_until_ns: Option<i64>,
     duplicates_at: i64,
     duplicates: u32,
-    /// The largest segment seen of late: what "full" means.
+    /// The largest recent segment: a "full" one.
     pub full_segment: u32,
 }
 
-/// What the decision depends on beside itself.
+/// The state of the connection that the decision depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Situation {
     /// Bytes received since the last ACK.
     pub unacknowledged: i64,
     /// The window would not shrink by an ACK now.
     pub is_window_open: bool,
-    /// Something lies behind a hole.
+    /// Data is queued behind a hole.
     pub has_holes: bool,
     /// Selective acknowledgments were negotiated.
     pub has_sack: bool,
-    /// The next place waited for.
+    /// The next place expected.
     pub rcv_nxt: i64,
     /// The smoothed round trip; 0 when not known.
     pub srtt_us: i64,
 }
 
 impl Acknowledgment {
-    /// Nothing is owed.
+    /// No pending ACK.
     pub fn new(is_enabled: bool) -> Self {
         Self {
             is_enabled,
@@ -94,7 +94,7 @@ impl Acknowledgment {
         }
     }
 
-    /// Data came: learns the size of full segments and the time between segments.
+    /// Data arrived: updates the size of full segments and the time between segments.
     pub fn data_received(&mut self, now_ns: i64, length: u32, mss: u32, window: u32, rto_ns: i64) {
         self.is_owed = true;
         if length >= self.full_segment {
@@ -119,13 +119,13 @@ impl Acknowledgment {
         self.last_data_ns = now_ns;
     }
 
-    /// The next segments are acknowledged at once: half a window of them, but at most `most`.
+    /// The next segments are acknowledged immediately: half a window of them, at most `most`.
     fn quicken(&mut self, most: u32, window: u32) {
         let half = (window / (2 * self.full_segment.max(1))).max(2);
         self.quick = self.quick.max(half.min(most));
     }
 
-    /// Duplicates came: the sender needs to know (RFC 9293, section 3.10.7.4, first check).
+    /// A duplicate arrived: the sender has to be told (RFC 9293, section 3.10.7.4, first check).
     pub fn duplicate_received(&mut self, window: u32) {
         self.quicken(QUICK_MOST, window);
         self.is_pingpong = false;
@@ -138,14 +138,14 @@ impl Acknowledgment {
         self.is_urgent = true;
     }
 
-    /// Data is sent: ACKs may go with data from now on, when it follows data soon.
+    /// Data is sent: from now on ACKs may be piggybacked, if it was soon after data arrived.
     pub fn data_sent(&mut self, now_ns: i64) {
         if self.ato_ns > 0 && now_ns - self.last_data_ns < self.ato_ns {
             self.is_pingpong = true;
         }
     }
 
-    /// A segment with an ACK is sent: nothing is owed.
+    /// A segment with an ACK is sent: none is pending.
     pub fn sent(&mut self) {
         if self.quick == 1 {
             // Quick ACKs are over.
@@ -160,7 +160,7 @@ impl Acknowledgment {
         self.compress_until_ns = None;
     }
 
-    /// Whether to acknowledge now what came; if not, a time is set.
+    /// Whether to send the ACK now; if not, the delay is set.
     pub fn is_due(&mut self, now_ns: i64, situation: &Situation) -> bool {
         if !self.is_owed {
             return false;
@@ -176,7 +176,7 @@ impl Acknowledgment {
         self.delay(now_ns, situation.srtt_us)
     }
 
-    /// Whether the ACK of a segment behind a hole goes now.
+    /// Whether to send the ACK of a segment behind a hole now.
     fn is_duplicate_due(&mut self, now_ns: i64, situation: &Situation) -> bool {
         if !situation.has_sack || self.compressed >= COMPRESSED_MOST {
             return true;
@@ -191,13 +191,13 @@ impl Acknowledgment {
         }
         self.compressed += 1;
         if self.compress_until_ns.is_none() {
-            // A twentieth of the round trip.
+            // A twentieth of the RTT.
             self.compress_until_ns = Some(now_ns + (situation.srtt_us * 1000 / 20).min(COMPRESSION_MAX_NS));
         }
         false
     }
 
-    /// Sets the delay; true when an earlier one is so close that waiting is not worth it.
+    /// Sets the delay; true when an earlier one ends so soon that the ACK is sent now.
     fn delay(&mut self, now_ns: i64, srtt_us: i64) -> bool {
         let mut ato_ns = self.ato_ns.max(ATO_MIN_NS);
         if ato_ns > ATO_MIN_NS {
@@ -219,14 +219,14 @@ impl Acknowledgment {
         false
     }
 
-    /// The application read: whether that makes an ACK due.
+    /// Whether a read by the application makes an ACK due.
     pub fn is_due_after_reading(&self, is_drained: bool, unacknowledged: i64) -> bool {
         self.is_owed
             && (unacknowledged > i64::from(self.full_segment)
                 || (is_drained && (self.small_count >= 2 || (self.small_count == 1 && !self.is_pingpong))))
     }
 
-    /// A time has come; whether an ACK is due.
+    /// A timeout; whether an ACK is due.
     pub fn handle_timeout(&mut self, now_ns: i64, rto_ns: i64) -> bool {
         let mut is_due = false;
         if self.compress_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
@@ -237,7 +237,7 @@ impl Acknowledgment {
             self.delay_until_ns = None;
             if self.is_owed {
                 if self.is_pingpong {
-                    // No data came to go with: that was no dialogue.
+                    // No data was sent in time: not a dialogue.
                     self.is_pingpong = false;
                     self.ato_ns = ATO_MIN_NS;
                 } else {
@@ -247,5 +247,46 @@ impl Acknowledgment {
             }
         }
         is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn situation(srtt_us: i64) -> Situation {
+        Situation { unacknowledged: 1, is_window_open: true, has_holes: true, has_sack: true, rcv_nxt: 1, srtt_us }
+    }
+
+    /// An ACK that is due for a segment of 1448 bytes, after the quick ACKs of the start.
+    fn pending() -> Acknowledgment {
+        let mut ack = Acknowledgment::new(true);
+        ack.data_received(0, 1448, 1448, 65_536, 200 * MS);
+        ack.quick = 0;
+        ack
+    }
+
+    #[test]
+    fn compressed_acks_wait_for_a_twentieth_of_the_round_trip_and_a_millisecond_at_most() {
+        for (srtt_us, wait_ns) in [(10_000, 500_000), (100_000, MS)] {
+            let mut ack = pending();
+            // three duplicates are acknowledged at once (RFC 5681, section 3.2)
+            let is_due = (0..4).map(|_| ack.is_due(7 * MS, &situation(srtt_us)));
+            assert_eq!(is_due.collect::<Vec<_>>(), [true, true, true, false]);
+            assert_eq!(ack.poll_timeout(), Some(7 * MS + wait_ns));
+        }
+    }
+
+    #[test]
+    fn a_delayed_ack_that_no_data_takes_along_doubles_the_delay() {
+        let mut ack = pending();
+        let quiet = Situation { has_holes: false, ..situation(300_000) };
+        assert!(!ack.is_due(0, &quiet));
+        assert_eq!(ack.poll_timeout(), Some(40 * MS));
+        assert!(ack.handle_timeout(40 * MS, 500 * MS));
+        assert!(!ack.is_due(50 * MS, &quiet));
+        assert_eq!(ack.poll_timeout(), Some(50 * MS + 80 * MS));
     }
 }

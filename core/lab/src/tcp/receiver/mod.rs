@@ -1,4 +1,4 @@
-//! The receiving half of an endpoint: bytes in order, the window it offers, and when it acknowledges.
+//! The receiving half of an endpoint: bytes in order, the receive window, and when to acknowledge.
 //!
 //! ```text
 //! reassembly       payloads -> bytes in order; SACK blocks
@@ -21,16 +21,16 @@ use reassembly::{Arrival, Reassembly};
 pub struct Receiver {
     /// Bytes received.
     pub bytes: Reassembly,
-    /// When ACKs go.
+    /// When ACKs are sent.
     pub acknowledgment: Acknowledgment,
-    /// Next place waited for: behind the bytes, and behind the FIN once it came.
+    /// Next place expected: after the bytes, and after the FIN once it arrived.
     pub rcv_nxt: i64,
     /// The window offered last, in bytes, counted from `acknowledged`.
     rcv_wnd: u32,
     /// `rcv_nxt` in the last segment sent.
     acknowledged: i64,
     buffer: u32,
-    /// No more is offered yet: Linux opens the window as data comes.
+    /// Current limit of the window: Linux opens it as data arrives.
     ssthresh: u32,
     /// Shift of the window field (RFC 7323, section 2).
     pub window_scale: u8,
@@ -43,7 +43,7 @@ impl Receiver {
     pub fn new(settings: &Settings) -> Self {
         let buffer = settings.receive_buffer_bytes;
         let mss = u32::from(settings.mss);
-        // The window field of a SYN is not scaled; Linux begins with what it holds, in whole segments.
+        // The window field of a SYN is not scaled; Linux starts with as many whole segments as it can express.
         let segments_of = mss - if settings.timestamps { 12 } else { 0 };
         let initial = buffer.min(65535) / segments_of * segments_of;
         Self {
@@ -60,7 +60,7 @@ impl Receiver {
         }
     }
 
-    /// The peer's SYN came.
+    /// The peer's SYN arrived.
     pub fn synchronize(&mut self) {
         (self.rcv_nxt, self.acknowledged) = (1, 1);
     }
@@ -71,12 +71,12 @@ impl Receiver {
         self.buffer = self.buffer.min(65535);
     }
 
-    /// The window that is still open, in bytes from `rcv_nxt`.
+    /// The open window, in bytes from `rcv_nxt`.
     pub fn window_bytes(&self) -> u32 {
         (self.acknowledged + i64::from(self.rcv_wnd) - self.rcv_nxt).max(0) as u32
     }
 
-    /// Whether a segment lies in the window (RFC 9293, section 3.10.7.4), as generously as Linux.
+    /// Whether a segment lies in the window (RFC 9293, section 3.10.7.4), by Linux's rule.
     pub fn is_acceptable(&self, start: i64, end: i64) -> bool {
         end >= self.acknowledged && start <= self.rcv_nxt + i64::from(self.window_bytes())
     }
@@ -89,7 +89,7 @@ impl Receiver {
     /// Takes the payload of an acceptable segment.
     pub fn receive(&mut self, now_ns: i64, start: i64, payload: Bytes, rto_ns: i64) {
         let length = payload.len() as u32;
-        // Nothing follows a FIN; what the window cuts off, as the probe of a closed one, gets an answer and nothing else.
+        // Nothing follows a FIN. Bytes beyond the window, such as a zero window probe, are only answered.
         let window_end = self.rcv_nxt + i64::from(self.window_bytes());
         let room = (self.fin.unwrap_or(window_end).min(window_end) - start).max(0) as usize;
         if room == 0 {
@@ -114,7 +114,7 @@ impl Receiver {
         }
     }
 
-    /// The peer sends nothing at or behind `place`.
+    /// The peer's FIN is at `place`.
     pub fn receive_fin(&mut self, place: i64) {
         if self.fin.is_none() && place >= self.rcv_nxt {
             self.fin = Some(place);
@@ -135,7 +135,7 @@ impl Receiver {
         self.fin.is_some_and(|fin| self.rcv_nxt > fin)
     }
 
-    /// A segment that is not acceptable, and not just an ACK: the sender learns what is here (RFC 2883, section 4.1).
+    /// An unacceptable segment that is not a plain ACK: the sender is told what was received (RFC 2883, section 4.1).
     pub fn refuse(&mut self, start: i64, end: i64) {
         if end > start && start < self.rcv_nxt {
             self.acknowledgment.duplicate_received(self.rcv_wnd);
@@ -159,8 +159,8 @@ impl Receiver {
         self.acknowledgment.is_due(now_ns, &situation)
     }
 
-    /// The application took bytes; whether an ACK is to be sent now: one that is owed, or one that opens the window
-    /// (RFC 9293, section 3.8.6.2.2).
+    /// The application read bytes; whether to send an ACK now, a pending one or a window update (RFC 9293, section
+    /// 3.8.6.2.2).
     pub fn consume(&mut self, count: usize) -> bool {
         self.bytes.consume(count);
         let is_drained = self.bytes.ready_bytes() == 0;
@@ -175,11 +175,11 @@ impl Receiver {
         false
     }
 
-    /// The window to offer now, not below what is open: Linux's __tcp_select_window.
+    /// The window to offer now, not below the open one: Linux's __tcp_select_window.
     fn next_window(&self) -> u32 {
         let free = self.buffer.saturating_sub(self.bytes.ready_bytes() as u32);
         let mss = self.acknowledgment.full_segment.min(self.buffer);
-        // RFC 9293, section 3.8.6.2.2: a window that would be silly is not opened.
+        // RFC 9293, section 3.8.6.2.2: silly window avoidance.
         if free < self.buffer / 2 && (free < self.buffer >> 4 || free < mss) {
             return 0;
         }
@@ -191,9 +191,9 @@ impl Receiver {
         if self.rcv_wnd <= free.saturating_sub(mss) || self.rcv_wnd > free { free / mss * mss } else { self.rcv_wnd }
     }
 
-    /// The window field of a segment that is sent now; all that came is acknowledged by it.
+    /// The window field of a segment sent now, which acknowledges everything received.
     pub fn advertise(&mut self) -> u16 {
-        // RFC 9293, section 3.8.6: the right edge never goes back.
+        // RFC 9293, section 3.8.6: the right edge never moves back.
         let mut window = self.next_window().max(self.window_bytes());
         let unit = 1_u32 << self.window_scale;
         window = window.next_multiple_of(unit).min(u32::from(u16::MAX) << self.window_scale);
@@ -212,7 +212,7 @@ impl Receiver {
     }
 }
 
-/// The shift with which a window field holds the buffer, as Linux chooses it.
+/// The window scale for a buffer, as Linux chooses it.
 fn window_scale(buffer: u32) -> u8 {
     (32 - buffer.leading_zeros()).saturating_sub(16).min(14) as u8
 }

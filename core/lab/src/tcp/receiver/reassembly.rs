@@ -1,33 +1,33 @@
-//! Payloads -> bytes in order, holes remembered; and the blocks that a SACK option names (RFC 2018, section 4).
+//! Payloads -> bytes in order; and the blocks of SACK options (RFC 2018, section 4).
 //!
-//! Payloads are kept as they came, not copied. It never takes more than its caller let through the window.
+//! Payloads are kept, not copied. The caller has checked them against the window.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-/// What became of a payload.
+/// The effect of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// It continued the stream; whether it closed the last hole.
+    /// It is in order; whether it closed the last hole.
     InOrder {
-        /// There were holes before, and there are none now.
+        /// It closed the last hole.
         is_last_hole_filled: bool,
     },
     /// It lies behind a hole.
     OutOfOrder,
-    /// All of it was here before.
+    /// It is a duplicate.
     Duplicate,
 }
 
 /// Bytes received. Places count from 1.
 #[derive(Debug)]
 pub struct Reassembly {
-    /// Next place that is waited for.
+    /// Next place expected.
     next: i64,
     ready: VecDeque<Bytes>,
     ready_bytes: usize,
-    /// What lies behind holes; without overlaps.
+    /// Pieces behind holes, without overlaps.
     waiting: BTreeMap<i64, Bytes>,
     /// Runs of `waiting` for SACK options, the latest changed first (RFC 2018, section 4).
     runs: Vec<(i64, i64)>,
@@ -35,7 +35,7 @@ pub struct Reassembly {
     duplicate: Option<(i64, i64)>,
 }
 
-/// Runs that are remembered: as many as Linux does, and one more than options hold beside timestamps.
+/// Runs that are remembered: as many as Linux remembers, one more than fit into options beside timestamps.
 const RUNS_MOST: usize = 4;
 
 impl Default for Reassembly {
@@ -52,17 +52,17 @@ impl Default for Reassembly {
 }
 
 impl Reassembly {
-    /// Next place that is waited for.
+    /// Next place expected.
     pub fn next(&self) -> i64 {
         self.next
     }
 
-    /// Bytes in order that nobody consumed.
+    /// Bytes in order that were not consumed.
     pub fn ready_bytes(&self) -> usize {
         self.ready_bytes
     }
 
-    /// Whether something lies behind a hole.
+    /// Whether there is a hole.
     pub fn has_holes(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -72,7 +72,7 @@ impl Reassembly {
         self.ready.front().map_or(&[], |piece| piece)
     }
 
-    /// Forgets bytes in order.
+    /// Drops consumed bytes.
     pub fn consume(&mut self, mut count: usize) {
         while let Some(piece) = self.ready.front_mut() {
             if count < piece.len() {
@@ -114,7 +114,7 @@ impl Reassembly {
         self.ready.push_back(payload);
     }
 
-    /// Moves what no hole precedes any more.
+    /// Moves pieces that are in order now.
     fn take_waiting(&mut self) {
         while let Some(entry) = self.waiting.first_entry().filter(|entry| *entry.key() <= self.next) {
             let (start, payload) = entry.remove_entry();
@@ -131,7 +131,7 @@ impl Reassembly {
         self.runs.retain(|&(_, end)| end > next);
     }
 
-    /// Keeps those parts that are new behind a hole.
+    /// Keeps the new parts of a payload behind a hole.
     fn keep(&mut self, start: i64, payload: Bytes) -> Arrival {
         let end = start + payload.len() as i64;
         let mut from = start;
@@ -156,7 +156,7 @@ impl Reassembly {
         if is_new { Arrival::OutOfOrder } else { Arrival::Duplicate }
     }
 
-    /// The run that the latest segment belongs to comes first.
+    /// Puts the run of the latest segment first.
     fn note_run(&mut self, mut start: i64, mut end: i64) {
         self.runs.retain(|&(left, right)| {
             let is_apart = right < start || left > end;
@@ -191,7 +191,7 @@ impl Reassembly {
         self.runs.len() + usize::from(self.duplicate.is_some())
     }
 
-    /// Forgets the duplicate that is to be reported: SACK was not negotiated.
+    /// Drops the pending duplicate: SACK was not negotiated.
     pub fn forget_duplicate(&mut self) {
         self.duplicate = None;
     }

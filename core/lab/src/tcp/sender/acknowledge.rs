@@ -1,17 +1,17 @@
-//! An ACK comes in: what it acknowledges, what it says of the round trip, and what follows (RFC 9293, section 3.10.7.4;
-//! RFC 2018; RFC 2883).
+//! Processing of an ACK: acknowledged segments, RTT samples, transmissions (RFC 9293, section 3.10.7.4; RFC 2018; RFC
+//! 2883).
 //!
-//! It never judges whether the segment is acceptable: the endpoint did.
+//! The endpoint has checked that the segment is acceptable.
 
 use super::Sender;
 use super::recovery::{Acknowledgment, State};
 use super::scoreboard::Sent;
 use crate::tcp::congestion::Acknowledged;
 
-/// An ACK as places of this sender.
+/// An ACK, as places of this sender.
 #[derive(Debug, Clone, Copy)]
 pub struct Ack {
-    /// Next place that the receiver waits for.
+    /// Next place that the receiver expects.
     pub place: i64,
     /// The sequence number of the segment, as place of the other direction: for the order of window updates.
     pub sequence_place: i64,
@@ -27,7 +27,7 @@ pub struct Ack {
     pub echo_ms: Option<i64>,
 }
 
-/// When the segments were sent that an ACK is the first to name.
+/// Send times of segments that this ACK newly acknowledges or sacks.
 #[derive(Debug, Default, Clone, Copy)]
 struct SendTimes {
     first_ns: Option<i64>,
@@ -42,7 +42,7 @@ impl SendTimes {
 }
 
 impl Sender {
-    /// Takes an ACK of something sent, and sends what it allows.
+    /// Takes an acceptable ACK, and sends what it allows.
     pub fn acknowledge(&mut self, now_ns: i64, ack: &Ack) {
         let mut what = Acknowledgment {
             snd_una_before: self.snd_una,
@@ -53,7 +53,7 @@ impl Sender {
         };
         let lost_before = self.board.lost_total;
         if ack.place < self.snd_una {
-            // An old one: only its blocks may say something new.
+            // An old ACK: only its blocks may be new.
             if ack.block_count > 0 && self.has_sack {
                 self.take_blocks(now_ns, ack, &mut what, &mut SendTimes::default());
                 let retransmit = self.alert(now_ns, &mut what);
@@ -75,7 +75,7 @@ impl Sender {
             self.window_answered(now_ns);
             self.account_for_loss_probe(ack.place, what.has_duplicate, false);
             if what.has_duplicate {
-                // Nothing is on its way, but a reduction may turn out to have been wrong.
+                // Nothing is in flight, but a reduction may have to be undone.
                 self.alert(now_ns, &mut what);
             }
             return;
@@ -105,7 +105,7 @@ impl Sender {
         self.retransmit_after_ack(now_ns, retransmit);
     }
 
-    /// RFC 9293, section 3.10.7.4: a window counts when its segment is not older than the last that told one.
+    /// RFC 9293, section 3.10.7.4: a window counts when its segment is not older than the last one with a window.
     fn update_window(&mut self, ack: &Ack) -> bool {
         let is_newer = ack.place > self.snd_una
             || ack.sequence_place > self.snd_wl1
@@ -120,7 +120,7 @@ impl Sender {
         is_changed
     }
 
-    /// Marks what the blocks name. The first one may report a duplicate (RFC 2883, section 4).
+    /// Marks the segments of the blocks. The first block may report a duplicate (RFC 2883, section 4).
     fn take_blocks(&mut self, now_ns: i64, ack: &Ack, what: &mut Acknowledgment, sacked: &mut SendTimes) {
         let blocks = &ack.blocks[..ack.block_count.min(4)];
         let duplicate = match *blocks {
@@ -143,7 +143,7 @@ impl Sender {
             if (index == 0 && duplicate.is_some()) || start < self.snd_una || end > self.snd_nxt || start >= end {
                 continue;
             }
-            // The last ACK's blocks need not be looked at again.
+            // Skip the blocks of the last ACK.
             let known =
                 self.sacked_before.iter().find(|&&(left, right)| left <= start && start < right && right <= end);
             let from = known.map_or(start, |&(_, right)| right);
@@ -188,7 +188,7 @@ impl Sender {
         });
     }
 
-    /// Takes off what is acknowledged, and measures the round trip with what was not retransmitted (RFC 6298, section 3).
+    /// Removes acknowledged segments, and samples the RTT of those that were not retransmitted (RFC 6298, section 3).
     fn take_cumulative(
         &mut self,
         now_ns: i64,
@@ -220,7 +220,7 @@ impl Sender {
         let acknowledged_us = times.first_ns.filter(|_| !what.is_retransmission_acknowledged);
         let since = |sent_ns: i64| (now_ns - sent_ns) / 1000;
         let sample = acknowledged_us.or(sacked.first_ns).map(since).or_else(|| {
-            // Only retransmissions: the timestamp says which (RFC 7323, section 4.1).
+            // Only retransmitted segments: the timestamp tells which transmission (RFC 7323, section 4.1).
             let echo_ms = ack.echo_ms.filter(|_| count > 0)?;
             Some((now_ns / 1_000_000 - echo_ms).max(1) * 1000)
         });
@@ -232,7 +232,7 @@ impl Sender {
         if count == 0 {
             let head_ns = self.board.first().map(|first| first.sent_ns);
             if let (Some(sacked_ns), Some(head_ns)) = (sacked.first_ns, head_ns) {
-                // News of what was sent after the first segment says nothing for the first: the timer goes on.
+                // An ACK of later segments says nothing about the first one: the timer continues.
                 what.is_setting_timer = sacked_ns < head_ns;
             }
         } else {
@@ -250,7 +250,7 @@ impl Sender {
         }
     }
 
-    /// Without SACK: what is acknowledged was counted as duplicate ACKs before, but for the segment that was missing.
+    /// Without SACK: acknowledged segments had been counted as duplicate ACKs, except the missing one.
     fn remove_duplicate_acks(&mut self, count: u32, what: &mut Acknowledgment) {
         if what.is_retransmission_acknowledged {
             what.is_original_delivered = false;

@@ -1,7 +1,7 @@
-//! Bytes written and not yet acknowledged, by their place in the stream; and where writes ended.
+//! Bytes written and not yet acknowledged, by their place in the stream; and the ends of writes.
 //!
-//! A write is copied once. Segments, also retransmitted ones, share its memory; only one that crosses two writes is
-//! copied again. It never decides what is sent.
+//! A write is copied once. Segments and retransmissions share its memory; only a segment across two writes is copied
+//! again. It never decides what is sent.
 
 use std::collections::VecDeque;
 
@@ -36,10 +36,10 @@ impl SendBuffer {
         self.capacity.saturating_sub((self.end - self.start) as usize)
     }
 
-    /// Takes what there is room for, as one system call; `sent` is the place behind the last byte sent.
+    /// Takes as many bytes as fit, as one system call; `sent` is the place behind the last byte sent.
     ///
-    /// PSH is set where Linux sets it: at the end of the call, and within a long one whenever more than half of the
-    /// largest window that the peer offered is not pushed. More bytes for an unsent last segment take its mark away.
+    /// PSH is set as in Linux: at the end of the call, and within a long call after each half of the largest window
+    /// that the peer offered. Bytes appended to an unsent last segment clear its mark.
     pub fn write(&mut self, bytes: &[u8], sent: i64, largest_window: u32) -> usize {
         let taken = bytes.len().min(self.room());
         if taken == 0 {
@@ -96,7 +96,7 @@ impl SendBuffer {
         joined.freeze()
     }
 
-    /// Forgets what was acknowledged.
+    /// Drops acknowledged bytes.
     pub fn acknowledge(&mut self, place: i64) {
         self.start = self.start.max(place.min(self.end));
         while self.blocks.front().is_some_and(|(place, block)| place + block.len() as i64 <= self.start) {

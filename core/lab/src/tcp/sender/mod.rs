@@ -2,21 +2,20 @@
 //!
 //! ```text
 //! transmit     what may be sent now
-//! buffer       bytes written, and where writes ended
-//! scoreboard   what is on its way, segment by segment
-//! acknowledge  an ACK comes in
-//! recovery     what it means: Open, Disorder, CWR, Recovery, Loss
-//! losses       which segments an ACK shows to be lost
-//! rack         ... by time
-//! reduction    the window comes down
-//! undo         ... and up again, when nothing was lost
-//! timer        nothing comes in: retransmission timeout, loss probe, zero window probe
-//! rtt          the round trip and the timeout
+//! buffer       bytes written, and the ends of writes
+//! scoreboard   segments in flight: sacked, lost, retransmitted
+//! acknowledge  processing of an ACK
+//! transitions  the states Open, Disorder, CWR, Recovery, Loss (state: recovery)
+//! losses       loss detection (state by time: rack)
+//! reduction    proportional rate reduction
+//! undo         undo of a spurious reduction
+//! timeouts     retransmission timeout, loss probe, zero window probe (state: timer)
+//! rtt          the round-trip time and the retransmission timeout
 //! ```
 //!
-//! Places are counted from the SYN, which is at 0; the first byte is at 1. Transmissions are put into `outgoing` at once
-//! when an event allows them, as Linux sends; the endpoint makes segments of them. It never reads a clock and knows
-//! neither ports nor what the receiving half acknowledges.
+//! Places are counted from the SYN, which is at 0; the first byte is at 1. Transmissions go to `outgoing` as soon as an
+//! event allows them, as in Linux; the endpoint makes the segments. It never reads a clock, and knows neither ports nor
+//! the receiving half.
 
 pub mod acknowledge;
 pub mod buffer;
@@ -26,7 +25,9 @@ pub mod recovery;
 mod reduction;
 pub mod rtt;
 pub mod scoreboard;
+mod timeouts;
 pub mod timer;
+mod transitions;
 mod transmit;
 mod undo;
 
@@ -46,7 +47,7 @@ pub struct Transmission {
     pub start: i64,
     /// The place behind it, SYN and FIN counted.
     pub end: i64,
-    /// An empty segment before the window, which the receiver has to answer (RFC 9293, section 3.8.6.1).
+    /// An empty segment below the window, which the receiver must answer (RFC 9293, section 3.8.6.1).
     pub is_window_probe: bool,
 }
 
@@ -55,13 +56,13 @@ pub struct Transmission {
 pub struct Sender {
     /// Bytes written.
     pub buffer: SendBuffer,
-    /// What is on its way.
+    /// Segments in flight.
     pub board: Scoreboard,
-    /// The window.
+    /// The congestion window.
     pub window: CongestionWindow,
-    /// The round trip.
+    /// RTT and retransmission timeout.
     pub round_trip: RoundTrip,
-    /// Oldest place that is not acknowledged.
+    /// Oldest unacknowledged place.
     pub snd_una: i64,
     /// Next place to be sent.
     pub snd_nxt: i64,
@@ -79,7 +80,7 @@ pub struct Sender {
     pub retransmission_count: u64,
     /// Retransmission timeouts so far.
     pub timeout_count: u64,
-    /// What is to be sent, in order.
+    /// Transmissions to be made, in order.
     pub outgoing: Vec<Transmission>,
     /// State and undo of recovery.
     pub recovery: Recovery,
@@ -97,7 +98,7 @@ pub struct Sender {
     usage_end: i64,
     cwnd_used: u32,
     cwnd_stamp_ns: i64,
-    /// The application has more than the buffer takes.
+    /// The application has more bytes than fit into the buffer.
     pub is_buffer_limited: bool,
     sacked_before: [(i64, i64); 4],
 }
@@ -146,8 +147,8 @@ impl Sender {
         self.rearm_retransmission(now_ns);
     }
 
-    /// The handshake is done: what a lost SYN did to the window is forgotten, but one lost twice leaves a window of one
-    /// segment (RFC 6298, rule 5.7, asks for three seconds of timeout; Linux for this).
+    /// The handshake is done: a lost SYN does not reduce the window, but a SYN lost twice leaves a window of one
+    /// segment, as in Linux (RFC 6298, rule 5.7, asks for an RTO of 3 s instead).
     pub fn established(&mut self, now_ns: i64, is_active: bool) {
         let lost_syns = self.retransmission_count;
         self.window = CongestionWindow::new(&self.settings);
@@ -171,7 +172,7 @@ impl Sender {
         }
         let taken = self.buffer.write(bytes, self.snd_nxt, self.largest_window);
         self.is_buffer_limited = taken < bytes.len();
-        // A caller that has to wait for room gets its small segment out.
+        // A caller that waits for buffer space gets its small segment sent.
         self.transmit(now_ns, taken < bytes.len());
         taken
     }
@@ -182,12 +183,12 @@ impl Sender {
         self.transmit(now_ns, false);
     }
 
-    /// Whether all that was written is acknowledged, and the FIN, if any.
+    /// Whether all written bytes, and the FIN if any, are acknowledged.
     pub fn is_drained(&self) -> bool {
         self.snd_una >= self.end()
     }
 
-    /// The place behind all that is to be sent.
+    /// The end of the stream so far, with its FIN.
     fn end(&self) -> i64 {
         self.fin.map_or(self.buffer.end(), |fin| fin + 1)
     }

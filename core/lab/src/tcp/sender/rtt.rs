@@ -1,27 +1,26 @@
-//! The round-trip time and the retransmission timeout (RFC 6298), in the arithmetic of Linux.
+//! RTT and retransmission timeout (RFC 6298), in the arithmetic of Linux.
 //!
-//! It never takes a sample of what was retransmitted: its caller knows.
+//! The caller takes no samples of retransmitted segments.
 
-/// Least variation that the timeout allows for: no timeout is shorter than SRTT and this. RFC 6298 asks for a second in
-/// all, Linux for 200 ms.
+/// Least variation: no timeout is shorter than SRTT plus this. RFC 6298 requires 1 s in total, Linux uses 200 ms.
 pub const RTO_MIN_US: i64 = 200_000;
 /// The longest timeout (RFC 6298, rule 2.5).
 pub const RTO_MAX_US: i64 = 120_000_000;
 /// The timeout before the first sample (RFC 6298, rule 2.1).
 pub const RTO_INITIAL_US: i64 = 1_000_000;
 
-/// What is known of the round trip.
+/// RTT estimate and retransmission timeout.
 #[derive(Debug, Clone)]
 pub struct RoundTrip {
-    /// Eight times the smoothed time, so that the eighth of a difference needs no fraction.
+    /// Eight times the smoothed RTT, so that the eighth of a difference needs no fraction.
     srtt_8_us: i64,
     /// Four times the mean deviation.
     deviation_4_us: i64,
     deviation_most_us: i64,
     rttvar_us: i64,
-    /// Until this is acknowledged, the variation does not sink.
+    /// Until this is acknowledged, the variation does not decrease.
     round_end: i64,
-    /// The shortest seen.
+    /// The minimum RTT.
     pub least_us: i64,
     /// The last sample.
     pub latest_us: i64,
@@ -64,13 +63,13 @@ impl RoundTrip {
         self.rto_us = (self.rto_us << 1).min(RTO_MAX_US);
     }
 
-    /// Notes the shortest, and the latest.
+    /// Records the minimum and the latest RTT.
     pub fn note(&mut self, sample_us: i64) {
         self.latest_us = sample_us;
         self.least_us = self.least_us.min(sample_us);
     }
 
-    /// Takes a sample; the timeout is computed anew, without back-off (RFC 6298, section 2).
+    /// Takes a sample; the timeout is recomputed, without back-off (RFC 6298, section 2).
     pub fn sample(&mut self, sample_us: i64, snd_una: i64, snd_nxt: i64) {
         let sample_us = sample_us.max(1);
         if self.srtt_8_us == 0 {
@@ -84,7 +83,7 @@ impl RoundTrip {
             self.srtt_8_us = (self.srtt_8_us + difference).max(1);
             if difference < 0 {
                 difference = -difference - (self.deviation_4_us >> 2);
-                // A time that gets shorter raises the variation eight times slower.
+                // A decreasing RTT raises the variation eight times more slowly.
                 if difference > 0 {
                     difference >>= 3;
                 }
@@ -139,6 +138,32 @@ mod tests {
         assert_eq!(rtt.srtt_us(), 110_000);
         // RTTVAR 50 ms -> 3/4 * 50 + 1/4 * 80 = 57.5 ms, four times that is 230 ms.
         assert_eq!(rtt.rto_us(), 110_000 + 230_000);
+    }
+
+    #[test]
+    fn a_steady_round_trip_sinks_the_timeout_by_a_quarter_of_the_excess_each_round_trip() {
+        // RFC 6298, rule 2.3: with equal samples RTTVAR shrinks to 3/4, so 4 * RTTVAR takes 600, 450, 337.5, 253.125
+        // ms. As in Linux the timeout decreases once per RTT, by 1/4 of its excess over the largest value of that
+        // round: 600 - (600 - 337.5) / 4 = 534.375 ms, then 534.375 - (534.375 - 253.125) / 4 = 464.0625 ms.
+        let mut rtt = RoundTrip::default();
+        let timeouts = [(1, 10), (11, 20), (21, 30), (31, 40)].map(|(snd_una, snd_nxt)| {
+            rtt.sample(300_000, snd_una, snd_nxt);
+            rtt.rto_us()
+        });
+        assert_eq!(timeouts, [900_000, 900_000, 834_375, 764_063]);
+        // within a round it does not decrease
+        rtt.sample(300_000, 40, 45);
+        assert_eq!(rtt.rto_us(), 764_063);
+    }
+
+    #[test]
+    fn a_round_trip_that_shrinks_raises_the_deviation_by_an_eighth_of_its_quarter() {
+        // RTTVAR is 50 ms after the first sample. 20 ms differ from SRTT by 80 ms, 30 ms more than that: RFC 6298 would add a
+        // quarter of them, Linux adds 1/32 of them where the round trip got shorter: 50.9375 ms.
+        let mut rtt = RoundTrip::default();
+        rtt.sample(100_000, 1, 10);
+        rtt.sample(20_000, 2, 10);
+        assert_eq!((rtt.srtt_us(), rtt.rttvar_us()), (90_000, 50_937));
     }
 
     #[test]

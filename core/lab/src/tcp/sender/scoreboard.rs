@@ -1,26 +1,26 @@
-//! What was sent and not yet acknowledged, segment by segment: sacked, lost, retransmitted (RFC 6675, section 3).
+//! Segments sent and not yet acknowledged: sacked, lost, retransmitted (RFC 6675, section 3).
 //!
-//! Counts are in segments, as in Linux. A segment keeps its bounds for life. It never decides that a segment is lost:
-//! that is for recovery to say.
+//! Counts are in segments, as in Linux. A segment never changes its bounds. Loss detection decides which segments are
+//! lost.
 
 use std::collections::VecDeque;
 
-/// A segment on its way.
+/// An unacknowledged segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
     /// Its first place in the stream.
     pub start: i64,
     /// The place behind it.
     pub end: i64,
-    /// When it was sent last.
+    /// Time of its last transmission.
     pub sent_ns: i64,
-    /// The receiver says that it has it.
+    /// The receiver sacked it.
     pub is_sacked: bool,
-    /// It is taken for lost, and was not retransmitted since unless `is_retransmitted` says so.
+    /// It is marked lost; retransmitted since then if `is_retransmitted`.
     pub is_lost: bool,
-    /// A retransmission is on its way.
+    /// A retransmission is in flight.
     pub is_retransmitted: bool,
-    /// It was retransmitted at some time: what is heard of it says nothing about the round trip (RFC 6298, section 3).
+    /// It was retransmitted at some time: no RTT sample is taken from it (RFC 6298, section 3).
     pub was_retransmitted: bool,
 }
 
@@ -28,19 +28,19 @@ pub struct Sent {
 #[derive(Debug, Default)]
 pub struct Scoreboard {
     segments: VecDeque<Sent>,
-    /// Transmissions in the order of their time; those that a later event made stale are skipped.
+    /// Transmissions in the order of time; stale ones are skipped.
     transmissions: VecDeque<(i64, i64)>,
     /// Selectively acknowledged segments; without SACK, duplicate ACKs.
     pub sacked_count: u32,
-    /// Segments taken for lost.
+    /// Segments marked lost.
     pub lost_count: u32,
-    /// Retransmissions on their way.
+    /// Retransmissions in flight.
     pub retransmitted_count: u32,
-    /// All segments that were ever taken for lost.
+    /// All segments ever marked lost.
     pub lost_total: u64,
     /// The place behind the highest sacked segment, while there is one.
     highest_sacked: i64,
-    /// No lost segment without retransmission starts before.
+    /// No lost segment without a retransmission starts before this.
     retransmit_from: i64,
 }
 
@@ -50,7 +50,7 @@ impl Scoreboard {
         self.segments.len() as u32
     }
 
-    /// Segments in the network as far as is known: the pipe (RFC 6675, section 4).
+    /// Estimate of segments in flight: the pipe (RFC 6675, section 4).
     pub fn pipe(&self) -> u32 {
         (self.packets_out() + self.retransmitted_count).saturating_sub(self.sacked_count + self.lost_count)
     }
@@ -89,7 +89,7 @@ impl Scoreboard {
         self.transmissions.push_back((now_ns, start));
     }
 
-    /// Takes the first segment off when all of it is acknowledged. Duplicate ACKs, counted for lack of SACK, stay.
+    /// Removes the first segment if all of it is acknowledged. Duplicate ACKs, counted without SACK, stay.
     pub fn acknowledge(&mut self, place: i64) -> Option<Sent> {
         let sent = *self.segments.front()?;
         if sent.end > place {
@@ -115,7 +115,7 @@ impl Scoreboard {
         self.segments.get(self.index(from)).copied()
     }
 
-    /// Marks every segment that lies wholly in `start..end` and hands it, as it was, to `newly`.
+    /// Sacks every segment that lies wholly in `start..end` and passes it, as it was, to `newly`.
     pub fn sack(&mut self, start: i64, end: i64, mut newly: impl FnMut(Sent, i64)) {
         let mut index = self.index(start);
         if self.segments.get(index).is_some_and(|sent| sent.start < start) {
@@ -128,7 +128,7 @@ impl Scoreboard {
             }
             let highest = if self.sacked_count > 0 { self.highest_sacked } else { 0 };
             newly(*sent, highest);
-            // A retransmission of what is not taken for lost is believed to be on its way still.
+            // A retransmission of a segment not marked lost counts as still in flight.
             if sent.is_lost {
                 self.lost_count -= 1;
                 self.retransmitted_count -= u32::from(sent.is_retransmitted);
@@ -140,7 +140,7 @@ impl Scoreboard {
         }
     }
 
-    /// A duplicate of the segment that holds `place` arrived: a retransmission of it is no longer on its way.
+    /// A duplicate of the segment that holds `place` arrived: its retransmission is no longer in flight.
     pub fn duplicate_arrived(&mut self, place: i64) {
         let index = self.index(place);
         if let Some(sent) = self.segments.get_mut(index)
@@ -152,7 +152,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes the segment at `start` for lost, and its retransmission if there was one.
+    /// Marks the segment at `start` lost, and its retransmission if any.
     pub fn mark_lost(&mut self, start: i64) {
         let index = self.index(start);
         let Some(sent) = self.segments.get_mut(index).filter(|sent| !sent.is_sacked) else { return };
@@ -170,7 +170,7 @@ impl Scoreboard {
         self.retransmit_from = self.retransmit_from.min(sent.start);
     }
 
-    /// Takes nothing for lost any more.
+    /// Clears all loss marks.
     pub fn clear_lost(&mut self) {
         for sent in &mut self.segments {
             sent.is_lost = false;
@@ -178,7 +178,7 @@ impl Scoreboard {
         self.lost_count = 0;
     }
 
-    /// Believes no selective acknowledgment any more: the receiver dropped what it had (RFC 2018, section 8).
+    /// Clears all sacks: the receiver reneged (RFC 2018, section 8).
     pub fn clear_sacked(&mut self) {
         for sent in &mut self.segments {
             sent.is_sacked = false;
@@ -203,7 +203,7 @@ impl Scoreboard {
         None
     }
 
-    /// The segment at `start` was retransmitted; a probe does not count as retransmission on its way.
+    /// The segment at `start` was retransmitted; a probe does not count as a retransmission in flight.
     pub fn retransmitted(&mut self, start: i64, now_ns: i64, is_probe: bool) {
         let index = self.index(start);
         let Some(sent) = self.segments.get_mut(index) else { return };
@@ -217,8 +217,8 @@ impl Scoreboard {
         self.transmissions.push_back((now_ns, start));
     }
 
-    /// Calls `judge` with each segment not sacked and not awaiting retransmission, in the order of its last
-    /// transmission, until it says to stop; those for which it says `Lost` are marked.
+    /// Calls `judge` for each segment that is neither sacked nor awaiting retransmission, in the order of the last
+    /// transmission, until it returns `Stop`; segments judged `Lost` are marked.
     pub fn judge_by_time(&mut self, mut judge: impl FnMut(&Sent) -> Judgement) {
         let mut position = 0;
         while let Some(&(sent_ns, start)) = self.transmissions.get(position) {
@@ -236,7 +236,7 @@ impl Scoreboard {
                     if current.is_some() {
                         self.mark_lost(start);
                     }
-                    // The front is the usual place: everything older is acknowledged or lost already.
+                    // Usually the front: everything older is acknowledged or lost.
                     self.transmissions.remove(position);
                 }
             }
@@ -244,13 +244,13 @@ impl Scoreboard {
     }
 }
 
-/// What is to be thought of a segment.
+/// The judgement of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
     /// It is lost.
     Lost,
     /// It may be lost later.
     NotYet,
-    /// Nothing can be said of it or of what was sent after it.
+    /// It, and everything sent later, cannot be judged yet.
     Stop,
 }

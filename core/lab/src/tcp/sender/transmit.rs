@@ -1,5 +1,5 @@
-//! What may be sent now: new segments within both windows (RFC 9293, section 3.8.6.2; RFC 5681), lost ones again; and how
-//! much of the congestion window was used (RFC 7661, RFC 2861).
+//! What may be sent now: new segments within both windows (RFC 9293, section 3.8.6.2; RFC 5681) and retransmissions;
+//! and how much of the congestion window is used (RFC 7661, RFC 2861).
 //!
 //! It never judges what is lost.
 
@@ -9,7 +9,7 @@ use super::timer::Timer;
 use super::{Sender, Transmission};
 
 impl Sender {
-    /// Sends new segments while the windows allow; `is_pushing` lets small ones go.
+    /// Sends new segments while the windows allow; `is_pushing` also sends small ones.
     pub fn transmit(&mut self, now_ns: i64, is_pushing: bool) {
         if self.snd_una == 0 {
             return;
@@ -38,18 +38,18 @@ impl Sender {
         self.check_zero_window(now_ns);
     }
 
-    /// The end of the next new segment, when receive window and Nagle let it go.
+    /// The end of the next new segment, if receive window and Nagle allow it.
     pub(super) fn next_segment(&self, is_pushing: bool) -> Option<i64> {
         let unsent = self.buffer.end() - self.snd_nxt;
         let payload = unsent.min(i64::from(self.mss));
         let has_fin = self.fin.is_some() && payload == unsent;
         let end = self.snd_nxt + payload + i64::from(has_fin);
-        // RFC 9293, section 3.8.6.2.1: what the window cuts off waits; sending it would be silly.
+        // RFC 9293, section 3.8.6.2.1: silly window avoidance.
         if end > self.snd_una + i64::from(self.snd_wnd) {
             return None;
         }
         let is_small = payload < i64::from(self.mss) && !has_fin;
-        // RFC 9293, section 3.7.4, as modified by Minshall: only small segments make small ones wait.
+        // RFC 9293, section 3.7.4, as modified by Minshall: a small segment waits only for an unacknowledged small one.
         let waits = self.settings.nagle
             && is_small
             && !is_pushing
@@ -59,7 +59,7 @@ impl Sender {
         (!waits).then_some(end)
     }
 
-    /// Sends what is between `snd_nxt` and `end`.
+    /// Sends the bytes from `snd_nxt` to `end`.
     pub(super) fn send_new(&mut self, now_ns: i64, end: i64) {
         if self.board.pipe() == 0 {
             self.window.restarted(now_ns, now_ns - self.last_data_ns);
@@ -77,7 +77,7 @@ impl Sender {
         }
     }
 
-    /// Retransmits what is lost, as far as the window allows.
+    /// Retransmits lost segments as far as the window allows.
     pub(super) fn retransmit_lost(&mut self, now_ns: i64) {
         let mut is_first = false;
         while self.board.pipe() < self.window.cwnd {
@@ -95,7 +95,7 @@ impl Sender {
         }
     }
 
-    /// Sends a segment again; not when the receiver's window shrank away from it.
+    /// Retransmits a segment, unless the receiver's window shrank below it.
     pub(super) fn retransmit(&mut self, now_ns: i64, sent: Sent, is_probe: bool) -> bool {
         let start = sent.start.max(self.snd_una);
         if start >= self.snd_una + i64::from(self.snd_wnd) && start != self.snd_una {
@@ -111,13 +111,13 @@ impl Sender {
         true
     }
 
-    /// Whether the congestion window is what limits the sender (Linux's tcp_is_cwnd_limited).
+    /// Whether the sender is cwnd-limited (Linux's tcp_is_cwnd_limited).
     pub(super) fn is_limited_by_cwnd(&self) -> bool {
         // In slow start the window may grow to twice what was sent.
         self.is_cwnd_limited || (self.window.is_slow_start() && self.window.cwnd < 2 * self.most_packets_out)
     }
 
-    /// Remembers how much of the window was used, and shrinks one that was not for a timeout (RFC 2861).
+    /// Records the use of the window, and shrinks a window that was not used for an RTO (RFC 2861).
     fn validate_window(&mut self, now_ns: i64, is_cwnd_limited: bool) {
         let packets_out = self.board.packets_out();
         if self.snd_una >= self.usage_end
@@ -148,7 +148,7 @@ impl Sender {
         }
     }
 
-    /// RFC 5681, section 4.1, as Linux has it: the window halves with every timeout that passed without data.
+    /// RFC 5681, section 4.1, as in Linux: the window halves with every RTO without data.
     pub(super) fn restart_after_idle(&mut self, now_ns: i64) {
         let rto_ns = self.round_trip.rto_us() * 1000;
         let mut idle_ns = now_ns - self.last_data_ns;
@@ -168,7 +168,7 @@ impl Sender {
         self.cwnd_used = 0;
     }
 
-    /// The threshold that a shrinking window leaves: three quarters of it.
+    /// The threshold after the window shrinks: three quarters of the window.
     pub(super) fn current_ssthresh(&self) -> u32 {
         if self.recovery.is_reducing() {
             self.window.ssthresh

@@ -1,7 +1,7 @@
-//! A reduction that turns out to have been for nothing is taken back (RFC 4015, RFC 3708).
+//! Undo of a spurious reduction (RFC 4015, RFC 3708).
 //!
-//! Two signs: every retransmission arrived as a duplicate, or an ACK echoes a timestamp older than the first of them. It
-//! never reduces.
+//! Two criteria: every retransmission arrived as a duplicate, or an ACK echoes a timestamp older than the first
+//! retransmission.
 
 use super::Sender;
 use super::recovery::{Acknowledgment, State};
@@ -13,8 +13,7 @@ impl Sender {
         self.recovery.undo_retransmissions = (out > 0).then_some(out);
     }
 
-    /// Whether all retransmissions were in vain: duplicates say so, or the ACK answers what was sent before them
-    /// (RFC 4015).
+    /// Whether all retransmissions were spurious, by duplicates or by the echoed timestamp (RFC 4015).
     fn may_undo(&self, ack: &Acknowledgment) -> bool {
         self.recovery.undo_from.is_some()
             && (self.recovery.undo_retransmissions == Some(0) || self.is_answer_to_original(ack))
@@ -25,7 +24,7 @@ impl Sender {
         first_ms != 0 && ack.echo_ms.is_some_and(|echo_ms| echo_ms < first_ms)
     }
 
-    /// Takes the reduction back.
+    /// Undoes the reduction.
     fn undo(&mut self, is_clearing_lost: bool) {
         if is_clearing_lost {
             self.board.clear_lost();
@@ -38,7 +37,7 @@ impl Sender {
         self.rack.look_again();
     }
 
-    /// All is acknowledged. True when the state is held, for lack of SACK, until something later is.
+    /// Everything is acknowledged. True when the state is kept, without SACK, until something later is acknowledged.
     pub(super) fn try_undo_recovery(&mut self, ack: &Acknowledgment) -> bool {
         if self.may_undo(ack) {
             self.undo(false);
@@ -54,7 +53,7 @@ impl Sender {
         false
     }
 
-    /// A partial ACK of what was delayed, not lost. True when nothing else is to be done.
+    /// A partial ACK of delayed segments, not lost ones. True when nothing else is to be done.
     pub(super) fn try_undo_partial(&mut self, ack: &Acknowledgment) -> bool {
         if self.recovery.undo_from.is_none() || !self.is_answer_to_original(ack) {
             return false;
@@ -81,7 +80,7 @@ impl Sender {
         true
     }
 
-    /// Duplicates say that every retransmission was in vain.
+    /// Undoes when duplicates show that every retransmission was spurious.
     pub(super) fn try_undo_by_duplicates(&mut self) -> bool {
         let is_in_vain = self.recovery.undo_from.is_some() && self.recovery.undo_retransmissions == Some(0);
         if is_in_vain {

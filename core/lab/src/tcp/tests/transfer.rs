@@ -132,3 +132,21 @@ fn the_same_seed_gives_the_same_frames() {
     assert!(first.len() > 600_000);
     assert!(first == run());
 }
+
+#[test]
+fn tcp_info_counts_the_bytes_of_both_directions() {
+    let mut pipe = Pipe::connected(&Settings::default(), 5 * MS);
+    assert_eq!(
+        pipe.ends.each_ref().map(|end| (end.tcp_info().bytes_acked, end.tcp_info().bytes_received)),
+        [(0, 0); 2]
+    );
+    pipe.write(0, &[1; 5_000]);
+    pipe.write(1, &[2; 700]);
+    pipe.run_until(pipe.now_ns + 100 * MS);
+    let counts = pipe.ends.each_ref().map(|end| (end.tcp_info().bytes_acked, end.tcp_info().bytes_received));
+    assert_eq!(counts, [(5_000, 700), (700, 5_000)]);
+    // the FIN has a sequence number, and is no byte
+    pipe.ends[0].close(pipe.now_ns);
+    pipe.run_until(pipe.now_ns + 100 * MS);
+    assert_eq!(pipe.ends[0].tcp_info().bytes_acked, 5_000);
+}

@@ -1,6 +1,6 @@
-//! What a logical unit is: TEST UNIT READY, INQUIRY, READ CAPACITY(16), or (10) where that is not known.
+//! Identification of a logical unit: TEST UNIT READY, INQUIRY, READ CAPACITY(16), or (10) if (16) is not supported.
 //!
-//! It never sends: it names the next command and reads what the last one gave.
+//! It never sends: it returns the next command and reads the answer to the last one.
 
 use iscsitrace_wire::lun;
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::sense::{describe, is_for_now};
 use crate::protocol::initiator::{Command, Completion, Direction, Outcome};
 
-/// Tries of one command while the unit is busy or has something to tell.
+/// Tries of one command while the unit is busy or reports a unit attention.
 const MOST_TRIES: u32 = 64;
-/// Bytes of standard INQUIRY data that are asked for.
+/// Requested bytes of standard INQUIRY data.
 const INQUIRY_BYTES: u32 = 36;
 
-/// A logical unit as it describes itself.
+/// The identification of a logical unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogicalUnit {
     /// T10 VENDOR IDENTIFICATION.
@@ -29,7 +29,7 @@ pub struct LogicalUnit {
 }
 
 impl LogicalUnit {
-    /// Bytes of all of it.
+    /// Capacity in bytes.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.block_count.saturating_mul(u64::from(self.block_length_bytes))
@@ -44,18 +44,18 @@ enum Question {
     ReadCapacity10,
 }
 
-/// What follows an answer.
+/// The step after an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// Another command.
     Ask(Command),
-    /// All is known.
+    /// The unit is identified.
     Known(LogicalUnit),
-    /// The unit cannot be used, in one line.
+    /// The unit cannot be used, with the reason in one line.
     Failed(String),
 }
 
-/// The questions to one logical unit.
+/// The identification of one logical unit in progress.
 #[derive(Debug)]
 pub struct Probe {
     lun: [u8; 8],
@@ -75,7 +75,7 @@ fn number<const LENGTH: usize>(data: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Probe {
-    /// The questions, and the first of them.
+    /// Starts it; returns the first command.
     #[must_use]
     pub fn new(lun: u16) -> (Probe, Command) {
         let unit = LogicalUnit::default();
@@ -116,7 +116,7 @@ impl Probe {
         Next::Ask(self.command())
     }
 
-    /// What the last command ended with, and its data.
+    /// Takes the completion of the last command, and its data.
     pub fn take(&mut self, completion: &Completion, data: &[u8]) -> Next {
         let data = data.get(..completion.transferred_bytes as usize).unwrap_or(data);
         match completion.outcome {
@@ -144,7 +144,7 @@ impl Probe {
                 if !matches!(self.unit.device_type, 0 | 7 | 14) {
                     let device_type = self.unit.device_type;
                     return Next::Failed(format!(
-                        "the logical unit is no disk, but of device type 0x{device_type:02x}"
+                        "the logical unit is not a disk; its device type is 0x{device_type:02x}"
                     ));
                 }
                 return self.ask(Question::ReadCapacity16);
@@ -153,12 +153,14 @@ impl Probe {
             Question::ReadCapacity10 => (number::<4>(data, 0), number::<4>(data, 4)),
         };
         let (Some(last_lba), Some(block_length)) = (last_lba, block_length) else {
-            return Next::Failed(format!("{} gave only {} bytes", self.name(), data.len()));
+            return Next::Failed(format!("{} returned only {} bytes", self.name(), data.len()));
         };
         self.unit.block_length_bytes = block_length as u32;
         self.unit.block_count = last_lba.saturating_add(1);
         if !(512..=65_536).contains(&block_length) || !block_length.is_multiple_of(512) {
-            return Next::Failed(format!("logical blocks of {block_length} bytes, where a multiple of 512 is needed"));
+            return Next::Failed(format!(
+                "logical blocks of {block_length} bytes are not supported: not a multiple of 512"
+            ));
         }
         Next::Known(self.unit.clone())
     }

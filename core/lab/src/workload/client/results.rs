@@ -1,4 +1,4 @@
-//! What a run gave, for people and for the truth file.
+//! The results of a run, for people and for the truth file.
 
 use std::net::SocketAddr;
 
@@ -13,14 +13,14 @@ use crate::workload::pattern::Mismatch;
 use crate::workload::slices::Slices;
 use crate::workload::tuning::{Decision, TuningRule};
 
-/// What commands of one kind gave.
+/// Results of reads or of writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationResults {
-    /// Commands that ended well.
+    /// Completed commands.
     pub commands: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// From handing in to status, in nanoseconds.
+    /// From submission to status, in nanoseconds.
     pub latency_ns: LatencySummary,
 }
 
@@ -29,19 +29,19 @@ pub struct OperationResults {
 pub struct ConnectionResults {
     /// Session, counted from 0 over all targets.
     pub session: usize,
-    /// Target, as the settings count them.
+    /// Target, by its place in the settings.
     pub target: usize,
-    /// Number that the world knows it by.
+    /// Number of the connection in the world.
     pub connection: usize,
     /// CID.
     pub cid: u16,
-    /// When it came to the full feature phase.
+    /// When it entered the full feature phase.
     pub joined_ns: Option<i64>,
     /// When it was closed.
     pub left_ns: Option<i64>,
-    /// Parameters in force, once they were.
+    /// Negotiated parameters, once it was logged in.
     pub parameters: Option<Parameters>,
-    /// Commands that ended well.
+    /// Completed commands.
     pub commands: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -50,36 +50,36 @@ pub struct ConnectionResults {
 /// One target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TargetResults {
-    /// Where.
+    /// Address.
     pub address: SocketAddr,
     /// TargetName.
     pub name: Option<String>,
     /// Logical unit.
     pub lun: u16,
-    /// What it is, once it told.
+    /// Its identification, once it is known.
     pub unit: Option<LogicalUnit>,
 }
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// What it was for.
+    /// The mode.
     pub mode: Mode,
     /// From the first command of the workload to the end of the last, in nanoseconds.
     pub elapsed_ns: i64,
-    /// When that first command was handed in, on the world's clock.
+    /// When that first command was submitted, on the world's clock.
     pub started_ns: Option<i64>,
-    /// Bytes of calls that ended well; on mirrors each byte of the data counts once.
+    /// Bytes of completed calls; with mirrors each byte of the data counts once.
     pub bytes: u64,
-    /// Calls that ended well.
+    /// Completed calls.
     pub calls: u64,
     /// From the first command of a call to the end of its last, in nanoseconds.
     pub call_latency_ns: LatencySummary,
-    /// Reads, each command.
+    /// Reads, per command.
     pub read: OperationResults,
-    /// Writes, each command to each target.
+    /// Writes, per command to each target.
     pub write: OperationResults,
-    /// NOP-Out round trips, in nanoseconds.
+    /// RTT of NOP-Out pings, in nanoseconds.
     pub ping_ns: LatencySummary,
     /// Throughput over time.
     pub slices: Slices,
@@ -87,76 +87,76 @@ pub struct Results {
     pub connections: Vec<ConnectionResults>,
     /// Targets.
     pub targets: Vec<TargetResults>,
-    /// What SendTargets gave.
+    /// Targets found by SendTargets.
     pub discovered: Vec<DiscoveredTarget>,
     /// Commands that failed, and sessions that ended early.
     pub error_count: u64,
-    /// The first of them, each a line.
+    /// The first of them, a line each.
     pub errors: Vec<String>,
-    /// Commands sent again after BUSY, TASK SET FULL or UNIT ATTENTION.
+    /// Retries after BUSY, TASK SET FULL or UNIT ATTENTION.
     pub retry_count: u64,
     /// Data digest errors.
     pub data_digest_error_count: u64,
-    /// Reads with wrong data, and the first of it.
+    /// Reads with wrong data.
     pub verify_error_count: u64,
     /// The first wrong byte.
     pub first_mismatch: Option<Mismatch>,
-    /// How the number of connections was found, where it was looked for.
+    /// The tuning of the number of connections, if it was enabled.
     pub tuning: Option<TuningResults>,
-    /// What targets did that RFC 7143 does not allow, and that did no harm.
+    /// Harmless violations of RFC 7143 by targets.
     pub remarks: Vec<String>,
 }
 
-/// A measurement of the tuning, and what followed from it.
+/// A measurement of the tuning, and its decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TuningStep {
-    /// When it ended, since the first command.
+    /// When it ended, in seconds since the first command.
     pub time_s: f64,
-    /// Connections that were in use.
+    /// Connections in use.
     pub connections: u16,
-    /// Bytes per second; of commands that ended well, where it is measured at once or by bytes.
+    /// Bytes per second; of completed commands only, when it measures at once or by bytes.
     pub goodput_bytes_per_s: f64,
-    /// From handing in to status, on average; none when no command ended.
+    /// Mean time from submission to status; none when no command completed.
     pub command_s: Option<f64>,
-    /// What is done next.
+    /// The decision.
     pub decision: Decision,
-    /// Connections then.
+    /// Connections in the next step.
     pub next_connections: u16,
-    /// Why, in a sentence.
+    /// The reason, as a sentence.
     pub why: String,
 }
 
-/// How the number of connections was found.
+/// Results of the tuning of the number of connections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TuningResults {
-    /// Which search.
+    /// The search rule.
     pub rule: TuningRule,
     /// Connections in use at the end.
     pub connections: u16,
-    /// The number that was found; none during a search.
+    /// The number found; none during a search.
     pub settled_connections: Option<u16>,
-    /// When it was found first, since the first command.
+    /// When it was first found, in seconds since the first command.
     pub converged_s: Option<f64>,
-    /// The most that there could be, as far as is known: settings, and what the target refused.
+    /// Upper limit: by the settings, and by the target's refusals.
     pub most_connections: u16,
-    /// What a target said that refused another connection.
+    /// The target's reason for refusing another connection.
     pub refusal: Option<String>,
     /// Every measurement.
     pub steps: Vec<TuningStep>,
 }
 
-/// How far the tuning is.
+/// Progress of the tuning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TuningProgress {
     /// Connections in use.
     pub connections: u16,
     /// Measurements so far.
     pub step_count: usize,
-    /// The last of them.
+    /// The last measurement.
     pub step: Option<TuningStep>,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Whether the workload has begun.
@@ -165,22 +165,22 @@ pub struct Progress {
     pub bytes: u64,
     /// Calls, or pings, so far.
     pub calls: u64,
-    /// Bytes in all, when the settings say so.
+    /// Total bytes, if the settings limit them.
     pub total_bytes: Option<u64>,
-    /// Since the first command, in nanoseconds.
+    /// Time since the first command, in nanoseconds.
     pub elapsed_ns: i64,
-    /// Time in all, when the settings say so.
+    /// Total time, if the settings limit it.
     pub duration_ns: Option<i64>,
-    /// Where the number of connections is looked for.
+    /// Progress of the tuning, if it is enabled.
     pub tuning: Option<TuningProgress>,
 }
 
-/// A task of the workload, for the truth file.
+/// A command of the workload, for the truth file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRecord {
     /// Session, counted from 0 over all targets.
     pub session: usize,
-    /// Connection, as the world knows it.
+    /// Number of the connection in the world.
     pub connection: usize,
     /// Initiator Task Tag.
     pub initiator_task_tag: u32,
@@ -192,14 +192,14 @@ pub struct TaskRecord {
     pub blocks: u32,
     /// Bytes.
     pub bytes: u32,
-    /// When it was handed in.
+    /// When it was submitted.
     pub submitted_ns: i64,
-    /// When its command went to the transport.
+    /// When its SCSI Command PDU was passed to the transport.
     pub sent_ns: Option<i64>,
-    /// When the first Data-In, or the first R2T, came.
+    /// When the first Data-In, or the first R2T, arrived.
     pub first_data_ns: Option<i64>,
-    /// When its status came.
+    /// When its status arrived.
     pub completed_ns: i64,
-    /// SCSI status; none when it ended without.
+    /// SCSI status; none when it ended without one.
     pub status: Option<u8>,
 }

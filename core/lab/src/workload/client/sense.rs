@@ -1,4 +1,4 @@
-//! How a command ended, in words: SCSI status, sense key and additional sense code (SPC).
+//! The end of a command in words: SCSI status, sense key and additional sense code (SPC).
 //!
 //! It never decides what follows.
 
@@ -53,7 +53,7 @@ impl Sense {
     }
 }
 
-/// Whether the same command may do better later: BUSY, TASK SET FULL, and a UNIT ATTENTION, which is told once.
+/// Whether a retry may succeed: after BUSY, TASK SET FULL, and a UNIT ATTENTION, which is reported once.
 #[must_use]
 pub fn is_for_now(completion: &Completion) -> bool {
     match completion.outcome {

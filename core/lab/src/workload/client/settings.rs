@@ -1,4 +1,4 @@
-//! Everything that a run of the reference initiator is told.
+//! The settings of a run of the reference initiator.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::protocol::initiator::Timeouts;
 use crate::protocol::login::{InitiatorLoginSettings, InvalidSettings, SessionType};
 use crate::workload::settings::{InvalidWorkload, WorkloadSettings};
 
-/// What a run is for.
+/// The mode of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -18,7 +18,7 @@ pub enum Mode {
     Run,
     /// SendTargets.
     Discover,
-    /// NOP-Out round trips.
+    /// NOP-Out pings.
     Ping,
 }
 
@@ -26,7 +26,7 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetSettings {
-    /// Where.
+    /// Address.
     pub address: SocketAddr,
     /// TargetName; a discovery session needs none.
     #[serde(default)]
@@ -40,11 +40,11 @@ pub struct TargetSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PingSettings {
-    /// How many, per session.
+    /// Number per session.
     pub count: u64,
-    /// From one to the next, when its answer is there.
+    /// Pause from an answer to the next ping.
     pub interval_ns: i64,
-    /// Bytes that the target has to return.
+    /// Bytes of ping data.
     pub bytes: u32,
 }
 
@@ -58,19 +58,19 @@ impl Default for PingSettings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientSettings {
-    /// What it is for.
+    /// The mode.
     pub mode: Mode,
-    /// Whom it asks.
+    /// The targets.
     pub targets: Vec<TargetSettings>,
-    /// Names, keys and credentials; TargetName is each target's own.
+    /// Names, keys and credentials, except the TargetName.
     pub login: InitiatorLoginSettings,
-    /// What ISIDs are made of; two runs at the same time need different ones.
+    /// Seed of ISIDs; runs at the same time need different ones.
     pub isid_seed: u64,
-    /// What CHAP challenges are made of: random in the real world.
+    /// Seed of CHAP challenges: random in the real world.
     pub challenge_seed: u64,
     /// CmdSN of each session's login.
     pub initial_cmd_sn: u32,
-    /// How long to wait.
+    /// Timeouts.
     pub timeouts: Timeouts,
     /// The workload.
     pub workload: WorkloadSettings,
@@ -78,7 +78,7 @@ pub struct ClientSettings {
     pub ping: PingSettings,
     /// Length of the slices of throughput over time.
     pub slice_ns: i64,
-    /// Whether tasks are logged.
+    /// Whether commands are logged.
     pub task_log: bool,
     /// Whether PDUs are logged.
     pub pdu_log: bool,
@@ -103,17 +103,17 @@ impl Default for ClientSettings {
     }
 }
 
-/// Settings with which there is nothing to run.
+/// Settings that are not valid.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum InvalidClient {
-    /// Nobody to ask.
+    /// No target.
     #[error("no target is named")]
     NoTarget,
-    /// A LUN that does not fit.
+    /// A LUN out of range.
     #[error("LUN {0} is not from 0 to 16383")]
     Lun(u16),
-    /// More than one session, where the number of connections is looked for.
-    #[error("the number of connections is looked for in one session of one target, not in {0}")]
+    /// Tuning with more than one session.
+    #[error("the number of connections can be tuned for one session of one target only, not for {0} sessions")]
     Tuning(usize),
     /// The login.
     #[error(transparent)]
@@ -140,10 +140,10 @@ impl ClientSettings {
         login
     }
 
-    /// Checks what a user set.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// The first setting that cannot be.
+    /// The first setting that is not valid.
     pub fn validate(&self) -> Result<(), InvalidClient> {
         if self.targets.is_empty() {
             return Err(InvalidClient::NoTarget);

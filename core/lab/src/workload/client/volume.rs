@@ -1,43 +1,43 @@
-//! The data of one session's tasks: made for writes, checked or passed over for reads.
+//! The data of a session's commands: generated for writes, verified or ignored for reads.
 //!
-//! It never keeps data, but for the answers to the questions of `probe`.
+//! It keeps no data, except the answers for `probe`.
 
 use crate::protocol::initiator::TaskData;
 use crate::workload::pattern::{Mismatch, Pattern};
 
-/// Bytes that are kept of an answer.
+/// Most bytes kept of an answer.
 const KEPT_BYTES: usize = 4096;
 
-/// What a task's data is.
+/// The data of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// It does not matter: reads pass it over, writes send zeros.
+    /// Any: reads ignore it, writes send zeros.
     Any,
-    /// The pattern, from this byte of the volume on; reads are checked.
+    /// The pattern from this byte of the volume on; reads are verified.
     Pattern(u64),
-    /// An answer that is looked at.
+    /// An answer for `probe`.
     Answer,
 }
 
-/// The data of the tasks of one session, by Initiator Task Tag.
+/// The data of the commands of one session, by Initiator Task Tag.
 #[derive(Debug)]
 pub struct Volume {
     pattern: Pattern,
     purposes: Vec<Purpose>,
-    /// Whether wrong data came for the task.
+    /// Whether wrong data arrived for the command.
     mismatches: Vec<Option<Mismatch>>,
     kept: Vec<u8>,
     moved_bytes: u64,
 }
 
 impl Volume {
-    /// Of a volume that holds this pattern.
+    /// For a volume with this pattern.
     #[must_use]
     pub fn new(pattern: Pattern) -> Self {
         Self { pattern, purposes: Vec::new(), mismatches: Vec::new(), kept: Vec::new(), moved_bytes: 0 }
     }
 
-    /// A task begins.
+    /// A command starts.
     pub fn begin(&mut self, initiator_task_tag: u32, purpose: Purpose) {
         let index = initiator_task_tag as usize;
         if self.purposes.len() <= index {
@@ -51,18 +51,18 @@ impl Volume {
         }
     }
 
-    /// The first wrong byte that came for a task.
+    /// The first wrong byte of a command, if any.
     pub fn take_mismatch(&mut self, initiator_task_tag: u32) -> Option<Mismatch> {
         self.mismatches.get_mut(initiator_task_tag as usize)?.take()
     }
 
-    /// Bytes of the workload that came or went so far, of tasks that are still under way, too.
+    /// Bytes of the workload transferred so far, including those of commands in flight.
     #[must_use]
     pub fn moved_bytes(&self) -> u64 {
         self.moved_bytes
     }
 
-    /// The answer that came last.
+    /// The last answer.
     #[must_use]
     pub fn answer(&self) -> &[u8] {
         &self.kept

@@ -1,32 +1,34 @@
-//! Golden section: from a few connections up until more give no more, then narrower between the last that gave less and
-//! the first that gave no more.
+//! Golden section search: increases the number of connections until goodput no longer grows, then narrows the interval
+//! around the peak.
 //!
 //! ```text
-//! goodput            x   x                 begin   twice: what the same number scatters
-//!              x       .    x              climb   times 1.618, or down where that gives no more
-//!         x    |       |    |              narrow  two numbers within, at the golden section; the part beyond the
-//!      x       low          high                   worse of them falls away
+//! goodput            x   x                 begin   twice, to measure the scatter
+//!              x       .    x              climb   times 1.618, or down where that is not better
+//!         x    |       |    |              narrow  two numbers within, at the golden section; the interval beyond
+//!      x       low          high                   the worse of them is dropped
 //! ```
 //!
-//! What is more by less than the scatter is no more: of equals the fewer connections win. Once more connections gave
-//! more, fewer are never tried again.
+//! Differences below the scatter do not count: of equal results the fewer connections win. Once more connections were
+//! better, fewer are never tried again.
 
 use std::collections::BTreeMap;
 
-use super::{Measurement, Scatter, Search, Step, count, rate};
+use super::scatter::Scatter;
+use super::search::Search;
+use super::step::{Measurement, Step, count, rate};
 
-/// What a step up or down multiplies or divides by.
+/// Factor of a step up or down.
 const RATIO: f64 = 1.618_033_988_749_895;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The first number, for the first time.
+    /// First measurement of the first number.
     Begin,
-    /// The same again.
+    /// Second measurement of the first number.
     Again,
     Up,
     Down,
-    /// Between `low`, which gave less than something above it, and `high`.
+    /// Between `low`, which was worse than a larger number, and `high`.
     Narrow,
     Settled,
 }
@@ -38,7 +40,7 @@ pub(super) struct GoldenSection {
     start: u16,
     low: u16,
     high: u16,
-    /// What each number gave; of several measurements their mean.
+    /// Goodput of each number; the mean of several measurements.
     known: BTreeMap<u16, (f64, u32)>,
 }
 
@@ -57,12 +59,12 @@ impl GoldenSection {
         known.0 += (measured.goodput_bytes_per_s - known.0) / f64::from(known.1);
     }
 
-    /// The known number right below another.
+    /// The measured number right below another.
     fn below(&self, connections: u16) -> Option<u16> {
         self.known.range(..connections).next_back().map(|(below, _)| *below)
     }
 
-    /// The known number right above another.
+    /// The measured number right above another.
     fn above(&self, connections: u16) -> Option<u16> {
         self.known.range(connections + 1..).next().map(|(above, _)| *above)
     }
@@ -126,14 +128,14 @@ impl GoldenSection {
         Step::probe(down(now), why)
     }
 
-    /// The next number within, or the best of all when nothing is left between.
+    /// The next number within, or the best one when none is left between.
     fn narrow(&mut self, most: u16, scatter: &Scatter, why: &str) -> Step {
         self.phase = Phase::Narrow;
         self.high = self.high.min(most);
         self.low = self.low.min(self.high);
         loop {
             let (low, high) = (self.low, self.high);
-            // between numbers that are near each other goodput does not differ by more than it scatters
+            // goodput of neighbouring numbers differs by less than the scatter
             if high - low <= 2.max(high / 16) {
                 return self.settle(scatter);
             }

@@ -1,25 +1,27 @@
-//! The number by a model: connections add up until the path is full, so that path / one connection is what is needed.
+//! The number by a model: goodput adds up until the path is full, so the number needed is path / one connection.
 //!
 //! ```text
-//! one       what one connection gives: its window per round trip, or its commands one after another
-//! grow      times 4, until goodput no longer grows in proportion: then it is what the path carries;
-//!           not needed where that is known
-//! confirm   what the model says, and a neighbour: the better of them
+//! one       goodput of one connection: its window per RTT, or its commands one after another
+//! grow      times 4, until goodput no longer grows in proportion: then the path is full;
+//!           skipped if the rate of the path is known
+//! confirm   the model's number, and a neighbour: the better of them
 //! ```
 //!
-//! Commands of unequal length leave the path idle now and then, though there are just as many as fill it on average: so the
-//! number is [`MARGIN`] times that.
+//! Commands of unequal length leave the path idle at times, even if the number fills it on average. So the number is
+//! multiplied by [`MARGIN`].
 
-use super::{Measurement, Scatter, Search, Step, count, rate};
+use super::scatter::Scatter;
+use super::search::Search;
+use super::step::{Measurement, Step, count, rate};
 
-/// More connections than fill the path on average.
+/// Factor over the number that fills the path on average.
 const MARGIN: f64 = 1.15;
-/// Less than so much of what the connections would give side by side is out of proportion.
+/// Share of proportional goodput below which the path is full.
 const IN_PROPORTION: f64 = 0.85;
 const GROWTH: u16 = 4;
-/// A neighbour is so many times as many.
+/// Factor of a neighbour.
 const NEIGHBOUR: f64 = 1.25;
-/// So much of what the path carried at most is all of it.
+/// Share of the path's highest goodput that counts as full.
 const FULL: f64 = 0.98;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,9 +38,9 @@ enum Phase {
 pub(super) struct Predicted {
     phase: Phase,
     line_bytes_per_s: Option<f64>,
-    /// What one connection gives beside others.
+    /// Goodput per connection beside others.
     each_bytes_per_s: f64,
-    /// The most that was seen of the path.
+    /// Highest goodput of the path.
     path_bytes_per_s: f64,
     measured: Vec<Measurement>,
 }
@@ -48,13 +50,13 @@ impl Predicted {
         Self { phase: Phase::One, line_bytes_per_s, each_bytes_per_s: 0.0, path_bytes_per_s: 0.0, measured: Vec::new() }
     }
 
-    /// What the model says.
+    /// The model's number.
     fn number(&self, most: u16) -> u16 {
         let needed = (MARGIN * self.path_bytes_per_s / self.each_bytes_per_s).ceil();
         if needed.is_finite() { (needed as u16).clamp(1, most) } else { most }
     }
 
-    /// The model's number, or the end when that was measured already.
+    /// Measures the model's number, or ends when it was measured already.
     fn confirm(&mut self, most: u16, scatter: &Scatter, why: &str) -> Step {
         let number = self.number(most);
         let why = format!("{why}: the model says {}", count(number));
@@ -65,7 +67,7 @@ impl Predicted {
         }
     }
 
-    /// More where something is left to win, else fewer.
+    /// More if the path is not full, else fewer.
     fn neighbour(&mut self, known: Measurement, most: u16, scatter: &Scatter) -> Step {
         self.phase = Phase::Neighbour;
         let now = f64::from(known.connections);

@@ -1,10 +1,10 @@
-//! By how much the same number of connections gave now more, now less: what a difference has to exceed to mean anything.
+//! The scatter of repeated measurements of the same number of connections: a difference is significant beyond it.
 //!
 //! It never decides.
 
-use super::Measurement;
+use super::step::Measurement;
 
-/// Before anything was measured twice.
+/// Assumed scatter before a number was measured twice.
 const ASSUMED: f64 = 0.03;
 const LEAST: f64 = 0.005;
 const MOST: f64 = 0.25;
@@ -44,7 +44,7 @@ impl Scatter {
         }
     }
 
-    /// Whether the first is more than the second by more than chance may make it.
+    /// Whether the first exceeds the second significantly.
     #[must_use]
     pub fn is_more(&self, first: f64, second: f64) -> bool {
         first > second * (1.0 + self.share())

@@ -1,39 +1,39 @@
-//! How the number of connections is looked for; never what is found.
+//! Settings of the tuning of the number of connections.
 
 use serde::{Deserialize, Serialize};
 
 /// The most connections of a session.
 pub const MOST_CONNECTIONS: u16 = 64;
 
-/// Which search.
+/// The search rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TuningRule {
     /// Brackets the peak of goodput and narrows it by the golden section.
     GoldenSection,
-    /// Reckons the number from what one connection gives, and confirms it.
+    /// Computes the number from the goodput of one connection, and confirms it.
     #[default]
     Predicted,
 }
 
-/// How the number of connections is found.
+/// The tuning of the number of connections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TuningSettings {
-    /// Which search.
+    /// The search rule.
     pub rule: TuningRule,
-    /// For how long a number is measured.
+    /// Duration of a measurement.
     pub measure_ns: i64,
-    /// Measures until commands with so many bytes have ended, in place of a time.
+    /// Measures until commands with this many bytes have completed, instead of a time.
     pub measure_bytes: Option<u64>,
-    /// Measures as soon as the connections are there, not when each has ended a command since; and counts commands that
-    /// ended, not data as they come.
+    /// Measures as soon as the connections are open, not when each has completed a command; and counts completed
+    /// commands, not data as it arrives.
     pub is_unsettled: bool,
-    /// With how many the golden section begins; the prediction begins with one.
+    /// First number of the golden section; the prediction starts with one.
     pub start_connections: u16,
-    /// Never more than so many, 1 to 64.
+    /// Most connections, 1 to 64.
     pub most_connections: u16,
-    /// Bytes per second that the path carries, where it is known.
+    /// Rate of the path in bytes per second, if it is known.
     pub line_bytes_per_s: Option<f64>,
 }
 

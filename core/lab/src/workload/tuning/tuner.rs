@@ -1,24 +1,26 @@
-//! The search within its bounds, and what follows it: the number that was found is watched, and when it gives something
-//! else for long the search begins anew.
+//! The search within its limits, and after it: the goodput of the number found is monitored, and the search restarts
+//! when it changes for long.
 
 use super::golden_section::GoldenSection;
 use super::predicted::Predicted;
+use super::scatter::Scatter;
+use super::search::Search;
 use super::settings::{MOST_CONNECTIONS, TuningRule, TuningSettings};
-use super::{Decision, Measurement, Scatter, Search, Step, count, rate};
+use super::step::{Decision, Measurement, Step, count, rate};
 
-/// So many measurements in a row that differ are a change, not chance.
+/// Consecutive differing measurements that count as a change.
 const LONG: u32 = 3;
-/// What differs by less is no change.
+/// Smallest relative difference that counts.
 const CHANGE: f64 = 0.1;
-/// And by how many times what the same number scatters.
+/// Smallest difference that counts, in multiples of the scatter.
 const SCATTERS: f64 = 3.0;
-/// A search that begins anew begins with this part of what is in use: the model needs to see connections add up.
+/// A restarted search starts with this fraction of the number in use: the model needs to see goodput add up.
 const ANEW: u16 = 4;
 
-/// So often there may be fewer connections than asked for without a word: then there are no more to be had.
+/// After this many measurements with fewer connections than requested, their number is the limit.
 const MOST_SHORTAGES: u32 = 3;
 
-/// Says how many connections there should be.
+/// Decides the number of connections.
 #[derive(Debug)]
 pub struct Tuner {
     search: Box<dyn Search>,
@@ -27,9 +29,9 @@ pub struct Tuner {
     most: u16,
     scatter: Scatter,
     last: Option<Measurement>,
-    /// The number that was found; none during a search.
+    /// The number found; none during a search.
     settled: Option<u16>,
-    /// What it gave at first.
+    /// Its usual goodput.
     level: Option<f64>,
     changed_count: u32,
     asked: u16,
@@ -37,7 +39,7 @@ pub struct Tuner {
 }
 
 impl Tuner {
-    /// One that has seen nothing.
+    /// A tuner without measurements.
     #[must_use]
     pub fn new(settings: &TuningSettings) -> Self {
         let search: Box<dyn Search> = match settings.rule {
@@ -66,24 +68,24 @@ impl Tuner {
         self.bounded(step)
     }
 
-    /// There are no more connections to be had than so many.
+    /// Sets the limit of available connections.
     pub fn limit(&mut self, connections: u16) {
         self.most = self.most.min(connections.max(1));
     }
 
-    /// The most connections that there may be.
+    /// The limit of connections.
     #[must_use]
     pub fn most(&self) -> u16 {
         self.most
     }
 
-    /// The number that was found; none during a search.
+    /// The number found; none during a search.
     #[must_use]
     pub fn settled(&self) -> Option<u16> {
         self.settled
     }
 
-    /// The next step after what the last one gave.
+    /// The next step after a measurement.
     pub fn next(&mut self, measured: Measurement) -> Step {
         let asked = self.asked.min(self.most);
         if measured.connections < asked {
@@ -101,7 +103,7 @@ impl Tuner {
             Some(settled) => self.watch(settled, measured),
             None => self.search.next(measured, self.most, &self.scatter),
         };
-        // what comes next with the same number tells what that scatters; not while the path changes
+        // the next measurement of the same number measures the scatter; not while the path changes
         self.last = (step.decision != Decision::Restart && self.changed_count == 0).then_some(measured);
         if step.decision == Decision::Settle {
             (self.settled, self.level, self.changed_count) = (Some(step.connections), None, 0);
@@ -109,7 +111,7 @@ impl Tuner {
         self.bounded(step)
     }
 
-    /// Whether it differs from what the number that was found gave.
+    /// Whether it differs from the usual goodput of the number found.
     fn is_changed(&self, measured: Measurement) -> bool {
         let tolerance = CHANGE.max(SCATTERS * self.scatter.share());
         self.level.is_some_and(|level| (measured.goodput_bytes_per_s - level).abs() > tolerance * level)
@@ -120,7 +122,7 @@ impl Tuner {
         let level = *self.level.get_or_insert(gave);
         if !self.is_changed(measured) {
             self.changed_count = 0;
-            // slowly: what is normal may drift
+            // slowly: the usual goodput may drift
             self.level = Some(level + (gave - level) / 8.0);
             let why = format!("{}, as before", measured.words());
             return Step { connections: settled, decision: Decision::Watch, why };

@@ -1,28 +1,28 @@
-//! One end of a simulated connection: TCP, what its application has said and TCP has not taken yet, and a log of its
-//! windows. Knows no other end, and no link.
+//! One end of a simulated connection: TCP, the application's bytes that TCP has not taken yet, and a log of windows.
+//! Knows no other end, and no link.
 
 use serde::{Deserialize, Serialize};
 
 use crate::application::{Application, Closed, ConnectionNumber};
 use crate::tcp::{Endpoint, State, TcpInfo};
 
-/// At what changes the sending half of an end is logged.
+/// Which changes of the sending half are logged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TcpLog {
-    /// At none.
+    /// None.
     None,
-    /// Of the congestion window and its threshold.
+    /// Changes of the congestion window and its threshold.
     #[default]
     Windows,
-    /// Of these, of the window that the peer offers, and of the pipe: with about every packet.
+    /// Also of the window that the peer offers, and of the pipe: about every packet.
     Pipe,
 }
 
-/// What an end knew of its sending half after a change.
+/// The state of the sending half after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpSample {
-    /// When.
+    /// Time.
     pub time_ns: i64,
     /// Congestion window, in segments.
     pub cwnd: u32,
@@ -30,22 +30,22 @@ pub struct TcpSample {
     pub ssthresh: u32,
     /// Window that the peer offers, in bytes.
     pub snd_wnd: u32,
-    /// Segments in the network as far as is known (RFC 6675, section 4).
+    /// Pipe: estimate of segments in flight (RFC 6675, section 4).
     pub pipe: u32,
-    /// Smoothed round trip, in microseconds.
+    /// Smoothed RTT, in microseconds.
     pub srtt_us: i64,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
 }
 
-/// One end of a connection, as it was at its end.
+/// The final state of one end of a connection.
 #[derive(Debug, Clone)]
 pub struct EndLog {
-    /// Port of the initiator, which names the connection on either host.
+    /// Port of the initiator, which identifies the connection on both hosts.
     pub initiator_port: u16,
-    /// What TCP knew of it.
+    /// TCP_INFO.
     pub info: TcpInfo,
-    /// How its windows went: what was so at the end of each moment with a change.
+    /// Its windows over time: the state after each instant with a change.
     pub samples: Vec<TcpSample>,
 }
 
@@ -54,9 +54,9 @@ pub(super) struct End {
     pub initiator_port: u16,
     pub is_open: bool,
     pub is_closing: bool,
-    /// When it waits for something, as its host knows.
+    /// Its timer, as registered with the host.
     pub timeout_ns: Option<i64>,
-    /// Waits until much of the send buffer is free, as a blocked writer does.
+    /// Waits until a third of the send buffer is free, as a blocked writer does.
     is_blocked: bool,
     out: Vec<u8>,
     written: usize,
@@ -78,7 +78,7 @@ impl End {
         }
     }
 
-    /// Whether the connection is over, and how. In TIME-WAIT it was already, and only answers.
+    /// Whether the connection ended, and how. In TIME-WAIT it has ended, and only answers.
     pub fn ending(&self) -> Option<Closed> {
         let endpoint = &self.endpoint;
         if let Some(error) = endpoint.error() {
@@ -88,8 +88,8 @@ impl End {
         (is_over || endpoint.state() == State::Closed).then_some(Closed::ByPeer)
     }
 
-    /// Fills the send buffer with what the application has to say, one system call after the other; closes after its last
-    /// word. Whether there was any.
+    /// Fills the send buffer with the application's bytes, one system call after another; closes after the last one.
+    /// Returns whether there were any.
     pub fn transmit(&mut self, now_ns: i64, number: ConnectionNumber, application: &mut dyn Application) -> bool {
         if self.is_blocked && !self.endpoint.is_writable() {
             return false;
@@ -135,7 +135,7 @@ impl End {
         }
     }
 
-    /// What is known of it at its end.
+    /// Its final state.
     pub fn log(self) -> EndLog {
         EndLog { initiator_port: self.initiator_port, info: self.endpoint.tcp_info(), samples: self.samples }
     }

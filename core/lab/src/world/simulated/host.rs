@@ -19,28 +19,28 @@ pub struct Host<'a> {
     application: &'a mut dyn Application,
     address: IpAddr,
     settings: Settings,
-    /// From the arrival of something to the application's taking notice of it.
+    /// Delay from an arrival until the application is called.
     delay_ns: i64,
-    /// When the application is to take notice.
+    /// When the application is to be called.
     notice_ns: Option<i64>,
     seed: u64,
     tcp_log: TcpLog,
     ends: BTreeMap<ConnectionNumber, End>,
-    /// Ends to which something happened since the last look at them; the others have nothing new.
+    /// Ends with changes since they were last polled.
     touched: BTreeSet<ConnectionNumber>,
-    /// Whether something happened to the application: then each of its connections may have something to say.
+    /// Whether the application was called: then each of its connections may have bytes to send.
     is_told: bool,
-    /// When ends wait for something, by time.
+    /// Timers of ends, by time.
     timeouts: BTreeSet<(i64, ConnectionNumber)>,
     by_peer: HashMap<(SocketAddr, u16), ConnectionNumber>,
-    /// What its ends have sent and nobody has taken yet.
+    /// Segments sent by its ends, not yet polled.
     pub out: Vec<Segment>,
-    /// Ends that are no more.
+    /// Final states of closed ends.
     pub finished: Vec<EndLog>,
 }
 
 impl<'a> Host<'a> {
-    /// A host at `address`, whose application takes notice of what arrives after `delay_ns`.
+    /// A host at `address`, whose application is called `delay_ns` after an arrival.
     pub fn new(
         application: &'a mut dyn Application,
         address: IpAddr,
@@ -73,7 +73,7 @@ impl<'a> Host<'a> {
         self.application.is_finished() && self.ends.values().all(|end| end.endpoint.state() == State::TimeWait)
     }
 
-    /// When something is to happen here next.
+    /// Time of the next event.
     pub fn poll_timeout(&self) -> Option<i64> {
         let end = self.timeouts.first().map(|(at_ns, _)| *at_ns);
         end.into_iter().chain(self.application.poll_timeout()).chain(self.notice_ns).min()
@@ -102,7 +102,7 @@ impl<'a> Host<'a> {
 
     fn add(&mut self, number: ConnectionNumber, role: Role, local: SocketAddr, remote: SocketAddr) {
         let initiator_port = if role == Role::Active { local.port() } else { remote.port() };
-        // each end has its own chance, whatever the others do
+        // each end has a seed that does not depend on the other ends
         let seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(initiator_port));
         let end = End::new(Endpoint::new(self.settings.clone(), role, local, remote, seed), initiator_port);
         self.by_peer.insert((remote, local.port()), number);
@@ -110,7 +110,7 @@ impl<'a> Host<'a> {
         self.touched.insert(number);
     }
 
-    /// Whatever was waited for until now.
+    /// Handles all timers that are due.
     pub fn handle_timeout(&mut self, now_ns: i64) {
         let is_due = |timeout_ns: Option<i64>| timeout_ns.is_some_and(|timeout_ns| timeout_ns <= now_ns);
         let due: BTreeSet<ConnectionNumber> =
@@ -127,7 +127,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Lets the application and its connections do all that they can do now.
+    /// Runs the application and its connections until nothing more can be done now.
     pub fn run(&mut self, now_ns: i64) {
         while let Some(dial) = self.application.poll_connect(now_ns) {
             self.is_told = true;
@@ -146,7 +146,7 @@ impl<'a> Host<'a> {
         let mut over = Vec::new();
         let mut touched = std::mem::take(&mut self.touched);
         if takes_notice && self.delay_ns > 0 {
-            // and what came while the application took no notice
+            // and bytes that arrived before the application was called
             touched.extend(self.ends.keys());
         }
         for &number in &touched {
@@ -182,7 +182,7 @@ impl<'a> Host<'a> {
             for (&number, end) in self.ends.iter_mut().filter(|(_, end)| end.is_open) {
                 if end.transmit(now_ns, number, self.application) {
                     touched.insert(number);
-                    // what it said may be what another connection waited for
+                    // its bytes may be what another connection waited for
                     self.is_told = true;
                 }
             }
@@ -193,7 +193,7 @@ impl<'a> Host<'a> {
                 }
             }
         }
-        // the last word on a connection may be what made the application close it
+        // the application may close a connection with its last bytes
         while let Some(number) = self.application.poll_close() {
             let Some(end) = self.ends.get_mut(&number) else { continue };
             end.is_closing = true;
@@ -220,7 +220,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Whether the application looks at its connections now, or else later, if there is something to see.
+    /// Whether the application is called now; else the call is scheduled if there is something new.
     fn takes_notice(&mut self, now_ns: i64) -> bool {
         if self.delay_ns == 0 {
             return true;
@@ -232,7 +232,7 @@ impl<'a> Host<'a> {
         self.notice_ns.take_if(|notice_ns| *notice_ns <= now_ns).is_some()
     }
 
-    /// An end is over: tells the application, unless that is who closed it.
+    /// An end has closed: calls the application, unless that closed it.
     fn end(&mut self, now_ns: i64, number: ConnectionNumber, why: Closed) {
         let Some(end) = self.ends.get_mut(&number) else { return };
         if !end.is_closing {
@@ -241,7 +241,7 @@ impl<'a> Host<'a> {
             self.is_told = true;
         }
         self.touched.insert(number);
-        // what it still sends (an ACK, its own FIN) goes out before it is forgotten
+        // its last segments (an ACK, its FIN) are sent before it is dropped
         end.endpoint.close(now_ns);
         while let Some(segment) = end.endpoint.poll_transmit(now_ns) {
             self.out.push(segment);
@@ -258,7 +258,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The ends that are left, as they are.
+    /// The final states of all ends.
     pub fn finish(mut self) -> Vec<EndLog> {
         self.finished.extend(self.ends.into_values().map(End::log));
         self.finished

@@ -5,9 +5,9 @@
 //!                                 |---| path 1 | tap | target 1 ...
 //! ```
 //!
-//! Every time is computed, so the same settings give the same packets, to the nanosecond. A host takes no time for what it
-//! does, unless its settings say so: what is to take time is said by who does it (the target's service delay, the
-//! initiator's think time).
+//! All times are computed, so the same settings produce the same packets, to the nanosecond. Hosts take no time for
+//! processing unless their settings say so; other delays are settings of the applications (the target's service delay,
+//! the initiator's think time).
 
 mod end;
 mod host;
@@ -30,9 +30,9 @@ use host::Host;
 pub use host::{FIRST_PORT, TARGET_PORT};
 pub use tap::TapPoint;
 
-/// Events between two looks at the one who waits for the end.
+/// Events between two calls of the caller's progress function.
 const EVENTS_BETWEEN_WATCHES: u64 = 1 << 14;
-/// Events at one moment, beyond which time does not seem to go on.
+/// Most events at one instant; more mean an endless loop.
 const EVENTS_AT_ONCE: u64 = 50_000_000;
 
 /// A simulated world.
@@ -43,12 +43,12 @@ pub struct SimulatedSettings {
     pub initiator_tcp: tcp::Settings,
     /// TCP of every target's host.
     pub target_tcp: tcp::Settings,
-    /// From the arrival of bytes at the initiator's host to its application's having read them: what waking up, system
-    /// calls and copying take on a real one. TCP itself answers at once.
+    /// Delay from the arrival of bytes at the initiator's host until its application has read them: wake-up, system
+    /// calls and copying on a real host. TCP itself answers immediately.
     pub initiator_host_delay_ns: u64,
-    /// The same of every target's host.
+    /// The same for every target's host.
     pub target_host_delay_ns: u64,
-    /// What all paths share, next to the initiator.
+    /// The shared link, next to the initiator.
     pub access: Option<LinkSettings>,
     /// The path to each target.
     pub paths: Vec<LinkSettings>,
@@ -56,16 +56,16 @@ pub struct SimulatedSettings {
     pub is_ipv6: bool,
     /// When it begins, in nanoseconds since 1970.
     pub start_ns: i64,
-    /// How long it may take in its own time.
+    /// Longest virtual time.
     pub limit_ns: i64,
-    /// What of a packet the captures keep; 0 is all.
+    /// Snaplen of the captures; 0 for no limit.
     pub snaplen_bytes: u32,
-    /// Whether taps note nothing and lines do not tell when they were busy: for long runs without captures, in which the
-    /// initiator alone knows when its tasks were.
+    /// Whether taps and busy times are not recorded: for long runs without captures, in which only the initiator
+    /// records its commands.
     pub is_untapped: bool,
-    /// At what changes the ends log their windows.
+    /// Which changes of their windows the ends log.
     pub tcp_log: TcpLog,
-    /// Of initial sequence numbers and the like.
+    /// Seed of initial sequence numbers and other random values.
     pub seed: u64,
 }
 
@@ -89,16 +89,16 @@ impl Default for SimulatedSettings {
     }
 }
 
-/// Why a simulation did not come to its end.
+/// Why a simulation failed.
 #[derive(Debug, Error)]
 pub enum SimulationError {
-    /// A link makes no sense.
+    /// Link settings are not valid.
     #[error(transparent)]
     Link(#[from] SettingsError),
-    /// TCP cannot work so.
+    /// TCP settings are not valid.
     #[error("TCP setting {0}")]
     Tcp(#[from] tcp::SettingsError),
-    /// Paths and targets do not go together.
+    /// The number of paths is not that of targets.
     #[error("{paths} paths lead to {targets} targets")]
     Paths {
         /// Paths in the settings.
@@ -109,21 +109,21 @@ pub enum SimulationError {
     /// A capture cannot be written.
     #[error("cannot write a capture: {0}")]
     Capture(#[from] io::Error),
-    /// Nothing more happens, and yet it is not finished.
-    #[error("the simulation came to a stop at {0} ns: everyone waits for the other")]
+    /// No event is left, and the run is not finished.
+    #[error("the simulation stopped at {0} ns: both sides wait for each other")]
     Stuck(i64),
-    /// It takes longer than it may.
-    #[error("the simulation is not finished after {0} ns of its own time")]
+    /// It takes longer than the limit.
+    #[error("the simulation is not finished after {0} ns of virtual time")]
     TooLong(i64),
-    /// Time does not go on.
-    #[error("the simulation goes round in circles at {0} ns")]
+    /// Time does not advance.
+    #[error("the simulation does not advance beyond {0} ns")]
     Circling(i64),
-    /// The one who waits for it has had enough.
+    /// The caller interrupted it.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// What became of everything.
+/// The result of a simulation.
 #[derive(Debug)]
 pub struct Outcome {
     /// When it ended.
@@ -138,20 +138,20 @@ pub struct Outcome {
     pub target_ends: Vec<Vec<EndLog>>,
 }
 
-/// How far a simulation is.
+/// Progress of a simulation.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    /// Its own time since its start.
+    /// Virtual time since its start.
     pub elapsed_ns: i64,
     /// Packets that passed the initiator's tap.
     pub packet_count: u64,
 }
 
-/// Where captures are taken.
+/// The captures.
 pub struct Taps<'a> {
-    /// Beside the initiator.
+    /// At the initiator's tap.
     pub initiator: TapPoint<'a>,
-    /// Beside each target.
+    /// At each target's tap.
     pub targets: Vec<TapPoint<'a>>,
 }
 
@@ -161,7 +161,7 @@ pub fn initiator_address(is_ipv6: bool) -> IpAddr {
     address(is_ipv6, 1)
 }
 
-/// Where target number `target` listens.
+/// The address at which target number `target` listens.
 #[must_use]
 pub fn target_address(is_ipv6: bool, target: usize) -> SocketAddr {
     SocketAddr::new(address(is_ipv6, 10 + target as u16), TARGET_PORT)
@@ -179,7 +179,7 @@ fn host_delay_ns(delay_ns: u64) -> i64 {
     i64::try_from(delay_ns).unwrap_or(i64::MAX)
 }
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Debug)]
 struct Passing {
     segment: Segment,
@@ -193,10 +193,10 @@ impl Packet for Passing {
     }
 }
 
-/// Runs until the initiator is finished and all is said.
+/// Runs until the initiator is finished and all connections are closed.
 ///
 /// # Errors
-/// Settings that make no sense, captures that cannot be written, an end that does not come.
+/// Settings that are not valid, captures that cannot be written, a run that does not end.
 pub fn run(
     settings: &SimulatedSettings,
     initiator: &mut dyn Application,
@@ -259,7 +259,7 @@ struct World<'a, 'b> {
     paths: Vec<Link<Passing>>,
     initiator: Host<'a>,
     targets: Vec<Host<'a>>,
-    /// When something is to happen next on the path to each target, or at the target: of many few have something to do.
+    /// Time of the next event on the path to each target, or at the target: few of many have one.
     due_ns: Vec<i64>,
     /// The targets by their addresses.
     numbers: HashMap<IpAddr, usize>,
@@ -302,7 +302,7 @@ impl World<'_, '_> {
         [access_ns, others_ns, self.initiator.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Something happened to a target or its path.
+    /// Updates the next event of a target and its path.
     fn note_due(&mut self, target: usize) {
         let (link_ns, host_ns) = (self.paths[target].next_ready(), self.targets[target].poll_timeout());
         self.due_ns[target] = link_ns.into_iter().chain(host_ns).min().unwrap_or(i64::MAX);
@@ -314,7 +314,7 @@ impl World<'_, '_> {
         self.note_due(target);
     }
 
-    /// Does what is due now: packets go on, and hosts do what they waited for.
+    /// Handles all events that are due: packets move on, timers go off.
     fn step(&mut self) -> io::Result<()> {
         let now_ns = self.now_ns;
         while let Some((_, passing)) = self.access.as_mut().and_then(|access| access.to_target.dequeue_ready(now_ns)) {
@@ -361,7 +361,7 @@ impl World<'_, '_> {
     fn run_initiator(&mut self) -> io::Result<()> {
         self.initiator.run(self.now_ns);
         for segment in std::mem::take(&mut self.initiator.out) {
-            // to a host that is not there nothing comes, and nothing comes back
+            // a packet to an unknown host is dropped
             let Some(&target) = self.numbers.get(&segment.destination.ip()) else { continue };
             self.pass_initiator(target, true, &segment)?;
             let passing = Passing { segment, target };

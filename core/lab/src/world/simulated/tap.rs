@@ -1,4 +1,4 @@
-//! A place where all packets of a host pass, seen as a capture sees them: written down, and kept as the truth.
+//! A tap at a host: writes all its packets to a capture, and records them for the truth.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,10 @@ use crate::tcp::frame::MacAddress;
 use crate::tcp::segment::Segment;
 use crate::truth::Tap;
 
-/// Hardware address of the initiator; those of the targets follow.
+/// MAC address of the initiator; those of the targets follow.
 const INITIATOR_MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 
-/// How far a direction of a connection has come: its initial sequence number and the end of what passed.
+/// One direction of a connection: its initial sequence number and the highest offset that passed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
     initial_sequence_number: Option<u32>,
@@ -20,7 +20,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// A sequence number as an offset in the stream; the nearest to what passed last.
+    /// The stream offset of a sequence number, the nearest to the highest that passed.
     fn offset(&self, sequence_number: u32) -> Option<i64> {
         let first = self.initial_sequence_number?.wrapping_add(1);
         let distance = sequence_number.wrapping_sub(first).wrapping_sub(self.end as u32) as i32;
@@ -28,13 +28,13 @@ impl Progress {
     }
 }
 
-/// A tap, and where it writes.
+/// A tap and its capture.
 pub struct TapPoint<'a> {
     capture: Option<PcapngWriter<Box<dyn Write + 'a>>>,
     snaplen_bytes: u32,
     /// Whether it only counts.
     is_blind: bool,
-    /// What passed.
+    /// The record for the truth.
     pub truth: Tap,
     /// Packets that passed.
     pub packet_count: u64,
@@ -43,7 +43,7 @@ pub struct TapPoint<'a> {
 }
 
 impl<'a> TapPoint<'a> {
-    /// A tap that keeps the truth, and writes a capture to `out` if there is one; a snaplen of 0 is no limit.
+    /// A tap that records for the truth, and writes a capture to `out` if there is one; a snaplen of 0 is no limit.
     ///
     /// # Errors
     /// `out` cannot be written.

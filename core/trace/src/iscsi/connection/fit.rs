@@ -1,15 +1,15 @@
-//! How well a header fits what is known of a connection: its open tasks, and the numbers that come next.
+//! How well a header fits a connection: its open tasks, and the numbers that come next.
 
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::{IscsiConnection, NEAR};
-use crate::iscsi::framer::Fit;
+use crate::iscsi::framer::listener::Fit;
 use crate::iscsi::task::Task;
 
 impl IscsiConnection {
-    /// How well a header from the initiator (`to_target`) or the target fits what is known.
+    /// How well a header from the initiator (`to_target`) or the target fits.
     #[inline]
     pub fn judge(&self, header: Bhs<'_>, to_target: bool) -> Fit {
         let Some(opcode) = header.opcode() else { return Fit::No };
@@ -26,7 +26,8 @@ impl IscsiConnection {
             (Opcode::ScsiResponse, Some(_)) => true,
             _ => false,
         };
-        // what this side said last binds it; what the other side said is a hint, for not all initiators keep ExpStatSN
+        // a side's own last numbers must fit; those of the other side are a hint, because some initiators do not
+        // maintain ExpStatSN
         let numbers: [(Option<SerialNumber>, Option<SerialNumber>, Option<SerialNumber>); 3] = if to_target {
             [
                 (header.cmd_sn(), self.cmd_sn, self.exp_cmd_sn),
@@ -42,7 +43,7 @@ impl IscsiConnection {
         };
         let is_near =
             |value: SerialNumber, expected: SerialNumber| value.distance(expected).unsigned_abs() < NEAR.unsigned_abs();
-        // commands leave in the order of their CmdSN (RFC 7143 section 4.2.2.1), but for those that are sent again
+        // commands are sent in CmdSN order (RFC 7143 section 4.2.2.1), except retries
         let goes_back =
             to_target && header.cmd_sn().zip(self.cmd_sn).is_some_and(|(value, said)| value.distance(said) < 0);
         let (mut near, mut far) = (0, u32::from(goes_back));
@@ -57,7 +58,7 @@ impl IscsiConnection {
         }
         match (fits_task, near, far) {
             (_, _, 1..) => Fit::Unlikely,
-            // a Data-Out has one number only, and eleven reserved bytes
+            // a Data-Out has only one number, and eleven reserved bytes
             (true, _, 0) | (false, 2.., 0) => Fit::Certain,
             (false, 1, 0) if opcode == Opcode::DataOut => Fit::Certain,
             _ => Fit::Possible,

@@ -1,27 +1,31 @@
-//! The one PDU that a framer has under way: how far it is, what of it is known, where its parts begin.
+//! The current PDU of a framer: its position, its known bytes, the positions of its parts.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 
-use super::Place;
+use crate::iscsi::pdu::Stamp;
 
+/// Minimum captured bytes of a header to skip its PDU: up to the DataSegmentLength.
+pub(super) const HEADER_WALK_BYTES: usize = 8;
+/// Minimum captured bytes of a header to identify its task: up to the Initiator Task Tag.
+pub(super) const HEADER_TAG_BYTES: usize = 20;
 /// No packet yet.
-pub(super) const NOWHERE: Place = Place { frame: 0, time_ns: 0 };
+pub(super) const NOWHERE: Stamp = Stamp { frame: 0, time_ns: 0 };
 
-/// The PDU whose bytes are coming.
+/// The current PDU.
 #[derive(Debug, Clone)]
 pub(super) struct InProgress {
     pub(super) start: i64,
     pub(super) position: u64,
     pub(super) header: [u8; LENGTH_BYTES],
     pub(super) header_known: usize,
-    /// Length up to the end of the AHS, and so on; 0 while the header is incomplete.
+    /// Position of the end of the AHS, and so on; 0 while the header is incomplete.
     pub(super) ahs_end: u64,
     pub(super) data_start: u64,
     pub(super) data_end: u64,
     pub(super) digest_start: u64,
     pub(super) end: u64,
-    pub(super) first: Place,
-    pub(super) last: Option<Place>,
+    pub(super) first: Stamp,
+    pub(super) last: Option<Stamp>,
     pub(super) has_capture_gap: bool,
     pub(super) is_late: bool,
     /// CRC of header and AHS, or of data, while all their bytes are known.
@@ -32,7 +36,7 @@ pub(super) struct InProgress {
     pub(super) data_digest_ok: Option<bool>,
     pub(super) kept: Vec<u8>,
     pub(super) keep: usize,
-    /// Its header was cut away.
+    /// Whether its header was cut away.
     pub(super) is_assumed: bool,
 }
 
@@ -80,18 +84,18 @@ impl InProgress {
     }
 
     #[inline]
-    pub(super) fn note(&mut self, place: Place, is_late: bool) {
+    pub(super) fn note(&mut self, stamp: Stamp, is_late: bool) {
         if self.position == 0 {
-            self.first = place;
+            self.first = stamp;
         }
         self.last = match self.last {
-            Some(last) if (last.time_ns, last.frame) > (place.time_ns, place.frame) => Some(last),
-            _ => Some(place),
+            Some(last) if (last.time_ns, last.frame) > (stamp.time_ns, stamp.frame) => Some(last),
+            _ => Some(stamp),
         };
         self.is_late |= is_late;
     }
 
-    /// Lays out the PDU by its header (RFC 7143 section 11.2.1).
+    /// Computes the parts from the header (RFC 7143 section 11.2.1).
     pub(super) fn lay_out(&mut self, has_header_digest: bool, has_data_digest: bool) {
         let bhs = Bhs::new(&self.header[..self.header_known]);
         let (ahs, data) = (bhs.total_ahs_length_bytes().unwrap_or(0), bhs.data_segment_length().unwrap_or(0));

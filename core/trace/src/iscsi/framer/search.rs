@@ -1,23 +1,26 @@
-//! The search for the next header, after its place became unknown.
+//! The search for the next header, after its position became unknown.
 //!
-//! A header is taken when its tags or numbers are the expected ones; or, at the start of a segment, when nothing speaks
-//! against it and it leads to the segment's end or to another. Headers may lie over the end of a packet.
+//! A header is accepted if its tags or numbers are the expected ones; or, at the start of a segment, if nothing
+//! contradicts it and it leads to the segment's end or to another header. Headers may extend over the end of a packet.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
 
-use super::{Fit, Framer, HEADER_TAG_BYTES, Listener, Place, State};
+use super::listener::{Fit, Listener};
+use super::progress::HEADER_TAG_BYTES;
+use super::{Framer, State};
 use crate::counters::Counter;
+use crate::iscsi::pdu::Stamp;
 use crate::tcp::reassembly::Chunk;
 
 impl Framer {
-    /// Searches a chunk for a header that fits; gives how much of it is used then.
+    /// Searches a chunk for a header; returns how much of it is used then.
     #[cold]
-    pub(super) fn search(&mut self, chunk: &Chunk<'_>, used: u32, place: Place, listener: &mut impl Listener) -> u32 {
+    pub(super) fn search(&mut self, chunk: &Chunk<'_>, used: u32, stamp: Stamp, listener: &mut impl Listener) -> u32 {
         let captured = chunk.captured.get(used as usize..).unwrap_or_default();
         let carried = self.carry.len();
         let base = chunk.offset + i64::from(used) - carried as i64;
-        // headers that begin in the bytes carried over and end in this chunk
+        // headers that start in the bytes of the previous chunk and end in this one
         if carried > 0 {
             let joined_length = carried + captured.len().min(LENGTH_BYTES - 1);
             let mut joined = std::mem::take(&mut self.carry);
@@ -25,7 +28,7 @@ impl Framer {
             for at in 0..carried {
                 let Some(header) = joined.get(at..at + LENGTH_BYTES) else { break };
                 if self.accepts(base + at as i64, header, false, None, listener) {
-                    let first = self.carry_places.get(at).copied().unwrap_or(place);
+                    let first = self.carry_stamps.get(at).copied().unwrap_or(stamp);
                     return self.resume(
                         base + at as i64,
                         header,
@@ -58,38 +61,38 @@ impl Framer {
                 return self.resume(
                     chunk.offset + i64::from(used) + at as i64,
                     header,
-                    place,
+                    stamp,
                     chunk,
                     (used as usize + at + LENGTH_BYTES).min(chunk.length as usize) as u32,
                     listener,
                 );
             }
         }
-        self.carry_over(captured, is_cut, place);
+        self.carry_over(captured, is_cut, stamp);
         chunk.length
     }
 
-    /// Keeps the last bytes: a header may begin in them.
-    pub(super) fn carry_over(&mut self, captured: &[u8], is_cut: bool, place: Place) {
+    /// Keeps the last bytes: a header may start in them.
+    pub(super) fn carry_over(&mut self, captured: &[u8], is_cut: bool, stamp: Stamp) {
         if is_cut {
             self.clear_carry();
             return;
         }
         let kept = &captured[captured.len().saturating_sub(LENGTH_BYTES - 1)..];
         self.carry.extend_from_slice(kept);
-        self.carry_places.resize(self.carry.len(), place);
+        self.carry_stamps.resize(self.carry.len(), stamp);
         let excess = self.carry.len().saturating_sub(LENGTH_BYTES - 1);
         self.carry.drain(..excess);
-        self.carry_places.drain(..excess);
+        self.carry_stamps.drain(..excess);
     }
 
     pub(super) fn clear_carry(&mut self) {
         self.carry.clear();
-        self.carry_places.clear();
+        self.carry_stamps.clear();
     }
 
-    /// Whether the bytes at `offset` are a header: certain by their tags and numbers; or possible, at the start of a
-    /// segment, and leading to the segment's end or to another header.
+    /// Whether the bytes at `offset` are a header: certain by tags and numbers; or possible, at the start of a segment,
+    /// and leading to the segment's end or to another header.
     pub(super) fn accepts(
         &self,
         offset: i64,
@@ -127,12 +130,12 @@ impl Framer {
         }
     }
 
-    /// Walks on from a header that the search found; `used` is how much of the chunk is used with it.
+    /// Continues with a header that the search found; `used` is how much of the chunk is used with it.
     pub(super) fn resume(
         &mut self,
         offset: i64,
         header: &[u8],
-        first: Place,
+        first: Stamp,
         chunk: &Chunk<'_>,
         used: u32,
         listener: &mut impl Listener,
@@ -145,11 +148,11 @@ impl Framer {
         }
         self.pdu.begin(offset);
         self.pdu.first = first;
-        self.pdu.last = Some(Place { frame: chunk.frame, time_ns: chunk.time_ns });
+        self.pdu.last = Some(Stamp { frame: chunk.frame, time_ns: chunk.time_ns });
         self.pdu.is_late = chunk.is_late;
         self.pdu.header[..header.len()].copy_from_slice(header);
         self.pdu.header_known = header.len();
-        // a cut header may end with its segment
+        // an incomplete header may end with its segment
         self.pdu.position = (chunk.offset + i64::from(used) - offset).clamp(0, LENGTH_BYTES as i64) as u64;
         if self.pdu.position == LENGTH_BYTES as u64 {
             if header.len() < LENGTH_BYTES {

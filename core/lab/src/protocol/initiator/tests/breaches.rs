@@ -11,7 +11,7 @@ fn what_a_target_may_not_do() {
         (data_in(0, 0, 0), b"abcdefghi", "ends at byte 9 of a buffer of 8 (Expected Data Transfer Length"),
         (data_in(0, 0, u32::MAX), b"abcd", "ends at byte 4294967299 of a buffer of 8"),
         (data_in(1, 0, 0), b"abcd", "does not transfer data in that direction"),
-        (data_in(7, 0, 0), b"abcd", "Initiator Task Tag 0x00000007, of which no such task is outstanding"),
+        (data_in(7, 0, 0), b"abcd", "Initiator Task Tag 0x00000007, but no such task is outstanding"),
         (data_in(0, 0, 0).has_status(true), b"abcd", "has the S bit without the F bit (RFC 7143 section 11.7.3)"),
         (data_in(0, 0, 0).is_acknowledge_requested(true), b"abcd", "asks for an acknowledgement"),
         (with_status(data_in(0, 0, 0)), b"abcd", "status GOOD after 4 of 8 bytes, with a residual of 0"),

@@ -298,7 +298,7 @@ fn a_refusal_comes_in_the_words_of_the_rfc() {
         ..initiator_settings(Offers::silent())
     };
     let ending = converse(settings, leading(), &Portal::default(), 8192);
-    assert_eq!(ending.initiator.unwrap_err().to_string(), "the target refuses the login: Not Found (0x0203)");
+    assert_eq!(ending.initiator.unwrap_err().to_string(), "the target refused the login: Not Found (0x0203)");
 }
 
 #[test]

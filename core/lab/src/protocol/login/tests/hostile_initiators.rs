@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::protocol::chap::encode_binary;
 use crate::protocol::keys::{Parameters, Violation};
+use crate::protocol::login::pdu::ROUNDS_MAX;
 
 /// T bit, C bit, CSG, NSG and text of a request, `|` for NUL.
 type Said<'a> = (&'a str, u8, u8, &'a str);
@@ -161,7 +162,7 @@ fn a_reflected_challenge_gets_no_answer() {
     let said: &[Said<'_>] = &[("", 0, 0, "FIRSTAuthMethod=CHAP|"), ("", 0, 0, "CHAP_A=5|"), ("T", 0, 1, &last)];
     assert_eq!(
         refusal(&chap_portal(Algorithm::Md5), said),
-        "0201 the initiator sends the target's own challenge back (9.2.1)"
+        "0201 the initiator reflects the target's challenge (9.2.1)"
     );
     assert_eq!(text(&answers(&chap_portal(Algorithm::Md5), said)[2]), "");
 }
@@ -216,11 +217,14 @@ fn an_initiator_that_ignores_the_targets_offer_is_refused() {
     let mut portal = Portal::default();
     portal.admission.offers.max_burst_length = Some(1024);
     let said: &[Said<'_>] = &[("T", 1, 3, FIRST), ("T", 1, 3, "")];
-    assert_eq!(refusal(&portal, said), "0200 MaxBurstLength stays 262144, and 1024 is wanted (7.12)");
+    assert_eq!(refusal(&portal, said), "0200 MaxBurstLength stays 262144, but 1024 is required (7.12)");
     let greedy: &[Said<'_>] = &[("T", 1, 3, FIRST), ("T", 1, 3, "MaxBurstLength=2048|")];
     assert_eq!(refusal(&portal, greedy), "0200 MaxBurstLength=2048 is no legal answer to 1024 (6.2.2)");
     // nor may it pass over the stage in which the target could ask
-    assert_eq!(refusal(&portal, &[("T", 0, 3, FIRST)]), "0200 MaxBurstLength stays 262144, and 1024 is wanted (7.12)");
+    assert_eq!(
+        refusal(&portal, &[("T", 0, 3, FIRST)]),
+        "0200 MaxBurstLength stays 262144, but 1024 is required (7.12)"
+    );
 }
 
 #[test]

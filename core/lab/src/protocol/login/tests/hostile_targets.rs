@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::protocol::login::pdu::ROUNDS_MAX;
 
 /// T and C bit, CSG, NSG and text of a response, `|` for NUL.
 type Said<'a> = (&'a str, u8, u8, &'a str);
@@ -85,12 +86,12 @@ fn each_breach_is_told_with_its_section() {
         ),
         (
             &[IN_OPERATIONAL, ("T", 1, 3, "MaxBurstLength=Reject|DefaultTime2Wait=5|")],
-            "MaxBurstLength stays 262144, and 1024 is wanted (7.12)",
+            "MaxBurstLength stays 262144, but 1024 is required (7.12)",
         ),
     ];
     for (said, expected) in cases {
         let found = complaint(offering(), said).replace("RFC 7143 section ", "");
-        assert_eq!(found, format!("the target breaks the protocol: {expected}"));
+        assert_eq!(found, format!("the target violated the protocol: {expected}"));
     }
 }
 
@@ -100,7 +101,7 @@ fn a_choice_is_one_of_those_offered() {
     let settings = initiator_settings(Offers { header_digest: Some(vec![Digest::None]), ..Offers::silent() });
     assert_eq!(
         complaint(settings, &[IN_OPERATIONAL, ("T", 1, 3, "HeaderDigest=CRC32C|")]),
-        "the target breaks the protocol: HeaderDigest=CRC32C is no legal answer to None (RFC 7143 section 6.2.1)"
+        "the target violated the protocol: HeaderDigest=CRC32C is no legal answer to None (RFC 7143 section 6.2.1)"
     );
 }
 

@@ -124,7 +124,7 @@ fn a_connection_that_is_lost_ends_the_run_and_what_was_measured_stays() {
 fn tuning_is_for_one_session() {
     let mut settings =
         settings(2, WorkloadSettings { tuning: Some(TuningSettings::default()), ..workload(Operation::Read) });
-    let words = "the number of connections is looked for in one session of one target, not in 2";
+    let words = "the number of connections can be tuned for one session of one target only, not for 2 sessions";
     assert_eq!(Client::new(settings.clone()).unwrap_err().to_string(), words);
     settings.targets.truncate(1);
     settings.workload.connections = 4;

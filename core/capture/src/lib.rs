@@ -1,0 +1,27 @@
+//! Interfaces -> pcapng files: captures packets into files that are readable at any time.
+//!
+//! ```text
+//! settings  report       the request as JSON; progress and result
+//! device    dumpcap      packets of an interface: from libpcap, or from dumpcap where only it has the permission
+//! portals   portal_search   capture filters for iSCSI; finding portals by content
+//! trigger/  condition, history, observer: keeps only the time around slow commands
+//! output    files        bytes to a file, a pipe or a ring of files
+//! snaplen                how many bytes of a packet keep every header
+//! recorder               the capture loop: packets of all interfaces into files
+//! ```
+//!
+//! One thread copies packets from the kernel's buffer into files. Packets that it cannot keep up with are dropped and
+//! counted by the kernel, and every count is reported. Nothing here prints.
+
+pub mod device;
+mod dumpcap;
+pub mod error;
+mod files;
+mod output;
+mod portal_search;
+pub mod portals;
+pub mod recorder;
+pub mod report;
+pub mod settings;
+pub mod snaplen;
+pub mod trigger;

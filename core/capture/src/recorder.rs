@@ -1,0 +1,417 @@
+//! The capture loop: packets from interfaces, through the trigger if there is one, into files.
+//!
+//! While a disk or pipe is slow, packets wait in the kernel's buffer; when it is full, the kernel drops and counts.
+
+use std::time::{Duration, Instant};
+
+use iscsitrace_trace::counters::Counters;
+use iscsitrace_trace::reader::sequence::{Input, Sequence};
+use iscsitrace_trace::reader::{CaptureError, Packet};
+use iscsitrace_wire::frame::LinkType;
+
+use crate::device::{self, ArrivedPacket, Counts, Device};
+use crate::dumpcap::{self, Dumpcap};
+use crate::error::RecordingError;
+use crate::files::{Files, InterfaceDescription, Watch};
+use crate::portal_search::PortalSearch;
+use crate::report::{Caller, End, Event, InterfaceCounts, Outcome};
+use crate::settings::{CaptureSettings, InterfaceSettings};
+use crate::trigger::Trigger;
+
+/// Packets per read of an interface.
+const BATCH: usize = 1024;
+/// Time between two looks at everything else.
+const PERIOD: Duration = Duration::from_millis(50);
+/// Time between two readings of the drop counters.
+const COUNTED_EVERY: Duration = Duration::from_millis(500);
+/// Time between two reports of drops.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+/// How long to wait at the end for packets already captured.
+const DRAINED_WITHIN: Duration = Duration::from_millis(150);
+
+/// Captures until the caller stops it, or a limit is reached.
+///
+/// # Errors
+/// The capture cannot begin. What ends it later is in the outcome.
+pub fn run(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcome, RecordingError> {
+    if settings.interfaces.is_empty() {
+        return Err(RecordingError::Settings("name an interface".to_owned()));
+    }
+    match &settings.helper {
+        Some(program) => run_dumpcap(&program.clone(), settings, caller),
+        None => run_devices(settings, caller),
+    }
+}
+
+/// Receives packets: passes them through the trigger, or directly into files.
+struct Sink<'a> {
+    files: Files,
+    trigger: Option<Trigger>,
+    watch: Watch<'a>,
+    frame: u64,
+    taken: Vec<u64>,
+    end: Option<End>,
+    has_told_of_memory: bool,
+}
+
+impl<'a> Sink<'a> {
+    fn begin(
+        settings: &CaptureSettings,
+        interfaces: Vec<InterfaceDescription>,
+        caller: &'a mut dyn Caller,
+    ) -> Result<Self, RecordingError> {
+        let trigger = settings.trigger.as_ref().map(Trigger::new).transpose()?;
+        let mut watch = Watch::new(caller);
+        let taken = vec![0; interfaces.len()];
+        let files =
+            Files::begin(settings.output.clone(), settings.section.clone(), settings.stop, interfaces, &mut watch)?;
+        Ok(Self { files, trigger, watch, frame: 0, taken, end: None, has_told_of_memory: false })
+    }
+
+    #[inline]
+    fn take(&mut self, interface: usize, link_type: LinkType, packet: &ArrivedPacket<'_>) {
+        if self.end.is_some() {
+            return;
+        }
+        if let Some(taken) = self.taken.get_mut(interface) {
+            *taken += 1;
+        }
+        let result = match &mut self.trigger {
+            None => self.files.write(interface, link_type, packet, None, &mut self.watch),
+            Some(trigger) => {
+                self.frame += 1;
+                let packet = Packet {
+                    frame: self.frame,
+                    time_ns: packet.time_ns,
+                    link_type,
+                    interface: u32::try_from(interface).unwrap_or(u32::MAX),
+                    original_length: packet.original_length,
+                    data: packet.data,
+                };
+                let mut found = Vec::new();
+                let (files, watch) = (&mut self.files, &mut self.watch);
+                let result = trigger.take(
+                    &packet,
+                    |kept, comment| {
+                        let arrived = ArrivedPacket {
+                            time_ns: kept.time_ns,
+                            original_length: kept.original_length,
+                            data: &kept.data,
+                        };
+                        files.write(kept.interface as usize, kept.link_type, &arrived, comment, watch)
+                    },
+                    |text| found.push(text.to_owned()),
+                );
+                watch.progress.slow_count = trigger.found_count;
+                found.into_iter().for_each(|text| watch.tell(Event::Slow { text }));
+                if trigger.has_forgotten && !self.has_told_of_memory {
+                    self.has_told_of_memory = true;
+                    let text = "the trigger's memory is too small: packets before a slow command were dropped";
+                    watch.tell(Event::Warning { text: text.to_owned() });
+                }
+                result
+            }
+        };
+        if let Err(end) = result {
+            self.end = Some(end);
+        }
+    }
+
+    /// Periodic work; false at the end.
+    fn tick(&mut self) -> bool {
+        if self.end.is_none() {
+            self.end = self.files.tick(&mut self.watch).err();
+        }
+        if !self.watch.look() && self.end.is_none() {
+            self.end = Some(End::Stopped);
+        }
+        self.end.is_none()
+    }
+
+    fn set_counts(&mut self, interface: usize, counts: Counts) {
+        if let Some(described) = self.files.interfaces.get_mut(interface) {
+            described.counts = counts;
+        }
+        let all = || self.files.interfaces.iter().map(|described| described.counts);
+        self.watch.progress.seen_count = all().map(|counts| counts.seen).sum();
+        self.watch.progress.dropped_count = all().map(|counts| counts.dropped + counts.dropped_by_interface).sum();
+    }
+
+    fn finish(mut self) -> Outcome {
+        let completed = self.files.finish(&mut self.watch);
+        let end = match (self.end.take(), completed) {
+            (Some(end @ (End::Interface(_) | End::Output(_) | End::Closed)), _) => end,
+            (_, Err(end)) => end,
+            (end, Ok(())) => end.unwrap_or(End::Stopped),
+        };
+        // so that the last events are reported
+        self.watch.look();
+        let interfaces = self.files.interfaces.iter().map(|described| InterfaceCounts {
+            name: described.name.clone(),
+            link_type: described.link_type.map_or(0, |link_type| link_type.0),
+            filter: described.filter.clone(),
+            seen_count: described.counts.seen,
+            dropped_count: described.counts.dropped,
+            dropped_by_interface_count: described.counts.dropped_by_interface,
+            written_count: described.written_count,
+        });
+        Outcome {
+            end,
+            interfaces: interfaces.collect(),
+            files: self.files.names.iter().map(|name| name.display().to_string()).collect(),
+            progress: self.watch.progress,
+        }
+    }
+}
+
+/// Reports new drops, at most once per interval.
+struct DropTeller {
+    told: Vec<u64>,
+    told_at: Option<Instant>,
+}
+
+impl DropTeller {
+    fn tell(&mut self, sink: &mut Sink<'_>, is_last: bool) {
+        if !is_last && self.told_at.is_some_and(|told_at| told_at.elapsed() < TOLD_EVERY) {
+            return;
+        }
+        for (described, told) in sink.files.interfaces.iter().zip(&mut self.told) {
+            let total = described.counts.dropped + described.counts.dropped_by_interface;
+            if total > *told {
+                let interface = described.name.clone();
+                sink.watch.progress.events.push(Event::Dropped { interface, count: total - *told, total });
+                *told = total;
+                self.told_at = Some(Instant::now());
+            }
+        }
+    }
+}
+
+fn describe(device: &Device, settings: &InterfaceSettings) -> InterfaceDescription {
+    InterfaceDescription {
+        name: device.name.clone(),
+        description: settings.description.clone(),
+        link_type: Some(device.link_type),
+        snaplen: settings.snaplen,
+        filter: device.filter.clone(),
+        is_in_microseconds: device.is_in_microseconds,
+        ..InterfaceDescription::default()
+    }
+}
+
+fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcome, RecordingError> {
+    let mut devices = settings.interfaces.iter().map(Device::open).collect::<Result<Vec<_>, _>>()?;
+    let mut looks = Vec::new();
+    if let Some(learn) = settings.learn {
+        for (device, interface) in devices.iter().zip(&settings.interfaces) {
+            looks.push(PortalSearch::begin(learn, device, interface)?);
+        }
+    }
+    let described = devices.iter().zip(&settings.interfaces).map(|(device, settings)| describe(device, settings));
+    let mut sink = Sink::begin(settings, described.collect(), caller)?;
+    let mut drops = DropTeller { told: vec![0; devices.len()], told_at: None };
+    let mut counted = Instant::now();
+    while sink.end.is_none() {
+        let mut is_busy = false;
+        for (place, device) in devices.iter_mut().enumerate() {
+            let link_type = device.link_type;
+            match device.dispatch(BATCH, |arrived| sink.take(place, link_type, &arrived)) {
+                Ok(count) => is_busy |= count >= BATCH,
+                Err(message) => {
+                    let message = format!("{}: {message}", device.name);
+                    sink.end.get_or_insert(End::Interface(message));
+                }
+            }
+        }
+        for (place, look) in looks.iter_mut().enumerate() {
+            go_on_looking(look, place, &mut devices, &mut sink);
+        }
+        if sink.watch.since_look() >= PERIOD {
+            if counted.elapsed() >= COUNTED_EVERY {
+                counted = Instant::now();
+                for (place, device) in devices.iter_mut().enumerate() {
+                    sink.set_counts(place, device.count());
+                }
+                drops.tell(&mut sink, false);
+            }
+            sink.tick();
+        }
+        if !is_busy && sink.end.is_none() {
+            device::wait(devices.iter().chain(looks.iter().filter_map(PortalSearch::device)), PERIOD);
+        }
+    }
+    let mut counts: Vec<Counts> = devices.iter_mut().map(Device::count).collect();
+    for (place, counts) in counts.iter().enumerate() {
+        sink.set_counts(place, *counts);
+    }
+    if sink.end == Some(End::Stopped) {
+        drain(&mut devices, &mut counts, &mut sink);
+    }
+    drops.tell(&mut sink, true);
+    Ok(sink.finish())
+}
+
+fn go_on_looking(look: &mut PortalSearch, place: usize, devices: &mut [Device], sink: &mut Sink<'_>) {
+    let Some(device) = devices.get_mut(place) else { return };
+    let Some((filter, found)) = look.go_on(device) else { return };
+    let portals = found.iter().map(ToString::to_string).collect();
+    match device.narrow(filter.clone()) {
+        Ok(()) => {
+            if let Some(described) = sink.files.interfaces.get_mut(place) {
+                described.filter.clone_from(&filter);
+            }
+            sink.watch.tell(Event::Portals { portals, filter });
+        }
+        Err(error) => sink.watch.tell(Event::Warning { text: error.to_string() }),
+    }
+}
+
+/// Reads packets that were captured before the end and not delivered yet: as many as the kernel counted.
+fn drain(devices: &mut [Device], counts: &mut [Counts], sink: &mut Sink<'_>) {
+    let begun = Instant::now();
+    sink.end = None;
+    loop {
+        let mut is_complete = true;
+        for (place, (device, counts)) in devices.iter_mut().zip(&mut *counts).enumerate() {
+            let taken = sink.taken.get(place).copied().unwrap_or(0);
+            // on a loopback device, the kernel's count does not show how many are still to come
+            let left = if device.is_loopback {
+                if begun.elapsed() < device::HANDED_OVER_AFTER { BATCH as u64 } else { 0 }
+            } else {
+                (counts.seen - counts.dropped).saturating_sub(taken)
+            };
+            if left == 0 {
+                continue;
+            }
+            is_complete = false;
+            let link_type = device.link_type;
+            let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
+            if device.dispatch(limit, |arrived| sink.take(place, link_type, &arrived)).is_err() {
+                return;
+            }
+            if device.is_loopback {
+                *counts = device.count();
+                sink.set_counts(place, *counts);
+            }
+        }
+        if is_complete || sink.end.is_some() || begun.elapsed() >= DRAINED_WITHIN {
+            return;
+        }
+        device::wait(devices.iter(), Duration::from_millis(5));
+    }
+}
+
+fn run_dumpcap(
+    program: &std::path::Path,
+    settings: &CaptureSettings,
+    caller: &mut dyn Caller,
+) -> Result<Outcome, RecordingError> {
+    if settings.learn.is_some() {
+        return Err(RecordingError::Settings(
+            "dumpcap cannot search for portals: that needs permission to capture".to_owned(),
+        ));
+    }
+    let described = settings.interfaces.iter().map(|interface| InterfaceDescription {
+        name: interface.name.clone(),
+        description: interface.description.clone(),
+        snaplen: interface.snaplen,
+        filter: dumpcap::filter(interface),
+        ..InterfaceDescription::default()
+    });
+    let described: Vec<InterfaceDescription> = described.collect();
+    let mut dumpcap = Dumpcap::start(program, &settings.interfaces)?;
+    let mut sink = match Sink::begin(settings, described, caller) {
+        Ok(sink) => sink,
+        Err(error) => {
+            dumpcap.stop();
+            dumpcap.finish();
+            return Err(error);
+        }
+    };
+    let mut has_gone = false;
+    while sink.end.is_none() {
+        match dumpcap.next(PERIOD) {
+            Ok(Some(passed)) => take_captured(&mut sink, &passed),
+            Ok(None) => {}
+            Err(()) => {
+                has_gone = true;
+                break;
+            }
+        }
+        if sink.watch.since_look() >= PERIOD {
+            sink.tick();
+        }
+    }
+    dumpcap.stop();
+    if sink.end == Some(End::Stopped) {
+        sink.end = None;
+        while let Ok(passed) = dumpcap.next(Duration::from_millis(20)) {
+            if let Some(passed) = passed {
+                take_captured(&mut sink, &passed);
+            }
+        }
+    }
+    let (info, messages) = dumpcap.finish();
+    if has_gone {
+        sink.end = Some(End::Interface(format!("dumpcap: {}", dumpcap::complaint(&messages))));
+    }
+    let counted = info.map(|info| info.interfaces).unwrap_or_default();
+    for place in 0..sink.taken.len() {
+        let dropped = counted.get(place).and_then(|interface| interface.dropped_count).unwrap_or(0);
+        let seen = sink.taken.get(place).copied().unwrap_or(0) + dropped;
+        sink.set_counts(place, Counts { seen, dropped, dropped_by_interface: 0 });
+    }
+    DropTeller { told: vec![0; sink.taken.len()], told_at: None }.tell(&mut sink, true);
+    Ok(sink.finish())
+}
+
+fn take_captured(sink: &mut Sink<'_>, passed: &dumpcap::CapturedPacket) {
+    let arrived =
+        ArrivedPacket { time_ns: passed.time_ns, original_length: passed.original_length, data: &passed.data };
+    sink.take(passed.interface, passed.link_type, &arrived);
+}
+
+/// Why a replay failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The files cannot be read.
+    #[error(transparent)]
+    Input(#[from] CaptureError),
+    /// The capture cannot begin.
+    #[error(transparent)]
+    Live(#[from] RecordingError),
+}
+
+/// The same with packets of capture files instead of interfaces: what a trigger would have kept.
+///
+/// # Errors
+/// The files cannot be read, or the capture cannot begin.
+pub fn replay(inputs: Vec<Input>, settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcome, ReplayError> {
+    let mut counters = Counters::default();
+    let mut sequence = Sequence::open(inputs, &mut counters)?;
+    let mut sink = Sink::begin(settings, Vec::new(), caller)?;
+    while sink.end.is_none() {
+        let Some(packet) = sequence.next_packet(&mut counters)? else { break };
+        let interface = packet.interface as usize;
+        while sink.files.interfaces.len() <= interface {
+            sink.files.add(InterfaceDescription::default());
+            sink.taken.push(0);
+        }
+        let arrived =
+            ArrivedPacket { time_ns: packet.time_ns, original_length: packet.original_length, data: packet.data };
+        sink.take(interface, packet.link_type, &arrived);
+        if sink.watch.since_look() >= PERIOD {
+            sink.tick();
+        }
+    }
+    let infos: Vec<_> = sequence.infos().flat_map(|info| info.interfaces.iter()).cloned().collect();
+    for place in 0..sink.taken.len() {
+        let dropped = infos.get(place).and_then(|interface| interface.dropped_count).unwrap_or(0);
+        let seen = sink.taken.get(place).copied().unwrap_or(0) + dropped;
+        sink.set_counts(place, Counts { seen, dropped, dropped_by_interface: 0 });
+    }
+    if sink.end.is_none() {
+        sink.end = Some(End::Limit);
+    }
+    Ok(sink.finish())
+}

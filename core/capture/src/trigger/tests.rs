@@ -1,0 +1,268 @@
+//! One connection of TEST UNIT READY commands, built packet by packet with known latencies.
+
+use iscsitrace_trace::reader::Packet;
+use iscsitrace_wire::bhs::BhsBuilder;
+use iscsitrace_wire::frame::LinkType;
+use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::observer::Observer;
+use super::{EndedCommand, KeptPacket, Trigger};
+use crate::settings::TriggerSettings;
+
+const MS: i64 = 1_000_000;
+
+#[derive(Clone, Copy, PartialEq)]
+enum From {
+    Initiator,
+    Target,
+}
+
+/// Both ends of one connection over bare IPv4.
+struct Wire {
+    packets: Vec<(i64, Vec<u8>)>,
+    sequence: [u32; 2],
+    command_number: u32,
+    status_number: u32,
+}
+
+impl Wire {
+    /// After a handshake and a login at `time_ns`.
+    fn connected(time_ns: i64) -> Self {
+        let mut wire = Self { packets: Vec::new(), sequence: [1000, 5000], command_number: 1, status_number: 1 };
+        wire.send(time_ns, From::Initiator, 0x02, &[]);
+        wire.send(time_ns + 1, From::Target, 0x12, &[]);
+        wire.sequence = [1001, 5001];
+        let header = BhsBuilder::new(Opcode::LoginRequest).is_transit(true).current_stage(1).next_stage(3);
+        let header = header.cmd_sn(SerialNumber(1)).exp_stat_sn(SerialNumber(0)).build();
+        wire.send(time_ns + 2, From::Initiator, 0x18, &header);
+        let header = BhsBuilder::new(Opcode::LoginResponse).is_transit(true).current_stage(1).next_stage(3);
+        let header = header.stat_sn(SerialNumber(0)).exp_cmd_sn(SerialNumber(1)).max_cmd_sn(SerialNumber(65));
+        wire.send(time_ns + 3, From::Target, 0x18, &header.build());
+        wire
+    }
+
+    fn send(&mut self, time_ns: i64, from: From, flags: u8, payload: &[u8]) {
+        let [near, far] = if from == From::Initiator { [0, 1] } else { [1, 0] };
+        let ends = [([10, 0, 0, 1], 50_000_u16), ([10, 0, 0, 2], 3260)];
+        let mut packet = vec![0x45, 0];
+        packet.extend((40 + payload.len() as u16).to_be_bytes());
+        packet.extend([0, 0, 0, 0, 64, 6, 0, 0]);
+        packet.extend(ends[near].0);
+        packet.extend(ends[far].0);
+        packet.extend(ends[near].1.to_be_bytes());
+        packet.extend(ends[far].1.to_be_bytes());
+        packet.extend(self.sequence[near].to_be_bytes());
+        packet.extend(self.sequence[far].to_be_bytes());
+        packet.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        packet.extend(payload);
+        self.sequence[near] = self.sequence[near].wrapping_add(payload.len() as u32);
+        self.packets.push((time_ns, packet));
+    }
+
+    fn command(&mut self, time_ns: i64, tag: u32) {
+        let header = BhsBuilder::new(Opcode::ScsiCommand)
+            .is_final(true)
+            .initiator_task_tag(tag)
+            .cmd_sn(SerialNumber(self.command_number))
+            .exp_stat_sn(SerialNumber(self.status_number))
+            .build();
+        self.command_number += 1;
+        self.send(time_ns, From::Initiator, 0x18, &header);
+    }
+
+    fn response(&mut self, time_ns: i64, tag: u32) {
+        let header = BhsBuilder::new(Opcode::ScsiResponse)
+            .initiator_task_tag(tag)
+            .stat_sn(SerialNumber(self.status_number))
+            .exp_cmd_sn(SerialNumber(self.command_number))
+            .max_cmd_sn(SerialNumber(self.command_number + 64))
+            .build();
+        self.status_number += 1;
+        self.send(time_ns, From::Target, 0x18, &header);
+    }
+
+    fn frames(&self) -> impl Iterator<Item = Packet<'_>> {
+        (1..).zip(&self.packets).map(|(frame, (time_ns, data))| Packet {
+            frame,
+            time_ns: *time_ns,
+            link_type: LinkType::RAW,
+            interface: 0,
+            original_length: data.len() as u32,
+            data,
+        })
+    }
+}
+
+fn trigger(condition: &str, before_ns: i64, after_ns: i64, memory_bytes: usize) -> Trigger {
+    Trigger::new(&TriggerSettings { condition: condition.to_owned(), before_ns, after_ns, memory_bytes })
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The frames that the trigger releases, with their comments.
+fn released(wire: &Wire, trigger: &mut Trigger) -> Vec<(u64, Option<String>)> {
+    let mut released = Vec::new();
+    for packet in wire.frames() {
+        let each = |kept: &KeptPacket, comment: Option<&str>| {
+            released.push((kept.frame, comment.map(str::to_owned)));
+            Ok::<(), ()>(())
+        };
+        assert_eq!(trigger.take(&packet, each, |_| {}), Ok(()));
+    }
+    released
+}
+
+/// A command of 1 ms every 100 ms; the one with that number takes 80 ms.
+fn one_slow(count: u32, slow: u32) -> Wire {
+    let mut wire = Wire::connected(0);
+    for number in 0..count {
+        let begun_ns = i64::from(number + 1) * 100 * MS;
+        wire.command(begun_ns, number);
+        wire.response(begun_ns + if number == slow { 80 * MS } else { MS }, number);
+    }
+    wire
+}
+
+#[test]
+fn the_window_is_before_the_command_to_after_its_end() {
+    let wire = one_slow(100, 60);
+    let mut trigger = trigger("latency>50ms", 250 * MS, 150 * MS, 1 << 20);
+    let released = released(&wire, &mut trigger);
+    // task 60 begins at 6100 ms and ends at 6180 ms: 5850 ms to 6330 ms, with the tasks of 5900 to 6300 ms
+    let in_window = |time_ns: i64| (5850 * MS..=6330 * MS).contains(&time_ns);
+    let mut wanted: Vec<u64> =
+        wire.frames().filter(|packet| in_window(packet.time_ns)).map(|packet| packet.frame).collect();
+    // and before it, how the connection began: 16 packets with payload at most
+    let beginning: Vec<u64> = (1..=18).collect();
+    wanted.splice(0..0, beginning);
+    assert_eq!(released.iter().map(|&(frame, _)| frame).collect::<Vec<_>>(), wanted);
+    let said: Vec<_> = released.iter().filter(|(_, comment)| comment.is_some()).collect();
+    let [(frame, Some(comment))] = said.as_slice() else { panic!("{said:?}") };
+    // two of the handshake, two of the login, two of each task
+    assert_eq!(*frame, 4 + 2 * 61);
+    assert!(comment.contains("latency>50ms: test_unit_ready took 80.000 ms, tag 0x0000003c"), "{comment}");
+    assert_eq!(trigger.found_count, 1);
+}
+
+#[test]
+fn windows_that_overlap_are_one_and_no_frame_comes_twice() {
+    let mut wire = Wire::connected(0);
+    for number in 0..50 {
+        wire.command(i64::from(number) * 100 * MS + MS, number);
+        wire.response(i64::from(number) * 100 * MS + 81 * MS, number);
+    }
+    let released = released(&wire, &mut trigger("latency>50ms", 1000 * MS, 1000 * MS, 1 << 20));
+    let frames: Vec<u64> = released.iter().map(|&(frame, _)| frame).collect();
+    assert_eq!(frames, (1..=104).collect::<Vec<_>>());
+    assert_eq!(released.iter().filter(|(_, comment)| comment.is_some()).count(), 50);
+}
+
+#[test]
+fn a_command_that_waits_keeps_what_led_to_it() {
+    let mut wire = Wire::connected(0);
+    wire.command(10_000 * MS, 1);
+    for number in 2..200 {
+        wire.command(10_000 * MS + i64::from(number) * 100 * MS, number);
+        wire.response(10_000 * MS + i64::from(number) * 100 * MS + MS, number);
+    }
+    let end_ns = 31_000 * MS;
+    wire.response(end_ns, 1);
+    // far longer than the time before: the window begins before the command nevertheless
+    let mut trigger = trigger("latency>15s", 100 * MS, 100 * MS, 1 << 20);
+    let released = released(&wire, &mut trigger);
+    assert_eq!(released.len(), wire.packets.len());
+    assert!(!trigger.has_forgotten);
+}
+
+#[test]
+fn a_command_that_never_ends_is_found_once_its_time_is_over() {
+    let mut wire = Wire::connected(0);
+    wire.command(100 * MS, 7);
+    for number in 0..200 {
+        wire.command(1000 * MS + i64::from(number) * 100 * MS, 100 + number);
+        wire.response(1000 * MS + i64::from(number) * 100 * MS + MS, 100 + number);
+    }
+    let mut trigger = trigger("latency>5s or status=busy", 10_000 * MS, 500 * MS, 1 << 20);
+    let released = released(&wire, &mut trigger);
+    let said: Vec<_> =
+        released.iter().filter_map(|(frame, comment)| comment.as_ref().map(|text| (frame, text))).collect();
+    let &[(&frame, comment)] = said.as_slice() else { panic!("{said:?}") };
+    assert!(
+        comment.contains("test_unit_ready has not ended after 5") && comment.contains("tag 0x00000007"),
+        "{comment}"
+    );
+    let (time_ns, _) = wire.packets[frame as usize - 1];
+    assert!((5100 * MS..5400 * MS).contains(&time_ns), "{time_ns}");
+    // all from its beginning to a while after, and as much longer as a window waits for the last task to end
+    assert_eq!(released[0].0, 1);
+    let (last_ns, _) = wire.packets[released[released.len() - 1].0 as usize - 1];
+    assert!((time_ns + 500 * MS..=time_ns + 1500 * MS).contains(&last_ns), "{last_ns}");
+}
+
+#[test]
+fn memory_is_bounded_and_what_it_took_is_told() {
+    let wire = one_slow(3000, 2999);
+    let mut trigger = trigger("latency>50ms", 200_000 * MS, MS, 40_000);
+    let released = released(&wire, &mut trigger);
+    let of_the_end = released.iter().filter(|&&(frame, _)| frame > 50).count();
+    assert!(trigger.has_forgotten);
+    // each packet takes 88 bytes and its bookkeeping
+    assert!((100..400).contains(&of_the_end), "{of_the_end}");
+}
+
+#[test]
+fn every_command_is_told_once_over_many_passes() {
+    let mut wire = Wire::connected(0);
+    let mut tag = 0;
+    // eight at a time; every 16th takes 3 s, longer than two passes run side by side
+    let mut open: Vec<(i64, u32)> = Vec::new();
+    for step in 0..6000 {
+        let now_ns = i64::from(step) * 5 * MS;
+        open.sort_unstable();
+        while open.first().is_some_and(|&(end_ns, _)| end_ns <= now_ns) {
+            let (_, ended) = open.remove(0);
+            wire.response(now_ns, ended);
+        }
+        wire.command(now_ns + 1, tag);
+        open.push((now_ns + if tag % 16 == 0 { 3000 * MS } else { 12 * MS }, tag));
+        tag += 1;
+    }
+    for (place, (_, ended)) in (0..).zip(open) {
+        wire.response(40_000 * MS + place, ended);
+    }
+    let mut observer = Observer::with_generations_of(500);
+    let mut ended: Vec<EndedCommand> = Vec::new();
+    let mut generations = 0;
+    for packet in wire.frames() {
+        observer.packet(&packet, &mut ended);
+        generations = generations.max(observer.generation_count());
+    }
+    let mut tags: Vec<u32> = ended.iter().map(|command| command.tag).collect();
+    tags.sort_unstable();
+    assert_eq!(tags, (0..tag).collect::<Vec<_>>());
+    assert!(generations > 1 && generations <= 3, "{generations}");
+    let waited = ended.iter().filter(|command| command.end_ns - command.command_ns >= 2990 * MS).count();
+    assert!(waited >= 300, "{waited}");
+}
+
+#[test]
+fn a_command_that_began_after_the_last_look_for_open_ones_is_kept_whole() {
+    let mut wire = Wire::connected(0);
+    // more than is kept of how a connection began
+    for tag in 10..60 {
+        wire.command(MS, tag);
+        wire.response(2 * MS, tag);
+    }
+    // the observer looks with the first packet after 100 ms: just when nothing is in flight
+    wire.command(99 * MS, 1);
+    wire.response(101 * MS, 1);
+    let first = wire.packets.len() as u64 + 1;
+    wire.command(102 * MS, 2);
+    // a bare ACK before the next look
+    wire.send(160 * MS, From::Target, 0x10, &[]);
+    wire.response(500 * MS, 2);
+    let mut trigger = trigger("latency>250ms", 10 * MS, MS, 1 << 20);
+    let frames: Vec<u64> = released(&wire, &mut trigger).into_iter().map(|(frame, _)| frame).collect();
+    // from 10 ms before the command on
+    assert!(frames.ends_with(&[first - 2, first - 1, first, first + 1, first + 2]), "{frames:?}");
+}

@@ -1,0 +1,63 @@
+//! The tables of core/wire for Python: SCSI commands and login keys as plain data.
+
+use iscsitrace_wire::cdb::{COMMANDS, Operation};
+use iscsitrace_wire::key::{KEYS, OperationalKey, Scope, Use, Value};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+/// Every row of the table of SCSI commands, in its order.
+#[pyfunction]
+fn scsi_commands(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let rows = PyList::empty(py);
+    for command in COMMANDS {
+        let row = PyDict::new(py);
+        row.set_item("operation_code", command.code)?;
+        row.set_item("service_action", command.service_action)?;
+        row.set_item("device_type", command.device_type)?;
+        row.set_item("operation", command.operation.as_str())?;
+        row.set_item("name", command.name)?;
+        let kind = if command.operation.moves_blocks() { command.operation.as_str() } else { "other" };
+        row.set_item("kind", kind)?;
+        row.set_item("lba", command.lba_field())?;
+        row.set_item("block_count", command.block_count_field())?;
+        rows.append(row)?;
+    }
+    Ok(rows)
+}
+
+/// Every row of the table of login and text keys, in its order.
+#[pyfunction]
+fn login_keys(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let rows = PyList::empty(py);
+    for key in KEYS {
+        let row = PyDict::new(py);
+        row.set_item("name", key.name)?;
+        row.set_item("section", key.section)?;
+        row.set_item("setting", OperationalKey::from_name(key.name).map(OperationalKey::setting))?;
+        let (kind, bounds) = match key.value {
+            Value::Number(low, high) => ("number", Some((low, high))),
+            Value::Boolean => ("boolean", None),
+            Value::List => ("list", None),
+            Value::Text => ("text", None),
+        };
+        row.set_item("kind", kind)?;
+        row.set_item("bounds", bounds)?;
+        row.set_item("default", key.default)?;
+        row.set_item("is_leading_only", key.usage == Use::LeadingOnly)?;
+        row.set_item("is_of_connection", key.scope == Scope::Connection)?;
+        row.set_item("is_irrelevant_in_discovery", key.is_irrelevant_in_discovery)?;
+        row.set_item("is_secret", key.is_secret)?;
+        rows.append(row)?;
+    }
+    Ok(rows)
+}
+
+/// Adds the tables to the module.
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let secrets = KEYS.iter().filter(|key| key.is_secret).map(|key| key.name);
+    module.add("OPERATIONS", PyTuple::new(py, Operation::ALL.iter().map(|operation| operation.as_str()))?)?;
+    module.add("SECRET_KEYS", PyTuple::new(py, secrets.collect::<Vec<_>>())?)?;
+    module.add_function(wrap_pyfunction!(scsi_commands, module)?)?;
+    module.add_function(wrap_pyfunction!(login_keys, module)?)
+}

@@ -1,0 +1,29 @@
+//! The events that change the attribution of time.
+
+/// What an event changes, in the order within one instant. Commands are given by their index in the scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Change {
+    /// A command begins.
+    Command(u32),
+    /// The initiator has sent everything that the target needs for now.
+    Requested(u32),
+    /// The burst of an R2T was sent: before the next R2T of the same instant.
+    BurstSent(u32),
+    /// An R2T arrived.
+    R2t(u32),
+    /// The command ended.
+    Ended(u32),
+    /// The line becomes busy with payload, or idle.
+    Busy(bool),
+    /// A sender becomes limited by a part, or no longer is.
+    Limited(u8, bool),
+}
+
+/// A change and its time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Event {
+    pub(super) time_ns: i64,
+    pub(super) change: Change,
+    /// The frame that shows it.
+    pub(super) frame: u64,
+}

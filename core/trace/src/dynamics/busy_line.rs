@@ -1,0 +1,179 @@
+//! When a line was busy with the bytes of one direction, from the times at which they left it.
+//!
+//! ```text
+//! events      |  |  |  |  |           |  |  |  |        bytes seen, or acknowledged
+//! busy      [--------------]        [-----------]       each event took bytes x ns/byte; a longer wait is a pause
+//! ```
+
+use super::pace::{Line, Pace};
+
+/// A gap is a pause if it exceeds the line's time by this multiple of the hosts' jitter,
+const PAUSE_MIN_JITTERS: f64 = 4.0;
+/// at least by this time,
+const PAUSE_LEAST_NS: f64 = 5_000.0;
+/// and certainly by this time: hosts send packets in batches, but do not wait longer.
+const PAUSE_CERTAIN_NS: f64 = 50_000.0;
+/// A gap is a pause only beyond this multiple of the line's time for the bytes after it.
+const PAUSE_MIN_LINE_TIMES: f64 = 1.5;
+
+/// Whether a gap of `gap_ns` before `bytes` is a pause of this line.
+#[inline]
+pub fn is_pause(gap_ns: i64, bytes: u32, line: Line) -> bool {
+    let bytes = f64::from(bytes);
+    let slack_ns = if line.ns_per_byte > 0.0 {
+        (PAUSE_MIN_JITTERS * bytes * line.jitter_ns_per_byte).clamp(PAUSE_LEAST_NS, PAUSE_CERTAIN_NS)
+    } else {
+        PAUSE_CERTAIN_NS
+    };
+    gap_ns as f64 > slack_ns + PAUSE_MIN_LINE_TIMES * bytes * line.ns_per_byte
+}
+
+/// Whether the gap is a pause beyond any jitter.
+#[inline]
+pub fn is_long_pause(gap_ns: i64, bytes: u32, line: Line) -> bool {
+    gap_ns as f64 > PAUSE_CERTAIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * line.ns_per_byte
+}
+
+/// Within a run, no gap exceeds this multiple of the line's time for the bytes after it.
+const SPLIT_LINE_TIMES: f64 = 1.25;
+/// Shorter pauses are ignored.
+const JOIN_NS: i64 = 5_000;
+
+/// Events without a pause between them.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    first_ns: i64,
+    first_bytes: u32,
+    last_ns: i64,
+    bytes: u64,
+    count: u32,
+}
+
+/// A run of at least this many events shows the line rate.
+const RATE_EVENTS_MIN: u32 = 8;
+
+/// The runs of one direction.
+#[derive(Debug, Default)]
+pub struct BusyLine {
+    pace: Pace,
+    runs: Vec<Run>,
+    /// Bytes and time of the removed longer runs.
+    forgotten: (f64, f64),
+}
+
+impl BusyLine {
+    /// `bytes` left the line at `time_ns`. They took `line_ns`, if nothing but the line can have delayed them.
+    #[inline]
+    pub fn note(&mut self, time_ns: i64, bytes: u32, line_ns: Option<i64>) {
+        match line_ns {
+            Some(line_ns) => self.pace.note(line_ns, bytes),
+            None => self.pace.end_window(),
+        }
+        if let Some(run) = self.runs.last_mut() {
+            let gap_ns = time_ns.saturating_sub(run.last_ns);
+            if gap_ns as f64 <= SPLIT_LINE_TIMES * f64::from(bytes) * self.pace.recent().ns_per_byte {
+                run.last_ns = run.last_ns.max(time_ns);
+                run.bytes += u64::from(bytes);
+                run.count += 1;
+                return;
+            }
+        }
+        let run = Run { first_ns: time_ns, first_bytes: bytes, last_ns: time_ns, bytes: u64::from(bytes), count: 1 };
+        self.runs.push(run);
+    }
+
+    /// The line rate so far.
+    pub fn line(&self) -> Line {
+        self.pace.line()
+    }
+
+    /// The line rate at the last update.
+    pub fn recent_line(&self) -> Line {
+        self.pace.recent()
+    }
+
+    /// Bytes per second while the line was busy, from its longer runs; none without any.
+    pub fn rate_bytes_per_s(&self) -> Option<i64> {
+        let (bytes, ns) = with_long(self.forgotten, &self.runs);
+        (ns > 0.0).then(|| (bytes / ns * 1e9) as i64)
+    }
+
+    /// Removes runs from before, except the last; their share in the rate stays.
+    pub fn forget(&mut self, before_ns: i64) {
+        let count = self.runs.iter().take_while(|run| run.last_ns < before_ns).count();
+        let count = count.min(self.runs.len().saturating_sub(1));
+        self.forgotten = with_long(self.forgotten, self.runs.get(..count).unwrap_or_default());
+        self.runs.drain(..count);
+    }
+
+    /// When the line was busy, shifted earlier by `earlier_ns`: ordered and disjoint.
+    ///
+    /// Computed backwards: bytes that arrived faster than the line allows were transmitted earlier, and waited in a
+    /// host.
+    pub fn intervals(&self, earlier_ns: i64, line: Line) -> Vec<(i64, i64)> {
+        let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(self.runs.len());
+        for run in self.runs.iter().rev() {
+            let took_ns =
+                run.last_ns.saturating_sub(run.first_ns) as f64 + f64::from(run.first_bytes) * line.ns_per_byte;
+            let least_ns = run.bytes as f64 * line.ns_per_byte;
+            let limit_ns = intervals.last().map_or(i64::MAX, |&(from_ns, _)| from_ns);
+            let to_ns = run.last_ns.saturating_sub(earlier_ns).min(limit_ns);
+            let from_ns = to_ns.saturating_sub(took_ns.max(least_ns) as i64);
+            match intervals.last_mut() {
+                Some(next) if next.0.saturating_sub(to_ns) <= JOIN_NS => next.0 = from_ns,
+                _ => intervals.push((from_ns, to_ns)),
+            }
+        }
+        intervals.reverse();
+        intervals
+    }
+}
+
+/// Bytes and time, increased by those of the longer runs.
+fn with_long(known: (f64, f64), runs: &[Run]) -> (f64, f64) {
+    let long = runs.iter().filter(|run| run.count >= RATE_EVENTS_MIN && run.last_ns > run.first_ns);
+    long.fold(known, |(bytes, ns), run| {
+        (bytes + (run.bytes - u64::from(run.first_bytes)) as f64, ns + run.last_ns.saturating_sub(run.first_ns) as f64)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Full segments over a line of 40 MB/s.
+    const LINE_NS: i64 = 36_200;
+
+    fn block(line: &mut BusyLine, start_ns: i64) {
+        (0..20).for_each(|packet| line.note(start_ns + packet * LINE_NS, 1448, (packet > 0).then_some(LINE_NS)));
+    }
+
+    #[test]
+    fn each_block_is_carried_for_its_bytes_at_the_rate_of_the_line() {
+        let mut line = BusyLine::default();
+        (0..50).for_each(|cycle| block(&mut line, cycle * 10_000_000));
+        let intervals = line.intervals(0, line.line());
+        let busy_ns: i64 = intervals.iter().map(|(from, to)| to - from).sum();
+        let truth_ns = 50 * 20 * LINE_NS;
+        assert_eq!(intervals.len(), 50);
+        assert!((busy_ns - truth_ns).abs() < truth_ns / 200, "{busy_ns} of {truth_ns}");
+        let rate = line.rate_bytes_per_s().unwrap();
+        assert!((rate - 40_000_000).abs() < 400_000, "{rate}");
+    }
+
+    #[test]
+    fn a_slow_line_has_no_pauses_between_its_packets() {
+        // 10 Mbit/s: 1.2 ms per packet
+        let mut line = BusyLine::default();
+        (0..100).for_each(|packet| line.note(packet * 1_200_000, 1448, (packet > 0).then_some(1_200_000)));
+        assert_eq!(line.intervals(0, line.line()).len(), 1);
+    }
+
+    #[test]
+    fn single_packets_after_requests_tell_no_line_and_carry_for_no_time() {
+        let mut line = BusyLine::default();
+        (0..100).for_each(|packet| line.note(packet * 300_000, 560, None));
+        let busy_ns: i64 = line.intervals(0, line.line()).iter().map(|(from, to)| to - from).sum();
+        assert_eq!(busy_ns, 0);
+    }
+}

@@ -1,0 +1,17 @@
+//! Rows about the senders of one connection, before they go to the tables.
+
+use crate::tables::{Flights, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Wanted, Windows};
+
+/// Rows of one connection, in time order. `to_target` means "from the client" until they are handed over.
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct Rows {
+    pub sacks: Sacks,
+    pub window: Windows,
+    pub round_trips: RoundTrips,
+    pub retransmissions: Retransmissions,
+    pub recoveries: Recoveries,
+    pub flights: Flights,
+    pub senders: Senders,
+    pub wanted: Wanted,
+}

@@ -1,0 +1,179 @@
+//! RTT samples between the tap and one end of a connection.
+//!
+//! A sample is the time from a packet to the first ACK, cumulative or selective, that covers it. An ACK for several
+//! packets gives one sample: that of the latest packet. A retransmission makes the packets in flight ambiguous (Karn's
+//! rule). Timestamps are not used: they echo the earliest packet that an ACK covers.
+
+use std::collections::VecDeque;
+
+use super::Rows;
+use super::histogram::Histogram;
+use super::observation::Observation;
+use crate::tables::{NULL_NS, RoundTrip, SenderRow};
+use crate::tcp::half::SegmentClass;
+
+/// Maximum number of packets in flight with a stored time; others give no sample.
+const PACKETS_MAX: usize = 4096;
+/// Weight of a sample in the smoothed RTT: one part in eight (RFC 6298, section 2).
+const SMOOTHING: i64 = 8;
+
+/// RTT samples from the tap to the receiver of one direction.
+#[derive(Debug)]
+pub struct RttSamples {
+    connection: u32,
+    is_from_client: bool,
+    /// End and capture time of packets in flight, ordered by end.
+    packets: VecDeque<(i64, i64)>,
+    syn_ns: Option<i64>,
+    has_syn_again: bool,
+    highest: i64,
+    acknowledged: Option<i64>,
+    /// Without SACK, an ACK for bytes below this offset may have waited for a hole to be filled.
+    ambiguous_until: i64,
+    rtt_min_ns: Option<i64>,
+    smoothed_ns: i64,
+    sizes: Histogram,
+    ack_sizes: Histogram,
+    /// The longest RTT of an ACK for less than two full segments.
+    held_max_ns: Option<i64>,
+}
+
+impl RttSamples {
+    /// No samples yet.
+    pub fn new(connection: u32, is_from_client: bool) -> Self {
+        Self {
+            connection,
+            is_from_client,
+            packets: VecDeque::new(),
+            syn_ns: None,
+            has_syn_again: false,
+            highest: i64::MIN,
+            acknowledged: None,
+            ambiguous_until: i64::MIN,
+            rtt_min_ns: None,
+            smoothed_ns: 0,
+            sizes: Histogram::default(),
+            ack_sizes: Histogram::default(),
+            held_max_ns: None,
+        }
+    }
+
+    /// The minimum RTT so far.
+    pub fn rtt_min_ns(&self) -> Option<i64> {
+        self.rtt_min_ns
+    }
+
+    /// The smoothed RTT (RFC 6298, section 2).
+    pub fn smoothed_ns(&self) -> Option<i64> {
+        self.rtt_min_ns.map(|_| self.smoothed_ns)
+    }
+
+    /// Notes a packet of the direction.
+    #[inline]
+    pub fn transmit(&mut self, seen: &Observation) {
+        if seen.flags.is_syn() {
+            self.has_syn_again |= self.syn_ns.is_some();
+            self.syn_ns = Some(seen.time_ns);
+        }
+        match seen.class {
+            SegmentClass::New if seen.offset >= self.highest => {
+                if self.packets.len() < PACKETS_MAX {
+                    self.packets.push_back((seen.end(), seen.time_ns));
+                }
+                self.highest = seen.end();
+            }
+            SegmentClass::Retransmission => {
+                self.packets.clear();
+                self.ambiguous_until = self.highest;
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes a packet of the opposite direction; `segment_bytes` is the payload of a full segment.
+    #[inline]
+    pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rows: &mut Rows) {
+        let Some(acknowledged) = seen.acknowledged else { return };
+        let before = self.acknowledged.unwrap_or_else(|| {
+            self.shake_hands(seen, rows);
+            acknowledged
+        });
+        self.acknowledged = Some(before);
+        let newly = acknowledged - before;
+        if newly > 0 {
+            self.acknowledged = Some(acknowledged);
+            self.ack_sizes.add(newly);
+        }
+        let mut covered = acknowledged;
+        for &(left, right) in seen.sacks() {
+            if left > acknowledged {
+                covered = covered.max(right);
+            }
+        }
+        let Some(sent_ns) = self.drop_covered(covered) else { return };
+        if before < self.ambiguous_until && covered == acknowledged {
+            return;
+        }
+        let rtt_ns = seen.time_ns.saturating_sub(sent_ns);
+        self.sample(rtt_ns, seen, false, rows);
+        if newly < 2 * segment_bytes && covered == acknowledged {
+            self.held_max_ns = self.held_max_ns.max(Some(rtt_ns));
+        }
+    }
+
+    /// The first ACK: a sample of the handshake, if the SYN was captured.
+    fn shake_hands(&mut self, seen: &Observation, rows: &mut Rows) {
+        if let (Some(syn_ns), false, Some(0)) = (self.syn_ns, self.has_syn_again, seen.acknowledged) {
+            self.sample(seen.time_ns.saturating_sub(syn_ns), seen, true, rows);
+        }
+    }
+
+    /// Removes the packets that are covered, and returns the time of the latest of them.
+    #[inline]
+    fn drop_covered(&mut self, covered: i64) -> Option<i64> {
+        let mut latest = None;
+        while let Some(&(end, sent_ns)) = self.packets.front()
+            && end <= covered
+        {
+            latest = Some(sent_ns);
+            self.packets.pop_front();
+        }
+        latest
+    }
+
+    fn sample(&mut self, rtt_ns: i64, seen: &Observation, is_handshake: bool, rows: &mut Rows) {
+        if rtt_ns < 0 {
+            return;
+        }
+        self.smoothed_ns += if self.rtt_min_ns.is_none() { rtt_ns } else { (rtt_ns - self.smoothed_ns) / SMOOTHING };
+        self.rtt_min_ns = Some(self.rtt_min_ns.map_or(rtt_ns, |least| least.min(rtt_ns)));
+        self.sizes.add(rtt_ns);
+        if rows.wanted.round_trips {
+            rows.round_trips.push(RoundTrip {
+                connection: self.connection,
+                to_target: self.is_from_client,
+                frame: seen.frame,
+                time_ns: seen.time_ns,
+                rtt_ns,
+                is_handshake,
+            });
+        }
+    }
+
+    /// Fills the RTT columns of the sender's row.
+    pub fn describe(&self, row: &mut SenderRow) {
+        row.connection = self.connection;
+        row.to_target = self.is_from_client;
+        let Some(least_ns) = self.rtt_min_ns else { return };
+        row.rtt_min_ns = least_ns;
+        row.rtt_median_ns = self.sizes.percentile(50).unwrap_or(NULL_NS).max(least_ns);
+        row.rtt_p95_ns = self.sizes.percentile(95).unwrap_or(NULL_NS).max(least_ns);
+        row.rtt_count = self.sizes.count();
+        if let Some(held_ns) = self.held_max_ns {
+            row.delayed_ack_max_ns = held_ns.saturating_sub(least_ns);
+        }
+        if let Some(bytes) = self.ack_sizes.percentile(50) {
+            row.bytes_per_ack = u32::try_from(bytes).unwrap_or(u32::MAX - 1);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Flights: pauses, and what limited the sender.
+
+use super::*;
+
+#[test]
+fn a_small_segment_after_the_last_ack_waited_for_it_though_it_came_before_the_least_round_trip() {
+    let mut talk = Conversation::without_syn();
+    // the client is far from the tap, and its first answer was late
+    talk.request(0, 0, 0);
+    talk.piece(30 * MS, 1000, None, 48);
+    talk.piece(38 * MS, 1000, Some(1400), 48);
+    talk.ack(38 * MS, 2, &[]);
+    talk.piece(40 * MS, 1000, Some(400), 48);
+    talk.piece(40 * MS, 400, None, 48);
+    let ack = talk.packet(40 * MS, 1, 48, 0, Some(3400));
+    talk.see(ack);
+    talk.piece(68 * MS, 48, None, 48);
+    assert_eq!(talk.limited().last(), Some(&(40, 68, part::ACK_WAIT)));
+}
+
+#[test]
+fn the_rest_of_a_pdu_that_goes_with_the_answer_to_a_request_waited_for_an_ack() {
+    let limited_with = |small_bytes| {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, 1);
+        talk.piece(100 * MS, small_bytes, None, 0);
+        talk.piece(100 * MS, 1000, Some(400), 0);
+        talk.ack(117 * MS, 1, &[]);
+        talk.request(118 * MS, 0, 1);
+        talk.piece(118 * MS, 1000, None, 48);
+        talk.limited()
+    };
+    assert_eq!(limited_with(500), [(100, 118, part::ACK_WAIT)]);
+    // with nothing small under way Nagle's algorithm holds nothing
+    assert!(limited_with(1000).iter().all(|limited| limited.2 != part::ACK_WAIT));
+}
+
+#[test]
+fn a_flight_has_its_packets_and_the_pause_before_it() {
+    let mut talk = Conversation::begin();
+    talk.data(100 * MS, 4);
+    talk.ack(120 * MS, 4, &[]);
+    talk.data(120 * MS, 3);
+    let flights = talk.finish().flights;
+    assert_eq!((&flights.packet_count[..], &flights.bytes[..]), (&[4, 3][..], &[4000, 3000][..]));
+    assert_eq!((flights.pause_ns[1], flights.owin_before_bytes[1]), (20 * MS, 4000));
+    assert_eq!((flights.frame_first[1], flights.frame_last[1]), (9, 11));
+}
+
+#[test]
+fn packets_of_a_slow_line_are_one_flight_once_its_rate_is_known() {
+    let mut talk = Conversation::begin();
+    // 1.2 us per byte: each gap looks like a pause until the rate is known
+    (0..100).for_each(|packet| talk.data(100 * MS + packet * 1_200_000, 1));
+    let flights = talk.finish().flights;
+    assert_eq!((&flights.packet_count[..], &flights.bytes[..]), (&[100][..], &[100_000][..]));
+    assert_eq!(flights.time_last_ns[0] - flights.time_first_ns[0], 99 * 1_200_000);
+}
+
+#[test]
+fn a_window_update_is_not_an_acknowledgment() {
+    const ACKNOWLEDGMENT: u8 = 0;
+    const WINDOW_UPDATE: u8 = 1;
+    let mut talk = Conversation::begin();
+    talk.window = 5_000;
+    talk.ack(90 * MS, 0, &[]);
+    talk.data(100 * MS, 5);
+    // opens the window because it acknowledges
+    talk.ack(120 * MS, 5, &[]);
+    talk.data(120 * MS, 5);
+    talk.window = 0;
+    talk.ack(140 * MS, 10, &[]);
+    talk.window = 5_000;
+    talk.ack(170 * MS, 10, &[]);
+    talk.data(170 * MS, 1);
+    assert_eq!(talk.finish().flights.release[1..], [ACKNOWLEDGMENT, WINDOW_UPDATE]);
+}
+
+#[test]
+fn a_pause_as_long_as_a_retransmission_timer_is_loss_recovery() {
+    for (pause_ms, limited) in [(185, vec![]), (195, vec![(100, 295, part::LOSS_RECOVERY)])] {
+        let mut talk = Conversation::begin();
+        talk.piece(100 * MS, 1000, Some(9000), 0);
+        talk.piece((100 + pause_ms) * MS, 1000, Some(8000), 0);
+        assert_eq!(talk.limited(), limited, "{pause_ms} ms");
+    }
+}
+
+#[test]
+fn a_line_beyond_the_tap_has_the_rate_of_the_acks() {
+    let mut talk = Conversation::begin();
+    for burst in 0..20 {
+        let begun_ns = (100 + 50 * burst) * MS;
+        // 40 segments at 100 bytes per us, acknowledged two at a time at 10 bytes per us
+        (0..40).for_each(|packet| talk.data(begun_ns + packet * 10_000, 1));
+        (1..=20).for_each(|ack| talk.ack(begun_ns + 20 * MS + ack * 200_000, 40 * burst + 2 * ack, &[]));
+    }
+    let senders = talk.finish().senders;
+    assert!(senders.is_line_from_acks[0]);
+    let rate = senders.line_bytes_per_s[0];
+    assert!((rate - 10_000_000).abs() < 500_000, "{rate}");
+}

@@ -1,0 +1,180 @@
+//! Losses, retransmissions and recoveries.
+
+use super::*;
+use crate::tables::NULL_U64;
+
+#[test]
+fn a_lost_segment_is_repaired() {
+    let mut talk = Conversation::begin();
+    talk.data(100 * MS, 10);
+    talk.ack(120 * MS, 2, &[]);
+    talk.ack(121 * MS, 2, &[(3, 4)]);
+    talk.ack(122 * MS, 2, &[(3, 5)]);
+    talk.ack(123 * MS, 2, &[(3, 6)]);
+    talk.again(123 * MS, 2);
+    talk.ack(143 * MS, 10, &[]);
+    talk.data(150 * MS, 1);
+    let tables = talk.finish();
+    let again = &tables.retransmissions;
+    assert_eq!((&again.cause[..], &again.original_ns[..]), (&[0][..], &[100 * MS][..]));
+    assert_eq!(again.is_spurious, [false]);
+    let repair = &tables.recoveries;
+    assert_eq!((repair.time_first_ns[0], repair.time_last_ns[0]), (121 * MS, 143 * MS));
+    assert_eq!((repair.retransmitted_packets[0], repair.retransmitted_bytes[0]), (1, SEGMENT as u64));
+    // before the ACK that showed it, and after the one that ended it
+    assert_eq!((repair.pipe_before_bytes[0], repair.pipe_after_bytes[0]), (8 * SEGMENT, 0));
+    let pipes: Vec<_> = tables.window.pipe_bytes.iter().map(|pipe| pipe / SEGMENT).collect();
+    // ten sent; two acknowledged; one, two and three SACKed, and the hole is lost; retransmitted; all acknowledged; one
+    // more
+    assert_eq!(pipes[10..18], [10, 8, 7, 6, 4, 5, 0, 1]);
+    assert_eq!((tables.senders.fast_retransmit_count[0], tables.senders.recovery_ns[0]), (1, 22 * MS));
+}
+
+#[test]
+fn a_duplicate_sack_tells_of_a_retransmission_in_vain() {
+    let mut talk = Conversation::begin();
+    talk.data(100 * MS, 6);
+    talk.ack(121 * MS, 0, &[(1, 4)]);
+    talk.again(121 * MS, 0);
+    talk.ack(122 * MS, 6, &[]);
+    talk.ack(141 * MS, 6, &[(0, 1)]);
+    talk.data(150 * MS, 1);
+    let tables = talk.finish();
+    assert_eq!(tables.retransmissions.is_spurious, [true]);
+    assert_eq!(tables.senders.spurious_count[0], 1);
+    assert_eq!(tables.sacks.is_duplicate, [false, true]);
+}
+
+#[test]
+fn an_old_timestamp_tells_of_a_retransmission_in_vain() {
+    for (echo, is_spurious) in [(7, true), (500, false)] {
+        let mut talk = Conversation::begin();
+        let seen = talk.packet(100 * MS, 0, 0, 1000, Some(0));
+        talk.see(Observation { timestamps: Some((7, 1)), ..seen });
+        let seen = talk.packet(400 * MS, 0, 0, 1000, Some(0));
+        talk.see(Observation { timestamps: Some((307, 1)), class: SegmentClass::Retransmission, ..seen });
+        let seen = talk.packet(401 * MS, 1, 0, 0, Some(SEGMENT));
+        talk.see(Observation { timestamps: Some((900, echo)), ..seen });
+        assert_eq!(talk.finish().retransmissions.is_spurious, [is_spurious]);
+    }
+}
+
+#[test]
+fn silence_ends_with_a_probe_and_then_with_a_timeout() {
+    let mut talk = Conversation::begin();
+    talk.data(100 * MS, 4);
+    talk.again(142 * MS, 3);
+    talk.again(400 * MS, 0);
+    talk.ack(420 * MS, 2, &[]);
+    talk.again(420 * MS, 2);
+    talk.ack(440 * MS, 4, &[]);
+    let tables = talk.finish();
+    assert_eq!(tables.retransmissions.cause, [2, 1, 1]);
+    let senders = &tables.senders;
+    assert_eq!((senders.tail_probe_count[0], senders.timeout_count[0], senders.fast_retransmit_count[0]), (1, 1, 0));
+    assert_eq!(tables.recoveries.time_last_ns, [440 * MS]);
+}
+
+#[test]
+fn without_sack_the_last_segment_alone_is_no_probe() {
+    let mut talk = Conversation::begin();
+    talk.has_sack = Some(false);
+    talk.data(100 * MS, 1);
+    talk.again(320 * MS, 0);
+    assert_eq!(talk.finish().retransmissions.cause, [1]);
+}
+
+#[test]
+fn what_the_capture_dropped_is_no_loss() {
+    let mut talk = Conversation::begin();
+    talk.data(100 * MS, 2);
+    talk.highest += 3 * SEGMENT;
+    talk.data(100 * MS, 2);
+    talk.ack(121 * MS, 7, &[]);
+    talk.data(122 * MS, 1);
+    let tables = talk.finish();
+    assert_eq!(tables.retransmissions.cause.len() + tables.recoveries.cause.len(), 0);
+    assert_eq!(tables.senders.owin_max_bytes[0], 7 * SEGMENT);
+}
+
+#[test]
+fn what_fills_a_hole_of_the_tap_has_no_original() {
+    let mut talk = Conversation::begin();
+    talk.data(100 * MS, 1);
+    talk.highest += SEGMENT;
+    talk.data(100 * MS, 4);
+    talk.ack(120 * MS, 1, &[(2, 6)]);
+    talk.again(121 * MS, 1);
+    talk.ack(141 * MS, 6, &[]);
+    let tables = talk.finish();
+    assert_eq!(
+        (&tables.retransmissions.original_frame[..], &tables.retransmissions.cause[..]),
+        (&[NULL_U64][..], &[0][..])
+    );
+    // the packet after the hole was the first sign
+    assert_eq!(tables.recoveries.time_first_ns, [100 * MS]);
+}
+
+/// Ten segments, of which two are lost and retransmitted 23 ms later; the recovery lasts 22 ms.
+fn lose_two(talk: &mut Conversation, at_ms: i64) {
+    let first = talk.highest / SEGMENT;
+    talk.data(at_ms * MS, 10);
+    talk.ack((at_ms + 20) * MS, first + 2, &[]);
+    for seen in 1..=3 {
+        talk.ack((at_ms + 20 + seen) * MS, first + 2, &[(first + 4, first + 4 + seen)]);
+    }
+    talk.again((at_ms + 23) * MS, first + 2);
+    talk.again((at_ms + 23) * MS, first + 3);
+    talk.ack((at_ms + 43) * MS, first + 10, &[]);
+    talk.data((at_ms + 50) * MS, 1);
+    talk.ack((at_ms + 70) * MS, first + 11, &[]);
+}
+
+#[test]
+fn recoveries_add_up() {
+    let mut talk = Conversation::begin();
+    lose_two(&mut talk, 100);
+    lose_two(&mut talk, 200);
+    let tables = talk.finish();
+    let recoveries = &tables.recoveries;
+    assert_eq!(recoveries.retransmitted_packets, [2, 2]);
+    assert_eq!(recoveries.retransmitted_bytes, [2 * SEGMENT as u64; 2]);
+    assert_eq!((tables.senders.recovery_count[0], tables.senders.recovery_ns[0]), (2, (22 + 22) * MS));
+}
+
+#[test]
+fn a_recovery_counts_unless_all_its_probes_were_spurious() {
+    for (has_timeout, is_recovery) in [(false, false), (true, true)] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, 4);
+        talk.again(142 * MS, 3);
+        if has_timeout {
+            talk.again(400 * MS, 0);
+        }
+        talk.ack(420 * MS, 4, &[]);
+        // the DSACK is for the probe alone
+        talk.ack(421 * MS, 4, &[(3, 4)]);
+        talk.data(500 * MS, 1);
+        let found = talk.limited().into_iter().any(|span| span == (142, 420, part::LOSS_RECOVERY));
+        assert_eq!(found, is_recovery, "with a timeout: {has_timeout}");
+    }
+}
+
+#[test]
+fn the_first_loss_in_slow_start_shows_ssthresh() {
+    let mut talk = Conversation::begin();
+    talk.data(100 * MS, 10);
+    for (round, count) in [20, 40].into_iter().enumerate() {
+        let now_ns = (120 + 20 * round as i64) * MS;
+        talk.ack(now_ns, talk.highest / SEGMENT, &[]);
+        talk.data(now_ns, count);
+    }
+    for sacked in 32..=34 {
+        talk.ack(160 * MS, 30, &[(31, sacked)]);
+    }
+    talk.again(161 * MS, 30);
+    talk.ack(181 * MS, 70, &[]);
+    talk.data(190 * MS, 1);
+    // the pipe when the first sign of the loss arrived
+    assert_eq!(talk.finish().senders.ssthresh_guess_bytes[0], 40 * SEGMENT);
+}

@@ -1,0 +1,125 @@
+//! Windows: bytes in flight, the receiver's window, the congestion window.
+
+use super::*;
+
+/// Estimates in segments, 0 where there is none, of the rows that frames of the client changed.
+fn estimates(tables: &Tables) -> Vec<i64> {
+    let window = &tables.window;
+    let rows = (0..window.time_ns.len()).filter(|&row| window.to_target[row]);
+    rows.map(|row| if window.is_valid[row] { window.cwnd_estimate_bytes[row] / SEGMENT } else { 0 }).collect()
+}
+
+/// Twelve segments, an ACK of two, and what `between` does; then four more segments, in answer.
+fn after_a_stop(window: u16, is_within_pdu: bool, between: impl Fn(&mut Conversation)) -> Vec<i64> {
+    let mut talk = Conversation::begin();
+    talk.window = window;
+    talk.ack(90 * MS, 0, &[]);
+    talk.data(100 * MS, 11);
+    let seen = talk.packet(100 * MS, 0, talk.highest, SEGMENT as u32, Some(0));
+    talk.highest += SEGMENT;
+    talk.see(Observation { left_of_pdu: is_within_pdu.then_some(0), ..seen });
+    between(&mut talk);
+    talk.ack(120 * MS, 2, &[]);
+    talk.data(120 * MS, 4);
+    estimates(&talk.finish())[1..13].to_vec()
+}
+
+#[test]
+fn a_sender_that_stops_and_goes_on_with_the_ack_shows_its_window() {
+    assert_eq!(after_a_stop(60_000, false, |_| ()), [12; 12]);
+}
+
+#[test]
+fn a_sender_that_was_asked_for_more_shows_none() {
+    assert_eq!(after_a_stop(60_000, false, |talk| talk.request(119 * MS, 0, 0)), [0; 12]);
+    assert_eq!(after_a_stop(60_000, true, |talk| talk.request(119 * MS, 0, 0)), [12; 12]);
+}
+
+#[test]
+fn a_sender_that_the_receiver_holds_back_shows_none() {
+    assert_eq!(after_a_stop(12_500, true, |_| ()), [0; 12]);
+}
+
+#[test]
+fn a_small_window_after_a_long_pause_was_begun_anew() {
+    for (count, restarts) in [(10, 1), (40, 0)] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, 40);
+        talk.ack(120 * MS, 20, &[]);
+        talk.data(120 * MS, 20);
+        talk.ack(140 * MS, 60, &[]);
+        talk.request(1000 * MS, 0, 60);
+        talk.data(1000 * MS, count);
+        talk.ack(1020 * MS, 60 + count / 2, &[]);
+        talk.data(1020 * MS, count);
+        assert_eq!(talk.finish().senders.restart_after_idle_count[0], restarts, "{count} segments after the pause");
+    }
+}
+
+#[test]
+fn far_from_the_sender_an_ack_counts_when_its_answer_can_be_there() {
+    // the tap is beside the server: 30 ms to the client and back
+    let mut talk = Conversation::without_syn();
+    let seen = talk.packet(0, 1, 0, 48, Some(0));
+    talk.see(seen);
+    let seen = talk.packet(30 * MS, 0, 0, 1000, Some(48));
+    talk.see(seen);
+    talk.highest = SEGMENT;
+    talk.data(40 * MS, 1);
+    talk.ack(40 * MS, 2, &[]);
+    talk.data(69 * MS, 1);
+    talk.data(70 * MS, 1);
+    let tables = talk.finish();
+    let rows: Vec<_> = (0..tables.window.time_ns.len()).filter(|&row| tables.window.to_target[row]).collect();
+    let owin: Vec<_> = rows.iter().map(|&row| tables.window.owin_bytes[row] / SEGMENT).collect();
+    let times: Vec<_> = rows.iter().map(|&row| tables.window.time_ns[row] / MS).collect();
+    assert_eq!((&owin[..], &times[..]), (&[0, 1, 2, 3, 1, 2][..], &[15, 15, 25, 54, 55, 55][..]));
+}
+
+#[test]
+fn a_window_field_without_its_scale_is_as_large_as_what_was_sent() {
+    let mut talk = Conversation::without_syn();
+    talk.window = 1000;
+    talk.ack(90 * MS, 0, &[]);
+    talk.data(100 * MS, 7);
+    let tables = talk.finish();
+    // 1000, shifted by 3, is the first window that holds 7000 bytes
+    assert_eq!((tables.senders.window_scale[0], tables.senders.is_window_scale_inferred[0]), (3, true));
+}
+
+#[test]
+fn full_and_closed_windows_last_until_they_open() {
+    let mut talk = Conversation::begin();
+    talk.window = 5_000;
+    talk.ack(90 * MS, 0, &[]);
+    talk.data(100 * MS, 5);
+    talk.window = 0;
+    talk.ack(120 * MS, 5, &[]);
+    talk.window = 5_000;
+    talk.ack(170 * MS, 5, &[]);
+    talk.data(200 * MS, 1);
+    let tables = talk.finish();
+    assert_eq!((tables.senders.window_full_ns[0], tables.senders.zero_window_ns[0]), (70 * MS, 50 * MS));
+    assert_eq!((tables.senders.rwnd_min_bytes[0], tables.senders.rwnd_max_bytes[0]), (0, 60_000));
+}
+
+#[test]
+fn an_inferred_scale_holds_for_every_window() {
+    let mut talk = Conversation::without_syn();
+    talk.window = 1000;
+    talk.ack(90 * MS, 0, &[]);
+    talk.data(100 * MS, 7);
+    talk.window = 900;
+    talk.ack(120 * MS, 7, &[]);
+    let senders = talk.finish().senders;
+    assert_eq!((senders.rwnd_min_bytes[0], senders.rwnd_max_bytes[0]), (900 << 3, 1000 << 3));
+}
+
+#[test]
+fn two_segments_and_a_sixteenth_of_the_window_must_be_free_for_an_estimate() {
+    // 12 segments in flight: 3000 bytes are free of 15000, where 2000 + 15000 / 16 = 2937 are required;
+    // the first row is the change of the window
+    assert_eq!(after_a_stop(15_000, false, |_| ())[1..], [12; 11]);
+    // 2900 of 14900, where 2931 are required
+    assert_eq!(after_a_stop(14_900, false, |_| ()), [0; 12]);
+}

@@ -1,0 +1,76 @@
+//! A connection as the listener of its two framers.
+
+use iscsitrace_wire::bhs::Bhs;
+
+use super::IscsiConnection;
+use super::kept_data::{WRITE_START_BYTES_MAX, begins_write, kept_bytes};
+use crate::counters::Counter;
+use crate::iscsi::assumption::Assumed;
+use crate::iscsi::context::Context;
+use crate::iscsi::digest_use::Digests;
+use crate::iscsi::framer::listener::{Fit, Listener};
+use crate::iscsi::pdu::{Pdu, Stamp};
+
+/// A connection listening to the framer of one direction.
+pub struct ConnectionListener<'a> {
+    /// The connection.
+    pub connection: &'a mut IscsiConnection,
+    /// The state that all connections share.
+    pub context: &'a mut Context,
+    /// The direction.
+    pub to_target: bool,
+}
+
+impl Listener for ConnectionListener<'_> {
+    #[inline]
+    fn judge(&self, header: Bhs<'_>) -> Fit {
+        self.connection.judge(header, self.to_target)
+    }
+
+    #[inline]
+    fn begin(&mut self, header: Bhs<'_>, first: Stamp) {
+        if self.to_target {
+            self.connection.begin(header, first, self.context);
+        }
+    }
+
+    #[inline]
+    fn keeps_data(&self, header: Bhs<'_>) -> usize {
+        if self.context.tables.wanted.write_starts && begins_write(header) {
+            return WRITE_START_BYTES_MAX;
+        }
+        kept_bytes(header, || {
+            let task = header.initiator_task_tag().and_then(|tag| self.connection.tasks.get(&tag));
+            task.is_some_and(|task| task.is_standard_inquiry)
+        })
+    }
+
+    #[inline]
+    fn pdu(&mut self, pdu: &Pdu<'_>) -> Option<Digests> {
+        self.connection.take(pdu, self.to_target, self.context)
+    }
+
+    fn assume(&mut self, rest_of_segment: u32) -> Option<u32> {
+        self.connection.assume(self.to_target, rest_of_segment, self.context)
+    }
+
+    fn is_ambiguous(&self) -> bool {
+        self.connection.is_ambiguous(self.to_target)
+    }
+
+    fn reread(&mut self) -> bool {
+        self.connection.assumptions[usize::from(!self.to_target)].reread()
+    }
+
+    fn confirm(&mut self, assumed: &[Assumed], header: Bhs<'_>) {
+        self.connection.confirm(self.to_target, assumed, header, self.context);
+    }
+
+    fn discard(&mut self) {
+        self.connection.discard(self.to_target);
+    }
+
+    fn count(&mut self, counter: Counter, frame: u64, count: u64) {
+        self.context.counters.add_many(counter, Some(self.connection.number), frame, count);
+    }
+}

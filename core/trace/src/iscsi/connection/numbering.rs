@@ -1,0 +1,62 @@
+//! The sequence numbers of a connection: CmdSN, StatSN and ExpStatSN (RFC 7143 section 4.2.2).
+
+use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::opcode::Opcode;
+
+use super::{IscsiConnection, NEAR};
+use crate::counters::Counter;
+use crate::iscsi::context::Context;
+use crate::iscsi::session::command_numbers::Order;
+
+impl IscsiConnection {
+    /// Notes the sequence numbers of a PDU.
+    pub(super) fn note_numbers(&mut self, bhs: Bhs<'_>, opcode: Opcode, frame: u64, context: &mut Context) {
+        if opcode.is_initiator() {
+            self.exp_stat_sn = bhs.exp_stat_sn().or(self.exp_stat_sn);
+            let Some(cmd_sn) = bhs.cmd_sn() else { return };
+            self.cmd_sn = Some(cmd_sn);
+            if opcode == Opcode::LoginRequest {
+                if let Some(session) = self.session
+                    && let Some(state) = context.sessions.states.get_mut(session as usize)
+                {
+                    state.commands.start(cmd_sn);
+                }
+                return;
+            }
+            if bhs.is_immediate() == Some(true) {
+                return;
+            }
+            let session = self.session(context);
+            if let Some(state) = context.sessions.states.get_mut(session as usize)
+                && state.commands.take(cmd_sn) == Order::Behind
+            {
+                context.counters.add(Counter::CmdSnOutOfOrder, Some(self.number), frame);
+            }
+            return;
+        }
+        self.exp_cmd_sn = bhs.exp_cmd_sn().or(self.exp_cmd_sn);
+        self.max_cmd_sn = bhs.max_cmd_sn().or(self.max_cmd_sn);
+        let Some(stat_sn) = bhs.stat_sn() else { return };
+        let advances = match opcode {
+            Opcode::ReadyToTransfer => false,
+            Opcode::DataIn => bhs.has_status() == Some(true),
+            Opcode::NopIn => bhs.initiator_task_tag() != Some(RESERVED_TAG),
+            _ => true,
+        };
+        // a Data-In without status has no StatSN; R2T and unsolicited NOP-In carry the next one without using it
+        if !advances {
+            self.stat_sn.get_or_insert(stat_sn);
+            return;
+        }
+        let distance = self.stat_sn.map_or(0, |expected| stat_sn.distance(expected));
+        if distance < 0 {
+            context.counters.add(Counter::StatSnOutOfOrder, Some(self.number), frame);
+            return;
+        }
+        if distance > 0 && distance < NEAR {
+            context.counters.add_many(Counter::StatusMissing, Some(self.number), frame, distance as u64);
+            self.missing[1] += distance as u64;
+        }
+        self.stat_sn = Some(stat_sn.next());
+    }
+}

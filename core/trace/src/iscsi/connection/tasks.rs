@@ -1,0 +1,219 @@
+//! The open tasks of a connection, and the PDUs that change them.
+
+use iscsitrace_wire::bhs::Bhs;
+use iscsitrace_wire::cdb;
+use iscsitrace_wire::lun;
+use iscsitrace_wire::opcode::Opcode;
+
+use super::{Begun, IscsiConnection};
+use crate::counters::Counter;
+use crate::iscsi::context::Context;
+use crate::iscsi::cycle_row;
+use crate::iscsi::pdu::{Pdu, Stamp};
+use crate::iscsi::task::{Missing, Task};
+use crate::tables::Columns;
+
+/// Maximum open tasks of one connection that are tracked; no command window is larger in practice.
+const TASKS_MAX: usize = 1 << 16;
+/// SCSI status CHECK CONDITION.
+const CHECK_CONDITION: u8 = 0x02;
+
+impl IscsiConnection {
+    /// Processes a header from the initiator: a command starts a task, a Data-Out counts for its task.
+    pub(super) fn begin(&mut self, header: Bhs<'_>, first: Stamp, context: &mut Context) {
+        self.begun = match header.opcode() {
+            Some(Opcode::ScsiCommand) => {
+                self.command(header, first, context).map_or(Begun::Nothing, |cycle| Begun::Command { cycle })
+            }
+            Some(Opcode::DataOut) => self.data_out(header, first, context),
+            _ => Begun::Nothing,
+        };
+    }
+
+    fn command(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) -> Option<u32> {
+        let session = self.session(context);
+        let state = context.sessions.states.get(session as usize);
+        let device_type = state.and_then(|state| state.device_types.get(&lun::number(bhs.lun()?)).copied());
+        let is_data_in_any_order = state.is_some_and(|state| state.is_data_in_any_order);
+        let Some(tag) = bhs.initiator_task_tag() else {
+            context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
+            return None;
+        };
+        let decoded = bhs.cdb().map(|cdb| cdb::decode(&cdb, device_type));
+        let cycle = context.tables.cycles.row_count() as u32;
+        context.cycle_ends_ns.push(i64::MAX);
+        if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&tag) {
+            context.counters.add(Counter::TasksNotTracked, Some(self.number), first.frame);
+        } else {
+            let task = Task::open(bhs, cycle, decoded.as_ref(), is_data_in_any_order);
+            if let Some(earlier) = self.tasks.insert(tag, task) {
+                context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
+                context.cycle_ends_ns[earlier.cycle as usize] = first.time_ns;
+                self.abandon(earlier, first.frame, context);
+            }
+        }
+        // after the task was stored: moving a new value would wait for the writes to every column
+        cycle_row::open_row(bhs, tag, first, self.number, session, decoded.as_ref(), &mut context.tables.cycles);
+        Some(cycle)
+    }
+
+    /// Closes a task that another one with the same tag must have followed, in a capture with holes.
+    fn close_outlived(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) {
+        let Some(tag) = bhs.initiator_task_tag().filter(|_| self.has_gap) else { return };
+        if self.tasks.get(&tag).is_some_and(|task| task.is_outlived_by(bhs, &context.tables.cycles))
+            && let Some(task) = self.tasks.remove(&tag)
+        {
+            context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
+            context.cycle_ends_ns[task.cycle as usize] = first.time_ns;
+            self.abandon(task, first.frame, context);
+        }
+    }
+
+    fn data_out(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) -> Begun {
+        self.close_outlived(bhs, first, context);
+        let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
+            context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
+            self.totals.orphans[0] += 1;
+            return Begun::Nothing;
+        };
+        let cycle = task.cycle;
+        let (burst, missing) = task.data_out(bhs, first, &mut context.tables.cycles, &mut context.tables.rounds);
+        self.note_missing(missing, 0, first.frame, context);
+        Begun::DataOut { cycle, burst }
+    }
+
+    /// Completes the command or Data-Out, and returns its cycle.
+    pub(super) fn complete(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u32> {
+        match std::mem::replace(&mut self.begun, Begun::Nothing) {
+            Begun::Nothing => None,
+            Begun::Command { cycle } => {
+                cycle_row::complete_command(pdu, cycle, &mut context.tables.cycles);
+                Some(cycle)
+            }
+            Begun::DataOut { cycle, burst } => {
+                cycle_row::complete_data_out(pdu, cycle, burst, &mut context.tables.cycles, &mut context.tables.rounds);
+                Some(cycle)
+            }
+        }
+    }
+
+    /// Processes a PDU of an open task.
+    pub(super) fn of_task(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
+        let bhs = pdu.bhs();
+        let frame = pdu.first.frame;
+        let direction = usize::from(!opcode.is_initiator());
+        self.close_outlived(bhs, pdu.first, context);
+        let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
+            context.counters.add(Counter::PduWithoutTask, Some(self.number), frame);
+            if opcode != Opcode::ScsiResponse && bhs.has_status() != Some(true) {
+                self.totals.orphans[direction] += 1;
+            }
+            return None;
+        };
+        let cycle = task.cycle;
+        let tables = &mut context.tables;
+        let mut missing = match opcode {
+            Opcode::ReadyToTransfer => task.ready_to_transfer(pdu, &mut tables.cycles, &mut tables.rounds),
+            Opcode::DataIn => {
+                if task.is_standard_inquiry
+                    && bhs.buffer_offset() == Some(0)
+                    && let (Some(lun), Some(first), Some(session)) = (task.lun, pdu.data.first(), self.session)
+                    && let Some(state) = context.sessions.states.get_mut(session as usize)
+                {
+                    state.note_device_type(lun, first & 0x1f);
+                }
+                task.data_in(pdu, &mut tables.cycles)
+            }
+            _ => Missing::default(),
+        };
+        if opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true) {
+            context.end_cycle(cycle, pdu.completion().time_ns);
+            if bhs.status() == Some(CHECK_CONDITION) {
+                context.counters.add(Counter::CheckCondition, Some(self.number), frame);
+            }
+            if let Some(mut task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
+                // a status also shows missing Data-Out
+                let direction = usize::from(!task.is_write || task.is_read);
+                let at_status = task.status(pdu, &mut context.tables.cycles);
+                self.note_missing(Missing { is_out_of_order: false, ..at_status }, direction, frame, context);
+                missing.is_out_of_order |= at_status.is_out_of_order;
+                if task.is_read && context.tables.cycles.is_complete[cycle as usize] {
+                    self.is_status_in_data = Some(opcode == Opcode::DataIn);
+                }
+                self.note_taken(&task, context);
+            }
+        }
+        self.note_missing(missing, direction, frame, context);
+        Some(cycle)
+    }
+
+    fn note_missing(&mut self, missing: Missing, direction: usize, frame: u64, context: &mut Context) {
+        self.missing[direction] += missing.data + missing.r2t;
+        context.counters.add_many(Counter::DataMissing, Some(self.number), frame, missing.data);
+        context.counters.add_many(Counter::R2tMissing, Some(self.number), frame, missing.r2t);
+        if missing.is_out_of_order {
+            context.counters.add(Counter::DataSnOutOfOrder, Some(self.number), frame);
+        }
+    }
+
+    /// Closes a task without status.
+    pub(super) fn abandon(&mut self, mut task: Task, frame: u64, context: &mut Context) {
+        if !context.tables.cycles.is_aborted[task.cycle as usize] {
+            context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
+        }
+        let lacking = task.abandon(&mut context.tables.cycles);
+        if self.has_gap {
+            // the last Data-In of a read may already count as a missing status
+            let is_told = self.is_status_in_data == Some(true) && task.is_read;
+            self.missing[usize::from(!task.is_write)] += lacking.saturating_sub(u64::from(is_told));
+            context.tables.cycles.has_capture_gap[task.cycle as usize] = true;
+        }
+        self.note_taken(&task, context);
+    }
+
+    /// Adds an ended task to the totals.
+    fn note_taken(&mut self, task: &Task, context: &Context) {
+        let cycles = &context.tables.cycles;
+        let row = task.cycle as usize;
+        self.totals.tasks += 1;
+        let data = task.data_pdu_count(cycles);
+        if task.is_write {
+            self.totals.pdus[0] += data;
+            self.totals.pdus[1] += u64::from(cycles.r2t_count[row]);
+        } else {
+            self.totals.pdus[1] += data.saturating_sub(u64::from(self.is_status_in_data == Some(true)));
+        }
+    }
+
+    /// Aborts the tasks of a completed task management function (RFC 7143 section 11.5.1).
+    pub(super) fn abort_tasks(
+        &mut self,
+        function: u8,
+        tag: u32,
+        lun: Option<u64>,
+        pdu: &Pdu<'_>,
+        context: &mut Context,
+    ) {
+        let tags: Vec<u32> = match function {
+            1 => self.tasks.contains_key(&tag).then_some(tag).into_iter().collect(),
+            2 | 4 | 5 => {
+                self.tasks.iter().filter(|(_, task)| lun.is_some() && task.lun == lun).map(|(&tag, _)| tag).collect()
+            }
+            6 | 7 => self.tasks.keys().copied().collect(),
+            _ => Vec::new(),
+        };
+        for tag in tags {
+            let Some(task) = self.tasks.remove(&tag) else { continue };
+            let cycle = task.cycle as usize;
+            context.tables.cycles.is_aborted[cycle] = true;
+            context.end_cycle(task.cycle, pdu.completion().time_ns);
+            context.counters.add(Counter::TaskAborted, Some(self.number), pdu.first.frame);
+            self.abandon(task, pdu.first.frame, context);
+        }
+    }
+
+    /// Whether tasks wait for their status.
+    pub fn has_open_tasks(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+}

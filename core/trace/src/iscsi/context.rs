@@ -1,0 +1,36 @@
+//! The state that all connections of a pass share.
+
+use super::session::SessionTable;
+use crate::counters::Counters;
+use crate::dynamics::timeline::Timeline;
+use crate::tables::Tables;
+
+/// Tables, counters and sessions of a pass.
+#[derive(Debug, Default)]
+pub struct Context {
+    /// The tables.
+    pub tables: Tables,
+    /// The counters.
+    pub counters: Counters,
+    /// The sessions.
+    pub sessions: SessionTable,
+    /// When each cycle ended, for the queue depth; `i64::MAX` while it is open.
+    pub cycle_ends_ns: Vec<i64>,
+    /// Input of the time breakdown from each connection's TCP, if wanted.
+    pub timelines: Vec<Timeline>,
+    /// Cycles that ended since the last look, with status or aborted; none if they are not collected.
+    pub ended: Option<Vec<u32>>,
+}
+
+impl Context {
+    /// Ends a cycle by its status, or because its command was aborted.
+    #[inline]
+    pub(super) fn end_cycle(&mut self, cycle: u32, time_ns: i64) {
+        if let Some(end_ns) = self.cycle_ends_ns.get_mut(cycle as usize) {
+            *end_ns = time_ns;
+        }
+        if let Some(ended) = &mut self.ended {
+            ended.push(cycle);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What single PDUs write into the rows of `cycles` and `rounds`.
+
+use iscsitrace_wire::bhs::Bhs;
+use iscsitrace_wire::cdb::Cdb;
+use iscsitrace_wire::lun;
+
+use super::pdu::{Pdu, Stamp};
+use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U64, Rounds};
+
+/// The burst of a Data-Out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataOutBurst {
+    /// Unsolicited: without R2T.
+    Unsolicited,
+    /// For the R2T in this row of `rounds`.
+    Round(usize),
+    /// For an R2T that was not captured.
+    Unknown,
+}
+
+/// Adds the row of a command, from its header.
+pub(super) fn open_row(
+    bhs: Bhs<'_>,
+    tag: u32,
+    first: Stamp,
+    connection: u32,
+    session: u32,
+    decoded: Option<&Cdb>,
+    cycles: &mut Cycles,
+) {
+    let immediate_bytes = bhs.data_segment_length().unwrap_or(0);
+    let mut row = CycleRow {
+        cycle: cycles.row_count() as u32,
+        session,
+        connection,
+        initiator_task_tag: tag,
+        is_read: bhs.is_read().unwrap_or(false),
+        is_write: bhs.is_write().unwrap_or(false),
+        data_bytes: immediate_bytes,
+        command_first_ns: first.time_ns,
+        immediate_bytes,
+        command_frame: first.frame,
+        ..CycleRow::default()
+    };
+    set_some(&mut row.lun, bhs.lun().map(lun::number));
+    set_some(&mut row.cmd_sn, bhs.cmd_sn().map(|number| number.0));
+    set_some(&mut row.bytes, bhs.expected_data_transfer_length());
+    set_some(&mut row.cdb_opcode, bhs.cdb().map(|cdb| cdb[0]));
+    set_some(&mut row.operation, decoded.map(|decoded| decoded.operation as u8));
+    set_some(&mut row.lba, decoded.and_then(|decoded| decoded.lba));
+    set_some(&mut row.block_count, decoded.and_then(|decoded| decoded.block_count));
+    cycles.push(row);
+}
+
+/// Notes that the SCSI Command PDU is complete; its task may have ended already.
+pub(super) fn complete_command(pdu: &Pdu<'_>, cycle: u32, cycles: &mut Cycles) {
+    let row = cycle as usize;
+    note_flags(pdu, row, cycles);
+    cycles.command_last_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
+}
+
+/// Notes that the Data-Out PDU is complete; its task may have ended already.
+pub(super) fn complete_data_out(
+    pdu: &Pdu<'_>,
+    cycle: u32,
+    burst: DataOutBurst,
+    cycles: &mut Cycles,
+    rounds: &mut Rounds,
+) {
+    note_flags(pdu, cycle as usize, cycles);
+    note_data_last(pdu, cycle as usize, cycles);
+    if let DataOutBurst::Round(round) = burst {
+        rounds.data_last_ns[round] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
+        rounds.data_last_frame[round] = pdu.last.map_or(NULL_U64, |last| last.frame);
+    }
+}
+
+/// The last data is the latest to be complete; unknown if the end of the last PDU is.
+pub(super) fn note_data_last(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {
+    if pdu.bhs().data_segment_length().unwrap_or(0) == 0 {
+        return;
+    }
+    match pdu.last {
+        Some(last) if last.time_ns >= cycles.data_last_ns[row] => {
+            cycles.data_last_ns[row] = last.time_ns;
+            cycles.data_last_frame[row] = last.frame;
+        }
+        Some(_) => {}
+        None => {
+            cycles.data_last_ns[row] = NULL_NS;
+            cycles.data_last_frame[row] = NULL_U64;
+        }
+    }
+}
+
+pub(super) fn note_flags(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {
+    cycles.has_capture_gap[row] |= pdu.has_capture_gap;
+    cycles.has_retransmission[row] |= pdu.is_late;
+}
+
+pub(super) fn set_some<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+/// Sense key, additional sense code and qualifier from the data of a SCSI Response: SenseLength, then fixed or
+/// descriptor format (RFC 7143 section 11.4.7.2, SPC-4 section 4.5).
+pub(super) fn sense(data: &[u8]) -> Option<(u8, u8, u8)> {
+    let length = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
+    let sense = data.get(2..)?;
+    let sense = sense.get(..usize::from(length)).unwrap_or(sense);
+    match sense.first()? & 0x7f {
+        0x70 | 0x71 => Some((sense.get(2)? & 0x0f, *sense.get(12)?, *sense.get(13)?)),
+        0x72 | 0x73 => Some((sense.get(1)? & 0x0f, *sense.get(2)?, *sense.get(3)?)),
+        _ => None,
+    }
+}

@@ -1,0 +1,28 @@
+//! Whether PDUs have digests (RFC 7143 section 13.1): agreed in the login, or inferred from the stream.
+
+/// The digests of the full feature phase; none if a hole in the login leaves them unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digests {
+    /// HeaderDigest=CRC32C.
+    pub header: Option<bool>,
+    /// DataDigest=CRC32C.
+    pub data: Option<bool>,
+}
+
+/// Whether a digest is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DigestUse {
+    /// The login shows whether it is.
+    Known(bool),
+    /// Inferred: the login was not captured.
+    Inferred(bool),
+    /// Not known yet.
+    Unknown,
+}
+
+impl DigestUse {
+    /// Whether PDUs are read with this digest.
+    pub fn is_used(self) -> bool {
+        matches!(self, Self::Known(true) | Self::Inferred(true))
+    }
+}

@@ -1,0 +1,53 @@
+//! A PDU as the framer hands it over, and the packets that brought it.
+
+use iscsitrace_wire::bhs::Bhs;
+
+/// Maximum data that is kept of a PDU (login text, sense data, rejected headers, ...).
+pub const KEPT_DATA_MAX: usize = 64 << 10;
+
+/// Frame number and capture time of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Frame number.
+    pub frame: u64,
+    /// Capture time.
+    pub time_ns: i64,
+}
+
+/// A PDU with a decoded header, as far as it was captured.
+#[derive(Debug)]
+pub struct Pdu<'a> {
+    /// The basic header segment, as far as it was captured.
+    pub header: &'a [u8],
+    /// The data segment from its first byte, as far as it is kept.
+    pub data: &'a [u8],
+    /// Stream offset of its first byte.
+    pub offset: i64,
+    /// Stream offset after its last byte.
+    pub end: i64,
+    /// The packet with its first byte.
+    pub first: Stamp,
+    /// The packet that completed it; none if its end was not captured.
+    pub last: Option<Stamp>,
+    /// Whether some of its bytes are missing from the capture.
+    pub has_capture_gap: bool,
+    /// Whether some of its bytes came late, or again.
+    pub is_late: bool,
+    /// Whether its header digest matches; none without a digest, or without the bytes to verify it.
+    pub header_digest_ok: Option<bool>,
+    /// Whether its data digest matches; none without a digest, or without the bytes to verify it.
+    pub data_digest_ok: Option<bool>,
+}
+
+impl Pdu<'_> {
+    /// The view over its header.
+    #[inline]
+    pub fn bhs(&self) -> Bhs<'_> {
+        Bhs::new(self.header)
+    }
+
+    /// The packet that completed it, or the first one if its end was not captured.
+    pub fn completion(&self) -> Stamp {
+        self.last.unwrap_or(self.first)
+    }
+}

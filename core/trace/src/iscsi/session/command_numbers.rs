@@ -1,0 +1,191 @@
+//! Which values of a serial number were seen, and how many are missing between them.
+
+use std::ops::Range;
+
+use iscsitrace_wire::serial::SerialNumber;
+
+/// A longer jump is another sequence, not a loss: no command window is larger.
+const JUMP_MAX: i32 = 1 << 16;
+/// The last runs, between which a late value is searched.
+const OPEN_RUNS_MAX: usize = 1024;
+
+/// The values of a serial number that were seen, in any order.
+#[derive(Debug, Clone, Default)]
+pub struct CommandNumbers {
+    /// Runs of unwrapped values, ordered and not touching. The first is empty if the start of the sequence was not
+    /// seen.
+    runs: Vec<Range<i64>>,
+    /// Missing values of earlier sequences.
+    given_up: u64,
+}
+
+/// The order of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// The next value, one ahead of it, or a late one that was missing.
+    Ahead,
+    /// Seen or given up before, or of another sequence.
+    Behind,
+}
+
+impl CommandNumbers {
+    /// Expects this value next, if none is expected yet.
+    pub fn start(&mut self, value: SerialNumber) {
+        if self.runs.is_empty() {
+            let at = i64::from(value.0);
+            self.runs.push(at..at);
+        }
+    }
+
+    /// Adds a value.
+    pub fn take(&mut self, value: SerialNumber) -> Order {
+        self.start(value);
+        let Some(last) = self.runs.last_mut() else { return Order::Behind };
+        let distance = value.distance(SerialNumber(last.end as u32));
+        let at = last.end + i64::from(distance);
+        match distance {
+            ..0 => return self.take_late(at),
+            0 => last.end += 1,
+            1..=JUMP_MAX => self.runs.push(at..at + 1),
+            _ => {
+                self.given_up = self.missing();
+                self.runs.clear();
+                self.runs.push(at..at + 1);
+                return Order::Behind;
+            }
+        }
+        Order::Ahead
+    }
+
+    /// Adds a value before the end of the last run.
+    fn take_late(&mut self, at: i64) -> Order {
+        let open = self.runs.len().saturating_sub(OPEN_RUNS_MAX);
+        let after = open + self.runs.get(open..).unwrap_or_default().partition_point(|run| run.start <= at);
+        let before = after.wrapping_sub(1);
+        match self.runs.get(before) {
+            Some(run) if after > open && run.end <= at => {}
+            _ => return Order::Behind,
+        }
+        let end = match self.runs.get(after) {
+            Some(next) if next.start == at + 1 => self.runs.remove(after).end,
+            _ => at + 1,
+        };
+        match self.runs.get_mut(before) {
+            Some(run) if run.end == at => run.end = end,
+            _ => self.runs.insert(after, at..end),
+        }
+        Order::Ahead
+    }
+
+    /// Keeps only the last runs; what is missing before them stays missing.
+    pub fn forget(&mut self, kept: usize) {
+        if self.runs.len() > 2 * kept.max(1) {
+            let missing = self.missing();
+            self.runs.drain(..self.runs.len() - kept);
+            self.given_up = 0;
+            self.given_up = missing - self.missing();
+        }
+    }
+
+    /// The number of missing values between those that were seen.
+    pub fn missing(&self) -> u64 {
+        let ends = self.runs.iter().map(|run| run.end);
+        let holes = self.runs.iter().skip(1).zip(ends).map(|(next, end)| (next.start - end) as u64);
+        self.given_up + holes.sum::<u64>()
+    }
+
+    /// Both as one sequence, if possible: their ranges overlap, and no value was seen by both.
+    pub(super) fn joined(&self, other: &CommandNumbers) -> Option<CommandNumbers> {
+        let range = self.runs.first()?.start..self.runs.last()?.end;
+        let theirs = other.runs.first()?.start..other.runs.last()?.end;
+        let distance = SerialNumber(theirs.start as u32).distance(SerialNumber(range.start as u32));
+        let shift = range.start + i64::from(distance) - theirs.start;
+        if range.start.max(theirs.start + shift) >= range.end.min(theirs.end + shift) {
+            return None;
+        }
+        let mut ours = self.runs.iter().cloned().peekable();
+        let mut theirs = other.runs.iter().map(|run| run.start + shift..run.end + shift).peekable();
+        let mut runs: Vec<Range<i64>> = Vec::new();
+        loop {
+            let is_ours_next = match (ours.peek(), theirs.peek()) {
+                (Some(our), Some(their)) => our.start <= their.start,
+                (our, _) => our.is_some(),
+            };
+            let Some(run) = (if is_ours_next { ours.next() } else { theirs.next() }) else { break };
+            match runs.last_mut() {
+                Some(last) if run.start == last.end => last.end = run.end,
+                Some(last) if run.start < last.end => {
+                    if !run.is_empty() {
+                        return None;
+                    }
+                }
+                _ => runs.push(run),
+            }
+        }
+        Some(CommandNumbers { runs, given_up: self.given_up + other.given_up })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn runs_that_are_forgotten_leave_what_is_missing_between_them() {
+        let mut tracker = CommandNumbers::default();
+        (0..100).for_each(|run| {
+            tracker.take(SerialNumber(10 * run));
+        });
+        let missing = tracker.missing();
+        tracker.forget(20);
+        assert_eq!((tracker.missing(), tracker.runs.len()), (missing, 20));
+        assert_eq!(tracker.take(SerialNumber(985)), Order::Ahead);
+        assert_eq!(tracker.missing(), missing - 1);
+        assert_eq!(tracker.take(SerialNumber(5)), Order::Behind);
+    }
+
+    #[test]
+    fn a_late_value_is_no_longer_missing_and_counts_once() {
+        let mut tracker = CommandNumbers::default();
+        tracker.start(SerialNumber(9));
+        for (value, expected, missing) in [
+            (10, Order::Ahead, 1),
+            (14, Order::Ahead, 4),
+            (12, Order::Ahead, 3),
+            (12, Order::Behind, 3),
+            (13, Order::Ahead, 2),
+            (9, Order::Ahead, 1),
+            (8, Order::Behind, 1),
+            (11, Order::Ahead, 0),
+            (15, Order::Ahead, 0),
+            // another sequence
+            (1 << 20, Order::Behind, 0),
+            ((1 << 20) + 2, Order::Ahead, 1),
+            (16, Order::Behind, 1),
+        ] {
+            assert_eq!((tracker.take(SerialNumber(value)), tracker.missing()), (expected, missing), "{value}");
+        }
+    }
+
+    proptest! {
+        /// Counts the missing values between the first and the last, whatever is lost or reordered.
+        #[test]
+        fn missing_values_are_counted(start: u32, lost in proptest::collection::btree_set(1u32..200, 0..50), seed: u64) {
+            let mut values: Vec<u32> = (0..201).filter(|value| !lost.contains(value)).collect();
+            // swaps neighbours, except the first
+            let mut state = seed;
+            for place in 1..values.len() - 1 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                if state >> 63 == 1 {
+                    values.swap(place, place + 1);
+                }
+            }
+            let mut tracker = CommandNumbers::default();
+            for value in values {
+                prop_assert_eq!(tracker.take(SerialNumber(start.wrapping_add(value))), Order::Ahead);
+            }
+            prop_assert_eq!(tracker.missing(), lost.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Sessions: connections with the same initiator name, ISID, target name and TSIH (RFC 7143 section 4.4.3, 6.3).
+//!
+//! The state of a whole session: its row, its command numbers, the device types of its logical units. PDUs are not seen
+//! here.
+
+pub mod command_numbers;
+pub mod missing_commands;
+
+use rustc_hash::FxHashMap;
+
+use crate::tables::{NULL_NS, NULL_U16, Session, Sessions};
+use command_numbers::CommandNumbers;
+use missing_commands::{Group, MissingCommands, TaskTotals};
+
+/// How a session ended; codes as in `CATEGORIES["session_end"]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SessionEnd {
+    /// Logout Request for the session.
+    Logout = 0,
+    /// Its last connection was closed without logout.
+    Closed = 1,
+    /// Its last connection was reset.
+    Reset = 2,
+    /// A new login reinstated it.
+    Reinstated = 3,
+    /// The login was refused.
+    Refused = 4,
+    /// Open at the end of the capture.
+    Open = 5,
+}
+
+/// The state of a session beside its row.
+#[derive(Debug, Default)]
+pub struct SessionState {
+    /// CmdSN of its commands, over all connections.
+    pub commands: CommandNumbers,
+    /// Peripheral device type by logical unit, from INQUIRY.
+    pub device_types: FxHashMap<u64, u8>,
+    /// Open connections.
+    pub open_connections: u32,
+    /// First connection, for counters.
+    pub first_connection: u32,
+    /// Totals of its tasks.
+    pub totals: TaskTotals,
+    /// DataSequenceInOrder=No was negotiated: data of a task may come in any order (RFC 7143 section 13.19).
+    pub is_data_in_any_order: bool,
+}
+
+/// Maximum logical units of one session with a known device type.
+const DEVICE_TYPES_MAX: usize = 4096;
+
+impl SessionState {
+    /// Notes the device type of a logical unit.
+    pub fn note_device_type(&mut self, lun: u64, device_type: u8) {
+        if self.device_types.len() < DEVICE_TYPES_MAX {
+            self.device_types.insert(lun, device_type);
+        }
+    }
+}
+
+/// The names that identify a session, without its TSIH.
+type Identity = (String, String, String);
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub struct SessionTable {
+    /// Their rows.
+    pub rows: Sessions,
+    /// Their state.
+    pub states: Vec<SessionState>,
+    by_identity: FxHashMap<Identity, u32>,
+    /// Number of sessions so far.
+    count: u32,
+}
+
+impl SessionTable {
+    /// Adds a session whose login was not captured.
+    pub fn open_unknown(&mut self, connection: u32) -> u32 {
+        self.push(Session { connection_count: 1, ..Session::default() }, connection)
+    }
+
+    /// The session of a first login on a connection, by its names; `tsih` as sent by the initiator (0 requests a new
+    /// session). Returns its number, and the session that it reinstates.
+    pub fn login(&mut self, row: Session, tsih: u16, connection: u32) -> (u32, Option<u32>) {
+        let identity = (row.initiator_name.clone(), row.isid.clone(), row.target_name.clone());
+        let known = self.by_identity.get(&identity).copied();
+        if tsih != 0
+            && let Some(session) = known
+            && self.rows.tsih[session as usize] == tsih
+        {
+            self.rows.connection_count[session as usize] += 1;
+            self.states[session as usize].open_connections += 1;
+            return (session, None);
+        }
+        let replaced = known.filter(|&session| {
+            tsih == 0
+                && self.rows.end[session as usize] == SessionEnd::Open as u8
+                && self.rows.tsih[session as usize] != NULL_U16
+        });
+        if let Some(old) = replaced {
+            self.rows.end[old as usize] = SessionEnd::Reinstated as u8;
+        }
+        let session = self.push(Session { connection_count: 1, is_login_captured: tsih == 0, ..row }, connection);
+        self.by_identity.insert(identity, session);
+        (session, replaced)
+    }
+
+    fn push(&mut self, mut row: Session, connection: u32) -> u32 {
+        let session = self.states.len() as u32;
+        row.session = self.count;
+        self.count += 1;
+        self.rows.push(row);
+        self.states.push(SessionState { open_connections: 1, first_connection: connection, ..SessionState::default() });
+        session
+    }
+
+    /// Removes sessions, and returns the new index of each; none for removed ones. Session numbers stay.
+    pub fn retain(&mut self, is_kept: &[bool]) -> Vec<Option<u32>> {
+        let mut next = 0;
+        let places: Vec<Option<u32>> = is_kept
+            .iter()
+            .map(|&is_kept| {
+                next += u32::from(is_kept);
+                is_kept.then(|| next - 1)
+            })
+            .collect();
+        self.rows.retain(is_kept);
+        let mut kept = is_kept.iter();
+        self.states.retain(|_| kept.next().copied().unwrap_or(true));
+        self.by_identity.retain(|_, place| match places.get(*place as usize).copied().flatten() {
+            Some(new) => {
+                *place = new;
+                true
+            }
+            None => false,
+        });
+        places
+    }
+
+    /// Closes a connection of the session; the session ends with its last one.
+    pub fn close_connection(&mut self, session: u32, end: SessionEnd) {
+        let (Some(state), Some(row_end)) =
+            (self.states.get_mut(session as usize), self.rows.end.get_mut(session as usize))
+        else {
+            return;
+        };
+        state.open_connections = state.open_connections.saturating_sub(1);
+        if state.open_connections == 0 && *row_end == SessionEnd::Open as u8 {
+            *row_end = end as u8;
+        }
+    }
+
+    /// Notes how a session ended, unless it is known already.
+    pub fn end(&mut self, session: u32, end: SessionEnd) {
+        if let Some(row_end) = self.rows.end.get_mut(session as usize)
+            && *row_end == SessionEnd::Open as u8
+        {
+            *row_end = end as u8;
+        }
+    }
+
+    /// The missing commands of each session, by a connection that lacks some. Sessions whose numbers form one sequence
+    /// count as one if at most one login was captured: they are connections of one session.
+    pub fn missing_commands(&self) -> Vec<(u32, MissingCommands)> {
+        let sessions = self.states.iter().zip(&self.rows.is_login_captured);
+        missing_commands::of_groups(sessions.map(|(state, &is_login_captured)| {
+            Group::new(&state.commands, state.totals, state.first_connection, is_login_captured)
+        }))
+    }
+
+    /// Extends a session's time to that of a connection.
+    pub fn note_time(&mut self, session: u32, first_ns: i64, last_ns: i64) {
+        let session = session as usize;
+        let first = &mut self.rows.time_first_ns[session];
+        *first = if *first == NULL_NS { first_ns } else { (*first).min(first_ns) };
+        let last = &mut self.rows.time_last_ns[session];
+        *last = (*last).max(last_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iscsitrace_wire::serial::SerialNumber;
+
+    fn named(isid: &str) -> Session {
+        Session { initiator_name: "iqn.i".into(), target_name: "iqn.t".into(), isid: isid.into(), ..Session::default() }
+    }
+
+    #[test]
+    fn connections_join_by_tsih_and_a_new_login_takes_the_place() {
+        let mut sessions = SessionTable::default();
+        assert_eq!(sessions.login(named("a"), 0, 0), (0, None));
+        sessions.rows.tsih[0] = 7;
+        assert_eq!(sessions.login(named("a"), 7, 1), (0, None));
+        assert_eq!(sessions.login(named("b"), 0, 2), (1, None));
+        assert_eq!(sessions.login(named("a"), 0, 3), (2, Some(0)));
+        assert_eq!(sessions.rows.end, [SessionEnd::Reinstated as u8, SessionEnd::Open as u8, SessionEnd::Open as u8]);
+        assert_eq!(sessions.rows.connection_count, [2, 1, 1]);
+    }
+
+    #[test]
+    fn sessions_that_stay_keep_their_numbers_and_are_found_by_name() {
+        let mut sessions = SessionTable::default();
+        for (connection, isid) in (0..).zip(["a", "b", "c"]) {
+            sessions.login(named(isid), 0, connection);
+        }
+        assert_eq!(sessions.retain(&[false, true, true]), [None, Some(0), Some(1)]);
+        assert_eq!(sessions.rows.session, [1, 2]);
+        sessions.rows.tsih[1] = 7;
+        assert_eq!(sessions.login(named("c"), 7, 3), (1, None));
+        // a removed session is new again
+        assert_eq!(sessions.login(named("a"), 0, 4), (2, None));
+        assert_eq!(sessions.rows.session, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_login_that_joins_an_unseen_session_opens_a_row_without_its_login() {
+        let mut sessions = SessionTable::default();
+        assert_eq!(sessions.login(named("a"), 9, 0), (0, None));
+        assert!(!sessions.rows.is_login_captured[0]);
+    }
+
+    /// Sessions without logins that saw these CmdSN; session N began on connection N.
+    fn seen(sessions: &[&[u32]]) -> SessionTable {
+        let mut table = SessionTable::default();
+        for (connection, values) in (0..).zip(sessions) {
+            let session = table.open_unknown(connection);
+            for &value in *values {
+                table.states[session as usize].commands.take(SerialNumber(value));
+            }
+        }
+        table
+    }
+
+    /// Connection and number of the missing commands.
+    fn missing(sessions: &[&[u32]]) -> Vec<(u32, u64)> {
+        let found = seen(sessions).missing_commands();
+        found.into_iter().map(|(connection, missing)| (connection, missing.commands)).collect()
+    }
+
+    #[test]
+    fn sessions_that_saw_the_same_numbers_are_not_one() {
+        let complete: Vec<u32> = (500..510).collect();
+        let lossy: Vec<u32> = (1..700).chain(750..2001).collect();
+        assert_eq!(missing(&[&lossy]), [(0, 50)]);
+        assert_eq!(missing(&[&complete, &lossy]), [(1, 50)]);
+        assert_eq!(missing(&[&lossy, &complete]), [(0, 50)]);
+    }
+
+    #[test]
+    fn connections_that_take_turns_are_one_session() {
+        for start in [0, u32::MAX - 100] {
+            let every_third =
+                |turn: u32| -> Vec<u32> { (turn..300).step_by(3).map(|value| start.wrapping_add(value)).collect() };
+            let [first, second, mut third] = [every_third(0), every_third(1), every_third(2)];
+            assert_eq!(missing(&[&first, &second, &third]), []);
+            third.remove(20);
+            third.remove(20);
+            assert_eq!(missing(&[&first, &second, &third]), [(0, 2)]);
+        }
+    }
+
+    #[test]
+    fn connections_are_joined_in_any_order() {
+        // the second and third fill a hole of the first together, and do not overlap
+        let outer: Vec<u32> = (0..100).chain(200..300).collect();
+        let (left, right): (Vec<u32>, Vec<u32>) = ((100..110).collect(), (110..199).collect());
+        for order in [[&outer, &left, &right], [&left, &right, &outer], [&right, &outer, &left]] {
+            let lacking = order.iter().position(|&values| values == &outer).unwrap() as u32;
+            assert_eq!(missing(&order.map(Vec::as_slice)), [(lacking, 1)]);
+        }
+    }
+
+    #[test]
+    fn two_captured_logins_are_two_sessions() {
+        let mut table = seen(&[&[1, 3, 5], &[2, 4, 6]]);
+        assert_eq!(table.missing_commands(), []);
+        table.rows.is_login_captured = vec![true, false];
+        assert_eq!(table.missing_commands(), []);
+        table.rows.is_login_captured = vec![true, true];
+        let commands: Vec<_> = table.missing_commands().iter().map(|(_, missing)| missing.commands).collect();
+        assert_eq!(commands, [2, 2]);
+    }
+}

@@ -1,0 +1,436 @@
+//! One open TCP connection: its packets -> halves, reassembly, content; and its row at the end.
+//!
+//! It holds the TCP and iSCSI state of the connection, and nothing of other connections.
+
+mod row;
+#[cfg(test)]
+mod tests;
+
+use iscsitrace_wire::frame::{Segment, tcp_options};
+
+use crate::content::{Content, ContentSink};
+use crate::counters::Counter;
+use crate::dynamics::Dynamics;
+use crate::dynamics::observation::Observation;
+use crate::iscsi::context::Context;
+use crate::reader::Packet;
+use crate::tables::{NULL_NS, SegmentRow, Wanted};
+use crate::tcp::half::{Half, SegmentClass};
+use crate::tcp::reassembly::{Chunk, HoldBudget};
+use crate::tcp::table::Endpoint;
+
+/// An open connection.
+#[derive(Debug)]
+pub(crate) struct TcpConnection {
+    pub(crate) number: u32,
+    /// The client (sender of the SYN, or of the first packet), and the server.
+    pub(crate) ends: [Endpoint; 2],
+    /// From the client, from the server.
+    pub(crate) halves: [Half; 2],
+    pub(crate) content: Content,
+    /// The behaviour of its senders; none if not wanted, or if it is not iSCSI.
+    pub(crate) dynamics: Option<Box<Dynamics>>,
+    pub(crate) has_fin: bool,
+    pub(crate) has_rst: bool,
+    has_timestamps: bool,
+    frame_first: u64,
+    pub(crate) frame_last: u64,
+    pub(crate) time_first_ns: i64,
+    pub(crate) time_last_ns: i64,
+    syn_ns: Option<i64>,
+    syn_ack_ns: Option<i64>,
+    is_syn_repeated: bool,
+    handshake_rtt_ns: [i64; 2],
+}
+
+impl TcpConnection {
+    pub(crate) fn new(number: u32, ends: [Endpoint; 2], packet: &Packet<'_>, wanted: Wanted) -> Self {
+        Self {
+            number,
+            ends,
+            halves: [Half::new(), Half::new()],
+            content: Content::new([ends[0].port, ends[1].port]),
+            dynamics: wanted.has_dynamics().then(|| Box::new(Dynamics::new(number, wanted))),
+            has_fin: false,
+            has_rst: false,
+            has_timestamps: false,
+            frame_first: packet.frame,
+            frame_last: packet.frame,
+            time_first_ns: packet.time_ns,
+            time_last_ns: packet.time_ns,
+            syn_ns: None,
+            syn_ack_ns: None,
+            is_syn_repeated: false,
+            handshake_rtt_ns: [NULL_NS; 2],
+        }
+    }
+
+    /// Starts or stops the analysis of its senders.
+    pub(crate) fn set_dynamics(&mut self, wanted: Wanted) {
+        let is_wanted = wanted.has_dynamics() && !matches!(self.content, Content::Other);
+        self.dynamics = is_wanted.then(|| Box::new(Dynamics::new(self.number, wanted)));
+    }
+
+    /// The minimum RTT of the whole path so far.
+    fn round_trip_ns(&self) -> Option<i64> {
+        let [a, b] = [self.halves[0].rtt_min_ns, self.halves[1].rtt_min_ns];
+        (a != NULL_NS && b != NULL_NS).then(|| a.saturating_add(b))
+    }
+
+    /// Processes one of its packets.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        direction: usize,
+        packet: &Packet<'_>,
+        segment: &Segment<'_>,
+        context: &mut Context,
+        budget: &mut HoldBudget,
+    ) {
+        let (frame, time_ns) = (packet.frame, packet.time_ns);
+        self.content.prefetch(direction, segment.payload);
+        self.frame_last = frame;
+        self.time_last_ns = self.time_last_ns.max(time_ns);
+        let flags = segment.flags;
+        if flags.is_syn() {
+            self.synchronize(direction, segment, time_ns);
+        }
+        let payload_sequence_number = segment.sequence_number.wrapping_add(u32::from(flags.is_syn()));
+        if self.halves[direction].initial_sequence_number.is_none() {
+            self.halves[direction].set_base(payload_sequence_number);
+        }
+        let Some(offset) = self.halves[direction].offset(payload_sequence_number) else {
+            context.counters.add(Counter::SegmentOutsideWindow, Some(self.number), frame);
+            self.note_segment(direction, packet, segment, 0, SegmentClass::Outside, context);
+            if self.halves[direction].note_outside() {
+                self.restart(direction, payload_sequence_number, context, budget);
+            }
+            return;
+        };
+        let end = offset + i64::from(segment.payload_length);
+        let acknowledged = self.acknowledged_offset(direction, segment);
+        if self.is_suspect(direction, segment, end, acknowledged) && self.halves[direction].is_copy(segment, time_ns) {
+            self.halves[direction].copied_packets += 1;
+            context.counters.add(Counter::CapturedCopy, Some(self.number), frame);
+            self.note_segment(direction, packet, segment, offset, SegmentClass::Copy, context);
+            return;
+        }
+        let half = &mut self.halves[direction];
+        half.note_inside();
+        half.remember(segment, time_ns);
+        self.has_rst |= flags.is_rst();
+        self.has_timestamps |= has_timestamps(segment.options);
+        if let Some(acknowledged) = acknowledged {
+            self.acknowledge(1 - direction, acknowledged, packet, context, budget);
+        }
+        let class = if segment.payload_length > 0 {
+            self.payload(direction, packet, segment, offset, context, budget)
+        } else {
+            SegmentClass::Empty
+        };
+        if flags.is_fin() {
+            self.has_fin = true;
+            self.halves[direction].fin_offset.get_or_insert(end);
+        }
+        if context.tables.wanted.segments {
+            self.note_segment(direction, packet, segment, offset, class, context);
+        }
+        if self.dynamics.is_some() {
+            self.observe(direction, packet, segment, offset, acknowledged, class);
+        }
+    }
+
+    /// Passes a packet to the analysis of its senders.
+    fn observe(
+        &mut self,
+        direction: usize,
+        packet: &Packet<'_>,
+        segment: &Segment<'_>,
+        offset: i64,
+        acknowledged: Option<i64>,
+        class: SegmentClass,
+    ) {
+        if matches!(self.content, Content::Other) {
+            self.dynamics = None;
+        }
+        let Some(dynamics) = &mut self.dynamics else { return };
+        let options = tcp_options(segment.options);
+        let opposite = &self.halves[1 - direction];
+        let mut seen = Observation {
+            frame: packet.frame,
+            time_ns: packet.time_ns,
+            direction,
+            flags: segment.flags,
+            class,
+            offset,
+            length: segment.payload_length,
+            acknowledged,
+            window: segment.window,
+            window_scale: match (self.halves[direction].has_syn, opposite.has_syn) {
+                (true, true) if segment.flags.is_syn() || opposite.window_scale.is_none() => Some(0),
+                (true, true) => Some(self.halves[direction].window_scale.unwrap_or(0)),
+                _ => None,
+            },
+            left_of_pdu: match &self.content {
+                Content::Iscsi(iscsi) => {
+                    let end = offset + i64::from(segment.payload_length);
+                    let left = iscsi.framers[iscsi.direction(direction)].left_of_pdu(end);
+                    left.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
+                }
+                _ => None,
+            },
+            segment_max: match (self.halves[direction].mss_bytes, opposite.mss_bytes) {
+                (Some(own), Some(others)) => Some(own.min(others)),
+                (own, others) => own.or(others),
+            },
+            is_sack_permitted: (self.halves[direction].has_syn && opposite.has_syn)
+                .then_some(self.halves[direction].is_sack_permitted && opposite.is_sack_permitted),
+            timestamps: options.timestamps,
+            sacks: Default::default(),
+            sack_count: 0,
+        };
+        let blocks = options.sack.iter().take(usize::from(options.sack_count));
+        for &(left, right) in blocks {
+            if let (Some(left), Some(right)) = (opposite.offset(left), opposite.offset(right))
+                && left < right
+                && let Some(block) = seen.sacks.get_mut(usize::from(seen.sack_count))
+            {
+                *block = (left, right);
+                seen.sack_count += 1;
+            }
+        }
+        dynamics.observe(&seen);
+    }
+
+    /// A SYN: offset 0 is the byte after it. Notes handshake times, unless a SYN was retransmitted (Karn's rule).
+    #[cold]
+    fn synchronize(&mut self, direction: usize, segment: &Segment<'_>, time_ns: i64) {
+        let options = tcp_options(segment.options);
+        let half = &mut self.halves[direction];
+        if half.has_syn
+            && half.initial_sequence_number == Some(segment.sequence_number)
+            && !half.is_copy(segment, time_ns)
+        {
+            self.is_syn_repeated = true;
+        }
+        if half.initial_sequence_number.is_none() {
+            self.content.note_start(direction);
+        }
+        half.set_base(segment.sequence_number.wrapping_add(1));
+        half.has_syn = true;
+        half.mss_bytes = options.maximum_segment_size;
+        half.window_scale = options.window_scale;
+        half.is_sack_permitted = options.is_sack_permitted;
+        if segment.flags.is_ack() {
+            self.syn_ack_ns.get_or_insert(time_ns);
+            if let (Some(syn_ns), false, NULL_NS) = (self.syn_ns, self.is_syn_repeated, self.handshake_rtt_ns[0]) {
+                self.handshake_rtt_ns[0] = round_trip_ns(syn_ns, time_ns);
+                self.halves[0].note_round_trip(self.handshake_rtt_ns[0]);
+            }
+        } else {
+            self.syn_ns.get_or_insert(time_ns);
+        }
+    }
+
+    /// The acknowledged offset of the opposite stream.
+    #[inline]
+    fn acknowledged_offset(&mut self, direction: usize, segment: &Segment<'_>) -> Option<i64> {
+        if !segment.flags.is_ack() || segment.flags.is_rst() {
+            return None;
+        }
+        let opposite = &mut self.halves[1 - direction];
+        if opposite.initial_sequence_number.is_none() {
+            opposite.set_base(segment.acknowledgment_number);
+        }
+        let offset = opposite.offset(segment.acknowledgment_number)?;
+        Some(opposite.fin_offset.map_or(offset, |fin| offset.min(fin)))
+    }
+
+    /// Whether a packet carries nothing new, so that it may be a copy.
+    #[inline]
+    fn is_suspect(&self, direction: usize, segment: &Segment<'_>, end: i64, acknowledged: Option<i64>) -> bool {
+        if segment.payload_length > 0 {
+            end <= self.halves[direction].reassembly.highest()
+        } else {
+            acknowledged.is_none_or(|offset| offset <= self.halves[1 - direction].reassembly.acknowledged())
+        }
+    }
+
+    /// The bytes of `direction` below `offset` were acknowledged.
+    #[inline]
+    fn acknowledge(
+        &mut self,
+        direction: usize,
+        offset: i64,
+        packet: &Packet<'_>,
+        context: &mut Context,
+        budget: &mut HoldBudget,
+    ) {
+        let (frame, time_ns) = (packet.frame, packet.time_ns);
+        let half = &mut self.halves[direction];
+        if offset <= half.reassembly.acknowledged() && offset != 0 {
+            return;
+        }
+        half.acknowledge_samples(offset, time_ns);
+        let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction, frame };
+        half.reassembly.acknowledge(offset, budget, &mut sink);
+        if direction == 1
+            && offset == 0
+            && self.handshake_rtt_ns[1] == NULL_NS
+            && let Some(syn_ack_ns) = self.syn_ack_ns
+            && !self.is_syn_repeated
+        {
+            self.handshake_rtt_ns[1] = round_trip_ns(syn_ack_ns, time_ns);
+            self.halves[1].note_round_trip(self.handshake_rtt_ns[1]);
+        }
+        if let Some(iscsi) = self.content.iscsi() {
+            let direction = iscsi.direction(direction);
+            iscsi.connection.spans[direction].acknowledge(offset, time_ns, &mut context.tables.cycles);
+        }
+    }
+
+    /// Processes the packet's payload.
+    #[inline]
+    fn payload(
+        &mut self,
+        direction: usize,
+        packet: &Packet<'_>,
+        segment: &Segment<'_>,
+        offset: i64,
+        context: &mut Context,
+        budget: &mut HoldBudget,
+    ) -> SegmentClass {
+        let (frame, time_ns) = (packet.frame, packet.time_ns);
+        let end = offset + i64::from(segment.payload_length);
+        let round_trip_ns = self.round_trip_ns();
+        let half = &mut self.halves[direction];
+        let (next, highest) = (half.reassembly.next(), half.reassembly.highest());
+        if segment.payload_length == 1 && end == highest && highest > 0 && half.reassembly.acknowledged() >= highest {
+            // a keep-alive repeats the last byte, which is already acknowledged (RFC 9293 section 3.8.4)
+            return SegmentClass::Probe;
+        }
+        if offset > highest {
+            half.note_hole(segment, time_ns);
+        }
+        let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction, frame };
+        let chunk = Chunk {
+            offset,
+            length: segment.payload_length,
+            captured: segment.payload,
+            frame,
+            time_ns,
+            is_late: false,
+            is_segment_start: true,
+        };
+        let placement = half.reassembly.segment(chunk, budget, &mut sink);
+        half.captured_bytes += u64::from(placement.new_bytes);
+        half.cut_bytes += u64::from(placement.cut_bytes);
+        if placement.is_shed {
+            context.counters.add(Counter::PayloadShed, Some(self.number), packet.frame);
+        }
+        if placement.abandoned_holes > 0 {
+            context.counters.add_many(
+                Counter::HoleAbandoned,
+                Some(self.number),
+                frame,
+                u64::from(placement.abandoned_holes),
+            );
+        }
+        if placement.cut_bytes > 0 {
+            context.counters.add_many(
+                Counter::SnaplenCutBytes,
+                Some(self.number),
+                frame,
+                u64::from(placement.cut_bytes),
+            );
+        }
+        let is_again = placement.new_bytes < segment.payload_length && offset < highest;
+        let class = if placement.is_late && !is_again {
+            if half.is_filling_retransmission(segment, time_ns, round_trip_ns) {
+                SegmentClass::Retransmission
+            } else {
+                SegmentClass::Reordered
+            }
+        } else if is_again {
+            SegmentClass::Retransmission
+        } else {
+            SegmentClass::New
+        };
+        match class {
+            SegmentClass::Retransmission => {
+                half.retransmitted_packets += 1;
+                half.retransmitted_bytes += u64::from(segment.payload_length);
+            }
+            SegmentClass::Reordered => half.reordered_packets += 1,
+            _ if offset == next => half.sample(end, time_ns),
+            _ => {}
+        }
+        half.settle(class == SegmentClass::Retransmission);
+        if is_again && let Some(iscsi) = self.content.iscsi() {
+            let direction = iscsi.direction(direction);
+            iscsi.framers[direction].mark_retransmitted(offset, end);
+            iscsi.connection.spans[direction].mark_retransmitted(offset, end, &mut context.tables.cycles);
+        }
+        class
+    }
+
+    /// Restarts the stream elsewhere, after many packets there.
+    #[cold]
+    fn restart(&mut self, direction: usize, sequence_number: u32, context: &mut Context, budget: &mut HoldBudget) {
+        let half = &mut self.halves[direction];
+        let mut sink =
+            ContentSink { content: &mut self.content, context, number: self.number, direction, frame: self.frame_last };
+        half.reassembly.finish(budget, &mut sink);
+        half.rebase(sequence_number);
+    }
+
+    fn note_segment(
+        &self,
+        direction: usize,
+        packet: &Packet<'_>,
+        segment: &Segment<'_>,
+        offset: i64,
+        class: SegmentClass,
+        context: &mut Context,
+    ) {
+        if !context.tables.wanted.segments {
+            return;
+        }
+        let to_target = match &self.content {
+            Content::Iscsi(iscsi) => iscsi.direction(direction) == 0,
+            _ => direction == 0,
+        };
+        let scale = match (self.halves[0].window_scale, self.halves[1].window_scale) {
+            (Some(_), Some(_)) if !segment.flags.is_syn() => self.halves[direction].window_scale.unwrap_or(0),
+            _ => 0,
+        };
+        let opposite = &self.halves[1 - direction];
+        context.tables.segments.push(SegmentRow {
+            connection: self.number,
+            to_target,
+            frame: packet.frame,
+            time_ns: packet.time_ns,
+            stream_offset_bytes: offset,
+            payload_bytes: segment.payload_length,
+            ack_offset_bytes: if segment.flags.is_ack() {
+                opposite.offset(segment.acknowledgment_number).unwrap_or(NULL_NS)
+            } else {
+                NULL_NS
+            },
+            window_bytes: u32::from(segment.window) << scale,
+            flags: segment.flags.0,
+            segment_class: class as u8,
+        });
+    }
+}
+
+/// The time between two instants; null if the clock ran backwards.
+fn round_trip_ns(from_ns: i64, to_ns: i64) -> i64 {
+    if to_ns >= from_ns { to_ns.saturating_sub(from_ns) } else { NULL_NS }
+}
+
+/// Whether a segment has TCP timestamps; checks the usual layout first.
+#[inline]
+fn has_timestamps(options: &[u8]) -> bool {
+    options.starts_with(&[1, 1, 8, 10]) || (options.len() >= 10 && tcp_options(options).timestamps.is_some())
+}

@@ -1,0 +1,155 @@
+//! The row of a connection.
+
+use super::TcpConnection;
+use crate::content::{Content, ContentSink, IscsiContent};
+use crate::counters::Counter;
+use crate::iscsi::context::Context;
+use crate::iscsi::digest_use::DigestUse;
+use crate::iscsi::framer::Framer;
+use crate::iscsi::session::SessionEnd;
+use crate::tables::{Connection, NULL_U8, NULL_U16, NULL_U32};
+use crate::tcp::half::Half;
+use crate::tcp::reassembly::HoldBudget;
+
+impl TcpConnection {
+    /// Ends the connection and returns its row.
+    pub(crate) fn finish(&mut self, context: &mut Context, budget: &mut HoldBudget) -> Connection {
+        for direction in [0, 1] {
+            let mut sink = ContentSink {
+                content: &mut self.content,
+                context,
+                number: self.number,
+                direction,
+                frame: self.frame_last,
+            };
+            let abandoned = self.halves[direction].reassembly.finish(budget, &mut sink);
+            if matches!(self.content, Content::Iscsi(_)) {
+                context.counters.add_many(
+                    Counter::HoleAbandoned,
+                    Some(self.number),
+                    self.frame_last,
+                    u64::from(abandoned),
+                );
+            }
+        }
+        self.content.finish(self.time_last_ns, context);
+        let is_flipped = self.is_flipped();
+        if let (Some(dynamics), Content::Iscsi(_)) = (self.dynamics.take(), &self.content) {
+            let timeline = dynamics.finish(!is_flipped, &mut context.tables);
+            context.timelines.push(timeline);
+        }
+        let row = self.row();
+        if let Content::Iscsi(iscsi) = &mut self.content {
+            let unexplained = (row.stream_bytes_to_target + row.stream_bytes_to_initiator)
+                .saturating_sub(iscsi.framers.iter().map(|framer| framer.explained_bytes).sum());
+            context.counters.add_many(Counter::UnexplainedBytes, Some(self.number), 0, unexplained);
+            if let Some(session) = iscsi.connection.session {
+                context.sessions.note_time(session, self.time_first_ns, self.time_last_ns);
+                let is_discovery = context.sessions.rows.session_type[session as usize] == 1;
+                let login = std::mem::take(&mut iscsi.connection.login);
+                login.parameters(self.number, session, is_discovery, &mut context.tables.parameters);
+                if self.has_rst || self.has_fin {
+                    context
+                        .sessions
+                        .close_connection(session, if self.has_rst { SessionEnd::Reset } else { SessionEnd::Closed });
+                }
+            }
+        }
+        row
+    }
+
+    /// Whether the TCP client is the target.
+    pub(crate) fn is_flipped(&self) -> bool {
+        matches!(&self.content, Content::Iscsi(iscsi) if !iscsi.is_client_initiator)
+    }
+
+    /// The row so far.
+    pub(crate) fn row(&self) -> Connection {
+        let is_flipped = self.is_flipped();
+        let [initiator, target] = if is_flipped { [self.ends[1], self.ends[0]] } else { self.ends };
+        let [out, back] = if is_flipped { [1, 0] } else { [0, 1] };
+        let [to_target, to_initiator] = [&self.halves[out], &self.halves[back]];
+        let mut row = Connection {
+            connection: self.number,
+            initiator_address: initiator.address.to_string(),
+            initiator_port: initiator.port,
+            target_address: target.address.to_string(),
+            target_port: target.port,
+            roles_from: if self.halves.iter().any(|half| half.has_syn) { 0 } else { 4 },
+            frame_first: self.frame_first,
+            frame_last: self.frame_last,
+            time_first_ns: self.time_first_ns,
+            time_last_ns: self.time_last_ns,
+            has_syn: self.halves.iter().any(|half| half.has_syn),
+            has_fin: self.has_fin,
+            has_rst: self.has_rst,
+            is_sack_permitted: self.halves.iter().all(|half| half.is_sack_permitted),
+            has_timestamps: self.has_timestamps,
+            handshake_rtt_to_target_ns: self.handshake_rtt_ns[out],
+            handshake_rtt_to_initiator_ns: self.handshake_rtt_ns[back],
+            rtt_to_target_min_ns: to_target.rtt_min_ns,
+            rtt_to_initiator_min_ns: to_initiator.rtt_min_ns,
+            ..Connection::default()
+        };
+        macro_rules! both {
+            ($($column_a:ident $column_b:ident = $value:expr;)*) => { $(
+                let value: fn(&Half) -> _ = $value;
+                row.$column_a = value(to_target);
+                row.$column_b = value(to_initiator);
+            )* };
+        }
+        both! {
+            packets_to_target packets_to_initiator = |half| half.packets;
+            stream_bytes_to_target stream_bytes_to_initiator = |half| half.reassembly.highest().max(0) as u64;
+            captured_bytes_to_target captured_bytes_to_initiator = |half| half.captured_bytes;
+            gap_bytes_to_target gap_bytes_to_initiator = |half| half.reassembly.gaps().0;
+            cut_bytes_to_target cut_bytes_to_initiator = |half| half.cut_bytes;
+            retransmitted_packets_to_target retransmitted_packets_to_initiator = |half| half.retransmitted_packets;
+            retransmitted_bytes_to_target retransmitted_bytes_to_initiator = |half| half.retransmitted_bytes;
+            reordered_packets_to_target reordered_packets_to_initiator = |half| half.reordered_packets;
+            copied_packets_to_target copied_packets_to_initiator = |half| half.copied_packets;
+            mss_bytes_to_target mss_bytes_to_initiator = |half| half.mss_bytes.unwrap_or(NULL_U16);
+            window_scale_to_target window_scale_to_initiator = |half| half.window_scale.unwrap_or(NULL_U8);
+        }
+        if let Content::Iscsi(iscsi) = &self.content {
+            if row.roles_from != 0 {
+                row.roles_from = if iscsi.connection.login.is_captured { 1 } else { 2 };
+            }
+            describe(iscsi, &mut row);
+        }
+        row
+    }
+}
+
+/// Fills the iSCSI columns.
+fn describe(iscsi: &IscsiContent, row: &mut Connection) {
+    let connection = &iscsi.connection;
+    row.is_iscsi = true;
+    row.session = connection.session.unwrap_or(NULL_U32);
+    row.cid = connection.login.cid.unwrap_or(NULL_U16);
+    row.explained_bytes_to_target = iscsi.framers[0].explained_bytes;
+    row.explained_bytes_to_initiator = iscsi.framers[1].explained_bytes;
+    [row.pdu_count_to_target, row.pdu_count_to_initiator] = connection.pdu_count;
+    [row.missing_pdu_count_to_target, row.missing_pdu_count_to_initiator] = connection.missing;
+    let [header, data]: [fn(&Framer) -> DigestUse; 2] = [|framer| framer.header_digest, |framer| framer.data_digest];
+    row.header_digest = digest_code(iscsi.framers.each_ref().map(header));
+    row.data_digest = digest_code(iscsi.framers.each_ref().map(data));
+    row.digest_source = match header(&iscsi.framers[1]) {
+        DigestUse::Known(_) => 0,
+        DigestUse::Inferred(_) => 1,
+        DigestUse::Unknown => 2,
+    };
+}
+
+/// Code of a digest: none 0, crc32c 1, unknown 2. Both directions have the same.
+fn digest_code(uses: [DigestUse; 2]) -> u8 {
+    if uses.iter().any(|digest| digest.is_used()) {
+        1
+    } else if uses.contains(&DigestUse::Unknown)
+        && !uses.iter().any(|digest| matches!(digest, DigestUse::Inferred(_) | DigestUse::Known(_)))
+    {
+        2
+    } else {
+        0
+    }
+}

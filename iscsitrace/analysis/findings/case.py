@@ -1,0 +1,53 @@
+"""The case under examination: a session or connection, its groups, and facts that several findings share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from iscsitrace.analysis.findings.thresholds import WORTH_A_CHANGE
+from iscsitrace.analysis.groups.jobs.streams import Job
+from iscsitrace.analysis.groups.mirrors.account import Account
+from iscsitrace.analysis.session import system_calls
+from iscsitrace.analysis.session.session import Session
+from iscsitrace.analysis.session.system_calls import SystemCall
+from iscsitrace.tables.table import Table
+
+_Fact = TypeVar("_Fact")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Mirrors and parallel jobs of the whole trace, and the table of all commands."""
+
+    mirrors: tuple[Account, ...]
+    jobs: tuple[Job, ...]
+    cycles: Table
+
+
+class Case:
+    """One session or connection, and the facts that several findings share."""
+
+    def __init__(self, subject: Session, groups: Groups) -> None:
+        self.subject = subject
+        self.groups = groups
+        self._facts: dict[Callable[[Session], Any], Any] = {}
+
+    def once(self, compute: Callable[[Session], _Fact]) -> _Fact:
+        """Call a function on the subject, once; later calls return the same result."""
+        if compute not in self._facts:
+            self._facts[compute] = compute(self.subject)
+        fact: _Fact = self._facts[compute]
+        return fact
+
+    @cached_property
+    def system_call(self) -> SystemCall | None:
+        """The inferred system call behind the reads and writes; None where nothing shows one."""
+        return system_calls.infer(self.subject.transfers)
+
+
+def is_worth(subject: Session, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:
+    """Whether a time is at least this share of the busy time."""
+    return amount_ns > 0 and subject.share(amount_ns) >= least

@@ -1,0 +1,54 @@
+"""Advice that several problems share, with its what-ifs: a higher queue depth, and more connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from iscsitrace.analysis.findings.finding import Basis, Change
+from iscsitrace.analysis.session.situation import Situation
+from iscsitrace.wording import amounts as wording
+
+DEPTHS: Final = (8, 32, 128)
+"""Queue depths to try, as programs and drivers offer them: the next one or two above the measured one."""
+CONNECTIONS: Final = (2, 4, 8, 16, 32, 64)
+"""Multiples of the measured connections to try, as long as each step gains ENOUGH."""
+ENOUGH: Final = 1.1
+"""Least throughput factor for which doubling the connections is worth it."""
+
+SHARE_PATH: Final = (
+    "Spread the load over several connections, so that each has a separate window: node.session.nr_sessions with "
+    "multipath, or one session with several connections (MC/S)."
+)
+
+
+def next_queue_depth(basis: Basis) -> Iterator[Change]:
+    """The next higher queue depth. A target that serves one command at a time gains less."""
+    yield from _queue_depths(basis, 1)
+
+
+def next_queue_depths(basis: Basis) -> Iterator[Change]:
+    """The next two higher queue depths."""
+    yield from _queue_depths(basis, 2)
+
+
+def _queue_depths(basis: Basis, count: int) -> Iterator[Change]:
+    for depth in [depth for depth in DEPTHS if depth > basis.measured.situation.setting.queue_depth][:count]:
+        yield Change(f"queue depth {depth}", partial(Situation.with_setting, queue_depth=depth))
+
+
+def more_connections(basis: Basis) -> Iterator[Change]:
+    """Twice the connections, and the most that still gain: each with at least one command in flight."""
+    situation = basis.measured.situation
+    now, before = situation.setting.connections, situation.throughput()
+    numbers = []
+    for times in CONNECTIONS:
+        reached = situation.with_connections(times * now).throughput()
+        if reached < ENOUGH * before:
+            break
+        numbers.append((times * now, reached))
+        before = reached
+    for number, reached in dict.fromkeys(numbers[:1] + numbers[-1:]):
+        rate = wording.rate(basis.measured.throughput_bytes_per_s * reached / situation.throughput())
+        yield Change(f"{number} connections ({rate})", partial(Situation.with_connections, count=number))

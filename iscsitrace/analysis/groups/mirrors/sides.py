@@ -1,0 +1,160 @@
+"""The possible sides of a mirror: the requests of one host to one logical unit, over all its sessions.
+
+Two paths to one logical unit (multipath) are one side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.table import Table
+
+Array = NDArray[Any]
+Source = Callable[[str], Table]
+"""Returns the table of a name, as ``Trace.table`` does."""
+
+BLOCK_BYTES: Final = 512
+"""Size of a logical block where no request shows it."""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Reads or writes of one side in order of time."""
+
+    rows: Array
+    """Their rows in the table ``cycles``."""
+    firsts: Array
+    """First byte on the logical unit."""
+    lasts: Array
+    """Byte after the last one."""
+    begins: Array
+    """First packet of the command."""
+    ends: Array
+    """Status, or the command where no status was captured."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> Array:
+        """Bytes of each."""
+        return self.lasts - self.firsts
+
+    def where(self, which: Array) -> Requests:
+        """The requests that a boolean mask or row numbers pick."""
+        return Requests(self.rows[which], self.firsts[which], self.lasts[which], self.begins[which], self.ends[which])
+
+    def moved(self, offset: int) -> Requests:
+        """The same requests, moved up by ``offset`` bytes."""
+        return Requests(self.rows, self.firsts + offset, self.lasts + offset, self.begins, self.ends)
+
+    @property
+    def depths(self) -> Array:
+        """Requests in flight when each began, itself included."""
+        begun = np.arange(1, len(self) + 1)
+        return np.asarray(begun - np.searchsorted(np.sort(self.ends), self.begins, side="right"))
+
+
+@dataclass(frozen=True)
+class MirrorSide:
+    """The requests of one host to one logical unit."""
+
+    host: str
+    target: str
+    """Name of the target, or its address where the login was not captured."""
+    lun: int
+    sessions: tuple[int, ...]
+    block_bytes: int
+    writes: Requests
+    reads: Requests
+
+
+def of_trace(source: Source) -> list[MirrorSide]:
+    """Every side that has writes, in the order of their sessions; none where there is only one."""
+    cycles = source("cycles")
+    written = _requests_of(cycles, "write")
+    if len(written) < 2:
+        return []
+    session = cycles.raw("session").astype(np.int64)
+    pairs = _distinct(session[written], cycles.raw("lun")[written].astype(np.int64))
+    if len(pairs) < 2:
+        return []
+    ends = _ends(source)
+    groups: dict[tuple[str, str, int], list[int]] = {}
+    for number, lun in pairs:
+        if number in ends:
+            groups.setdefault((*ends[number], lun), []).append(number)
+    if len(groups) < 2:
+        return []
+    read = _requests_of(cycles, "read")
+    found = []
+    for (host, target, lun), sessions in groups.items():
+        own = [
+            rows[np.isin(session[rows], sessions) & (cycles.raw("lun")[rows].astype(np.int64) == lun)]
+            for rows in (written, read)
+        ]
+        block_bytes = _block_bytes(cycles, np.concatenate(own))
+        writes, reads = (_requests(cycles, rows, block_bytes) for rows in own)
+        found.append(MirrorSide(host, target, lun, tuple(sessions), block_bytes, writes, reads))
+    return found
+
+
+def _distinct(sessions: Array, luns: Array) -> list[tuple[int, int]]:
+    """Every pair of a session and a logical unit once, in order."""
+    known_luns = luns[:1] if (luns == luns[0]).all() else np.unique(luns)
+    keys = np.unique(sessions * len(known_luns) + np.searchsorted(known_luns, luns))
+    numbers, places = np.divmod(keys, len(known_luns))
+    return list(zip(numbers.tolist(), known_luns[places].tolist(), strict=True))
+
+
+def _requests_of(cycles: Table, operation: str) -> Array:
+    """Rows of the commands of that operation whose extent and session are known."""
+    words = cycles.words("operation")
+    if operation not in words or not len(cycles):
+        return np.empty(0, dtype=np.intp)
+    is_wanted = cycles.raw("operation") == words.index(operation)
+    for name in ("session", "lun", "lba", "block_count"):
+        is_wanted = is_wanted & known(cycles, name)
+    return np.flatnonzero(is_wanted & (cycles.raw("block_count") > 0))
+
+
+def _ends(source: Source) -> dict[int, tuple[str, str]]:
+    """Host and target of each session: by name, or by address where the login was not captured."""
+    addresses = {
+        row["session"]: (row["initiator_address"], row["target_address"])
+        for row in source("connections").rows(("session", "initiator_address", "target_address"))
+        if row["session"] is not None
+    }
+    names = {
+        row["session"]: (row["initiator_name"], row["target_name"])
+        for row in source("sessions").rows(("session", "initiator_name", "target_name"))
+    }
+    return {
+        number: (names.get(number, (None, None))[0] or host, names.get(number, (None, None))[1] or target)
+        for number, (host, target) in addresses.items()
+    }
+
+
+def _block_bytes(cycles: Table, rows: Array) -> int:
+    """Size of a logical block, by most requests."""
+    blocks = cycles.raw("block_count")[rows].astype(np.int64)
+    is_known = known(cycles, "bytes")[rows] & (cycles.raw("bytes")[rows] > 0)
+    if not is_known.any():
+        return BLOCK_BYTES
+    sizes, count = np.unique(cycles.raw("bytes")[rows][is_known] // blocks[is_known], return_counts=True)
+    return int(sizes[count.argmax()]) or BLOCK_BYTES
+
+
+def _requests(cycles: Table, rows: Array, block_bytes: int) -> Requests:
+    begins = cycles.raw("command_first_ns")
+    rows = rows[np.argsort(begins[rows], kind="stable")]
+    firsts = cycles.raw("lba")[rows].astype(np.int64) * block_bytes
+    lasts = firsts + cycles.raw("block_count")[rows].astype(np.int64) * block_bytes
+    ends = np.where(known(cycles, "status_ns")[rows], cycles.raw("status_ns")[rows], begins[rows])
+    return Requests(rows, firsts, lasts, begins[rows], np.maximum(ends, begins[rows]))

@@ -1,0 +1,14 @@
+"""Which rows of a table have a value in a column."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.tables.table import Table
+
+
+def known(table: Table, name: str) -> NDArray[np.bool_]:
+    """True where a column is not null."""
+    mask = table.mask(name)
+    return np.ones(len(table), dtype=np.bool_) if mask is None else ~mask

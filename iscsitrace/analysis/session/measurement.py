@@ -1,0 +1,152 @@
+"""The situation of a session as measured: bytes, busy time, conditions and waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.session.conditions import Conditions
+from iscsitrace.analysis.session.session import Session
+from iscsitrace.analysis.session.situation import WAITS, Situation
+from iscsitrace.analysis.session.workload import MIN_TASKS, MOST
+from iscsitrace.tables.table import Table
+
+Array = NDArray[Any]
+
+_AWAY: Final = 1 / 8
+"""Share of the RTT on the initiator's side from which on a tap does not count as beside the initiator."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A situation with the throughput that was measured."""
+
+    situation: Situation
+    throughput_bytes_per_s: float
+    """Data of all reads, or all writes, over the busy time: from the first one's command to the last one's status,
+    less the idle gaps between bursts of I/O."""
+    busy_ns: int
+    """The busy time."""
+    parts_ns: Mapping[str, int]
+    """Its time breakdown."""
+    task_count: int
+    bytes: int
+
+    @property
+    def remainder(self) -> float:
+        """Throughput measured / throughput of the model."""
+        return self.throughput_bytes_per_s / self.situation.throughput()
+
+
+def measure(session: Session) -> Measured | None:
+    """The situation of a session's reads, or of its writes if they moved more bytes.
+
+    None where there are few commands, where reads and writes ran side by side, or where the RTT is unknown.
+    """
+    path = session.path
+    word, cycles = _largest(session.transfers)
+    if path is None or len(cycles) < MIN_TASKS:
+        return None
+    parts_ns, busy_ns = _budget_of(session, cycles)
+    moved, count = int(cycles.raw("data_bytes").astype(np.int64).sum()), len(cycles)
+    if busy_ns <= 0 or not moved:
+        return None
+    conditions = Conditions(session, word)
+    depth, line = conditions.queue_depth, conditions.busiest_sender.get("line_bytes_per_s") or None
+    is_window_known = conditions.window_bytes is not None and not conditions.is_window_shut
+    setting = replace(
+        conditions.setting(round(moved / count), depth),
+        c_bytes_per_s=line,
+        data_pdu_bytes=int(cycles.raw("data_pdu_bytes_max").max()) or None,
+        window_bytes=conditions.window_bytes if is_window_known else None,
+        # slow start counts as a measured stall
+        start_window_bytes=None,
+    )
+    open_names = set[str]()
+    if word == "write":
+        open_names |= conditions.assumed_names
+    if line is None:
+        open_names.add("c_bytes_per_s")
+    if not is_window_known:
+        open_names.add("window_bytes")
+    held = setting.is_status_held
+    if word == "read" and depth > 1 and not held and cycles.raw("is_status_in_data").mean() < 1 - MOST:
+        # at this queue depth a held status rides with the data of the next command, so nothing shows it
+        open_names.add("is_status_held")
+    # each command pays a common wait once for every command in flight
+    waits_ns = {name: parts_ns[name] / count * depth for name in WAITS}
+    if held:
+        # the model already has an RTT of it
+        waits_ns["ack_wait"] = max(0.0, waits_ns["ack_wait"] - path.round_trip_ns)
+    lost_ns, slow_ns = _congestion_ns(session, *_span(cycles))
+    stalls_ns = {
+        "loss": parts_ns["loss_recovery"] + lost_ns,
+        "slow_start": slow_ns,
+        "receiver": 0 if is_window_known else parts_ns["receive_window"],
+        "unknown": parts_ns["unknown"],
+    }
+    stalls_ns_per_byte = {name: stall / moved for name, stall in stalls_ns.items()}
+    service_ns = session.waits_by_cycle(session.stretches("target_service"))[session.rows_of(cycles.raw("cycle"))]
+    deviation_ns = float(np.std(service_ns)) if depth == 1 else 0.0
+    situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), deviation_ns)
+    throughput = moved * 1e9 / busy_ns
+    if depth > 1 and (session.rtt_ns("initiator") or 0) > path.round_trip_ns * _AWAY:
+        # commands queued before the line, beyond the tap, are in flight too: the line is too busy without them
+        alone = situation.with_setting(queue_depth=1).throughput()
+        situation = situation.with_setting(queue_depth=max(depth, round(throughput / alone)))
+    return Measured(situation, throughput, busy_ns, parts_ns, count, moved)
+
+
+def _largest(cycles: Table) -> tuple[str, Table]:
+    """Reads or writes, whichever moved more; no rows where the others moved much at the same time."""
+    moved = cycles.raw("data_bytes").astype(np.int64)
+    sums = {word: int(moved[cycles.raw(f"is_{word}")].sum()) for word in ("read", "write")}
+    word = max(sums, key=lambda each: sums[each])
+    is_own = cycles.raw(f"is_{word}")
+    if is_own.all():
+        # most sessions do only one of them: no copy
+        return word, cycles
+    own = cycles.select(is_own)
+    if len(own):
+        first, last = _span(own)
+        starts = cycles.raw("command_first_ns")
+        meanwhile = int(moved[~is_own & (starts >= first) & (starts <= last)].sum())
+        if meanwhile > (1 - workload.MOSTLY) * sums[word]:
+            own = own.select(slice(0, 0))
+    return word, own
+
+
+def _span(cycles: Table) -> tuple[int, int]:
+    """From the first command to the last status."""
+    first, ends = int(cycles.raw("command_first_ns").min()), cycles.raw("status_ns")[known(cycles, "status_ns")]
+    return first, int(ends.max(initial=first))
+
+
+def _budget_of(session: Session, cycles: Table) -> tuple[dict[str, int], int]:
+    """The time breakdown of these commands, and its sum, both without the idle gaps between bursts of I/O."""
+    table = session.tables["budget"]
+    first, last = _span(cycles)
+    lengths = np.minimum(table.raw("time_last_ns"), last) - np.maximum(table.raw("time_first_ns"), first)
+    lengths, part = np.maximum(lengths, 0), table.raw("part")
+    sums = np.bincount(part, weights=lengths, minlength=len(budget.PARTS)).astype(np.int64)
+    parts_ns = dict(zip(budget.PARTS, sums.tolist(), strict=True))
+    think_ns = lengths[part == budget.PARTS.index("initiator_think")]
+    parts_ns["initiator_think"] -= budget.between_jobs_ns(think_ns[think_ns > 0])
+    return parts_ns, sum(parts_ns.values())
+
+
+def _congestion_ns(session: Session, first_ns: int, last_ns: int) -> tuple[int, int]:
+    """Waits for the congestion window between two instants: after the first loss, and before it."""
+    waits = session.stretches("congestion_window")
+    waits = waits.where((waits.starts >= first_ns) & (waits.ends <= last_ns))
+    losses = session.tables["recoveries"].raw("time_first_ns")
+    is_after = waits.starts >= losses.min() if len(losses) else np.zeros(len(waits.starts), dtype=bool)
+    after_ns = int(waits.lengths[is_after].sum())
+    return after_ns, waits.total_ns - after_ns

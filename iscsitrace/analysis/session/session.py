@@ -1,0 +1,192 @@
+"""A measured session, or one of its connections: its rows of every table, its time, its commands and its path.
+
+Shares are of its busy time: from the first command to the last status, less the idle gaps between bursts of I/O
+(docs/method.md, section 4). This module measures and does not judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session import path, workload
+from iscsitrace.analysis.session.path import Path
+from iscsitrace.analysis.session.spans import Commands
+from iscsitrace.analysis.session.stretches import Stretches
+from iscsitrace.analysis.session.workload import Workload
+from iscsitrace.tables.table import Table
+
+Array = NDArray[Any]
+
+WAITS: Final = tuple(part for part in PARTS if part != "transfer")
+
+FRAMES: Final = ("command_frame", "data_first_frame", "data_last_frame", "status_frame")
+"""The columns of ``cycles`` with the frames of a command."""
+
+
+def frames_in(table: Table, rows: Sequence[int] | Array, *names: str) -> list[int | None]:
+    """The frame numbers in these columns, row by row."""
+    picked = table.select(np.asarray(rows, dtype=np.intp))
+    return [row[name] for row in picked.rows(names) for name in names]
+
+
+class Session:
+    """One session, or one connection of it."""
+
+    def __init__(
+        self,
+        number: int,
+        connections: Sequence[dict[str, Any]],
+        tables: Mapping[str, Table],
+        sums: Budget | None,
+        *,
+        is_session: bool,
+    ) -> None:
+        """``connections`` are its rows of that table, ``tables`` its rows of the others (grouping.TABLES)."""
+        self.number = number
+        self.connections = connections
+        self.tables = tables
+        self.budget = sums
+        self.is_session = is_session
+
+    @property
+    def label(self) -> str:
+        """``session 0`` or ``connection 3``."""
+        return f"{'session' if self.is_session else 'connection'} {self.number}"
+
+    # --- time
+
+    @property
+    def jobs_ns(self) -> int:
+        """Busy time: from first command to last status, less the idle gaps between bursts of I/O."""
+        return self.budget.jobs_ns if self.budget else 0
+
+    def as_connection(self, number: int) -> Session:
+        """The same data as its only connection; what was computed is kept."""
+        twin = copy(self)
+        twin.number, twin.is_session = number, False
+        return twin
+
+    def part_ns(self, part: str) -> int:
+        """Busy time in one part of the time breakdown."""
+        if self.budget is None:
+            return 0
+        return self.budget.parts_ns[part] - (self.budget.between_jobs_ns if part == "initiator_think" else 0)
+
+    def share(self, amount_ns: float) -> float:
+        """Share of the busy time."""
+        return amount_ns / self.jobs_ns if self.jobs_ns else 0.0
+
+    def stretches(self, *parts: str) -> Stretches:
+        """The stretches of time in these parts, in order."""
+        table = self.tables["budget"]
+        picked = table.select(np.isin(table.raw("part"), [PARTS.index(part) for part in parts]))
+
+        def numbers(name: str) -> Array:
+            return np.where(known(picked, name), picked.raw(name), 0).astype(np.int64) - ~known(picked, name)
+
+        return Stretches(picked.raw("time_first_ns"), picked.raw("time_last_ns"), numbers("cycle"), numbers("frame"))
+
+    def claimed_ns(self, starts: Array, ends: Array, *parts: str) -> int:
+        """Time in these parts within the intervals [start, end), which may overlap."""
+        return self.stretches(*parts).within_ns(starts, ends)
+
+    # --- commands
+
+    @property
+    def cycles(self) -> Table:
+        """All commands."""
+        return self.tables["cycles"]
+
+    @cached_property
+    def is_transfer(self) -> Array:
+        """Which commands read or wrote data; non-I/O commands (INQUIRY, TEST UNIT READY) do not."""
+        cycles = self.cycles
+        words = cycles.words("operation")
+        codes = [words.index(word) for word in ("read", "write") if word in words]
+        return np.asarray(np.isin(cycles.raw("operation"), codes) & (cycles.raw("data_bytes") > 0))
+
+    @cached_property
+    def transfers(self) -> Table:
+        """The reads and writes that are complete in the capture."""
+        return self.cycles.select(self.is_transfer & self.cycles.raw("is_complete"))
+
+    @cached_property
+    def commands(self) -> Commands:
+        """All commands in order, with the queue depth that the initiator saw."""
+        return Commands(self.cycles, self.rtt_ns("initiator") or 0)
+
+    @cached_property
+    def workload(self) -> Workload | None:
+        """I/O size and queue depth of its reads and writes; None where there are none."""
+        return workload.of(self.transfers)
+
+    def rows_of(self, cycle: Array) -> Array:
+        """Rows of ``cycles`` by cycle number; every number has to be there."""
+        return np.searchsorted(self.cycles.raw("cycle"), cycle)
+
+    def is_of(self, stretches: Stretches, which: Array) -> Array:
+        """Which stretches belong to commands that a mask over ``cycles`` picks."""
+        has_cycle = stretches.cycle >= 0
+        found = np.zeros(len(has_cycle), dtype=bool)
+        found[has_cycle] = which[self.rows_of(stretches.cycle[has_cycle])]
+        return found
+
+    def waits_by_cycle(self, stretches: Stretches) -> Array:
+        """Nanoseconds of the stretches by command, one value per row of ``cycles``."""
+        has_cycle = stretches.cycle >= 0
+        rows = self.rows_of(stretches.cycle[has_cycle])
+        sums = np.bincount(rows, weights=stretches.lengths[has_cycle], minlength=len(self.cycles))
+        return sums.astype(np.int64)
+
+    def frames_of(self, rows: Sequence[int] | Array) -> list[int | None]:
+        """The frames of these commands: command, first and last data, status."""
+        return frames_in(self.cycles, rows, *FRAMES)
+
+    def evidence(self, stretches: Stretches) -> list[int | None]:
+        """The frames that ended the longest waits; where none is known, those of the commands that waited longest."""
+        frames = stretches.longest().frame
+        return frames[frames >= 0].tolist() or self.frames_of(self.longest_rows(stretches))
+
+    def next_rows(self, stretches: Stretches) -> Array:
+        """Rows of the commands that began when each stretch ended, or next."""
+        times = self.cycles.raw("command_first_ns")
+        order = np.argsort(times, kind="stable")
+        return np.asarray(order[np.searchsorted(times[order], stretches.ends).clip(max=len(times) - 1)])
+
+    def with_next(self, stretches: Stretches) -> Stretches:
+        """The same; a stretch without a command is assigned to the command that follows."""
+        following = self.cycles.raw("cycle")[self.next_rows(stretches)]
+        return replace(stretches, cycle=np.where(stretches.cycle < 0, following, stretches.cycle))
+
+    def longest_rows(self, stretches: Stretches, count: int = 3) -> list[int]:
+        """Rows of the commands that waited longest, the longest first."""
+        sums = self.waits_by_cycle(stretches)
+        order = np.argsort(-sums, kind="stable")[:count]
+        found: list[int] = order[sums[order] > 0].tolist()
+        return found
+
+    # --- path
+
+    def rtt_ns(self, side: str) -> int | None:
+        """Least RTT between the tap and that side (``target`` or ``initiator``)."""
+        row = path.busiest(self.connections)
+        return path.least_ns(row, side) if row else None
+
+    @cached_property
+    def path_ns(self) -> int | None:
+        """Least RTT of the whole path; None when a side of it is unknown."""
+        return path.round_trip_ns(path.busiest(self.connections))
+
+    @cached_property
+    def path(self) -> Path | None:
+        """The path with its confidence; None where it is unknown, or takes no time."""
+        return path.measure(self.connections, self.tables["senders"].rows())

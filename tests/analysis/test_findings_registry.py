@@ -1,0 +1,124 @@
+"""Problems as they are declared: every one is registered, within its scope, and each advice keeps its own what-if."""
+
+from __future__ import annotations
+
+import pkgutil
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+
+from iscsitrace.analysis import findings
+from iscsitrace.analysis.findings import gains, registry
+from iscsitrace.analysis.findings.case import Case, Groups
+from iscsitrace.analysis.findings.distance import QUEUE_DEPTH_LOW
+from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem, by_weight
+from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
+from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.analysis.session.grouping import sessions_and_connections_of
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS
+
+
+def cases(story: Story) -> tuple[Case, Case]:
+    """The session of a story, and its one connection."""
+    source = story.source()
+    sessions, connections = sessions_and_connections_of(source)
+    groups = Groups((), (), source("cycles"))
+    return Case(sessions[0], groups), Case(connections[3], groups)
+
+
+def classic() -> Story:
+    """Reads one at a time, each a round trip of 20 ms."""
+    return Story(rtt_to_target_ns=20 * MS).tasks(20, ("propagation", 20 * MS))
+
+
+# --- the registry
+
+
+def test_every_family_is_registered() -> None:
+    modules = [import_module(f"{findings.__name__}.{each.name}") for each in pkgutil.iter_modules(findings.__path__)]
+    families = {each.__name__ for each in modules if each is not registry and hasattr(each, "PROBLEMS")}
+    assert {family.__name__ for family in FAMILIES} == families
+    assert len(families) == 10
+
+
+def test_every_problem_of_a_family_is_registered_once() -> None:
+    declared = [
+        value
+        for family in FAMILIES
+        for value in vars(family).values()
+        # a family may name the problem of another
+        if isinstance(value, Problem) and value.observe.__module__ == family.__name__
+    ]
+    assert sorted(problem.name for problem in declared) == sorted(PROBLEMS)
+    assert all(PROBLEMS[problem.name] is problem for problem in declared)
+
+
+def test_problems_explain_parts_of_the_budget_and_only_the_exclusive_are_as_specific() -> None:
+    explained = [problem.explains for problem in PROBLEMS.values() if problem.explains]
+    assert {each.part for each in explained} <= set(PARTS) - {"transfer"}
+    # of these a subject has one at most
+    exclusive = [Explains("receive_window"), Explains("congestion_window")]
+    assert sorted(each.part for each in explained if explained.count(each) > 1) == sorted(
+        each.part for each in exclusive * 2
+    )
+
+
+def test_of_equal_shares_the_order_of_the_docs_decides() -> None:
+    names = [finding.name for finding in registry.findings_of(cases(classic())[0])]
+    assert names == ["queue_depth_low", "block_size_small"]
+    assert [finding.name for finding in by_weight(registry.findings_of(cases(classic())[0]))] == names
+
+
+# --- scope
+
+
+@pytest.mark.parametrize("is_session_only", [True, False])
+def test_what_only_sessions_have_is_not_looked_for_in_a_connection(is_session_only: bool) -> None:
+    def observe(case: Case) -> Observation:
+        return Observation("seen", [7], case.subject.jobs_ns / 4)
+
+    problem = replace(QUEUE_DEPTH_LOW, observe=observe, is_session_only=is_session_only)
+    session, connection = (problem.find(case) for case in cases(classic()))
+    assert session
+    assert (session.share, session.severity, session.frames, session.cause) == (0.25, "warning", (7,), "Seen.")
+    assert (connection is None) == is_session_only
+
+
+def test_the_scopes() -> None:
+    assert {name for name, problem in PROBLEMS.items() if problem.is_session_only} == {
+        *("command_window_closed", "uneven_connections", "mirror_waits_for_farthest"),
+    }
+
+
+# --- advice and its what-if
+
+
+def test_a_gain_stays_with_its_advice_when_one_is_put_before_it() -> None:
+    case, _ = cases(classic())
+    (plain, *_) = gains.with_gains(case, [finding for finding in [QUEUE_DEPTH_LOW.find(case)] if finding])
+    problem = replace(QUEUE_DEPTH_LOW, advice=(Advice("Buy a faster network."), *QUEUE_DEPTH_LOW.advice))
+    (longer, *_) = gains.with_gains(case, [finding for finding in [problem.find(case)] if finding])
+    own = QUEUE_DEPTH_LOW.advice[0]
+    for finding, place in ((plain, 0), (longer, 1)):
+        # a round trip a task, and nothing else: eight at once carry eight times as much
+        first = finding.gains[0]
+        assert (first.advice, first.change, first.throughput_factor) == (own, "queue depth 8", pytest.approx(8))
+        assert [each["advice"] for each in finding.as_dict()["gains"]] == [place] * len(finding.gains)
+        assert [bool(of) for _, of in finding.gains_by_advice()] == [False] * place + [True, False, False]
+    assert longer.gains == plain.gains
+    assert longer.advice[0] == "Buy a faster network."
+
+
+def test_what_is_tried_first_comes_first_and_keeps_its_place() -> None:
+    case, _ = cases(classic())
+    depth, *others = QUEUE_DEPTH_LOW.advice
+    first = Advice("Try this first.", depth.what_if, is_tried_first=True)
+    (found,) = gains.with_gains(
+        case, [finding for finding in [replace(QUEUE_DEPTH_LOW, advice=(depth, *others, first)).find(case)] if finding]
+    )
+    places = [each["advice"] for each in found.as_dict()["gains"]]
+    assert places == sorted(places, reverse=True)
+    assert set(places) == {0, 3}
+    assert found.as_dict()["gain"]["advice"] == 3
