@@ -19,7 +19,8 @@ from typing import Any
 
 from bench.run import FOLDER, machine
 from bench.worlds import TOOK, Hosts, hosts_of, throughput_of
-from iscsitrace.lab import cpu, real, simulation
+from iscsitrace.lab import real, simulation
+from iscsitrace.wording import amounts
 
 BLOCKS = (4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
 DESIGNS = {"events": ("events", "copy"), "events, no copy": ("events", "discard"), "threads": ("threads", "copy")}
@@ -87,7 +88,7 @@ def kernel(setting: Setting) -> Real:
         truth = real.run(setting.as_simulated(), Path(folder), lambda _: False, programs=programs)
         hosts = hosts_of(Path(folder), setting.as_simulated(), setting.block_bytes)
     results = truth["results"]
-    each = cpu.seconds_per_gigabyte(results["cpu"], results["bytes"])
+    each = amounts.seconds_per_gigabyte(results["cpu"], results["bytes"])
     return Real(throughput_of(truth), hosts, each or 0.0)
 
 

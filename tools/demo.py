@@ -17,8 +17,8 @@ import iscsitrace
 from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures import distribution, volumes
 from iscsitrace.cli import main as iscsitrace_command
-from iscsitrace.cli.output import show_heading, show_line, show_table
 from iscsitrace.lab import simulation
+from iscsitrace.outputs.terminal import show_heading, show_line, show_table
 from iscsitrace.wording import cells
 
 ROOT = Path(__file__).resolve().parents[1]
