@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
-from iscsitrace.outputs.drawings import KINDS
+from iscsitrace.plots import kinds
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "plots.md"
@@ -70,7 +70,7 @@ def is_same(path: Path, image: Image.Image) -> bool:
 
 def main(arguments: list[str]) -> int:
     """Writes the images, or only compares them; the exit code."""
-    stale = [f"docs/plots.md shows no {kind}" for kind in KINDS if kind not in [words[2] for words in commands()]]
+    stale = [f"docs/plots.md shows no {kind}" for kind in kinds.NAMES if kind not in [words[2] for words in commands()]]
     with TemporaryDirectory() as folder:
         for command in commands():
             path = output(command)

@@ -9,9 +9,10 @@ import numpy as np
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, examine
 from iscsitrace.errors import InputInvalid
+from iscsitrace.outputs.document import Grid, limited
 from iscsitrace.plots import inline
 from iscsitrace.report import chapters, figures, modelled, sections
-from iscsitrace.report.document import Document, Grid
+from iscsitrace.report.document import Document
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells
 
@@ -101,4 +102,4 @@ def _others(trace: Trace, diagnosis: Diagnosis, lead: int | None, rest: list[Opi
     lines += [(f"session {each.number}", targets.get(each.number, cells.NOTHING), each.verdict) for each in rest]
     if not lines:
         return None
-    return sections.limited("Other sessions and connections", ("which", "target", "verdict"), lines, LISTED)
+    return limited("Other sessions and connections", ("which", "target", "verdict"), lines, LISTED)

@@ -13,7 +13,8 @@ from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.volumes import measure
 from iscsitrace.analysis.session import workload
-from iscsitrace.report.document import Chapter, Fact, FoundProblem, Grid, Part, Step
+from iscsitrace.outputs.document import Grid
+from iscsitrace.report.document import Chapter, Fact, FoundProblem, Part, Step
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording

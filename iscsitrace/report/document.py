@@ -8,33 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.wording import amounts
 
 FIRST_FINDINGS: Final = 3
 """Findings shown beside the headline; the others follow later."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table: every cell a text."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
-    """What the table leaves out, or how to read it."""
-
-    @property
-    def is_number(self) -> tuple[bool, ...]:
-        """Which columns hold nothing but numbers (or nothing): these are aligned to the right."""
-        return tuple(
-            all(_is_number(row[place]) for row in self.rows) and bool(self.rows) for place in range(len(self.columns))
-        )
-
-
-def _is_number(cell: str) -> bool:
-    digits = cell.removesuffix("%").strip().lstrip("-+").replace(",", "").replace(".", "", 1)
-    return cell == "-" or digits.isdecimal()
 
 
 @dataclass(frozen=True)
@@ -139,17 +117,6 @@ class Model:
     residuals: Grid | None
     what_if: Grid | None
     undetermined: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Section:
-    """Tables under one heading, after a sentence."""
-
-    identity: str
-    """For links within the page."""
-    title: str
-    lines: tuple[str, ...] = ()
-    grids: tuple[Grid, ...] = ()
 
 
 @dataclass(frozen=True)

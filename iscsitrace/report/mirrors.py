@@ -7,7 +7,7 @@ from typing import Final
 
 from iscsitrace.analysis.groups.mirrors import tables
 from iscsitrace.analysis.groups.mirrors.account import WORDS, Account
-from iscsitrace.report.document import Grid, Section
+from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
@@ -25,7 +25,7 @@ def of_trace(trace: Trace, accounts: Sequence[Account]) -> Iterator[Section]:
     for number, account in enumerate(accounts):
         lines += _said(account)
         grids += [_legs(number, account), _writes(number, account, trace)]
-    yield Section("mirrors", "Mirrors", tuple(lines), tuple(grids))
+    yield Section("Mirrors", tuple(lines), tuple(grids), "mirrors")
 
 
 def _said(account: Account) -> Iterator[str]:

@@ -12,7 +12,8 @@ from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.prediction import changed, predict_with
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.errors import InputInvalid
-from iscsitrace.report.document import Grid, Model
+from iscsitrace.outputs.document import Grid
+from iscsitrace.report.document import Model
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells

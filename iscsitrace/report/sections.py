@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,8 +11,8 @@ from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures import operations
 from iscsitrace.analysis.measures.selection import display_filter, pick
+from iscsitrace.outputs.document import Grid, Section, limited
 from iscsitrace.report import mirrors
-from iscsitrace.report.document import Grid, Section
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells
 
@@ -38,13 +38,6 @@ def of_trace(trace: Trace, session: int | None, accounts: Sequence[Account] = ()
     return (*found, _parameters(trace, session), _connections(trace, session), _health(trace), _making(trace))
 
 
-def limited(caption: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], limit: int = ROWS) -> Grid:
-    """A table of the first rows, with a note on how many more there are."""
-    every = tuple(rows)
-    notes = (f"{len(every) - limit:,} more rows are not shown.",) if len(every) > limit else ()
-    return Grid(caption, columns, every[:limit], notes)
-
-
 def _slow_tasks(trace: Trace, session: int) -> Section:
     cycles = pick(trace.cycles, session=session)
     known = cycles.select(~np.ma.getmaskarray(cycles["latency_ns"]))
@@ -59,7 +52,6 @@ def _slow_tasks(trace: Trace, session: int) -> Section:
     if len(cycles) > len(known):
         lines.append(f"{len(cycles) - len(known):,} tasks have no status in the capture, and so no rank.")
     return Section(
-        "slow",
         "Slowest tasks",
         tuple(lines),
         (
@@ -70,6 +62,7 @@ def _slow_tasks(trace: Trace, session: int) -> Section:
                 tuple((str(row["cycle"]), display_filter(row)) for row in rows),
             ),
         ),
+        "slow",
     )
 
 
@@ -120,11 +113,10 @@ def _traffic(trace: Trace, session: int) -> Section:
         "status wait p50",
     )
     return Section(
-        "traffic",
         "What was asked for",
         (f"Tasks of session {session}. Percentiles are latencies that occurred, in ms, from command to status.",),
         (
-            limited("Latency by operation, ms", columns, latencies),
+            limited("Latency by operation, ms", columns, latencies, ROWS),
             limited(
                 "PDU block sizes (Expected Data Transfer Length)",
                 ("operation", "block size", "tasks"),
@@ -132,6 +124,7 @@ def _traffic(trace: Trace, session: int) -> Section:
                 12,
             ),
         ),
+        "traffic",
     )
 
 
@@ -146,7 +139,7 @@ def _parameters(trace: Trace, session: int | None) -> Section:
         "Keys in force", ("key", "in force", "initiator sent", "target sent", "came about", "tcp.stream"), rows, KEYS
     )
     lines = () if rows else ("No login was captured: no key is known.",)
-    return Section("parameters", "Parameters", lines, (grid,) if rows else ())
+    return Section("Parameters", lines, (grid,) if rows else (), "parameters")
 
 
 def _numbers(connections: list[int]) -> str:
@@ -190,7 +183,10 @@ def _connections(trace: Trace, session: int | None) -> Section:
     others = sum(not row["is_iscsi"] for row in rows)
     lines = (f"{others:,} TCP connections are not iSCSI.",) if others else ()
     return Section(
-        "connections", "Connections", lines, (limited("Least round trips seen, from the tap", columns, found),)
+        "Connections",
+        lines,
+        (limited("Least round trips seen, from the tap", columns, found, ROWS),),
+        "connections",
     )
 
 
@@ -224,13 +220,13 @@ def _health(trace: Trace) -> Section:
     line = f"The capture lost something: {names}." if losses else "Nothing is missing that would blur these numbers."
     columns = ("tcp.stream", "direction", "stream bytes", "explained %", "captured %", "missing PDUs", "PDUs found %")
     return Section(
-        "health",
         "Capture health",
         (line,),
         (
-            limited("Coverage: share of what the analysis explains", columns, coverage),
+            limited("Coverage: share of what the analysis explains", columns, coverage, ROWS),
             Grid("Counters", ("severity", "counter", "count", "first frame", "meaning", "advice"), tuple(entries)),
         ),
+        "health",
     )
 
 
@@ -253,7 +249,6 @@ def _making(trace: Trace) -> Section:
         if value not in (None, False) and name != "tables"
     ]
     return Section(
-        "making",
         "How this was made",
         (
             f"By iscsitrace {made['tool']['version']}, schema {made['schema']}, from {cells.count(trace.packet_count)} "
@@ -262,7 +257,8 @@ def _making(trace: Trace) -> Section:
             "The same input and options give the same bytes. Each number is defined in docs/method.md, each finding "
             "in docs/diagnosis.md, of the project.",
         ),
-        (limited("Input", ("capture", "format", "packets", "seconds", "first packet", "cut short"), inputs),),
+        (limited("Input", ("capture", "format", "packets", "seconds", "first packet", "cut short"), inputs, ROWS),),
+        "making",
     )
 
 

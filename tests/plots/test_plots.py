@@ -26,20 +26,8 @@ from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.marks import Bars, Line, Spans
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.errors import InputInvalid
-from iscsitrace.plots import (
-    budget,
-    cycles,
-    footer,
-    ladder,
-    latency,
-    scales,
-    sequence,
-    streams,
-    style,
-    throughput,
-    window,
-    xplot,
-)
+from iscsitrace.plots import footer, scales, style, xplot
+from iscsitrace.plots.kinds import budget, cycles, ladder, latency, sequence, streams, throughput, window
 from iscsitrace.tables.coverage import measure
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.wording.parts import PARTS

@@ -19,9 +19,10 @@ import iscsitrace
 from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
+from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.plots import inline
 from iscsitrace.report import captures, figures, page, ticket
-from iscsitrace.report.document import Chapter, Document, Grid, Picture, Section
+from iscsitrace.report.document import Chapter, Document, Picture
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.transport import Path
@@ -189,7 +190,7 @@ def test_keys_in_force_stand_with_who_offered_them(parsed: Page) -> None:
 
 def test_plots_are_there_with_words_for_those_who_cannot_see_them(document: Document, parsed: Page) -> None:
     names = [each.words for each in parsed.all("button", role="tab")]
-    assert names[:4] == ["Throughput", "Time budget", "A typical task", "The slowest task"]
+    assert names[:4] == ["Throughput", "Time breakdown", "A typical command", "The slowest command"]
     assert len(parsed.all("figure", role="tabpanel")) == len(names) == len(document.pictures)
     canvases = [each for each in parsed.all("div", role="group") if "canvas" in each.attributes.get("class", "")]
     assert all(each.attributes["aria-label"] and each.attributes["tabindex"] == "0" for each in canvases)
@@ -316,8 +317,8 @@ def test_the_same_input_gives_the_same_bytes(
 
 
 def test_numbers_are_aligned_and_words_are_not() -> None:
-    rows = (("1", "a", "-", "12 %"), ("2,000.5", "7", "-", "-"))
-    assert Grid("g", ("n", "w", "none", "p"), rows).is_number == (True, False, True, True)
+    rows = (("1", "a", "-", "12 %", "64K"), ("2,000.5", "7", "-", "-", "-3"))
+    assert Grid("g", ("n", "w", "none", "p", "size"), rows).is_number == (True, False, True, True, True)
 
 
 def test_markup_of_advice_is_code_and_nothing_else() -> None:
@@ -331,7 +332,7 @@ def test_markdown_code_cannot_be_ended_from_within() -> None:
 def test_a_document_of_nothing_but_a_section_is_rendered() -> None:
     lead = Chapter("session 3", "a to b", "Session 3 waits.", "Only 2 commands.", (), (), ())
     document = Document(
-        "t", "s", lead, None, sections=(Section("x", "X", ("line",), (Grid("none", ("a",), ()),)),),
+        "t", "s", lead, None, sections=(Section("X", ("line",), (Grid("none", ("a",), ()),), "x"),),
         pictures=(Picture("P", "T", "how", ("note",), '<svg viewBox="0 0 1 1"></svg>', []),),
     )  # fmt: skip
     parsed = Page(page.render(document, "1"))

@@ -12,10 +12,11 @@ from iscsitrace.cli.options import CaptureInput, takes_captures
 from iscsitrace.cli.units import Moment, Quantity
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.outputs import files as output_file
-from iscsitrace.outputs.drawings import KINDS, Drawing
+from iscsitrace.plots import kinds
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.curves.subject import Subject
+    from iscsitrace.plots.kind import Drawing
     from iscsitrace.tables.trace import Trace
 
 _PICTURES = ("png", "svg", "pdf")
@@ -40,8 +41,18 @@ class Cycles(Quantity):
         return range(int(first), int(last if dash else first) + 1)
 
 
-@click.command(epilog="Example:  iscsitrace plot sequence --cycle 37 -o slow-read.png capture.pcapng")
-@click.argument("kind", type=click.Choice(tuple(KINDS)))
+class PlotCommand(click.Command):
+    """A command whose help lists the kinds of plots."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the kinds, then the options."""
+        with formatter.section("Kinds"):
+            formatter.write_dl(list(kinds.summaries().items()))
+        super().format_options(ctx, formatter)
+
+
+@click.command(cls=PlotCommand, epilog="Example:  iscsitrace plot sequence --cycle 37 -o slow-read.png capture.pcapng")
+@click.argument("kind", type=click.Choice(kinds.NAMES))
 @takes_captures
 @click.option(
     "-o",
@@ -72,21 +83,11 @@ def command(
     cycles: range | None,
     direction: str | None,
 ) -> None:
-    """Draws one picture of a capture; docs/plots.md shows each kind and how to read it.
+    """Draws one plot of a capture. docs/plots.md shows each kind and how to read it.
 
-    \b
-    sequence: segments, ACKs, window, losses and SACKs of one direction over time (tcptrace's key)
-    window: outstanding data, congestion and advertised window of one sender
-    ladder: packets of one or a few tasks between initiator, tap and target, idle spans shaded
-    cycles: a row a task: when it was outstanding, and its phases
-    latency: over time, as a distribution, as a heat map, by block size
-    throughput: with idle fraction and queue depth
-    budget: the parts of the time budget, over time and in total
-    streams: the connections of a session beside each other
-
-    --from and --to zoom: the whole capture is read all the same, so that what began before is known. The same input
-    gives the same bytes.
-    """  # noqa: D301 -- click reads the \b
+    --from and --to zoom. The whole capture is still read, so that earlier packets count. The same input gives the same
+    bytes.
+    """
     if (path is None) == (not has_window):
         raise click.UsageError("name a file with -o, or take --show")
     if path is not None:
@@ -108,7 +109,7 @@ def command(
     is_xplot = path is not None and path.suffix == f".{_XPLOT}"
     # xplot zooms by itself
     detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail()
-    drawing = KINDS[kind].prepare(trace, zoom, origin_ns, detail)
+    drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
     names = [each["name"] for each in trace.inputs]
     about = subject.describe(names, trace.connections, trace.coverage, drawing.view)
     if path is None:
@@ -121,8 +122,8 @@ def command(
 def _check_output(path: Path, kind: str, is_forced: bool) -> None:
     """Refuses what cannot be written before a long input is read."""
     ending = path.suffix.removeprefix(".")
-    if ending == _XPLOT and not KINDS[kind].has_xplot:
-        able = ", ".join(name for name, each in KINDS.items() if each.has_xplot)
+    if ending == _XPLOT and kinds.load(kind).xplot is None:
+        able = ", ".join(name for name in kinds.NAMES if kinds.load(name).xplot is not None)
         raise click.UsageError(f"xplot draws {able}, not {kind}")
     if ending not in (*_PICTURES, _XPLOT):
         raise click.UsageError(f"{path} does not say what to write: end it with .png, .svg, .pdf or .xpl")
@@ -131,9 +132,9 @@ def _check_output(path: Path, kind: str, is_forced: bool) -> None:
 
 def _read(kind: str, capture_input: CaptureInput, cycles: range | None) -> Trace:
     is_zoomed = cycles is not None or capture_input.time_from is not None or capture_input.time_to is not None
-    tables = KINDS[kind].tables
+    tables = kinds.load(kind).tables
     if is_zoomed or _size(capture_input) <= _SMALL_BYTES:
-        tables = (*tables, *KINDS[kind].zoomed_tables)
+        tables = (*tables, *kinds.load(kind).zoomed_tables)
     return replace(capture_input, time_from=None, time_to=None).read(tables)
 
 

@@ -1,13 +1,19 @@
-"""Throughput, idle fraction and queue depth, one below the other on one time axis."""
+"""Throughput, idle fraction and queue depth over time."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from iscsitrace.analysis.curves import budget
+from iscsitrace.analysis.curves import throughput as curves
+from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.throughput import Throughput
+from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
+from iscsitrace.plots.kind import Kind, whole_session
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
+from iscsitrace.tables.trace import Trace
 
 
 def draw(figure: Figure, throughput: Throughput) -> None:
@@ -74,3 +80,22 @@ def notes(throughput: Throughput) -> list[str]:
 def title(throughput: Throughput) -> str:
     """What the panels show."""
     return "Throughput, idle fraction and queue depth"
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Throughput:
+    """The curves of a view; ``detail`` has no effect."""
+    edges = curves.edges(view)
+    idle = budget.idle_share(trace.budget, edges, view)
+    return curves.prepare(trace.segments, trace.cycles, idle, edges, view)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="TCP payload per second, the share of time in which no data is on the line, and the queue depth.",
+    tables=("segments", "budget"),
+    pictures=whole_session("Throughput"),
+    place=1,
+)

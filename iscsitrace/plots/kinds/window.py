@@ -1,4 +1,4 @@
-"""Outstanding data of one sender and what bounded it: windows and losses."""
+"""Bytes in flight, congestion window and receive window of one sender."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from iscsitrace.analysis.curves import window as curves
+from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.marks import Line
+from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.curves.window import Window
-from iscsitrace.plots import style, task_strip
+from iscsitrace.plots import style, task_strip, xplot
+from iscsitrace.plots.kind import Kind, view_of_connection, whole_session
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
+from iscsitrace.tables.trace import Trace
 
 _CAUSES = {
     "fast": ("v", "fast retransmit"),
@@ -99,3 +104,23 @@ def _top(window: Window, greatest: float) -> float:
 def _draw_line(axes: Axes, line: Line, time: TimeAxis, amounts: ByteAxis, **look: Any) -> None:
     if len(line):
         axes.plot(time.of(line.times_ns), amounts.of(line.values), drawstyle="steps-post", **look)
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Window:
+    """The curves of a view."""
+    return curves.prepare(trace.window, trace.retransmissions, trace.recoveries, trace.cycles, view, detail)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="Where bytes in flight touch the dashed line, the sender is receive-window-limited. Where they follow "
+    "the thick green line, it is cwnd-limited.",
+    tables=("window", "retransmissions", "recoveries"),
+    view=view_of_connection,
+    xplot=xplot.of_window,
+    pictures=whole_session("Windows"),
+    place=7,
+)

@@ -1,4 +1,4 @@
-"""The waterfall of cycles: a row a task, on the left when it was outstanding, on the right where its time went."""
+"""A waterfall: one row per command, when it was in flight and its phases."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.curves import cycles as curves
 from iscsitrace.analysis.curves.cycles import Waterfall
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
+from iscsitrace.plots.kind import Kind, whole_session
 from iscsitrace.plots.scales import DurationAxis, TimeAxis, size
+from iscsitrace.tables.trace import Trace
 
 _PHASES = {
     # phase: colour, hatch, label
@@ -105,3 +110,20 @@ def _draw_phases(axes: Axes, waterfall: Waterfall, places: NDArray[Any]) -> None
 def _size(waterfall: Waterfall, row: int) -> str:
     amount = waterfall.sizes[row]
     return size(amount) if amount else ""
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Waterfall:
+    """The rows of a view; ``detail`` has no effect."""
+    return curves.prepare(trace.cycles, view)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="A row is a command: when it was in flight on the left, its phases on the right. "
+    "Look for the colour that grows.",
+    pictures=whole_session("Commands"),
+    place=5,
+)

@@ -1,13 +1,23 @@
-"""Connections beside each other: on the left how far each stream got, on the right what each had outstanding."""
+"""The connections of a session: bytes carried and bytes in flight."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from iscsitrace.analysis.curves import streams as curves
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.streams import Streams
+from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.analysis.groups.jobs import streams as jobs
+from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.plots import style
+from iscsitrace.plots.kind import Kind
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
+from iscsitrace.tables.trace import Trace
 
 _LOOKS = (
     (style.BLUE, "solid", "o"),
@@ -111,3 +121,28 @@ def title(streams: Streams) -> str:
     if streams.job is None:
         return said
     return f"{said}: {len(streams.job.streams)} streams of one job, Jain's fairness index {streams.job.jain:.3f}"
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Streams:
+    """The streams of a view; ``detail`` has no effect."""
+    of_trace = jobs.find(trace.table, recognition.find(trace.table))
+    return curves.prepare(trace.segments, trace.window, view, jobs=of_trace)
+
+
+def _pictures(examples: Examples) -> Iterator[tuple[str, Zoom]]:
+    if examples.job is not None:
+        yield "Streams of the job", examples.job
+    elif examples.connection_count > 1:
+        yield "Connections", Zoom(session=examples.session)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="Connections that worked at the same time: bytes carried on the left, bytes in flight on the right.",
+    tables=("segments", "window", "budget", "recoveries", "senders", "retransmissions"),
+    pictures=_pictures,
+    place=8,
+)

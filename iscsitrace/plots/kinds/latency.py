@@ -1,4 +1,4 @@
-"""Latency in four panels: over time, as a cumulative distribution, as a heat map, and by block size."""
+"""Latency over time, as a cumulative distribution, as a heat map and by I/O size."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from iscsitrace.analysis.curves import latency as curves
+from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.latency import Latency
+from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
+from iscsitrace.plots.kind import Kind, whole_session
 from iscsitrace.plots.scales import TimeAxis, duration, size
+from iscsitrace.tables.trace import Trace
 
 # from pale to dark, so that it reads without colour too
 Look = tuple[str, str, Any]
@@ -144,3 +149,19 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
     axes.set_xlabel("PDU block size, bytes (K, M of 1024)")
     axes.set_ylabel("latency")
     style.legend(axes, columns=6)
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Latency:
+    """The latencies of a view."""
+    return curves.prepare(trace.cycles, view, detail)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="Every command, top left. A step in the cumulative curve on the right is a second group of commands.",
+    pictures=whole_session("Latency"),
+    place=6,
+)

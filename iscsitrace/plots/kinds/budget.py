@@ -1,13 +1,19 @@
-"""The time budget: stacked over time above, in total below."""
+"""The time breakdown: its parts over time, and in total."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from iscsitrace.analysis.curves import budget as curves
 from iscsitrace.analysis.curves.budget import BudgetCurves
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.throughput import edges
+from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
+from iscsitrace.plots.kind import Kind, whole_session
 from iscsitrace.plots.scales import TimeAxis, duration
+from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.amounts import percent
 from iscsitrace.wording.parts import PARTS
 
@@ -69,3 +75,20 @@ def notes(budget: BudgetCurves) -> list[str]:
 def title(budget: BudgetCurves) -> str:
     """What the panels show."""
     return f"Time budget of {budget.added or next(iter(budget.totals_ns))}: who owns the time"
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> BudgetCurves:
+    """The shares of a view; ``detail`` has no effect."""
+    return curves.prepare(trace.budget, edges(view), view)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="The time breakdown: each colour is one part, over time above, in total below.",
+    tables=("budget",),
+    pictures=whole_session("Time breakdown"),
+    place=2,
+)

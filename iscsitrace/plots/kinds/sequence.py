@@ -1,16 +1,24 @@
-"""The time-sequence graph with tcptrace's key: segments, ACK line, window line, R, SACKs; and PDUs and tasks."""
+"""Segments, ACKs, window, retransmissions and SACKs of one direction over time (tcptrace's key)."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
+from iscsitrace.analysis.curves import sequence as curves
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.marks import Bars, Line
 from iscsitrace.analysis.curves.sequence import Sequence
-from iscsitrace.plots import style, task_strip
+from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.plots import style, task_strip, xplot
+from iscsitrace.plots.kind import Kind, view_of_connection
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
+from iscsitrace.tables.trace import Trace
 
 _SEGMENTS = {
     # class: colour, letter above, label
@@ -155,3 +163,30 @@ def _limit(axes: Axes, sequence: Sequence, places: ByteAxis) -> None:
         reached = places.at(float(sequence.window.values.max()))
         top = min(max(top, reached + room / 2), high + 2 * max(high - low, room))
     axes.set_ylim(low - room, top)
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Sequence:
+    """The curves of a view."""
+    pdus = trace.pdus if "pdus" in trace.options["tables"] else None
+    return curves.prepare(trace.segments, trace.sacks, pdus, trace.cycles, view, detail)
+
+
+def _pictures(examples: Examples) -> Iterator[tuple[str, Zoom]]:
+    if examples.around_slowest is not None:
+        yield "Packets around it", examples.around_slowest
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="A bar is a segment. The green line shows what the receiver has acknowledged, the dashed line its "
+    "receive window. The slope is the throughput; a flat stretch is a pause. R marks a retransmission.",
+    tables=("segments", "sacks"),
+    zoomed_tables=("pdus",),
+    view=view_of_connection,
+    xplot=xplot.of_sequence,
+    pictures=_pictures,
+    place=4,
+)

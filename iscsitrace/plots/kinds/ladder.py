@@ -1,15 +1,24 @@
-"""The packet transition diagram: initiator, tap and target as three uprights, time downwards, packets between them."""
+"""Packets of one or a few commands between initiator, tap and target, with idle spans."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 
+from iscsitrace.analysis.curves import ladder as curves
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.ladder import Ladder, Packets, Pdu
+from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.plots import style
+from iscsitrace.plots.kind import Kind, view_of_connection
 from iscsitrace.plots.scales import TimeAxis, duration, size
+from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.parts import BY_NAME
 
 _LABEL_GAP = 0.022
@@ -204,3 +213,38 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
                 place + width + 0.02, (start + end) / 2, f"{duration(owner.end_ns - owner.start_ns)} {part.label}",
                 va="center", fontsize=7.5,
             )  # fmt: skip
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Ladder:
+    """The packets of a view; ``detail`` has no effect."""
+    return curves.prepare(trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, view)
+
+
+def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+    """One connection during the commands asked for, else during its slowest command."""
+    view = view_of_connection(trace, zoom, origin_ns)
+    if view.cycles is not None:
+        return view
+    number = curves.slowest(trace.cycles, view)
+    return view_of_connection(trace, replace(zoom, cycles=range(number, number + 1)), origin_ns)
+
+
+def _pictures(examples: Examples) -> Iterator[tuple[str, Zoom]]:
+    if examples.typical is not None:
+        yield "A typical command", examples.command(examples.typical)
+    if examples.slowest is not None and examples.slowest != examples.typical:
+        yield "The slowest command", examples.command(examples.slowest)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="Time runs downwards; packets cross from one host to the other. Shaded spans are idle at the tap; the "
+    "column on the right shows the time breakdown.",
+    tables=("segments", "pdus", "budget"),
+    view=_view,
+    pictures=_pictures,
+    place=3,
+)
