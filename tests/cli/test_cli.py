@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from iscsitrace.cli import COMMANDS, main, options, output
+from iscsitrace.cli import COMMANDS, main, options
+from iscsitrace.outputs import terminal
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from tests.support import tables_by_hand as by_hand
@@ -442,5 +443,5 @@ def test_a_number_is_never_folded(
     monkeypatch.setenv("COLUMNS", str(columns))
     number, sentence = "123456789.012", "a sentence that is much longer than the column it stands in " * 4
     cells = [[number, number, number, sentence]]
-    assert output._show_rich(["first", "second", "third", "meaning"], cells, [True, True, True, False]) is is_drawn
+    assert terminal._show_rich(["first", "second", "third", "meaning"], cells, [True, True, True, False]) is is_drawn
     assert capsys.readouterr().out.count(number) == 3 * is_drawn

@@ -65,7 +65,7 @@ def endpoint(row: dict[str, Any], side: str) -> str:
 
 
 def in_force(row: dict[str, Any]) -> str:
-    """What holds for each side, said once where both have the same."""
+    """The value of each side, once where both have the same."""
     each = {side: row[f"effective_{side}"] for side in ("initiator", "target")}
     if each["initiator"] == each["target"]:
         return each["initiator"] or "-"
@@ -115,34 +115,34 @@ def test_an_amount_is_right_to_its_last_digit(cell: str, value: str, unit: str, 
 SESSIONS = {
     "session": "session", "type": "session_type", "initiator": "initiator_name", "target": "target_name",
     "ISID": text("isid"), "TSIH": "tsih", "auth": lambda row: str(row["auth_method"]),
-    "connections": "connection_count", "tasks": "cycle_count", "end": "end",
+    "connections": "connection_count", "commands": "cycle_count", "end": "end",
 }  # fmt: skip
 CONNECTIONS = {
     "tcp.stream": "connection", "session": "session", "CID": "cid",
     "initiator": partial(endpoint, side="initiator"), "target": partial(endpoint, side="target"),
     "digests (header/data)": lambda row: f"{row['header_digest']}/{row['data_digest']} ({row['digest_source']})",
-    "rtt target ms": "rtt_to_target_min_ns", "rtt initiator ms": "rtt_to_initiator_min_ns",
-    "retransmitted packets to target": "retransmitted_packets_to_target",
+    "RTT to target ms": "rtt_to_target_min_ns", "RTT to initiator ms": "rtt_to_initiator_min_ns",
+    "retransmissions to target": "retransmitted_packets_to_target",
     "to initiator": "retransmitted_packets_to_initiator",
 }  # fmt: skip
 VOLUMES = {
     "session": lambda row: "all" if row["session"] is None else str(row["session"]),
-    "tasks": "cycle_count", "complete": "complete_cycle_count", "read MB": "read_bytes", "written MB": "write_bytes",
-    "active s": "active_ns", "tasks/s": "iops", "read MB/s": "read_bytes_per_s", "written MB/s": "write_bytes_per_s",
+    "commands": "cycle_count", "complete": "complete_cycle_count", "read MB": "read_bytes", "written MB": "write_bytes",
+    "active s": "active_ns", "IOPS": "iops", "read MB/s": "read_bytes_per_s", "written MB/s": "write_bytes_per_s",
     "queue depth max": "queue_depth_max",
 }  # fmt: skip
-SIZES = {"operation": "operation", "block size bytes": "bytes", "tasks": "cycle_count"}
+SIZES = {"operation": "operation", "I/O size": "bytes", "commands": "cycle_count"}
 LATENCIES = {
-    "operation": "operation", "tasks": "cycle_count",
+    "operation": "operation", "commands": "cycle_count",
     **{name: f"latency_ns.{name} ms" for name in ("p50", "p95", "p99", "max")},
     **{f"{name} p50": f"{name}_ns.p50 ms" for name in ("request", "grant", "transfer")},
     # a read waits for its status after the data, a write for the target's service
-    "service or status p50": lambda row: milliseconds(row["service_ns"]["p50"], row["status_wait_ns"]["p50"]),
+    "service or status wait p50": lambda row: milliseconds(row["service_ns"]["p50"], row["status_wait_ns"]["p50"]),
 }  # fmt: skip
 COVERAGE = {
     "tcp.stream": lambda row: "all" if row["connection"] is None else str(row["connection"]),
     "direction": lambda row: {"to_target": "to target", "to_initiator": "to initiator", None: "both"}[row["direction"]],
-    "stream bytes": "stream_bytes", "explained %": "explained_bytes_share", "captured %": "captured_bytes_share",
+    "stream bytes": "stream_bytes", "decoded %": "explained_bytes_share", "captured %": "captured_bytes_share",
     "PDUs": "pdu_count", "missing PDUs": "missing_pdu_count", "PDUs %": "pdu_share",
 }  # fmt: skip
 HEALTH = {
@@ -216,7 +216,7 @@ def check_totals(shown: str, document: dict[str, Any]) -> None:
     check_table(shown, VOLUMES, document["volumes"])
     check_table(shown, LATENCIES, document["latency"])
     depths = ", ".join(f"{name} {document['queue_depth'][name]}" for name in ("p50", "p95", "p99", "max"))
-    assert f"\nqueue depth at issue, tasks: {depths}\n" in shown
+    assert f"\nqueue depth when a command is issued: {depths}\n" in shown
     if document["counters"]:
         check_table(shown, HEALTH, document["counters"])
 
@@ -260,7 +260,7 @@ def test_keys_and_who_offered_them(runs: Runs) -> None:
     capture = runs(MIXED).capture()
     columns = {
         "tcp.stream": "connection", "key": "key", "initiator sent": text("initiator_value"),
-        "target sent": text("target_value"), "in force": in_force, "came about": "source",
+        "target sent": text("target_value"), "negotiated": in_force, "source": "source",
     }  # fmt: skip
     check_table(printed("summary", "-v", capture), columns, told("summary", capture)["parameters"])
 
@@ -280,13 +280,13 @@ def test_check(late: Path, runs: Runs) -> None:
     truth = capture.with_name("truth.json")
     found = told("check", "--truth", truth, capture)["against_truth"]
     names = ("cycle_count", "value_count", "parameter_count", "loss_count")
-    line = r"compared: (\d+) cycles with (\d+) values, (\d+) parameters, losses at (\d+) ends; differences: (\d+)"
+    line = r"compared: (\d+) commands with (\d+) values, (\d+) parameters, losses of (\d+) senders; differences: (\d+)"
     assert amounts(printed("check", "--truth", truth, capture), line) == (*(str(found[name]) for name in names), "0")
     # another run: 64 blocks too, in another order
     other = runs(MIXED.replace("--seed 3", "--seed 4")).folder / "truth.json"
     wrong = told("check", "--truth", other, capture, exit_code=1)["against_truth"]["differences"]
     shown = printed("check", "--truth", other, capture, exit_code=1)
-    check_table(shown, {"tcp.stream": "connection", "of": "subject", "difference": "text"}, wrong)
+    check_table(shown, {"tcp.stream": "connection", "subject": "subject", "difference": "text"}, wrong)
 
 
 def flags(row: dict[str, Any]) -> str:
@@ -319,8 +319,8 @@ def test_cycles(capture: Path) -> None:
 BUDGET = {"part": lambda row: label(row["part"]), "ms": "ns ms", "%": lambda row: percentage(row["share"])}
 STREAMS = {
     "connection": "connection", "session": "session", "MB": "bytes", "MB/s": "bytes_per_s",
-    "finished after s": "after_ns", "sent again %": "retransmission_rate", "losses": "loss_count",
-    "timeouts": "timeout_count", "slow because": lambda row: row["cause"] or "-",
+    "finished after s": "after_ns", "retransmitted %": "retransmission_rate", "losses": "loss_count",
+    "timeouts": "timeout_count", "cause": lambda row: row["cause"] or "-",
 }  # fmt: skip
 
 
@@ -332,7 +332,7 @@ def test_diagnose(runs: Runs) -> None:
     ]
     lines = shown.splitlines()
     assert lines[2 : 2 + len(opinions)] == [row["verdict"] for _, row in opinions]
-    blocks = shown.split("\nTime of ")[1:]
+    blocks = shown.split("\nTime breakdown of ")[1:]
     assert len(blocks) == len(opinions)
     for (kind, row), block in zip(opinions, blocks, strict=True):
         start = r"(\w+) (\d+): ([\d.]+) s from first command to last status"
@@ -342,7 +342,7 @@ def test_diagnose(runs: Runs) -> None:
         parts = dict(row["budget"])
         pause_ns = sum(parts.values()) - row["jobs_ns"]
         parts["initiator_think"] -= pause_ns
-        assert (f"without pauses between jobs: {pause_ns / 1e9:.6f} s more" in block) == (pause_ns > 0)
+        assert (f"without {pause_ns / 1e9:.6f} s of idle gaps between bursts of I/O" in block) == (pause_ns > 0)
         rows = [
             {"part": part, "ns": ns * UNITS["ns"], "share": Decimal(ns) / row["jobs_ns"]} for part, ns in parts.items()
         ]
@@ -353,7 +353,7 @@ def test_diagnose(runs: Runs) -> None:
             assert f"\n    {found['display_filter']}\n" in block
     (job,) = document["jobs"]
     assert f"Jain's fairness index {job['jain']:.3f}; the last finishes {job['first_to_last_ns'] / 1e9:.6f} s " in shown
-    assert f"is alone for {percentage(job['alone_share'])} % of the whole" in shown
+    assert f"runs alone for {percentage(job['alone_share'])} % of the job" in shown
     first_ns = min(each["time_first_ns"] for each in job["streams"])
     streams = [each | {"after_ns": each["time_last_ns"] - first_ns} for each in job["streams"]]
     check_table(shown, STREAMS, streams)

@@ -12,6 +12,7 @@ from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.transport import line_bytes_per_s
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.distribution import counts, percentiles
+from iscsitrace.analysis.measures.parameters import negotiated
 from iscsitrace.analysis.session import workload
 from iscsitrace.analysis.session.grouping import Source, sessions_of
 from iscsitrace.analysis.session.measurement import Measured, measure
@@ -35,10 +36,7 @@ class Key:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Key:
         """Makes it from a row of ``parameters``."""
-        initiator, target = row["effective_initiator"], row["effective_target"]
-        sides = (("initiator", initiator), ("target", target))
-        in_force = initiator if initiator == target else ", ".join(f"{side} {value}" for side, value in sides if value)
-        return cls(row["initiator_value"], row["target_value"], in_force)
+        return cls(row["initiator_value"], row["target_value"], negotiated(row))
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.output import show_line
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Quantity
 from iscsitrace.errors import CaptureUnreadable
+from iscsitrace.outputs.terminal import show, show_line
 
 if TYPE_CHECKING:
     from iscsitrace.watch.exposition import Exposition
@@ -135,14 +135,14 @@ def command(
     with open_source(source, settings, capture_options=capture_options) as watched:
         watcher = Watcher(watched.live, has_findings=not (no_findings or no_dynamics))
         exposition, server = _serve(prometheus)
-        show = _Show(watcher, watched, source, exposition, duration_s)
+        view = _Show(watcher, watched, source, exposition, duration_s)
         try:
             if no_follow:
                 watched.live.stop()
             if sys.stdout.isatty() and not is_json and not plain:
-                show.on_screen()
+                view.on_screen()
             else:
-                show.as_lines(is_json=is_json)
+                view.as_lines(is_json=is_json)
         except CaptureUnreadable:
             _refuse_as(watched)
             raise
@@ -158,7 +158,9 @@ def command(
     if is_json:
         click.echo(json.dumps(document, allow_nan=False))
     else:
-        _show_totals(document)
+        from iscsitrace.outputs.summary import sections_of_totals
+
+        show(sections_of_totals(document))
     if watcher.live.change:
         click.echo(f"iscsitrace: {source} was {watcher.live.change} under the watch: nothing more was read", err=True)
     if _has_lost(document) or watcher.live.change:
@@ -248,9 +250,3 @@ class _Show:
 def _has_lost(document: dict[str, Any]) -> bool:
     lost = {"dropped_by_capture", "packets_left_out"}
     return any(row["name"] in lost and row["count"] for row in document["counters"])
-
-
-def _show_totals(document: dict[str, Any]) -> None:
-    from iscsitrace.cli.read.summary import show_totals
-
-    show_totals(document)
