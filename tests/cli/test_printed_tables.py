@@ -290,13 +290,18 @@ def test_check(late: Path, runs: Runs) -> None:
 
 
 def flags(row: dict[str, Any]) -> str:
-    words = {"is_status_in_data": "S", "is_aborted": "aborted", "has_capture_gap": "gap", "has_retransmission": "rexmt"}
+    words = {
+        "is_status_in_data": "S",
+        "is_aborted": "aborted",
+        "has_capture_gap": "missing",
+        "has_retransmission": "rexmt",
+    }
     return " ".join([word for name, word in words.items() if row[name]] + ["incomplete"] * (not row["is_complete"]))
 
 
 CYCLES = {
     "cycle": "cycle", "time": "after_ns s", "stream": "connection", "LUN": "lun", "operation": "operation",
-    "LBA": "lba", "block size": "bytes", "latency": "latency_ns ms", "request": "request_ns ms",
+    "LBA": "lba", "I/O size": "bytes", "latency": "latency_ns ms", "request": "request_ns ms",
     "grant": "grant_ns ms", "transfer": "transfer_ns ms", "service": "service_ns ms",
     "status wait": "status_wait_ns ms", "QD": "queue_depth", "PDUs": "data_pdu_count", "R2Ts": "r2t_count",
     "status": lambda row: {0: "good", 2: "check condition", None: "-"}[row["status"]], "frame": "command_frame",
@@ -368,14 +373,14 @@ def test_diagnose_shows_what_was_lost(late: Path) -> None:
 # --- mirrors
 
 LEGS = {
-    "leg": "leg", "sessions": lambda row: " ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
-    "last to finish": "last_count", "alone at work ms": "alone_ns",
-    "mostly because": lambda row: max(row["causes_ns"], key=row["causes_ns"].get, default="-"),
+    "side": "leg", "sessions": lambda row: " ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
+    "finished last": "last_count", "alone in flight ms": "alone_ns",
+    "main cause": lambda row: max(row["causes_ns"], key=row["causes_ns"].get, default="-"),
 }  # fmt: skip
 WRITES = {
-    "mirror": "mirror", "write": "mirrored_write", "time": "after_ns s", "LBA": "lba", "bytes": "bytes",
-    "skew": "skew_ns ms", "last session": "last_session", "because": text("cause"), "of it": "cause_ns ms",
-    "done on each leg after": lambda row: " ".join(
+    "mirror": "mirror", "write": "mirrored_write", "time": "after_ns s", "LBA": "lba", "size": "bytes",
+    "skew": "skew_ns ms", "last session": "last_session", "cause": text("cause"), "due to cause": "cause_ns ms",
+    "each side done after": lambda row: " ".join(
         f"{(leg['end_ns'] - row['begin_ns']) / MILLION:.3f}" for leg in row["legs"]
     ),
 }  # fmt: skip
