@@ -220,7 +220,9 @@ def test_cycles_as_csv(run: Run) -> None:
 
 def test_tasks_without_a_status_have_no_rank(run: Run) -> None:
     """Of the three the third got no status; that it is not among the slowest is said, in a document's own place not."""
-    said = "commands without a status, and so without a rank: 1 (aborted: 0); --incomplete instead of --top lists them\n"
+    said = (
+        "commands without a status, and so without a rank: 1 (aborted: 0); --incomplete instead of --top lists them\n"
+    )
     text = run("cycles", "--top", "9", "a.pcap")
     assert not lines_with(text.stdout, "test_unit_ready")
     assert text.stdout.endswith(said)
