@@ -490,17 +490,17 @@ def check_sides(shown: str, a: dict[str, Any], b: dict[str, Any]) -> None:
 def test_model_fit(runs: Runs, tmp_path: Path) -> None:
     captures = [runs(options).capture() for options in (SERVED, FAR)]
     shown, document = printed("model", "fit", *captures), told("model", "fit", *captures)
-    assert f"\nperiod = k * d + s + B / C, from {document['cycles_used']} tasks at 2 points\n" in shown
-    words = {"fit": "the differences between the points", "packets": "what the packets of the cycles show"}
-    lines = table(shown, "", "value", "from", "to", "unit", "known by", "")
+    assert f"\nperiod = k * d + s + B / C, from {document['cycles_used']} commands at 2 points\n" in shown
+    words = {"fit": "differences between points", "packets": "packets of the commands"}
+    lines = table(shown, "", "value", "low", "high", "unit", "source", "")
     for (name, *ends, unit, source, _), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
         assert name == key[0].replace("c", "C")
         assert words[document[key]["source"]] == source
         for cell, end in zip(ends, ("value", "low", "high"), strict=True):
             assert is_amount(cell, Decimal(document[key][end]) * (UNITS["ns"] if key.endswith("_ns") else 1), unit)
-    check_table(shown, {"between": "name", "delays": "delays", "meaning": "meaning"}, document["legs"])
+    check_table(shown, {"interval": "name", "delays": "delays", "meaning": "meaning"}, document["legs"])
     columns = {
-        "one way ms": "delay_ns.value", "block size": "block_bytes", "QD": "queue_depth", "tasks": "cycle_count",
+        "one-way ms": "delay_ns.value", "I/O size": "block_bytes", "QD": "queue_depth", "commands": "cycle_count",
         "left out": lambda row: str(sum(row["left_out"].values())), "MB/s": "throughput_bytes_per_s",
         "period ms": "period_ns", "model ms": "model_ns",
         # measured against the model: how much longer than by the model
@@ -509,7 +509,7 @@ def test_model_fit(runs: Runs, tmp_path: Path) -> None:
     }  # fmt: skip
     check_table(shown, columns, document["residuals"])
     left = [{"why": why, "count": count} for why, count in document["cycles_left_out"].items()]
-    assert [row[:2] for row in table(shown, "why", "tasks", "meaning")] == [
+    assert [row[:2] for row in table(shown, "reason", "commands", "meaning")] == [
         (row["why"], str(row["count"])) for row in left
     ]
     for line in document["undetermined"]:
