@@ -39,8 +39,8 @@ from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
     "--sidecar",
     "is_sidecar",
     is_flag=True,
-    help="Write CAPTURE.iscsitrace instead of tables: for Wireshark's plugin, the time breakdown, congestion window and "
-    "cause of retransmission of each frame.",
+    help="Write CAPTURE.iscsitrace instead of tables: for Wireshark's plugin, the time breakdown, congestion "
+    "window and cause of retransmission of each frame.",
 )
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 def command(
