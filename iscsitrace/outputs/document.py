@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from iscsitrace.wording import cells
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -36,6 +38,11 @@ class Section:
     grids: tuple[Grid, ...] = ()
     identity: str = ""
     """The anchor for links within a page."""
+
+
+def table(columns: tuple[str, ...], rows: Iterable[Iterable[object]], caption: str = "") -> Grid:
+    """A table of values of any type."""
+    return Grid(caption, columns, tuple(tuple(cells.text(value) for value in row) for row in rows))
 
 
 def limited(caption: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], limit: int) -> Grid:

@@ -13,11 +13,27 @@ from typing import Any
 
 import click
 
+from iscsitrace.outputs.document import Section
 from iscsitrace.wording.cells import text as printable
 
 _PROSE_WIDTH = 24
 """Columns of sentences may be folded to this width."""
 _COLUMN_GAP = 3
+
+
+def show(sections: Iterable[Section]) -> None:
+    """A document: each section's title, lines and tables."""
+    for section in sections:
+        if section.title:
+            show_heading(section.title)
+        for line in section.lines:
+            show_line(line)
+        for grid in section.grids:
+            if grid.caption:
+                show_heading(grid.caption)
+            show_table(grid.columns, grid.rows)
+            for note in grid.notes:
+                show_line(note)
 
 
 def show_heading(text: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from iscsitrace.analysis.findings.examination import Opinion
 from iscsitrace.analysis.findings.finding import Finding, Gain
 from iscsitrace.analysis.measures import tap_position as tap
+from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.volumes import measure
 from iscsitrace.analysis.session import workload
@@ -39,8 +40,7 @@ def _chapter(
 ) -> Chapter:
     ends = [f"{cells.endpoint(row, 'initiator')} to {cells.endpoint(row, 'target')}" for row in connections[:2]]
     more = f" and {len(connections) - len(ends)} more" if len(connections) > len(ends) else ""
-    pause_ns = sum((opinion.budget or {}).values()) - opinion.jobs_ns if opinion.budget else 0
-    parts = _parts(opinion, pause_ns)
+    parts = _parts(opinion.time)
     return Chapter(
         label=label,
         peers=f"{names} ({', '.join(ends)}{more})" if ends else names,
@@ -53,22 +53,20 @@ def _chapter(
     )
 
 
-def _parts(opinion: Opinion, pause_ns: int) -> tuple[Part, ...]:
-    if not opinion.budget or not opinion.jobs_ns:
+def _parts(time: Budget | None) -> tuple[Part, ...]:
+    if not time or not time.jobs_ns:
         return ()
-    amounts = opinion.budget | {"initiator_think": opinion.budget["initiator_think"] - pause_ns}
-    is_line_bound = 2 * amounts["transfer"] > opinion.jobs_ns
-    limiter = "transfer" if is_line_bound else opinion.limiter
+    limiter = "transfer" if time.is_line_bound else time.limiter
     return tuple(
         Part(
             name=BY_NAME[part].label,
             meaning=BY_NAME[part].meaning,
-            share=amount / opinion.jobs_ns,
+            share=time.busy_shares[part],
             time=cells.milliseconds(amount),
             color=BY_NAME[part].color,
             is_limiter=part == limiter,
         )
-        for part, amount in amounts.items()
+        for part, amount in time.busy_parts_ns.items()
         if amount
     )
 
@@ -110,9 +108,9 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
         found.append(
             Fact("Throughput", ", ".join(rates), f"line rate {wording.rate(line)}" if line else "while active")
         )
-    if opinion.idle_fraction is not None and opinion.jobs_ns:
-        transfer_ns = (opinion.budget or {}).get("transfer", 0)
-        found.append(Fact("Idle", wording.percent(1 - transfer_ns / opinion.jobs_ns), "no data on the line"))
+    if opinion.time and opinion.time.jobs_ns:
+        idle = 1 - opinion.time.busy_shares["transfer"]
+        found.append(Fact("Idle", wording.percent(idle), "no data on the line"))
     found += _path(connections)
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]

@@ -10,6 +10,7 @@ import numpy as np
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures import operations
+from iscsitrace.analysis.measures.parameters import negotiated
 from iscsitrace.analysis.measures.selection import display_filter, pick
 from iscsitrace.outputs.document import Grid, Section, limited
 from iscsitrace.report import mirrors
@@ -138,7 +139,7 @@ def _parameters(trace: Trace, session: int | None) -> Section:
     found: dict[tuple[str, ...], list[int]] = {}
     for row in trace.parameters.rows():
         if row["session"] == session and row["source"] != "offered":
-            values = [row["key"], _in_force(row), row["initiator_value"], row["target_value"], row["source"]]
+            values = [row["key"], negotiated(row), row["initiator_value"], row["target_value"], row["source"]]
             found.setdefault(tuple(cells.short(value) for value in values), []).append(row["connection"])
     rows = [(*values, _numbers(connections)) for values, connections in found.items()]
     grid = limited(
@@ -151,14 +152,6 @@ def _parameters(trace: Trace, session: int | None) -> Section:
 def _numbers(connections: list[int]) -> str:
     shown = " ".join(str(number) for number in connections[:8])
     return f"{shown} and {len(connections) - 8} more" if len(connections) > 8 else shown
-
-
-def _in_force(row: dict[str, Any]) -> str:
-    initiator, target = row["effective_initiator"], row["effective_target"]
-    if initiator == target:
-        return initiator or cells.NOTHING
-    sides = (("initiator", initiator), ("target", target))
-    return ", ".join(f"{side} {value}" for side, value in sides if value is not None)
 
 
 def _connections(trace: Trace, session: int | None) -> Section:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from iscsitrace.cli import COMMANDS, main, options, output
+from iscsitrace.cli import COMMANDS, main, options
+from iscsitrace.outputs import terminal
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from tests.support import tables_by_hand as by_hand
@@ -218,7 +219,9 @@ def test_cycles_as_csv(run: Run) -> None:
 
 def test_tasks_without_a_status_have_no_rank(run: Run) -> None:
     """Of the three the third got no status; that it is not among the slowest is said, in a document's own place not."""
-    said = "tasks without a status, and so without a rank: 1 (aborted: 0); --incomplete instead of --top lists them\n"
+    said = (
+        "commands without a status, and so without a rank: 1 (aborted: 0); --incomplete instead of --top lists them\n"
+    )
     text = run("cycles", "--top", "9", "a.pcap")
     assert not lines_with(text.stdout, "test_unit_ready")
     assert text.stdout.endswith(said)
@@ -442,5 +445,5 @@ def test_a_number_is_never_folded(
     monkeypatch.setenv("COLUMNS", str(columns))
     number, sentence = "123456789.012", "a sentence that is much longer than the column it stands in " * 4
     cells = [[number, number, number, sentence]]
-    assert output._show_rich(["first", "second", "third", "meaning"], cells, [True, True, True, False]) is is_drawn
+    assert terminal._show_rich(["first", "second", "third", "meaning"], cells, [True, True, True, False]) is is_drawn
     assert capsys.readouterr().out.count(number) == 3 * is_drawn

@@ -413,8 +413,8 @@ def test_check_prints_every_difference_and_exits_with_1(run: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no JSON"),
-        ("[]", "no truth of a run"),
+        ("", "not JSON"),
+        ("[]", "not the truth file of a run"),
         ("{}", "not a truth of schema 1"),
         ('{"schema": 2, "kind": "simulation"}', "schema 2"),
         ('{"schema": 1, "kind": "simulation", "captures": {"initiator": "initiator.pcapng"}}', "the truth is damaged"),
