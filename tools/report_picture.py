@@ -32,8 +32,10 @@ def main() -> int:
         report = [sys.executable, "-m", "iscsitrace", "report", "-o", str(page), str(CAPTURE)]
         subprocess.run(report, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         subprocess.run(
-            [browser, "--headless", "--no-sandbox", "--hide-scrollbars", f"--user-data-dir={name}/profile"]
-            + [f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={screen}", page.as_uri()],
+            [
+                *(browser, "--headless", "--no-sandbox", "--hide-scrollbars", f"--user-data-dir={name}/profile"),
+                *(f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={screen}", page.as_uri()),
+            ],
             check=True,
             stderr=subprocess.DEVNULL,
         )
