@@ -1,4 +1,4 @@
-"""The budget, the idle fraction and the limiter beside the truth, case by case; then who was taken for whom.
+"""Time breakdown, idle fraction and limiter against the truth, case by case, with a confusion table.
 
 Runs every case in the simulated world and, as root, in the real one; then the recordings of a folder. Prints, and
 asserts nothing.
