@@ -193,7 +193,7 @@ def main() -> None:
         print(f"{name:>10}{statistics.mean(values) / 1e6:9.3f} mean{statistics.stdev(values) / 1e6:9.3f} deviation")
     error = statistics.mean(of_simulation) / statistics.mean(of_kernel) - 1
     apart = statistics.mean(abs(b / a - 1) for a, b in pairs)
-    print(f"the means differ by {100 * error:+.2f} %, the runs of a seed by {100 * apart:.2f} % on the average")
+    print(f"the means differ by {100 * error:+.2f} %, the runs of a seed by {100 * apart:.2f} % on average")
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "worlds.json").write_text(json.dumps(found, indent=1, default=asdict) + "\n")
 

@@ -184,8 +184,8 @@ def _window_limited(operation: str, delay_ms: float, depth: int) -> Case:
         *("window-limited", operation, delay_ms, depth, block_bytes),
         window_bytes=WINDOW_BYTES,
         parts_ns=parts_ns,
-        reason="sixteen windows of 16 KiB per block, each but the last waits 2d less its time on the line; at 0.1 ms the "
-        "window exceeds the bandwidth-delay product, and the line is the limit",
+        reason="sixteen windows of 16 KiB per block, each but the last waits 2d less its time on the line; at 0.1 ms "
+        "the window exceeds the bandwidth-delay product, and the line is the limit",
     )
 
 

@@ -148,6 +148,6 @@ class Losses:
         for tap in TAPS:
             print(f"{tap:12}tcptrace counts {self.counts[tap, 'tcptrace']} of {self.counts[tap, 'true']}")
         causes = sorted({cause for counted in self.causes.values() for cause in counted})
-        print(f"\n{'sent again by, and called':30}" + "".join(f"{cause:>14}" for cause in causes))
+        print(f"\n{'retransmitted by, and class':30}" + "".join(f"{cause:>14}" for cause in causes))
         for driven, counted in sorted(self.causes.items()):
             print(f"{driven:30}" + "".join(f"{counted[cause] or '':>14}" for cause in causes))
