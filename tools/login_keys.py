@@ -1,7 +1,7 @@
 """Writes iscsitrace/lab/login_keys.py from the table of keys in core/wire/src/key.rs.
 
-The keys are needed where the core is not imported: by the options of commands, and by what reads experiments.
-``python -m tools.login_keys`` writes the file; tests/project/test_vocabulary.py fails when it is not current.
+The options of commands and the definitions of experiments use the keys without importing the core.
+``python -m tools.login_keys`` writes the file; tests/project/test_vocabulary.py fails if it is out of date.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TAIL = '''\
 
 
 def text() -> str:
-    """The file as it should be."""
+    """The content of the file."""
     rows = [key for key in _core.login_keys() if key["setting"]]
     return (
         _HEAD + "".join(f'    "{key["name"]}": ("{key["setting"]}", {_KINDS[key["kind"]]}),\n' for key in rows) + _TAIL
