@@ -1,4 +1,4 @@
-"""Writes iscsitrace/lab/login_keys.py from the table of keys in core/wire/src/key.rs.
+"""Writes iscsitrace/wording/login_keys.py from the table of keys in core/wire/src/key.rs.
 
 The options of commands and the definitions of experiments use the keys without importing the core.
 ``python -m tools.login_keys`` writes the file; tests/project/test_vocabulary.py fails if it is out of date.
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from iscsitrace import _core
 
-FILE = Path(__file__).resolve().parents[1] / "iscsitrace/lab/login_keys.py"
+FILE = Path(__file__).resolve().parents[1] / "iscsitrace/wording/login_keys.py"
 _KINDS = {"number": "NUMBER", "boolean": "TRUTH", "list": "LIST"}
 _HEAD = '''\
 """The operational login keys of RFC 7143, section 13: the name of each in settings and results, and its kind of value.

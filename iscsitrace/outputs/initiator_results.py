@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from iscsitrace.lab.login_keys import LOGIN_KEYS
 from iscsitrace.outputs.terminal import show_heading, show_line, show_table
 from iscsitrace.wording import amounts, cells
+from iscsitrace.wording.login_keys import LOGIN_KEYS
 
 EXIT_DATA_LOSS = 1
 EXIT_IMPOSSIBLE = 2

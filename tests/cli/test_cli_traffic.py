@@ -21,8 +21,8 @@ from iscsitrace.analysis.comparison import truth as truth_analysis
 from iscsitrace.cli import COMMANDS, GROUPS, main
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import traffic, truth_file
-from iscsitrace.lab.login_keys import LOGIN_KEYS
 from iscsitrace.outputs import run_progress
+from iscsitrace.wording.login_keys import LOGIN_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from iscsitrace.lab.login_keys import LIST, LOGIN_KEYS, NUMBER
 from iscsitrace.wording import quantities
+from iscsitrace.wording.login_keys import LIST, LOGIN_KEYS, NUMBER
 from iscsitrace.wording.quantities import Quantity, parse_count
 
 Value = int | float | bool | str | list[int] | list[str] | dict[str, Any]

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from iscsitrace.lab.login_keys import LOGIN_KEYS
 from iscsitrace.lab.settings import kinds
 from iscsitrace.lab.settings.kinds import RATE, SHARE, SIZE, SWITCH, TIME, Kind, Value, count, one_of
+from iscsitrace.wording.login_keys import LOGIN_KEYS
 
 DIRECTIONS = ("to-target", "to-initiator")
 MODES = ("read", "write", "mixed")
