@@ -1,7 +1,7 @@
 """``python -m tools.mutants`` tries a random sample of mutants in Python and in Rust, and prints which survived.
 
-MUTANTS and RUST_MUTANTS are the sizes of the two samples, SEED draws them, WORKERS mutants are tried at the same time,
-by the tests in TESTS (folders and files; all by default).
+`make mutants` sets MUTANTS and RUST_MUTANTS, the sizes of the two samples, and SEED, which draws them. WORKERS mutants
+are tried at the same time, by the tests in TESTS (folders and files; all by default).
 """
 
 from __future__ import annotations

@@ -1,36 +1,29 @@
-"""A plugin of pytest: coverage records under the name of each test the lines that it executes, its fixtures apart."""
+"""A plugin of pytest: coverage records the lines that each test executes under its name, its fixtures apart."""
 
 from __future__ import annotations
-
-from collections.abc import Generator
 
 import coverage
 import pytest
 
 
-def _under(context: str) -> None:
-    measurement = coverage.Coverage.current()
-    if measurement is not None:
-        measurement.switch_context(context)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Lines of fixtures: other tests of the file may share what they made."""
-    _under(f"{item.nodeid} (setup)")
-    return (yield)
+    _measurement().switch_context(f"{item.nodeid} (setup)")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
     """Lines of the test itself."""
-    _under(f"{item.nodeid} (call)")
-    return (yield)
+    _measurement().switch_context(f"{item.nodeid} (call)")
 
 
 def pytest_sessionfinish() -> None:
     """A worker of xdist ends without the handlers in which coverage would save."""
+    _measurement().save()
+
+
+def _measurement() -> coverage.Coverage:
     measurement = coverage.Coverage.current()
-    if measurement is not None:
-        measurement.stop()
-        measurement.save()
+    assert measurement is not None  # noqa: S101 (the environment has started it)
+    return measurement
