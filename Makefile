@@ -16,13 +16,14 @@ export PATH := $(CURDIR)/$(BIN):$(PATH):$(HOME)/.cargo/bin
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # random tests draw the same numbers every time; another seed: make test SEED=1
 SEED ?= 7143
+QUICK := tests/wording tests/tools tests/tables/test_table.py tests/tables/test_phases.py tests/tables/test_trace.py tests/analysis tests/outputs tests/plots tests/cli
 export PROPTEST_RNG_SEED := $(SEED)
 CARGO := cargo
 WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz mutants docs screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz mutants docs screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,15 +35,32 @@ build: build/build.stamp ## compile the core (release) and install the package i
 demo: build/build.stamp ## simulate a WAN, analyse it and the shipped samples, print what was found
 	@$(BIN)/python -m tools.demo
 
-test: test-rust test-python ## run every test
+# a path, or a test: make test T=tests/analysis
+T ?=
+ifeq ($(T),)
+test: test-rust test-python ## run every test; T=PATH runs those of a file or folder alone
+else
+test: build/build.stamp
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses=auto --dist=worksteal $(T)
+endif
+
+# what a change of Python most often breaks, in less than a minute
+quick: build/build.stamp ## lint of Python, and the quick tests of every room: under a minute
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.circles
+	$(BIN)/python -m tools.words
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" -x -q --numprocesses=auto --dist=worksteal $(QUICK)
 
 test-rust: build/setup.stamp
 	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python
 
 # on all processors, but for what takes real time: that has them to itself
 test-python: build/build.stamp build/peers.stamp
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=auto --dist=worksteal
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_root
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=auto --dist=worksteal --durations=15
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_root --durations=10
 
 lint: build/build.stamp ## format, lint, types, import contracts, docs in sync; changes nothing
 	$(CARGO) fmt --manifest-path core/Cargo.toml --all --check
@@ -54,6 +72,8 @@ lint: build/build.stamp ## format, lint, types, import contracts, docs in sync; 
 	$(BIN)/python -m tools.plugin --check
 	$(BIN)/stubtest iscsitrace._core
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.circles
+	$(BIN)/python -m tools.words
 	$(BIN)/python -m tools.docs --check
 	$(BIN)/python -m tools.tutorial --check
 	$(BIN)/python -m tools.plots --check

@@ -1,7 +1,7 @@
 """Writes iscsitrace/lab/login_keys.py from the table of keys in core/wire/src/key.rs.
 
 The keys are needed where the core is not imported: by the options of commands, and by what reads experiments.
-``python -m tools.login_keys`` writes the file; a test says when it is out of date.
+``python -m tools.login_keys`` writes the file; tests/project/test_vocabulary.py fails when it is not current.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.analysis.findings import NEEDED, headline
+from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.findings.finding import Finding, by_weight, shown
 from iscsitrace.analysis.findings.registry import PROBLEMS
@@ -23,6 +23,7 @@ from iscsitrace.analysis.session.grouping import TABLES
 from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.parts import BY_NAME
 from tests.support.story import SECOND, Story
 from tests.support.tables_by_hand import MS, table
 
@@ -693,8 +694,27 @@ def test_commands_that_move_no_data_are_named_as_the_cause() -> None:
     )
 
 
+LIMITED = {
+    "propagation": "latency-bound",
+    "target_service": "target-bound",
+    "initiator_think": "initiator-bound",
+    "initiator_service": "initiator-bound",
+    "ack_wait": "ACK-limited",
+    "receive_window": "receive-window-limited",
+    "congestion_window": "cwnd-limited",
+    "loss_recovery": "loss-limited",
+}
+
+
 def test_every_wait_has_words_in_the_headline() -> None:
-    assert set(headline._LIMITED) == set(WAITS)
+    # with time that is unknown a capture is too poor for a headline
+    assert set(LIMITED) == set(WAITS) - {"unknown"}
+    for part, limited in LIMITED.items():
+        story = Story()
+        for _ in range(9):
+            story.task(("transfer", MS)).pause(4 * MS, part)
+        verdict = story.task(("transfer", 2 * MS)).opinion().verdict
+        assert verdict.startswith(f"Session 0 is {limited}: 77 % of the time is {BY_NAME[part].spent}"), part
 
 
 def test_rounds_are_named_rather_than_the_queue() -> None:
@@ -780,7 +800,7 @@ def test_amounts_in_words() -> None:
         *("512 bytes", "127.5 KiB", "128 KiB", "500000 bytes", "1 MiB"),
     ]
     assert [wording.time(each) for each in (999, 1_500, 8 * MS, 2_100 * MS)] == ["999 ns", "2 µs", "8.0 ms", "2.1 s"]
-    assert [wording.percent(each) for each in (0.784, 0.0042, 1.0)] == ["78 %", "0.4 %", "100 %"]
+    assert [wording.percent(each) for each in (0.784, 0.0042, 1.0)] == ["78 %", "0.42 %", "100 %"]
 
 
 def test_every_problem_has_all_that_a_person_needs() -> None:

@@ -31,7 +31,7 @@ def test_the_path_of_a_session_is_that_of_its_busiest_connection() -> None:
     story = Story(rtt_to_target_ns=16 * MS, rtt_to_initiator_ns=MS)
     busier = {"connection": 4, "stream_bytes_to_initiator": 1_000_001, "rtt_to_target_min_ns": 30 * MS}
     story.rows["connections"].append(story.connection | busier)
-    sessions, connections = grouping.subjects_of(story.tasks(8, ("propagation", 16 * MS)).source())
+    sessions, connections = grouping.sessions_and_connections_of(story.tasks(8, ("propagation", 16 * MS)).source())
     assert (sessions[0].rtt_ns("target"), sessions[0].path_ns) == (30 * MS, 31 * MS)
     assert connections[3].path_ns == 17 * MS
 
@@ -106,7 +106,7 @@ def test_half_of_the_reads_wait_for_the_target_no_longer_than_is_said() -> None:
     # 9 * 7 + 3 * 95
     assert "348.0 ms" in text
     assert "95.0 ms" in text
-    assert "7.0 ms for half of 12 reads" in text
+    assert "median 7.0 ms (12 reads)" in text
 
 
 def test_of_writes_both_answers_of_the_target_count_beyond_the_path() -> None:
@@ -118,7 +118,7 @@ def test_of_writes_both_answers_of_the_target_count_beyond_the_path() -> None:
         parts += [("propagation", 16 * MS), ("target_service", 3 * MS)]
         story.task(*parts, operation="write", **instants)
     # 2 ms beyond the path for the R2T, and 3 for the status
-    assert "5.0 ms for half of 12 writes" in found(story, "slow_target").text
+    assert "median 5.0 ms (12 writes)" in found(story, "slow_target").text
 
 
 def test_half_of_the_pauses_of_a_job_are_as_long_as_is_said() -> None:
@@ -165,7 +165,7 @@ def test_bursts_are_said_to_be_as_long_as_most_of_them() -> None:
     text = found(story, "r2t_rounds").text
     assert "704 KiB" in text
     assert "bursts of 64 KiB" in text
-    assert "4 times" in text
+    assert "4 R2Ts" in text
 
 
 def test_an_r2t_is_late_only_for_what_comes_after_the_path() -> None:
@@ -210,7 +210,7 @@ def test_what_explains_less_than_a_third_of_a_wait_is_not_why() -> None:
     opinion = story.opinion()
     assert opinion.findings[0].name == "queue_depth_low"
     assert "queue depth 1" not in opinion.verdict
-    assert "40 tasks" in opinion.verdict
+    assert "40 non-I/O commands" in opinion.verdict
 
 
 def test_a_capture_that_hides_as_much_as_any_wait_takes_gets_no_verdict() -> None:

@@ -38,8 +38,8 @@ def test_losses_are_worth_a_word_from_a_hundredth_of_the_time_on() -> None:
 def test_beside_a_full_line_a_fifth_of_the_time_is_said(wait_ms: float, is_said: bool) -> None:
     wait_ns = round(wait_ms * MS)
     verdict = Story().tasks(10, ("transfer", 100 * MS - wait_ns), ("target_service", wait_ns)).opinion().verdict
-    assert "is what limits it" in verdict
-    assert ("Beside that" in verdict) == is_said
+    assert "is line-bound" in verdict
+    assert ("It is also" in verdict) == is_said
 
 
 @pytest.mark.parametrize(("transfer_ms", "limits"), [(50, False), (50.1, True)])
@@ -48,8 +48,8 @@ def test_the_line_limits_from_half_of_the_jobs_time_on_whatever_the_pauses(trans
     transfer_ns = round(transfer_ms * MS)
     parts = (("transfer", transfer_ns), ("target_service", 100 * MS - transfer_ns))
     verdict = Story().tasks(10, *parts).pause(10 * SECOND).tasks(10, *parts).opinion().verdict
-    assert verdict.startswith("Session 0 transfers data 50 %") == limits
-    assert verdict.startswith("Session 0 waits 50 % of its time for the target") != limits
+    assert verdict.startswith("Session 0 is line-bound: 50 %") == limits
+    assert verdict.startswith("Session 0 is target-bound: 50 %") != limits
 
 
 # --- eight are a habit
@@ -108,13 +108,9 @@ def test_tasks_that_wait_for_nothing_do_not_make_a_habit() -> None:
 
 
 def test_a_verdict_on_seven_tasks_may_be_chance() -> None:
-    assert (
-        Story()
-        .tasks(7, ("propagation", 16 * MS))
-        .opinion()
-        .verdict.endswith("Only 7 tasks moved data: that may be chance.")
-    )
-    assert "chance" not in Story().tasks(8, ("propagation", 16 * MS)).opinion().verdict
+    few = Story().tasks(7, ("propagation", 16 * MS)).opinion().verdict
+    assert few.endswith("Only 7 commands moved data: too few to be sure.")
+    assert "too few" not in Story().tasks(8, ("propagation", 16 * MS)).opinion().verdict
 
 
 # --- blocks
@@ -268,7 +264,7 @@ def test_a_model_that_is_a_quarter_off_says_nothing_of_changes(way: str) -> None
 def test_a_path_that_was_shorter_than_the_model_has_it_leaves_more_to_be_won() -> None:
     found = Story().tasks(20, ("propagation", 14 * MS), ("target_service", 14 * MS)).found("slow_target")
     assert found
-    gain = {each.change: each for each in found.gains}["a target that takes no time"]
+    gain = {each.change: each for each in found.gains}["zero target service time"]
     # by the model 16 ms are left of 30; in fact at most 14 of 28
     assert gain.throughput_factor == gain.low == pytest.approx(30 / 16)
     assert 30 / 16 < gain.high <= 28 / 14
@@ -314,13 +310,13 @@ def test_the_pace_of_the_line_is_known_to_two_hundredths() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reads", "writes", "word"), [(18, 2, "read"), (17, 3, "block"), (3, 17, "block"), (2, 19, "write")]
+    ("reads", "writes", "word"), [(18, 2, "read"), (17, 3, "command"), (3, 17, "command"), (2, 19, "write")]
 )
 def test_a_session_reads_or_writes_where_nine_tenths_of_the_bytes_are_that(reads: int, writes: int, word: str) -> None:
     wait = ("propagation", 16 * MS)
     found = Story().tasks(reads, wait).tasks(writes, wait, operation="write").found("queue_depth_low")
     assert found
-    assert found.text.startswith(f"one 128 KiB {word} at a time")
+    assert found.text.startswith(f"the initiator issues one 128 KiB {word} at a time")
 
 
 # --- frames

@@ -16,7 +16,8 @@ from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, 
 from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.session.grouping import sessions_and_connections_of
-from tests.support.story import MS, Story
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS
 
 
 def cases(story: Story) -> tuple[Case, Case]:

@@ -17,7 +17,8 @@ from iscsitrace.analysis.session.grouping import sessions_of
 from iscsitrace.analysis.session.measurement import Measured, measure
 from iscsitrace.analysis.session.session import Session
 from tests.support.recordings import SUFFIXES, recorded_captures
-from tests.support.story import MS, Story
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 CAPTURES = [

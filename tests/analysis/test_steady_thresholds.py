@@ -10,7 +10,7 @@ import pytest
 from iscsitrace.analysis.fit.points import Point
 from iscsitrace.analysis.fit.regression import fit
 from iscsitrace.analysis.fit.steady import points, survey
-from iscsitrace.analysis.session.spans import Tasks
+from iscsitrace.analysis.session.spans import Commands
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS, table
 
@@ -18,7 +18,7 @@ KIB = 1024
 BLOCK = 128 * KIB
 READ = (("propagation", 16 * MS), ("transfer", 4 * MS))
 """A read over 8 ms each way; the story's tap is beside the initiator."""
-SENDER = {"to_target": False, "rwnd_max_bytes": 1 << 20, "segment_bytes": 1448, "rtt_count": 100, "owin_max_bytes": 1}
+SENDER = {"to_target": False, "rwnd_max_bytes": 1 << 20, "segment_bytes": 1448, "rtt_count": 100}
 
 
 def points_of(story: Story, *senders: dict[str, Any]) -> list[Point]:
@@ -32,6 +32,14 @@ def point_of(story: Story, *senders: dict[str, Any]) -> Point:
     return point
 
 
+def over_two(story: Story) -> Story:
+    """Its commands in turn over connections 3 and 4."""
+    story.rows["connections"].append(story.connection | {"connection": 4})
+    for row in story.rows["cycles"][1::2]:
+        row["connection"] = 4
+    return story
+
+
 # --- what is a point
 
 
@@ -39,7 +47,7 @@ def test_two_cycles_make_a_point_and_one_may_be_chance() -> None:
     assert point_of(Story().tasks(3, *READ)).cycle_count == 2
     found = survey(Story().tasks(2, *READ).add("senders", **SENDER).source(), "a")
     assert not found.points
-    assert "too few are steady" in found.missing[0]
+    assert found.missing == ("a, session 0: 2 reads, too few of them steady (1 no_period)",)
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(16, {8 * KIB, BLOCK}), (15, {BLOCK})])
@@ -144,7 +152,7 @@ def test_a_window_of_which_less_than_four_fifths_are_carried_has_a_slow_receiver
 def test_windows_of_several_connections_are_carried_together() -> None:
     """1.6 blocks in a round trip are less than four fifths of two windows of one and a half, and more than of one."""
     story = Story().kept_filled(40, 4, ("transfer", 2 * MS), ("receive_window", 5 * MS), ("propagation", 3 * MS))
-    story.rows["connections"].append(story.connection | {"connection": 4})
+    over_two(story)
     window = SENDER | {"rwnd_max_bytes": 3 * BLOCK // 2}
     for connection in (3, 4):
         story.rows["senders"].append(window | {"connection": connection})
@@ -185,8 +193,7 @@ def test_delays_that_are_a_quarter_off_are_those_that_the_packets_show(k_ms: flo
 
 
 def test_the_least_window_of_several_connections_is_in_the_way() -> None:
-    story = Story().kept_filled(40, 2, *READ)
-    story.rows["connections"].append(story.connection | {"connection": 4})
+    story = over_two(Story().kept_filled(40, 2, *READ))
     small = SENDER | {"rwnd_max_bytes": 65_536}
     for windows in ((SENDER, small), (small, SENDER)):
         story.rows["senders"] = [each | {"connection": 3 + place} for place, each in enumerate(windows)]
@@ -198,10 +205,10 @@ def test_the_least_window_of_several_connections_is_in_the_way() -> None:
     assert points(story.source(), "a")[0].setting.window_bytes == 1 << 20
 
 
-def test_a_connection_that_sent_nothing_has_no_window_in_the_way() -> None:
+def test_a_connection_that_carried_no_command_has_no_window_in_the_way() -> None:
     story = Story().kept_filled(40, 2, *READ)
     story.rows["connections"].append(story.connection | {"connection": 4})
-    point = point_of(story, SENDER, SENDER | {"connection": 4, "rwnd_max_bytes": 65_536, "owin_max_bytes": 0})
+    point = point_of(story, SENDER, SENDER | {"connection": 4, "rwnd_max_bytes": 65_536})
     assert (point.setting.connections, point.setting.window_bytes) == (1, 1 << 20)
 
 
@@ -239,7 +246,7 @@ def test_no_command_follows_a_status_within_three_quarters_of_the_round_trip(gap
         | {"bytes": 512, "operation": "read"}
         for number in range(20)
     ]
-    assert Tasks(table("cycles", *rows), 16 * MS).depth.max() == depth
+    assert Commands(table("cycles", *rows), 16 * MS).depth.max() == depth
 
 
 @pytest.mark.parametrize(("deeper", "depth"), [(9, 4), (12, 8)])
@@ -254,7 +261,7 @@ def test_a_queue_depth_is_that_which_nine_tenths_do_not_exceed(deeper: int, dept
         | {"bytes": 4 * KIB, "operation": "read"}
         for place in range(4)
     ]
-    (found,) = [spans for spans in Tasks(table("cycles", *rows)).spans() if spans.block_bytes == BLOCK]
+    (found,) = [spans for spans in Commands(table("cycles", *rows)).spans() if spans.block_bytes == BLOCK]
     assert found.queue_depth == depth
 
 
@@ -268,5 +275,5 @@ def test_half_of_the_bytes_have_to_come_in_groups_of_one_make(last_kib: int, tog
             times = {"command_first_ns": at + place, "status_ns": at + 10 * MS + place}
             rows.append(times | {"bytes": size, "operation": "read"})
         at += 20 * MS
-    found = [spans.together for spans in Tasks(table("cycles", *rows)).spans() if spans.together > 1]
+    found = [spans.together for spans in Commands(table("cycles", *rows)).spans() if spans.together > 1]
     assert found == ([4] if together else [])

@@ -46,13 +46,13 @@ pub(super) struct Used {
 
 /// The pairs of one step.
 #[derive(Default, Clone)]
-pub(super) struct Heard {
+pub(super) struct ReceivedKeys {
     pairs: Vec<(String, String, Purpose)>,
 }
 
-impl Heard {
+impl ReceivedKeys {
     /// Parses a complete text.
-    pub fn read(data: &[u8], used: &mut Used) -> Result<Heard, Violation> {
+    pub fn read(data: &[u8], used: &mut Used) -> Result<ReceivedKeys, Violation> {
         let mut pairs = Vec::new();
         for pair in text::pairs(data) {
             let (key, value) = pair.map_err(|malformed| Violation::new(malformed.to_string(), "6.1"))?;
@@ -73,7 +73,7 @@ impl Heard {
             }
             pairs.push((key.to_owned(), value.into_owned(), purpose));
         }
-        Ok(Heard { pairs })
+        Ok(ReceivedKeys { pairs })
     }
 
     /// The value of a key.
@@ -123,8 +123,8 @@ impl Heard {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Heard, Violation> {
-        Heard::read(text.replace('|', "\0").as_bytes(), &mut Used::default())
+    fn read(text: &str) -> Result<ReceivedKeys, Violation> {
+        ReceivedKeys::read(text.replace('|', "\0").as_bytes(), &mut Used::default())
     }
 
     fn refusal(text: &str) -> String {
@@ -133,17 +133,17 @@ mod tests {
 
     #[test]
     fn keys_are_sorted_by_purpose() {
-        let heard = read("InitiatorName=iqn.a|AuthMethod=None|MaxBurstLength=512|X-com.example=1|").unwrap();
-        assert_eq!(heard.value("InitiatorName"), Some("iqn.a"));
-        assert_eq!(heard.operational(), [(OperationalKey::MaxBurstLength, "512")]);
-        assert_eq!(heard.find(|_, purpose| purpose == Purpose::Security), Some("AuthMethod"));
+        let received = read("InitiatorName=iqn.a|AuthMethod=None|MaxBurstLength=512|X-com.example=1|").unwrap();
+        assert_eq!(received.value("InitiatorName"), Some("iqn.a"));
+        assert_eq!(received.operational(), [(OperationalKey::MaxBurstLength, "512")]);
+        assert_eq!(received.find(|_, purpose| purpose == Purpose::Security), Some("AuthMethod"));
     }
 
     #[test]
     fn unknown_keys_get_the_answers_of_the_rfc() {
-        let heard = read("X-com.example.a=1|X#b=Yes|IFMarker=No|OFMarkInt=2048|Zap=|Y=NotUnderstood").unwrap();
+        let received = read("X-com.example.a=1|X#b=Yes|IFMarker=No|OFMarkInt=2048|Zap=|Y=NotUnderstood").unwrap();
         let mut out = TextWriter::default();
-        heard.answer_unknown(&mut out).unwrap();
+        received.answer_unknown(&mut out).unwrap();
         let answers = String::from_utf8(out.into_bytes()).unwrap();
         assert_eq!(
             answers,
@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn a_key_may_not_come_again_in_a_later_step() {
         let mut used = Used::default();
-        assert!(Heard::read(b"A=1\0", &mut used).is_ok());
-        assert!(Heard::read(b"A=1\0", &mut used).is_err());
+        assert!(ReceivedKeys::read(b"A=1\0", &mut used).is_ok());
+        assert!(ReceivedKeys::read(b"A=1\0", &mut used).is_err());
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) enum Phase {
 
 /// The state of the tuning of a run.
 #[derive(Debug)]
-pub(super) struct Tuned {
+pub(super) struct TuningState {
     pub tuner: Tuner,
     pub settings: TuningSettings,
     pub phase: Phase,
@@ -41,7 +41,7 @@ pub(super) struct Tuned {
     pub most_used: usize,
 }
 
-impl Tuned {
+impl TuningState {
     pub(super) fn new(settings: &TuningSettings) -> Self {
         let mut tuner = Tuner::new(settings);
         let step = tuner.begin();

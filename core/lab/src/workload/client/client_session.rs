@@ -34,7 +34,7 @@ pub(super) struct Pending {
 }
 
 #[derive(Debug)]
-pub(super) struct Driven {
+pub(super) struct ClientSession {
     pub session: Session,
     pub target: usize,
     pub address: SocketAddr,
@@ -56,7 +56,7 @@ pub(super) struct Driven {
     pub ping_sent_ns: i64,
 }
 
-impl Driven {
+impl ClientSession {
     /// The time span of a connection.
     pub(super) fn span(&mut self, connection: usize) -> &mut (Option<i64>, Option<i64>) {
         self.spans.resize(self.spans.len().max(connection + 1), (None, None));
