@@ -15,16 +15,22 @@ from typing import Any
 from tools.mutants import ROOM, ROOT
 from tools.mutants.sample import Mutant
 
-NOT_COPIED = shutil.ignore_patterns(
-    ".git", "build", "dist", "target", ".venv", ".*_cache", "__pycache__", ".hypothesis"
-)
+NOT_COPIED = ".git build dist core/target core/fuzz/target .venv .tools .mypy_cache .ruff_cache .hypothesis".split()
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 
 def make(name: str) -> str:
     """Make the copy of that name afresh."""
     shutil.rmtree(ROOM / name, ignore_errors=True)
-    shutil.copytree(ROOT, ROOM / name, symlinks=True, ignore=NOT_COPIED)
+    left_out = {str(ROOT / path) for path in NOT_COPIED}
+    shutil.copytree(
+        ROOT,
+        ROOM / name,
+        symlinks=True,
+        ignore=lambda folder, names: [
+            each for each in names if f"{folder}/{each}" in left_out or each == "__pycache__"
+        ],
+    )
     return name
 
 
