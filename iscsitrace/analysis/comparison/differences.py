@@ -231,7 +231,7 @@ def _amount_to(kind: str, name: str, value: float) -> Callable[[Situation], Situ
 
 def _by_effect(changes: Sequence[_Change], start: Situation) -> tuple[list[_Change], int]:
     """The changes by effect, the largest first, and how many of them get a factor of their own. The effect is that of
-    the change alone, or as the last of all, whichever is larger.
+    the change alone, or as the last of all: the larger of the two.
     """
     before = start.throughput()
     end = start

@@ -105,7 +105,7 @@ def measure(session: Session) -> Measured | None:
 
 
 def _largest(cycles: Table) -> tuple[str, Table]:
-    """Reads or writes, whichever moved more; no rows where the others moved much at the same time."""
+    """Reads or writes: the ones that moved more; no rows where the others moved much at the same time."""
     moved = cycles.raw("data_bytes").astype(np.int64)
     sums = {word: int(moved[cycles.raw(f"is_{word}")].sum()) for word in ("read", "write")}
     word = max(sums, key=lambda each: sums[each])

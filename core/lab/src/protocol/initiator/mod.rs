@@ -6,7 +6,7 @@
 //!   poll_connect, opened  ->   Session   ->  poll_event: Ready, Joined, Done, Targets, Close, Ended ...
 //!   receive, closed       ->      |
 //!   handle_timeout        ->      +---- window   CmdSN, ExpCmdSN, MaxCmdSN of the session
-//!   poll_transmit         <-      +---- task     outstanding tasks, by Initiator Task Tag
+//!   poll_transmit         <-      +---- task     commands in flight, by Initiator Task Tag
 //!                                 +---- connection   login, StatSN, queues
 //!
 //!   receive     PDUs from the target: validation and dispatch         transmit   PDUs to the target
