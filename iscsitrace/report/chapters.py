@@ -1,4 +1,4 @@
-"""Opinions as chapters: the headline, the figures beside it, the time breakdown, and what to change."""
+"""Diagnoses as chapters: the headline, key figures, the time breakdown, and what to change."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     if not parts:
         return None
     rows = tuple((part.name, part.meaning, part.time, cells.percent(part.share)) for part in parts)
-    return Grid(f"Time of {label}, first command to last status", ("part", "what happens then", "ms", "%"), rows)
+    return Grid(f"Time breakdown of {label}", ("part", "meaning", "ms", "%"), rows)
 
 
 def _finding(finding: Finding) -> FoundProblem:
@@ -90,12 +90,12 @@ def _finding(finding: Finding) -> FoundProblem:
 
 
 def _gain(gains: Sequence[Gain]) -> str:
-    """The first gain of an advice: ``queue depth 8: model predicts 5.1 times the throughput``."""
+    """The first gain of an advice: ``model: 5.1x (4.8 to 5.4) with queue depth 8``."""
     if not gains:
         return ""
     gain = gains[0]
     times = cells.factor(gain.low, gain.throughput_factor, gain.high)
-    return f"{gain.change}: model predicts {times} the throughput"
+    return f"model: {times} with {gain.change}"
 
 
 def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion) -> list[Fact]:
@@ -106,7 +106,7 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
     if rates:
         line = _line(trace, connections)
         found.append(
-            Fact("Throughput", ", ".join(rates), f"the line: {wording.rate(line)}" if line else "of the active time")
+            Fact("Throughput", ", ".join(rates), f"line rate {wording.rate(line)}" if line else "while active")
         )
     if opinion.time and opinion.time.jobs_ns:
         idle = 1 - opinion.time.busy_shares["transfer"]
@@ -120,8 +120,8 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
     asked = workload.of(transfers)
     if asked is not None:
         depth = f"queue depth {asked.queue_depth}"
-        tasks = wording.count(asked.task_count, "task")
-        found.append(Fact("Asks for", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {tasks}"))
+        commands = wording.count(asked.task_count, "command")
+        found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {commands}"))
         p50, p95, p99 = (percentiles(transfers["latency_ns"])[name] for name in ("p50", "p95", "p99"))
         if p50 is not None and p95 is not None and p99 is not None:
             rest = f"p95 {wording.time(p95)}, p99 {wording.time(p99)}"
@@ -129,12 +129,14 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
     again = sum(row[f"retransmitted_packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
     if again:
         packets = sum(row[f"packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
-        found.append(Fact("Sent again", wording.count(again, "packet"), f"{wording.percent(again / packets)} of all"))
+        found.append(
+            Fact("Retransmissions", wording.count(again, "packet"), f"{wording.percent(again / packets)} of packets")
+        )
     return found
 
 
 def _path(connections: list[dict[str, Any]]) -> list[Fact]:
-    """The delay of the busiest connection's path."""
+    """The minimum RTT of the busiest connection."""
     known = [
         row
         for row in connections
@@ -145,13 +147,13 @@ def _path(connections: list[dict[str, Any]]) -> list[Fact]:
     row = max(known, key=lambda each: int(each["stream_bytes_to_target"] + each["stream_bytes_to_initiator"]))
     sides = row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]
     where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(
-        tap.position(*sides) or "", "tap in between"
+        tap.position(*sides) or "", "tap between the hosts"
     )
-    return [Fact("One-way delay", wording.time(sum(sides) / 2), where)]
+    return [Fact("RTT", wording.time(sum(sides)), f"minimum; {where}")]
 
 
 def _line(trace: Trace, connections: list[dict[str, Any]]) -> int | None:
-    """The pace of the line in the direction that carried most."""
+    """The line rate of the direction that carried most bytes."""
     carried = {
         (row["connection"], way == "to_target"): int(row[f"stream_bytes_{way}"])
         for row in connections

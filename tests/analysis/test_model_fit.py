@@ -475,7 +475,7 @@ def test_a_socket_is_a_rate_or_a_capture(files: Files) -> None:
     [
         (["--operation", "write"], "no steady write"),
         (["--socket", "missing.pcap"], "missing.pcap"),
-        (["--socket", "0Mbit"], "is no rate"),
+        (["--socket", "0Mbit"], "'0Mbit' is not a rate"),
         (["--socket", "1Mbit", "--socket", "2Mbit"], "one rate, or captures"),
     ],
 )

@@ -75,8 +75,8 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cycles", READ], "name a file with -o, or take --show"),
-        (["cycles", "-o", "a.png", "--show", READ], "name a file with -o, or take --show"),
+        (["cycles", READ], "name a file with -o, or use --show"),
+        (["cycles", "-o", "a.png", "--show", READ], "name a file with -o, or use --show"),
         (["cycles", "-o", "a.jpg", READ], "end it with .png, .svg, .pdf or .xpl"),
         (["cycles", "-o", "a", READ], "end it with .png, .svg, .pdf or .xpl"),
         (["cycles", "-o", "a.xpl", READ], "xplot draws sequence, window, not cycles"),

@@ -639,7 +639,7 @@ def test_a_search_for_the_number_of_connections(tmp_path: Path) -> None:
         "then": "decision", "next": "next_connections", "why": "why",
     }  # fmt: skip
     check_table(shown, columns, [step for step in tuning["steps"] if step["decision"] != "watch"])
-    found = rf"found after ([\d.]+) s, still; {tuning['connections']} at the end"
+    found = rf"found after ([\d.]+) s; {tuning['connections']} connections at the end"
     assert is_amount(*amounts(shown, found), Decimal(tuning["converged_s"]))
 
 
@@ -718,14 +718,14 @@ def test_what_an_initiator_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     check_table(shown, columns, rows)
     keys = {row[0]: row[1:] for row in table(shown, "key", "connections 0 to 1")}
     assert keys["MaxBurstLength"] == ("65536",)
-    lines = shown[shown.index("\nTroubles\n") :].splitlines()[2:]
+    lines = shown[shown.index("\nProblems\n") :].splitlines()[2:]
     assert lines == [
-        "commands sent again after BUSY, TASK SET FULL or UNIT ATTENTION: 3",
+        "commands retried after BUSY, TASK SET FULL or UNIT ATTENTION: 3",
         "data digest errors: 4",
         "reads with wrong data: 5",
         "errors: 2",
         "wrong data at byte 512: block 9 of the pattern with seed 8",
-        "remark: so it was",
+        "note: so it was",
         "iscsitrace: first thing",
         "iscsitrace: and 1 more errors",
     ]
@@ -763,5 +763,5 @@ def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
         for way, words in (("to_target", "to target"), ("to_initiator", "to initiator"))
     ]
     check_table(shown, LINKS, rows)
-    late = table(shown, "link", "late by: median ms", "p99 ms", "max ms", "refused by the kernel")
+    late = table(shown, "link", "late: median ms", "p99 ms", "max ms", "refused by the kernel")
     assert late == [("near to far", "1.500", "2.500", "4.500", "7")]

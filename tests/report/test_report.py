@@ -137,7 +137,7 @@ def test_the_verdict_is_that_of_the_diagnosis_and_comes_first(wan: FilePath, par
     opinion = examine(iscsitrace.read(wan, tables=captures.needed(is_large=False)).table).sessions[0]
     verdict = parsed.one("p", class_="verdict").words
     assert opinion.verdict.startswith(verdict)
-    # reads one at a time over 16 ms there and back, on a line of 1 Gbit/s: the path
+    # reads one at a time over 16 ms RTT, on a line of 1 Gbit/s: the path
     assert "of the time is network RTT (16.0 ms)" in verdict
     headings = [each.words for each in parsed.elements if each.tag in ("h1", "h2", "h3")]
     assert headings[:3] == ["wan.pcapng", "What limits session 0", "What to change"]
@@ -154,9 +154,9 @@ def test_the_bar_adds_up_and_marks_the_limiter(document: Document, parsed: Page)
 
 def test_the_facts_are_those_of_the_conversation(parsed: Page) -> None:
     facts = {name.words: value.words for name, value in zip(parsed.all("dt"), parsed.all("dd"), strict=True)}
-    assert facts["One-way delay"].startswith("8.0 ms")
-    assert facts["Asks for"] == "64 KiB reads queue depth 1, 31 tasks"
-    # 16 ms there and back, and 64 KiB at 1 Gbit/s in half a millisecond
+    assert facts["RTT"].startswith("16.0 ms")
+    assert facts["Workload"] == "64 KiB reads queue depth 1, 31 commands"
+    # 16 ms RTT, and 64 KiB at 1 Gbit/s in half a millisecond
     assert facts["Latency"].startswith("16.")
 
 
@@ -178,13 +178,13 @@ def test_the_slowest_task_stands_with_its_frames(wan: FilePath, document: Docume
     slowest = max(rows, key=lambda row: row["latency_ns"] or 0)
     section = next(each for each in document.sections if each.identity == "slow")
     first = dict(zip(section.grids[0].columns, section.grids[0].rows[0], strict=True))
-    assert first["task"] == str(slowest["cycle"])
+    assert first["command"] == str(slowest["cycle"])
     assert first["frames"] == f"{slowest['command_frame']} to {slowest['status_frame']}"
     assert f"frame.number>={slowest['command_frame']}" in section.grids[1].rows[0][1]
 
 
-def test_keys_in_force_stand_with_who_offered_them(parsed: Page) -> None:
-    table = next(each for each in parsed.all("table") if "Keys in force" in each.words)
+def test_negotiated_parameters_stand_with_who_offered_them(parsed: Page) -> None:
+    table = next(each for each in parsed.all("table") if "Negotiated parameters" in each.words)
     assert "MaxBurstLength 262144 262144 262144 negotiated" in table.words
 
 
@@ -205,19 +205,17 @@ def test_the_model_says_what_changes_would_win(document: Document, parsed: Page)
     assert float(parameters["d"][2]) == pytest.approx(8, abs=0.05)
     assert document.model.what_if is not None
     what_if = {row[0]: row for row in document.model.what_if.rows}
-    # eight tasks of 16.5 ms share the time of one, for their data takes half a millisecond each
+    # eight commands of 16.5 ms share the time of one, for their data takes half a millisecond each
     assert float(what_if["queue depth 8"][4]) == pytest.approx(8, abs=0.3)
-    assert float(what_if["half the distance"][4]) == pytest.approx(16.5 / 8.5, abs=0.1)
-    assert (
-        "queue depth 8" in next(each for each in parsed.all("table") if "What a change would win" in each.words).words
-    )
+    assert float(what_if["half the RTT"][4]) == pytest.approx(16.5 / 8.5, abs=0.1)
+    assert "queue depth 8" in next(each for each in parsed.all("table") if "Predicted throughput" in each.words).words
 
 
 def test_without_steady_tasks_there_is_no_model_and_it_says_why(sessions: FilePath) -> None:
     trace = iscsitrace.read(sessions, tables=captures.needed(is_large=False, has_pictures=False))
     document = captures.describe(trace, session=7, has_pictures=False)
     assert document.model is None
-    assert document.model_missing.startswith("The model says nothing of session 7: ")
+    assert document.model_missing.startswith("No model of session 7: ")
 
 
 # --- what it may not do
@@ -295,7 +293,7 @@ def test_a_capture_without_iscsi_says_so(tmp_path: FilePath) -> None:
     file = write_pcapng(tmp_path / "empty.pcapng", [], 1)
     document = captures.describe(iscsitrace.read(file, tables=captures.needed(is_large=False)))
     parsed = Page(page.render(document, "1"))
-    assert parsed.one("p", class_="verdict").words == "No iSCSI session was found: there is nothing to limit."
+    assert parsed.one("p", class_="verdict").words == "No iSCSI session was found."
     assert "No iSCSI session was found" in ticket.render(document, "1")
 
 

@@ -1,4 +1,4 @@
-"""``iscsitrace plot``: one picture of a capture, to a file or a window."""
+"""``iscsitrace plot``: one plot of a capture, to a file or a window."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 _PICTURES = ("png", "svg", "pdf")
 _XPLOT = "xpl"
 _SMALL_BYTES = 200_000_000
-"""Of larger inputs, tables that only a zoomed plot can show are not read unless it is zoomed."""
+"""Largest input for which ``zoomed_tables`` are read without a zoom."""
 _DIRECTIONS = {"to_target": True, "to_initiator": False}
 
 
 class Cycles(Quantity):
-    """Numbers of cycles: ``12``, or ``12-15`` with both ends."""
+    """Numbers of commands: ``12``, or ``12-15`` inclusive."""
 
     name = "N[-M]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> range:
-        """The numbers; fails with a line that says how to write them."""
+        """The numbers; fails with a line that shows the syntax."""
         if isinstance(value, range):
             return value
         first, dash, last = value.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-            self.fail(f"{value!r} are no cycles; write 12, or 12-15", param, ctx)
+            self.fail(f"{value!r} is no range of commands; write 12, or 12-15", param, ctx)
         return range(int(first), int(last if dash else first) + 1)
 
 
@@ -62,15 +62,20 @@ class PlotCommand(click.Command):
     metavar="FILE",
     help="NAME.png, NAME.svg or NAME.pdf; NAME.xpl for xplot (sequence and window).",
 )
-@click.option("--show", "has_window", is_flag=True, help="Open a window instead.")
+@click.option("--show", "has_window", is_flag=True, help="Open a window instead of writing a file.")
 @click.option("--force", "is_forced", is_flag=True, help="Overwrite the file if it exists.")
-@click.option("--connection", type=click.IntRange(min=0), metavar="N", help="That tcp.stream; else the busiest.")
-@click.option("--session", type=click.IntRange(min=0), metavar="N", help="Only that session.")
-@click.option("--cycle", "cycles", type=Cycles(), help="Zoom to that task, or to those from N to M.")
+@click.option(
+    "--connection",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Connection (tcp.stream) to show. Default: the busiest.",
+)
+@click.option("--session", type=click.IntRange(min=0), metavar="N", help="Show only session N.")
+@click.option("--cycle", "cycles", type=Cycles(), help="Zoom to command N, or to commands N to M.")
 @click.option(
     "--direction",
     type=click.Choice(tuple(_DIRECTIONS)),
-    help="Data of that direction, for plots of one; else the one with more data.",
+    help="Direction of the data, for plots of one direction. Default: the one with more data.",
 )
 def command(
     kind: str,
@@ -89,7 +94,7 @@ def command(
     bytes.
     """
     if (path is None) == (not has_window):
-        raise click.UsageError("name a file with -o, or take --show")
+        raise click.UsageError("name a file with -o, or use --show")
     if path is not None:
         _check_output(path, kind, is_forced)
     trace = _read(kind, capture_input, cycles)
@@ -107,7 +112,7 @@ def command(
         None if direction is None else _DIRECTIONS[direction],
     )
     is_xplot = path is not None and path.suffix == f".{_XPLOT}"
-    # xplot zooms by itself
+    # xplot zooms by itself: keep more detail
     detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail()
     drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
     names = [each["name"] for each in trace.inputs]
@@ -120,13 +125,13 @@ def command(
 
 
 def _check_output(path: Path, kind: str, is_forced: bool) -> None:
-    """Refuses what cannot be written before a long input is read."""
+    """Rejects an unwritable output before a long input is read."""
     ending = path.suffix.removeprefix(".")
     if ending == _XPLOT and kinds.load(kind).xplot is None:
         able = ", ".join(name for name in kinds.NAMES if kinds.load(name).xplot is not None)
         raise click.UsageError(f"xplot draws {able}, not {kind}")
     if ending not in (*_PICTURES, _XPLOT):
-        raise click.UsageError(f"{path} does not say what to write: end it with .png, .svg, .pdf or .xpl")
+        raise click.UsageError(f"{path} has no known format: end it with .png, .svg, .pdf or .xpl")
     output_file.check(path, is_forced=is_forced)
 
 
@@ -139,7 +144,7 @@ def _read(kind: str, capture_input: CaptureInput, cycles: range | None) -> Trace
 
 
 def _size(capture_input: CaptureInput) -> int:
-    """Bytes of the input on disk; 0 where that is unknown."""
+    """Size of the input on disk in bytes; 0 if unknown."""
     return sum(Path(name).stat().st_size for name in capture_input.sources if name != "-" and Path(name).is_file())
 
 
@@ -181,7 +186,7 @@ def _show(drawing: Drawing, about: Subject) -> None:
     with style.applied():
         figure = windows.open_figure()
         if figure is None:
-            raise ToolMissing("no window can be opened here: no display, or no toolkit for one; write a file with -o")
+            raise ToolMissing("no window can be opened here: no display, or no GUI toolkit; write a file with -o")
         drawing.draw(figure)
         footer.write(figure, drawing.title, about, drawing.notes)
         windows.wait()

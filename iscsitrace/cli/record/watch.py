@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import sys
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iscsitrace.cli.record.capture_limits import Limit
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Quantity
 from iscsitrace.errors import CaptureUnreadable
 from iscsitrace.outputs.terminal import show, show_line
+from iscsitrace.wording.quantities import TIMES, parse_endpoint
 
 if TYPE_CHECKING:
     from iscsitrace.watch.exposition import Exposition
@@ -35,35 +36,10 @@ class Listen(Quantity):
         """Fails with a line that says how to write one."""
         if isinstance(value, tuple):
             return value
-        address, _, port = value.rpartition(":")
-        address = address.strip("[]") or "127.0.0.1"
-        try:
-            ipaddress.ip_address(address)
-            number = int(port)
-        except ValueError:
-            self.fail(f"{value!r} is no address and port; write 9432 or 127.0.0.1:9432", param, ctx)
-        if not 0 <= number < 1 << 16:
-            self.fail(f"{port} is no port", param, ctx)
-        return address, number
-
-
-class StopAt(Quantity):
-    """A stop condition as tshark has them: ``duration:SECONDS`` or ``packets:COUNT``."""
-
-    name = "CONDITION"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
-        """Fails with a line that says how to write one."""
-        if isinstance(value, tuple):
-            return value
-        kind, _, amount = value.partition(":")
-        try:
-            number = float(amount)
-        except ValueError:
-            number = 0.0
-        if kind not in {"duration", "packets"} or number <= 0:
-            self.fail(f"{value!r} is no stop condition; write duration:60 or packets:1000", param, ctx)
-        return kind, number
+        found = parse_endpoint(value if ":" in value else f"127.0.0.1:{value}")
+        if found is None or found[1] is None:
+            self.fail(f"{value!r} is not a port or an address and port, like 9432 or 127.0.0.1:9432", param, ctx)
+        return str(found[0]), found[1]
 
 
 @click.command(epilog="Example:  iscsitrace watch --interval 5s --json capture.pcapng")
@@ -75,7 +51,11 @@ class StopAt(Quantity):
 @click.option("-B", "buffer_mib", type=click.IntRange(min=1), metavar="MIB", help="Interface: kernel buffer.")
 @click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
 @click.option(
-    "-a", "stop_at", type=StopAt(), multiple=True, help="Stop after duration:SECONDS or packets:COUNT; repeatable."
+    "-a",
+    "stop_at",
+    type=Limit("duration", "packets"),
+    multiple=True,
+    help="Stop after duration:SECONDS or packets:COUNT; repeatable.",
 )
 @click.option("--interval", type=Duration(), default="1s", show_default=True, help="Time between updates.")
 @click.option("--no-follow", is_flag=True, help="Stop at the end of the file instead of waiting for more.")
@@ -95,7 +75,7 @@ def command(
     snaplen: int | None,
     buffer_mib: int | None,
     packet_limit: int | None,
-    stop_at: tuple[tuple[str, float], ...],
+    stop_at: tuple[tuple[str, int], ...],
     interval: int,
     no_follow: bool,
     is_json: bool,
@@ -118,8 +98,8 @@ def command(
 
     if interval < _INTERVAL_MIN_NS:
         raise click.UsageError("--interval must be at least 10ms")
-    duration_s = min((amount for kind, amount in stop_at if kind == "duration"), default=None)
-    limits = [int(amount) for kind, amount in stop_at if kind == "packets"]
+    duration_s = min((amount / TIMES["s"] for name, amount in stop_at if name == "duration_ns"), default=None)
+    limits = [amount for name, amount in stop_at if name == "packets"]
     packet_limit = min([*limits, *([packet_limit] if packet_limit else [])], default=None)
     settings = Settings(
         interval_ns=interval,

@@ -18,11 +18,11 @@ from iscsitrace.wording.amounts import percent
 from iscsitrace.wording.parts import PARTS
 
 _NAMED_SHARE = 0.06
-"""A part of this share has room for its percentage."""
+"""Smallest share that has room for its percentage."""
 
 
 def draw(figure: Figure, budget: BudgetCurves) -> None:
-    """Both panels."""
+    """Draws both panels."""
     count = len(budget.totals_ns)
     over_time, totals = figure.subplots(2, 1, height_ratios=(5, 1 + 0.35 * count))
     time = TimeAxis(budget.view)
@@ -57,24 +57,24 @@ def draw(figure: Figure, budget: BudgetCurves) -> None:
     totals.set_ylim(count - 0.4, -0.6)
     names = [f"{scope}\n{duration(float(parts.sum()))}" for scope, parts in budget.totals_ns.items()]
     totals.set_yticks(range(count), names)
-    totals.set_xlabel("% of the time from first command to last status")
+    totals.set_xlabel("% of the time from the first command to the last status")
     totals.grid(visible=False, axis="y")
     style.legend(over_time, over_time, columns=4)
 
 
 def notes(budget: BudgetCurves) -> list[str]:
-    """What the panels leave out."""
+    """Lists what the panels omit."""
     found = []
     if len(budget.totals_ns) < budget.scope_count:
-        found.append(f"totals of {len(budget.totals_ns)} of {budget.scope_count} sessions and connections")
+        found.append(f"totals of {len(budget.totals_ns)} of {budget.scope_count} sessions and connections are shown")
     length_ns = (budget.edges_ns[-1] - budget.edges_ns[0]) / (len(budget.edges_ns) - 1)
-    found.append(f"each step is {duration(float(length_ns))}: shares within it are averaged")
+    found.append(f"each step is {duration(float(length_ns))}; shares are averages over a step")
     return found
 
 
 def title(budget: BudgetCurves) -> str:
-    """What the panels show."""
-    return f"Time budget of {budget.added or next(iter(budget.totals_ns))}: who owns the time"
+    """Names what the panels show."""
+    return f"Time breakdown of {budget.added or next(iter(budget.totals_ns))}"
 
 
 def prepare(trace: Trace, view: View, detail: Detail) -> BudgetCurves:

@@ -23,26 +23,26 @@ _PHASES = {
     "request": (style.SKY, "", "request: command to first data"),
     "grant": (style.PURPLE, "\\\\", "grant: command to first R2T"),
     "transfer": (style.BLUE, "", "transfer: first to last data"),
-    "service": (style.ORANGE, "//", "service: last data of a write to status"),
-    "status_wait": (style.VERMILLION, "xx", "status wait: last data of a read to status"),
+    "service": (style.ORANGE, "//", "service: last write data to status"),
+    "status_wait": (style.VERMILLION, "xx", "status wait: last read data to status"),
     "turnaround": (style.PALE, "..", "turnaround: status to next command"),
 }
 _LABEL_LIMIT = 40
 
 
 def draw(figure: Figure, waterfall: Waterfall) -> None:
-    """Both panels, one row a cycle, the first on top."""
+    """Draws both panels: one row per command, the first on top."""
     when, where = figure.subplots(1, 2, sharey=True, width_ratios=(1, 2.4))
     places = np.arange(len(waterfall.cycles))
     time = TimeAxis(waterfall.view)
-    shown = [name if name in style.OPERATION_MARKS else "other task" for name in waterfall.operations]
+    shown = [name if name in style.OPERATION_MARKS else "other command" for name in waterfall.operations]
     for name in dict.fromkeys(shown):
         chosen = np.array([each == name for each in shown])
         starts = time.of(waterfall.starts_ns[chosen])
         ends = time.of((waterfall.starts_ns + waterfall.latencies_ns)[chosen])
         color, marker = style.operation_mark(name)
         when.hlines(places[chosen], starts, ends, color=color, linewidth=2.5)
-        label = f"{name} outstanding"
+        label = f"{name} in flight"
         when.plot(starts, places[chosen], linestyle="none", marker=marker, markersize=3, color=color, label=label)
     time.apply(when)
     _draw_phases(where, waterfall, places)
@@ -56,30 +56,31 @@ def draw(figure: Figure, waterfall: Waterfall) -> None:
 
 
 def notes(waterfall: Waterfall) -> list[str]:
-    """What the waterfall leaves out."""
+    """Lists what the waterfall omits."""
     found = []
     if len(waterfall.cycles) < waterfall.cycle_count:
         each = -(-waterfall.cycle_count // len(waterfall.cycles))
         found.append(
-            f"{waterfall.cycle_count:,} tasks: a row shows the slowest of {each} neighbours; zoom for each one"
+            f"{waterfall.cycle_count:,} commands: each row is the slowest of {each} in sequence; zoom to see every one"
         )
     whole = np.sum(list(waterfall.phases.values()), axis=0)
     if (whole > _longest_ns(waterfall)).any():
-        found.append("turnarounds that are longer than the picture are cut off")
+        found.append("turnarounds longer than the plot are cut off")
     if not waterfall.has_status.all():
         found.append(
-            f"{int((~waterfall.has_status).sum())} of the tasks shown have no status: their bars are what is known"
+            f"{int((~waterfall.has_status).sum())} of the commands shown have no status: "
+            "their bars end at the last known event"
         )
     return found
 
 
 def title(waterfall: Waterfall) -> str:
-    """What the waterfall shows."""
-    return "Where the time of each task went"
+    """Names what the waterfall shows."""
+    return "Phases of each command"
 
 
 def _longest_ns(waterfall: Waterfall) -> float:
-    """The length of the time axis: the longest task, and some of what follows it."""
+    """The length of the time axis: the longest command, and part of the turnaround after it."""
     whole = np.sum(list(waterfall.phases.values()), axis=0)
     longest = float(np.max(whole - waterfall.phases["turnaround"]))
     return min(float(np.max(whole)), 1.3 * longest) * 1.02 if longest else float(np.max(whole, initial=1.0))

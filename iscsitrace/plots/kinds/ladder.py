@@ -22,15 +22,15 @@ from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.parts import BY_NAME
 
 _LABEL_GAP = 0.022
-"""Least distance between two labels, as a share of the height."""
+"""Smallest distance between two labels, as a share of the height."""
 _LABELLED_SHARE = 0.03
-"""A stretch of this share of the height has room for its name."""
+"""Smallest span, as a share of the height, that has room for its name."""
 _COLUMN = (1.36, 0.05)
-"""Place and width of the column of the time budget."""
+"""Position and width of the column of the time breakdown."""
 
 
 def draw(figure: Figure, ladder: Ladder) -> None:
-    """The diagram, and the owners of the time at the tap beside it."""
+    """Draws the diagram, and the time breakdown beside it."""
     axes = figure.subplots()
     time = TimeAxis(ladder.view)
     axes.set_ylim(time.at(ladder.view.end_ns), time.at(ladder.view.start_ns))
@@ -43,30 +43,30 @@ def draw(figure: Figure, ladder: Ladder) -> None:
     _draw_owners(axes, ladder, time)
     _draw_packets(axes, ladder, ladder.acks, time, style.GREEN, 0.6, "packet without data (ACK)", "dashed")
     _draw_packets(axes, ladder, ladder.data, time, style.BLUE, 0.5, "packet with data")
-    _draw_packets(axes, ladder, ladder.again, time, style.VERMILLION, 1.2, "sent again")
+    _draw_packets(axes, ladder, ladder.again, time, style.VERMILLION, 1.2, "retransmission")
     _draw_pdus(axes, ladder, time)
-    style.legend(axes, axes, lift=0.035)
+    style.legend(axes, axes, columns=6, lift=0.035)
 
 
 def notes(ladder: Ladder) -> list[str]:
-    """What the diagram assumes and leaves out."""
-    found = ["times hold at the tap; at the hosts they are half of that side's least round trip earlier or later"]
+    """Lists what the diagram assumes and omits."""
+    found = ["times are measured at the tap; times at the hosts are estimated from half of each side's minimum RTT"]
     drawn = sum(len(each.times_ns) for each in (ladder.data, ladder.again, ladder.acks))
     if drawn < ladder.packet_count:
-        found.append(f"{drawn:,} of {ladder.packet_count:,} packets are drawn, evenly taken")
+        found.append(f"{drawn:,} of {ladder.packet_count:,} packets are drawn, evenly spaced")
     if not ladder.owners:
-        found.append("no time budget of this view: idle spans are not shaded")
+        found.append("no time breakdown for this view: idle spans are not shaded")
     return found
 
 
 def title(ladder: Ladder) -> str:
-    """What the diagram shows."""
+    """Names what the diagram shows."""
     named = [
         f"{name} {size(amount)}" if amount else name for name, amount in zip(ladder.cycles, ladder.sizes, strict=True)
     ]
     if len(named) > 3:
-        return f"Packets between initiator and target, cycles {named[0]} to {named[-1]}"
-    return f"Packets between initiator and target, cycle {', '.join(named)}"
+        return f"Packets between initiator and target, commands {named[0]} to {named[-1]}"
+    return f"Packets between initiator and target, command {', '.join(named)}"
 
 
 def _draw_uprights(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
@@ -80,7 +80,7 @@ def _draw_uprights(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
             [place, place], [low, high], color=style.BLACK, linewidth=1.2 if name != "tap" else 0.9, linestyle=dashes
         )
         if name == "tap":
-            # beside its host's name when it is there
+            # a tap at a host: keep clear of the host's name
             shift = 0.06 if place < 0.5 else -0.06
             axes.text(
                 place + (shift if place < 0.2 or place > 0.8 else 0), high, "tap", ha="center", va="bottom", fontsize=8
@@ -93,7 +93,7 @@ def _draw_uprights(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
 
 
 def _ways(ladder: Ladder, packets: Packets, time: TimeAxis) -> list[list[tuple[float, float]]]:
-    """From host to tap to host, as points of the picture."""
+    """Points of each packet in the plot: host, tap, host."""
     sign = np.where(packets.to_target, 1, -1)
     at_initiator = time.of(packets.times_ns - sign * ladder.to_initiator_ns)
     at_target = time.of(packets.times_ns + sign * ladder.to_target_ns)
@@ -118,7 +118,7 @@ def _draw_packets(
         return
     ways = _ways(ladder, packets, time)
     axes.add_collection(LineCollection(ways, colors=color, linewidths=width, linestyles=dashes, label=label, zorder=3))
-    # an arrow head where they arrive
+    # an arrow head at the receiver
     arrived = [(way[-1] if out else way[0]) for way, out in zip(ways, packets.to_target.tolist(), strict=True)]
     for out, marker in ((True, 5), (False, 4)):
         points = [
@@ -130,7 +130,7 @@ def _draw_packets(
 
 
 def _draw_pdus(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
-    """Data PDUs as bands from their first to their last byte, and names beside the hosts, kept apart."""
+    """Draws data PDUs as bands from first to last byte, and their names beside the hosts without overlap."""
     bands = []
     names: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
     for pdu in ladder.pdus:
@@ -165,7 +165,7 @@ def _draw_pdus(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
 
 
 def _names(ladder: Ladder, to_target: bool, near_ns: int) -> list[tuple[str, int]]:
-    """Name and time of the PDUs of one direction; those of one name and size that follow closely become one."""
+    """Name and time of the PDUs of one direction; consecutive PDUs of one name and size are merged."""
     runs: list[list[Pdu]] = []
     for pdu in ladder.pdus:
         if pdu.to_target != to_target:
@@ -188,11 +188,12 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
         return
     view = ladder.view
     place, width = _COLUMN
-    axes.text(place, time.at(view.start_ns), "time at the tap", ha="left", va="bottom", fontsize=8)
+    axes.text(place, time.at(view.start_ns), "time breakdown", ha="left", va="bottom", fontsize=8)
     axes.barh(
         time.at((view.start_ns + view.end_ns) // 2), width, left=place,
         height=time.at(view.end_ns) - time.at(view.start_ns), color=BY_NAME["transfer"].color, label="transfer",
     )  # fmt: skip
+    named = set()
     for number, owner in enumerate(ladder.owners):
         start, end = time.at(owner.start_ns), time.at(owner.end_ns)
         part = BY_NAME[owner.part]
@@ -207,7 +208,9 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
             hatch=part.hatch,
             edgecolor="white" if part.hatch else "none",
             linewidth=0.2,
+            label=None if part.name in named else part.label,
         )
+        named.add(part.name)
         if owner.end_ns - owner.start_ns > _LABELLED_SHARE * (view.end_ns - view.start_ns):
             axes.text(
                 place + width + 0.02, (start + end) / 2, f"{duration(owner.end_ns - owner.start_ns)} {part.label}",

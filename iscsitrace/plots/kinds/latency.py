@@ -19,9 +19,9 @@ from iscsitrace.plots.kind import Kind, whole_session
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.tables.trace import Trace
 
-# from pale to dark, so that it reads without colour too
 Look = tuple[str, str, Any]
 
+# from pale to dark, readable without colour too
 _HEAT = LinearSegmentedColormap.from_list("heat", ["#b5d8f0", style.SKY, style.BLUE, "#00263d"])
 _LOOKS: dict[str, Look] = {"read": (style.BLUE, "o", "solid"), "write": (style.ORANGE, "s", "dashed")}
 _OTHER_LOOKS: tuple[Look, ...] = (
@@ -37,7 +37,7 @@ _PERCENTILES = {"p50": ("o", 6), "p95": ("^", 6), "p99": ("D", 5), "max": ("_", 
 
 
 def draw(figure: Figure, latency: Latency) -> None:
-    """The four panels."""
+    """Draws the four panels."""
     (over_time, distribution), (heat, block_sizes) = figure.subplots(2, 2)
     time = TimeAxis(latency.view)
     looks = _LOOKS | dict(zip([name for name in latency.over_time if name not in _LOOKS], _OTHER_LOOKS, strict=False))
@@ -48,18 +48,18 @@ def draw(figure: Figure, latency: Latency) -> None:
 
 
 def notes(latency: Latency) -> list[str]:
-    """What the panels leave out."""
+    """Lists what the panels omit."""
     found = []
     if latency.is_decimated:
-        found.append(f"{latency.task_count:,} tasks; over time drawn by pixel column with all extremes kept")
+        found.append(f"{latency.task_count:,} commands; over time, each pixel column keeps its extremes")
     if latency.without_latency_count:
-        found.append(f"{latency.without_latency_count:,} tasks without a status have no latency")
+        found.append(f"{latency.without_latency_count:,} commands without a status have no latency")
     return found
 
 
 def title(latency: Latency) -> str:
-    """What the panels show."""
-    return f"Latency of {latency.task_count:,} SCSI tasks, from command to status"
+    """Names what the panels show."""
+    return f"Latency of {latency.task_count:,} SCSI commands, from command to status"
 
 
 def _scale(axes: Axes, which: str) -> None:
@@ -92,7 +92,7 @@ def _draw_distribution(axes: Axes, latency: Latency, looks: dict[str, Look]) -> 
         )  # fmt: skip
     _scale(axes, "x")
     axes.set_xlabel("latency")
-    axes.set_ylabel("% of tasks that took no longer")
+    axes.set_ylabel("% of commands")
     axes.set_ylim(0, 101)
     style.legend(axes, columns=3)
 
@@ -104,7 +104,7 @@ def _draw_heat(figure: Figure, axes: Axes, latency: Latency, time: TimeAxis) -> 
         norm=LogNorm(1, most) if most > _LOG_COUNT else Normalize(0, most),
     )  # fmt: skip
     bar = figure.colorbar(mesh, ax=axes, pad=0.01)
-    bar.set_label("tasks")
+    bar.set_label("commands")
     if most > _LOG_COUNT:
         bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         bar.ax.minorticks_off()
@@ -113,13 +113,13 @@ def _draw_heat(figure: Figure, axes: Axes, latency: Latency, time: TimeAxis) -> 
     _scale(axes, "y")
     time.apply(axes)
     axes.set_ylabel("latency")
-    axes.set_title("darker: more tasks", fontsize=8, loc="left")
+    axes.set_title("darker: more commands", fontsize=8, loc="left")
 
 
 def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> None:
     sizes = sorted({each for found in latency.block_sizes.values() for each in found})
     if not sizes:
-        style.say(axes, "no task moved data")
+        style.write_text(axes, "no command moved data")
         return
     names = list(latency.block_sizes)
     for number, name in enumerate(names):
@@ -146,7 +146,7 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
     _scale(axes, "y")
     axes.set_xticks(range(len(sizes)), [size(each) for each in sizes], rotation=30 if len(sizes) > 6 else 0)
     axes.set_xlim(-0.6, len(sizes) - 0.4)
-    axes.set_xlabel("PDU block size, bytes (K, M of 1024)")
+    axes.set_xlabel("I/O size, bytes (K, M of 1024)")
     axes.set_ylabel("latency")
     style.legend(axes, columns=6)
 

@@ -15,7 +15,7 @@ from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.marks import Bars, Line
 from iscsitrace.analysis.curves.sequence import Sequence
 from iscsitrace.analysis.curves.view import View, Zoom
-from iscsitrace.plots import style, task_strip, xplot
+from iscsitrace.plots import command_strip, style, xplot
 from iscsitrace.plots.kind import Kind, view_of_connection
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.tables.trace import Trace
@@ -35,15 +35,15 @@ _PDUS = {
     "other": ("x", "other PDU"),
 }
 _CAPPED = 200
-"""Up to so many segments each has a mark at either end, as in tcptrace."""
+"""With more segments than this, they have no marks at their ends (tcptrace has them)."""
 _LETTERS = 100
-"""Of more bars than this not each has its letter."""
+"""With more bars than this, not every bar has its letter."""
 _SACK_LETTERS = 30
 _LETTER_LIFT_IN = 0.08
 
 
 def draw(figure: Figure, sequence: Sequence) -> None:
-    """The tasks above, the graph below, on one time axis."""
+    """Draws the commands above and the graph below, on one time axis."""
     strip, axes = figure.subplots(2, 1, sharex=True, height_ratios=(1, 16))
     time = TimeAxis(sequence.view)
     values = [bars.highs for bars in sequence.segments.values()] + [sequence.acks.values]
@@ -53,7 +53,7 @@ def draw(figure: Figure, sequence: Sequence) -> None:
         (sequence.sacks, "SACK (S)", "$S$"),
         (sequence.duplicate_sacks, "D-SACK (D)", "$D$"),
     ):
-        # behind the segments, which a tap beside the receiver sees at the same time
+        # behind the segments: a tap near the receiver sees both at the same time
         _draw_bars(axes, bars, time, places, style.PURPLE, label, letter, width=2.4, height=2, letters=_SACK_LETTERS)
     for name, (color, letter_of_class, label) in _SEGMENTS.items():
         _draw_bars(axes, sequence.segments.get(name, Bars()), time, places, color, label, letter_of_class)
@@ -61,7 +61,7 @@ def draw(figure: Figure, sequence: Sequence) -> None:
         marker, label = _PDUS[kind]
         axes.plot(
             time.of(marks.times_ns), places.of(marks.values), linestyle="none", marker=marker, markersize=4.5,
-            color=style.BLUE, markerfacecolor="white", markeredgewidth=1.0, label=f"begins: {label}", zorder=4,
+            color=style.BLUE, markerfacecolor="white", markeredgewidth=1.0, label=f"PDU start: {label}", zorder=4,
         )  # fmt: skip
     for note in sequence.notes:
         is_late = note.time_ns > (sequence.view.start_ns + sequence.view.end_ns) // 2
@@ -70,28 +70,28 @@ def draw(figure: Figure, sequence: Sequence) -> None:
             textcoords="offset points", ha="right" if is_late else "left", fontsize=7, annotation_clip=True,
         )  # fmt: skip
     time.apply(axes)
-    axes.set_ylabel(f"place in the stream to the {_receiver(sequence)}, {places.unit}")
+    axes.set_ylabel(f"sequence offset of data to the {_receiver(sequence)}, {places.unit}")
     _limit(axes, sequence, places)
-    task_strip.draw(strip, sequence.tasks, time)
+    command_strip.draw(strip, sequence.tasks, time)
     style.legend(strip, axes, strip)
 
 
 def notes(sequence: Sequence) -> list[str]:
-    """What the graph leaves out."""
+    """Lists what the graph omits."""
     found = []
     if sequence.is_decimated:
         found.append(
-            f"{sequence.packet_count:,} packets, drawn by pixel column with all extremes kept; zoom for each one"
+            f"{sequence.packet_count:,} packets; each pixel column keeps its extremes; zoom to see every packet"
         )
     if sequence.pdu_count is None:
-        found.append("PDUs of so large a capture are marked only when zoomed in")
+        found.append("the capture is large: PDUs are marked only when zoomed in")
     elif sequence.pdu_count and not sequence.pdus:
-        found.append(f"{sequence.pdu_count:,} PDUs are too many to mark; zoom in for them")
+        found.append(f"{sequence.pdu_count:,} PDUs are too many to mark; zoom in to see them")
     return found
 
 
 def title(sequence: Sequence) -> str:
-    """What the graph shows."""
+    """Names what the graph shows."""
     return f"Time sequence, data to the {_receiver(sequence)}"
 
 
@@ -111,7 +111,7 @@ def _draw_bars(
         LineCollection(lines, colors=color, linewidths=width, label=None if letter else label, zorder=height)
     )
     if letter:
-        # above the bar, so that they do not hide what they mark
+        # above the bar, so that it stays visible
         inches = axes.figure.dpi_scale_trans
         above = axes.transData + ScaledTranslation(0, _LETTER_LIFT_IN, inches)
         axes.plot(
@@ -125,7 +125,7 @@ def _draw_bars(
 
 def _draw_lines(axes: Axes, sequence: Sequence, time: TimeAxis, places: ByteAxis) -> None:
     steps = (
-        (sequence.window, style.ORANGE, "dashed", "window line: ACK + advertised window"),
+        (sequence.window, style.ORANGE, "dashed", "window line: ACK + receive window"),
         (sequence.acks, style.GREEN, "solid", "ACK line"),
     )
     for line, color, dashes, label in steps:
@@ -149,7 +149,7 @@ def _draw_points(
 
 
 def _limit(axes: Axes, sequence: Sequence, places: ByteAxis) -> None:
-    """Limits around segments and ACKs: the window line may lie far above them."""
+    """Sets limits around segments and ACKs: the window line may be far above them."""
     lows = [bars.lows.min() for bars in sequence.segments.values() if len(bars)]
     highs = [bars.highs.max() for bars in sequence.segments.values() if len(bars)]
     if len(sequence.acks):
@@ -159,7 +159,7 @@ def _limit(axes: Axes, sequence: Sequence, places: ByteAxis) -> None:
     room = max((high - low) * 0.08, places.at(1000))
     top = high + room
     if len(sequence.window):
-        # the window is part of the picture as long as the segments keep a third of its height
+        # the window line is shown as long as the segments keep a third of the height
         reached = places.at(float(sequence.window.values.max()))
         top = min(max(top, reached + room / 2), high + 2 * max(high - low, room))
     axes.set_ylim(low - room, top)
@@ -173,7 +173,7 @@ def prepare(trace: Trace, view: View, detail: Detail) -> Sequence:
 
 def _pictures(examples: Examples) -> Iterator[tuple[str, Zoom]]:
     if examples.around_slowest is not None:
-        yield "Packets around it", examples.around_slowest
+        yield "Packets around the slowest", examples.around_slowest
 
 
 KIND = Kind(

@@ -18,6 +18,7 @@ from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
 from iscsitrace.tables.trace import Trace
+from iscsitrace.wording.amounts import percent
 
 _LOOKS = (
     (style.BLUE, "solid", "o"),
@@ -40,7 +41,7 @@ _CAUSES = {
 
 
 def draw(figure: Figure, streams: Streams) -> None:
-    """Both panels on one time."""
+    """Draws both panels on one time axis."""
     passed, outstanding = figure.subplots(1, 2)
     time = TimeAxis(streams.view)
     places = ByteAxis(max(float(each.passed.values.max()) for each in streams.streams))
@@ -66,10 +67,10 @@ def draw(figure: Figure, streams: Streams) -> None:
                 time.of(losses.times_ns), amounts.of(losses.values), linestyle="none", marker=mark, markersize=9,
                 markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.6,
             )  # fmt: skip
-    passed.set_ylabel(f"bytes passed since the start of the view, {places.unit}")
-    outstanding.set_ylabel(f"outstanding data (owin), {amounts.unit}")
+    passed.set_ylabel(f"bytes carried since the start of the view, {places.unit}")
+    outstanding.set_ylabel(f"bytes in flight (owin), {amounts.unit}")
     if not any(len(stream.outstanding) for stream in streams.streams):
-        style.say(outstanding, "no outstanding data known")
+        style.write_text(outstanding, "bytes in flight unknown")
     for axes in (passed, outstanding):
         time.apply(axes)
         axes.set_ylim(bottom=0)
@@ -79,7 +80,7 @@ def draw(figure: Figure, streams: Streams) -> None:
 
 
 def _legend_of_losses(axes: Axes, streams: Streams) -> None:
-    """Above the outstanding data the marks alone: whose they are, their colour says."""
+    """Adds a legend of the marks alone above the right panel; their colours are those of the streams."""
     for kind in dict.fromkeys(kind for stream in streams.streams for kind in stream.losses):
         name, mark = _LOSSES[kind]
         axes.plot(
@@ -94,33 +95,33 @@ def _legend_of_losses(axes: Axes, streams: Streams) -> None:
 
 
 def notes(streams: Streams) -> list[str]:
-    """What the panels leave out."""
+    """Lists what the panels omit, and how the streams compare."""
     found = []
     if len(streams.streams) < streams.connection_count:
         found.append(
-            f"{len(streams.streams)} of {streams.connection_count} connections are drawn: those that carried most"
+            f"{len(streams.streams)} of {streams.connection_count} connections are drawn, those with the most bytes"
         )
     if streams.is_decimated:
-        found.append("drawn by pixel column with all extremes kept")
+        found.append("each pixel column keeps its extremes")
     if len(streams.streams) > 1:
         least, most = streams.streams[-1].passed_bytes, streams.streams[0].passed_bytes
-        found.append(f"connection {streams.streams[0].connection} carried {most / least:.2f} times what "
-                     f"connection {streams.streams[-1].connection} did")  # fmt: skip
+        found.append(f"connection {streams.streams[0].connection} carried {most / least:.2f} times the bytes of "
+                     f"connection {streams.streams[-1].connection}")  # fmt: skip
     job = streams.job
     if job is not None:
         found.append(
-            f"upright lines are finishes: the last stream is {duration(job.first_to_last_ns)} behind the first, and "
-            f"alone for {job.alone_share * 100:.0f} % of the whole"
+            f"vertical lines mark the end of a stream: the last one ended {duration(job.first_to_last_ns)} after the "
+            f"first and ran alone for {percent(job.alone_share)} of the job"
         )
     return found
 
 
 def title(streams: Streams) -> str:
-    """What the panels show."""
-    said = f"Connections beside each other, data to the {'target' if streams.view.to_target else 'initiator'}"
+    """Names what the panels show."""
+    compared = f"Connections compared, data to the {'target' if streams.view.to_target else 'initiator'}"
     if streams.job is None:
-        return said
-    return f"{said}: {len(streams.job.streams)} streams of one job, Jain's fairness index {streams.job.jain:.3f}"
+        return compared
+    return f"{compared}: {len(streams.job.streams)} streams of one job, Jain's fairness index {streams.job.jain:.3f}"
 
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Streams:

@@ -17,7 +17,7 @@ from iscsitrace.tables.trace import Trace
 
 
 def draw(figure: Figure, throughput: Throughput) -> None:
-    """The three panels."""
+    """Draws the three panels."""
     rate, idle, depth = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1, 1))
     time = TimeAxis(throughput.view)
     edges = time.of(throughput.edges_ns)
@@ -26,7 +26,7 @@ def draw(figure: Figure, throughput: Throughput) -> None:
     looks = (
         (style.BLUE, "", "to the initiator (reads)"),
         (style.ORANGE, "//", "to the target (writes)"),
-        (style.VERMILLION, "xx", "sent again"),
+        (style.VERMILLION, "xx", "retransmissions"),
     )
     below = np.zeros(len(edges) - 1)
     for values, (color, hatch, label) in zip(parts, looks, strict=True):
@@ -40,7 +40,7 @@ def draw(figure: Figure, throughput: Throughput) -> None:
     rate.set_ylabel(f"TCP payload, {amounts.unit}/s")
     rate.set_ylim(bottom=0)
     if throughput.idle_share is None or np.isnan(throughput.idle_share).all():
-        style.say(idle, "no time budget of this view: idle fraction unknown")
+        style.write_text(idle, "no time breakdown for this view: idle fraction unknown")
     else:
         idle.stairs(
             throughput.idle_share * 100,
@@ -58,12 +58,12 @@ def draw(figure: Figure, throughput: Throughput) -> None:
         baseline=None,
         color=style.BLACK,
         linestyle="dotted",
-        label="queue depth, greatest",
+        label="queue depth, maximum",
     )
     depth.stairs(
         throughput.queue_depth_mean, edges, baseline=None, color=style.GREEN, linewidth=1.6, label="queue depth, mean"
     )
-    depth.set_ylabel("tasks outstanding")
+    depth.set_ylabel("commands")
     depth.set_ylim(0, max(1.0, float(throughput.queue_depth_max.max())) * 1.12)
     time.apply(depth)
     for axes in (rate, idle):
@@ -72,13 +72,13 @@ def draw(figure: Figure, throughput: Throughput) -> None:
 
 
 def notes(throughput: Throughput) -> list[str]:
-    """What the panels leave out."""
+    """Lists what the panels omit."""
     length_ns = (throughput.edges_ns[-1] - throughput.edges_ns[0]) / (len(throughput.edges_ns) - 1)
-    return [f"each step is {duration(length_ns)}: shorter peaks and pauses are averaged"]
+    return [f"each step is {duration(length_ns)}; shorter peaks and pauses are averaged"]
 
 
 def title(throughput: Throughput) -> str:
-    """What the panels show."""
+    """Names what the panels show."""
     return "Throughput, idle fraction and queue depth"
 
 

@@ -12,21 +12,22 @@ from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.marks import Line
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.curves.window import Window
-from iscsitrace.plots import style, task_strip, xplot
+from iscsitrace.plots import command_strip, style, xplot
 from iscsitrace.plots.kind import Kind, view_of_connection, whole_session
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.tables.trace import Trace
+from iscsitrace.wording.amounts import percent
 
 _CAUSES = {
     "fast": ("v", "fast retransmit"),
     "timeout": ("X", "timeout"),
     "tail_probe": ("D", "tail loss probe"),
-    "unknown": ("d", "retransmission, cause not seen"),
+    "unknown": ("d", "retransmission, cause unknown"),
 }
 
 
 def draw(figure: Figure, window: Window) -> None:
-    """The tasks above, the curves below, on one time axis."""
+    """Draws the commands above and the curves below, on one time axis."""
     strip, axes = figure.subplots(2, 1, sharex=True, height_ratios=(1, 16))
     time = TimeAxis(window.view)
     greatest = max(
@@ -34,17 +35,15 @@ def draw(figure: Figure, window: Window) -> None:
     )
     amounts = ByteAxis(greatest)
     for number, (start, end) in enumerate(zip(window.recoveries.starts_ns, window.recoveries.ends_ns, strict=True)):
-        label = "loss being repaired" if number == 0 else None
+        label = "loss recovery" if number == 0 else None
         axes.axvspan(time.at(start), time.at(end), color=style.VERMILLION, alpha=0.13, linewidth=0, label=label)
-    _draw_line(
-        axes, window.rwnd, time, amounts, color=style.ORANGE, linestyle="dashed", label="advertised window (rwnd)"
-    )
+    _draw_line(axes, window.rwnd, time, amounts, color=style.ORANGE, linestyle="dashed", label="receive window (rwnd)")
     for number, line in enumerate(window.cwnd):
-        label = "congestion window, estimated (only where valid)" if number == 0 else None
-        # a decimated line fills the space between its extremes: below the others, so that it does not hide them
+        label = "congestion window (cwnd), estimated" if number == 0 else None
+        # a decimated line fills the space between its extremes, so it is drawn behind the others
         look = {"linewidth": 1.0, "zorder": 1.5} if window.is_decimated else {"linewidth": 3.0, "zorder": 4}
         _draw_line(axes, line, time, amounts, color=style.GREEN, alpha=0.8, label=label, **look)
-    _draw_line(axes, window.owin, time, amounts, color=style.BLUE, label="owin: sent and not acknowledged")
+    _draw_line(axes, window.owin, time, amounts, color=style.BLUE, label="owin: sent, not acknowledged")
     _draw_line(
         axes,
         window.pipe,
@@ -53,7 +52,7 @@ def draw(figure: Figure, window: Window) -> None:
         color=style.BLACK,
         linestyle="dotted",
         linewidth=0.8,
-        label="pipe: thought to be on the path",
+        label="pipe: estimated in the network",
     )
     for cause, marks in window.retransmissions.items():
         marker, label = _CAUSES[cause]
@@ -63,40 +62,38 @@ def draw(figure: Figure, window: Window) -> None:
             color=style.VERMILLION, markeredgecolor="white", markeredgewidth=0.5, label=label, zorder=5,
         )  # fmt: skip
     time.apply(axes)
-    axes.set_ylabel(f"outstanding data, {amounts.unit}")
+    axes.set_ylabel(f"bytes in flight, {amounts.unit}")
     axes.set_ylim(0, amounts.at(_top(window, greatest)))
-    task_strip.draw(strip, window.tasks, time)
+    command_strip.draw(strip, window.tasks, time)
     style.legend(strip, axes, strip, columns=4)
 
 
 def notes(window: Window) -> list[str]:
-    """What the curves leave out."""
+    """Lists what the curves omit."""
     found = []
     if window.is_decimated:
-        found.append(
-            f"{window.change_count:,} changes, drawn by pixel column with all extremes kept; zoom for each one"
-        )
+        found.append(f"{window.change_count:,} changes; each pixel column keeps its extremes; zoom to see every change")
     if not window.cwnd:
-        found.append("the congestion window alone never held the sender back here, so there is no estimate of it")
+        found.append("cwnd never limited the sender here, so there is no estimate of it")
     else:
-        found.append(f"the congestion window could be estimated in {window.valid_share * 100:.0f} % of the time shown")
+        found.append(f"cwnd can be estimated for {percent(window.valid_share)} of the time shown")
     greatest = max(
         (float(line.values.max()) for line in (window.owin, window.pipe, *window.cwnd) if len(line)), default=1.0
     )
     if len(window.rwnd) and window.rwnd.values.min() > _top(window, greatest):
         least, most = (float(each) / 1000 for each in (window.rwnd.values.min(), window.rwnd.values.max()))
-        found.append(f"the advertised window lies above the picture: {least:,.0f} to {most:,.0f} KB")
+        found.append(f"the receive window is above the plot: {least:,.0f} to {most:,.0f} KB")
     return found
 
 
 def title(window: Window) -> str:
-    """What the curves show."""
+    """Names what the curves show."""
     sender = "initiator" if window.view.to_target else "target"
-    return f"Outstanding data of the {sender}, timed at the {sender}"
+    return f"Bytes in flight from the {sender}, with times at the {sender}"
 
 
 def _top(window: Window, greatest: float) -> float:
-    """The height of the picture: the advertised window is part of it unless it would flatten the rest."""
+    """The top of the axis: it includes the receive window unless that would flatten the rest."""
     rwnd = float(window.rwnd.values.max()) if len(window.rwnd) else 0.0
     return 1.08 * (max(greatest, rwnd) if rwnd <= 3 * greatest else greatest)
 

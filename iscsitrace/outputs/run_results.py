@@ -1,39 +1,40 @@
-"""What a run in a folder gave, in either world, as text and as a document."""
+"""Reports a run with its files, of either world, as text and as a document."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from iscsitrace.cli.output import show_heading, show_line, show_table
-from iscsitrace.cli.traffic import results as traffic_results
-from iscsitrace.cli.traffic.link_results import show_lateness, show_links
+from iscsitrace.outputs import initiator_results
+from iscsitrace.outputs.link_results import show_lateness, show_links
+from iscsitrace.outputs.terminal import show_heading, show_line, show_table
 from iscsitrace.wording import cells
 
 _DESCRIBED = ("schema", "tool", "kind", "captures", "started_ns", "ended_ns", "packet_counts", "capture_dropped_counts")
 
 
 def describe(truth: dict[str, Any]) -> dict[str, Any]:
-    """The document: what the run was, then its results."""
+    """The document: the run, then its results."""
     results = truth["results"]
     described = {name: truth[name] for name in _DESCRIBED if name in truth}
-    return described | (traffic_results.describe(results) if is_ours(truth) else results)
+    return described | (initiator_results.describe(results) if is_ours(truth) else results)
 
 
 def is_ours(truth: dict[str, Any]) -> bool:
-    """Whether the initiator was ours, which gives more than a throughput."""
+    """Whether the initiator was ours. Others report a throughput only."""
     return "mode" in truth["results"]
 
 
 def show(truth: dict[str, Any], directory: Path) -> None:
-    """Results, links, losses, and where the files are."""
+    """Shows results, links, retransmissions and files."""
     results = truth["results"]
     if is_ours(truth):
-        traffic_results.show(results, has_parameters=False)
+        initiator_results.show(results, has_parameters=False)
     else:
         rate = cells.megabytes(results["throughput_bytes_per_s"])
         show_line(f"{rate} MB/s, {results['iops']} IOPS of {cells.size(results['read_bytes'])}")
-        if line := traffic_results.cpu_line(results):
+        if line := initiator_results.cpu_line(results):
             show_line(line)
     show_all_links(truth)
     ends = (("initiator", truth["initiator_ends"]), *_numbered(truth["target_ends"]))
@@ -45,15 +46,21 @@ def show(truth: dict[str, Any], directory: Path) -> None:
     headings = ["file", "packets"]
     if "capture_dropped_counts" in truth:
         counts.append(truth["capture_dropped_counts"])
-        headings.append("not captured")
+        headings.append("dropped by the capture")
     rows: list[tuple[object, ...]] = [
         (directory / name, *values) for name, *values in zip(names, *counts, strict=True) if name
     ]
     show_table(headings, [*rows, (directory / "truth.json", *(None for _ in counts))])
 
 
+def show_hosts(rows: Iterable[tuple[object, ...]]) -> None:
+    """Shows the hosts of a real world: addresses, device, and the command that enters the namespace."""
+    show_table(("host", "IPv4", "IPv6", "device", "to run a command there"), rows)
+    show_line("Ctrl-C removes everything.")
+
+
 def show_all_links(truth: dict[str, Any]) -> None:
-    """The links of a world, if it has any, and how they kept up with real time."""
+    """Shows the links of a world, and how late they were in real time."""
     if truth["paths"]:
         show_heading("Links")
         show_links(_named(truth["access"], truth["paths"]))

@@ -1,4 +1,4 @@
-"""How far a run is: a bar on stderr, only when that is a terminal and only for runs that take a while."""
+"""Progress of a run: a bar on stderr, if that is a terminal and the run takes longer than half a second."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from iscsitrace.cli.traffic import results as traffic_results
+from iscsitrace.outputs.initiator_results import tuning_line
 from iscsitrace.wording import cells
 
 _PATIENCE_S = 0.5
@@ -21,10 +21,10 @@ class Progress:
         self._started = time.monotonic()
         self._bar: Any = None
         self._task: Any = None
-        self._said = 0
+        self._printed = 0
 
     def show(self, done: float, total: float | None, text: str) -> bool:
-        """Draws how much is done; never asks for the end of the run."""
+        """Draws how much is done. Returns False: the bar never ends a run."""
         if not self._is_wanted or time.monotonic() - self._started < _PATIENCE_S:
             return False
         if self._bar is None:
@@ -45,23 +45,23 @@ class Progress:
         return False
 
     def show_workload(self, seen: dict[str, Any]) -> None:
-        """The same of an initiator's workload, as it tells of its progress, once it has begun."""
+        """Draws the progress of an initiator's workload, once it runs."""
         if seen["is_running"]:
             done, total = ("bytes", "total_bytes") if seen["total_bytes"] else ("elapsed_ns", "duration_ns")
             text = f"{cells.megabytes(seen['bytes'])} MB"
             tuning = seen.get("tuning")
             if tuning is not None:
                 text += f", {tuning['connections']} connections"
-                self._say(tuning)
+                self._print_step(tuning)
             self.show(seen[done], seen[total], text)
 
-    def _say(self, tuning: dict[str, Any]) -> None:
-        """A line for each step of the tuning, above the bar."""
-        if self._bar is not None and tuning["step_count"] > self._said:
-            self._said = tuning["step_count"]
-            self._bar.console.print(traffic_results.tuning_line(tuning["step"]), highlight=False, markup=False)
+    def _print_step(self, tuning: dict[str, Any]) -> None:
+        """Prints a line for each step of the search for the number of connections, above the bar."""
+        if self._bar is not None and tuning["step_count"] > self._printed:
+            self._printed = tuning["step_count"]
+            self._bar.console.print(tuning_line(tuning["step"]), highlight=False, markup=False)
 
     def close(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         if self._bar is not None:
             self._bar.stop()

@@ -1,6 +1,7 @@
-"""The settings of a run, ``client``, ``portals`` and ``world``, from the values of a definition; for both worlds.
+"""The settings of a run, ``client``, ``portals`` and ``world``, from the values of its settings; for both worlds.
 
-Fields that take a value as it is are in `vocabulary.SETTINGS`; this module computes the others.
+The values are those of a definition or of options. Fields that take a value as it is are in `table.SETTINGS`; this
+module computes the others.
 """
 
 from __future__ import annotations
@@ -8,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from iscsitrace.experiments.vocabulary import DIRECTIONS, SETTINGS, Part, Value
+from iscsitrace.lab.settings.kinds import Value
+from iscsitrace.lab.settings.table import DIRECTIONS, SETTINGS, TARGET_NAME, Part
 
-TARGET_NAME = "iqn.2025-01.org.iscsitrace:memory"
 _SECOND_NS = 1_000_000_000
-_LIMIT_NS = 3_600 * _SECOND_NS
+LIMIT_NS = 3_600 * _SECOND_NS
+"""A simulation that takes longer, in virtual time, is given up."""
 _RULES = {"model": "predicted", "golden": "golden_section"}
 _BITS = 8
 _DEFAULT_CALL_BYTES = 65_536
 
-Values = Mapping[str, Value]
-"""Values by the dotted names of `vocabulary.SETTINGS`."""
+Values = Mapping[str, Value | None]
+"""Values by the dotted names of `table.SETTINGS`. None is the value of a login key that is not to be declared."""
 
 
 def programs_of(values: Values) -> dict[str, Any]:
@@ -73,7 +75,8 @@ def service_spread_ns(values: Values) -> float:
 
 
 def _service_range_ns(values: Values) -> tuple[float, float]:
-    delay = values.get("target.service-delay", 0)
+    own = values.get(f"target.{values.get('workload.operation', 'read')}-delay")
+    delay = values.get("target.service-delay", 0) if own is None else own
     least, most = delay if isinstance(delay, list) else (delay, delay)
     return float(str(least)), float(str(most))
 
@@ -98,7 +101,29 @@ def capture_at(values: Values) -> tuple[str, ...]:
 
 def of_run(values: Values, seed: int) -> dict[str, Any]:
     """The settings of a run."""
-    workload = _fields(values, Part.WORKLOAD) | {"seed": seed}
+    world = world_of(values, seed)
+    portals = [portal_of(values, number, seed + number) for number in range(len(world["paths"]))]
+    login = {"offers": offers_of(values)}
+    return {
+        "client": {
+            "login": login,
+            "isid_seed": seed,
+            "challenge_seed": seed,
+            "workload": workload_of(values) | {"seed": seed},
+        },
+        "portals": portals,
+        "world": world | {"limit_ns": LIMIT_NS},
+    }
+
+
+def offers_of(values: Values) -> dict[str, Any]:
+    """The login keys that the initiator offers."""
+    return _fields(values, Part.KEYS, "initiator.keys")
+
+
+def workload_of(values: Values) -> dict[str, Any]:
+    """The workload, without a seed."""
+    workload = _fields(values, Part.WORKLOAD)
     if any(f"workload.{name}" in values for name in ("queue-depth", "connection-depth")):
         workload["queue_depth"] = queue_depth(values)
     if is_tuned(values):
@@ -107,14 +132,20 @@ def of_run(values: Values, seed: int) -> dict[str, Any]:
         workload["total_bytes"] = int(str(values["workload.calls"])) * call_bytes(values)
     if "workload.seconds" in values:
         workload["duration_ns"] = round(float(str(values["workload.seconds"])) * _SECOND_NS)
-    world = _world(values, seed)
-    portals = [_portal(values, number, seed + number) for number in range(len(world["paths"]))]
-    login = {"offers": _fields(values, Part.KEYS, "initiator.keys")}
-    return {
-        "client": {"login": login, "isid_seed": seed, "challenge_seed": seed, "workload": workload},
-        "portals": portals,
-        "world": world,
-    }
+    return workload
+
+
+def listed(workload: Mapping[str, Any]) -> dict[str, Any]:
+    """A workload with a null for each field that is not set, as truth files list it; not every run has an operation."""
+    names = [name for name in _names(Part.WORKLOAD) if name != "operation"]
+    found = dict.fromkeys((*names, "queue_depth", "duration_ns", "tuning")) | dict(workload)
+    if found["tuning"]:
+        found["tuning"] = dict.fromkeys((*_names(Part.TUNING), "line_bytes_per_s")) | found["tuning"]
+    return found
+
+
+def _names(part: Part) -> list[str]:
+    return [setting.field for setting in SETTINGS.values() if setting.part == part]
 
 
 def tcp_of(values: Values, host: str) -> dict[str, Any]:
@@ -129,30 +160,40 @@ def link_of(values: Values, direction: str) -> dict[str, Any]:
     return _fields(values, Part.LINK, "link") | _fields(values, Part.LINK, f"link.{direction}")
 
 
-def _world(values: Values, seed: int) -> dict[str, Any]:
+def link_of_both(values: Values) -> dict[str, dict[str, Any]]:
+    """Both directions of the link, ``to_target`` and ``to_initiator``."""
+    return {direction.replace("-", "_"): link_of(values, direction) for direction in DIRECTIONS}
+
+
+def world_of(values: Values, seed: int) -> dict[str, Any]:
+    """The hosts' TCP and the links between them."""
     own = [{} if delay_ns is None else {"delay_ns": delay_ns} for delay_ns in target_delays(values)]
-    links = {direction.replace("-", "_"): link_of(values, direction) for direction in DIRECTIONS}
+    links = link_of_both(values)
     paths: list[dict[str, Any]] = [
         {direction: link | more for direction, link in links.items()} | {"seed": seed + number}
         for number, more in enumerate(own)
     ]
     access = access_of(values)
-    world: dict[str, Any] = {
+    return {
         "initiator_tcp": tcp_of(values, "initiator"),
         "target_tcp": tcp_of(values, "target"),
         "access": dict.fromkeys(links, access) if access else None,
         "paths": paths,
         "seed": seed,
-        "limit_ns": _LIMIT_NS,
-        **_fields(values, Part.WORLD),
+        **fields_of_world(values),
     }
-    if values.get("capture.is-untapped"):
-        world["is_untapped"] = True
-    return world
 
 
-def _portal(values: Values, number: int, seed: int) -> dict[str, Any]:
-    name = TARGET_NAME if number == 0 else f"{TARGET_NAME}-{number + 1}"
+def fields_of_world(values: Values) -> dict[str, Any]:
+    """Hosts, packets and captures: the fields of a world that are neither TCP nor links."""
+    return _fields(values, Part.WORLD) | ({"is_untapped": True} if values.get("capture.is-untapped") else {})
+
+
+def portal_of(values: Values, number: int, seed: int) -> dict[str, Any]:
+    """The portal of one of several targets, each with a name of its own; without logical units."""
+    name = str(values.get("target.name", TARGET_NAME))
+    if number:
+        name = f"{name}-{number + 1}"
     keys = {"header_digest": ["None", "CRC32C"], "data_digest": ["None", "CRC32C"], "max_connections": 64}
     portal: dict[str, Any] = {
         "targets": [{"target_name": name}],
@@ -160,15 +201,18 @@ def _portal(values: Values, number: int, seed: int) -> dict[str, Any]:
         "keys": keys | _fields(values, Part.KEYS, "target.keys"),
         **_fields(values, Part.PORTAL),
     }
-    if values.get("target.is-serial"):
-        portal["service_order"] = "one_at_a_time"
-    if "target.service-delay" in values:
-        delay = _service_delay(values["target.service-delay"])
-        portal |= {"read_delay": delay, "write_delay": delay}
+    if "target.is-serial" in values:
+        portal["service_order"] = "one_at_a_time" if values["target.is-serial"] else "parallel"
+    for operation in ("read", "write"):
+        delay = values.get(f"target.{operation}-delay", values.get("target.service-delay"))
+        if delay is not None:
+            portal[f"{operation}_delay"] = _service_delay(delay)
     return portal
 
 
 def _service_delay(value: Value) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
     if isinstance(value, list):
         low_ns, high_ns = value
         return {"distribution": "uniform", "low_ns": low_ns, "high_ns": high_ns}
@@ -185,8 +229,9 @@ def _tuning(values: Values) -> dict[str, Any]:
 
 def _fields(values: Values, part: Part, section: str | None = None) -> dict[str, Any]:
     """The fields of a part that take a value as it is; of every section that has some, or of one."""
-    return {
-        SETTINGS[name].field: value
-        for name, value in values.items()
-        if SETTINGS[name].part == part and (section is None or name.rpartition(".")[0] == section)
-    }
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        setting = SETTINGS[name]
+        if setting.part == part and (section is None or name.rpartition(".")[0] == section):
+            found |= {setting.field: value} if setting.field else value if isinstance(value, dict) else {}
+    return found

@@ -1,4 +1,4 @@
-"""What a run of the initiator gave, in either world: as text, as a document, and as an exit code."""
+"""Reports a run of the initiator, of either world: as text, as a document, and as an exit code."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.output import show_heading, show_line, show_table
-from iscsitrace.lab import cpu
-from iscsitrace.lab.login_keys import LOGIN_KEYS
-from iscsitrace.wording import cells
+from iscsitrace.outputs.terminal import show_heading, show_line, show_table
+from iscsitrace.wording import amounts, cells
+from iscsitrace.wording.login_keys import LOGIN_KEYS
 
 EXIT_DATA_LOSS = 1
 EXIT_IMPOSSIBLE = 2
@@ -22,7 +21,7 @@ _NAMES = {setting: name for name, (setting, _) in LOGIN_KEYS.items()} | {
 
 
 def describe(results: dict[str, Any]) -> dict[str, Any]:
-    """The results as a document: what scripts ask for first, then all of them."""
+    """The results as a document: the main figures first, then all of them."""
     seconds = results["elapsed_ns"] / _SECOND_NS
     first: dict[str, Any] = {
         "mode": results["mode"],
@@ -31,7 +30,7 @@ def describe(results: dict[str, Any]) -> dict[str, Any]:
         "throughput_bytes_per_s": results["bytes"] / seconds if seconds else None,
     }
     if "cpu" in results:
-        first["cpu_s_per_GB"] = cpu.seconds_per_gigabyte(results["cpu"], results["bytes"])
+        first["cpu_s_per_GB"] = amounts.seconds_per_gigabyte(results["cpu"], results["bytes"])
     if results["mode"] == "socket":
         return first | results
     first |= {
@@ -54,18 +53,18 @@ def _spelled(value: object) -> object:
 
 
 def cpu_line(results: dict[str, Any]) -> str | None:
-    """What processor time it took, in all and for 10^9 bytes; None where that is not known."""
+    """Processor time, in total and per 10^9 bytes; None if unknown."""
     taken = results.get("cpu")
     if taken is None:
         return None
     user, system = (taken[name] / _SECOND_NS for name in ("user_ns", "system_ns"))
-    each = cpu.seconds_per_gigabyte(taken, results.get("bytes", 0))
+    each = amounts.seconds_per_gigabyte(taken, results.get("bytes", 0))
     share = "" if each is None else f": {each:.3f} s/GB"
     return f"processor time {user + system:.6f} s (user {user:.6f}, system {system:.6f}){share}"
 
 
 def show(results: dict[str, Any], *, has_parameters: bool = True) -> None:
-    """The results as text; of a run that could not begin nothing but its errors, which :func:`end` shows."""
+    """Shows the results. Of a run that could not begin there are only errors, which :func:`end` shows."""
     if not has_begun(results):
         return
     if results["mode"] == "socket":
@@ -82,7 +81,7 @@ def show(results: dict[str, Any], *, has_parameters: bool = True) -> None:
             _show_tuning(results["tuning"])
         if has_parameters:
             _show_parameters(results["connections"])
-    _show_troubles(results)
+    _show_problems(results)
 
 
 def _show_cpu(results: dict[str, Any]) -> None:
@@ -134,19 +133,19 @@ def _show_workload(results: dict[str, Any]) -> None:
 
 
 def tuning_line(step: dict[str, Any]) -> str:
-    """A measurement of the tuning, and what follows from it."""
+    """One measurement of the search for the number of connections, and its decision."""
     return f"{step['time_s']:.1f} s: {step['why']}; next {step['next_connections']}"
 
 
 def _show_tuning(tuning: dict[str, Any]) -> None:
     show_heading("Connections")
     if tuning["converged_s"] is not None:
-        how = "still" if tuning["settled_connections"] is not None else "once, and looked for again"
-        show_line(f"found after {tuning['converged_s']:.1f} s, {how}; {tuning['connections']} at the end")
+        again = "" if tuning["settled_connections"] is not None else ", then searched again"
+        show_line(f"found after {tuning['converged_s']:.1f} s{again}; {tuning['connections']} connections at the end")
     else:
-        show_line(f"not found in the time that there was; {tuning['connections']} at the end")
+        show_line(f"not found by the end of the run; {tuning['connections']} connections at the end")
     if tuning["refusal"]:
-        show_line(f"no more than {tuning['most_connections']}: {tuning['refusal']}")
+        show_line(f"at most {tuning['most_connections']}: {tuning['refusal']}")
     shown = [step for step in tuning["steps"] if step["decision"] != "watch"]
     show_table(
         ("time", "connections", "MB/s", "command ms", "then", "next", "why"),
@@ -166,11 +165,11 @@ def _show_tuning(tuning: dict[str, Any]) -> None:
 
 
 def _show_parameters(connections: list[dict[str, Any]]) -> None:
-    """A row per key: one column for all connections that agree."""
+    """A row per key, and a column for each group of connections with the same parameters."""
     known = [one for one in connections if one["parameters"]]
     if not known:
         return
-    show_heading("Parameters in force")
+    show_heading("Negotiated parameters")
     alike: dict[str, list[dict[str, Any]]] = {}
     for one in known:
         alike.setdefault(str(sorted(one["parameters"].items())), []).append(one)
@@ -189,15 +188,15 @@ def _places(group: list[dict[str, Any]]) -> str:
     return f"connection {numbers[0]}" if len(numbers) == 1 else f"connections {numbers[0]} to {numbers[-1]}"
 
 
-def _show_troubles(results: dict[str, Any]) -> None:
+def _show_problems(results: dict[str, Any]) -> None:
     counts = {
-        "commands sent again after BUSY, TASK SET FULL or UNIT ATTENTION": results["retry_count"],
+        "commands retried after BUSY, TASK SET FULL or UNIT ATTENTION": results["retry_count"],
         "data digest errors": results["data_digest_error_count"],
         "reads with wrong data": results["verify_error_count"],
         "errors": results["error_count"],
     }
     if any(counts.values()):
-        show_heading("Troubles")
+        show_heading("Problems")
     for name, count in counts.items():
         if count:
             show_line(f"{name}: {count}")
@@ -206,11 +205,11 @@ def _show_troubles(results: dict[str, Any]) -> None:
         found = f": block {place['found_block']} of the pattern with seed {place['found_seed']}"
         show_line(f"wrong data at byte {place['byte']}{found if place['found_block'] is not None else ''}")
     for remark in results["remarks"]:
-        show_line(f"remark: {remark}")
+        show_line(f"note: {remark}")
 
 
 def end(results: dict[str, Any]) -> None:
-    """The errors, a line each on stderr, and the exit code: 2 for what could not begin, 1 for what went wrong."""
+    """Prints the errors on stderr, one per line, and exits with 2 if the run could not begin, 1 for problems."""
     for error in results["errors"]:
         click.echo(f"iscsitrace: {' '.join(error.split())}", err=True)
     unnamed = results["error_count"] - len(results["errors"])
@@ -223,7 +222,7 @@ def end(results: dict[str, Any]) -> None:
 
 
 def has_begun(results: dict[str, Any]) -> bool:
-    """Whether anything of what was asked for was done."""
+    """Whether the run did any of its work."""
     if results["mode"] == "discover":
         return bool(results["discovered"])
     if results["mode"] == "ping":

@@ -1,14 +1,14 @@
-"""What links carried and dropped, as text: the same for every command that has links."""
+"""Reports what links carried and dropped: the same text for every command that has links."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from iscsitrace.cli.output import show_table
-from iscsitrace.cli.traffic.link_options import DIRECTIONS
+from iscsitrace.outputs.terminal import show_table
 from iscsitrace.wording import cells
 
+_DIRECTIONS = ("to_target", "to_initiator")
 _FATES = ("queue_full", "lost", "lost_in_burst", "overtaken")
 
 
@@ -16,7 +16,7 @@ def show_links(logs: Iterable[tuple[str, dict[str, Any]]]) -> None:
     """A row per link and direction, by the name of the link."""
     rows = []
     for name, log in logs:
-        for direction in DIRECTIONS:
+        for direction in _DIRECTIONS:
             counters, line = log[direction]["counters"], log[direction]["line"]
             rows.append(
                 (
@@ -33,9 +33,9 @@ def show_links(logs: Iterable[tuple[str, dict[str, Any]]]) -> None:
 
 
 def show_lateness(processes: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    """A row per link in real time: how much later than they should have frames left."""
+    """A row per link in real time: how late its frames were sent."""
     show_table(
-        ("link", "late by: median ms", "p99 ms", "max ms", "refused by the kernel"),
+        ("link", "late: median ms", "p99 ms", "max ms", "refused by the kernel"),
         [
             (
                 name,
