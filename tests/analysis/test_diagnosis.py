@@ -416,7 +416,7 @@ def test_think_time_is_no_pause_of_the_job() -> None:
     assert found.share == pytest.approx(8 * 99 / (8 * 99 + 90))
     assert names(story(7, 99 * MS)) == set()
     assert names(story(40, 500_000)) == set()
-    # among many that are short, long ones are pauses between jobs
+    # among many that are short, long ones are idle gaps between bursts of I/O
     mixed = story(40, 500_000)
     for _ in range(8):
         mixed.pause(101 * MS).task(("transfer", 10 * MS))

@@ -60,7 +60,7 @@ CASES: dict[str, tuple[str, str]] = {
         f"write --block-size 64K --bytes 4M {R2T_ONLY} {WAN}",
         f"write --block-size 64K --bytes 4M --key ImmediateData=Yes --key InitialR2T=No {WAN}",
     ),
-    # the path holds 320 KB
+    # the bandwidth-delay product is 320 KB
     "receive_window_small": (
         f"read --block-size 1M --bytes 32M --queue-depth 4 --window 128K {WAN}",
         f"read --block-size 1M --bytes 32M --queue-depth 4 --window 2M {WAN}",

@@ -43,8 +43,8 @@ def test_beside_a_full_line_a_fifth_of_the_time_is_said(wait_ms: float, is_said:
 
 
 @pytest.mark.parametrize(("transfer_ms", "limits"), [(50, False), (50.1, True)])
-def test_the_line_limits_from_half_of_the_jobs_time_on_whatever_the_pauses(transfer_ms: float, limits: bool) -> None:
-    """Ten seconds without a task are no time of the jobs'."""
+def test_the_line_limits_from_half_of_the_busy_time_on(transfer_ms: float, limits: bool) -> None:
+    """An idle gap of ten seconds is not part of the busy time."""
     transfer_ns = round(transfer_ms * MS)
     parts = (("transfer", transfer_ns), ("target_service", 100 * MS - transfer_ns))
     verdict = Story().tasks(10, *parts).pause(10 * SECOND).tasks(10, *parts).opinion().verdict
@@ -288,14 +288,14 @@ def changes(story: Story, name: str, word: str) -> list[str]:
 
 @pytest.mark.parametrize(("more", "depths"), [(1.03, [8, 32]), (1.01, [8])])
 def test_a_further_step_is_said_where_it_wins_two_hundredths(more: float, depths: list[int]) -> None:
-    """The line carries so many times what eight at once do: 16 + t is 8 * more * t."""
+    """The line carries `more` times as much as eight commands in flight: 16 + t is 8 * more * t."""
     story = on_a_line(16 / (8 * more - 1))
     assert changes(story, "queue_depth_low", "queue depth") == [f"queue depth {depth}" for depth in depths]
 
 
 @pytest.mark.parametrize(("more", "numbers"), [(1.11, [2, 4]), (1.09, [2])])
 def test_twice_as_many_connections_are_said_where_they_win_a_tenth(more: float, numbers: list[int]) -> None:
-    """The line carries so many times what two do: 24 + t is 2 * more * t."""
+    """The line carries `more` times as much as two connections: 24 + t is 2 * more * t."""
     story = on_a_line(24 / (2 * more - 1), service_ms=8)
     assert changes(story, "slow_target", "connections") == [f"{number} connections" for number in numbers]
 

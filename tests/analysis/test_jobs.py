@@ -274,7 +274,7 @@ def test_a_stream_whose_slow_start_ended_in_a_loss(runs: Runs) -> None:
 
 
 def test_a_stream_that_ran_into_timeouts(runs: Runs) -> None:
-    """At the initiator's tap the packets sent again look alike; the silence before them does not."""
+    """At the initiator's tap all retransmissions look alike; the silence before them does not."""
     run = runs(RUNS["timeout"])
     (slow,) = [stream for stream in found(run).streams if stream.is_slow]
     assert slow.cause
@@ -293,7 +293,7 @@ def test_streams_with_losses_all_along(runs: Runs) -> None:
     assert [(stream.is_slow, stream.cause and stream.cause.name) for stream in job.streams] == [
         (False, None), (True, "low_equilibrium"),
     ]  # fmt: skip
-    # packets sent again, as TCP counted them itself
+    # retransmissions as TCP counted them
     ends = [end for target in truth_of(runs(RUNS["losses"]))["target_ends"] for end in target]
     again = {end["initiator_port"]: end["retransmitted_segment_count"] for end in ends}
     for stream in job.streams:

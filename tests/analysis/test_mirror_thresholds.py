@@ -330,7 +330,7 @@ def near_and_far(hosts: Hosts, session: int, gaps_ms: list[int], *, lun: int = 0
 
 
 def test_a_leg_that_waits_longer_than_it_works_waits_for_all_of_its_time() -> None:
-    """155 ms of waiting in 34 ms of work: one wait of 150 ms counts as a pause between jobs."""
+    """155 ms of waiting in 34 ms of work: one wait of 150 ms counts as an idle gap between bursts."""
     hosts = Hosts()
     near, far = hosts.session("iqn.a"), hosts.session("iqn.b")
     hosts.ask(far, near_and_far(hosts, near, [1, 1, 1, 1, 150, 1]))

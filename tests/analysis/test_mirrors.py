@@ -444,7 +444,7 @@ def test_mirrors_of_the_lab_are_as_their_truth_says(runs: Runs, name: str) -> No
 def test_the_path_is_why_by_just_what_it_is_longer(runs: Runs) -> None:
     run = runs(MIRRORS["two"][0])
     made = derived.make("mirrored_writes", trace_of(run).table)
-    # 19 ms longer each way, once there and back, in each write after slow start
+    # 19 ms longer each way: one longer RTT in each write after slow start
     steady = made.select(slice(6, None))
     assert set(steady["cause"]) == {"round_trip"}
     assert steady["cause_ns"].tolist() == pytest.approx([38 * MS] * len(steady), abs=0.1 * MS)
@@ -464,7 +464,7 @@ def test_legs_of_each_write(runs: Runs) -> None:
         )
     waits = np.ma.getdata(legs["wait_ns"]).reshape(-1, 3)
     assert (waits.min(axis=1) == 0).all()
-    # the one at 1 ms, whichever session that is, waits longest: 22 ms, and the one at 2 ms 20
+    # the session at 1 ms waits longest: 22 ms, and the one at 2 ms 20
     nearest = next(session for session, target in target_of(run).items() if target == 1)
     assert (waits[6:].argmax(axis=1) == legs["session"][:3].tolist().index(nearest)).all()
     assert np.sort(waits[6:], axis=1).ravel().tolist() == pytest.approx([0, 20 * MS, 22 * MS] * 10)
@@ -611,7 +611,7 @@ def test_the_tables_are_exported(runs: Runs, tmp_path: Path) -> None:
     text = run_of("export", "-o", tmp_path, "--tables", "mirrored_writes,mirror_legs,streams", capture)
     assert "mirrored_writes.csv: 16 rows" in text
     assert "mirror_legs.csv: 32 rows" in text
-    # legs of a mirror are no streams of each other
+    # mirror sides are not parallel streams
     assert "streams.csv: 0 rows" in text
     heading = (tmp_path / "mirrored_writes.csv").read_text().splitlines()[0]
     assert heading.split(",") == [column.name for column in DERIVED_TABLES["mirrored_writes"].columns]

@@ -121,7 +121,7 @@ def test_windows_that_still_grow_are_slow_start_and_after_a_loss_lossy() -> None
 
 
 def test_slow_start_in_every_cycle_is_the_workload() -> None:
-    """As after a pause that is no pause between jobs, but think time."""
+    """As after think time, which is no idle gap between bursts of I/O."""
     story = Story().tasks(12, *READ, ("congestion_window", 30 * MS), ("initiator_think", 50 * MS))
     point = fitted(story)
     assert point.left_out == {"no_period": 1}

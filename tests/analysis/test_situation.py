@@ -225,7 +225,7 @@ def test_a_block_of_several_sizes_is_their_mean() -> None:
 
 
 def written(keys: dict[str, str], rounds: tuple[int, ...] = (), **columns: int) -> Situation:
-    """Twenty writes of 256 KiB with these keys in force, the first of which asked for data so."""
+    """Twenty writes of 256 KiB with these negotiated parameters; the R2Ts of the first one asked for these sizes."""
     story = Story()
     for key, value in keys.items():
         story.add("parameters", session=0, key=key, effective_target=value)

@@ -326,7 +326,7 @@ def test_captures_are_taken_where_they_are_wanted(small: Small, tmp_path: Path) 
 
 def late_data(capture: Path) -> tuple[int, int]:
     """Packets with data from the targets, and those of them that came after later data: the link keeps the order, so
-    that they were sent again.
+    these are retransmissions.
     """
     reached: dict[tuple[bytes, int], int] = {}
     count = late_count = 0

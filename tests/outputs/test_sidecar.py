@@ -103,7 +103,7 @@ def test_facts_are_those_of_a_loop_over_rows(seed: int) -> None:
         is_valid=lambda: chance.random() < 0.7,
         cwnd_estimate_bytes=lambda: chance.choice([None, 1460, 14_600, 29_200]),
     )
-    # a packet that was sent again is one row
+    # a retransmitted packet is one row
     again = [
         {"frame": frame, "cause": chance.choice(CATEGORIES["retransmission_cause"])}
         for frame in chance.sample(frames, chance.randrange(6))

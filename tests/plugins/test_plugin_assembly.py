@@ -41,11 +41,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_plugin_is_current(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plugin.main(["--check"]) == 0
-    assert capsys.readouterr().out == ""
-
-
 def test_a_part_becomes_a_local_variable_and_the_last_one_stands_as_it_is(folder: Path) -> None:
     text = plugin.assembled(PARTS)
     rule = "-" * 116

@@ -1,4 +1,4 @@
-"""Documentation that cannot rot: generated pages are up to date, and nothing that a person can name is missing."""
+"""Nothing that a person can name is missing in the docs; `make lint` compares the generated pages themselves."""
 
 from __future__ import annotations
 
@@ -13,11 +13,6 @@ from tools import docs
 CLI = (docs.ROOT / "docs" / "cli.md").read_text()
 TABLES_PAGE = (docs.ROOT / "docs" / "tables.md").read_text()
 COUNTERS_SOURCE = (docs.ROOT / "core" / "trace" / "src" / "counters.rs").read_text()
-
-
-@pytest.mark.parametrize("name", docs.PAGES)
-def test_generated_pages_are_up_to_date(name: str) -> None:
-    assert (docs.ROOT / name).read_text() == docs.PAGES[name](), "run: python -m tools.docs"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -120,7 +120,7 @@ def assert_found(trace: iscsitrace.Trace, seen: Seen, numbers: dict[int, int]) -
 
 
 def assert_coverage(trace: iscsitrace.Trace, seen: Seen) -> None:
-    """The shares of bytes explained and of PDUs found are those of the truth, within one hundredth."""
+    """The shares of bytes decoded and of PDUs found are those of the truth, within one hundredth."""
     total = trace.coverage[-1]
     ends = {key: stream.regions[-1].end for key, stream in seen.streams.items() if stream.regions}
     stream_bytes = sum(ends.values())

@@ -228,7 +228,7 @@ def test_round_trip_times(file: Path) -> None:
             # refused: one packet each way
             assert row["packets_to_target"] == row["packets_to_initiator"] == 1
             continue
-        # from SYN to the last of the three packets; which SYN was answered is not known when it was sent again
+        # from SYN to the last of the three packets; which SYN was answered is not known when it was retransmitted
         handshake_ms = told["handshake_rtt_ms"].get(str(row["connection"]))
         both = row["handshake_rtt_to_target_ns"], row["handshake_rtt_to_initiator_ns"]
         if handshake_ms is not None and not tshark.frame_numbers(file, "tcp.analysis.retransmission && tcp.flags.syn"):

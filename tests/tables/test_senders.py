@@ -54,7 +54,7 @@ def check_estimate(found: Errors, share_valid_min: float) -> None:
 
 
 def check_told(found: Estimates, known: Known, delay_ms: int) -> None:
-    """While its window is below half of what the path holds, a sender stops in each round trip, and any tap sees it.
+    """While its window is below half of the bandwidth-delay product, a sender stops in each RTT, and any tap sees it.
 
     Where losses keep it there for nine tenths of the run, six tenths of the time have an estimate, the aim of the
     method; in slow start, which doubles the window in each round, half of the rounds.
