@@ -24,6 +24,7 @@ from tools.mutants.working_copy import make, outcome
 def main() -> None:
     """Try both samples, write the report and print it."""
     size, rust_size, seed = (int(os.environ.get(name) or 0) for name in ("MUTANTS", "RUST_MUTANTS", "SEED"))
+    ROOM.mkdir(parents=True, exist_ok=True)
     workers = int(os.environ.get("WORKERS") or os.cpu_count() or 1)
     rows = (python_rows(size, seed, workers) if size else []) + (
         rust.rows(rust_size, seed, workers) if rust_size else []

@@ -34,7 +34,9 @@ def rows(size: int, seed: int, jobs: int) -> list[dict[str, Any]]:
 
 def _cargo_mutants(*arguments: str, captured: bool = True) -> subprocess.CompletedProcess[str]:
     # copies that share one target folder would build over each other
-    environment = {name: value for name, value in os.environ.items() if name != "CARGO_TARGET_DIR"}
+    environment = {name: value for name, value in os.environ.items() if name != "CARGO_TARGET_DIR"} | {
+        "TMPDIR": str(ROOM)
+    }
     command = ["cargo", "mutants", "--dir", str(ROOT / "core"), *arguments]
     # it ends with a code of its own when mutants survive
     return subprocess.run(command, env=environment, capture_output=captured, text=True, check=captured)
