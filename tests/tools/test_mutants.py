@@ -36,7 +36,7 @@ LINES = Lines(
     {"m.py": MODULE, "n.py": "import m\ndef f():\n    return m.table()\n"},
     {
         "m.py": {
-            3: ["tests/a.py::quick (call)"],  # whichever test imported the module first
+            3: ["tests/a.py::quick (call)"],  # any test imported the module first
             7: ["tests/a.py::slow (call)", "tests/b.py::middle (call)", "tests/b.py::failed (call)"],
             12: ["tests/a.py::quick (call)"],
             16: ["tests/a.py::quick (call)"],
