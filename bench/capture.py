@@ -1,11 +1,11 @@
-"""`iscsitrace capture` beside dumpcap and tcpdump, on a veth pair and on a TAP device, at the highest rate that dumpcap
-carries without loss.
+"""`iscsitrace capture`, dumpcap and tcpdump on a veth pair and on a TAP device, at the highest rate that dumpcap
+captures without loss.
 
-The traffic is one TCP connection to port 3260 at a rate that iperf3 keeps, in frames of 1514 bytes; all three capture
-at the receiver, in turn, with the same filter, the same kernel buffer, and files in memory. dumpcap is given
-more until dumpcap drops a packet; at the last rate without drops all three run several times. CPU seconds are those of
-the capturing process, user and system, from when it was ready; what its start took stands apart. Needs root; prints,
-and asserts nothing.
+The traffic is one TCP connection to port 3260 at a rate set by iperf3, in frames of 1514 bytes. All three capture at
+the receiver, in turn, with the same filter, the same kernel buffer, and files in memory. The rate rises until dumpcap
+drops a packet; at the last rate without drops all three run several times. CPU seconds are user and system time of the
+capturing process after it is ready; the time of its start is listed separately. Needs root; prints, and asserts
+nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ITSELF = (sys.executable, "-m", "iscsitrace", "capture")
 
 @dataclass(frozen=True)
 class Program:
-    """Something that captures: its command line, what it says when it is ready, and how it tells its counts."""
+    """A capturing program: its command line, its message when it is ready, and the format of its counts."""
 
     name: str
     command: tuple[str, ...]
@@ -56,7 +56,7 @@ class Program:
 
 
 def programs(file: Path) -> list[Program]:
-    """The three, in the same setting."""
+    """The three programs, in the same setting."""
     buffer_kib = str(BUFFER_MIB * 1024)
     return [
         Program(
@@ -93,7 +93,7 @@ class Measured:
     start_s: float
     """CPU seconds until it was ready."""
     cpu_s: float
-    """And from then on."""
+    """CPU seconds after that."""
     bytes_in_file: int
     sent_mbit: float
 
@@ -111,7 +111,7 @@ def laid(cable: str) -> Iterator[Network]:
 
 
 def measure(made: Network, program: Program, file: Path, rate_mbit: int) -> Measured:
-    """One program over one transfer."""
+    """One program during one transfer."""
     file.unlink(missing_ok=True)
     place: Place = made["target"]
     name, *words = program.command
@@ -136,7 +136,7 @@ def measure(made: Network, program: Program, file: Path, rate_mbit: int) -> Meas
     seen, dropped = (int(re.findall(pattern, said)[-1]) for pattern in (program.seen, program.dropped))
     counted = subprocess.run(["capinfos", "-M", "-c", file], check=True, capture_output=True, text=True).stdout
     written = int(re.findall(r"Number of packets\s*[:=]\s*(\d+)", counted)[-1])
-    # dumpcap counts what it handed on, the others what came
+    # dumpcap counts packets written, the others packets received
     seen = seen + dropped if program.name == "dumpcap" else seen
     sent = result["end"]["sum_received"]["bits_per_second"] / 1e6
     cpu_s = usage.ru_utime + usage.ru_stime - start_s
@@ -153,7 +153,7 @@ def _said(log: object) -> str:
 
 
 def highest_rate(made: Network, file: Path) -> int:
-    """The last of the rates at which dumpcap drops nothing."""
+    """The highest rate at which dumpcap drops nothing."""
     dumpcap = programs(file)[0]
     carried = [RATES_MBIT[0]]
     for rate in RATES_MBIT:
@@ -163,9 +163,9 @@ def highest_rate(made: Network, file: Path) -> int:
             break
         carried.append(rate)
         if found.sent_mbit < 0.8 * rate:
-            # the hosts carry no more
+            # the hosts are at their limit
             break
-    # once may be luck
+    # a single success may be luck
     while len(carried) > 1 and any(measure(made, dumpcap, file, carried[-1]).dropped for _ in range(CONFIRMATIONS)):
         print(f"    dumpcap at {carried.pop()} Mbit/s: packets dropped at another time", flush=True)
     return carried[-1]
@@ -192,7 +192,7 @@ def main() -> None:
                 print(f"  at {rate} Mbit/s, {arguments.repeats} runs each")
                 print("  program     arrived Mbit/s     seen  written  dropped  start s  CPU s  us/packet  exact")
                 runs: dict[str, list[Measured]] = {}
-                # in turn, so that what else the machine does meets all alike
+                # in turn, so that other load affects all alike
                 for _ in range(arguments.repeats):
                     for program in programs(file):
                         runs.setdefault(program.name, []).append(measure(made, program, file, rate))

@@ -1,10 +1,10 @@
-"""Whether both worlds agree on designs of initiators, and what time each design takes for a read.
+"""Agreement of both worlds on designs of initiators, and the time of each design for a read.
 
-Sequential reads, one at a time, over a line without delay, by our initiator as events, as events that copy nothing,
-and as threads. A simulated host takes no time; what the real ones took, from a status to the next command and from a
-command to its data, and what a packet took on an emulated link that has to be woken, is measured by the captures of the
-real run, and given to the simulation. Of several real runs the fastest counts: what else runs on the machine can only
-slow them down. Needs root; prints, and asserts nothing.
+Sequential reads at queue depth 1 over a link without delay, by our initiator with events, with events and no copies,
+and with threads. A simulated host has zero service time. The times of the real hosts, from a status to the next command
+and from a command to its data, and of a packet on an emulated link that has to wake up, are measured in the captures of
+the real run and set in the simulation. The fastest of several real runs counts, because other programs can only slow a
+run down. Needs root; prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 
 from bench.run import FOLDER, machine
 from bench.worlds import TOOK, Hosts, hosts_of, throughput_of
-from iscsitrace.lab import cpu, real, simulation
+from iscsitrace.lab import real, simulation
+from iscsitrace.wording import amounts
 
 BLOCKS = (4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
 DESIGNS = {"events": ("events", "copy"), "events, no copy": ("events", "discard"), "threads": ("threads", "copy")}
@@ -66,7 +67,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Real:
-    """What a real run gave."""
+    """Results of a real run."""
 
     throughput_bytes_per_s: float
     hosts: Hosts
@@ -74,25 +75,25 @@ class Real:
 
 
 def simulated(setting: Setting) -> float:
-    """Throughput in virtual time, in bytes a second."""
+    """Throughput in virtual time, in bytes per second."""
     with tempfile.TemporaryDirectory() as folder:
         return throughput_of(simulation.run(setting.as_simulated(), Path(folder), lambda *_: False))
 
 
 def kernel(setting: Setting) -> Real:
-    """The same over the kernel's TCP."""
+    """Throughput over the kernel's TCP, in bytes per second."""
     driver, receive = setting.design
     programs = real.Programs(driver=driver, receive=receive, is_bypassed=setting.is_bypassed)
     with tempfile.TemporaryDirectory() as folder:
         truth = real.run(setting.as_simulated(), Path(folder), lambda _: False, programs=programs)
         hosts = hosts_of(Path(folder), setting.as_simulated(), setting.block_bytes)
     results = truth["results"]
-    each = cpu.seconds_per_gigabyte(results["cpu"], results["bytes"])
+    each = amounts.seconds_per_gigabyte(results["cpu"], results["bytes"])
     return Real(throughput_of(truth), hosts, each or 0.0)
 
 
 def fastest(setting: Setting, repeats: int) -> Real:
-    """Of several runs."""
+    """The best of several runs."""
     return max((kernel(setting) for _ in range(repeats)), key=lambda each: each.throughput_bytes_per_s)
 
 

@@ -1,8 +1,8 @@
-"""How near the estimates of senders come to what the senders knew: the congestion window, and what was sent again.
+"""Accuracy of the estimates of senders: congestion window, and retransmissions.
 
-Truth is the simulated TCP's window at every change, the kernel's TCP_INFO every 20 ms (``lab run``, needs root), or its
-tcp_probe at every segment (captures that were recorded with it). Beside it stand what a naive reader takes for the
-congestion window: outstanding data, and tshark's bytes in flight. Prints, and asserts nothing.
+The truth is the simulated TCP's window at every change, the kernel's TCP_INFO every 20 ms (``lab run``, needs root), or
+its tcp_probe at every segment (captures recorded with it). Beside it stand naive estimates of the congestion window:
+bytes in flight, by us and by tshark. Prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _MICROSECOND_NS = 1_000
 
 @dataclass(frozen=True)
 class Known:
-    """The congestion window of one sender: from each instant on, in bytes."""
+    """The congestion window of one sender: from each time on, in bytes."""
 
     time_ns: Numbers
     cwnd_bytes: Numbers
 
     def at(self, time_ns: Numbers) -> Numbers:
-        """The window at these instants; the first one before."""
+        """The window at these times; before the first one, the first."""
         place = np.searchsorted(self.time_ns, time_ns, side="right") - 1
         return self.cwnd_bytes[np.maximum(place, 0)]
 
@@ -62,7 +62,7 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Errors:
-    """Relative errors where there is an estimate, weighted by time, and the share of the busy time that it covers."""
+    """Relative errors where there is an estimate, weighted by time, and the share of the busy time with an estimate."""
 
     median: float
     p95: float
@@ -74,7 +74,7 @@ class Errors:
 
 
 def percentile(values: Shares, weights: Numbers, percent: float) -> float:
-    """The weighted percentile; NaN of nothing."""
+    """The weighted percentile; NaN without values."""
     if not len(values) or weights.sum() <= 0:
         return float("nan")
     order = np.argsort(values)
@@ -83,7 +83,7 @@ def percentile(values: Shares, weights: Numbers, percent: float) -> float:
 
 
 def estimates(trace: iscsitrace.Trace, *, to_target: bool, connection: int = 0) -> Estimates:
-    """Those of one sender."""
+    """Errors of one sender."""
     window = trace.window
     rows = (window["to_target"] == to_target) & (window["connection"] == connection)
     estimate = np.ma.filled(np.ma.asarray(window["cwnd_estimate_bytes"]), 0)
@@ -96,7 +96,7 @@ def estimates(trace: iscsitrace.Trace, *, to_target: bool, connection: int = 0) 
 
 
 def errors(found: Estimates, known: Known, *, is_sampled: bool = False) -> Errors:
-    """What the estimates are worth; a truth that is sampled now and then is compared at its samples alone."""
+    """Errors of the estimates; a truth that is sampled is compared only at its samples."""
     if is_sampled:
         found = at_samples(found, known)
     truth = known.at(found.time_ns).astype(float)
@@ -105,7 +105,7 @@ def errors(found: Estimates, known: Known, *, is_sampled: bool = False) -> Error
     off = np.abs(found.estimate_bytes - truth) / truth
     owin_off = np.abs(found.owin_bytes - truth) / truth
     valid = found.is_valid
-    # just before each change that the truth knows of
+    # just before each change in the truth
     place = np.searchsorted(found.time_ns, known.time_ns[1:], side="left") - 1
     is_there = (place >= 0) & valid[np.maximum(place, 0)]
     before = known.cwnd_bytes[:-1][is_there].astype(float)
@@ -123,22 +123,22 @@ def errors(found: Estimates, known: Known, *, is_sampled: bool = False) -> Error
 
 
 def at_samples(found: Estimates, known: Known) -> Estimates:
-    """The rows in force at the instants of the truth."""
+    """The rows that hold at the times of the truth."""
     instants = known.time_ns[(known.time_ns >= found.time_ns[0]) & (known.time_ns <= found.time_ns[-1])]
     place = np.searchsorted(found.time_ns, instants, side="right") - 1
     return Estimates(instants, found.estimate_bytes[place], found.is_valid[place], found.owin_bytes[place])
 
 
 def of_truth(end: dict[str, Any]) -> Known:
-    """The window that a truth of a simulation or run has of one end."""
+    """The window of one end, from the truth of a simulation or a run."""
     windows = end["windows"]
     return Known(np.asarray(windows["time_ns"]), np.asarray(windows["cwnd"]) * end["snd_mss"])
 
 
 def of_probe(file: Path, local_port: str, *, segment_bytes: int, offset_ns: int = 0) -> tuple[Known, Numbers]:
-    """The window that tcp_probe saw, and when the kernel sent something again.
+    """The window seen by tcp_probe, and the times of the kernel's retransmissions.
 
-    A row has the window before a segment was processed, which is that since the row before.
+    A row has the window before a segment was processed, which is the window since the row before.
     """
     time_ns, cwnd, again = [], [], []
     with gzip.open(file, "rt") as lines:
@@ -155,13 +155,13 @@ def of_probe(file: Path, local_port: str, *, segment_bytes: int, offset_ns: int 
 
 
 def simulated(settings: dict[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, iscsitrace.Trace]]:
-    """A simulated run: its truth, and what is read at either tap."""
+    """A simulated run: its truth, and the results at either tap."""
     truth = simulation.run(settings, folder, lambda *_: False)
     return truth, {tap: iscsitrace.read(folder / f"{tap}.pcapng", tables=TABLES) for tap in ("initiator", "target")}
 
 
 def real_run(settings: dict[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, iscsitrace.Trace]]:
-    """A run over the kernel's TCP: its truth, and what is read at either tap."""
+    """A run over the kernel's TCP: its truth, and the results at either tap."""
     truth = real.run(settings, folder, lambda _: False)
     return truth, {tap: iscsitrace.read(folder / f"{tap}.pcapng", tables=TABLES) for tap in ("initiator", "target")}
 
@@ -221,7 +221,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def in_flight(file: Path, sender_port: int, known: Known) -> float:
-    """The median error, over time, of what tshark has in flight of one sender; NaN without tshark."""
+    """The median error, over time, of tshark's bytes in flight of one sender; NaN without tshark."""
     if shutil.which("tshark") is None:
         return float("nan")
     fields = ["-e", "frame.time_epoch", "-e", "tcp.analysis.bytes_in_flight"]
@@ -258,7 +258,7 @@ def show_head() -> None:
 
 
 def causes(trace: iscsitrace.Trace, *, to_target: bool) -> str:
-    """How often what made the sender send again."""
+    """Counts of the causes of retransmissions."""
     rows = trace.retransmissions
     words = [
         str(cause) for cause, direction in zip(rows["cause"], rows["to_target"], strict=True) if direction == to_target

@@ -1,9 +1,9 @@
-"""Writes the captures that the bench reads: 2 GB of sequential reads, 1 GB of 4 KiB random I/O.
+"""Writes the captures of the bench: 2 GB of sequential reads, 1 GB of 4 KiB random I/O.
 
-A conversation of the tests' builder gives one period of traffic; the file is that period again and again, with
-every number that counts on patched each time: times, IP identification, sequence numbers, TCP timestamps, tags, serial
-numbers, block addresses. tshark and tcptrace see clean streams. TCP checksums are 0, as a host with
-checksum offload captures them. Files are kept in build/bench and made once.
+A conversation of the tests' builder has one period of traffic. The file repeats this period, with every running number
+patched each time: times, IP identification, sequence numbers, TCP timestamps, tags, serial numbers, block addresses.
+tshark and tcptrace see clean streams. TCP checksums are 0, as a host with checksum offload captures them. Files are
+kept in build/bench and made once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.support.pdu import (
 from tests.support.transport import ETHERNET, FIN, SYN, Packet, Path
 
 FOLDER = FilePath(__file__).parents[1] / "build" / "bench"
-# between the tasks and the logout: more than one session takes longer than another
+# between the commands and the logout: longer than the difference between sessions
 PAUSE_NS = 2_000_000_000
 PATH = Path(one_way_delay_ns=250_000, delayed_ack_ns=1_000_000)
 ETHERNET_BYTES = 14
@@ -45,7 +45,7 @@ Bytes = NDArray[np.uint8]
 
 
 def sequential_reads(path: Path = PATH) -> Capture:
-    """One after another, 256 KiB to 1 MiB, in Data-In PDUs of 256 KiB."""
+    """Sequential, 256 KiB to 1 MiB, in Data-In PDUs of 256 KiB."""
     conversation = Conversation(path)
     session = conversation.session(Session(tag_count=2**32)).login()
     blocks, tasks = 0, []
@@ -57,7 +57,7 @@ def sequential_reads(path: Path = PATH) -> Capture:
 
 
 def random_io() -> Capture:
-    """Four sessions, 4 KiB, 70 % reads, 32 at once; two write with immediate data, two by R2T."""
+    """Four sessions, 4 KiB, 70 % reads, queue depth 32; two write with immediate data, two with R2Ts."""
     conversation = Conversation(PATH)
     chance = random.Random(1)
     for number in range(4):
@@ -74,19 +74,19 @@ class Patches:
     """Numbers in a run of records that grow by a step each period; `place` are the bytes of each number."""
 
     kind: str
-    """NumPy type as it stands in the file."""
+    """NumPy type as stored in the file."""
     place: NDArray[np.int64]
     base: NDArray[np.uint64]
     step: NDArray[np.uint64]
 
     def apply(self, records: Bytes, period: int) -> None:
-        """Sets the numbers of that period."""
+        """Sets the numbers of this period."""
         values = (self.base + self.step * np.uint64(period)).astype(self.kind)
         records[self.place] = values.view(np.uint8).reshape(self.place.shape)
 
 
 class Run:
-    """Consecutive packets as one buffer of pcap records, and how its numbers go on from period to period."""
+    """Consecutive packets as one buffer of pcap records, and the growth of their numbers from period to period."""
 
     def __init__(self, capture: Capture, packets: list[Packet], steps: Steps) -> None:
         out = bytearray()
@@ -114,7 +114,7 @@ class Run:
         sent = np.array([steps.stream_bytes[p.connection, p.to_target] for p in packets])
         received = np.array([steps.stream_bytes[p.connection, not p.to_target] for p in packets])
         milliseconds = np.full(len(packets), steps.period_ns // 1_000_000)
-        # two NOPs and the timestamps option come first among the options of all but SYN packets
+        # the options of all packets but SYNs begin with two NOPs and the timestamps option
         parts = [(tcp + 4, sent), (tcp + 8, received), (tcp + 24, milliseconds), (tcp + 28, milliseconds)]
         pdu_place, pdu_step = _pdu_fields(capture, packets, first, steps)
         place = np.concatenate([np.concatenate([place for place, _ in parts])[:, None] + np.arange(4), pdu_place])
@@ -127,7 +127,7 @@ class Run:
         return loaded
 
     def write(self, file: BinaryIO, period: int) -> None:
-        """Appends the records of that period."""
+        """Appends the records of this period."""
         self._patches.apply(self.records, period)
         times = self._time_us + self._period_us * np.uint64(period)
         seconds_and_rest = np.stack([times // 1_000_000, times % 1_000_000], axis=1).astype("<u4")
@@ -142,7 +142,7 @@ class Run:
 
 @dataclass
 class Steps:
-    """By how much each kind of number grows in a period."""
+    """Growth of each kind of number per period."""
 
     period_ns: int
     stream_bytes: dict[tuple[int, bool], int]
@@ -153,7 +153,7 @@ class Steps:
 
 
 def _fields(opcode: int, has_status: bool, is_solicited: bool, steps: Steps, connection: int) -> list[tuple[int, int]]:
-    """(place in the header, growth) of each field that goes on; one connection a session."""
+    """(place in the header, growth) of each running field; one connection per session."""
     tasks, r2ts = steps.tasks[connection], steps.r2ts[connection]
     from_target = [(28, tasks), (32, tasks)]  # ExpCmdSN, MaxCmdSN
     if opcode == SCSI_COMMAND:
@@ -173,9 +173,9 @@ def _fields(opcode: int, has_status: bool, is_solicited: bool, steps: Steps, con
 def _pdu_fields(
     capture: Capture, packets: list[Packet], first: NDArray[np.int64], steps: Steps
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The fields of all PDUs of these packets that go on: the places of their four bytes, and their steps.
+    """The running fields of all PDUs of these packets: the places of their four bytes, and their steps.
 
-    Four places each, for the end of a segment may cut a header anywhere. `first` is where each frame begins.
+    Four places each, because the end of a segment may cut a header anywhere. `first` is the start of each frame.
     """
     streams: dict[tuple[int, bool], list[tuple[int, int, int]]] = {}
     for packet, start in zip(packets, first.tolist(), strict=True):
@@ -201,7 +201,7 @@ def _pdu_fields(
 
 
 def write(file: FilePath, capture: Capture, size_bytes: int) -> dict[str, Any]:
-    """Writes a capture of at least that size whose middle, the tasks, repeats; returns what it holds."""
+    """Writes a capture of at least this size, whose middle, the commands, repeats; returns its content."""
     begin_ns = capture.login_end_ns
     end_ns = max(p.time_ns for p in capture.packets if p.time_ns < capture.packets[-1].time_ns - PAUSE_NS // 2)
     before = [packet for packet in capture.packets if packet.time_ns < begin_ns]
@@ -247,7 +247,7 @@ CAPTURES: dict[str, tuple[Callable[[], Capture], int]] = {
 
 
 def generate(folder: FilePath = FOLDER, *, scale: float = 1.0) -> dict[str, FilePath]:
-    """The captures of the bench, made when they are not there yet; beside each, NAME.json tells what it holds."""
+    """The captures of the bench, made if they do not exist; NAME.json beside each lists its content."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {}
     for name, (build, size_bytes) in CAPTURES.items():

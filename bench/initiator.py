@@ -1,8 +1,8 @@
-"""Races our initiator, by every driver, against iscsi-perf on one LUN of tgt, and our target against tgt.
+"""Races our initiator, with every driver, against iscsi-perf on one LUN of tgt, and our target against tgt.
 
-Random reads over loopback, the two in turn, round after round, so that whatever else the machine does hits both; what
-counts is the median over the rounds of one's rate over the other's. A bench, not a test: it always ends with exit
-code 0. Needs tgt and libiscsi-bin.
+Random reads over loopback, the two in turn, round after round, so that other load affects both; the result is the
+median over the rounds of the ratio of their rates. A bench, not a test: it always exits with code 0. Needs tgt and
+libiscsi-bin.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ LUN_BYTES = 256 << 20
 LOGICAL_BLOCK_BYTES = 512
 SECOND_NS = 1_000_000_000
 POINTS = ((4 << 10, 1), (4 << 10, 32), (64 << 10, 8), (1 << 20, 4))
-"""Block size in bytes, and queue depth."""
+"""I/O size in bytes, and queue depth."""
 DESIGNS = {"threads": ("threads", "copy"), "no copy": ("events", "discard")}
-"""Driver and way to receive of those beside the first, which is one of events that copies."""
+"""Driver and way to receive of the other designs; the first uses events and copies."""
 TARGET_POINTS = ((4 << 10, 32), (1 << 20, 4))
 NAME = "iqn.2001-04.com.example:bench"
 OURS = "iscsitrace"
 
 Reader = Callable[[int, int, int], float]
-"""Block size, queue depth, seconds -> reads per second."""
+"""I/O size, queue depth, seconds -> reads per second."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Race:
 
     @property
     def ratio(self) -> float:
-        """The median over the rounds of ours over the other's."""
+        """The median over the rounds of our rate / the other's."""
         return statistics.median(ours / other for ours, other in zip(self.ours, self.other, strict=True))
 
 
 def by_our_initiator(url: str, driver: str = "events", receive: str = "copy") -> Reader:
-    """Our initiator of this design against this URL."""
+    """Our initiator with this design against this URL."""
 
     def read(block_size: int, queue_depth: int, seconds: int) -> float:
         workload = {
@@ -78,7 +78,7 @@ def by_our_initiator(url: str, driver: str = "events", receive: str = "copy") ->
 
 
 def by_iscsi_perf(url: str) -> Reader:
-    """libiscsi's against this URL."""
+    """libiscsi's initiator against this URL."""
 
     def read(block_size: int, queue_depth: int, seconds: int) -> float:
         measured = initiators.iscsi_perf(
@@ -119,7 +119,7 @@ def our_target() -> Iterator[str]:
 
 
 def race(what: str, point: tuple[int, int], ours: Reader, other: Reader, rounds: int, seconds: int) -> Race:
-    """Both in turn; who begins changes from round to round."""
+    """Both in turn; the order changes from round to round."""
     rates: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds):
         for index in (0, 1) if number % 2 == 0 else (1, 0):

@@ -1,7 +1,7 @@
-"""What the link in real time is worth: delay, rate, and the most that it carries; beside a veth pair that bypasses it.
+"""Accuracy of the link in real time: delay, rate, and its highest rate; and a veth pair without the link.
 
-``lateness`` is the link's own: from when a frame was due to when the kernel took it. What a ping takes beyond the
-delay, and what one way takes by captures at both ends, has the kernel's share in it as well. Rates count frames as
+``lateness`` is the link's own: from the due time of a frame to the time when the kernel took it. The time of a ping
+beyond the delay, and the one-way time from captures at both ends, include the kernel's share. Rates count frames as
 captures show them. Needs root; prints, and asserts nothing.
 """
 
@@ -56,7 +56,7 @@ class Line:
 
 @contextmanager
 def laid(line: Line) -> Iterator[tuple[Network, RunningLink | None]]:
-    """Two namespaces with the line between them."""
+    """Two namespaces with the link between them."""
     with ExitStack() as stack:
         ends = {"initiator": _END, "target": _END}
         made = stack.enter_context(network(ends, cable="veth" if line.is_bypassed else "tap"))
@@ -75,7 +75,7 @@ def quantiles_us(times_ns: list[float]) -> tuple[float, float]:
 
 
 def delay(line: Line) -> dict[str, Any]:
-    """Delay errors of pings: there and back by ping, one way by captures at both ends."""
+    """Delay errors of pings: RTT from ping, one-way delay from captures at both ends."""
     delay_ns = line.delay_ms * _MS_NS
     with tempfile.TemporaryDirectory() as folder:
         files = {end: Path(folder, f"{end}.pcapng") for end in ("initiator", "target")}
@@ -115,13 +115,13 @@ def _lateness(link: RunningLink) -> dict[str, Any]:
 
 
 def throughput(line: Line, *options: str) -> dict[str, Any]:
-    """What iperf3 brings through the line, by the frames that arrived between two moments in the middle of its run."""
+    """Throughput of iperf3 through the link, from the frames that arrived between two times in its middle."""
     counted = []
     with laid(line) as (made, link), peers.iperf3_server(made["target"]):
         command = made["initiator"].command(
             *("iperf3", "-c", made["target"].address, "-t", str(SECONDS), *options), package="iperf3"
         )
-        # the server is still at the connection that asked whether it answers
+        # the server is still busy with the connection of the check
         time.sleep(0.5)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:
@@ -155,7 +155,7 @@ def throughput(line: Line, *options: str) -> dict[str, Any]:
 
 
 def _arrived(place: Place) -> tuple[int, int]:
-    """When, and how many frames the device had received."""
+    """Time, and number of frames received by the device."""
 
     def count() -> tuple[int, int]:
         before_ns = time.time_ns()

@@ -1,7 +1,7 @@
-"""The model beside the simulated world: period and throughput of steady cycles over a grid of settings.
+"""The model against the simulated world: period and throughput of steady cycles over a grid of settings.
 
-Every setting of the model becomes one of the simulated world, where nothing but what the model knows of takes time.
-Prints, and asserts nothing.
+Every setting of the model becomes one of the simulated world, in which only the effects in the model take time. Prints,
+and asserts nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BYTES, _CYCLES_LEAST, _CYCLES_MOST = 24 << 20, 12, 48
 _UNEVEN = 8
 _DELAYED_ACK_NS = 40 * MS
 _SEEDS, _LOSSES = (1, 2, 3, 4), 200
-"""Of a setting with losses: the runs, and how many losses of a connection they have together."""
+"""For a setting with losses: the number of runs, and the losses of a connection in all of them."""
 
 PLAIN = Setting(
     operation="read",
@@ -63,18 +63,18 @@ class Outcome:
 
 
 def bytes_moved(setting: Setting) -> int:
-    """What is simulated of a setting: enough cycles that one more or less of a task weighs little, or losses enough."""
+    """Size of a simulated setting: enough cycles that one more or less matters little, or enough losses."""
     round_bytes = setting.block_bytes * setting.queue_depth * setting.connections
     if setting.loss:
         size = _LOSSES / setting.loss * setting.segment_bytes * setting.connections / len(_SEEDS)
         return round_bytes * ceil(size / round_bytes)
-    # until tasks that began together are out of step
+    # until commands that began together are out of step
     longer = _UNEVEN if setting.service_spread_ns else 1
     return round_bytes * longer * min(_CYCLES_MOST, max(_CYCLES_LEAST, _BYTES // round_bytes))
 
 
 def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
-    """A world in which nothing but what the model knows of takes time."""
+    """A world in which only the effects in the model take time."""
     keys = setting.solicitation
     offers = {
         "initial_r2t": keys.is_initial_r2t,
@@ -136,7 +136,7 @@ def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
         "world": {
             "initiator_tcp": tcp,
             "target_tcp": tcp | {"nagle": setting.is_status_held},
-            # packets are lost on the way to a target, once
+            # packets are lost only on the way to a target
             "access": dict.fromkeys(("to_target", "to_initiator"), direction | {"loss_probability": 0.0})
             if is_mirror
             else None,
@@ -148,7 +148,7 @@ def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
 
 
 def _start_bytes(setting: Setting) -> float:
-    """More than is needed; with losses what they leave, so that no time is needed to get there."""
+    """More than needed; with losses the window that they leave, so that it is reached at once."""
     return loss_window_bytes(setting) if setting.loss else 1_000 * setting.segment_bytes
 
 
@@ -193,7 +193,7 @@ def measured_bytes_per_s(setting: Setting, truth: Mapping[str, Any]) -> float:
 
 
 def simulate(setting: Setting, seed: int = 1, total_bytes: int | None = None) -> dict[str, Any]:
-    """Runs a setting; the truth of it. RuntimeError when a command failed."""
+    """Runs a setting and returns its truth. RuntimeError if a command failed."""
     world = world_settings(setting, seed)
     world["client"]["workload"]["total_bytes"] = total_bytes or bytes_moved(setting)
     truth = traffic.simulate(world, (), lambda *_: False)
@@ -214,18 +214,18 @@ def outcome(kind: str, setting: Setting) -> Outcome:
 
 
 def _has_odd_segments(setting: Setting) -> bool:
-    """Whether the last segment of a block in one data PDU has none to be acknowledged with."""
+    """Whether the last segment of a block in one data PDU has no second segment to be acknowledged with."""
     return ceil((setting.block_bytes + BASIC_HEADER_BYTES) / setting.segment_bytes) % 2 == 1
 
 
 def settings() -> Iterator[tuple[str, Setting]]:
-    """The grid, with what each part of it is about."""
+    """The grid, with the subject of each part."""
     delays_ns = [each * MS for each in (1, 4, 16)]
     for setting in grid(
         PLAIN, delay_ns=delays_ns, block_bytes=(64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB), queue_depth=(1, 8)
     ):
         yield "read", setting
-        # in one data PDU: else Nagle lets the end of a block go with the ACK of its first PDU
+        # in one data PDU: otherwise Nagle sends the end of a block at the ACK of its first PDU
         pdu_bytes = max(DATA_PDU_BYTES, setting.block_bytes)
         one_pdu = grid(setting, data_pdu_bytes=(pdu_bytes,), max_burst_bytes=(pdu_bytes,), is_status_held=(True,))
         yield "read, status held", one_pdu[0]

@@ -1,7 +1,7 @@
 """Times `iscsitrace plot sequence` and `plot window` on a capture of ten million packets, with their peak memory.
 
 The capture is made like those of bench.generate, with small segments and three losses in every period, and kept in
-build/bench. A bench, not a test: the limits, 10 s and 1 GB, are printed beside what was measured.
+build/bench. A bench, not a test: it prints the limits, 10 s and 1 GB, beside the measurements.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def small_segments() -> Capture:
 
 
 def generate(folder: FilePath, packets: int) -> FilePath:
-    """The capture, made when it is not there yet; NAME.json tells what it holds."""
+    """The capture, made if it does not exist; NAME.json lists its content."""
     folder.mkdir(parents=True, exist_ok=True)
     file, truth = folder / f"packets-{packets}.pcap", folder / f"packets-{packets}.json"
     if not (file.exists() and truth.exists()):
         capture = small_segments()
         size = sum(len(packet.data) + RECORD_BYTES for packet in capture.packets)
-        # the login and the last period are in it once
+        # with the login and the last period, once each
         content = write(file, capture, size * packets // len(capture.packets) + size)
         truth.write_text(json.dumps(content) + "\n")
         print(f"{file}: {content}")

@@ -1,8 +1,8 @@
-"""Times `iscsitrace summary` beside tshark, tcptrace and cat on the same files, and prints the ratios.
+"""Times `iscsitrace summary`, tshark, tcptrace and cat on the same files, and prints the ratios.
 
-All in one run, warm page cache, the best of three (tshark once: it takes minutes). A whole process is timed from its
-start to its end, with its peak memory; the pass alone is `iscsitrace.read` without the tables that grow with PDUs.
-A bench, not a test: it always ends with exit code 0; a program that is missing or fails is shown as such.
+All in one run, warm page cache, the best of three (tshark once: it takes minutes). A whole process is timed, with its
+peak memory; the pass alone is `iscsitrace.read` without the tables that grow with PDUs. A bench, not a test: it always
+exits with code 0, and marks a program that is missing or fails.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ print(best)
 
 @dataclass(frozen=True)
 class Measured:
-    """The best time of a process, and the peak memory of that run. None when it failed or is not installed."""
+    """The best time of a process, and the peak memory of that run. None if it failed or is not installed."""
 
     name: str
     seconds: float | None
@@ -43,7 +43,7 @@ class Measured:
 
 
 def run(name: str, command: list[str], repeats: int, *, is_time_printed: bool = False) -> Measured:
-    """Runs a command; its own output is thrown away, unless it is the time to report."""
+    """Runs a command; discards its output, unless that is the time."""
     if shutil.which(command[0]) is None:
         return Measured(f"{name} (not installed)", None, None)
     best: Measured | None = None
@@ -66,7 +66,7 @@ def run(name: str, command: list[str], repeats: int, *, is_time_printed: bool = 
 
 
 def machine() -> str:
-    """Processor, cores, memory, system."""
+    """CPU, cores, memory, system."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--no-tshark", action="store_true", help="leave out tshark, which takes minutes")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes, for files not yet there")
     arguments = parser.parse_args()
-    # a process of its own: a child's peak memory is never less than what its parent held when it started it
+    # in a separate process: the peak memory of a child is at least that of its parent at the start
     generate = [sys.executable, "-m", "bench.generate", str(arguments.folder), "--scale", str(arguments.scale)]
     subprocess.run(generate, check=True)
     files = {name: arguments.folder / f"{name}.pcap" for name in NAMES}

@@ -1,8 +1,8 @@
-"""How much of a link our initiator uses, beside iperf3; and how many packets a second the simulated world makes.
+"""Utilisation of a link by our initiator and by iperf3; and packets per second of the simulated world.
 
-Over 200 Mbit/s and 8 ms one way: reads of 4 MiB with four at a time, and iperf3 in the same direction (-R), in turn
-over the same link, with the same congestion control and buffers. Goodput of each is payload over its whole time, slow
-start included. Without root only the simulated world is measured. Prints, and asserts nothing.
+Over 200 Mbit/s and 8 ms one way: reads of 4 MiB at queue depth 4, and iperf3 in the same direction (-R), in turn over
+the same link, with the same congestion control and buffers. Goodput is payload over the whole time, slow start
+included. Without root only the simulated world is measured. Prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECOND_NS = 1_000_000_000
 
 
 def settings(congestion_control: str) -> dict[str, Any]:
-    """Of a run, as a simulation's."""
+    """Settings of a run, as for a simulation."""
     direction = {"rate_bps": 200_000_000, "delay_ns": 8_000_000}
     buffers = {"receive_buffer_bytes": 3 << 20, "send_buffer_bytes": 4 << 20}
     tcp = {"congestion_control": congestion_control, **buffers, "nagle": False}
@@ -40,7 +40,7 @@ def settings(congestion_control: str) -> dict[str, Any]:
 
 
 def beside_iperf3(congestion_control: str) -> list[tuple[float, float]]:
-    """Goodput of our initiator against our target, and of iperf3, in bits a second, round by round."""
+    """Goodput of our initiator against our target, and of iperf3, in bits per second, round by round."""
     asked = settings(congestion_control)
     rounds = []
     with real.up(asked["world"]) as world, peers.iperf3_server(world.hosts["target"]):
@@ -57,7 +57,7 @@ def beside_iperf3(congestion_control: str) -> list[tuple[float, float]]:
 
 
 def simulated_packets_per_s(*, has_captures: bool) -> float:
-    """Packets through the initiator's tap for each second of wall time."""
+    """Packets through the initiator's tap per second of wall time."""
     asked = settings("cubic")
     asked["client"]["workload"] |= {"duration_ns": None, "total_bytes": SIMULATED_BYTES}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""What the live view carries: ten minutes at the highest rate of the lab, its memory, its share of a processor.
+"""Load limits of the live view: ten minutes at the highest rate of the lab, its memory, its CPU time.
 
-Our initiator reads from our target over a veth pair between two namespaces as fast as they can. tcpdump captures beside
-the initiator; what it writes goes into a file and into ``watch`` alike, so that the final figures of the view can be
-held against ``summary`` of that file. Without ``--keep`` the file is a pipe that ``summary`` reads meanwhile, for ten
+Our initiator reads from our target over a veth pair between two namespaces as fast as they can. tcpdump captures at the
+initiator. Its output goes both into a file and into ``watch``, so the final figures of the view can be compared with
+``summary`` of the file. Without ``--keep`` the file is a pipe that ``summary`` reads at the same time, because ten
 minutes take 30 GB. Needs root; prints, and asserts nothing.
 """
 
@@ -35,7 +35,7 @@ _TOTALS = ("packet_count", "tcp_packet_count", "volumes", "queue_depth", "block_
 
 @dataclass
 class Taken:
-    """What a process takes, sampled once a second."""
+    """CPU and memory of a process, sampled once a second."""
 
     rss_mb: list[float] = field(default_factory=list)
     processor_s: float = 0.0
@@ -127,7 +127,7 @@ def _measure(
             package="iscsitrace",
         )
         taken, started = Taken(), time.monotonic()
-        # its results may be longer than a pipe holds
+        # its results may be larger than a pipe's buffer
         results = capture.with_suffix(".initiator.json")
         with (
             results.open("wb") as into,

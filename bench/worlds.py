@@ -1,10 +1,10 @@
-"""Whether both worlds agree: the throughputs of the same runs over the kernel's TCP and in virtual time.
+"""Agreement of both worlds: the throughputs of the same runs over the kernel's TCP and in virtual time.
 
-Reads of 128 KiB, one at a time, over 320 Mbit/s: at five delays, and with 0.1 % loss (Reno), where each seed loses the
-same packets of a direction in both worlds. A simulated host takes no time; a real one wakes up, reads and copies, and
-so does an emulated link. How long that takes is measured by the captures of the real run, and given to the simulation.
-Of several real runs the fastest counts: what else runs on the machine can only slow them down. Needs root; prints, and
-asserts nothing.
+Reads of 128 KiB at queue depth 1 over 320 Mbit/s: at five delays, and with 0.1 % loss (Reno), where each seed loses the
+same packets of a direction in both worlds. A simulated host has zero service time; a real one wakes up, reads and
+copies, and so does an emulated link. These times are measured in the captures of the real run and set in the
+simulation. The fastest of several real runs counts, because other programs can only slow a run down. Needs root;
+prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ SEEDS = 20
 REPEATS = 5
 _MS_NS = 1_000_000
 _COMMAND_FRAME_BYTES = 114
-"""Of a SCSI command: Ethernet, IPv4, TCP with timestamps, and 48."""
+"""Headers of a SCSI command: Ethernet, IPv4, TCP with timestamps, and 48 bytes."""
 # fixed, so that the kernel does not tune them: a window larger than any block
 _TCP = {"congestion_control": "reno", "receive_buffer_bytes": 3 << 20, "send_buffer_bytes": 4 << 20, "nagle": False}
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """From the last byte that reaches a host to the first of the answer, while nothing is set to take time."""
+    """From the last byte that reaches a host to the first byte of the answer, with no service time set."""
 
     initiator_ns: int = 0
     target_ns: int = 0
     path_ns: int = 0
-    """What a packet takes from host to host beyond rate and delay: the emulated link has to be woken."""
+    """Time of a packet from host to host beyond rate and delay: the emulated link has to wake up."""
 
     @property
     def text(self) -> str:
@@ -67,7 +67,7 @@ class Setting:
     hosts: Hosts = Hosts()
 
     def as_simulated(self) -> dict[str, Any]:
-        """The settings, as either world takes them."""
+        """The settings, for either world."""
         direction = {
             "rate_bps": RATE_BPS,
             "delay_ns": round(self.delay_ms * _MS_NS) + self.hosts.path_ns,
@@ -88,22 +88,22 @@ class Setting:
 
 
 def simulated(setting: Setting) -> float:
-    """Throughput in virtual time, in bytes a second."""
+    """Throughput in virtual time, in bytes per second."""
     with tempfile.TemporaryDirectory() as folder:
         return throughput_of(simulation.run(setting.as_simulated(), Path(folder), lambda *_: False))
 
 
 def kernel(setting: Setting) -> float:
-    """Throughput over the kernel's TCP, in bytes a second."""
+    """Throughput over the kernel's TCP, in bytes per second."""
     with tempfile.TemporaryDirectory() as folder:
         programs = real.Programs(capture_at=())
         return throughput_of(real.run(setting.as_simulated(), Path(folder), lambda _: False, programs=programs))
 
 
 def kernel_and_hosts(setting: Setting) -> tuple[float, Hosts]:
-    """Throughput over the kernel's TCP, and what the hosts took for a read meanwhile, by the captures beside them.
+    """Throughput over the kernel's TCP, and the times of the hosts for a read, from the captures beside them.
 
-    Means, for it is their sum that makes a run longer.
+    Means, because their sum makes a run longer.
     """
     with tempfile.TemporaryDirectory() as folder:
         throughput = throughput_of(real.run(setting.as_simulated(), Path(folder), lambda _: False))
@@ -111,7 +111,7 @@ def kernel_and_hosts(setting: Setting) -> tuple[float, Hosts]:
 
 
 def hosts_of(folder: Path, settings: dict[str, Any], block_bytes: int) -> Hosts:
-    """What the hosts and the links between them took for a read of that size, by the captures of a run beside them."""
+    """Times of the hosts and the links between them for a read of this size, from the captures of a run."""
     at_initiator, at_target = (_reads(folder / name, block_bytes) for name in run_files.capture_names(1))
     between = at_initiator["command_first_ns"][1:] - at_initiator["status_ns"][:-1]
     served = at_target["data_first_ns"] - at_target["command_last_ns"]
@@ -130,7 +130,7 @@ def _reads(capture: Path, block_bytes: int) -> dict[str, Any]:
 
 
 def throughput_of(truth: dict[str, Any]) -> float:
-    """Of a run, in bytes a second; RuntimeError when a command failed."""
+    """Throughput of a run, in bytes per second; RuntimeError if a command failed."""
     results = truth["results"]
     if results["errors"]:
         raise RuntimeError(results["errors"][0])
@@ -138,7 +138,7 @@ def throughput_of(truth: dict[str, Any]) -> float:
 
 
 def of_delay(delay_ms: float, seconds: float = 1.5) -> Setting:
-    """Reads for about so long."""
+    """Reads for about this long."""
     one_ms = 2 * delay_ms + BLOCK_BYTES * 8e3 / RATE_BPS
     return Setting(delay_ms, max(20, round(seconds * 1000 / one_ms)) * BLOCK_BYTES)
 
@@ -193,7 +193,7 @@ def main() -> None:
         print(f"{name:>10}{statistics.mean(values) / 1e6:9.3f} mean{statistics.stdev(values) / 1e6:9.3f} deviation")
     error = statistics.mean(of_simulation) / statistics.mean(of_kernel) - 1
     apart = statistics.mean(abs(b / a - 1) for a, b in pairs)
-    print(f"the means differ by {100 * error:+.2f} %, the runs of a seed by {100 * apart:.2f} % on the average")
+    print(f"the means differ by {100 * error:+.2f} %, the runs of a seed by {100 * apart:.2f} % on average")
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "worlds.json").write_text(json.dumps(found, indent=1, default=asdict) + "\n")
 

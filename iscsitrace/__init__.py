@@ -1,7 +1,7 @@
-"""iscsitrace: iSCSI captures become tables.
+"""iscsitrace: analysis of iSCSI packet captures.
 
-``iscsitrace.read("capture.pcapng")`` gives a :class:`Trace`; everything else is a function of its tables.
-Names are imported when they are first used, so that ``import iscsitrace`` costs nothing by itself.
+``iscsitrace.read("capture.pcapng")`` returns a :class:`Trace`; everything else is a function of its tables.
+Names are imported on first use, so ``import iscsitrace`` is cheap.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``make demo``: simulates iSCSI over a WAN and analyses its capture, then every shipped sample; ends with a report.
+"""``make demo``: simulates iSCSI over a WAN, analyses its capture and every sample capture, and writes a report.
 
-Prints what is known of each beside what was found. It shows; to compare with the truth is for tests.
+Prints the truth beside the results. Tests compare the two; the demo only shows them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import iscsitrace
 from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures import distribution, volumes
 from iscsitrace.cli import main as iscsitrace_command
-from iscsitrace.cli.output import show_heading, show_line, show_table
 from iscsitrace.lab import simulation
+from iscsitrace.outputs.terminal import show_heading, show_line, show_table
 from iscsitrace.wording import cells
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,7 +37,7 @@ _BLOCK_BYTES, _TOTAL_BYTES = 256 << 10, 64 << 20
 
 
 def wan() -> dict[str, Any]:
-    """Settings of the simulation: reads, four at a time, over a long line that loses a few packets."""
+    """Settings of the simulation: reads at queue depth 4 over a long path that loses a few packets."""
     workload = {"block_size_bytes": _BLOCK_BYTES, "total_bytes": _TOTAL_BYTES, "queue_depth": 4}
     tcp = {"congestion_control": "reno", "nagle": False}
     path = {"to_target": _WAN, "to_initiator": _WAN, "seed": 1}
@@ -49,7 +49,7 @@ def wan() -> dict[str, Any]:
 
 
 def show_wan() -> None:
-    """Simulates, reads the initiator's capture, and shows the truth beside what the capture says."""
+    """Simulates, reads the initiator's capture, and shows the truth beside the results."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         truth = simulation.run(wan(), folder, lambda *_: False)
@@ -61,22 +61,22 @@ def show_wan() -> None:
         rtt_ns = connection["rtt_to_target_min_ns"] + connection["rtt_to_initiator_min_ns"]
         took_s = (truth["ended_ns"] - truth["started_ns"]) / 1e9
         packets = sum(truth["packet_counts"])
-        show_heading(f"A WAN in virtual time: {took_s:.1f} s of it, {packets} packets captured at both ends")
+        show_heading(f"A simulated WAN: {took_s:.1f} s of virtual time, {packets} packets captured at both ends")
         line = truth["paths"][0]["to_initiator"]
         (end,) = truth["target_ends"][0]
         asked = [place for place, operation in enumerate(truth["cycles"]["operation"]) if operation]
         sent, ended = (truth["cycles"]["initiator"][name] for name in ("command_first_ns", "status_ns"))
         latencies = sorted(ended[place] - sent[place] for place in asked)
         show_table(
-            ("", "as it was", "in the capture"),
+            ("", "truth", "from the capture"),
             [
-                ("round trip, ms", cells.milliseconds(2 * _WAN["delay_ns"]), cells.milliseconds(rtt_ns)),
+                ("RTT, ms", cells.milliseconds(2 * _WAN["delay_ns"]), cells.milliseconds(rtt_ns)),
                 ("reads", truth["results"]["read"]["commands"], len(reads)),
                 ("MB read", cells.megabytes(truth["results"]["bytes"]), cells.megabytes(volume.read_bytes)),
                 ("block size", cells.size(_BLOCK_BYTES), cells.size(int(max(reads.raw("bytes"))))),
-                ("packets lost on the way here", line["counters"]["lost"]["count"], None),
+                ("packets lost on the way to the initiator", line["counters"]["lost"]["count"], None),
                 (
-                    "packets sent again",
+                    "retransmissions",
                     end["retransmitted_segment_count"],
                     connection["retransmitted_packets_to_initiator"],
                 ),
@@ -94,7 +94,7 @@ def show_wan() -> None:
 
 
 def _keys(truth: dict[str, Any], trace: iscsitrace.Trace) -> list[tuple[object, ...]]:
-    """What the login agreed upon, as both machines knew it and as the capture shows it."""
+    """Negotiated parameters, as both machines knew them and from the capture."""
     known = truth["results"]["connections"][0]["parameters"]
     names = {
         "MaxRecvDataSegmentLength": "initiator_max_recv_data_segment_length",
@@ -111,15 +111,15 @@ def _keys(truth: dict[str, Any], trace: iscsitrace.Trace) -> list[tuple[object, 
 
 
 def show_report() -> None:
-    """Simulates reads one at a time over a WAN, says what limits them, and writes the report on them."""
-    show_heading("What limits reads of 128 KiB, one at a time, over 8 ms each way (iscsitrace diagnose)")
+    """Simulates reads at queue depth 1 over a WAN, shows what limits them, and writes the report on them."""
+    show_heading("What limits 128 KiB reads at queue depth 1 over an RTT of 16 ms (iscsitrace diagnose)")
     run, page = _REPORTED / "wan", _REPORTED / "wan.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     capture = str(run / "initiator.pcapng")
     with redirect_stdout(io.StringIO()):
         iscsitrace_command([*_REPORTED_RUN.split(), "--force", "-o", str(run)], standalone_mode=False)
     iscsitrace_command(["diagnose", capture], standalone_mode=False)
-    show_heading("The report on it (iscsitrace report)")
+    show_heading("The report on the same capture (iscsitrace report)")
     iscsitrace_command(["report", "--force", "-o", str(page), capture], standalone_mode=False)
     show_line(f"open {page.relative_to(ROOT)} in a browser: it needs no network")
 
@@ -130,7 +130,7 @@ def samples() -> list[Path]:
 
 
 def line(capture: Path) -> tuple[object, ...]:
-    """What is known of one sample and what was found in it, as cells."""
+    """Truth and results of one sample, as cells."""
     truth: dict[str, Any] = json.loads((capture.parent / "truth.json").read_text())
     trace = iscsitrace.read(capture, tables=())
     volume = volumes.measure(trace.cycles)[-1]
@@ -156,36 +156,36 @@ def line(capture: Path) -> tuple[object, ...]:
 
 
 def main() -> int:
-    """Shows all samples; the exit code."""
+    """Runs the demo; returns the exit code."""
     found = samples()
     if not found:
         print(f"there are no samples in {SAMPLES}", file=sys.stderr)
         return 1
     show_wan()
-    show_heading(f"What iscsitrace {iscsitrace.__version__} finds in the {len(found)} captures of samples/")
+    show_heading(f"Results of iscsitrace {iscsitrace.__version__} for the {len(found)} captures of samples/")
     show_table(
         (
             "sample",
-            "delay, there and back",
-            "least rtt found",
-            "MB programs moved",
-            "MB found",
-            "tasks",
+            "RTT set",
+            "min RTT measured",
+            "MB transferred",
+            "MB in capture",
+            "commands",
             "complete",
             "latency p50 ms",
-            "explained %",
-            "first finding",
+            "decoded %",
+            "first counter",
         ),
         [line(capture) for capture in found],
     )
-    show_line("MB found includes what the kernel reads when it meets a disk. Each sample's README says what to see.")
+    show_line("MB in capture includes the reads with which the kernel sets up a disk. Each sample has a README.")
     show_next()
     show_report()
     return 0
 
 
 def show_next() -> None:
-    """Commands to go on with."""
+    """Commands to try next."""
     (shown,) = (SAMPLES / _SHOWN).glob("capture.*")
     name = shown.relative_to(ROOT)
     show_heading("Next")

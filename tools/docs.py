@@ -1,7 +1,7 @@
-"""Writes the generated pages of docs/ from what they document: commands, schema/, the core's counters, problems.
+"""Writes the generated pages of docs/ from their sources: commands, schema/, the core's counters, problems.
 
-``python -m tools.docs`` writes, ``python -m tools.docs --check`` only says which file is out of date (exit code 1).
-Nothing in cli.md, tables.md and diagnosis.md is written by hand.
+``python -m tools.docs`` writes them; ``python -m tools.docs --check`` only lists outdated files (exit code 1). Nothing
+in cli.md, tables.md and diagnosis.md is written by hand.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[
 _ARGUMENTS = {
     "CAPTURE...": "Captures to read as one, or `-` for standard input.",
     "A": "The slow capture, or `-` for standard input.",
-    "B": "The fast one; which is which does not matter.",
-    "INPUT": "An interface, a file that grows, or `-` for standard input.",
-    "URL...": "Logical units of targets; for `discover`, their portals.",
+    "B": "The fast capture; the order does not matter.",
+    "INPUT": "An interface, a growing file, or `-` for standard input.",
+    "URL...": "Logical units of targets; for `discover`, portals.",
     "NAME": "An experiment, or `FILE.toml`.",
-    "kind": "What to draw.",
+    "kind": "Kind of plot.",
     "mode": "What to do.",
     "operation": "What to do.",
     "INITIATOR_TAP": "The TAP device on the initiator's side.",
@@ -63,7 +63,7 @@ _ARGUMENTS = {
 
 @dataclass(frozen=True)
 class Counter:
-    """One counter as the core declares it."""
+    """One counter, as declared in the core."""
 
     name: str
     severity: str
@@ -72,7 +72,7 @@ class Counter:
 
 
 def counters() -> list[Counter]:
-    """Every counter in the order of the core's table, which is Rust source read as text."""
+    """Every counter in the order of the core's table; reads the Rust source as text."""
     found = _COUNTER.findall(_COUNTERS_SOURCE.read_text())
     return [
         Counter(name, re.sub(r"(?<!^)([A-Z])", r"_\1", severity).lower(), _unquoted(meaning), _unquoted(advice))
@@ -85,7 +85,7 @@ def _unquoted(text: str) -> str:
 
 
 def commands() -> Iterator[click.Command]:
-    """Every command in the order of the help, each with its full name; those of a group after the group."""
+    """Every command with its full name, in the order of the help; commands of a group follow the group."""
     context = click.Context(main, info_name="iscsitrace")
     for name in COMMANDS:
         command = main.get_command(context, name)
@@ -116,7 +116,7 @@ def cli_page() -> str:
 
 
 def _sections(command: click.Command) -> Iterator[tuple[str, list[click.Parameter]]]:
-    """The options of a command by the sections of its help; the first have no title."""
+    """The options of a command by section of its help; the first section has no title."""
     sections = getattr(command, "sections", ())
     in_sections = {id(option) for section in sections for option in section.options}
     yield "", [parameter for parameter in command.params if id(parameter) not in in_sections]
@@ -127,7 +127,7 @@ def _sections(command: click.Command) -> Iterator[tuple[str, list[click.Paramete
 def _prose(text: str | None) -> list[str]:
     lines: list[str] = []
     for paragraph in inspect.cleandoc(text or "").split("\n\n"):
-        # click keeps the lines of a paragraph that begins with a backspace
+        # click keeps line breaks in a paragraph that begins with a backspace
         kept = paragraph.removeprefix("\b\n").splitlines() if paragraph.startswith("\b") else [paragraph]
         lines += [*(" ".join(line.split()) for line in kept), ""]
     return lines
@@ -164,23 +164,30 @@ def tables_page() -> str:
     """docs/tables.md."""
     lines = ["# Tables", "", _generated("`iscsitrace/tables/schema/` and the core's counters"), ""]
     lines += _prose(
-        f"Schema number {SCHEMA_VERSION}. Times are int64 nanoseconds since 1970 (UTC) as the capture stamped them. A "
+        f"Schema number {SCHEMA_VERSION}. Times are int64 nanoseconds since 1970 (UTC), from the capture. A "
         "nullable column is null where its value is unknown or does not exist: masked in Python, empty in CSV. "
-        "A `category` is a word out of those listed at the end. Frame numbers count from 1 and are Wireshark's."
+        "A `category` is one of the words listed at the end. Frame numbers start at 1 and equal Wireshark's. "
+        "`method N` is a section of [method.md](method.md)."
     )
     for name, table in TABLES.items():
-        asked = " Filled only when asked for." if name in ON_REQUEST else ""
+        asked = " Filled only on request." if name in ON_REQUEST else ""
         lines += [f"## {name}", "", f"A row is {table.row}.{asked}", "", *_columns(table.columns)]
         if name == "cycles":
-            lines += ["Computed from these when asked for, and always exported:", "", *_columns(DERIVED_CYCLE_COLUMNS)]
+            lines += ["Computed from these on use, and always exported:", "", *_columns(DERIVED_CYCLE_COLUMNS)]
     for name, table in DERIVED_TABLES.items():
-        lines += [f"## {name}", "", f"A row is {table.row}. Computed when asked for.", "", *_columns(table.columns)]
+        lines += [f"## {name}", "", f"A row is {table.row}. Computed on request.", "", *_columns(table.columns)]
     lines += ["## Categories", "", "| category | words |", "|---|---|"]
     for name, words in CATEGORIES.items():
         listed = ", ".join(f"`{word}`" for word in words) or "the SCSI operation: `read`, `write`, `inquiry` ..."
         lines.append(f"| {name} | {listed} |")
-    lines += ["", "## Counters", "", "Every oddity of an input is one of these; a counter of zero has no row.", ""]
-    lines += ["| counter | severity | one count stands for | advice |", "|---|---|---|---|"]
+    lines += [
+        "",
+        "## Counters",
+        "",
+        "Every irregularity of an input has one of these counters; a counter of zero has no row.",
+        "",
+    ]
+    lines += ["| counter | severity | what is counted | advice |", "|---|---|---|---|"]
     lines += [
         f"| `{each.name}` | {each.severity} | {_cell(each.meaning)} | {_cell(each.advice)} |" for each in counters()
     ]
@@ -246,7 +253,7 @@ def _problem(problem: Problem) -> list[str]:
 
 
 def thresholds() -> Iterator[tuple[str, str, str]]:
-    """Every threshold with its value and reason, from the source: Python keeps no docstrings of constants."""
+    """Every threshold with its value and reason, from the source, because Python keeps no docstrings of constants."""
     for module in _HAVE_THRESHOLDS:
         body = ast.parse(inspect.getsource(module)).body
         for constant, text in pairwise(body):
@@ -285,7 +292,7 @@ PAGES = {"docs/cli.md": cli_page, "docs/tables.md": tables_page, "docs/diagnosis
 
 
 def run(is_check: bool) -> int:
-    """Writes the pages, or only compares them; the exit code."""
+    """Writes the pages, or only compares them; returns the exit code."""
     stale = [name for name, page in PAGES.items() if not _has(ROOT / name, page())]
     for name in stale:
         if is_check:

@@ -1,7 +1,7 @@
-"""Writes iscsitrace/lab/login_keys.py from the table of keys in core/wire/src/key.rs.
+"""Writes iscsitrace/wording/login_keys.py from the table of keys in core/wire/src/key.rs.
 
-The keys are needed where the core is not imported: by the options of commands, and by what reads experiments.
-``python -m tools.login_keys`` writes the file; tests/project/test_vocabulary.py fails when it is not current.
+The options of commands and the definitions of experiments use the keys without importing the core.
+``python -m tools.login_keys`` writes the file; tests/project/test_vocabulary.py fails if it is out of date.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from iscsitrace import _core
 
-FILE = Path(__file__).resolve().parents[1] / "iscsitrace/lab/login_keys.py"
+FILE = Path(__file__).resolve().parents[1] / "iscsitrace/wording/login_keys.py"
 _KINDS = {"number": "NUMBER", "boolean": "TRUTH", "list": "LIST"}
 _HEAD = '''\
 """The operational login keys of RFC 7143, section 13: the name of each in settings and results, and its kind of value.
@@ -30,7 +30,7 @@ _TAIL = '''\
 
 
 def text() -> str:
-    """The file as it should be."""
+    """The content of the file."""
     rows = [key for key in _core.login_keys() if key["setting"]]
     return (
         _HEAD + "".join(f'    "{key["name"]}": ("{key["setting"]}", {_KINDS[key["kind"]]}),\n' for key in rows) + _TAIL

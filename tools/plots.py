@@ -1,8 +1,8 @@
-"""Keeps the images of docs/plots.md true: runs each command shown and keeps the image that it makes.
+"""Updates the images of docs/plots.md: runs each command of the page and keeps its image.
 
-``python -m tools.plots`` writes, with ``--check`` it only says which image is out of date, or which kind of plot has no
-command on the page (exit code 1). Images are reduced to a palette, which makes them small; they are compared by
-what they show, not by their bytes, which differ between versions of the libraries that write them.
+``python -m tools.plots`` writes the images. ``--check`` only lists images that are out of date, and kinds of plots
+without a command on the page (exit code 1). Images are reduced to a palette, to keep them small. They are compared by
+pixels, not by bytes, which differ between versions of the libraries that write them.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
-from iscsitrace.outputs.drawings import KINDS
+from iscsitrace.plots import kinds
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "plots.md"
 COLORS = 128
 MOST_BYTES = 100_000
 TOLERANCE = 4.0
-"""Greatest root mean square difference of two images that are taken for the same, of 255."""
+"""Largest root mean square difference of two images that count as the same; pixels are 0 to 255."""
 
 
 def commands() -> list[list[str]]:
-    """Every command of the page that draws, as words."""
+    """Every plot command of the page, as words."""
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("iscsitrace plot ")]
     return [shlex.split(line) for line in lines]
 
 
 def output(command: list[str]) -> Path:
-    """Where a command writes its image."""
+    """The image file of a command."""
     return ROOT / command[command.index("-o") + 1]
 
 
 def draw(command: list[str], folder: Path) -> Image.Image:
-    """The image that a command makes now."""
+    """The current image of a command."""
     path = folder / output(command).name
     words = [str(path) if word == command[command.index("-o") + 1] else word for word in command]
     result = subprocess.run(
@@ -53,7 +53,7 @@ def draw(command: list[str], folder: Path) -> Image.Image:
 
 
 def difference(one: Image.Image, other: Image.Image) -> float:
-    """Root mean square difference of two images; of other sizes, more than any."""
+    """Root mean square difference of two images; 256 if their sizes differ."""
     if one.size != other.size:
         return 256.0
     pixels = [np.asarray(image.convert("RGB"), dtype=np.float64) for image in (one, other)]
@@ -61,7 +61,7 @@ def difference(one: Image.Image, other: Image.Image) -> float:
 
 
 def is_same(path: Path, image: Image.Image) -> bool:
-    """Whether a file shows an image."""
+    """Whether a file has the same image."""
     if not path.is_file():
         return False
     with Image.open(path) as kept:
@@ -69,8 +69,12 @@ def is_same(path: Path, image: Image.Image) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the images, or only compares them; the exit code."""
-    stale = [f"docs/plots.md shows no {kind}" for kind in KINDS if kind not in [words[2] for words in commands()]]
+    """Writes or only compares the images; returns the exit code."""
+    stale = [
+        f"docs/plots.md has no command for {kind}"
+        for kind in kinds.NAMES
+        if kind not in [words[2] for words in commands()]
+    ]
     with TemporaryDirectory() as folder:
         for command in commands():
             path = output(command)

@@ -1,6 +1,6 @@
 """Assembles the plugin for Wireshark, plugins/iscsitrace.lua, from its parts in plugins/lua/.
 
-``python -m tools.plugin`` writes it, ``python -m tools.plugin --check`` only says what is out of date (exit code 1).
+``python -m tools.plugin`` writes it, ``python -m tools.plugin --check`` only lists outdated files (exit code 1).
 
 Wireshark loads a single file. The parts are Lua modules: here each becomes a function that is called once, and what it
 returns becomes a local variable with the name of the part, in place of ``require``. So the local variables of a part
@@ -70,7 +70,7 @@ _OPERATIONS = """\
 
 
 class PartInvalid(Exception):
-    """A part that cannot be assembled; one line for the person."""
+    """A part that cannot be assembled; the message is one line."""
 
 
 def operations() -> str:
@@ -141,7 +141,7 @@ def assembled(parts: dict[str, str]) -> str:
 
 
 def files() -> dict[Path, str]:
-    """What is written here: the part that is generated and the plugin."""
+    """The files written here: the generated part and the plugin."""
     generated = {"operations": operations()}
     written = {path.stem for path in FOLDER.glob("*.lua")} - generated.keys()
     if odd := sorted(written ^ (set(PARTS) - generated.keys())):
@@ -151,7 +151,7 @@ def files() -> dict[Path, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the files, or only compares them; the exit code."""
+    """Writes the files, or only compares them; returns the exit code."""
     try:
         stale = {path: text for path, text in files().items() if not path.is_file() or path.read_text() != text}
     except PartInvalid as error:

@@ -1,4 +1,4 @@
-"""Reads which file of a Rust crate uses names of which: the arrows of `tools.circles`, where the rules stand."""
+"""Finds which files of a Rust crate use names of which other files: the arrows of `tools.circles`, with its rules."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Module:
     defined: set[str] = field(default_factory=set)
     """Names of its items."""
     imports: dict[str, Names] = field(default_factory=dict)
-    """What ``use`` brings into it: name, and path as written."""
+    """Names imported by ``use``, with the path as written."""
     globs: list[Names] = field(default_factory=list)
     """Paths before ``::*``."""
     used: list[Names] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Item:
-    """What a path names: an item of a module, or the module itself."""
+    """Target of a path: an item of a module, or the module itself."""
 
     module: Names
     name: str | None
@@ -104,7 +104,7 @@ class _Reader:
         return self.tokens[place] if place < len(self.tokens) else ""
 
     def _skip_group(self) -> list[str]:
-        """Goes behind the bracket that closes the next one; what is between them."""
+        """Skips to the end of the next pair of brackets; returns the content."""
         start, depth = self._at, 0
         while self._at < len(self.tokens):
             depth += (self._word() in _OPEN) - (self._word() in _CLOSE)
@@ -114,7 +114,7 @@ class _Reader:
         return self.tokens[start + 1 : self._at - 1]
 
     def _skip_item(self) -> None:
-        """Goes behind an item: behind its ``;`` or its block."""
+        """Skips an item, up to its ``;`` or the end of its block."""
         while self._word() not in (";", ""):
             if self._word() == "{":
                 self._skip_group()
@@ -126,7 +126,7 @@ class _Reader:
         self._at += 1
 
     def _attribute(self, module: Module) -> bool:
-        """``#[...]``; with ``cfg(test)``, the item behind it too."""
+        """Skips ``#[...]``; with ``cfg(test)`` the item after it, too."""
         if self._word() != "#" or self._word(1) not in ("[", "!"):
             return False
         self._at += 1 + (self._word(1) == "!")
@@ -155,7 +155,7 @@ class _Reader:
         return True
 
     def _use(self, module: Module) -> bool:
-        """``use a::{b, c as d};``; one of another crate (``use ::a``) brings nothing that counts."""
+        """``use a::{b, c as d};``; a ``use`` of another crate (``use ::a``) does not count."""
         if self._word() != "use" or not (self._word(1) in ("::", "{") or _is_name(self._word(1))):
             return False
         is_extern = self._word(1) == "::"
@@ -168,7 +168,7 @@ class _Reader:
         return True
 
     def _use_tree(self, path: Names) -> Iterator[tuple[Names, str]]:
-        """Leaves of a ``use`` tree, each with the name that it gets; ``*`` for all names."""
+        """Leaves of a ``use`` tree, each with its name in the module; ``*`` for all names."""
         while True:
             word = self._word()
             self._at += 1
@@ -200,7 +200,7 @@ class _Reader:
             path.append(self._word(2))
             self._at += 2
         module.used.append(tuple(path))
-        # what follows a turbofish is no path of its own
+        # a path after a turbofish does not start a new one
         self._at += 1 + (self._word(1) == "::")
         return True
 
@@ -262,7 +262,7 @@ class Crate:
     def definition(
         self, module: Module, path: Names, seen: frozenset[tuple[Names, Names]] = frozenset()
     ) -> Item | None:
-        """What a path names, wherever ``use`` leads; None when that is in another crate."""
+        """Target of a path, after following ``use``; None if it is in another crate."""
         if (module.path, path) in seen:
             return None
         seen |= {(module.path, path)}
@@ -281,7 +281,7 @@ class Crate:
         return Item(at, None)
 
     def _item(self, module: Module, rest: Names, seen: frozenset[tuple[Names, Names]]) -> Item | None:
-        """What a name means in a module: an item of it, or what its ``use`` leads to."""
+        """Target of a name in a module: one of its items, or the target of its ``use``."""
         name = rest[0]
         if name not in module.defined:
             if name in module.imports:
@@ -292,7 +292,7 @@ class Crate:
                     source = self.modules[found.module]
                     if name in source.defined or name in source.imports:
                         return self._item(source, rest, seen)
-        # what no item of it is called is made by a macro of it
+        # a name without an item comes from a macro of the module
         return Item(module.path, name)
 
     def arrows(self) -> Arrows:
@@ -303,7 +303,7 @@ class Crate:
             own = arrows.setdefault(module.file, {})
             for path in paths:
                 found = self.definition(module, path)
-                # a module that is only imported is not used yet: paths that begin with it follow
+                # importing a module alone is no use of it: the paths that begin with it are
                 if found and found.name and self.modules[found.module].file != module.file:
                     own.setdefault(self.modules[found.module].file, set()).add(found.name)
         return arrows

@@ -1,8 +1,8 @@
 """Makes samples/ from recordings: copies each capture, writes its recipe.toml and truth.json from the description.
 
-``python -m tools.samples FOLDER`` takes a folder of recordings, each a capture with a description (NAME.json) of how it
-was made and what the kernels, dd and tshark counted meanwhile. The READMEs are written by hand. It never reads a
-capture: nothing in a truth.json comes from the program that is tested against it.
+``python -m tools.samples FOLDER`` reads a folder of recordings: captures, each with a description (NAME.json) of its
+set-up and of the counts of the kernels, dd and tshark. The READMEs are written by hand. It never reads a capture:
+nothing in a truth.json comes from the program that is tested against it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ KERNEL_KEYS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """Which recording a sample is, and what is known of it that its description does not say in so many words."""
+    """The recording of a sample, and facts about it that are not in its description."""
 
     recording: str
     pdus: dict[str, int] | None = None
-    """PDU counts of a walk that knows digests, where tshark's are wrong; none where nobody can tell."""
+    """PDU counts by a reader that handles digests, where tshark's are wrong; empty if unknown."""
     known: dict[str, Any] = field(default_factory=dict)
 
 
@@ -56,7 +56,7 @@ SAMPLES = {
     "header-and-data-digests": Sample(
         "05_digests_header+data_crc32c_delay01ms.pcap.gz", {"SCSI Command": 50, "SCSI Data-In": 42}
     ),
-    # what the target's kernel sent again was a FIN, which brings no bytes (tshark: frame 2899)
+    # the target's kernel retransmitted a FIN, which has no bytes (tshark: frame 2899)
     "two-connections-one-session": Sample(
         "06_mcs_2-connections_delay04ms.pcapng.gz", known={"session_count": 1, "retransmitted_fin_count": 1}
     ),
@@ -119,7 +119,7 @@ def truth(sample: Sample, described: dict[str, Any]) -> dict[str, Any]:
 
 
 def transfers(step: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a command read or wrote, by its own report; times are the initiator's clock, which stamped the capture."""
+    """Transfers of a command, by its own report; times are of the initiator's clock, which also stamped the capture."""
     window = {"time_from_ns": round(step["start"] * 1e9), "time_to_ns": round(step["end"] * 1e9)}
     if "parts" in step:
         return [{"operation": part["what"], "bytes": part["bytes"], **window} for part in step["parts"]]
@@ -140,7 +140,7 @@ def transfers(step: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def recipe(sample: Sample, described: dict[str, Any]) -> str:
-    """How the capture was made, enough to make another."""
+    """How the capture was made, in enough detail to repeat it."""
     (capture,) = [each for each in described["files"] if each["file"] == sample.recording]
     network = described["network"]
     packages = described["versions"]["packages"]
@@ -177,7 +177,7 @@ def recipe(sample: Sample, described: dict[str, Any]) -> str:
     for name, values in sections.items():
         lines += ["", f"[{name}]", *(f"{_bare(key)} = {json.dumps(value)}" for key, value in values.items())]
     for step in described["io"]:
-        # the folder of a script says nothing
+        # the folder of a script is irrelevant
         command = re.sub(r"/\S*/(\w+\.py)", r"\1", step["cmd"])
         lines += ["", "[[io]]", f"name = {json.dumps(step['name'])}", f"command = {json.dumps(command)}"]
     return "\n".join([*lines, ""])
@@ -201,7 +201,7 @@ def make(recordings: Path, name: str, sample: Sample) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Makes all samples; the exit code."""
+    """Makes all samples; returns the exit code."""
     if len(arguments) != 1 or not Path(arguments[0]).is_dir():
         print("usage: python -m tools.samples FOLDER (recordings with their descriptions)", file=sys.stderr)
         return 2

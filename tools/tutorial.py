@@ -1,8 +1,7 @@
-"""Keeps the output that README.md and pages of docs/ show true: runs each command shown and puts its output below it.
+"""Keeps the output in README.md and pages of docs/ current: runs each command shown and writes its output below it.
 
-A block of ``console`` holds one command after ``$`` and its output. ``python -m tools.tutorial`` writes, with
-``--check`` it only says which page is out of date (exit code 1). Blocks of ``sh`` and ``python`` are run by
-tests/project/test_tutorial.py.
+A ``console`` block has one command after ``$`` and its output. ``python -m tools.tutorial`` writes; with ``--check`` it
+only lists outdated pages (exit code 1). tests/project/test_tutorial.py runs the ``sh`` and ``python`` blocks.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ _BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]*)\n.*?```\n", re.DOTALL)
 
 
 def output_of(command: str) -> str:
-    """What a command of a page prints, run in the project's folder with this environment's programs."""
+    """The output of a command, run in the project's folder with this environment's programs."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TZ": "UTC"}
     shell = ["bash", "-c", command]
     result = subprocess.run(shell, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    # 1 from `check` is a finding
+    # `check` exits with 1 if data is missing
     if result.returncode != 0 and not (result.returncode == 1 and command.startswith("iscsitrace check ")):
         raise RuntimeError(f"{command}: exit code {result.returncode}: {result.stderr}")
     return result.stdout
 
 
 def page(name: str) -> str:
-    """A page with the output that its commands give now."""
+    """A page with the current output of its commands."""
     text = (ROOT / name).read_text()
     return _BLOCK.sub(lambda block: _shown(block["command"]), text)
 
@@ -40,7 +39,7 @@ def _shown(command: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the pages, or only compares them; the exit code."""
+    """Writes the pages, or only compares them; returns the exit code."""
     stale = [name for name in PAGES if page(name) != (ROOT / name).read_text()]
     for name in stale:
         if "--check" in arguments:

@@ -23,7 +23,7 @@ from iscsitrace.outputs import sidecar
 WIDTH, HEIGHT = 1720, 900
 _SHOWN = "iscsi || iscsitrace.loss_class"
 _NO_CAPTURE = "The Wireshark Network Analyzer"
-# places on the screen, as this Wireshark draws its windows
+# positions on the screen in this version of Wireshark
 _DETAILS, _CYCLES_IN_MENU = (300, 508), (358, 330)
 _GEAR_OF_CAPTURE, _GEAR_OF_WAN = (213, 466), (213, 484)
 _SECOND_TAB = (123, 26)
@@ -47,23 +47,23 @@ gui.geometry_main_maximized: TRUE
 
 
 class Display:
-    """An X display of its own, and what happens on it."""
+    """A separate X display, and actions on it."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
 
     def run(self, *command: str) -> str:
-        """What a program says."""
+        """The output of a program."""
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=60, check=False)
         return done.stdout
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
-        """A program that goes on."""
+        """Starts a program in the background."""
         quiet = subprocess.DEVNULL
         return subprocess.Popen(command, env=self._environment, stdin=quiet, stdout=quiet, stderr=quiet)
 
     def window(self, title: str) -> str:
-        """The number of the window with that in its title, once it is there."""
+        """The number of the window with this text in its title; waits for it."""
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
             found = self.run("xdotool", "search", "--onlyvisible", "--name", title).split()
@@ -74,23 +74,23 @@ class Display:
         raise TimeoutError(f"no window {title!r} came")
 
     def keys(self, *keys: str) -> None:
-        """Types keys, one after the other."""
+        """Types keys, one after another."""
         for key in keys:
             self.run("xdotool", "key", "--clearmodifiers", key)
             time.sleep(0.3)
 
     def click(self, x: int, y: int, *, times: int = 1, button: int = 1) -> None:
-        """Clicks at a place."""
+        """Clicks at a position."""
         self.run("xdotool", "mousemove", str(x), str(y))
         self.run("xdotool", "click", "--repeat", str(times), "--delay", "80", str(button))
         time.sleep(0.5)
 
     def away(self) -> None:
-        """Puts the pointer where it lights nothing up."""
+        """Moves the pointer to where it highlights nothing."""
         self.run("xdotool", "mousemove", str(WIDTH - 2), str(HEIGHT - 2))
 
     def picture(self, file: Path, window: str = "root", crop: str | None = None) -> None:
-        """A PNG of a window; few colours do for a screen."""
+        """A PNG of a window, with a reduced palette."""
         time.sleep(_SETTLE_S)
         cut = ["-crop", crop, "+repage"] if crop else []
         self.run("import", "-window", window, *cut, *_SMALL, str(file))
@@ -128,7 +128,7 @@ def display(home: Path) -> Iterator[Display]:
 
 @contextmanager
 def wireshark(shown: Display, title: str, *arguments: str) -> Iterator[str]:
-    """Wireshark with the profile; the number of its main window, as large as the screen."""
+    """Starts Wireshark with the profile; returns the number of its main window, as large as the screen."""
     process = shown.start("wireshark", "-C", "iscsitrace", *arguments)
     try:
         yield shown.window(title)
@@ -142,7 +142,7 @@ def wireshark(shown: Display, title: str, *arguments: str) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Makes all pictures in a folder; the exit code."""
+    """Makes all pictures in a folder; returns the exit code."""
     if len(arguments) != 1:
         print("python -m tools.wireshark_screenshots FOLDER", file=sys.stderr)
         return 2
@@ -196,12 +196,12 @@ def _take(shown: Display, capture: Path, folder: Path) -> None:
 
 
 def _telling_frame(capture: Path) -> int:
-    """A frame that ends a read shortly after a slow task, and of which the sidecar knows something."""
+    """A frame that ends a read shortly after a slow command, with data in the sidecar."""
     rows = (line.split("\t") for line in sidecar.path_of(capture).read_text().splitlines()[2:])
     known = {int(row[0]) for row in rows if not row[3]}
     cycles = [row for row in iscsitrace.read(capture).cycles.rows() if row["latency_ns"] is not None]
     slow = [row["status_frame"] for row in cycles if row["latency_ns"] >= _SLOW_NS]
-    # Wireshark shows a PDU that was sent again later than it came
+    # Wireshark shows a retransmitted PDU later than it arrived
     found = [row["status_frame"] for row in cycles if row["operation"] == "read" and not row["has_retransmission"]]
     first = slow[len(slow) // 2] + _ROOM_FRAMES
     return int(next(frame for frame in found if frame > first and frame in known))

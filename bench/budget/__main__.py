@@ -1,4 +1,4 @@
-"""The budget, the idle fraction and the limiter beside the truth, case by case; then who was taken for whom.
+"""Time breakdown, idle fraction and limiter against the truth, case by case, with a confusion table.
 
 Runs every case in the simulated world and, as root, in the real one; then the recordings of a folder. Prints, and
 asserts nothing.
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _run_world(world: str, word: str) -> None:
-    print(f"\n{world} world; idle in %, errors in points; what is as large as the largest part is right, too")
+    print(f"\n{world} world; idle in %, errors in points; parts as large as the largest are correct, too")
     headings = ("tap", "idle", "payload", "found", "error", "right", "named", "true", "found")
     print(_HEADINGS.format("case", *headings), flush=True)
     found: list[Outcome] = []
@@ -83,13 +83,13 @@ def _show(outcome: Outcome) -> None:
 def _show_confusion(found: list[Outcome]) -> None:
     counted = Counter((outcome.named if outcome.is_right else outcome.right[0], outcome.named) for outcome in found)
     names = sorted({name for pair in counted for name in pair})
-    print(f"\n{'right, and named':22}" + "".join(f"{name:>20}" for name in names))
+    print(f"\n{'correct, and reported':22}" + "".join(f"{name:>20}" for name in names))
     for right in names:
         print(f"{right:22}" + "".join(f"{counted[right, named] or '':>20}" for named in names))
     wrong = sum(count for (right, named), count in counted.items() if right != named)
-    print(f"{sum(counted.values())} at both taps, {wrong} named wrongly (!)")
+    print(f"{sum(counted.values())} at both taps, {wrong} wrong (!)")
     below = sum(not outcome.is_limiter_right for outcome in found)
-    print(f"largest part but for the line's: {below} wrong (*)")
+    print(f"largest part other than the line's: {below} wrong (*)")
 
 
 def _show_errors(found: list[Outcome]) -> None:

@@ -1,8 +1,8 @@
-"""Settings of which it is known what limits them: each with the shares of its time by arithmetic, and why.
+"""Settings with a known limit: each with the shares of its time by arithmetic, and the reason.
 
-A case is one workload over one link, in either world. Its arithmetic is that of a steady period with hosts that take
-no time: the line takes ``L`` for a block, a way takes ``d``. Losses have no arithmetic: there the logs decide
-(`owners`). It runs nothing.
+A case is one workload over one link, in either world. Its arithmetic is that of a steady period with hosts of zero
+service time: ``L`` is the time of a block on the line, ``d`` the one-way delay. Losses have no arithmetic: there the
+logs decide (`owners`). It runs nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Case:
     initiator_host_ns: int = 0
     status: str = "in_data"
     burst_bytes: int | None = None
-    """Each write waits for R2Ts of so many bytes."""
+    """Each write needs R2Ts of this many bytes."""
     rate_bps: int = RATE_BPS
     initial_window: int = 10
     total_bytes: int | None = None
@@ -54,7 +54,7 @@ class Case:
     """By arithmetic; empty where there is none."""
     reason: str = ""
     is_real: bool = True
-    """Whether the real world can have it."""
+    """Whether the real world can run it."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Case:
         return limiters(self.parts_ns)
 
     def settings(self, seed: int = 1, *, is_logging_packets: bool = True) -> dict[str, Any]:
-        """As either world takes them."""
+        """Settings for either world."""
         tcp = {
             "receive_buffer_bytes": LARGE_WINDOW_BYTES,
             "send_buffer_bytes": SEND_BUFFER_BYTES,
@@ -113,13 +113,13 @@ class Case:
 
     @property
     def seconds(self) -> float:
-        """Long enough for tens of periods, so that discovery and the first slow start weigh little."""
+        """Long enough for tens of periods, so that discovery and the first slow start matter little."""
         period_ns = sum(self.parts_ns.values()) or 6 * self.delay_ms * MS_NS
         return min(4.0, max(0.6, 30 * period_ns / 1e9, 0.1 * self.delay_ms))
 
 
 def largest(parts_ns: Mapping[str, float]) -> tuple[str, ...]:
-    """The largest part but for the line's, and those less than EQUAL_POINTS of all the time smaller."""
+    """The largest part other than the line's, and those smaller by less than EQUAL_POINTS of the whole time."""
     equal = EQUAL_POINTS / 100 * sum(parts_ns.values())
     others = {part: part_ns for part, part_ns in parts_ns.items() if part != LINE}
     most = max(others.values(), default=0)
@@ -128,7 +128,7 @@ def largest(parts_ns: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def limiters(parts_ns: Mapping[str, float]) -> tuple[str, ...]:
-    """What may be named: the line, when it takes more than half of the time, else the largest part."""
+    """The correct names: the line, if it takes more than half of the time, else the largest part."""
     total = sum(parts_ns.values())
     if not total:
         return ()
@@ -138,14 +138,14 @@ def limiters(parts_ns: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def line_ns(payload_bytes: int, rate_bps: int = RATE_BPS) -> float:
-    """What the line takes for a PDU with so many bytes of data."""
+    """Time on the line of a PDU with this many bytes of data."""
     stream_bytes = payload_bytes + BASIC_HEADER_BYTES
     frames_bytes = stream_bytes + HEADERS_BYTES * ceil(stream_bytes / SEGMENT_BYTES)
     return frames_bytes * 8e9 / rate_bps
 
 
 def _queued(busy_ns: float, ways_ns: float, depth: int, **others_ns: float) -> dict[str, float]:
-    """Parts of a period of `depth` tasks: the line's work hides what else there is, the ways first."""
+    """Parts of a period of `depth` commands: time on the line hides other parts, the one-way delays first."""
     work_ns = depth * busy_ns
     hidden_ns = work_ns - busy_ns
     parts_ns = {"transfer": work_ns}
@@ -161,7 +161,7 @@ def _small(depth: int) -> int:
 
 
 def _rest_ns(delay_ms: float) -> int:
-    """A service or think time that outweighs both ways and eight blocks."""
+    """A service or think time larger than both one-way delays and eight blocks."""
     return max(20 * MS_NS, round(10 * delay_ms * MS_NS))
 
 
@@ -184,8 +184,8 @@ def _window_limited(operation: str, delay_ms: float, depth: int) -> Case:
         *("window-limited", operation, delay_ms, depth, block_bytes),
         window_bytes=WINDOW_BYTES,
         parts_ns=parts_ns,
-        reason="sixteen windows of 16 KiB a block, each but the last waits 2d less its time on the line; at 0.1 ms the "
-        "window is more than the path holds, and the line is the limit",
+        reason="sixteen windows of 16 KiB per block, each but the last waits 2d less its time on the line; at 0.1 ms "
+        "the window exceeds the bandwidth-delay product, and the line is the limit",
     )
 
 
@@ -267,7 +267,7 @@ def _thinking(operation: str, delay_ms: float, depth: int) -> Case:
     return Case(
         *("think time", operation, delay_ms, depth, block_bytes),
         think_ns=think_ns,
-        # the first blocks go out together; else they would stay a round trip apart for good
+        # the first blocks start together; otherwise they would stay one RTT apart
         initial_window=10 if depth == 1 else 128,
         parts_ns=parts_ns,
         reason="no task is outstanding for five times as long as both ways; tasks that begin together end one block "
@@ -294,7 +294,7 @@ def _slow_start(operation: str, delay_ms: float, depth: int) -> Case:
     parts_ns = {
         "transfer": line_ns(total_bytes, FAST_RATE_BPS),
         "congestion_window": stalled_ns,
-        # before the block the unit is asked what it is
+        # before the block come the INQUIRY and similar commands
         "propagation": 4 * ways_ns,
     }
     return Case(

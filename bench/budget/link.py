@@ -1,4 +1,4 @@
-"""When the line carried what, as a tap sees it, by the link's own log; and from when to when that counts."""
+"""When the line carried data, as a tap sees it, from the link's log; and the span that counts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bench.budget.cases import HEADERS_BYTES
 from bench.budget.spans import Spans, owners, union
 
 NEAR = {"to_target": "initiator", "to_initiator": "target"}
-"""The tap in front of the line of a direction; to the other one every packet takes the delay."""
+"""The tap in front of the line of a direction; packets reach the other tap after the delay."""
 _PURE_ACK_BYTES = HEADERS_BYTES + 36
-"""A frame without payload is no longer: the headers, and four blocks of SACK at most."""
+"""A frame without payload is at most this long: the headers, and four SACK blocks."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Idle:
     """Shares of a span in which the line was idle."""
 
     of_payload: float
-    """Of either line, but for ACKs without payload: the definition."""
+    """Of either line, without ACKs that have no payload: the definition."""
     of_line: float
-    """Of either line, by all that it carried."""
+    """Of either line, with all frames."""
 
 
 def payload_times(truth: Mapping[str, Any], direction: str, tap: str) -> Spans:
@@ -33,7 +33,7 @@ def payload_times(truth: Mapping[str, Any], direction: str, tap: str) -> Spans:
     packets = [packet for packet in truth["paths"][0][direction]["packets"] if packet["bytes"] > _PURE_ACK_BYTES]
     on_line = [packet for packet in packets if packet["fate"] not in {"queue_full", "under_way"}]
     took_ns = np.array([packet["bytes"] * 8e9 / settings["rate_bps"] for packet in on_line])
-    # what is lost is lost behind the line, before the delay
+    # packets are lost after the line and before the delay
     left_ns = np.array(
         [packet["time_out_ns"] - (packet["fate"] == "delivered") * settings["delay_ns"] for packet in on_line], np.int64
     )
@@ -42,7 +42,7 @@ def payload_times(truth: Mapping[str, Any], direction: str, tap: str) -> Spans:
 
 
 def busy_times(truth: Mapping[str, Any], direction: str, tap: str) -> Spans:
-    """When the line of a direction carried anything, as it passes a tap."""
+    """When the line of a direction carried any frame, as it passes a tap."""
     times = truth["paths"][0][direction]["line"]["busy_times"]
     settings = truth["settings"]["world"]["paths"][0][direction]
     intervals = np.column_stack([np.asarray(times["from_ns"], np.int64), np.asarray(times["to_ns"], np.int64)])
@@ -63,13 +63,13 @@ def idle(truth: Mapping[str, Any], tap: str, span: tuple[int, int]) -> Idle:
 
 
 def lost_count(truth: Mapping[str, Any], direction: str) -> int:
-    """Packets that the link took and did not bring."""
+    """Packets that the link took and did not deliver."""
     counters = truth["paths"][0][direction]["counters"]
     return sum(counters[fate]["count"] for fate in ("queue_full", "lost", "lost_in_burst"))
 
 
 def unfinished_count(truth: Mapping[str, Any], direction: str) -> int:
-    """Packets that were on their way when the run ended."""
+    """Packets that were on the way when the run ended."""
     counters = truth["paths"][0][direction]["counters"]
     ended = counters["delivered"]["count"] + lost_count(truth, direction)
     return int(counters["arrived"]["count"] - ended)

@@ -1,8 +1,8 @@
-"""Packets that were sent again: what iscsitrace, tshark and tcptrace find of them at a tap, beside the sender's own.
+"""Retransmissions: the results of iscsitrace, tshark and tcptrace at a tap, against the sender's own count.
 
-Beside its sender every packet passes in the order of sending, so one that begins below the highest byte sent so far is
-a retransmission: nothing has to be guessed. At the far tap the same packets are looked for, as far as they came
-through. Their number has to be the one that the sender counted.
+Beside the sender every packet passes in the order of sending, so a packet that begins below the highest byte sent so
+far is a retransmission: nothing is guessed. At the far tap the same packets are expected, if they arrived. Their number
+must equal the sender's count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TAPS = ("initiator", "target")
 
 @dataclass(frozen=True)
 class Found:
-    """What a tool says of one direction at one tap."""
+    """Results of a tool for one direction at one tap."""
 
     found: int
     missed: int
@@ -37,13 +37,13 @@ NOTHING = Found(0, 0, 0)
 
 
 def of_frames(said: Iterable[int], true: Iterable[int]) -> Found:
-    """Frames that a tool holds for retransmissions beside those that are."""
+    """Frames that a tool reports as retransmissions, against the true ones."""
     said, true = set(said), set(true)
     return Found(len(said & true), len(true - said), len(said - true))
 
 
 def true_frames(packets: Mapping[str, list[Packet]], tap: str) -> dict[int, str]:
-    """Frames at a tap that were sent again, and why."""
+    """Retransmitted frames at a tap, and their causes."""
     found = {}
     for near in TAPS:
         causes = {packet.key: cause for packet, cause in reasons(packets[near], to_target=near == "initiator").items()}
@@ -54,7 +54,7 @@ def true_frames(packets: Mapping[str, list[Packet]], tap: str) -> dict[int, str]
 
 
 def reasons(near: list[Packet], *, to_target: bool) -> dict[Packet, str]:
-    """Retransmissions of a direction beside their sender, and whether an ACK or a timer had them sent."""
+    """Retransmissions of a direction beside their sender, and whether an ACK or a timer caused them."""
     mine = {packet for packet in resent(near) if packet.to_target is to_target}
     found, heard_ns, highest, driven = {}, 0, 0, ""
     for packet in near:
@@ -74,13 +74,13 @@ def reasons(near: list[Packet], *, to_target: bool) -> dict[Packet, str]:
 
 
 def by_iscsitrace(capture: Path) -> dict[int, tuple[str, bool]]:
-    """Its frames, their causes, and whether they were needless."""
+    """Frames of iscsitrace, their causes, and whether they were spurious."""
     table = iscsitrace.read(str(capture), tables=("retransmissions",)).retransmissions
     return {row["frame"]: (row["cause"], row["is_spurious"]) for row in table.rows()}
 
 
 def by_tshark(packets: Iterable[Packet], *, is_out_of_order_counted: bool = False) -> list[int]:
-    """Its frames: retransmissions, fast and spurious ones; what it calls out of order, if that is to count."""
+    """Frames of tshark: retransmissions, fast and spurious ones; out-of-order frames, if they are to count."""
     return [
         packet.frame
         for packet in packets
@@ -89,7 +89,7 @@ def by_tshark(packets: Iterable[Packet], *, is_out_of_order_counted: bool = Fals
 
 
 def by_tcptrace(capture: Path) -> int:
-    """How many packets of data it says were sent again, in both directions."""
+    """Retransmissions of data that tcptrace counts, in both directions."""
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder, "capture.pcap")
         subprocess.run(["editcap", "-F", "pcap", str(capture), str(plain)], check=True, capture_output=True, timeout=60)
@@ -105,7 +105,7 @@ def by_tcptrace(capture: Path) -> int:
 
 @dataclass
 class Losses:
-    """Of several runs: what each tool found at the near and the far tap, and the causes beside ours."""
+    """Of several runs: the results of each tool at the near and the far tap, and the causes against ours."""
 
     tools: dict[tuple[str, str], Found]
     counts: Counter[tuple[str, str]]
@@ -113,11 +113,11 @@ class Losses:
 
     @classmethod
     def none(cls) -> Losses:
-        """Of no run."""
+        """Without runs."""
         return cls({}, Counter(), defaultdict(Counter))
 
     def add(self, files: Mapping[str, Path], packets: Mapping[str, list[Packet]]) -> dict[str, dict[str, Found]]:
-        """One more run; what was found in it, by tap and tool."""
+        """Adds a run; its results by tap and tool."""
         of_run: dict[str, dict[str, Found]] = {}
         for tap in TAPS:
             true, said = true_frames(packets, tap), by_iscsitrace(files[tap])
@@ -148,6 +148,6 @@ class Losses:
         for tap in TAPS:
             print(f"{tap:12}tcptrace counts {self.counts[tap, 'tcptrace']} of {self.counts[tap, 'true']}")
         causes = sorted({cause for counted in self.causes.values() for cause in counted})
-        print(f"\n{'sent again by, and called':30}" + "".join(f"{cause:>14}" for cause in causes))
+        print(f"\n{'retransmitted by, and class':30}" + "".join(f"{cause:>14}" for cause in causes))
         for driven, counted in sorted(self.causes.items()):
             print(f"{driven:30}" + "".join(f"{counted[cause] or '':>14}" for cause in causes))

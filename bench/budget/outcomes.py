@@ -1,4 +1,4 @@
-"""What the analysis says of a run at either tap, beside what the logs say."""
+"""Results of the analysis of a run at either tap, against the logs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Outcome:
     tap: str
     true_idle: float
     true_idle_of_line: float
-    """With the ACKs that the line carried."""
+    """With the ACKs on the line."""
     true_parts: dict[str, float]
     right: tuple[str, ...]
-    """What may be named."""
+    """The correct names."""
     largest: tuple[str, ...]
-    """The largest part but for the line's, and those as large."""
+    """The largest part other than the line's, and equally large ones."""
     idle: float
     parts: dict[str, float]
     named: str
@@ -35,27 +35,27 @@ class Outcome:
 
     @property
     def error_points(self) -> float:
-        """Of the idle fraction."""
+        """Error of the idle fraction."""
         return 100 * (self.idle - self.true_idle)
 
     @property
     def is_right(self) -> bool:
-        """Whether the limiter is one of the right ones."""
+        """Whether the limiter is a correct one."""
         return self.named in self.right
 
     @property
     def is_limiter_right(self) -> bool:
-        """Whether the largest part but for the line's is; of less than EQUAL_POINTS it does not matter which."""
+        """Whether the largest part other than the line's is correct; below EQUAL_POINTS any is."""
         return self.limiter in self.largest or 100 * (1 - self.true_idle) > 100 - EQUAL_POINTS
 
     @property
     def allowed_points(self) -> float:
-        """What the idle fraction may be wrong: 1 point from 1 ms on, else 3."""
+        """Tolerated error of the idle fraction: 1 point from 1 ms on, else 3."""
         return 1.0 if self.case.delay_ms >= 1 else 3.0
 
 
 def outcomes_of(made: Made) -> Iterator[Outcome]:
-    """What the analysis says of a run, at either tap."""
+    """Results of the analysis of a run, at either tap."""
     run = owners.Run(made.case, made.truth, owners.read(made.files), made.packets)
     for tap, file in made.files.items():
         idle = link.idle(made.truth, tap, run.taps.span(tap))
@@ -79,7 +79,7 @@ def outcomes_of(made: Made) -> Iterator[Outcome]:
 
 
 def _as_seen(true_ns: Mapping[str, int], hidden_ns: int, tap: str) -> dict[str, int]:
-    """The parts when losses that a tap cannot know of count as what they look like: a side that takes its time."""
+    """The parts if losses that a tap cannot see count as what they look like: service time of a side."""
     wait = "target_service" if tap == "initiator" else "initiator_think"
     known_ns = dict(true_ns)
     moved_ns = min(hidden_ns, known_ns.get("loss_recovery", 0))

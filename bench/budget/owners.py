@@ -1,10 +1,10 @@
-"""Whose each nanosecond was, by what the link and the hosts logged: the truth beside which a budget is held.
+"""The true time breakdown, from the logs of the link and the hosts.
 
-It starts from the line: when it carried payload. Of the rest it asks, in this order: was a lost byte on its way to be
-repaired, was no task outstanding, did the sender have bytes to send (and which window was full), was something held
-back, was a granted burst in the initiator's or a task in the target's hands? What is left is the path's. The instants
-of tasks and the outstanding data are those of the captures beside both hosts, which the tests hold against the
-simulation to the nanosecond; no analysis of theirs is used.
+It starts with the time in which the line carried payload. The rest is attributed in this order: a lost byte was not
+recovered yet; no command was in flight; the sender had bytes to send (and which window was full); an ACK or status was
+held; an R2T was unanswered by the initiator, or a command by the target. The remaining time is RTT. The times of
+commands and the bytes in flight come from the captures beside both hosts, which the tests compare with the simulation
+to the nanosecond; no analysis of these captures is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Columns = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Taps:
-    """What both captures of a run have of its tasks, bursts and packets, by tap."""
+    """Commands, bursts and packets of both captures of a run, by tap."""
 
     cycles: dict[str, Columns]
     rounds: dict[str, Columns]
@@ -69,26 +69,26 @@ def read(captures: Mapping[str, Any]) -> Taps:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: what was set, what its truth and its captures say."""
+    """One run: its settings, its truth and its captures."""
 
     case: Case
     truth: Mapping[str, Any]
     taps: Taps
     packets: Mapping[str, list[Packet]] | None = None
-    """Of both taps, where some were lost."""
+    """Of both taps, where packets were lost."""
 
     @property
     def sender(self) -> str:
-        """Who sends the data."""
+        """The sender of the data."""
         return "target" if self.case.operation == "read" else "initiator"
 
     def shift_ns(self, near: str, tap: str) -> int:
-        """How much later a tap sees what passes the one near its host."""
+        """Delay of a tap behind the tap near the host."""
         settings = self.truth["settings"]["world"]["paths"][0][_DIRECTION[near]]
         return 0 if near == tap else int(settings["delay_ns"])
 
     def hidden_ns(self, tap: str) -> int:
-        """How long the line was idle for losses that a tap cannot know of: nothing sent behind them passed it."""
+        """Idle time of the line for losses that a tap cannot see: no later packet passed it."""
         if not self.packets:
             return 0
         line = union(*(link.payload_times(self.truth, direction, tap) for direction in link.NEAR))
@@ -112,7 +112,7 @@ class Run:
         claims["receive_window"] = intersection(backlog, by_receiver) + later
         claims["congestion_window"] = intersection(backlog, by_congestion) + later
         if self.case.window_bytes < LARGE_WINDOW_BYTES:
-            # a kernel waits for half of the window rather than fill what is left (RFC 9293 section 3.8.6.2.1)
+            # a kernel waits for half of the window instead of filling the rest (RFC 9293 section 3.8.6.2.1)
             claims["receive_window"] = subtraction(backlog, by_congestion) + later
         if self.case.status == "apart_held":
             held = _spans(at_target["data_last_ns"], at_target["status_ns"])
@@ -122,7 +122,7 @@ class Run:
         return owners(span, claims, "propagation")
 
     def _repairs(self, tap: str, *, is_hidden_only: bool = False) -> Spans:
-        """Losses of either direction until their repair; or only those that nobody beside that tap can know of."""
+        """Losses of either direction until recovery; or only those that no tap at that side can see."""
         assert self.packets
         found = []
         for near, far in _FAR.items():
@@ -136,7 +136,7 @@ class Run:
         return union(*found)
 
     def _backlog(self) -> Spans:
-        """When the sender of the data has some that was asked for and did not pass the tap beside it yet."""
+        """When the sender of the data has requested data that did not pass its tap yet."""
         cycles = self.taps.cycles[self.sender]
         if self.case.operation == "read":
             return _spans(self._answered_ns(), cycles["data_last_ns"])
@@ -145,17 +145,17 @@ class Run:
         return _spans(cycles["command_first_ns"], _data_last_ns(cycles))
 
     def _answered_ns(self) -> NDArray[np.int64]:
-        """When the target has the data of each read: after the service time that is set, and what its host takes."""
+        """When the target has the data of each read: after its service time and the time of its host."""
         cycles, set_ns = self.taps.cycles["target"], self.case.service_ns
         is_read = cycles["is_block"] & (cycles["data_first_ns"] != _NULL)
         waits_ns = (cycles["data_first_ns"] - cycles["command_last_ns"])[is_read]
-        # of queued reads most wait for those before them; the quickest shows what the host takes
+        # most queued reads wait for earlier ones; the fastest shows the time of the host
         host_ns = int(np.percentile(waits_ns, 95 if self.case.queue_depth == 1 else 5)) - set_ns
         answered = cycles["command_last_ns"] + set_ns + min(max(host_ns, 0), MS_NS)
         return np.where(cycles["is_block"], answered, _NULL)
 
     def _full(self) -> tuple[Spans, Spans]:
-        """When the advertised window, and when the congestion window had no room for another segment."""
+        """When the advertised window, and when the congestion window was too full for another segment."""
         segments = self.taps.segments[self.sender]
         is_own = segments["to_target"] == (self.sender == "initiator")
         times, acknowledged = segments["time_ns"], segments["ack_offset_bytes"]
@@ -165,20 +165,20 @@ class Run:
         owin = sent - np.maximum.accumulate(np.where(is_own, 0, acknowledged))
         end = (self.truth["target_ends"][0] if self.sender == "target" else self.truth["initiator_ends"])[0]
         places = np.searchsorted(np.asarray(end["windows"]["time_ns"], np.int64), times, side="right") - 1
-        # a kernel may be looked at before it has a window
+        # a kernel may be sampled before it has a window
         windows = [each or self.case.initial_window for each in end["windows"]["cwnd"]]
         cwnd = np.asarray(windows, np.int64)[np.maximum(places, 0)] * SEGMENT_BYTES
         is_closed = edge - sent < SEGMENT_BYTES
-        # what is lost is outstanding and not under way: without room for it the sender waits for its congestion window
+        # lost bytes are unacknowledged and not in the pipe: with a full window the sender is cwnd-limited
         is_full = (owin > cwnd - SEGMENT_BYTES) | ((owin > 0) & bool(self.packets))
         lasts = np.column_stack([times, np.append(times[1:], _NEVER)])
         return union(lasts[is_closed]), union(lasts[is_full & ~is_closed])
 
     def _service(self, cycles: Columns) -> Spans:
-        """From the last that the target waited for to its answer: an R2T, data, or the status."""
+        """From the last packet that the target needed to its answer: an R2T, data, or the status."""
         command_last, data_first = cycles["command_last_ns"], cycles["data_first_ns"]
         is_write = cycles["is_block"] & (self.case.operation == "write")
-        # what is no write is answered by data, or by the status at once
+        # other commands are answered by data, or by the status at once
         answered = np.where(data_first == _NULL, cycles["status_ns"], data_first)
         if self.case.operation == "read":
             answered = np.where(cycles["is_block"], np.minimum(answered, self._answered_ns()), answered)
@@ -190,7 +190,7 @@ class Run:
         )
 
     def _asked_for(self) -> Spans:
-        """From a command, or the end of the burst before, to the R2T that the target answers with."""
+        """From a command, or the end of the burst before, to the R2T with which the target answers."""
         rounds, command_last = self.taps.rounds["target"], self.taps.cycles["target"]["command_last_ns"]
         order = np.lexsort([rounds["r2t_ns"], rounds["cycle"]])
         cycle, asked, ended = (rounds[name][order] for name in ("cycle", "r2t_ns", "data_last_ns"))
@@ -204,5 +204,5 @@ def _spans(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Spans:
 
 
 def _data_last_ns(cycles: Columns) -> NDArray[np.int64]:
-    """The end of the last data byte, which may have come with the command."""
+    """The end of the last data byte, which may be in the command."""
     return np.where(cycles["data_last_ns"] == _NULL, cycles["command_last_ns"], cycles["data_last_ns"])

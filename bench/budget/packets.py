@@ -1,7 +1,7 @@
 """Packets of a run as tshark shows them at either tap, and which of them were lost between the taps.
 
-It knows nothing of what iscsitrace reads. A packet is the same at both taps by IP identification, sequence number,
-length and timestamp; the lost ones have to be as many as the link's log has.
+It uses no result of iscsitrace. A packet is the same at both taps by IP identification, sequence number, length and
+timestamp; the number of lost packets must equal the link's log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIELDS = (
 _RETRANSMISSIONS = slice(10, 13)
 _WRAP = 1 << 32
 ANSWER_NS = 1_000_000
-"""A host that answers a packet does so within this time; what comes later, a timer has sent."""
+"""A host answers a packet within this time; later packets were sent by a timer."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class Packet:
     frame: int
     to_target: bool
     sequence: int
-    """Since the first one of its direction."""
+    """Since the first packet of its direction."""
     payload_bytes: int
     is_control: bool
     """SYN or FIN."""
     key: tuple[str, ...]
     """The same at both taps."""
     is_retransmission: bool
-    """As tshark has it."""
+    """From tshark."""
     is_out_of_order: bool
-    """As tshark has it."""
+    """From tshark."""
 
     @property
     def end(self) -> int:
@@ -51,7 +51,7 @@ class Packet:
 
 
 def packets(capture: Path, target_port: int) -> list[Packet]:
-    """The packets of the connection to a target's port, in order; there has to be one connection only."""
+    """The packets of the connection to a target's port, in order; there must be only one connection."""
     fields = [word for name in _FIELDS for word in ("-e", name)]
     command = ["tshark", "-n", "-r", str(capture), "-Y", f"tcp.port == {target_port}", "-T", "fields", *fields]
     said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
@@ -79,7 +79,7 @@ def packets(capture: Path, target_port: int) -> list[Packet]:
 
 
 def resent(sent: Iterable[Packet]) -> list[Packet]:
-    """Packets with payload that brought bytes again past the tap of their own sender: its retransmissions."""
+    """Retransmissions of a sender, at its own tap: packets with payload that repeat bytes."""
     highest: dict[bool, int] = {}
     found = []
     for packet in sent:
@@ -104,9 +104,9 @@ def lost(near: Iterable[Packet], far: Iterable[Packet], *, to_target: bool) -> l
 
 
 def timer_waits(near: list[Packet], *, to_target: bool) -> list[tuple[int, int]]:
-    """Waits beside a sender that a timer ended: from the last packet before to one with bytes that it sent again.
+    """Waits beside a sender that a timer ended: from the last packet before to the retransmission.
 
-    What had arrived is sent again when its ACK was lost.
+    Data that had arrived is retransmitted if its ACK was lost.
     """
     again = {packet.frame for packet in resent(near) if packet.to_target is to_target}
     return [
@@ -118,17 +118,17 @@ def timer_waits(near: list[Packet], *, to_target: bool) -> list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Repair:
-    """A loss of payload, and how long it took until its bytes left again in a packet that arrived; near the sender."""
+    """A loss of payload, and the time until a packet with its bytes left again and arrived; near the sender."""
 
     first_ns: int
     last_ns: int
-    """The end of the capture for a loss that was never repaired."""
+    """The end of the capture for a loss without recovery."""
     is_hidden: bool
-    """Nothing that was sent behind it arrived meanwhile, so that the far side could not know of it."""
+    """Whether no later packet arrived meanwhile, so that the far side could not see the loss."""
 
 
 def repairs(near: list[Packet], far: list[Packet], *, to_target: bool) -> list[Repair]:
-    """Of each lost packet with payload in a direction."""
+    """Losses of a direction: one for each lost packet with payload."""
     missing = lost(near, far, to_target=to_target)
     gone = {packet.frame for packet in missing}
     sent = [packet for packet in near if packet.to_target is to_target and packet.payload_bytes]

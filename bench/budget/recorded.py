@@ -1,8 +1,8 @@
-"""Recordings of two Linux kernels: what iscsitrace says beside what the kernels and the network know.
+"""Recordings of two Linux kernels: results of iscsitrace against the counts of the kernels and the network.
 
-The kernel of a sender counts the time for which the receive window kept it (``rwnd_limited`` of TCP_INFO), and what it
-sent again and why. One-way delays were measured packet by packet where both ends were captured; elsewhere netem was
-told them, and what a ping took beyond them is the emulation's.
+The kernel of a sender counts the time in which it was receive-window-limited (``rwnd_limited`` of TCP_INFO), and its
+retransmissions with their causes. One-way delays were measured packet by packet where both ends were captured;
+elsewhere they are the setting of netem, and the time of a ping beyond it belongs to the emulation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Recording:
 
 
 def recordings(folder: Path) -> Iterator[Recording]:
-    """Every run in a folder of which the kernels' own counts are known."""
+    """Every run in a folder with the kernels' own counts."""
     for file in sorted(folder.glob("*.json")):
         truth = json.loads(file.read_text())
         names = [each["file"] for each in truth.get("files", ()) if ".pcap" in each["file"]]
@@ -50,7 +50,7 @@ def recordings(folder: Path) -> Iterator[Recording]:
 
 
 def window_limited_ms(truth: dict[str, Any], initiator_port: int) -> dict[str, tuple[float, float]]:
-    """For how long the receive window kept each side's kernel, and how long it had something to send."""
+    """Time in which each side's kernel was receive-window-limited, and in which it had data to send."""
     found = {}
     for name, times in truth["sender_time_ms"].items():
         side, _, pair = name.partition(" ")
@@ -60,7 +60,7 @@ def window_limited_ms(truth: dict[str, Any], initiator_port: int) -> dict[str, t
 
 
 def one_way_ms(truth: dict[str, Any]) -> tuple[float, str] | None:
-    """The mean of both ways, and by what it is known; None with several targets."""
+    """The mean of both one-way delays, and its source; None with several targets."""
     measured = truth.get("measured_one_way_delay_ms") or {}
     ways = [value["min"] for name, value in measured.items() if "_to_" in name]
     if len(ways) == 2:

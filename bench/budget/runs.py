@@ -26,11 +26,11 @@ class Made:
     truth: dict[str, Any]
     files: dict[str, Path]
     packets: Mapping[str, list[Packet]] | None
-    """Of both taps; only where some were lost."""
+    """Of both taps; only where packets were lost."""
 
 
 def make(case: Case, world: str, folder: Path, seed: int = 1) -> Made:
-    """Runs a case. RuntimeError when commands failed or a capture lost packets."""
+    """Runs a case. RuntimeError if commands failed or a capture lost packets."""
     run = real.run if world == "real" else simulation.run
     truth = run(case.settings(seed), folder, lambda *_: False)
     if truth["results"]["errors"] or any(truth.get("capture_dropped_counts", ())):

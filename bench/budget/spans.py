@@ -1,4 +1,4 @@
-"""Sets of times as sorted, disjoint intervals [from, to), and whose time is whose when several claim it."""
+"""Sets of times as sorted, disjoint intervals [from, to), and the attribution of time that several of them claim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Spans = NDArray[np.int64]
 
 
 def union(*parts: Iterable[Any] | Spans) -> Spans:
-    """What any of them covers; intervals that end before they begin cover nothing."""
+    """The union; intervals that end before they begin are empty."""
     rows = [np.asarray(part if isinstance(part, np.ndarray) else list(part), np.int64).reshape(-1, 2) for part in parts]
     intervals = np.concatenate(rows) if rows else np.empty((0, 2), np.int64)
     intervals = intervals[intervals[:, 1] > intervals[:, 0]]
@@ -27,7 +27,7 @@ def union(*parts: Iterable[Any] | Spans) -> Spans:
 
 
 def owners(span: tuple[int, int], claims: Mapping[str, Spans], rest: str) -> dict[str, int]:
-    """Time of each within the span: where several claim it, the first has it; what nobody claims is the rest's."""
+    """Time of each within the span: time that several claim goes to the first; unclaimed time is the rest."""
     cuts = np.concatenate([np.asarray(span, np.int64), *(claim.ravel() for claim in claims.values())])
     cuts = np.unique(np.clip(cuts, *span))
     taken = np.zeros(len(cuts) - 1, bool)
@@ -41,21 +41,21 @@ def owners(span: tuple[int, int], claims: Mapping[str, Spans], rest: str) -> dic
 
 
 def intersection(first: Spans, second: Spans) -> Spans:
-    """What both cover."""
+    """The intersection."""
     cuts = np.unique(np.concatenate([first.ravel(), second.ravel()]))
     pieces = np.column_stack([cuts[:-1], cuts[1:]])
     return union(pieces[covers(first, cuts[:-1]) & covers(second, cuts[:-1])])
 
 
 def subtraction(first: Spans, second: Spans) -> Spans:
-    """What the first covers and the second does not."""
+    """The first without the second."""
     if not len(first):
         return first
     return intersection(first, complement(second, (int(first[0, 0]), int(first[-1, 1]))))
 
 
 def covers(intervals: Spans, times_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of each time whether it lies in one of the intervals."""
+    """For each time, whether it is in one of the intervals."""
     if not len(intervals):
         return np.zeros(len(times_ns), bool)
     place = np.searchsorted(intervals[:, 0], times_ns, side="right") - 1
@@ -63,7 +63,7 @@ def covers(intervals: Spans, times_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def complement(intervals: Spans, span: tuple[int, int]) -> Spans:
-    """What of the span none of them covers."""
+    """The part of the span outside of them."""
     first, last = span
     inside = np.clip(intervals, first, last)
     bounds = np.concatenate([[first], inside.ravel(), [last]]).reshape(-1, 2)

@@ -1,8 +1,8 @@
-"""The command ``iscsitrace``: one file a command, loaded when it is named.
+"""The command ``iscsitrace``: one file per command, loaded when the command is used.
 
-Turns every error into one line and an exit code: 0 done, 1 data loss or a finding the user asked to fail on, 2 usage
-or unreadable input, 130 interrupted. Computes nothing. Importing this imports click, but neither NumPy nor the core:
-``--help`` and shell completion stay quick.
+Every error becomes one line and an exit code: 0 done, 1 data loss or a finding to fail on, 2 usage error or unreadable
+input, 130 interrupted. Computes nothing. Importing this imports click, but neither NumPy nor the core, so that
+``--help`` and shell completion are quick.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ COMMANDS = tuple(_FOLDERS)
 """Every command, in the order of the help; ``NAME`` is function ``command`` in ``NAME.py`` of its group's folder."""
 
 _SHORT_HELP = {
-    "summary": "Sessions, keys, volumes, latencies, health.",
-    "diagnose": "What limits each session, with evidence and advice.",
-    "diff": "Two captures side by side, and what explains the gap.",
-    "cycles": "One line per SCSI task.",
-    "mirrors": "Sessions that carry the same writes, and what they wait for.",
-    "plot": "A picture: sequence, window, cycles, latency ...",
-    "model": "What the period of a cycle is made of, and what if.",
-    "report": "One HTML file: what limits a session, why, what helps.",
-    "export": "Tables to CSV or Parquet files; a sidecar for Wireshark.",
-    "check": "Coverage, capture health, and comparisons.",
-    "inspect": "Wireshark's fields beside ours.",
-    "wireshark": "Puts plugin, extcap and profile into Wireshark.",
-    "capture": "Capture iSCSI into pcapng files, or what is around slow tasks.",
-    "interfaces": "What can be captured on, and where iSCSI is.",
-    "watch": "A live view of an interface, a growing file or a pipe.",
+    "summary": "Show sessions, negotiated parameters, throughput, latencies and health.",
+    "diagnose": "Show what limits each session, with evidence and advice.",
+    "diff": "Compare two captures, and find the cause of the gap.",
+    "cycles": "Show one line per SCSI command.",
+    "mirrors": "Show sessions that carry the same writes, and the delay they add.",
+    "plot": "Draw a plot: sequence, window, cycles, latency ...",
+    "model": "Fit the model of throughput, or predict what a change gains.",
+    "report": "Write one HTML file: limiter, cause and advice.",
+    "export": "Write tables to CSV or Parquet files; a sidecar for Wireshark.",
+    "check": "Show coverage and capture health; compare with tshark.",
+    "inspect": "Show Wireshark's fields beside iscsitrace's.",
+    "wireshark": "Install plugin, extcap and profile into Wireshark.",
+    "capture": "Capture iSCSI into pcapng files, all or around slow commands.",
+    "interfaces": "List interfaces to capture on, and their iSCSI connections.",
+    "watch": "Show an interface, a growing file or a pipe live.",
     "initiator": "Read, write, discover or ping with the reference initiator.",
     "target": "Serve an in-memory target.",
     "link": "Emulate a link between two TAP devices.",
-    "simulate": "Traffic in virtual time, with its truth.",
-    "lab": "Traffic over the kernel's TCP and an emulated link.",
+    "simulate": "Simulate traffic in virtual time, and write its truth.",
+    "lab": "Make traffic over the kernel's TCP and an emulated link.",
 }
-"""Here, so that the help of all need not load each."""
+"""Here, so that the help of the group loads no command."""
 
 EXIT_INTERRUPTED = 130
 EXIT_NO_OUTPUT = 2
 
-# NumPy's linear algebra is not used: without this its threads, when it is loaded, take the time of a core from reading
+# NumPy's linear algebra is not used; its threads would take processor time from reading
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 class _OneLine(click.ClickException):
-    """An error of ours as click shows it: one line on stderr."""
+    """An IscsitraceError as click shows it: one line on stderr."""
 
     def __init__(self, error: IscsitraceError) -> None:
         super().__init__(" ".join(str(error).split()))
@@ -75,7 +75,7 @@ class _OneLine(click.ClickException):
 
 
 class _Commands(click.Group):
-    """A group whose commands are imported when they are named."""
+    """A group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -87,7 +87,7 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the commands, one group after the other."""
+        """Write the commands, group by group."""
         for title, (_, names) in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, _SHORT_HELP[name]) for name in names])
@@ -97,12 +97,12 @@ class _Commands(click.Group):
             click.echo("iscsitrace: standard output: closed", err=True)
             sys.exit(EXIT_NO_OUTPUT)
         if isinstance(sys.stdout, io.TextIOWrapper):
-            # a character that the encoding lacks is shown by its number
+            # a character that is not in the encoding is shown by its number
             sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return super().main(*arguments, **extra)
         except OSError as error:
-            # not in `invoke`: the help is written before it
+            # not in `invoke`: the help is written before
             with suppress(OSError):
                 click.echo(f"iscsitrace: {error.filename or 'standard output'}: {error.strerror or error}", err=True)
             _discard_output()
@@ -129,14 +129,14 @@ class _Commands(click.Group):
             click.echo("iscsitrace: interrupted", err=True)
             ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
-            # the reader of our output has seen enough (`| head`)
+            # the reader of the output has closed it (`| head`)
             _discard_output()
             ctx.exit(0)
         return result
 
 
 def _discard_output() -> None:
-    """Lets nothing more be written to standard output, not even what is left of it at exit."""
+    """Discard all further standard output, buffered output included."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -147,13 +147,13 @@ def _discard_output() -> None:
 )
 @click.version_option(package_name="iscsitrace", prog_name="iscsitrace", message="%(prog)s %(version)s")
 def main() -> None:
-    """Reads iSCSI captures: what was negotiated, how every SCSI task went, how far the capture can be trusted. And
-    makes iSCSI traffic whose truth is known.
+    """Analyze iSCSI captures: negotiated parameters, the timing of every SCSI command, the limiter of each session, and
+    the quality of the capture. Also make iSCSI traffic with known properties.
 
     A CAPTURE is a pcap or pcapng file, plain or compressed (gzip, zstd, lz4), or - for standard input. Several are
-    read as one, in order of time, like the files of a ring buffer.
+    read as one in order of time, like the files of a ring buffer.
 
     \b
     Times take ns, us, ms, s; sizes take K, M, G (1024) and KB, MB, GB (1000); rates take Kbit, Mbit, Gbit.
-    Exit codes: 0 done, 1 data loss or a finding to fail on, 2 usage, unreadable input, or what cannot be done.
+    Exit codes: 0 done, 1 data loss or a finding to fail on, 2 usage error, unreadable input, or not possible.
     """  # noqa: D301 -- click reads the \b

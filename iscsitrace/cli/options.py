@@ -1,7 +1,6 @@
-"""The options that every command of the read side shares, and the reading that they ask for.
+"""The options that all reading commands share, and the reading of captures.
 
-tshark's letters keep their meaning. A progress bar is drawn on stderr, only when that is a terminal and only for input
-that takes a while.
+Letters have tshark's meaning. A progress bar is shown on stderr when that is a terminal and reading takes long.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class CaptureInput:
-    """Which captures to read, and which part of them."""
+    """The captures to read, and the part of them."""
 
     sources: tuple[str, ...]
     capture_filter: str | None
@@ -37,14 +36,14 @@ class CaptureInput:
     has_progress: bool
 
     def require_whole_file(self, purpose: str) -> None:
-        """A usage error unless it is one file read whole, or up to -c: what tshark can read the same way."""
+        """A usage error unless it is one file read whole or up to -c, as tshark can read it."""
         if len(self.sources) != 1 or self.sources[0] == "-":
             raise click.UsageError(f"{purpose} takes one capture file (join several with mergecap)")
         if self.capture_filter or self.time_from or self.time_to:
             raise click.UsageError(f"{purpose} reads the file as tshark does: without -f, --from and --to")
 
     def read(self, tables: Iterable[str] = (), loading: str | None = None) -> Trace:
-        """The pass; ``tables`` as for iscsitrace.read, ``loading`` a module that is needed after it."""
+        """Read the captures; ``tables`` as for iscsitrace.read, ``loading`` a module to import meanwhile."""
         from iscsitrace.tables.trace import load_meanwhile, read
 
         if loading is not None:
@@ -94,23 +93,25 @@ class _Progress:
 
 
 def takes_captures(function: _Function) -> _Function:
-    """Gives a command the shared options; it gets them as ``capture_input``."""
+    """Add the shared options to a command, which gets them as ``capture_input``."""
 
     @click.argument("captures", metavar="CAPTURE...", nargs=-1)
-    @click.option("-r", "read_files", metavar="FILE", multiple=True, help="A capture, as tshark takes it; repeatable.")
+    @click.option("-r", "read_files", metavar="FILE", multiple=True, help="A capture, as with tshark; repeatable.")
     @click.option(
         "-f",
         "capture_filter",
         metavar="FILTER",
-        help="Keep packets that a libpcap filter matches; its len counts captured bytes.",
+        help="Keep packets that match this libpcap filter; its len counts captured bytes.",
     )
     @click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
     @click.option(
-        "--from", "time_from", type=When(), help="Skip packets before 12.5s after the first, or before a date."
+        "--from", "time_from", type=When(), help="Skip packets before this time: 12.5s after the first, or a date."
     )
-    @click.option("--to", "time_to", type=When(), help="Skip packets after that moment.")
-    @click.option("-n", "is_numeric", is_flag=True, help="Accepted for tshark's sake: names are never resolved.")
-    @click.option("--no-progress", is_flag=True, help="Draw no progress bar.")
+    @click.option("--to", "time_to", type=When(), help="Skip packets after this time.")
+    @click.option(
+        "-n", "is_numeric", is_flag=True, help="Accepted for compatibility with tshark: names are never resolved."
+    )
+    @click.option("--no-progress", is_flag=True, help="Show no progress bar.")
     @functools.wraps(function)
     def wrapper(
         *arguments: Any,
@@ -139,4 +140,4 @@ def takes_captures(function: _Function) -> _Function:
     return wrapper  # type: ignore[return-value]
 
 
-as_json = click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number.")
+as_json = click.option("--json", "is_json", is_flag=True, help="Print one JSON document with a schema number.")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish that a run ends in order; asked a second time, it ends at once."""
+"""Ctrl-C and SIGTERM: the first stops a run in order, the second at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopWish:
-    """Whether somebody wants the end."""
+    """Whether a signal arrived."""
 
     def __init__(self) -> None:
         self.is_there = False
@@ -20,7 +20,7 @@ class StopWish:
 
 @contextmanager
 def wishing() -> Iterator[StopWish]:
-    """The first signal is a wish; the second raises KeyboardInterrupt. Only the main thread gets signals."""
+    """Record the first signal; the second raises KeyboardInterrupt. Only the main thread gets signals."""
     wish = StopWish()
 
     def remember(number: int, frame: FrameType | None) -> None:

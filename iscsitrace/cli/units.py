@@ -6,14 +6,15 @@ Arithmetic is decimal and exact: nanoseconds and bytes are integers, and a time 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from iscsitrace.wording.quantities import RATES, SIZES, TIMES, parse_quantity, parse_share
+from iscsitrace.wording.quantities import RATE, SHARE, SIZE, TIME, TIMES, parse_quantity
 
 # group 1: the fraction with its mark, after seconds only (datetime keeps but six digits of it)
 _ISO_DATE = re.compile(
@@ -29,64 +30,65 @@ else:
     Quantity = click.ParamType
 
 
-class Duration(Quantity):
+class Written(Protocol):
+    """A kind of value that is written as a text."""
+
+    @property
+    def name(self) -> str:
+        """In capitals, as the help shows it."""
+
+    @property
+    def needed(self) -> str:
+        """What to write."""
+
+    @property
+    def parse(self) -> Callable[[str], Any]:
+        """The value of a text; None for anything of another kind."""
+
+
+class Typed(Quantity):
+    """An option of a kind of value."""
+
+    def __init__(self, kind: Written) -> None:
+        self.name = kind.name
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value; fails with a line that says what to write."""
+        if not isinstance(value, str):
+            return value
+        found = self._kind.parse(value)
+        if found is None:
+            self.fail(f"{value!r} is not {self._kind.needed}", param, ctx)
+        return found
+
+
+class Duration(Typed):
     """A time with its unit, to nanoseconds."""
 
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The quantity; fails with a line that says how to write one."""
-        if isinstance(value, int):
-            return value
-        found = parse_quantity(value, TIMES)
-        if found is None:
-            self.fail(f"{value!r} is no time; write a number and ns, us, ms or s, like 10ms", param, ctx)
-        return found
+    def __init__(self) -> None:
+        super().__init__(TIME)
 
 
-class Size(Quantity):
-    """A size, to bytes: K, M, G are powers of 1024, KB, MB, GB of 1000."""
+class Size(Typed):
+    """A size, to bytes."""
 
-    name = "SIZE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The quantity; fails with a line that says how to write one."""
-        if isinstance(value, int):
-            return value
-        found = parse_quantity(value, SIZES)
-        if found is None:
-            self.fail(f"{value!r} is no size; write a number and K, M, G (1024) or KB, MB, GB (1000)", param, ctx)
-        return found
+    def __init__(self) -> None:
+        super().__init__(SIZE)
 
 
-class Rate(Quantity):
-    """A rate, to bits a second: Kbit, Mbit, Gbit are powers of 1000."""
+class Rate(Typed):
+    """A rate, to bits a second."""
 
-    name = "RATE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The quantity; fails with a line that says how to write one."""
-        if isinstance(value, int):
-            return value
-        found = parse_quantity(value, RATES)
-        if not found:
-            self.fail(f"{value!r} is no rate; write a number and bit, Kbit, Mbit or Gbit, like 320Mbit", param, ctx)
-        return found
+    def __init__(self) -> None:
+        super().__init__(RATE)
 
 
-class Share(Quantity):
-    """A probability: ``0.1%``, ``0.001`` or ``1/65536``, to a float from 0 to 1."""
+class Share(Typed):
+    """A probability, to a float from 0 to 1."""
 
-    name = "SHARE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share; fails with a line that says how to write one."""
-        if isinstance(value, float):
-            return value
-        found = parse_share(value)
-        if found is None:
-            self.fail(f"{value!r} is no share; write 0.1%, 0.001 or 1/65536", param, ctx)
-        return found
+    def __init__(self) -> None:
+        super().__init__(SHARE)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class When(Quantity):
         try:
             return Moment(_absolute_ns(value.strip()), is_relative=False)
         except (ValueError, InvalidOperation, OverflowError):
-            self.fail(f"{value!r} is no moment; write 12.5s, 2026-11-20T11:13:10Z or epoch seconds", param, ctx)
+            self.fail(f"{value!r} is not a moment like 12.5s, 2026-11-20T11:13:10Z or epoch seconds", param, ctx)
 
 
 def _absolute_ns(text: str) -> int:

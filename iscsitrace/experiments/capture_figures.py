@@ -10,8 +10,8 @@ import iscsitrace
 from iscsitrace.analysis.curves import ladder as ladder_curves
 from iscsitrace.analysis.curves import subject, view
 from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.outputs.drawings import KINDS
-from iscsitrace.plots import footer, ladder
+from iscsitrace.plots import footer, kinds
+from iscsitrace.plots.kinds import ladder
 
 Drawing = tuple[Callable[[Any], None], tuple[str, ...]]
 """How to draw the figure, and the text below it."""
@@ -36,8 +36,8 @@ def packets(capture: Path, count: int) -> Drawing | None:
 
 def streams(capture: Path) -> Drawing:
     """The streams, as `plot streams` draws them."""
-    kind = KINDS["streams"]
+    kind = kinds.load("streams")
     trace = iscsitrace.read(capture, tables=kind.tables)
-    drawing = kind.prepare(trace, view.Zoom(), trace.inputs[0]["time_first_ns"], Detail())
+    drawing = kind.drawing(trace, view.Zoom(), trace.inputs[0]["time_first_ns"], Detail())
     about = subject.describe([str(capture)], trace.connections, trace.coverage, drawing.view)
     return drawing.draw, (*(f"Note: {note}" for note in drawing.notes), *footer.facts(about))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from iscsitrace.experiments import settings
-from iscsitrace.experiments.vocabulary import Value
-from iscsitrace.lab import cpu
+from iscsitrace.lab.settings import structs as settings
+from iscsitrace.lab.settings.kinds import Value
+from iscsitrace.wording import amounts
 
 _BITS: Final = 8
 
@@ -21,8 +21,8 @@ def of_run(
     together = {name: sum(each[name] for each in of_targets) for name in of_targets[0]} if of_targets else None
     return {
         "efficiency": efficiency(values, throughput_bytes_per_s),
-        "cpu_s_per_gigabyte": cpu.seconds_per_gigabyte(outcome.get("cpu"), byte_count),
-        "target_cpu_s_per_gigabyte": cpu.seconds_per_gigabyte(together, byte_count),
+        "cpu_s_per_gigabyte": amounts.seconds_per_gigabyte(outcome.get("cpu"), byte_count),
+        "target_cpu_s_per_gigabyte": amounts.seconds_per_gigabyte(together, byte_count),
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.experiments.vocabulary import Value
+from iscsitrace.lab.settings.kinds import Value
 
 Array = NDArray[Any]
 

@@ -18,7 +18,7 @@ from iscsitrace.experiments.definition_settings import (
     written,
 )
 from iscsitrace.experiments.quantities import QUANTITIES
-from iscsitrace.experiments.vocabulary import SETTINGS
+from iscsitrace.lab.settings.table import SETTINGS
 
 WORLDS: Final = ("simulated", "real")
 

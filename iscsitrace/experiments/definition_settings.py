@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from iscsitrace.experiments.vocabulary import SETTINGS, Kind, Value
+from iscsitrace.lab.settings.kinds import Kind, Value
+from iscsitrace.lab.settings.table import SETTINGS
 
 
 class Mistake(ValueError):

@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from iscsitrace.analysis.model.prediction import predict
 from iscsitrace.analysis.model.setting import Leg, Prediction, Setting, Solicitation
-from iscsitrace.experiments import settings
-from iscsitrace.experiments.vocabulary import Value
+from iscsitrace.lab.settings import structs as settings
+from iscsitrace.lab.settings.kinds import Value
 
 _ETHERNET_BYTES: Final = 14
 _HEADERS_BYTES: Final = {False: 40, True: 60}

@@ -19,8 +19,8 @@ from iscsitrace.analysis.measures import budget
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import course, streams
 from iscsitrace.experiments.points import WarmUp
-from iscsitrace.experiments.settings import call_bytes, copy_count, is_tuned, queue_depth
-from iscsitrace.experiments.vocabulary import Value
+from iscsitrace.lab.settings.kinds import Value
+from iscsitrace.lab.settings.structs import call_bytes, copy_count, is_tuned, queue_depth
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 

@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import settings
 from iscsitrace.experiments.definition import Arm, Definition, RealWorld
 from iscsitrace.experiments.definition_settings import Place
-from iscsitrace.experiments.vocabulary import Value
+from iscsitrace.lab.settings import structs as settings
+from iscsitrace.lab.settings.kinds import Value
 
 LENGTHS: Final = ("workload.calls", "workload.bytes", "workload.seconds")
 """Settings for the length of a run. One in an arm replaces any other."""
@@ -23,9 +23,10 @@ _SEEDS_APART = 1_000
 """Distance between the seeds of repeats. The paths of one run use consecutive seeds."""
 _FORMAT = 2
 """Version of what is measured at a point; with another number all points run again."""
-_BY_CHANCE: Final = ("random", "mixed")
+_BY_CHANCE: Final = ("random", "mixed", "shuffled")
 """Values for which a run depends on its seed."""
-_CHANCES: Final = (".loss", ".jitter")
+_SERVICE_TIMES: Final = ("target.service-delay", "target.read-delay", "target.write-delay")
+_CHANCES: Final = (".loss", ".burst-loss", ".jitter", ".reorder")
 """Endings of settings with which a run depends on its seed, unless they are 0."""
 
 
@@ -146,7 +147,7 @@ def _has_chance(place: Place) -> bool:
     return any(
         each.value in _BY_CHANCE
         or (name.endswith(_CHANCES) and each.value != 0)
-        or (name == "target.service-delay" and isinstance(each.value, list))
+        or (name in _SERVICE_TIMES and isinstance(each.value, list))
         for name, each in place.items()
     )
 

@@ -14,8 +14,9 @@ from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.points import of_experiment
 from iscsitrace.experiments.results import Results
+from iscsitrace.outputs.document import Section
 from iscsitrace.plots import inline, style
-from iscsitrace.report.document import Document, Fact, Outcome, Picture, Section
+from iscsitrace.report.document import Document, Fact, Outcome, Picture
 
 _SHOWN_LIMITERS: Final = 3
 
@@ -38,8 +39,8 @@ def describe(directory: Path, *, has_pictures: bool = True) -> Document:
         others=None,
         pictures=pictures,
         sections=(
-            Section("results", "Results", (), tuple(tables.of(found))),
-            Section("making", "How this was made", tuple(_making(definition, found))),
+            Section("Results", grids=tuple(tables.of(found)), identity="results"),
+            Section("How this was made", tuple(_making(definition, found)), identity="making"),
         ),
         outcome=_outcome(definition, found),
         style_sheet=looks.sheet,

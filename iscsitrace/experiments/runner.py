@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid, IscsitraceError
-from iscsitrace.experiments import costs, expected, measured, results, settings
+from iscsitrace.experiments import costs, expected, measured, results
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import POINTS, RESULT
 from iscsitrace.lab import real, run_files, simulation
 from iscsitrace.lab.open_iscsi import NotHere
+from iscsitrace.lab.settings import structs as settings
 
 _LOOK_S: Final = 0.2
 

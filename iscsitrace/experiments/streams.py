@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.experiments.vocabulary import Value
+from iscsitrace.lab.settings.kinds import Value
 
 _FIRST_PORT: Final = 40_000
 """Connection N of a simulation has this initiator port + N."""

@@ -10,7 +10,7 @@ from iscsitrace.experiments.claims import SHOWN
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, Quantity
 from iscsitrace.experiments.results import JudgedCheck, Results
-from iscsitrace.report.document import Grid
+from iscsitrace.outputs.document import Grid
 from iscsitrace.wording.cells import NOTHING
 
 _SHOWN_PERCENT: Final = 0.5

@@ -1,6 +1,6 @@
-"""Who acts in a run of the real world: targets and an initiator, each ours or another's, in the place it is given.
+"""The targets and the initiator of a run in the real world, ours or other programs, each in a place.
 
-Ours are the core's, each in a thread that has entered the place; others' are programs. Sets up no network.
+Ours run in the core, each in a thread that has entered the place. Sets up no network.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from iscsitrace.lab.tcp_samples import TcpSamples
 TARGETS = ("iscsitrace", "tgt", "istgt")
 INITIATORS = ("iscsitrace", "iscsi-perf", "open-iscsi")
 DRIVERS = ("events", "threads")
-"""Who moves the bytes of our initiator: one thread, or two that block for each connection."""
+"""How our initiator moves bytes: one thread, or two blocking threads per connection."""
 RECEIVES = ("copy", "discard")
-"""What it does with the data of reads that it does not verify."""
+"""How our initiator receives the data of reads that it does not verify."""
 
 Watch = Callable[[dict[str, Any]], bool]
-"""Told of the progress of our initiator, and asked during another's; True ends the run in order."""
+"""Called with the progress of our initiator, and during another program; True ends the run in order."""
 
 _POLL_S = 0.02
 _SECOND_NS = 1_000_000_000
@@ -37,16 +37,16 @@ _INSTANTS = ("submitted_ns", "sent_ns", "first_data_ns", "completed_ns")
 
 @dataclass
 class RunningTarget:
-    """A target that listens."""
+    """A running target."""
 
     address: str
     port: int
     name: str
     lun: int
     log: dict[str, Any] = field(default_factory=dict)
-    """Of ours, when it has ended: ``counters connections tasks cpu``."""
+    """For ours, at its end: ``counters connections tasks cpu``."""
     last_samples: list[dict[str, Any]] = field(default_factory=list)
-    """Of ours, when it has ended: TCP_INFO of each connection as it was closed."""
+    """For ours, at its end: TCP_INFO of each connection when it was closed."""
 
     @property
     def portal(self) -> str:
@@ -55,7 +55,7 @@ class RunningTarget:
 
 
 def require_possible(target_program: str, initiator_program: str, settings: Mapping[str, Any]) -> None:
-    """InputInvalid for what the programs cannot be told, or cannot do."""
+    """InputInvalid for settings that the programs do not support."""
     if target_program not in TARGETS:
         raise InputInvalid(f"no target program {target_program!r}; there are {', '.join(TARGETS)}")
     if initiator_program not in INITIATORS:
@@ -84,7 +84,7 @@ def require_possible(target_program: str, initiator_program: str, settings: Mapp
 
 
 def is_bulk(settings: Mapping[str, Any]) -> bool:
-    """Whether bytes go over bare sockets, without iSCSI."""
+    """Whether the run transfers bytes over plain sockets, without iSCSI."""
     return str(settings["client"].get("workload", {}).get("operation")).startswith("socket_")
 
 
@@ -92,8 +92,8 @@ def is_bulk(settings: Mapping[str, Any]) -> bool:
 def target(
     program: str, place: Place, address: str, settings: Mapping[str, Any], number: int = 0
 ) -> Iterator[RunningTarget]:
-    """A target at an address of a place while the block runs: ours with all settings of the portal of that number; tgt
-    or istgt with its logical unit's size, its name and one account.
+    """A target at an address of a place while the block runs: ours with all settings of portal ``number``; tgt or istgt
+    with the size of the logical unit, the name and one account.
     """
     portal = settings["portals"][number]
     if program == "iscsitrace":
@@ -149,7 +149,7 @@ def _ours(
 
 @dataclass(frozen=True)
 class Design:
-    """How our initiator is built: who drives it, and how it receives."""
+    """The design of our initiator."""
 
     driver: str = DRIVERS[0]
     receive: str = RECEIVES[0]
@@ -164,10 +164,10 @@ def run_initiator(
     design: Design = Design(),
 ) -> dict[str, Any]:
     """Runs the workload to its end: ``results``, ``cycles`` and ``ends`` of a truth, and ``last_samples``, TCP_INFO of
-    each connection as it was closed; all but the results of ours alone.
+    each connection when it was closed. Only our initiator has more than results.
 
-    Ours takes all settings of the client; others read alone, from one target, for a time, with block size, and
-    iscsi-perf with depth and order.
+    Ours takes all settings of the client. Others only read, from one target, for a duration, with a block size;
+    iscsi-perf also takes queue depth and order.
     """
     client = settings["client"]
     if program == "iscsitrace":
@@ -240,7 +240,7 @@ def _run_ours(
         finally:
             is_over.set()
     cycles = truth_file.initiator_cycles(found)
-    # what our initiator knows of time: when its system calls were
+    # the times that our initiator knows: those of its system calls
     by_initiator = {name: cycles.pop(name) for name in _INSTANTS}
     return {
         "results": found["results"],
@@ -251,7 +251,7 @@ def _run_ours(
 
 
 def _sockets(tcp: Mapping[str, Any]) -> dict[str, Any]:
-    """What is each socket's own; the rest is the namespace's. Hosts and links share the processors: none looks while it
-    could sleep.
+    """The settings that are per socket; others are per namespace. Hosts and links share the processors, so threads
+    sleep at once instead of polling.
     """
     return {"is_nagle": tcp.get("nagle", False), "sleeps_at_once": True}

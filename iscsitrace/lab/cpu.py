@@ -1,6 +1,6 @@
-"""What processor time a run took: of our threads as the core measured it, of programs as the kernel counted it.
+"""Processor time of programs, as the kernel counts it: ``{"user_ns", "system_ns"}``, as in a truth.
 
-Times are ``{"user_ns", "system_ns"}``, as in a truth. Measures nothing itself.
+The core measures the processor time of its own threads.
 """
 
 from __future__ import annotations
@@ -14,17 +14,11 @@ _SECOND_NS = 1_000_000_000
 
 
 def of_ended_children() -> dict[str, int]:
-    """Of all programs that this process has started and that have ended (getrusage(2), RUSAGE_CHILDREN)."""
+    """Processor time of all ended child processes (getrusage(2), RUSAGE_CHILDREN)."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {"user_ns": round(usage.ru_utime * _SECOND_NS), "system_ns": round(usage.ru_stime * _SECOND_NS)}
 
 
 def since(before: CpuTime) -> dict[str, int]:
-    """Of those that have ended since then; who asks runs no other program meanwhile that ends."""
+    """Processor time of child processes that ended since ``before``. No other child may end meanwhile."""
     return {name: ns - before[name] for name, ns in of_ended_children().items()}
-
-
-def seconds_per_gigabyte(taken: CpuTime | None, byte_count: int) -> float | None:
-    """User and system together, for 10^9 bytes; None where nothing is known, or nothing was moved."""
-    # nanoseconds a byte are seconds a gigabyte
-    return None if taken is None or not byte_count else sum(taken.values()) / byte_count

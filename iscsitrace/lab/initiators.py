@@ -1,7 +1,7 @@
-"""Other people's initiators, run to their end in any place: libiscsi's programs and qemu-img.
+"""Runs other initiators to their end in any place: libiscsi's programs and qemu-img.
 
-Each gives what it printed, read into numbers where it has any. A program that fails, or takes too long, is one line
-with its last words.
+Their output is parsed into numbers where it has any. A program that fails or exceeds its time limit raises an error
+with its last line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LIBISCSI = "libiscsi-bin"
 
 @dataclass(frozen=True)
 class ListedTarget:
-    """A target as iscsi-ls found it: its name and portal, and with LUNs a line for each."""
+    """A target that iscsi-ls found: name, portal, and a line for each LUN."""
 
     name: str
     portal: str
@@ -28,11 +28,11 @@ class ListedTarget:
 def iscsi_ls(place: Place, discovery_url: str, *, limit_s: float = 20) -> list[ListedTarget]:
     """Discovers targets and their LUNs.
 
-    Against istgt iscsi-ls never ends once it has listed all: istgt counts the immediate Text Request (RFC 7143, section
-    4.2.2.1, does not), and libiscsi then finds no CmdSN to log out with. What it listed by then is the result.
+    Against istgt iscsi-ls never ends after its list: istgt counts the immediate Text Request in CmdSN (RFC 7143,
+    section 4.2.2.1, does not), so libiscsi finds no CmdSN for its logout. The result is the list up to the time limit.
     """
     finished = place.run(
-        # each line is written as it is known, not only at the end
+        # line buffering: each line is written at once
         *("stdbuf", "-oL", _found("iscsi-ls", place), "-s", discovery_url),
         package="coreutils",
         limit_s=limit_s,
@@ -51,12 +51,12 @@ def iscsi_ls(place: Place, discovery_url: str, *, limit_s: float = 20) -> list[L
 
 
 def iscsi_inq(place: Place, url: str, *, limit_s: float = 20) -> dict[str, str]:
-    """The standard INQUIRY data, by iscsi-inq's words; one that occurs several times has its last value."""
+    """The standard INQUIRY data by iscsi-inq's labels; of a label that occurs several times the last value."""
     return _values(_run(place, "iscsi-inq", url, limit_s=limit_s))
 
 
 def iscsi_readcapacity16(place: Place, url: str, *, limit_s: float = 20) -> tuple[int, int]:
-    """The number of blocks, and their length in bytes."""
+    """Number of logical blocks, and bytes of a block."""
     values = _values(_run(place, "iscsi-readcapacity16", url, limit_s=limit_s))
     last_block, block_bytes = values["RETURNED LOGICAL BLOCK ADDRESS"], values["LOGICAL BLOCK LENGTH IN BYTES"]
     return int(last_block) + 1, int(block_bytes)
@@ -64,15 +64,15 @@ def iscsi_readcapacity16(place: Place, url: str, *, limit_s: float = 20) -> tupl
 
 @dataclass(frozen=True)
 class Performance:
-    """What iscsi-perf measured: reads alone."""
+    """Results of iscsi-perf, which only reads."""
 
     iops: int
     read_bytes: int
-    """Of one read."""
+    """Bytes of one read."""
 
     @property
     def throughput_bytes_per_s(self) -> int:
-        """Read per second, on the average over the run."""
+        """Average over the run."""
         return self.iops * self.read_bytes
 
 
@@ -86,13 +86,13 @@ def iscsi_perf(
     is_random: bool = False,
     is_enough: Callable[[], bool] = lambda: False,
 ) -> Performance:
-    """Reads with ``queue_depth`` tasks outstanding, of ``block_count`` logical blocks each, for some seconds or until
-    ``is_enough``.
+    """Reads with ``queue_depth`` commands in flight, of ``block_count`` logical blocks each, for a number of seconds or
+    until ``is_enough``.
     """
     random = ["--random"] if is_random else []
     words = ["-m", str(queue_depth), "-b", str(block_count), "-t", str(seconds), *random, url]
     output = place.run("iscsi-perf", *words, package=_LIBISCSI, limit_s=seconds + 15, is_enough=is_enough).output
-    # it writes over its line while it runs: the last word on the average is the one on the whole
+    # it overwrites its line during the run: the last average is that of the whole run
     averages = re.findall(r"iops average (\d+) ", output)
     size = re.search(r"\((\d+) byte\)\s*$", output, re.MULTILINE)
     if "finished." not in output or not averages or size is None:
@@ -108,9 +108,9 @@ class ConformanceTest:
     name: str
     has_passed: bool
     skipped: tuple[str, ...]
-    """Why it was skipped, or a part of it; iscsi-test-cu counts it as passed."""
+    """Reasons for skipping it or a part of it. iscsi-test-cu counts it as passed."""
     failed: tuple[str, ...]
-    """What it complained of."""
+    """Its error messages."""
 
 
 def iscsi_test_cu(
@@ -122,9 +122,9 @@ def iscsi_test_cu(
     is_destructive: bool = True,
     limit_s: float = 300,
 ) -> list[ConformanceTest]:
-    """Runs libiscsi's conformance tests, FAMILY[.SUITE[.TEST]] as ``SCSI.Read10``, and gives each one's result.
+    """Runs libiscsi's conformance tests, FAMILY[.SUITE[.TEST]] like ``SCSI.Read10``; returns the result of each.
 
-    ``second_path`` is another URL of the same disk; without one, it skips the tests of multipath.
+    ``second_path`` is another URL of the same disk. Without it the multipath tests are skipped.
     """
     options = ["--dataloss"] if is_destructive else []
     urls = [url] if second_path is None else [url, second_path]
@@ -134,14 +134,14 @@ def iscsi_test_cu(
         limit_s=limit_s,
         is_checked=False,
     )
-    # its exit code says also that some have failed
+    # its exit code is not 0 when tests failed, too
     if finished.code is None or "Run Summary:" not in finished.output:
         raise ToolMissing(f"iscsi-test-cu did not run to its end: {finished.last_words}")
     return _conformance(finished.output)
 
 
 def qemu_img(place: Place, *arguments: str, limit_s: float = 120) -> str:
-    """qemu-img, which takes iSCSI URLs for images: what it printed."""
+    """Runs qemu-img, which takes iSCSI URLs as images; returns its output."""
     finished = place.run("qemu-img", *arguments, package="qemu-utils", limit_s=limit_s, is_checked=False)
     if "Unknown protocol 'iscsi'" in finished.errors:
         raise ToolMissing("qemu-img has no iSCSI driver: apt install qemu-block-extra")
@@ -153,7 +153,7 @@ def qemu_img(place: Place, *arguments: str, limit_s: float = 120) -> str:
 def _conformance(output: str) -> list[ConformanceTest]:
     """``Test: Simple ...    [SKIPPED] why``, more such lines, then a line that begins with ``passed`` or ``FAILED``.
 
-    Behind the verdict on the last test of a suite stands what went on after it.
+    After the verdict of the last test of a suite there is other output.
     """
     found = []
     for suite in re.split(r"^Suite: ", output.partition("Run Summary:")[0], flags=re.MULTILINE)[1:]:

@@ -1,8 +1,7 @@
-"""The interfaces of ends that cables join, with their addresses: what is to be made, by names alone. Makes nothing.
+"""Plans the interfaces and addresses of ends that are joined by cables. Creates nothing.
 
-An end has an interface for each of its cables, eth0 the first, and each cable is a network of its own. An end that
-switches has one for all of them, eth0; its cables are plugged into port0, port1 ..., and all that hangs on them is one
-network.
+An end has an interface for each of its cables, beginning with eth0, and each cable is a separate network. An end that
+is a switch has one interface, eth0; its cables are plugged into port0, port1 ..., and all of them are one network.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ class Interface:
 
     @property
     def subnet(self) -> str:
-        """Its IPv4 network, without the last dot."""
+        """The IPv4 network, without the last dot."""
         return self.address.rpartition(".")[0]
 
     @property
     def subnet_v6(self) -> str | None:
-        """Its IPv6 network, without the last colons."""
+        """The IPv6 network, without the last colons."""
         return self.address_v6 and self.address_v6.rpartition("::")[0]
 
 
@@ -43,18 +42,18 @@ class Plan:
 
     interfaces: Mapping[str, Sequence[Interface]]
     devices: Sequence[tuple[str, str]]
-    """Of each cable: what it is plugged into at its first and at its second end."""
+    """Of each cable: the devices at its first and at its second end."""
     ports: Mapping[str, Sequence[tuple[str, str]]]
-    """Of each end that switches: its ports, each with the hardware address behind it."""
+    """Of each switch: its ports, each with the hardware address behind it."""
 
     def neighbours(self, interface: Interface) -> Iterator[Interface]:
-        """Whom an interface reaches."""
+        """The other interfaces of its network."""
         for each in self.interfaces.values():
             yield from (other for other in each if other.subnet == interface.subnet and other is not interface)
 
 
 def plan(ends: Collection[str], pairs: Sequence[Pair], switches: Collection[str], *, has_v6: bool) -> Plan:
-    """The interfaces of ends that cables join; InputInvalid when a cable joins two that switch."""
+    """The interfaces of ends that are joined by cables; InputInvalid if a cable joins two switches."""
     interfaces: dict[str, list[Interface]] = {end: [] for end in ends}
     devices: list[list[str]] = []
     host_counts: dict[int, int] = {}

@@ -1,8 +1,8 @@
-"""The link emulator as a process of its own, with a priority above what it carries traffic for.
+"""The link emulator as a process with a higher priority than the hosts.
 
-``python -m iscsitrace.lab.link_process`` reads settings from the first line of standard input, says when it is ready,
-runs until standard input ends, and prints its log; so it never outlives whoever started it. What the link does to
-frames is the core's.
+``python -m iscsitrace.lab.link_process`` reads settings from the first line of standard input, reports when it is
+ready, runs until standard input ends, and prints its log. So it never outlives the process that started it. The core
+emulates the link.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from iscsitrace.lab import signals, traffic, truth_file
 from iscsitrace.lab.namespaces import Cable, Tap
 
 _READY = b"ready\n"
-# above hosts that have one themselves
+# above hosts with a real-time priority
 _PRIORITY = 2
 _END_LIMIT_S = 20
 
 
 @dataclass
 class RunningLink:
-    """A link; its log is known when it has ended."""
+    """A link. Its log is known when it has ended."""
 
     process_id: int
     log: dict[str, Any] = field(default_factory=dict)
@@ -41,8 +41,8 @@ class RunningLink:
 def linked(cable: Cable, settings: Mapping[str, Any], *, is_prior: bool = True) -> Iterator[RunningLink]:
     """A link between the two TAP devices of a cable, while the block runs; ``settings`` as the core's LinkSettings.
 
-    The cable's first end is the initiator's. ``is_prior``: it goes before all other programs (SCHED_FIFO), where that
-    is allowed. TrafficImpossible when the link refuses, or ended before its time.
+    The cable's first end is the initiator's. ``is_prior``: run with real-time priority (SCHED_FIFO), where that is
+    allowed. TrafficImpossible if the link refuses the settings, or ends early.
     """
     if cable.taps is None:
         raise InputInvalid("a link needs a cable of TAP devices")
@@ -72,7 +72,7 @@ def linked(cable: Cable, settings: Mapping[str, Any], *, is_prior: bool = True) 
 
 @contextmanager
 def _explained(process: subprocess.Popen[bytes], errors: IO[bytes]) -> Iterator[None]:
-    """A link that does not do what it is told is TrafficImpossible, with its last words."""
+    """Raises TrafficImpossible with the last error message of a link that fails."""
     try:
         yield
     except (BrokenPipeError, EOFError, subprocess.TimeoutExpired) as error:
@@ -94,7 +94,7 @@ def _begin(process: subprocess.Popen[bytes], settings: str) -> None:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """Ends it by closing its standard input; its log."""
+    """Ends the link by closing its standard input; returns its log."""
     output, _ = process.communicate(timeout=_END_LIMIT_S)
     if process.returncode != 0:
         raise EOFError
@@ -108,7 +108,7 @@ def _tap(tap: Tap) -> dict[str, str]:
 
 
 def rise() -> bool:
-    """Asks for a priority above all that have none, for this thread; those that it starts do not inherit it."""
+    """Requests a real-time priority for this thread; whether it is granted. New threads do not inherit it."""
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(_PRIORITY))
         return True

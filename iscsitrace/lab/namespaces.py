@@ -1,16 +1,16 @@
-"""Network namespaces joined by cables: each end a namespace with addresses and TCP settings of its own.
+"""Network namespaces joined by cables: each end is a namespace with its addresses and TCP settings.
 
 ```
-    initiator            target              tap: two TAP devices, without carrier until somebody opens them and moves
+    initiator            target              tap: two TAP devices, without carrier until a process opens them and moves
     eth0 10.71.0.1 ----- eth0 10.71.0.2           frames between them
-    fd71::1              fd71::2             veth: the kernel's own pair, the bypass; it loses packets when more than
-                                                  net.core.netdev_max_backlog are under way at once
+    fd71::1              fd71::2             veth: a pair of the kernel, the bypass; it drops packets when more than
+                                                  net.core.netdev_max_backlog are in flight
 ```
 
-An end can be a switch for its cables: a bridge, which knows what is behind each of its ports and copies no frame.
+An end can be a switch for its cables: a bridge with static addresses that floods no frame.
 
-Nothing outside the namespaces is touched. They are removed when the block is left, whatever the reason; those of a
-process that was killed are removed at the next start. Needs root. Never moves a frame itself.
+Nothing outside the namespaces changes. They are removed at the end of the block, for any reason; those of a killed
+process are removed at the next start. Needs root. Moves no frames.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _IFF_NO_PI = 0x1000
 
 
 class RootNeeded(IscsitraceError):
-    """Only root makes network namespaces."""
+    """Only root can create network namespaces."""
 
     def __init__(self) -> None:
         super().__init__("network namespaces need root: run this with sudo")
@@ -50,13 +50,13 @@ class RootNeeded(IscsitraceError):
 
 @dataclass(frozen=True)
 class EndSettings:
-    """How a namespace is set up. None leaves what the kernel gives a new one."""
+    """The settings of a namespace. None keeps the kernel's default."""
 
     mtu_bytes: int = 1500
     is_offloading: bool = False
-    """Segmentation, receive and checksum offloads stay on: captures then show packets that no wire carries."""
+    """Keep segmentation, receive and checksum offloads on. Captures then show packets larger than on a wire."""
     device_queue_packets: int = 10_000
-    """Packets that wait in a device for whoever moves them on; the link has a queue of its own."""
+    """Limit of the device's queue. The link has another queue."""
     congestion_control: str | None = None
     tcp_rmem_bytes: tuple[int, int, int] | None = None
     """Minimum, default and maximum of the receive buffer."""
@@ -64,15 +64,15 @@ class EndSettings:
     """Minimum, default and maximum of the send buffer."""
     is_slow_start_after_idle: bool | None = None
     initial_window_segments: int | None = None
-    """What may be sent before the first ACK (RFC 6928)."""
+    """Initial cwnd (RFC 6928)."""
     advertised_mss_bytes: int | None = None
-    """The largest payload of a segment that it asks its peers for (the route's advmss); else by the MTU."""
+    """The MSS that it advertises (the route's advmss). By the MTU if not set."""
     is_delaying_acks: bool = True
-    """Without it the kernel acknowledges every segment at once (the route's quickack)."""
+    """If not, the kernel acknowledges every segment at once (the route's quickack)."""
     sysctls: Mapping[str, str] = field(default_factory=dict)
-    """Others, by name, as `net.ipv4.tcp_sack`."""
+    """Further sysctls by name, like `net.ipv4.tcp_sack`."""
     is_switching: bool = False
-    """All its cables are one network, and frames pass from one to another."""
+    """It is a switch: all its cables are one network."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,15 @@ class Namespace(Place):
 
 @dataclass(frozen=True)
 class Tap:
-    """A TAP device: its name, inside the namespace that this file stands for."""
+    """A TAP device: its name, and the file of its namespace."""
 
     name: str
     namespace: Path
 
     @contextmanager
     def opened(self) -> Iterator[int]:
-        """A descriptor, non-blocking, of which each read is a frame that the namespace sends and each write one that it
-        receives, without a header of their own. One at a time; the device has carrier as long as it is open.
+        """A non-blocking descriptor: a read returns a frame that the namespace sent, a write delivers one to it, both
+        without an additional header. Only one can be open; the device has carrier while it is.
         """
         try:
             descriptor = Place(self.namespace.name).call(self._attach)
@@ -115,12 +115,12 @@ class Tap:
 
 @dataclass(frozen=True)
 class Cable:
-    """What joins two namespaces, by the names of their ends."""
+    """A connection of two namespaces, by the names of their ends."""
 
     first: str
     second: str
     taps: tuple[Tap, Tap] | None
-    """First and second; a frame read from one is to be written to the other. None: veth."""
+    """At the first and the second end. Frames read from one are to be written to the other. None: veth."""
 
 
 @dataclass(frozen=True)
@@ -164,13 +164,13 @@ def network(
 
 
 def require_root() -> None:
-    """RootNeeded for anybody else."""
+    """RootNeeded unless root."""
     if os.geteuid() != 0:
         raise RootNeeded
 
 
 def remove_leftovers() -> list[str]:
-    """Removes namespaces of processes that are gone, and what still runs in them; gives their names."""
+    """Removes namespaces of processes that are gone, and kills what runs in them; returns their names."""
     leftovers = [name for name in _existing() if ownership.is_left_over(name)]
     for name in leftovers:
         _remove(name)
@@ -186,7 +186,7 @@ def _build(
     made = {}
     for name in ends:
         namespace = f"{ownership.prefix()}{serial}-{name}"
-        # before it exists: a signal may arrive in between
+        # before it is created: a signal may arrive in between
         stack.callback(_remove, namespace)
         HERE.run("ip", "netns", "add", namespace, package="iproute2", limit_s=10)
         own = planned.interfaces[name]
@@ -210,7 +210,7 @@ def _build(
 
 
 def _switch(namespace: Namespace, settings: EndSettings, ports: Sequence[tuple[str, str]]) -> None:
-    """A bridge over the ports. It learns nothing and floods nothing: a frame goes to its address, or nowhere."""
+    """A bridge over the ports. It neither learns nor floods: frames to unknown addresses are dropped."""
     _ip(namespace, ["link add eth0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0"])
     for port, _ in ports:
         _ip(
@@ -227,7 +227,7 @@ def _switch(namespace: Namespace, settings: EndSettings, ports: Sequence[tuple[s
 
 
 def _set_up(namespace: Namespace, settings: EndSettings, planned: Plan) -> None:
-    # nothing but what is tested on the wire, and no run that remembers the one before
+    # no other traffic on the wire, and no TCP metrics of the previous run
     quiet = {"net.ipv4.tcp_no_metrics_save": "1"}
     if Path("/proc/sys/net/ipv6").exists():
         quiet |= {"net.ipv6.conf.all.disable_ipv6": "0"}
@@ -274,13 +274,13 @@ def _set_up(namespace: Namespace, settings: EndSettings, planned: Plan) -> None:
 def _turn_offloads_off(namespace: Namespace, device: str) -> None:
     offloads = ("tso", "gso", "gro", "lro", "tx", "rx")
     switched = (word for offload in offloads for word in (offload, "off"))
-    # exit code 1 says only that some are fixed, off already
+    # exit code 1: some cannot be changed, and are off
     namespace.run("ethtool", "-K", device, *switched, package="ethtool", limit_s=10, is_checked=False)
 
 
 def _set_congestion_control(namespace: Namespace, name: str | None) -> str:
-    """Options for the routes: the kernel lets a namespace choose only what every user may choose as its default, but
-    its routes any. A route's choice is the stronger one: it replaces what a socket chose before it connected.
+    """Sets the congestion control; returns options for the routes. As its default a namespace may only have an
+    algorithm that every user may select, but its routes may have any. It replaces that of a socket at connect.
     """
     if name is None:
         return ""
@@ -306,7 +306,7 @@ def _write_sysctl(namespace: Namespace, name: str, value: str) -> None:
 
 
 def _make_tap(namespace: Namespace, device: str) -> Tap:
-    """A TAP device that stays when nobody has it open, and goes with its namespace."""
+    """A persistent TAP device. It is removed with its namespace."""
     _ip(namespace, [f"tuntap add dev {device} mode tap"])
     return Tap(device, NAMESPACES / str(namespace.namespace))
 
@@ -330,21 +330,21 @@ def _existing() -> list[str]:
 
 
 def _remove(name: str) -> None:
-    """Removes a namespace and kills what runs in it; nothing when there is none."""
+    """Removes a namespace and kills what runs in it, if it exists."""
     try:
-        # while it is open, its inode number is no other's
+        # while it is open, its inode number is not reused
         held = os.open(NAMESPACES / name, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
-        # the name first: nobody can enter it any more
+        # the name first, so that no process can enter it any more
         finished = HERE.run("ip", "netns", "del", name, package="iproute2", limit_s=10, is_checked=False)
         for process_id in _processes_in(os.fstat(held)):
             with suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGKILL)
     finally:
         os.close(held)
-    # another process may have found the same leftover
+    # another process may be removing the same leftover
     if finished.code != 0 and name in _existing():
         raise ToolMissing(f"ip netns del {name} failed: {finished.last_words}")
 

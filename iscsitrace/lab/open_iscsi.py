@@ -1,7 +1,7 @@
 """The kernel's initiator (open-iscsi), where this host has it: iscsi_tcp in the kernel, iscsid and iscsiadm beside it.
 
-What is here was written by the manuals of iscsiadm and iscsid and has been run on no host yet. iscsid of a place of its
-own speaks to the kernel through that place's netlink: kernels without iscsi_tcp in network namespaces refuse it.
+Written after the manuals of iscsiadm and iscsid; not yet run on any host. iscsid of a place talks to the kernel
+through that place's netlink, which kernels without iscsi_tcp in network namespaces refuse.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _LOOK_S = 0.1
 
 
 class NotHere(ToolMissing):
-    """This host has no initiator in its kernel."""
+    """This host has no kernel initiator."""
 
 
 def why_not() -> str | None:
-    """What is missing here, in a line; None when nothing is."""
+    """What is missing on this host, in one line; None if nothing is."""
     missing = [name for name in _PROGRAMS if shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin") is None]
     if not _has_module():
         missing.append(f"the module {_MODULE} of this kernel")
@@ -37,7 +37,7 @@ def why_not() -> str | None:
 
 
 def require_here() -> None:
-    """NotHere with what is missing."""
+    """NotHere if something is missing."""
     if why := why_not():
         raise NotHere(why)
 
@@ -52,7 +52,7 @@ def read(
     seconds: int,
     is_enough: Callable[[], bool] = lambda: False,
 ) -> float:
-    """Logs in, reads the disk in order and past the page cache for so long, logs out; bytes a second by dd's count."""
+    """Logs in, reads the disk sequentially without the page cache for a number of seconds, logs out; bytes/s by dd."""
     node = ("-m", "node", "-T", target_name, "-p", portal)
     with place.started("iscsid", "-f", package=_PACKAGE):
         _administer(place, "-m", "discovery", "-t", "sendtargets", "-p", portal)
@@ -61,7 +61,7 @@ def read(
             try:
                 disk = _disk(portal, target_name, lun)
                 words = (f"if={disk}", "of=/dev/null", f"bs={read_bytes}", "iflag=direct")
-                # dd tells what it read when timeout sends it SIGINT
+                # dd prints its totals when timeout sends it SIGINT
                 finished = place.run(
                     *("timeout", "-s", "INT", str(seconds), "dd", *words),
                     package="coreutils",
@@ -78,7 +78,7 @@ def read(
 
 
 def throughput_of(said: str) -> float:
-    """Bytes a second, from dd's last line; ToolMissing when it has none."""
+    """Bytes per second from dd's last line; ToolMissing without one."""
     found = re.search(r"^(\d+) bytes\b.* copied, ([0-9.e+-]+) s,", said, re.MULTILINE)
     if found is None or not float(found[2]):
         raise ToolMissing("dd ended before its time, or its output is not what it was")

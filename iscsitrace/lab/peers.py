@@ -1,7 +1,7 @@
-"""Other people's targets, as context managers in any place: tgt, istgt, and iperf3's server.
+"""Other targets as context managers in any place: tgt, istgt, and iperf3's server.
 
-A peer is ready when its port answers. Its files stand in a folder of their own and go with it; several run side by
-side. Nothing is installed: a missing program is one line naming the Debian package.
+A peer is ready when its port accepts connections. Its files are in a new folder that is removed with it; several can
+run at the same time. Installs nothing: for a missing program the error names the Debian package.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from iscsitrace.lab import ownership, places
 from iscsitrace.lab.places import Place, Process
 
 TARGET_NAME = "iqn.2001-04.com.example:lab"
-ISCSI_PORT = 3260  # RFC 7143, section 13.8: where a TargetAddress names no other
+ISCSI_PORT = 3260  # RFC 7143, section 13.8: the default of a TargetAddress
 
-_CHAP_SECRET_BYTES = range(12, 17)  # what both accept; RFC 7143, section 9.2.1: 96 bits at least
+_CHAP_SECRET_BYTES = range(12, 17)  # accepted by both; RFC 7143, section 9.2.1: at least 96 bits
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Target:
-    """A target that runs: where it listens, and its one disk."""
+    """A running target: its address, and its only disk."""
 
     address: str
     port: int
@@ -84,17 +84,17 @@ def tgt(
 ) -> Iterator[Target]:
     """tgtd with one disk, LUN 1, of zeros.
 
-    Listens at the place's address unless told otherwise; on loopback on a free port, in a namespace on 3260. The
-    initiator authenticates itself with ``account``, the target with ``own_account`` when it is asked to. ``keys`` are
-    operational keys that it wants, as RFC 7143 spells them.
+    By default it listens at the place's address; on loopback on a free port, in a namespace on 3260. The initiator
+    authenticates with ``account``, the target with ``own_account`` for mutual CHAP. ``keys`` are operational login keys
+    of the target, in the spelling of RFC 7143.
     """
     listen = address or place.address
     listen_port = _port(place, listen, port)
     with _disk(lun_bytes) as file:
-        # a control socket of its own, so that several can run
+        # a separate control socket, so that several can run
         environment = {"TGT_IPC_SOCKET": str(file.parent / "control")}
         arguments = ("-f", "--iscsi", f"portal={places.portal(listen, listen_port)}")
-        # it takes no notice of SIGTERM
+        # it ignores SIGTERM
         with place.started(
             "tgtd", *arguments, package="tgt", stop_signal=signal.SIGKILL, environment=environment
         ) as process:
@@ -131,12 +131,12 @@ def istgt(
     connections_max: int = 8,
     queue_depth: int = 32,
 ) -> Iterator[Target]:
-    """istgt with one disk, LUN 0, of zeros, and several connections per session; all else as for tgt."""
+    """istgt with one disk, LUN 0, of zeros, and several connections per session; otherwise like tgt."""
     listen = address or place.address
     listen_port = _port(place, listen, port)
     with _disk(lun_bytes) as file:
         secrets = file.parent / "secrets"
-        # it refuses a file that others can read
+        # it refuses a file that other users can read
         secrets.touch(mode=0o600)
         if account is not None:
             pairs = [(each.user, each.secret) for each in (account, own_account) if each is not None]
@@ -159,7 +159,7 @@ def istgt(
                 file=file,
             )
         )
-        # on its way out it waits for connections that no longer are
+        # at its end it waits for connections that no longer exist
         with place.started("istgt", "-D", "-c", str(settings), package="istgt", stop_limit_s=1) as process:
             _wait_for_port(place, process, listen, listen_port)
             yield Target(listen, listen_port, name, 0, file, account, process)
@@ -219,7 +219,7 @@ def iperf3_server(place: Place, *, address: str | None = None, port: int = 5201)
 
 
 def iperf3(place: Place, to: str, *options: str, port: int = 5201, seconds: int = 5) -> dict[str, Any]:
-    """iperf3's client against a server: its JSON. ``options`` are iperf3's, as ``-C cubic``, ``-R``, ``-u -b 100M``."""
+    """Runs iperf3's client against a server; returns its JSON. ``options``: ``-C cubic``, ``-R``, ``-u -b 100M``."""
     arguments = ("-c", to, "-p", str(port), "-t", str(seconds), "-J", *options)
     finished = place.run("iperf3", *arguments, package="iperf3", limit_s=seconds + 15, is_checked=False)
     try:
@@ -233,7 +233,7 @@ def iperf3(place: Place, to: str, *options: str, port: int = 5201, seconds: int 
 
 
 def remove_leftovers() -> list[Path]:
-    """Ends targets whose process is gone and removes their folders; gives these."""
+    """Ends targets of processes that are gone and removes their folders; returns these."""
     leftovers = [
         folder
         for folder in Path(tempfile.gettempdir()).glob("iscsitrace-*")
@@ -248,7 +248,7 @@ def remove_leftovers() -> list[Path]:
 
 
 def _targets_of(folder: Path) -> list[int]:
-    """tgtd and istgt that were told to use this folder, by their environment or arguments."""
+    """Processes of tgtd and istgt that use this folder, by their environment or arguments."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -261,7 +261,7 @@ def _targets_of(folder: Path) -> list[int]:
 
 @contextmanager
 def _disk(size_bytes: int) -> Iterator[Path]:
-    """A file of zeros in a folder of its own, both gone afterwards."""
+    """A file of zeros in a new folder. Both are removed afterwards."""
     remove_leftovers()
     with tempfile.TemporaryDirectory(prefix=ownership.prefix()) as folder:
         file = Path(folder, "disk")
@@ -271,7 +271,7 @@ def _disk(size_bytes: int) -> Iterator[Path]:
 
 
 def _port(place: Place, address: str, wanted: int | None) -> int:
-    """The port to listen on; InputInvalid when somebody does already, for then nobody could tell who answers."""
+    """The port to listen on; InputInvalid if another server listens there."""
     if wanted is None and place.namespace is None:
         return place.free_port(address)
     port = wanted or ISCSI_PORT

@@ -1,7 +1,7 @@
 """Where programs run: this machine's own network, or a network namespace.
 
-Every program runs in a process group of its own that is ended as a whole, and with a time limit. Nothing here makes
-or removes namespaces.
+Every program runs in a separate process group, which is ended as a whole, and with a time limit. Creates and removes no
+namespaces.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Finished:
-    """A program that has ended. ``code`` is None when its time was up; then the output is what it wrote until then."""
+    """A program that has ended. ``code`` is None if it exceeded its time limit; its output is then incomplete."""
 
     code: int | None
     output: str
@@ -44,12 +44,12 @@ class Finished:
 
     @property
     def last_words(self) -> str:
-        """The last line that it wrote, of errors if there are any."""
+        """The last line of its errors, or of its output."""
         return _last_line(self.errors) or _last_line(self.output) or "no message"
 
 
 class Process:
-    """A program that runs, and what it has written so far."""
+    """A running program and its output so far."""
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         self.name = name
@@ -58,22 +58,22 @@ class Process:
 
     @property
     def process_id(self) -> int:
-        """Of the program itself, which leads its process group."""
+        """Process id of the program, which leads its process group."""
         return self._popen.pid
 
     @property
     def is_running(self) -> bool:
-        """It has not ended yet."""
+        """Whether it has not ended yet."""
         return self._popen.poll() is None
 
     @property
     def log(self) -> str:
-        """What it wrote to standard output and error; known as long as the block lasts that it was started for."""
-        # the place in the file is the program's, who writes there
+        """Its standard output and error; available during the block that it was started for."""
+        # the file position belongs to the program
         return os.pread(self._log.fileno(), _LOG_BYTES, 0).decode("utf-8", "replace")
 
     def wait_until(self, condition: Callable[[], bool], what: str, limit_s: float = 10) -> None:
-        """Waits for a condition; ToolMissing when the program ends before it holds, or the time is up."""
+        """Waits for a condition; ToolMissing if the program ends first, or after the time limit."""
         end = time.monotonic() + limit_s
         while not condition():
             last_words = _last_line(self.log) or "no message"
@@ -84,20 +84,20 @@ class Process:
             time.sleep(_POLL_S)
 
     def stop(self, number: signal.Signals, limit_s: float) -> None:
-        """Asks the group to end, and kills what is left of it when the time is up."""
+        """Asks the group to end, and kills it after the time limit."""
         _end_group(self._popen, number, limit_s)
 
 
 @dataclass(frozen=True)
 class Place:
-    """This machine's own network, or the namespace of that name; with the addresses that servers listen on there."""
+    """This machine's network, or a namespace by name; with the addresses that servers listen on there."""
 
     namespace: str | None = None
     address: str = "127.0.0.1"
     address_v6: str | None = "::1"
 
     def command(self, program: str, *arguments: str, package: str) -> list[str]:
-        """The command line that runs a program here; ToolMissing names the Debian package when it is not installed."""
+        """The command line that runs a program here; ToolMissing with the Debian package if it is not installed."""
         found = require(program, package)
         if self.namespace is None:
             return [found, *arguments]
@@ -114,7 +114,7 @@ class Place:
         environment: Mapping[str, str] | None = None,
         is_enough: Callable[[], bool] = lambda: False,
     ) -> Finished:
-        """Runs a program to its end, with ``given`` as its standard input; it gets SIGINT once ``is_enough`` says so.
+        """Runs a program to its end, with ``given`` as its standard input. Gets SIGINT when ``is_enough`` is True.
 
         Checked: ToolMissing with its last words when it fails or its time is up.
         """
@@ -153,9 +153,9 @@ class Place:
         stop_limit_s: float = 5,
         environment: Mapping[str, str] | None = None,
     ) -> Iterator[Process]:
-        """A program that runs until the block is left, whatever the reason."""
+        """A program that runs until the block ends, for any reason."""
         command = self.command(program, *arguments, package=package)
-        # a file without a name: nothing is left of it, however this process ends
+        # a file without a name: nothing remains of it, however this process ends
         with signals.unwinding(), tempfile.TemporaryFile() as log:
             popen = subprocess.Popen(
                 command,
@@ -172,7 +172,7 @@ class Place:
                     _end_group(popen, stop_signal, stop_limit_s)
 
     def call(self, function: Callable[[], _Result]) -> _Result:
-        """Calls a function here: in a namespace in a thread of its own, because a thread can enter one alone.
+        """Calls a function here: for a namespace in a new thread, because each thread has its own namespace.
 
         Sockets and devices that it opens belong to the namespace and can be used from anywhere.
         """
@@ -196,7 +196,7 @@ class Place:
         return results[0]
 
     def free_port(self, address: str) -> int:
-        """A TCP port that nobody listens on."""
+        """A free TCP port."""
 
         def bind() -> int:
             with socket.socket(_family(address), socket.SOCK_STREAM) as probe:
@@ -206,7 +206,7 @@ class Place:
         return self.call(bind)
 
     def answers(self, address: str, port: int) -> bool:
-        """Somebody accepts TCP connections there."""
+        """Whether a server accepts TCP connections there."""
 
         def connect() -> bool:
             with suppress(OSError), socket.create_connection((address, port), timeout=1):
@@ -217,7 +217,7 @@ class Place:
 
 
 HERE = Place()
-"""This machine's own network, at its loopback addresses."""
+"""This machine's network, at its loopback addresses."""
 
 
 def portal(address: str, port: int) -> str:
@@ -227,7 +227,7 @@ def portal(address: str, port: int) -> str:
 
 def require(program: str, package: str) -> str:
     """The path of a program; ToolMissing naming the Debian package that has it."""
-    # servers stand in sbin, which is not on everybody's PATH
+    # servers are in sbin, which is not on every user's PATH
     found = shutil.which(program) or shutil.which(program, path="/usr/local/sbin:/usr/sbin:/sbin")
     if found is None:
         raise ToolMissing(f"{program} is not installed: apt install {package}")
@@ -241,7 +241,7 @@ def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
 def _communicated(
     popen: subprocess.Popen[str], given: str, limit_s: float, is_enough: Callable[[], bool]
 ) -> tuple[str, str]:
-    """What a program wrote; TimeoutExpired when its time is up."""
+    """The output of a program; TimeoutExpired after its time limit."""
     end, has_enough, rest = time.monotonic() + limit_s, False, given or None
     while True:
         left_s = end - time.monotonic()
@@ -250,7 +250,7 @@ def _communicated(
         except subprocess.TimeoutExpired:
             if left_s <= _LOOK_S:
                 raise
-        # it has been given all
+        # its input is complete
         rest = None
         if not has_enough and is_enough():
             has_enough = True
@@ -263,7 +263,7 @@ def _end_group(popen: subprocess.Popen[bytes] | subprocess.Popen[str], number: s
         os.killpg(popen.pid, number)
     with suppress(subprocess.TimeoutExpired):
         popen.wait(limit_s)
-    # what the program started may outlive it
+    # processes that the program started may outlive it
     with suppress(ProcessLookupError):
         os.killpg(popen.pid, signal.SIGKILL)
     popen.wait()

@@ -10,8 +10,8 @@
                                      +-- link ---- target-2
 ```
 
-Takes the settings of a simulation, and writes what a simulation writes, as far as a kernel lets one know it. Needs
-root. Everything is torn down when a run ends, whatever the reason. Never emulates a link or speaks a protocol itself.
+Takes the settings of a simulation, and writes the same files, as far as the kernel reports their content. Needs root.
+Everything is removed at the end of a run, for any reason. Links and protocols are implemented by the core.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ SIDES = (INITIATOR, "target")
 
 _SWITCH = "switch"
 _HEADERS_BYTES = {False: 40, True: 60}
-"""Of IP and TCP, over IPv4 and IPv6."""
+"""IP and TCP headers by IPv6 or not."""
 _WINDOW_SHARE = 2
-"""Half of a socket's buffer is the window, the other half the kernel's own (tcp(7), on SO_RCVBUF)."""
+"""Half of a socket's buffer is for the window, the other half for the kernel's overhead (tcp(7), on SO_RCVBUF)."""
 _SETTLE_S = 0.05
 _SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Programs:
-    """Who takes part, where is captured, and over what."""
+    """The programs of a run, the hosts to capture at, and the kind of links."""
 
     target: str = "iscsitrace"
     initiator: str = "iscsitrace"
     capture_at: tuple[str, ...] = SIDES
-    """Beside the initiator, beside each target."""
+    """The initiator, each target."""
     is_bypassed: bool = False
-    """Veth pairs in place of the links."""
+    """Veth pairs instead of the links."""
     driver: str = actors.DRIVERS[0]
-    """Of our initiator."""
+    """How our initiator moves bytes."""
     receive: str = actors.RECEIVES[0]
 
     @property
     def design(self) -> actors.Design:
-        """How our initiator is built."""
+        """The design of our initiator."""
         return actors.Design(self.driver, self.receive)
 
 
@@ -70,13 +70,13 @@ class World:
     hosts: Mapping[str, Namespace]
     """``initiator``, ``target``, ``target-2`` ..."""
     access: RunningLink | None
-    """What all paths share."""
+    """The access link, which all paths share."""
     paths: tuple[RunningLink, ...]
-    """To each target; none of them when they are bypassed."""
+    """The link to each target; empty with a bypass."""
     is_ipv6: bool
 
     def address(self, host: str) -> str:
-        """Of the kind that the run uses."""
+        """The address of a host, IPv4 or IPv6 as the run uses."""
         place = self.hosts[host]
         address = place.address_v6 if self.is_ipv6 else place.address
         if address is None:
@@ -88,7 +88,7 @@ class World:
 def up(settings: Mapping[str, Any], *, is_bypassed: bool = False) -> Iterator[World]:
     """All namespaces and links while the block runs; ``settings`` as the world of a simulation.
 
-    RootNeeded unless root; ToolMissing when the kernel refuses; TrafficImpossible for a link that makes no sense.
+    RootNeeded unless root; ToolMissing if the kernel refuses; TrafficImpossible for invalid link settings.
     """
     paths, access = settings["paths"], settings.get("access")
     if not paths:
@@ -111,7 +111,7 @@ def up(settings: Mapping[str, Any], *, is_bypassed: bool = False) -> Iterator[Wo
 
 
 def _cables(ends: dict[str, EndSettings], targets: list[str], *, has_access: bool) -> list[Pair]:
-    """The cables between ends, that of the access link first; adds a switch where one is needed."""
+    """The cables between ends, the access link first. Adds a switch where one is needed."""
     if has_access:
         mtu_bytes = max(each.mtu_bytes for each in ends.values())
         ends[_SWITCH] = EndSettings(mtu_bytes=mtu_bytes, is_switching=True)
@@ -122,9 +122,9 @@ def _cables(ends: dict[str, EndSettings], targets: list[str], *, has_access: boo
 
 
 def end_settings(tcp: Mapping[str, Any], *, is_ipv6: bool = False) -> EndSettings:
-    """A namespace whose TCP is set as that of a simulated host; what is not set is the kernel's own, but for CUBIC.
+    """The settings of a namespace, from those of a simulated host's TCP; others are the kernel's, except CUBIC.
 
-    InputInvalid for what a namespace cannot have of its own. Nagle's algorithm is each socket's own affair.
+    InputInvalid for a setting that is not per namespace. Nagle's algorithm is set per socket.
     """
     if tcp.get("hystart") is False:
         raise InputInvalid("the kernel's CUBIC has HyStart for the whole machine, not for one host")
@@ -134,7 +134,7 @@ def end_settings(tcp: Mapping[str, Any], *, is_ipv6: bool = False) -> EndSetting
         mtu_bytes=max(EndSettings.mtu_bytes, tcp.get("mss", 0) + _HEADERS_BYTES[is_ipv6]),
         advertised_mss_bytes=tcp.get("mss"),
         congestion_control=tcp.get("congestion_control", "cubic"),
-        # least, first and most alike: the kernel leaves a buffer as it is
+        # minimum, default and maximum are equal, so the kernel does not tune the buffer
         tcp_rmem_bytes=(_WINDOW_SHARE * receive_bytes,) * 3 if receive_bytes else None,
         tcp_wmem_bytes=(send_bytes,) * 3 if send_bytes else None,
         is_slow_start_after_idle=tcp.get("slow_start_after_idle"),
@@ -152,16 +152,16 @@ def run(
     programs: Programs = Programs(),
     is_forced: bool = False,
 ) -> dict[str, Any]:
-    """Runs a workload; writes a capture beside each host and ``truth.json``; the truth.
+    """Runs a workload, writes a capture of each host and ``truth.json``, and returns the truth.
 
-    ``settings`` are a simulation's: ``client``, ``portals``, ``world``. ``watch`` is told of our initiator's progress,
-    and gives True to end it in order. Errors as of `up`, and InputInvalid for what the programs cannot do; OutputExists
-    when a file is there and ``is_forced`` is not set. A run that fails leaves no files.
+    ``settings`` are a simulation's: ``client``, ``portals``, ``world``. ``watch`` gets our initiator's progress, and
+    returns True to end the run in order. Errors as of `up`, and InputInvalid for settings that the programs do not
+    support; OutputExists if a file exists and ``is_forced`` is not set. A failed run leaves no files.
     """
     if len(settings["portals"]) != len(settings["world"]["paths"]):
         raise InputInvalid(f"{len(settings['world']['paths'])} paths lead to {len(settings['portals'])} targets")
     actors.require_possible(programs.target, programs.initiator, settings)
-    # before an earlier run is overwritten
+    # before the files of an earlier run are removed
     require_root()
     targets = run_files.targets(len(settings["portals"]))
     hosts = [host for host in (INITIATOR, *targets) if SIDES[host != INITIATOR] in programs.capture_at]
@@ -195,7 +195,7 @@ def _played(settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch
             programs.initiator, world.hosts[initiator], targets, settings, watch, programs.design
         )
         ended_ns = time.time_ns()
-        # the last packets are still on their way
+        # the last packets are still in flight
         time.sleep(_SETTLE_S + _longest_round_trip_s(world_settings))
     samples[initiator].rows += outcome.pop("last_samples")
     for host, target in zip(others, targets, strict=True):

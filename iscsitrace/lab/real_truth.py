@@ -1,6 +1,6 @@
-"""What is known of a run in the real world, in the form of a simulation's truth: logs of links, TCP_INFO of ends.
+"""The truth of a run in the real world, in the form of a simulation's: logs of links, TCP_INFO of connections.
 
-Functions of what was recorded; reads and writes nothing.
+Computes from recorded data; reads and writes no files.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ _NAMES = ("local_address", "local_port", "remote_address", "remote_port", "conge
 
 
 def of_links(access: RunningLink | None, paths: Sequence[RunningLink]) -> dict[str, Any]:
-    """``access`` and ``paths`` as of a simulation; ``access_process`` and ``path_process`` have what only links in real
-    time have.
-    """
+    """``access`` and ``paths`` as in a simulation; ``access_process`` and ``path_process`` of the links' processes."""
     return {
         "access": access and access.log["link"],
         "access_process": access and _process(access),
@@ -36,7 +34,7 @@ def _process(link: RunningLink) -> dict[str, Any]:
 
 
 def of_ends(at_initiator: Samples, at_targets: Sequence[Samples], targets: Sequence[RunningTarget]) -> dict[str, Any]:
-    """``initiator_ends`` and ``target_ends`` of the connections to targets, by target and their initiator's port."""
+    """``initiator_ends`` and ``target_ends`` of the connections, by target and initiator port."""
     initiator_ends = []
     for number, target in enumerate(targets):
         rows = [row for row in at_initiator.rows if row["remote_address"] == target.address]
@@ -60,15 +58,15 @@ def _ends(rows: list[Row], initiator_port: str, target_port: str, port: int) -> 
 
 
 def _end(initiator_port: int, rows: list[Row]) -> dict[str, Any]:
-    """One end, as the last sample of it says; its windows at every sample, as the simulated ones at every change."""
+    """One end of a connection: totals from its last sample, windows from every sample."""
     last = rows[-1]
-    # some fields come only with their first value
+    # some fields are missing until they have a value
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in _NAMES]
     columns = {name: [row.get(name) for row in rows] for name in names}
     return {
         "initiator_port": initiator_port,
         "snd_mss": max(int(row.get("snd_mss_bytes", 0)) for row in rows),
-        # the look at a socket that is closed does not tell it
+        # the last sample, of a socket that is about to be closed, does not have it
         "congestion_control": next(
             (row[name] for row in reversed(rows) if (name := "congestion_control") in row), None
         ),

@@ -1,7 +1,6 @@
-"""What is recorded while a run lasts: packets, by dumpcap, and TCP_INFO of every connection, by the kernel.
+"""Records a run at each end: packets by dumpcap, and TCP_INFO of every connection from the kernel.
 
-Both at either end. A capture ends only when all packets that passed are written, and says how many dumpcap lost. Never
-overwrites a file.
+A capture ends when all packets are written, and counts those that dumpcap dropped. Never overwrites a file.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from iscsitrace.errors import OutputExists, ToolMissing
 from iscsitrace.lab.places import Place, Process
 from iscsitrace.lab.sock_diag import Diagnosis
 
-# libpcap hands a block of packets over after 250 ms (dumpcap's CAP_READ_TIMEOUT), be it full or not
+# libpcap delivers a block of packets after 250 ms at the latest (dumpcap's CAP_READ_TIMEOUT)
 _BLOCK_S = 0.25
 _DRAIN_LIMIT_S = 10
 _COUNTS = re.compile(r"Packets received/dropped on interface .*: (\d+)/(\d+) ")
@@ -27,12 +26,12 @@ _COUNTS = re.compile(r"Packets received/dropped on interface .*: (\d+)/(\d+) ")
 
 @dataclass
 class Capture:
-    """A capture file; the counts are known when it is complete."""
+    """A capture file. Its counts are known when it is complete."""
 
     file: Path
     packet_count: int | None = None
     dropped_count: int | None = None
-    """Packets that passed but were not written: the kernel had no room for them, or dumpcap no time."""
+    """Packets that were not written, because the kernel's buffer was full or dumpcap too slow."""
 
 
 @contextmanager
@@ -47,7 +46,7 @@ def capturing(
 ) -> Iterator[Capture]:
     """Captures on an interface into a pcapng file with nanoseconds, from the block's first packet to its last.
 
-    OutputExists when the file exists; ToolMissing when dumpcap is missing or refuses.
+    OutputExists if the file exists; ToolMissing if dumpcap is missing or fails.
     """
     with capturing_all(
         [(place, interface, file)],
@@ -66,7 +65,7 @@ def capturing_all(
     snaplen_bytes: int | None = None,
     buffer_mib: int = 64,
 ) -> Iterator[list[Capture]]:
-    """The same on several interfaces at a time, each into a file of its own."""
+    """Captures on several interfaces at the same time, each into its file."""
     options = ["-B", str(buffer_mib)]
     if capture_filter:
         options += ["-f", capture_filter]
@@ -78,7 +77,7 @@ def capturing_all(
     with ExitStack() as stack:
         running = []
         for place, interface, file in wanted:
-            # without its count of packets, which would fill the log of a long run
+            # quiet: its packet counts would fill the log of a long run
             arguments = ("-q", "-i", interface, "-w", str(file), *options)
             started = place.started("dumpcap", *arguments, package="wireshark-common", stop_signal=signal.SIGINT)
             running.append((stack.enter_context(started), Capture(file)))
@@ -95,12 +94,12 @@ def capturing_all(
 
 
 def _await_open(dumpcap: Process) -> None:
-    # it names the file when the interface is open
+    # dumpcap prints the file name when the interface is open
     dumpcap.wait_until(lambda: "File:" in dumpcap.log, "no capture")
 
 
 def _drain(dumpcaps: Sequence[Process]) -> None:
-    """Waits until each has had every packet handed over and has nothing left to do with them."""
+    """Waits until each has received and written every packet."""
     end = time.monotonic() + _DRAIN_LIMIT_S
     time.sleep(_BLOCK_S)
     before = None
@@ -123,18 +122,18 @@ def _processor_ticks(process_id: int) -> int | None:
 
 @dataclass
 class Samples:
-    """TCP_INFO over time: each row a connection at ``time_ns`` since 1970, on the clock of captures."""
+    """TCP_INFO over time: a row per connection and ``time_ns`` since 1970, on the clock of captures."""
 
     rows: list[dict[str, int | str | bool]] = field(default_factory=list)
     missed_count: int = 0
-    """Samples that were not taken because the one before took too long."""
+    """Samples that were skipped because the previous one took too long."""
 
 
 @contextmanager
 def sampling(place: Place, *, period_s: float = 0.02) -> Iterator[Samples]:
-    """Samples every TCP connection of a place while the block runs, the first time before it begins.
+    """Samples every TCP connection of a place while the block runs, with a first sample before it.
 
-    ToolMissing when the kernel stops telling.
+    ToolMissing if the kernel refuses a later sample.
     """
     samples = Samples()
     ended = threading.Event()

@@ -1,4 +1,4 @@
-"""The files of a run, the same in either world: a capture beside each host, and the truth of all. Looks into none."""
+"""The files of a run, the same in either world: a capture of each host, and the truth. Reads none of them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ INITIATOR = "initiator"
 
 
 def targets(count: int) -> list[str]:
-    """The names of so many targets: ``target``, ``target-2`` ..."""
+    """The names of ``count`` targets: ``target``, ``target-2`` ..."""
     return ["target", *(f"target-{number}" for number in range(2, count + 1))]
 
 
 def capture_name(host: str) -> str:
-    """Of the file that is captured beside a host."""
+    """The name of the capture of a host."""
     return f"{host}.pcapng"
 
 
 def capture_names(target_count: int) -> list[str]:
-    """Of the captures of a run: the initiator's, then each target's."""
+    """The names of a run's captures: the initiator's, then each target's."""
     return [capture_name(host) for host in (INITIATOR, *targets(target_count))]
 
 
 def hosts(target_count: int, capture_at: Sequence[str]) -> list[str]:
-    """Beside which hosts captures are taken, when it is to be at the ``initiator`` or at each ``target``."""
+    """The hosts to capture at, for the sides ``initiator`` and ``target`` in ``capture_at``."""
     is_wanted = {INITIATOR: INITIATOR in capture_at} | dict.fromkeys(targets(target_count), "target" in capture_at)
     return [host for host, wanted in is_wanted.items() if wanted]
 
 
 @contextmanager
 def made_in(directory: Path, names: Sequence[str], *, is_forced: bool) -> Iterator[list[Path]]:
-    """The paths of captures that the block makes in a folder, beside its truth; when it fails, none of them stays.
+    """The paths of the captures that the block writes in a folder. They are removed when the block fails.
 
-    The folder is made. OutputExists when one of the files is there and ``is_forced`` is not set; TrafficImpossible for
-    a folder that cannot be made.
+    The folder is created if missing. OutputExists if a capture or the truth exists and ``is_forced`` is not set;
+    TrafficImpossible if the folder cannot be created.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Signals that end a run: each unwinds the program, and none cuts its tidying up short.
+"""Signals that end a run: each unwinds the program, and none interrupts the clean-up.
 
-Signal handlers belong to the main thread; in any other these do nothing.
+Signal handlers belong to the main thread. In other threads these functions do nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise SystemExit, as SIGINT raises KeyboardInterrupt, so that what was begun is torn down.
+    """SIGTERM and SIGHUP raise SystemExit, as SIGINT raises KeyboardInterrupt, so that the run is cleaned up.
 
-    A handler that somebody else has set stays.
+    Handlers that are already set stay.
     """
 
     def leave(number: int, frame: FrameType | None) -> None:
@@ -38,7 +38,7 @@ def unwinding() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Signals that arrive meanwhile act afterwards."""
+    """Signals that arrive during the block act after it."""
     arrived: list[int] = []
 
     def remember(number: int, frame: FrameType | None) -> None:

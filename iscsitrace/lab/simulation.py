@@ -1,4 +1,4 @@
-"""A simulated run in a folder: a capture at each tap, and the truth of them. Nothing of it needs root or real time."""
+"""A simulated run in a folder: a capture at each tap, and the truth. Needs neither root nor real time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def run(
 ) -> dict[str, Any]:
     """Simulates, and writes ``initiator.pcapng``, ``target.pcapng`` ... and ``truth.json``; the truth.
 
-    ``capture_at`` says beside whom captures are taken; in a world that is untapped nobody. The folder is made.
-    OutputExists when one of the files is there and ``is_forced`` is not set; TrafficImpossible for settings that make
-    no sense, and for an end that does not come. A run that fails leaves no files.
+    ``capture_at``: the hosts to capture at, in a world with taps. The folder is created if missing. OutputExists if
+    one of the files exists and ``is_forced`` is not set; TrafficImpossible for invalid settings, and for a run that
+    exceeds its time limit. A failed run leaves no files.
     """
     initiator, *targets = (run_files.INITIATOR, *run_files.targets(len(settings["portals"])))
     hosts = run_files.hosts(len(targets), () if settings["world"].get("is_untapped") else capture_at)

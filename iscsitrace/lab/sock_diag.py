@@ -1,7 +1,7 @@
-"""The TCP connections of a place with the kernel's TCP_INFO: what `ss -tinm` shows, asked for in the same way.
+"""The TCP connections of a place with the kernel's TCP_INFO, over the netlink interface that `ss -tinm` uses.
 
-Speaks netlink's sock_diag (linux/inet_diag.h) itself, because a program started for every sample would disturb what is
-measured. Leaves out listening sockets and connections of which only an address is kept.
+Uses netlink's sock_diag (linux/inet_diag.h) directly, because starting a program for every sample would disturb the
+measurement. Leaves out listening sockets and connections in states without TCP_INFO.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Connection = dict[str, int | str | bool]
 
 
 class Diagnosis:
-    """Asks the kernel for the connections of one place; close it, or use it as a context manager."""
+    """Reads the connections of one place from the kernel. Close it, or use it as a context manager."""
 
     def __init__(self, place: Place) -> None:
         self._socket = place.call(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG))
@@ -47,11 +47,11 @@ class Diagnosis:
         self._sequence = 0
 
     def connections(self) -> list[Connection]:
-        """All TCP connections that there are now, over IPv4 and IPv6; ToolMissing when the kernel tells of none."""
+        """All current TCP connections over IPv4 and IPv6; ToolMissing if the kernel refuses to list them."""
         return [found for family in (socket.AF_INET, socket.AF_INET6) for found in self._ask(family)]
 
     def close(self) -> None:
-        """Asks no more."""
+        """Closes the netlink socket."""
         self._socket.close()
 
     def __enter__(self) -> Diagnosis:
@@ -74,7 +74,7 @@ class Diagnosis:
                 length, kind, _, sequence, _ = _MESSAGE.unpack_from(data, start)
                 body = data[start + _MESSAGE.size : start + length]
                 start += max(_aligned(length), _MESSAGE.size)
-                # what is left of a question that was given up
+                # the rest of a reply that was abandoned
                 if sequence != self._sequence:
                     continue
                 if kind == _NLMSG_DONE:

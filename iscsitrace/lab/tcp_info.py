@@ -1,7 +1,7 @@
-"""What the kernel says of a TCP connection: `struct tcp_info` (linux/tcp.h), as far as this kernel fills it.
+"""The kernel's state of a TCP connection: `struct tcp_info` (linux/tcp.h), as far as this kernel fills it.
 
-Names are the kernel's without their prefix, with the unit added; times are nanoseconds. A field that an
-older kernel has not, or that has no value yet, is left out; what a newer kernel adds at the end is not looked at.
+Names are the kernel's without prefix and with the unit; times are nanoseconds. Fields that an older kernel does not
+have, or that have no value yet, are left out; fields that a newer kernel appends are ignored.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ STATES = (
 """RFC 9293, section 3.3.2; a code of the kernel (net/tcp_states.h) is the place in the tuple."""
 
 _NONE_YET = {"B": -1, "I": (1 << 32) - 1, "Q": (1 << 64) - 1}
-"""What stands for no value: min_rtt before the first, max_pacing_rate without a limit."""
+"""Values that mean none: min_rtt before the first sample, max_pacing_rate without a limit."""
 
 _MICROSECONDS = 1_000
 _MILLISECONDS = 1_000_000
 _LENGTH_MAX = 1024
 
-# name, format, and what a value is multiplied by; the order is the struct's, aligned as C aligns it
+# name, format, and factor, in the order of the struct with C's alignment
 _FIELDS: tuple[tuple[str, str, int], ...] = (
     ("state", "B", 1),
     ("ca_state", "B", 1),
@@ -86,7 +86,7 @@ _ENDS = tuple(struct.calcsize("".join(code for _, code, _ in _FIELDS[: place + 1
 
 
 def unpack(data: bytes) -> dict[str, int | str | bool]:
-    """The fields that ``data`` holds whole, in the struct's order; ``state`` as a word."""
+    """The complete fields in ``data``, in the struct's order; ``state`` as a word."""
     known = [place for place, end in enumerate(_ENDS) if end <= len(data)]
     layout = "".join(_FIELDS[place][1] for place in known)
     values: dict[str, int | str | bool] = {}
@@ -105,12 +105,12 @@ def unpack(data: bytes) -> dict[str, int | str | bool]:
 
 
 def of_descriptor(descriptor: int) -> dict[str, int | str | bool]:
-    """Of an open TCP socket, which stays open and its owner's; OSError when it is none."""
+    """TCP_INFO of an open TCP socket, which stays open; OSError for any other descriptor."""
     with socket.socket(fileno=os.dup(descriptor)) as connection:
         return unpack(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LENGTH_MAX))
 
 
 def _bits(octet: int) -> tuple[int, int]:
-    """Two bit fields of four, in the order in which they are declared."""
+    """Two bit fields of four bits, in the order of their declaration."""
     low, high = octet & 0xF, octet >> 4
     return (low, high) if sys.byteorder == "little" else (high, low)

@@ -1,4 +1,4 @@
-"""TCP_INFO of a run's own sockets over time, and between which ports its connections were.
+"""TCP_INFO of a run's own sockets over time, and the addresses and ports of its connections.
 
 Samples go into columns that stay in memory, or line by line into a file. Sampling never disturbs a connection.
 """
@@ -25,21 +25,21 @@ KEPT = (
 
 
 class TcpSamples:
-    """What is known of a run's connections, from looking at them often."""
+    """Samples of a run's connections."""
 
     def __init__(self, *, has_columns: bool = False, lines: IO[str] | None = None) -> None:
         self._next_s = 0.0
         self._has_columns = has_columns
         self._lines = lines
         self.columns: dict[str, list[Any]] = {name: [] for name in ("time_ns", "connection", *KEPT)}
-        """A row per connection and sample; null where the kernel has no value."""
+        """A row per connection and sample; null for values that the kernel does not report."""
         self.ends: dict[int, dict[str, Any]] = {}
         """By the number of a connection: addresses and ports of both ends."""
         self.last: list[dict[str, Any]] = []
         """A sample of each connection just before it was closed, with addresses and ports of both ends."""
 
     def take(self, descriptors: Iterable[tuple[int, int, bool]]) -> None:
-        """Looks at the open connections, and samples them every 20 ms, and one that is closed now in any case."""
+        """Samples the open connections every 20 ms, and each connection just before it is closed."""
         now_s = time.monotonic()
         is_due = (self._has_columns or self._lines is not None) and now_s >= self._next_s
         if is_due:

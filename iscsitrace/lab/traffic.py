@@ -1,7 +1,7 @@
 """Traffic by the compiled core: the reference initiator, the in-memory target, the link, and the simulated world.
 
-Settings go in and results come out as dicts with the names of the core's structs (core/lab). This is the only module
-of the lab that imports the core. It decides nothing and prints nothing.
+Settings and results are dicts with the names of the core's structs (core/lab). This is the only module of the lab that
+imports the core. It prints nothing.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ else:
     _core_missing = None
 
 TRUTH_SCHEMA_VERSION = 1
-"""Of truth files; it changes when a name in them changes its meaning."""
+"""Schema number of truth files. It changes when a name in them changes its meaning."""
 
 PERIOD_NS = 20_000_000
-"""How often a run is looked at."""
+"""Interval of the calls of ``watch``."""
 
 Settings = Mapping[str, Any]
 Descriptors = list[tuple[int, int, bool]]
-"""Of every open connection: its number in the run, its socket, and whether that is closed after this look."""
+"""Of every open connection: its number in the run, its socket, and whether the socket is about to be closed."""
 
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
 class Url:
-    """What an iSCSI URL names; keys and secrets stay in its text."""
+    """An iSCSI URL. Keys and secrets are in its text only."""
 
     text: str
     host: str
@@ -47,7 +47,7 @@ class Url:
     lun: int | None
 
     def resolved(self) -> dict[str, str]:
-        """The URL with the address of its host, as the settings of a run take it. TrafficImpossible without one."""
+        """The URL and the address of its host, as in the settings of a run. TrafficImpossible for an unknown host."""
         try:
             found: list[Any] = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
@@ -57,7 +57,7 @@ class Url:
 
 
 def parse_url(text: str) -> Url:
-    """Reads ``iscsi://[user[%password]@]host[:port][/target/[lun]]``; TrafficImpossible when it is none."""
+    """Reads ``iscsi://[user[%password]@]host[:port][/target/[lun]]``; TrafficImpossible for any other text."""
     return Url(text=text, **json.loads(_asked(lambda: _core.parse_url(text))))
 
 
@@ -66,9 +66,9 @@ def run_initiator(
 ) -> dict[str, Any]:
     """Runs the reference initiator over sockets to its end; ``results`` and ``tasks``.
 
-    ``settings``: ``client``, ``urls``, ``sockets``, ``driver``, ``receive``. ``watch`` is told of the progress, and
-    gives True to end the run in order; it is asked once every period, and before sockets are closed. What goes wrong
-    with a peer is in the results; TrafficImpossible is for settings that cannot be meant.
+    ``settings``: ``client``, ``urls``, ``sockets``, ``driver``, ``receive``. ``watch`` gets the progress, and returns
+    True to end the run in order; it is called once every period, and before sockets are closed. Problems with a peer
+    are in the results; TrafficImpossible is for invalid settings.
     """
     return _document(
         lambda: _core.run_initiator(json.dumps(settings), period_ns, lambda seen, open_: watch(json.loads(seen), open_))
@@ -82,9 +82,9 @@ def run_target(
     *,
     period_ns: int = PERIOD_NS,
 ) -> dict[str, Any]:
-    """Runs a target over sockets until ``watch`` gives True; ``counters``, ``connections`` and ``tasks``.
+    """Runs a target over sockets until ``watch`` returns True; ``counters``, ``connections`` and ``tasks``.
 
-    ``settings``: ``portal``, ``sockets``, ``listen``. ``ready`` gets the addresses that it listens at.
+    ``settings``: ``portal``, ``sockets``, ``listen``. ``ready`` gets the addresses that the target listens at.
     """
     return _document(
         lambda: _core.run_target(
@@ -96,7 +96,7 @@ def run_target(
 def run_link(
     settings: Settings, ready: Callable[[], None], watch: Callable[[], bool], *, period_ns: int = PERIOD_NS
 ) -> dict[str, Any]:
-    """Moves frames between two TAP devices until ``watch`` gives True; its log.
+    """Moves frames between two TAP devices until ``watch`` returns True; returns the log of the link.
 
     ``settings``: ``initiator`` and ``target``, each with ``name`` and ``namespace``, and ``link``.
     """
@@ -104,11 +104,11 @@ def run_link(
 
 
 def simulate(settings: Settings, captures: Sequence[Path | None], watch: Callable[[int, int], bool]) -> dict[str, Any]:
-    """Runs a simulation to its end; the truth of it.
+    """Runs a simulation to its end; returns its truth.
 
-    ``settings``: ``client``, ``portals``, ``world``. ``captures`` are files to be made: the initiator's, then each
-    target's. ``watch`` gets the simulated nanoseconds and the packets so far, and gives True to give up, which is an
-    error like any other end that did not come.
+    ``settings``: ``client``, ``portals``, ``world``. ``captures`` are files to create: the initiator's, then each
+    target's. ``watch`` gets the simulated nanoseconds and the packets so far; if it returns True the run ends with
+    TrafficImpossible.
     """
     files = [None if file is None else str(file) for file in captures]
     return _document(lambda: _core.simulate(json.dumps(settings), files, lambda seen, _: watch(*json.loads(seen))))

@@ -1,4 +1,4 @@
-"""The truth of a run as a file: what made it, what was set, what happened. Written once, never read here."""
+"""The truth of a run as a file: tool, settings, events and results. Written once, never read here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INITIATOR_COLUMNS = (
 
 
 def envelope(kind: str) -> dict[str, Any]:
-    """How a truth begins: its schema number, what made it, and what it is the truth of."""
+    """The head of a truth: schema number, tool and kind."""
     return {
         "schema": TRUTH_SCHEMA_VERSION,
         "tool": {"name": "iscsitrace", "version": iscsitrace.__version__},
@@ -34,8 +34,8 @@ def columns(records: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[
 
 
 def initiator_cycles(found: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The tasks of a run of our initiator, as the core gives it, in columns of a truth."""
-    # bulk transfers have neither tasks nor sessions
+    """The commands of a run of our initiator, from the core's document to columns of a truth."""
+    # bulk transfers have neither commands nor sessions
     targets = {one["session"]: one["target"] for one in found["results"]["connections"] if "session" in one}
     records = [
         {
@@ -50,9 +50,7 @@ def initiator_cycles(found: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def target_log(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run of our target gave, as the core gives it, in a truth: ``counters``, ``connections``, ``cycles`` and
-    ``cpu``.
-    """
+    """The log of our target, from the core's document to ``counters``, ``connections``, ``cycles`` and ``cpu``."""
     tasks = found["tasks"]
     return {
         "counters": found["counters"],
@@ -63,7 +61,7 @@ def target_log(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pack_busy_times(log: Mapping[str, Any]) -> None:
-    """The busy times in the log of a link as columns: there are as many as packets, at worst."""
+    """Turns the busy times in the log of a link into columns; there may be as many as packets."""
     for direction in ("to_target", "to_initiator"):
         line = log[direction]["line"]
         if line is not None:
@@ -71,9 +69,9 @@ def pack_busy_times(log: Mapping[str, Any]) -> None:
 
 
 def require_new(files: Iterable[Path], *, is_forced: bool) -> None:
-    """OutputExists for a file that is there, unless it may be overwritten: then it is removed.
+    """OutputExists for an existing file, unless it may be overwritten: then it is removed.
 
-    TrafficImpossible for one that could not be written: a run should not end with that.
+    TrafficImpossible for a file that cannot be written, before the run starts.
     """
     wanted = list(files)
     for file in wanted:
@@ -93,14 +91,14 @@ def require_new(files: Iterable[Path], *, is_forced: bool) -> None:
 
 
 def write(file: Path, truth: Mapping[str, Any]) -> None:
-    """Writes a truth, or nothing. TrafficImpossible when that cannot be done."""
+    """Writes a truth, completely or not at all. TrafficImpossible if it cannot be written."""
     try:
         stream = file.open("x")
     except OSError as error:
         raise TrafficImpossible(f"cannot write {file}: {error.strerror}") from error
     try:
         with stream:
-            # at once: piece by piece takes ten times as long
+            # in one piece: many small writes take ten times as long
             stream.write(json.dumps(truth, allow_nan=False))
             stream.write("\n")
     except BaseException as error:

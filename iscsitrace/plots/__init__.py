@@ -1,4 +1,5 @@
-"""Plots: arrays become Axes. One file a kind, each with ``draw(figure, arrays)``; they compute nothing.
+"""Plots: arrays become matplotlib Axes; nothing is computed here.
 
-matplotlib is imported here and nowhere else in the package, and only when a plot is drawn.
+Each kind of `iscsitrace plot` is one file of ``kinds``. Only this package imports matplotlib, and only when a plot is
+drawn.
 """

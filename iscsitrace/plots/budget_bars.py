@@ -1,4 +1,4 @@
-"""The time budget of calls as bars over a setting, a panel for each arm: which part decides where."""
+"""The time breakdown of calls as bars over a setting, one panel for each arm of an experiment."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from iscsitrace.wording.amounts import percentage
 from iscsitrace.wording.parts import PARTS
 
 _NAMED_PERCENT = 12.0
-"""A part of this share has room for its number."""
+"""Smallest share that has room for its number."""
 _WIDTH = 0.82
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Panels of bars."""
+    """One row of panels."""
 
     title: str
     x_label: str
     panels: tuple[tuple[str, tuple[tuple[str, Mapping[str, float]], ...]], ...]
-    """The name of each, and its bars: what stands below one, and its parts in %."""
+    """Name of each panel, and its bars: the tick label of each, and its parts in %."""
     notes: tuple[str, ...] = ()
 
 
 def draw(figure: Figure, bars: Bars) -> None:
-    """A row of panels; the parts in the order of the method, from below."""
+    """Draws the panels; the parts are stacked in the order of docs/method.md."""
     every = figure.subplots(1, len(bars.panels), sharey=True, squeeze=False)[0]
     seen: set[str] = set()
     for axes, (name, places) in zip(every, bars.panels, strict=True):
@@ -54,7 +54,7 @@ def draw(figure: Figure, bars: Bars) -> None:
         axes.set_xlabel(f"{bars.x_label}: {name}")
         axes.set_ylim(0, 100)
         axes.grid(visible=False, axis="x")
-    every[0].set_ylabel("% of the time of a call")
+    every[0].set_ylabel("% of a call's time")
     every[0].legend(
         handles=[
             Patch(facecolor=part.color, hatch=part.hatch, edgecolor="white", label=part.label)
@@ -63,7 +63,7 @@ def draw(figure: Figure, bars: Bars) -> None:
         ],
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
-        # no wider than its panel
+        # the legend must not be wider than its panel
         ncols=max(1, 4 // len(bars.panels)),
         frameon=False,
         borderaxespad=0.3,

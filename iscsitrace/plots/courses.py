@@ -1,4 +1,4 @@
-"""Something over the time of a run, of several runs of an experiment beside each other."""
+"""A quantity over the time of a run, for several runs of an experiment."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _STYLES = ("-", "--", ":")
 
 @dataclass(frozen=True)
 class CourseLine:
-    """One line: what it is called, and its values over time."""
+    """One run: its name, and the values over time."""
 
     name: str
     times_s: tuple[float, ...]
     values: tuple[float, ...]
     is_stepped: bool
-    """Whether a value stays until the next."""
+    """Whether each value holds until the next one."""
 
 
 def draw(figure: Figure, lines: tuple[CourseLine, ...], y_label: str) -> None:
-    """All lines over the same time."""
+    """Draws all lines on one time axis."""
     axes = figure.subplots()
     for number, line in enumerate(lines):
         axes.plot(

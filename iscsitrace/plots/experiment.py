@@ -1,4 +1,4 @@
-"""A quantity of an experiment over one of its settings: what was measured, what the model says, what was published."""
+"""A quantity of an experiment over one of its settings: measured, predicted by the model, published."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LOOKS = (
     (style.BLACK, "X"),
 )
 _LEGEND_LETTERS = 150
-"""In a row of the legend; a mark with its gaps takes as much as so many more."""
+"""Letters in a row of the legend; each mark takes the width of ``_MARK_LETTERS`` more."""
 _MARK_LETTERS = 8
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: places along x, and what belongs there; None where it is unknown."""
+    """One line: positions along x and their values; None where a value is unknown."""
 
     name: str
     places: tuple[float, ...]
@@ -39,19 +39,19 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure of an experiment."""
+    """One figure of an experiment."""
 
     title: str
     x_label: str
     y_label: str
     ticks: tuple[tuple[float, str], ...]
-    """Places along x, and what stands there."""
+    """Positions along x, and their labels."""
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
 
 
 def draw(figure: Figure, chart: Chart) -> None:
-    """Marks for what was measured, lines for the model, stars for what was published."""
+    """Draws marks for measured values, lines for the model, stars for published values."""
     axes = figure.subplots()
     for line, (color, mark) in zip(chart.lines, _cycled(len(chart.lines)), strict=True):
         _draw_line(axes, line, color, mark)
@@ -88,7 +88,7 @@ def _draw_line(axes: Axes, line: Line, color: str, mark: str) -> None:
 
 
 def _explain(axes: Axes, chart: Chart) -> None:
-    """A legend: each line's mark, and what lines and stars are."""
+    """Adds a legend: the mark of each line, and the meaning of lines and stars."""
     handles, labels = axes.get_legend_handles_labels()
     for is_there, look, text in (
         (_has(chart, "model"), {"linestyle": "-"}, "model"),

@@ -1,4 +1,4 @@
-"""Title and footer: what a plot is about, where its numbers come from, and what it leaves out."""
+"""Title and footer of a plot: its subject, the source of its numbers, and what it omits."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _SHOWN = 3
 
 
 def write(figure: Figure, title: str, subject: Subject, notes: Iterable[str] = ()) -> None:
-    """Puts the title above the axes, and below them the notes and the facts of the subject."""
+    """Writes the title above the axes, the notes and the facts of the subject below."""
     write_lines(figure, title, [f"Note: {note}" for note in notes] + list(facts(subject)))
 
 
 def write_lines(figure: Figure, title: str, lines: Iterable[str]) -> None:
-    """Puts the title above the axes, and lines below them."""
+    """Writes the title above the axes, and lines below."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
     parts = [part for line in lines for part in textwrap.wrap(line, _LINE_LIMIT)]
     figure.supxlabel("\n".join(parts), x=0.01, ha="left", fontsize=7.5, color=style.GREY, parse_math=False)
 
 
 def facts(subject: Subject) -> Iterable[str]:
-    """The lines on captures, connections, tap and coverage."""
+    """Lines on the captures, connections, tap and coverage."""
     yield f"{_some(subject.captures, 'captures')}; first packet {cells.date(subject.origin_ns)}"
     parts = [f"connection {subject.connections[0]}"] if len(subject.connections) == 1 else []
     if len(subject.connections) > 1:
@@ -63,13 +63,13 @@ def _tap(subject: Subject) -> str:
     if subject.rtt_to_initiator_ns is None or subject.rtt_to_target_ns is None:
         return where
     return (
-        f"{where} (least round trips: initiator {duration(subject.rtt_to_initiator_ns)}, "
-        f"target {duration(subject.rtt_to_target_ns)})"
+        f"{where} (minimum RTT: to the initiator {duration(subject.rtt_to_initiator_ns)}, "
+        f"to the target {duration(subject.rtt_to_target_ns)})"
     )
 
 
 def _coverage(subject: Subject) -> str | None:
-    """Coverage, when something is missing."""
+    """The coverage, if it is below 100 %."""
     shares = (("bytes", subject.explained_bytes_share), ("PDUs", subject.pdu_share))
     missing = [f"{percent(share)} of {noun}" for noun, share in shares if share is not None and share < 1]
-    return f"coverage {', '.join(missing)}" if missing else None
+    return f"decoded {', '.join(missing)}" if missing else None

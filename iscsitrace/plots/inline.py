@@ -1,7 +1,7 @@
-"""A figure as SVG that lives in a page: text stays text, colours follow the page, and every id is the picture's own.
+"""A figure as SVG within an HTML page: text stays text, colours follow the page, ids are unique.
 
-The page gets one style sheet for all its pictures (``Looks``), and for each where its axes are, so that a place of the
-picture can be read in the axes' units. A picture of too many marks becomes a bitmap within an SVG of the same size.
+The page has one style sheet for all pictures (``Looks``). The position of each axes is kept, so that the page can show
+a point in the units of the axes. A picture with too many marks becomes a bitmap in an SVG of the same size.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from matplotlib.ticker import ScalarFormatter
 from iscsitrace.plots import style
 
 SIZE_LIMIT: Final = 400_000
-"""Characters of SVG; what needs more becomes a bitmap."""
+"""Most characters of SVG; a larger picture becomes a bitmap."""
 FOLLOWING: Final = {
-    # colour of the style: the page's name for it, its value in a dark page
+    # colour of the style: its name in the page, its value in dark mode
     style.BLACK: ("ink", "#e6edf3"),
     "#ffffff": ("paper", "#161b22"),
     "#dddddd": ("grid", "#30363d"),
@@ -33,7 +33,7 @@ FOLLOWING: Final = {
     style.GREY: ("grey", "#9aa4ae"),
     style.BLUE: ("blue", "#3f9fdc"),
 }
-"""Colours that would not stand out from a dark page, or be too bright on it."""
+"""Colours with too little or too much contrast on a dark page."""
 _GROUND: Final = "#fefefe"
 _BITMAP_DPI: Final = 120
 _POINTS_PER_INCH: Final = 72
@@ -50,12 +50,12 @@ class Inline:
 
     svg: str
     axes: list[dict[str, Any]]
-    """Of each axes with plain numbers: its box in the picture (x y width height), limits and labels."""
+    """For each axes with plain numbers: its box in the picture (x y width height), limits and labels."""
     is_bitmap: bool
 
 
 class Looks:
-    """The styles of all pictures of a page, each with the name of a class."""
+    """The styles of all pictures of a page, each named by a class."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -66,15 +66,15 @@ class Looks:
 
     @property
     def sheet(self) -> str:
-        """The rules, in the order in which they were first needed."""
+        """The rules, in order of first use."""
         return "\n".join(f".{name}{{{declarations}}}" for declarations, name in self._names.items())
 
 
 def draw(figure: Figure, prefix: str, looks: Looks) -> Inline:
-    """The picture; ``prefix`` is what its ids begin with."""
+    """The picture; its ids begin with ``prefix``."""
     for axes in figure.axes:
         if axes.images or any(each.get_rasterized() for each in axes.collections):
-            # the colours of a bitmap follow nobody: it keeps its light ground
+            # the colours of a bitmap cannot follow the page: it keeps its light background
             axes.set_facecolor(_GROUND)
     stream = io.BytesIO()
     with style.applied(), mpl.rc_context({"svg.fonttype": "none"}):
@@ -104,7 +104,7 @@ def _bitmap(figure: Figure, width: float, height: float) -> str:
 
 
 def _adopt(root: ElementTree.Element, prefix: str, looks: Looks) -> None:
-    """Makes it part of a page: no names of XML, no ids but those that are referred to, styles by class."""
+    """Adapts the SVG to a page: no XML namespaces, only ids that are referred to, styles by class."""
     names: dict[str, str] = {}
 
     def own(name: str) -> str:
@@ -134,7 +134,7 @@ def _adopt(root: ElementTree.Element, prefix: str, looks: Looks) -> None:
 
 
 def _shortened(name: str, value: str, own: Callable[[str], str]) -> str:
-    """The value of an attribute: numbers to the hundredth of a point, ids by their own names."""
+    """The value of an attribute: numbers with two decimals, ids renamed by ``own``."""
     if name in _NUMERIC_ATTRIBUTES:
         return " ".join(_NUMBER.sub(lambda found: f"{float(found[0]):.2f}", value).split())
     if name == _XLINK and value.startswith("#"):
@@ -143,7 +143,7 @@ def _shortened(name: str, value: str, own: Callable[[str], str]) -> str:
 
 
 def _following(declarations: str) -> str:
-    """Declarations with the page's colours and a font that is there."""
+    """Declarations with the colours of the page and fonts that browsers have."""
     for color, (name, _) in FOLLOWING.items():
         declarations = re.sub(re.escape(color), f"var(--plot-{name}, {color})", declarations, flags=re.IGNORECASE)
     declarations = _FONT.sub(r"\1'DejaVu Sans',Verdana,sans-serif", declarations)
@@ -151,12 +151,12 @@ def _following(declarations: str) -> str:
 
 
 def _merge(root: ElementTree.Element) -> None:
-    """Lines that follow each other and look alike become one path; a group with nothing in it goes."""
+    """Joins consecutive lines of one style into one path, and removes groups without attributes."""
     for parent in list(root.iter()):
         last: ElementTree.Element | None = None
         for child in list(parent):
             if child.tag == "g" and not child.attrib and len(child) == 1:
-                # a group of one, of which nothing is said, is that one
+                # a group without attributes and with one child adds nothing
                 place = list(parent).index(child)
                 parent[place] = each = child[0]
             else:
@@ -174,7 +174,7 @@ def _look(path: ElementTree.Element) -> dict[str, str]:
 
 
 def _place(axes: Axes, width: float, height: float) -> dict[str, Any] | None:
-    """Where an axes is and what its edges mean; None where nothing of it can be read as a number."""
+    """Box and limits of an axes; None if neither axis is linear with plain numbers."""
     box = axes.get_position()
     place: dict[str, Any] = {
         "box": [

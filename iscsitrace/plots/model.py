@@ -1,4 +1,4 @@
-"""The model over one parameter: a line for each setting, a band for its doubts, marks for what was measured."""
+"""The model over one parameter: a line for each setting, a confidence band, marks for measured values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CROWDED = 12
 
 
 def draw(figure: Figure, model: ModelCurves) -> None:
-    """Throughput; below it, where something was measured, by how much that is off the model."""
+    """Draws the throughput, and below it the residuals of measured values."""
     if any(curve.measured is not None for curve in model.curves):
         rates, residuals = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
         _draw_residuals(residuals, model)
@@ -47,22 +47,22 @@ def draw(figure: Figure, model: ModelCurves) -> None:
 
 
 def title(model: ModelCurves) -> str:
-    """What the picture shows."""
-    return f"Throughput by the model over {model.axis.label.split(',')[0]}"
+    """Names what the plot shows."""
+    return f"Model: throughput over {model.axis.label.split(',')[0]}"
 
 
 def notes(model: ModelCurves) -> list[str]:
-    """What has to be said with it."""
+    """Lists constants, confidence and the range of the formulas."""
     found = ["; ".join(model.constants)] if model.constants else []
     if any(curve.low is not None for curve in model.curves):
         found.append("bands: 95 % confidence, from the intervals and residuals of the fit")
     if any(curve.is_in_range is not None and not curve.is_in_range.all() for curve in model.curves):
-        found.append("crossed points: so few segments between losses that timeouts decide; the formulas leave them out")
+        found.append("x: too few segments between losses, so timeouts dominate; the formulas do not cover them")
     return found
 
 
 def write_notes(figure: Figure, model: ModelCurves, more: Iterable[str] = ()) -> None:
-    """Puts the title above the axes, and the notes below them."""
+    """Writes the title above the axes, and the notes below."""
     figure.suptitle(title(model), x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
     lines = [*notes(model), *more]
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7.5, color=style.GREY, parse_math=False)
@@ -92,7 +92,7 @@ def _draw_curve(axes: Axes, axis: Axis, curve: Curve, amounts: ByteAxis, number:
         is_out = ~curve.is_in_range
         axes.plot(
             axis.positions[is_out], amounts.of(curve.model[is_out]), color=style.VERMILLION, linestyle="none",
-            marker="x", markersize=9, label="out of the formulas' range",
+            marker="x", markersize=9, label="outside the range of the formulas",
         )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def _draw_residuals(axes: Axes, model: ModelCurves) -> None:
             color, marker, _ = _look(number)
             off = 100 * (curve.measured / curve.model - 1)
             axes.plot(model.axis.positions, off, color=color, linestyle="none", marker=marker, markersize=5)
-    axes.set_ylabel("measured less\nmodel, %")
+    axes.set_ylabel("measured vs.\nmodel, %")
 
 
 def _apply(axis: Axis, axes: Axes) -> None:

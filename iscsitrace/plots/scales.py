@@ -1,4 +1,4 @@
-"""Nanoseconds and bytes on axes: one unit for a whole axis, said in its label."""
+"""Units of axes: nanoseconds and bytes in one unit per axis, named in its label."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BYTE_UNITS = (("GB", 10**9), ("MB", 10**6), ("KB", 10**3), ("bytes", 1))
 
 
 class TimeAxis:
-    """The time of a view: seconds after the first packet; of a short view the time after a round moment."""
+    """The time axis of a view: seconds after the first packet, or for a short view the time after a round value."""
 
     def __init__(self, view: View) -> None:
         length_ns = max(1, view.end_ns - view.start_ns)
@@ -26,7 +26,7 @@ class TimeAxis:
             self.base_ns, self.unit, self._per_unit = view.origin_ns, "s", _SECOND_NS
             self.label = "seconds after the first packet"
         else:
-            # two digits before the point at most, so that ticks stay short
+            # ticks count from a round value, so that they stay short
             self.unit, self._per_unit = next(
                 ((unit, size) for unit, size in _TIME_UNITS[1:] if length_ns >= 2 * size), _TIME_UNITS[-1]
             )
@@ -51,7 +51,7 @@ class TimeAxis:
 
 
 class ByteAxis:
-    """Bytes in the largest unit of 1000 that leaves numbers above one."""
+    """An axis of bytes, in the largest decimal unit with values above one."""
 
     def __init__(self, greatest: float) -> None:
         self.unit, self._per_unit = next(((u, s) for u, s in _BYTE_UNITS if greatest >= s), _BYTE_UNITS[-1])
@@ -66,7 +66,7 @@ class ByteAxis:
 
 
 class DurationAxis:
-    """Durations in the unit that suits the greatest of them."""
+    """An axis of durations, in a unit that suits the longest."""
 
     def __init__(self, greatest_ns: float) -> None:
         self.unit, self._per_unit = next(((u, s) for u, s in _TIME_UNITS if greatest_ns >= 2 * s), _TIME_UNITS[-1])
@@ -81,7 +81,7 @@ class DurationAxis:
 
 
 def duration(length_ns: float) -> str:
-    """A duration with its unit, three digits."""
+    """A duration with three significant digits and its unit."""
     rounded_ns = float(f"{length_ns:.3g}")
     unit, per_unit = next(((unit, size) for unit, size in _TIME_UNITS if rounded_ns >= size), _TIME_UNITS[-1])
     amount = rounded_ns / per_unit
@@ -89,7 +89,7 @@ def duration(length_ns: float) -> str:
 
 
 def size(amount: int | None) -> str:
-    """Bytes as people write block sizes: K, M of 1024 where they divide it."""
+    """An I/O size: ``64K``, ``1M`` (units of 1024) where the unit divides it, else the number."""
     if amount is None:
         return "?"
     for unit, per_unit in (("M", 1 << 20), ("K", 1 << 10)):

@@ -1,7 +1,7 @@
-"""How every plot looks: colours, marks, sizes; and how it is written, the same bytes for the same arrays.
+"""The style of every plot: colours, marks, sizes, and metadata without dates, so that equal arrays give equal bytes.
 
-Colours are those of Okabe and Ito, which people with any kind of colour vision tell apart; what has a colour of its own
-also has a mark, a hatch or a line style of its own.
+The colours are Okabe and Ito's palette, safe for colour-blind readers; each colour also has its own mark, hatch or
+line style.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STYLE: dict[str, Any] = {
     "ytick.labelsize": 8,
     "hatch.linewidth": 0.6,
     "axes.formatter.useoffset": False,
-    # names in a picture must not come from chance
+    # ids in an SVG must not be random
     "svg.hashsalt": "iscsitrace",
     "pdf.fonttype": 42,
     "path.simplify": True,
@@ -64,7 +64,7 @@ OTHER_MARK = (GREY, "^")
 
 @contextmanager
 def applied() -> Iterator[None]:
-    """Draws in this style, whatever a matplotlibrc says."""
+    """Applies this style, regardless of any matplotlibrc."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(cast(Any, _STYLE))
@@ -72,12 +72,12 @@ def applied() -> Iterator[None]:
 
 
 def new_figure(height_in: float = HEIGHT_IN) -> Figure:
-    """A figure that no window manages."""
+    """A figure without a window."""
     return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
 
 
 def write(figure: Figure, stream: IO[bytes], file_format: str) -> None:
-    """The picture as ``png``, ``svg`` or ``pdf``."""
+    """Writes the plot as ``png``, ``svg`` or ``pdf``."""
     with applied():
         figure.savefig(stream, format=file_format, metadata=_METADATA[file_format])
 
@@ -88,9 +88,9 @@ def operation_mark(operation: str) -> tuple[str, str]:
 
 
 def legend(top: Axes, *sources: Axes, columns: int = 5, lift: float = 0.0) -> None:
-    """A legend above ``top``, where it covers no data, of all that has a label in ``sources``; a name stands once.
+    """Adds a legend above ``top``, outside the data, of everything with a label in ``sources``; each label once.
 
-    ``lift`` keeps it that share of the height away from ``top``.
+    ``lift`` is its distance from ``top`` as a share of the height.
     """
     found: dict[str, Any] = {}
     for axes in sources or (top,):
@@ -108,12 +108,12 @@ def legend(top: Axes, *sources: Axes, columns: int = 5, lift: float = 0.0) -> No
             handlelength=1.8,
             frameon=False,
         )
-        # thin lines are many in the picture and one in the legend
+        # thin lines are hard to see in the legend
         for handle in filter(None, made.legend_handles):
             if isinstance(handle, Line2D | LineCollection):
                 handle.set_linewidth(max(1.6, float(np.max(handle.get_linewidth()))))
 
 
-def say(axes: Axes, text: str) -> None:
-    """A line within the axes, for what is missing there."""
+def write_text(axes: Axes, text: str) -> None:
+    """Writes a line inside the axes, to state what is missing."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY, parse_math=False)

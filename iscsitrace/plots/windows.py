@@ -1,4 +1,4 @@
-"""Plots in a window of the desktop, by whichever toolkit matplotlib finds."""
+"""Plots in a desktop window, with the toolkit that matplotlib finds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from iscsitrace.plots import style
 
 
 def open_figure() -> Figure | None:
-    """A figure that a window will show; None where no window can be opened."""
+    """A figure in a window; None if no window can be opened."""
     from matplotlib import pyplot
     from matplotlib.backends.registry import BackendFilter, backend_registry
 
@@ -19,7 +19,7 @@ def open_figure() -> Figure | None:
 
 
 def wait() -> None:
-    """Shows the windows until the person closes them."""
+    """Shows the windows until they are closed."""
     from matplotlib import pyplot
 
     pyplot.show()

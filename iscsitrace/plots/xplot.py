@@ -1,8 +1,7 @@
 """Sequence and window graphs in the language of Tim Shepard's xplot, as tcptrace writes them.
 
-The first line names the types of both axes (absolute seconds, numbers); a line with a colour alone holds for what
-follows. Colours are tcptrace's, made for a black ground. xplot zooms by itself, so nothing is left out but what the
-arrays left out.
+The first line names the types of both axes (absolute seconds, numbers). Colours are those of tcptrace, for a black
+background. xplot zooms by itself, so all points of the arrays are written.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def of_sequence(sequence: Sequence, title: str) -> Iterator[str]:
 
 
 def of_window(window: Window, title: str) -> Iterator[str]:
-    """The lines of a graph of outstanding data."""
+    """The lines of a graph of the bytes in flight."""
     yield from _head(title, "Outstanding Data (bytes)")
     for line, color in ((window.owin, "red"), (window.pipe, "white"), (window.rwnd, "yellow")):
         yield from _steps(line, color)
@@ -84,7 +83,7 @@ def _points(line: Line, mark: str, color: str) -> Iterator[str]:
 
 
 def _steps(line: Line, color: str) -> Iterator[str]:
-    """A line that holds each value until the next one."""
+    """A step line: each value holds until the next one."""
     last: tuple[str, int] | None = None
     for time_ns, value in _pairs(line):
         at = _time(time_ns)

@@ -1,1 +1,1 @@
-"""Capture: interfaces, filters, and packets into files."""
+"""Capturing packets into files: interfaces, filters, the compiled core's capture."""

@@ -1,7 +1,7 @@
-"""Capturing by the compiled core: packets from interfaces into pcapng files, and what can be asked of interfaces.
+"""Capturing by the compiled core: packets from interfaces into pcapng files, and properties of interfaces.
 
-Settings go in and outcomes come out as dicts with the names of the core's structs (core/capture). It decides
-nothing and prints nothing.
+Settings and results are dicts with the names of the core's structs (core/capture). It decides nothing and prints
+nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from iscsitrace.errors import CaptureRefused, CaptureUnreadable, OutputExists, P
 
 try:
     from iscsitrace import _core
-except ImportError as error:  # without libpcap the core cannot be loaded; nor in a source tree that was not built
+except ImportError as error:  # no libpcap, or a source tree that was not built
     _core_missing: ImportError | None = error
 else:
     _core_missing = None
@@ -25,36 +25,37 @@ _Result = TypeVar("_Result")
 
 
 class Caller(Protocol):
-    """Who wants a capture, and is told of it."""
+    """The caller of a capture, which is called back during it."""
 
     def watch(self, progress_json: str) -> bool:
-        """Gets the progress and what happened, at least every 50 ms; True ends the capture."""
+        """Receives progress and events, at least every 50 ms; returning True ends the capture."""
 
     def next_path(self, number: int) -> str:
-        """The name of the file of that number, from 1, when there are several."""
+        """The name of the file with this number, from 1, if there are several."""
 
 
 def run(settings: Settings, caller: Caller) -> dict[str, Any]:
-    """Captures until the caller wants the end or a limit is reached; how it ended, counts, files.
+    """Captures until the caller ends it or a limit is reached; returns reason of the end, counts and files.
 
-    ``settings``: ``interfaces``, ``output``, ``stop``, ``trigger``, ``learn``, ``section``, ``helper``. CaptureRefused,
-    PermissionLacking or OutputExists when it cannot begin. Ctrl-C raises KeyboardInterrupt, after the file is complete.
+    ``settings``: ``interfaces``, ``output``, ``stop``, ``trigger``, ``learn``, ``section``, ``helper``. Raises
+    CaptureRefused, PermissionLacking or OutputExists if it cannot start. Ctrl-C raises KeyboardInterrupt, after the
+    file is complete.
     """
     document: dict[str, Any] = json.loads(_asked(lambda: _core.run_capture(json.dumps(settings), caller)))
     return document
 
 
 def replay(sources: Sequence[str], settings: Settings, caller: Caller) -> dict[str, Any]:
-    """The same with the packets of capture files in place of interfaces. CaptureUnreadable when a file is none."""
+    """The same with packets from capture files instead of interfaces. CaptureUnreadable if a file is no capture."""
     found = _asked(lambda: _core.replay_capture(sources, json.dumps(settings), caller))
     document: dict[str, Any] = json.loads(found)
     return document
 
 
 def advise_snaplen(interface: Settings, duration_ns: int, watch: Callable[[int], bool]) -> tuple[dict[str, Any], int]:
-    """Measures on an interface which snaplen keeps every header; the advice, and packets dropped meanwhile.
+    """Measures on an interface which snaplen keeps every header; returns the advice, and the packets dropped.
 
-    ``watch`` gets the packets so far, and gives True to end.
+    ``watch`` receives the number of packets so far, and returns True to end.
     """
     advice, dropped = json.loads(_asked(lambda: _core.advise_snaplen(json.dumps(interface), duration_ns, watch)))
     return advice, dropped
@@ -63,24 +64,24 @@ def advise_snaplen(interface: Settings, duration_ns: int, watch: Callable[[int],
 def advise_snaplen_of(
     sources: Sequence[str], capture_filter: str | None, watch: Callable[[int], object]
 ) -> dict[str, Any]:
-    """Measures on captures which snaplen keeps every header. CaptureUnreadable when a file is none."""
+    """Measures on captures which snaplen keeps every header. CaptureUnreadable if a file is no capture."""
     advice, _ = json.loads(_asked(lambda: _core.advise_snaplen_of(sources, capture_filter, watch)))
     found: dict[str, Any] = advice
     return found
 
 
 def filter_problem(expression: str) -> str | None:
-    """What libpcap says against a capture filter."""
+    """libpcap's error message for a capture filter; None if it is valid."""
     return _asked(lambda: _core.check_filter(expression))
 
 
 def trigger_problem(condition: str) -> tuple[int, str] | None:
-    """Where a trigger's condition cannot be read on, in characters from 0, and why."""
+    """Position (in characters from 0) and reason of a syntax error in a trigger's condition; None if it is valid."""
     return _asked(lambda: _core.check_trigger(condition))
 
 
 def list_interfaces() -> list[dict[str, Any]]:
-    """What libpcap can capture on: ``name``, ``description``, ``addresses``, ``is_up``, ``is_running``,
+    """The interfaces that libpcap can capture on: ``name``, ``description``, ``addresses``, ``is_up``, ``is_running``,
     ``is_loopback``.
     """
     found: list[dict[str, Any]] = json.loads(_asked(lambda: str(_core.list_interfaces())))
@@ -88,7 +89,7 @@ def list_interfaces() -> list[dict[str, Any]]:
 
 
 def link_types(interface: str) -> list[int]:
-    """LINKTYPE_ values that an interface offers, which is opened for a moment; CaptureRefused when it may not be."""
+    """LINKTYPE_ values of an interface, which is opened briefly; CaptureRefused if that fails."""
     return _asked(lambda: _core.probe_interface(interface))
 
 

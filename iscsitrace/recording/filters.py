@@ -1,7 +1,7 @@
-"""Where a capture filter goes wrong: libpcap says what, and seldom where.
+"""Position of an error in a capture filter; libpcap's message rarely contains it.
 
-The place is found by asking again: the first word with which no continuation of the filter is one that libpcap reads.
-It knows no grammar of its own, so that it cannot disagree with libpcap's.
+The position is found with libpcap itself: it is the first word after which no continuation of the filter compiles. This
+module has no grammar of its own, so it cannot disagree with libpcap's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _WORDS = re.compile(r"\s*([\w.:\-/\\$]+|<=|>=|!=|==|<<|>>|&&|\|\||\S)")
 _QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 _UNKNOWN = re.compile(r"(?:unknown|invalid|illegal|bogus)[\w ]*? ['\"]?([\w.:\-/]+)['\"]?$")
 _NUMBER = re.compile(r"\b\d[\w.:]*")
-# what may follow the beginning of a filter; names that would be looked up are not among them
+# possible continuations of a filter, without names that libpcap would resolve
 _ENDINGS = (
     *("", "tcp", "80", "1.2.3.4", "host 1.2.3.4", "port 80", "00:00:00:00:00:00", "1-2", "= 1", "] = 1", "0] = 1"),
     *("tcp = 1", "\\tcp", "net 10.0.0.0/8", "0.0.0.0 mask 255.0.0.0", "mask 255.0.0.0", "inbound", "0 = 1"),
@@ -22,9 +22,9 @@ _DEPTH_MAX = 16
 
 
 def place_of_problem(expression: str, message: str, ask: Callable[[str], str | None]) -> int | None:
-    """Where the filter goes wrong, in characters from 0; None when that cannot be told.
+    """Position of the error in the filter, in characters from 0; None if unknown.
 
-    ``message`` is what ``ask``, libpcap, says of the whole filter.
+    ``ask`` returns libpcap's message for a filter; ``message`` is the one for the whole filter.
     """
     named = _QUOTED.findall(message) or _UNKNOWN.findall(message)
     for word in named:
@@ -39,7 +39,7 @@ def place_of_problem(expression: str, message: str, ask: Callable[[str], str | N
     for start, end in words:
         if not _can_go_on(expression[:end], ask):
             return start
-    # every word has its place, and something is lacking after the last
+    # every word is valid, and the filter is incomplete
     return len(expression.rstrip())
 
 

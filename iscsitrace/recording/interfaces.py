@@ -1,7 +1,7 @@
-"""Network interfaces of this machine, as somebody sees them who wants to capture iSCSI.
+"""Network interfaces of this machine, for capturing iSCSI.
 
-What libpcap lists, beside what the kernel tells everybody: link types, clocks for time stamps, and connections to the
-ports of iSCSI. Opens interfaces for a moment, to see whether this user may; captures nothing.
+libpcap's list, with what the kernel shows to every user: link types, clocks for time stamps, and connections to iSCSI
+ports. Opens interfaces briefly to check the permission; captures nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ISCSI_PORTS = (3260, 860)
 
 _ANY = "any"
 _ESTABLISHED = "01"
-# linux/if_arp.h to LINKTYPE_: what libpcap makes of a device that may not be opened
+# linux/if_arp.h to LINKTYPE_, for a device that this user may not open
 _LINK_TYPES = {1: 1, 772: 1, 65534: 101, 512: 101, 768: 101, 769: 101, 776: 101, 778: 101}
 LINK_TYPE_NAMES = {0: "NULL", 1: "Ethernet", 101: "RAW", 113: "LINUX_SLL", 228: "IPV4", 229: "IPV6", 276: "LINUX_SLL2"}
 
@@ -38,18 +38,18 @@ _FILTER_ALL = 1 << 1
 
 @dataclass
 class Portal:
-    """A portal that this machine has connections with."""
+    """A portal with connections from or to this machine."""
 
     address: str
     port: int
     is_local: bool
-    """Whether it is this machine's own: a target is here."""
+    """Whether the target is on this machine."""
     connection_count: int
 
 
 @dataclass
 class NetworkInterface:
-    """An interface."""
+    """A network interface."""
 
     name: str
     description: str
@@ -58,23 +58,23 @@ class NetworkInterface:
     is_running: bool
     is_loopback: bool
     link_types: list[int]
-    """LINKTYPE_ values; of an interface that may not be opened the likely one."""
+    """LINKTYPE_ values; the likely one if this user may not open the interface."""
     time_stamp_types: list[str]
-    """libpcap's names of the clocks that can stamp packets; the first is used unless asked otherwise."""
+    """libpcap's names of the clocks that can stamp packets; the first is the default."""
     can_capture: bool
     refusal: str | None
-    """Why not, in a line."""
+    """The reason if it cannot capture, in one line."""
     is_permission_lacking: bool
     portals: list[Portal] = field(default_factory=list)
-    """With established connections to or from the ports of iSCSI."""
+    """Portals with established connections on iSCSI ports."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """As JSON has it."""
         return asdict(self)
 
 
 def found() -> list[NetworkInterface]:
-    """The interfaces that libpcap lists, without its devices of other kinds (USB, Bluetooth, netfilter)."""
+    """The network interfaces that libpcap lists, without other devices (USB, Bluetooth, netfilter)."""
     connections = _iscsi_connections()
     return [
         _seen(listed, connections)
@@ -117,7 +117,7 @@ def _likely_link_types(name: str) -> list[int]:
 
 
 def time_stamp_types(name: str) -> list[str]:
-    """Clocks that can stamp packets, as libpcap finds them: the adapter's only when it stamps every packet."""
+    """Clocks that can stamp packets, by libpcap's rule: the adapter's only if it stamps every packet."""
     host = ["host"]
     if name == _ANY:
         return host
@@ -137,7 +137,7 @@ def time_stamp_types(name: str) -> list[str]:
 
 
 def _portals(addresses: list[str] | None, connections: list[tuple[str, int, str, int]]) -> list[Portal]:
-    """Of an interface with these addresses; None: of all."""
+    """Portals of an interface with these addresses; None: of all interfaces."""
     counts: Counter[tuple[str, int, bool]] = Counter()
     for local, local_port, remote, remote_port in connections:
         if addresses is not None and local not in addresses:
@@ -150,7 +150,7 @@ def _portals(addresses: list[str] | None, connections: list[tuple[str, int, str,
 
 
 def _iscsi_connections() -> list[tuple[str, int, str, int]]:
-    """Local and remote end of every established connection to or from a port of iSCSI."""
+    """Local and remote end of every established connection on an iSCSI port."""
     found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -166,7 +166,7 @@ def _iscsi_connections() -> list[tuple[str, int, str, int]]:
 
 
 def _end(text: str) -> tuple[str, int]:
-    """``0100007F:0CBC``: 32-bit words in the byte order of the machine, and the port."""
+    """Address and port of ``0100007F:0CBC``: 32-bit words in the byte order of the machine, and the port."""
     words, _, port = text.partition(":")
     packed = b"".join(struct.pack("=I", int(words[at : at + 8], 16)) for at in range(0, len(words), 8))
     address = ipaddress.ip_address(packed)

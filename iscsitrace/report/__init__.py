@@ -1,5 +1,5 @@
-"""The report: results as a document of plain text and numbers, the document as one HTML file or as Markdown.
+"""The report: a document of plain text and numbers, rendered as one HTML file or as Markdown.
 
-It decides what is shown and in which order; what it shows is computed in ``analysis`` and drawn in ``plots``. Text from
-a capture is hostile: it enters a page only through templates that escape everything.
+The report selects and orders results; ``analysis`` computes them and ``plots`` draws them. Text from a capture is
+hostile: it reaches a page only through templates that escape everything.
 """

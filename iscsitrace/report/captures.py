@@ -9,27 +9,28 @@ import numpy as np
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, examine
 from iscsitrace.errors import InputInvalid
+from iscsitrace.outputs.document import Grid, limited
 from iscsitrace.plots import inline
 from iscsitrace.report import chapters, figures, modelled, sections
-from iscsitrace.report.document import Document, Grid
+from iscsitrace.report.document import Document
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells
 
 __all__ = ["describe", "needed"]
 
 IN_FULL: Final = 3
-"""Sessions, beside the first, that are shown in full."""
+"""Sessions, besides the first, that are shown in full."""
 LISTED: Final = 24
-"""Others that have a line."""
+"""Most rows of the table of other sessions."""
 
 
 def needed(is_large: bool, has_pictures: bool = True) -> tuple[str, ...]:
-    """The tables that a trace has to be read with."""
+    """The tables that a trace must be read with."""
     return tuple(dict.fromkeys((*NEEDED, *modelled.NEEDED, *(figures.needed(is_large) if has_pictures else ()))))
 
 
 def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = True) -> Document:
-    """The document; ``session`` is what it is about, else the one that moved most. InputInvalid for an unknown one."""
+    """The document on a session, by default the one that moved most bytes; InputInvalid for an unknown session."""
     diagnosis = examine(trace.table)
     order = _by_weight(trace, diagnosis)
     if session is not None and session not in diagnosis.sessions:
@@ -58,14 +59,14 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
 
 
 def _by_weight(trace: Trace, diagnosis: Diagnosis) -> list[int]:
-    """The sessions, those that moved most first; of equals that with more tasks, then the earlier."""
+    """The sessions by bytes moved, most first; ties by number of commands, then by number."""
     cycles = trace.cycles
     session = np.ma.filled(np.ma.asarray(cycles["session"]).astype(np.int64), -1)
     is_known = session >= 0
     least = max(diagnosis.sessions, default=-1) + 1
     moved = np.bincount(session[is_known], weights=cycles.raw("data_bytes")[is_known], minlength=least)
-    tasks = np.bincount(session[is_known], minlength=least)
-    return sorted(diagnosis.sessions, key=lambda number: (-moved[number], -tasks[number], number))
+    commands = np.bincount(session[is_known], minlength=least)
+    return sorted(diagnosis.sessions, key=lambda number: (-moved[number], -commands[number], number))
 
 
 def _title(trace: Trace) -> str:
@@ -76,15 +77,19 @@ def _title(trace: Trace) -> str:
 def _subtitle(trace: Trace) -> str:
     times = [each for source in trace.inputs for each in (source["time_first_ns"], source["time_last_ns"]) if each]
     span = f"{(max(times) - min(times)) / 1e9:.1f} s from {cells.date(min(times))}" if times else "no packet"
-    sessions, tasks = len(trace.sessions), len(trace.cycles)
+    sessions, commands = len(trace.sessions), len(trace.cycles)
     return (
-        f"{span}; {cells.count(trace.packet_count)} packets, {cells.count(sessions)} iSCSI "
-        f"{'session' if sessions == 1 else 'sessions'}, {cells.count(tasks)} SCSI {'task' if tasks == 1 else 'tasks'}"
+        f"{span}; {cells.count(trace.packet_count)} packets, {_counted(sessions, 'iSCSI session')}, "
+        f"{_counted(commands, 'SCSI command')}"
     )
 
 
+def _counted(amount: int, noun: str) -> str:
+    return f"{cells.count(amount)} {noun if amount == 1 else noun + 's'}"
+
+
 def _others(trace: Trace, diagnosis: Diagnosis, lead: int | None, rest: list[Opinion]) -> Grid | None:
-    """A line for each other session, and for each connection of the first where it has several."""
+    """A row for each other session, and for each connection of the first if it has several."""
     targets = {
         row["session"]: cells.short(row["target_name"]) for row in trace.sessions.rows(("session", "target_name"))
     }
@@ -101,4 +106,4 @@ def _others(trace: Trace, diagnosis: Diagnosis, lead: int | None, rest: list[Opi
     lines += [(f"session {each.number}", targets.get(each.number, cells.NOTHING), each.verdict) for each in rest]
     if not lines:
         return None
-    return sections.limited("Other sessions and connections", ("which", "target", "verdict"), lines, LISTED)
+    return limited("Other sessions and connections", ("session or connection", "target", "verdict"), lines, LISTED)

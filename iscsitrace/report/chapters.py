@@ -1,4 +1,4 @@
-"""Opinions as chapters: the headline, the figures beside it, the time breakdown, and what to change."""
+"""Diagnoses as chapters: the headline, key figures, the time breakdown, and what to change."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 from iscsitrace.analysis.findings.examination import Opinion
 from iscsitrace.analysis.findings.finding import Finding, Gain
 from iscsitrace.analysis.measures import tap_position as tap
+from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.volumes import measure
 from iscsitrace.analysis.session import workload
-from iscsitrace.report.document import Chapter, Fact, FoundProblem, Grid, Part, Step
+from iscsitrace.outputs.document import Grid
+from iscsitrace.report.document import Chapter, Fact, FoundProblem, Part, Step
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
@@ -38,8 +40,7 @@ def _chapter(
 ) -> Chapter:
     ends = [f"{cells.endpoint(row, 'initiator')} to {cells.endpoint(row, 'target')}" for row in connections[:2]]
     more = f" and {len(connections) - len(ends)} more" if len(connections) > len(ends) else ""
-    pause_ns = sum((opinion.budget or {}).values()) - opinion.jobs_ns if opinion.budget else 0
-    parts = _parts(opinion, pause_ns)
+    parts = _parts(opinion.time)
     return Chapter(
         label=label,
         peers=f"{names} ({', '.join(ends)}{more})" if ends else names,
@@ -52,22 +53,20 @@ def _chapter(
     )
 
 
-def _parts(opinion: Opinion, pause_ns: int) -> tuple[Part, ...]:
-    if not opinion.budget or not opinion.jobs_ns:
+def _parts(time: Budget | None) -> tuple[Part, ...]:
+    if not time or not time.jobs_ns:
         return ()
-    amounts = opinion.budget | {"initiator_think": opinion.budget["initiator_think"] - pause_ns}
-    is_line_bound = 2 * amounts["transfer"] > opinion.jobs_ns
-    limiter = "transfer" if is_line_bound else opinion.limiter
+    limiter = "transfer" if time.is_line_bound else time.limiter
     return tuple(
         Part(
             name=BY_NAME[part].label,
             meaning=BY_NAME[part].meaning,
-            share=amount / opinion.jobs_ns,
+            share=time.busy_shares[part],
             time=cells.milliseconds(amount),
             color=BY_NAME[part].color,
             is_limiter=part == limiter,
         )
-        for part, amount in amounts.items()
+        for part, amount in time.busy_parts_ns.items()
         if amount
     )
 
@@ -76,7 +75,7 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     if not parts:
         return None
     rows = tuple((part.name, part.meaning, part.time, cells.percent(part.share)) for part in parts)
-    return Grid(f"Time of {label}, first command to last status", ("part", "what happens then", "ms", "%"), rows)
+    return Grid(f"Time breakdown of {label}", ("part", "meaning", "ms", "%"), rows)
 
 
 def _finding(finding: Finding) -> FoundProblem:
@@ -91,12 +90,12 @@ def _finding(finding: Finding) -> FoundProblem:
 
 
 def _gain(gains: Sequence[Gain]) -> str:
-    """The first gain of an advice: ``queue depth 8: model predicts 5.1 times the throughput``."""
+    """The first gain of an advice: ``model: 5.1x (4.8 to 5.4) with queue depth 8``."""
     if not gains:
         return ""
     gain = gains[0]
     times = cells.factor(gain.low, gain.throughput_factor, gain.high)
-    return f"{gain.change}: model predicts {times} the throughput"
+    return f"model: {times} with {gain.change}"
 
 
 def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion) -> list[Fact]:
@@ -107,11 +106,11 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
     if rates:
         line = _line(trace, connections)
         found.append(
-            Fact("Throughput", ", ".join(rates), f"the line: {wording.rate(line)}" if line else "of the active time")
+            Fact("Throughput", ", ".join(rates), f"line rate {wording.rate(line)}" if line else "while active")
         )
-    if opinion.idle_fraction is not None and opinion.jobs_ns:
-        transfer_ns = (opinion.budget or {}).get("transfer", 0)
-        found.append(Fact("Idle", wording.percent(1 - transfer_ns / opinion.jobs_ns), "no data on the line"))
+    if opinion.time and opinion.time.jobs_ns:
+        idle = 1 - opinion.time.busy_shares["transfer"]
+        found.append(Fact("Idle", wording.percent(idle), "no data on the line"))
     found += _path(connections)
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]
@@ -121,8 +120,8 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
     asked = workload.of(transfers)
     if asked is not None:
         depth = f"queue depth {asked.queue_depth}"
-        tasks = wording.count(asked.task_count, "task")
-        found.append(Fact("Asks for", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {tasks}"))
+        commands = wording.count(asked.task_count, "command")
+        found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {commands}"))
         p50, p95, p99 = (percentiles(transfers["latency_ns"])[name] for name in ("p50", "p95", "p99"))
         if p50 is not None and p95 is not None and p99 is not None:
             rest = f"p95 {wording.time(p95)}, p99 {wording.time(p99)}"
@@ -130,12 +129,14 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
     again = sum(row[f"retransmitted_packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
     if again:
         packets = sum(row[f"packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
-        found.append(Fact("Sent again", wording.count(again, "packet"), f"{wording.percent(again / packets)} of all"))
+        found.append(
+            Fact("Retransmissions", wording.count(again, "packet"), f"{wording.percent(again / packets)} of packets")
+        )
     return found
 
 
 def _path(connections: list[dict[str, Any]]) -> list[Fact]:
-    """The delay of the busiest connection's path."""
+    """The minimum RTT of the busiest connection."""
     known = [
         row
         for row in connections
@@ -146,13 +147,13 @@ def _path(connections: list[dict[str, Any]]) -> list[Fact]:
     row = max(known, key=lambda each: int(each["stream_bytes_to_target"] + each["stream_bytes_to_initiator"]))
     sides = row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]
     where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(
-        tap.position(*sides) or "", "tap in between"
+        tap.position(*sides) or "", "tap between the hosts"
     )
-    return [Fact("One-way delay", wording.time(sum(sides) / 2), where)]
+    return [Fact("RTT", wording.time(sum(sides)), f"minimum; {where}")]
 
 
 def _line(trace: Trace, connections: list[dict[str, Any]]) -> int | None:
-    """The pace of the line in the direction that carried most."""
+    """The line rate of the direction that carried most bytes."""
     carried = {
         (row["connection"], way == "to_target"): int(row[f"stream_bytes_{way}"])
         for row in connections

@@ -1,6 +1,6 @@
-"""What a report says, as plain data: no tables of a trace, no figures, no markup.
+"""A report as plain data: text and numbers, without markup.
 
-Every text in it may hold what a capture made up, and is shown as text.
+Any text may come from a capture; the renderings escape it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.wording import amounts
 
 FIRST_FINDINGS: Final = 3
@@ -15,31 +16,8 @@ FIRST_FINDINGS: Final = 3
 
 
 @dataclass(frozen=True)
-class Grid:
-    """A table: every cell a text."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
-    """What the table leaves out, or how to read it."""
-
-    @property
-    def is_number(self) -> tuple[bool, ...]:
-        """Which columns hold nothing but numbers (or nothing): these are aligned to the right."""
-        return tuple(
-            all(_is_number(row[place]) for row in self.rows) and bool(self.rows) for place in range(len(self.columns))
-        )
-
-
-def _is_number(cell: str) -> bool:
-    digits = cell.removesuffix("%").strip().lstrip("-+").replace(",", "").replace(".", "", 1)
-    return cell == "-" or digits.isdecimal()
-
-
-@dataclass(frozen=True)
 class Fact:
-    """A figure that belongs to the first look."""
+    """A key figure."""
 
     name: str
     value: str
@@ -48,7 +26,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of the budget bar."""
+    """One part of the time breakdown, as a segment of its bar."""
 
     name: str
     meaning: str
@@ -65,11 +43,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to change."""
+    """One change to make."""
 
     advice: str
     gain: str = ""
-    """What the model predicts for it; empty where it predicts nothing."""
+    """The gain that the model predicts; empty if it predicts none."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +73,7 @@ class Chapter:
 
     label: str
     peers: str
-    """Who talked to whom."""
+    """Names and addresses of initiator and target."""
     headline: str
     """What limits it, and the cause."""
     notes: str
@@ -118,10 +96,10 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot within the page."""
+    """A plot in the page."""
 
     name: str
-    """Short, for its tab."""
+    """A short name for its tab."""
     title: str
     how_to_read: str
     notes: tuple[str, ...]
@@ -131,7 +109,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Model:
-    """The fit, and what follows from it."""
+    """The fitted model, and its predictions."""
 
     sentence: str
     parameters: Grid
@@ -142,19 +120,8 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Section:
-    """Tables under one heading, after a sentence."""
-
-    identity: str
-    """For links within the page."""
-    title: str
-    lines: tuple[str, ...] = ()
-    grids: tuple[Grid, ...] = ()
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """What an experiment showed, before all else."""
+    """The result of an experiment."""
 
     verdict: str
     caveats: str
@@ -163,39 +130,39 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Document:
-    """A whole report, in its order."""
+    """A whole report, in order."""
 
     title: str
     subtitle: str
     lead: Chapter | None
-    """What the report is about first of all; None where there is no session, and of an experiment."""
+    """The chapter on the main session; None without a session, and for an experiment."""
     others: Grid | None
-    """The other sessions and connections, a line each."""
+    """The other sessions and connections, one row each."""
     chapters: tuple[Chapter, ...] = ()
-    """Those of them that are shown in full, too."""
+    """The other sessions that are shown in full."""
     pictures: tuple[Picture, ...] = ()
     pictures_left_out: tuple[str, ...] = ()
-    """Why others are not there."""
+    """Why other pictures are missing."""
     sections: tuple[Section, ...] = ()
-    """Everything that follows the plots."""
+    """The sections after the plots."""
     model: Model | None = None
     model_missing: str = ""
-    """Why there is no model, where there is none."""
+    """Why there is no model."""
     outcome: Outcome | None = None
-    """Of an experiment, in the place of the session."""
+    """The result of an experiment, instead of a session."""
     style_sheet: str = field(default="", repr=False)
-    """The looks of the pictures."""
+    """The styles of the pictures."""
 
     @property
     def headline(self) -> str:
-        """Its verdict in a sentence."""
+        """The verdict."""
         if self.outcome:
             return self.outcome.verdict
         return self.lead.verdict if self.lead else "no iSCSI session was found"
 
     @property
     def contents(self) -> tuple[tuple[str, str], ...]:
-        """What stands below the verdict, in order: where it is, and its title."""
+        """Anchor and title of everything below the verdict, in order."""
         found = [("others", "Other sessions")] if self.others else []
         found += [("findings", "Findings")] if self.lead else []
         found += [("plots", "Plots")] if self.pictures else []

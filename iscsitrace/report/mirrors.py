@@ -1,4 +1,4 @@
-"""The section on mirrors: which leg the writes wait for, why, and the writes that waited longest."""
+"""The section on mirrors: which side the writes wait for, why, and the writes with the largest skew."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from typing import Final
 
 from iscsitrace.analysis.groups.mirrors import tables
 from iscsitrace.analysis.groups.mirrors.account import WORDS, Account
-from iscsitrace.report.document import Grid, Section
+from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 
 WRITES: Final = 8
-"""Mirrored writes that are shown, those with the largest skew first."""
+"""Most mirrored writes that are shown, largest skew first."""
 
 
 def of_trace(trace: Trace, accounts: Sequence[Account]) -> Iterator[Section]:
-    """One section for all mirrors; none where there is none."""
+    """One section for all mirrors; nothing without mirrors."""
     if not accounts:
         return
     lines: list[str] = []
     grids: list[Grid] = []
     for number, account in enumerate(accounts):
-        lines += _said(account)
+        lines += _lines(account)
         grids += [_legs(number, account), _writes(number, account, trace)]
-    yield Section("mirrors", "Mirrors", tuple(lines), tuple(grids))
+    yield Section("Mirrors", tuple(lines), tuple(grids), "mirrors")
 
 
-def _said(account: Account) -> Iterator[str]:
-    """The verdict first."""
+def _lines(account: Account) -> Iterator[str]:
+    """The sentences on one mirror, the verdict first."""
     far = account.farthest
     because = f", mostly because {WORDS[far.cause]}" if far.cause else ""
     name = f"{account.name[0].upper()}{account.name[1:]}"
     yield (
-        f"{name}: its writes wait for {far.label}, the last to finish in {far.last_count} of "
+        f"{name}: its writes wait for {far.label}, which finishes last in {far.last_count} of "
         f"{wording.count(account.known_count, 'write')}{because}."
     )
     half, most = (wording.time(account.skews[name] or 0) for name in ("p50", "max"))
     yield (
-        f"Half of the writes were done on the last leg within {half} of the first, the slowest after {most}; "
-        f"{far.label} was at work alone for {wording.time(far.alone_ns)}."
+        f"The last side finishes {half} after the first (median), at most {most}. "
+        f"{far.label[0].upper()}{far.label[1:]} works alone for {wording.time(far.alone_ns)}."
     )
     if account.doubt:
         yield f"{account.doubt[0].upper()}{account.doubt[1:]}."
@@ -59,8 +59,8 @@ def _legs(number: int, account: Account) -> Grid:
         )
         for leg in account.legs
     )
-    columns = ("leg", "sessions", "target", "LUN", "last to finish", "alone at work ms", "mostly because")
-    return Grid(f"Legs of mirror {number}", columns, rows)
+    columns = ("side", "sessions", "target", "LUN", "writes finished last", "busy alone ms", "main cause")
+    return Grid(f"Sides of mirror {number}", columns, rows)
 
 
 def _writes(number: int, account: Account, trace: Trace) -> Grid:
@@ -86,5 +86,5 @@ def _writes(number: int, account: Account, trace: Trace) -> Grid:
                 f"frame.number in {{{', '.join(map(str, frames))}}}",
             )
         )
-    columns = ("time s", "LBA", "bytes", "skew ms", "last session", "because", "done on each leg ms", "display filter")
-    return Grid(f"Writes of mirror {number} that waited longest", columns, tuple(rows))
+    columns = ("time s", "LBA", "bytes", "skew ms", "last session", "cause", "done on each side ms", "display filter")
+    return Grid(f"Writes of mirror {number} with the largest skew", columns, tuple(rows))

@@ -1,4 +1,4 @@
-"""The model in a report: what the session's steady tasks show of k, d, s and C, and what changes would win by it."""
+"""The model in a report: k, d, s and C fitted to the steady commands of a session, and predicted gains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.prediction import changed, predict_with
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.errors import InputInvalid
-from iscsitrace.report.document import Grid, Model
+from iscsitrace.outputs.document import Grid
+from iscsitrace.report.document import Model
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
@@ -23,29 +24,29 @@ DEPTHS: Final = (8, 32)
 BLOCKS: Final = (256 << 10, 1 << 20, 4 << 20)
 MAX_BURST: Final = 16_776_192
 _WORTH: Final = 0.01
-"""A change that moves the throughput by less says nothing."""
+"""Smallest change of throughput that is shown."""
 _SOURCES: Final = {
-    "fit": "differences between points",
-    "packets": "the packets of the cycles",
+    "fit": "fit over points",
+    "packets": "packets of the commands",
     "given": "given",
     "assumed": "assumed",
 }
 
 
 def of_session(trace: Trace, session: int) -> tuple[Model | None, str]:
-    """The model of a session's steady tasks; else None, and why there is none."""
+    """The model of a session's steady commands; else None, and why there is none."""
     found = survey(trace.table, "")
     own = [point for point in found.points if point.name.startswith(f", session {session},")]
     if not own:
         reasons = [line for line in found.missing if line.startswith(f", session {session}:")]
-        why = "; ".join(line.partition(": ")[2] for line in reasons) or "no task is steady"
-        return None, f"The model says nothing of session {session}: {cells.short(why)}."
+        why = "; ".join(line.partition(": ")[2] for line in reasons) or "no steady commands"
+        return None, f"No model of session {session}: {cells.short(why)}."
     moved = {word: _moved(own, word) for word in ("read", "write")}
     points = [point for point in own if point.setting.operation == max(moved, key=lambda word: moved[word])]
     try:
         return _model(fit(points)), ""
     except InputInvalid as error:
-        return None, f"The model says nothing of session {session}: {cells.short(error)}."
+        return None, f"No model of session {session}: {cells.short(error)}."
 
 
 def _moved(points: list[Point], operation: str) -> int:
@@ -59,17 +60,17 @@ def _model(found: Fit) -> Model:
         sentence=_sentence(found),
         parameters=Grid(
             "Parameters, with 95 % confidence intervals",
-            ("parameter", "meaning", "value", "from", "to", "unit", "known by"),
+            ("parameter", "meaning", "value", "low", "high", "unit", "source"),
             tuple(_parameters(found)),
         ),
         legs=Grid(
-            "What k is made of, as the packets show it",
-            ("between", "one-way delays", "meaning"),
+            "Parts of k, from the packets",
+            ("part", "one-way delays", "meaning"),
             tuple((leg.name, f"{leg.delays:.2f}", leg.meaning) for leg in found.legs),
         ),
         residuals=Grid(
-            "Measured against the model",
-            ("tasks", "one way ms", "MB/s", "period ms", "by the model", "off by"),
+            "Measured and model",
+            ("commands", "one-way delay ms", "MB/s", "period ms", "model ms", "error"),
             tuple(
                 (
                     _point(point),
@@ -81,7 +82,7 @@ def _model(found: Fit) -> Model:
                 )
                 for point, model_ns, residual in zip(found.points, found.models_ns, found.residuals, strict=True)
             ),
-            (f"From {found.cycles_used:,} tasks; {left_out:,} left out: {why}.",) if left_out else (),
+            (f"From {found.cycles_used:,} commands; {left_out:,} not used: {why}.",) if left_out else (),
         ),
         what_if=_what_if(found),
         undetermined=found.undetermined,
@@ -90,9 +91,9 @@ def _model(found: Fit) -> Model:
 
 def _sentence(found: Fit) -> str:
     setting = found.setting
-    terms = [f"{found.k.value:.2f} delays of {wording.time(found.d_ns.value)}"]
+    terms = [f"{found.k.value:.2f} x {wording.time(found.d_ns.value)}"]
     if found.s_ns.value > 0:
-        terms.append(f"{wording.time(found.s_ns.value)} for service")
+        terms.append(f"{wording.time(found.s_ns.value)} service")
     if found.c_bytes_per_s:
         passing_ns = setting.block_bytes / found.c_bytes_per_s.value * 1e9
         terms.append(f"{wording.time(passing_ns)} for {wording.size(setting.block_bytes)} on the line")
@@ -104,11 +105,11 @@ def _parameters(found: Fit) -> Iterator[tuple[str, ...]]:
         ends = [f"{each / unit:,.{digits}f}" for each in (estimate.value, estimate.low, estimate.high)]
         return (name, meaning, *ends, word, _SOURCES[estimate.source])
 
-    yield row("k", "one-way delays that a cycle pays", found.k, 1, 2, "")
+    yield row("k", "one-way delays per command", found.k, 1, 2, "")
     yield row("d", "one-way delay", found.d_ns, 1e6, 3, "ms")
-    yield row("s", "service: target, hosts", found.s_ns, 1e6, 3, "ms")
+    yield row("s", "service time of target and hosts", found.s_ns, 1e6, 3, "ms")
     if found.c_bytes_per_s:
-        yield row("C", "what TCP carries", found.c_bytes_per_s, 1e6, 1, "MB/s")
+        yield row("C", "TCP throughput of the line", found.c_bytes_per_s, 1e6, 1, "MB/s")
 
 
 def _point(point: Point) -> str:
@@ -118,7 +119,7 @@ def _point(point: Point) -> str:
 
 
 def _what_if(found: Fit) -> Grid | None:
-    """Predicted throughputs of the setting with one thing changed; None where the model does not take the setting."""
+    """Predicted throughputs after one change each; None if the model does not cover the setting."""
     try:
         now, low, high = predict_with(found.setting, found)
     except InputInvalid:
@@ -135,8 +136,8 @@ def _what_if(found: Fit) -> Grid | None:
             rows.append((name, *_predicted(after, low, high), f"{after / before:.1f}", _bound(prediction.bound)))
     if len(rows) == 1:
         return None
-    columns = ("what if", "MB/s", "from", "to", "times as much", "then limited by")
-    return Grid("What a change would win, all else as it is", columns, tuple(rows))
+    columns = ("change", "MB/s", "low", "high", "factor", "then limited by")
+    return Grid("Predicted throughput after one change", columns, tuple(rows))
 
 
 def _predicted(value: float, low: float, high: float) -> tuple[str, str, str]:
@@ -144,33 +145,33 @@ def _predicted(value: float, low: float, high: float) -> tuple[str, str, str]:
 
 
 def _bound(word: str) -> str:
-    return {"cycle": "the cycle's own time", "line": "the line", "window": "a window", "loss": "losses"}.get(
+    return {"cycle": "time per command", "line": "line rate", "window": "TCP window", "loss": "packet loss"}.get(
         word, word.replace("_", " ")
     )
 
 
 def _changes(setting: Setting) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One thing at a time, in words and as settings."""
+    """The changes, in words and as settings."""
     for depth in DEPTHS:
         if depth > setting.queue_depth:
             yield f"queue depth {depth}", {"queue_depth": depth}
     for block in BLOCKS:
         if block > setting.block_bytes:
-            yield f"blocks of {wording.size(block)}", {"block_bytes": block}
+            yield f"I/O size {wording.size(block)}", {"block_bytes": block}
     if setting.is_status_held:
-        yield "status with the last data", {"is_status_held": False, "ack_delay_ns": 0.0}
+        yield "status in the last Data-In", {"is_status_held": False, "ack_delay_ns": 0.0}
     if setting.operation == "write":
         yield "InitialR2T=No", {"is_initial_r2t": False}
         yield (
-            "InitialR2T=No, bursts as long as the block",
+            "InitialR2T=No, bursts as long as the I/O",
             {"is_initial_r2t": False, "first_burst_bytes": MAX_BURST, "max_burst_bytes": MAX_BURST},
         )
     if setting.window_bytes is not None:
-        yield "windows four times as large", {"window_bytes": 4 * setting.window_bytes}
+        yield "TCP windows 4 times as large", {"window_bytes": 4 * setting.window_bytes}
     if setting.loss:
-        yield "no losses", {"loss": 0.0}
+        yield "no packet loss", {"loss": 0.0}
     if setting.service_ns:
-        yield "service in half the time", {"service_ns": setting.service_ns / 2}
-    yield "half the distance", {"delay_ns": setting.delay_ns / 2}
+        yield "half the service time", {"service_ns": setting.service_ns / 2}
+    yield "half the RTT", {"delay_ns": setting.delay_ns / 2}
     if setting.c_bytes_per_s:
-        yield "a line twice as fast", {"c_bytes_per_s": 2 * setting.c_bytes_per_s}
+        yield "line twice as fast", {"c_bytes_per_s": 2 * setting.c_bytes_per_s}

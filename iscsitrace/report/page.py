@@ -1,4 +1,4 @@
-"""A document as one HTML file: everything within it, nothing loaded, no text of a capture taken for markup."""
+"""A document as one HTML file: self-contained, and all text from a capture escaped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEMPLATES: Final = "templates"
 
 
 def render(document: Document, version: str) -> str:
-    """The file."""
+    """The HTML text."""
     environment = Environment(
         loader=PackageLoader("iscsitrace.report", _TEMPLATES),
         autoescape=True,
@@ -31,7 +31,7 @@ def render(document: Document, version: str) -> str:
     environment.filters["attribute_json"] = _json
     environment.filters["prose"] = prose
     script = _read("report.js")
-    # the browser runs this script and no other, and loads nothing, even if a text were taken for markup
+    # the browser runs only this script and loads nothing, even if some text were taken for markup
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
     return environment.get_template("report.html").render(
@@ -58,7 +58,7 @@ def _read(name: str) -> str:
 
 
 def prose(text: str) -> Markup:
-    """A sentence whose words between backticks are code."""
+    """A sentence; words between backticks become code."""
     pieces = text.split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces)

@@ -1,8 +1,8 @@
-"""What follows the plots: slow tasks, traffic, connections, keys, health, and how the report was made."""
+"""The sections after the plots: slowest commands, workload, parameters, connections, capture health, provenance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,17 +10,18 @@ import numpy as np
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures import operations
+from iscsitrace.analysis.measures.parameters import negotiated
 from iscsitrace.analysis.measures.selection import display_filter, pick
+from iscsitrace.outputs.document import Grid, Section, limited
 from iscsitrace.report import mirrors
-from iscsitrace.report.document import Grid, Section
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells
 
-SLOW_TASKS: Final = 12
+SLOWEST: Final = 12
 ROWS: Final = 24
-"""Rows of any other table; the rest is counted."""
+"""Rows of any other table; the remaining rows are counted."""
 KEYS: Final = 60
-"""Keys of a login, of which there are three dozen."""
+"""Rows of negotiated parameters; a login has about 36."""
 _FLAGS: Final = {
     "is_status_in_data": "status in data",
     "is_aborted": "aborted",
@@ -30,50 +31,49 @@ _FLAGS: Final = {
 
 
 def of_trace(trace: Trace, session: int | None, accounts: Sequence[Account] = ()) -> tuple[Section, ...]:
-    """Every section; those on one session are on ``session``, those on mirrors of the ``accounts``."""
+    """Every section; ``session`` is the main session, ``accounts`` are the mirrors."""
     found = []
     if session is not None:
-        found += [_slow_tasks(trace, session), _traffic(trace, session)]
+        found += [_slowest(trace, session), _traffic(trace, session)]
     found += mirrors.of_trace(trace, accounts)
     return (*found, _parameters(trace, session), _connections(trace, session), _health(trace), _making(trace))
 
 
-def limited(caption: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], limit: int = ROWS) -> Grid:
-    """A table of the first rows, with a note on how many more there are."""
-    every = tuple(rows)
-    notes = (f"{len(every) - limit:,} more rows are not shown.",) if len(every) > limit else ()
-    return Grid(caption, columns, every[:limit], notes)
-
-
-def _slow_tasks(trace: Trace, session: int) -> Section:
+def _slowest(trace: Trace, session: int) -> Section:
     cycles = pick(trace.cycles, session=session)
     known = cycles.select(~np.ma.getmaskarray(cycles["latency_ns"]))
-    rows = list(pick(known, top=SLOW_TASKS).rows())
+    rows = list(pick(known, top=SLOWEST).rows())
     times = trace.connections.raw("time_first_ns")
     origin_ns = int(times.min()) if len(times) else 0
     columns = (
-        *("task", "time s", "operation", "LBA", "block", "latency ms", "request", "grant", "transfer", "service"),
+        *("command", "time s", "operation", "LBA", "I/O size", "latency ms", "request", "grant", "transfer", "service"),
         *("status wait", "queue depth", "R2Ts", "frames", "flags"),
     )
-    lines = ["The tasks that took longest, from command to status; phases in ms."]
-    if len(cycles) > len(known):
-        lines.append(f"{len(cycles) - len(known):,} tasks have no status in the capture, and so no rank.")
+    lines = ["The commands with the highest latency, from command to status. Phases are in ms."]
+    missing = len(cycles) - len(known)
+    if missing:
+        noun = "command has" if missing == 1 else "commands have"
+        lines.append(f"{missing:,} {noun} no status in the capture: latency unknown.")
     return Section(
-        "slow",
-        "Slowest tasks",
+        "Slowest commands",
         tuple(lines),
         (
-            Grid(f"Slowest {len(rows)} of {len(known):,} tasks", columns, tuple(_task(row, origin_ns) for row in rows)),
+            Grid(
+                f"Slowest {len(rows)} of {len(known):,} commands",
+                columns,
+                tuple(_command(row, origin_ns) for row in rows),
+            ),
             Grid(
                 "Display filters for Wireshark",
-                ("task", "display filter"),
+                ("command", "display filter"),
                 tuple((str(row["cycle"]), display_filter(row)) for row in rows),
             ),
         ),
+        "slow",
     )
 
 
-def _task(row: dict[str, Any], origin_ns: int) -> tuple[str, ...]:
+def _command(row: dict[str, Any], origin_ns: int) -> tuple[str, ...]:
     phases = ("latency_ns", "request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
     flags = [word for name, word in _FLAGS.items() if row[name]]
     if not row["is_complete"]:
@@ -111,7 +111,7 @@ def _traffic(trace: Trace, session: int) -> Section:
     sizes = sorted(operations.block_sizes(cycles), key=lambda row: (-row["cycle_count"], row["bytes"]))
     columns = (
         "operation",
-        "tasks",
+        "commands",
         *names,
         "request p50",
         "grant p50",
@@ -120,18 +120,18 @@ def _traffic(trace: Trace, session: int) -> Section:
         "status wait p50",
     )
     return Section(
-        "traffic",
-        "What was asked for",
-        (f"Tasks of session {session}. Percentiles are latencies that occurred, in ms, from command to status.",),
+        "Workload",
+        (f"Commands of session {session}. Latencies are in ms, from command to status; percentiles by nearest rank.",),
         (
-            limited("Latency by operation, ms", columns, latencies),
+            limited("Latency by operation, ms", columns, latencies, ROWS),
             limited(
-                "PDU block sizes (Expected Data Transfer Length)",
-                ("operation", "block size", "tasks"),
+                "I/O sizes (Expected Data Transfer Length)",
+                ("operation", "I/O size", "commands"),
                 [(row["operation"], cells.size(row["bytes"]), cells.count(row["cycle_count"])) for row in sizes],
                 12,
             ),
         ),
+        "traffic",
     )
 
 
@@ -139,14 +139,14 @@ def _parameters(trace: Trace, session: int | None) -> Section:
     found: dict[tuple[str, ...], list[int]] = {}
     for row in trace.parameters.rows():
         if row["session"] == session and row["source"] != "offered":
-            values = [row["key"], _in_force(row), row["initiator_value"], row["target_value"], row["source"]]
+            values = [row["key"], negotiated(row), row["initiator_value"], row["target_value"], row["source"]]
             found.setdefault(tuple(cells.short(value) for value in values), []).append(row["connection"])
     rows = [(*values, _numbers(connections)) for values, connections in found.items()]
     grid = limited(
-        "Keys in force", ("key", "in force", "initiator sent", "target sent", "came about", "tcp.stream"), rows, KEYS
+        "Negotiated parameters", ("key", "value", "initiator sent", "target sent", "source", "tcp.stream"), rows, KEYS
     )
-    lines = () if rows else ("No login was captured: no key is known.",)
-    return Section("parameters", "Parameters", lines, (grid,) if rows else ())
+    lines = () if rows else ("The capture has no login, so the parameters are unknown.",)
+    return Section("Login parameters", lines, (grid,) if rows else (), "parameters")
 
 
 def _numbers(connections: list[int]) -> str:
@@ -154,20 +154,18 @@ def _numbers(connections: list[int]) -> str:
     return f"{shown} and {len(connections) - 8} more" if len(connections) > 8 else shown
 
 
-def _in_force(row: dict[str, Any]) -> str:
-    initiator, target = row["effective_initiator"], row["effective_target"]
-    if initiator == target:
-        return initiator or cells.NOTHING
-    sides = (("initiator", initiator), ("target", target))
-    return ", ".join(f"{side} {value}" for side, value in sides if value is not None)
-
-
 def _connections(trace: Trace, session: int | None) -> Section:
-    # those of the session that the report is about stand first
+    # connections of the main session first
     rows = sorted(trace.connections.rows(), key=lambda row: (row["session"] != session, row["connection"]))
     columns = (
-        *("tcp.stream", "session", "initiator", "target", "header digest", "data digest", "rtt to target ms"),
-        *("rtt to initiator ms", "MB to target", "MB to initiator", "sent again to target", "sent again to initiator"),
+        *("tcp.stream", "session", "initiator", "target", "header digest", "data digest", "RTT to target ms"),
+        *(
+            "RTT to initiator ms",
+            "MB to target",
+            "MB to initiator",
+            "retransmissions to target",
+            "retransmissions to initiator",
+        ),
     )
     found = [
         (
@@ -190,7 +188,10 @@ def _connections(trace: Trace, session: int | None) -> Section:
     others = sum(not row["is_iscsi"] for row in rows)
     lines = (f"{others:,} TCP connections are not iSCSI.",) if others else ()
     return Section(
-        "connections", "Connections", lines, (limited("Least round trips seen, from the tap", columns, found),)
+        "Connections",
+        lines,
+        (limited("Connections, with minimum RTT measured from the tap", columns, found, ROWS),),
+        "connections",
     )
 
 
@@ -205,7 +206,7 @@ def _health(trace: Trace) -> Section:
             cells.count(part.missing_pdu_count),
             cells.percent(part.pdu_share),
         )
-        # the total stands first: of many connections not every line is shown
+        # the total first: with many connections not every row is shown
         for part in (trace.coverage[-1], *trace.coverage[:-1])
     ]
     entries = [
@@ -221,16 +222,16 @@ def _health(trace: Trace) -> Section:
     ]
     losses = health.reaching(health.by_name(trace.counters), "data_loss")
     names = ", ".join(entry["name"] for entry in losses)
-    line = f"The capture lost something: {names}." if losses else "Nothing is missing that would blur these numbers."
-    columns = ("tcp.stream", "direction", "stream bytes", "explained %", "captured %", "missing PDUs", "PDUs found %")
+    line = f"The capture is incomplete: {names}." if losses else "Nothing is missing that would affect these numbers."
+    columns = ("tcp.stream", "direction", "stream bytes", "decoded %", "captured %", "missing PDUs", "PDUs found %")
     return Section(
-        "health",
         "Capture health",
         (line,),
         (
-            limited("Coverage: share of what the analysis explains", columns, coverage),
+            limited("Coverage: decoded share of the captured bytes and PDUs", columns, coverage, ROWS),
             Grid("Counters", ("severity", "counter", "count", "first frame", "meaning", "advice"), tuple(entries)),
         ),
+        "health",
     )
 
 
@@ -253,16 +254,16 @@ def _making(trace: Trace) -> Section:
         if value not in (None, False) and name != "tables"
     ]
     return Section(
-        "making",
         "How this was made",
         (
-            f"By iscsitrace {made['tool']['version']}, schema {made['schema']}, from {cells.count(trace.packet_count)} "
-            f"packets, of which {cells.count(trace.tcp_packet_count)} are TCP.",
-            f"Options: {'; '.join(options)}." if options else "Read whole, without filters.",
-            "The same input and options give the same bytes. Each number is defined in docs/method.md, each finding "
-            "in docs/diagnosis.md, of the project.",
+            f"iscsitrace {made['tool']['version']}, schema {made['schema']}, from {cells.count(trace.packet_count)} "
+            f"packets ({cells.count(trace.tcp_packet_count)} TCP).",
+            f"Options: {'; '.join(options)}." if options else "No filters.",
+            "The same input and options give the same bytes. docs/method.md of the project defines each number, "
+            "docs/diagnosis.md each finding.",
         ),
-        (limited("Input", ("capture", "format", "packets", "seconds", "first packet", "cut short"), inputs),),
+        (limited("Input", ("capture", "format", "packets", "seconds", "first packet", "cut short"), inputs, ROWS),),
+        "making",
     )
 
 

@@ -1,4 +1,4 @@
-"""A document as Markdown, for a ticket or a mail: verdict, time, findings, tables; no plots."""
+"""A document as Markdown, for a ticket or a mail, without plots."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from markupsafe import Markup
 from iscsitrace.report.document import Document
 
 _SPECIAL: Final = re.compile(r"([\\`*\[\]<|~&]|(?<!\w)_|_(?!\w))")
-"""What Markdown would take for markup; an underscore within a word is none."""
+"""Characters that Markdown takes for markup; an underscore within a word is not one."""
 
 
 def render(document: Document, version: str) -> str:
-    """The text."""
+    """The Markdown text."""
     environment = Environment(
         loader=PackageLoader("iscsitrace.report", "templates"),
         autoescape=True,
@@ -31,23 +31,23 @@ def render(document: Document, version: str) -> str:
 
 
 def code(value: str) -> Markup:
-    """Text as code: within a fence that it cannot end."""
+    """Text as code, with a fence longer than any in it."""
     longest = max((len(run) for run in re.findall(r"`+", value)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if value.startswith("`") or value.endswith("`") else ""
-    # a bar would end the cell of a table, even within code
+    # a bar would end a table cell, even within code
     return Markup(f"{fence}{pad}{value.replace('|', chr(92) + '|')}{pad}{fence}")  # noqa: S704 -- Markdown, not HTML
 
 
 def prose(text: str) -> Markup:
-    """A sentence whose words between backticks are code."""
+    """A sentence; words between backticks become code."""
     pieces = text.split("`")
     return Markup("").join(code(piece) if place % 2 else _escaped(piece) for place, piece in enumerate(pieces))
 
 
 def _escaped(value: Any) -> Any:
-    """A value of the document as Markdown; what the templates made of such values is that already."""
+    """A value of the document as Markdown; Markup is escaped already."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    # a blank at an end is that between code, or a bracket, and the word beside it
+    # keep blanks at the ends: they separate code or a bracket from the next word
     return Markup(_SPECIAL.sub(r"\\\1", re.sub(r"\s+", " ", value)))  # noqa: S704 -- Markdown, not HTML

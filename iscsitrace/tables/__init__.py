@@ -1,1 +1,1 @@
-"""What a pass gives: tables, and what each of their columns means. It computes nothing that a file does not say."""
+"""The tables that a pass over a capture fills, and the meaning of each column."""

@@ -1,6 +1,6 @@
-"""Coverage: which share of an input the analysis explains, per connection and direction and in total.
+"""Coverage: the decoded share of an input, per connection and direction and in total.
 
-Shares are computed from the columns of ``connections``; they are None where there was nothing to explain.
+Shares are computed from the columns of ``connections``; they are None where there was nothing to decode.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class Coverage:
 
     @property
     def explained_bytes_share(self) -> float | None:
-        """Bytes of PDUs whose header was read, of all stream bytes; 0 to 1."""
+        """Decoded bytes / stream bytes, 0 to 1: decoded are the bytes of PDUs whose header was read."""
         return _share(self.explained_bytes, self.stream_bytes)
 
     @property
     def captured_bytes_share(self) -> float | None:
-        """Bytes that some captured packet carried, of all stream bytes; 0 to 1."""
+        """Bytes carried by captured packets / stream bytes, 0 to 1."""
         return _share(self.captured_bytes, self.stream_bytes)
 
     @property
     def pdu_share(self) -> float | None:
-        """PDUs whose header was read, of these and those known to be missing; 0 to 1."""
+        """PDUs whose header was read / these and the PDUs known to be missing, 0 to 1."""
         return _share(self.pdu_count, self.pdu_count + self.missing_pdu_count)
 
     def as_dict(self) -> dict[str, Any]:
-        """Counts and shares, for JSON."""
+        """Counts and shares for JSON."""
         return asdict(self) | {
             "explained_bytes_share": self.explained_bytes_share,
             "captured_bytes_share": self.captured_bytes_share,
@@ -66,7 +66,7 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def measure(connections: Table) -> list[Coverage]:
-    """The coverage of each direction of each iSCSI connection, in the order of the table, and the total last."""
+    """The coverage of each direction of each iSCSI connection, in the order of the table; the total is last."""
     rows = []
     for row in connections.rows():
         if row["is_iscsi"]:

@@ -1,7 +1,7 @@
-"""A pass that goes on, looked at now and then: what was complete since the last look, in bounded memory.
+"""A pass over a source without an end: at each interval the commands completed since the last, in bounded memory.
 
-Beside ``trace``, the other module of this side that imports the core. Each cycle is handed over once; what is kept of
-the recent past is for a diagnosis. It computes nothing.
+Besides ``trace`` the only module of the reading side that imports the core. Each row of ``cycles`` is returned once;
+the recent past is kept for a diagnosis. It computes nothing.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ else:
 
 SECOND_NS = 1_000_000_000
 DYNAMICS = ("budget", "recoveries", "senders")
-"""The tables on request that a live pass fills, unless it has to give them up."""
+"""The tables on request that a live pass fills, unless it falls behind and drops them."""
 
 Source = str | os.PathLike[str] | bytes | IO[bytes]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is read, and how often it is looked at."""
+    """The input, and the interval of the views."""
 
     interval_ns: int = SECOND_NS
     settle_ns: int = SECOND_NS // 4
-    """How long after its end an interval is looked at: what belongs to it may be read late."""
+    """Delay of a view after the end of its interval, because packets may be read late."""
     keep_ns: int = 10 * SECOND_NS
-    """How long what is over is kept."""
+    """How long completed commands and closed connections are kept."""
     capture_filter: str | None = None
     packet_limit: int | None = None
     has_dynamics: bool = True
-    """Whether the senders' dynamics and the time budget are followed."""
+    """Whether the behaviour of the senders and the time breakdown are tracked."""
     clock_after_ns: int | None = 2 * SECOND_NS
-    """When nothing came for so long, the clock of the capture goes on by itself."""
+    """After this long without packets the clock of the capture advances by itself."""
     buffer_bytes: int = 256 << 20
     """Bytes read ahead."""
     lag_max_ns: int | None = None
-    """For a source that cannot wait: this far behind the dynamics are given up, twice as far packets are left out."""
+    """For a source that cannot wait: at this lag the dynamics are dropped, at twice this lag packets are skipped."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How well it keeps up with its source."""
+    """Lag behind the source, and measures against it."""
 
     lag_ns: int
-    """How long the oldest bytes that were not looked at have been there."""
+    """Age of the oldest bytes that were read ahead and not analysed yet."""
     waiting_bytes: int
     is_reduced: bool
-    """The dynamics are given up: no time budget, no round trips, no outstanding data."""
+    """The dynamics were dropped: no time breakdown, no RTTs, no bytes in flight."""
     is_leaving_out: bool
     left_out_packets: int
     """So far."""
@@ -67,34 +67,34 @@ class Pace:
 
 @dataclass(frozen=True)
 class View:
-    """One look."""
+    """One view of the pass, at the end of an interval."""
 
     from_ns: int
     to_ns: int
     trace: Trace
-    """``cycles``: those that were complete since the last look; ``budget``: of the interval; ``connections``,
-    ``sessions``, ``senders`` and ``counters``: as they stand. ``parameters`` at the end only."""
+    """``cycles``: completed since the last view; ``budget``: of the interval; ``connections``, ``sessions``,
+    ``senders`` and ``counters``: current state. ``parameters``: only at the end."""
     forgotten: Trace
-    """``connections``: those whose rows are no longer kept, each once."""
+    """``connections``: those whose rows were dropped, each once."""
     turnaround_operation: NDArray[Any]
     turnaround_ns: NDArray[Any]
-    """Status to the next command, where the queue depth was 1; of cycles handed over now or before."""
+    """Status to the next command, at queue depth 1; for commands returned now or before."""
     now: list[dict[str, Any]]
-    """The iSCSI connections of the moment: ``connection session open_task_count``, and by direction ``owin_bytes
-    owin_peak_bytes rwnd_bytes rtt_smoothed_ns`` where the dynamics are followed."""
+    """The current iSCSI connections: ``connection session open_task_count``, and by direction ``owin_bytes
+    owin_peak_bytes rwnd_bytes rtt_smoothed_ns`` where the dynamics are tracked."""
     late_count: int
-    """Commands that were read too late for their queue depth, so far."""
+    """Commands so far that were read too late for their queue depth to be exact."""
     settled_ns: int
-    """Cycles that are handed over later begin no earlier."""
+    """Commands returned later begin at this time or after it."""
 
 
 class Live:
-    """A source that has no end yet."""
+    """A pass over a source that is still growing."""
 
     def __init__(self, source: Source, settings: Settings | None = None, *, name: str | None = None) -> None:
-        """Starts to read ahead, in a thread; a path is followed as it grows. ``name`` is what messages call it.
+        """Starts to read ahead in a thread; a growing file is followed. ``name`` is the source's name in messages.
 
-        Raises CaptureUnreadable when the file cannot be opened or the filter is no filter.
+        Raises CaptureUnreadable if the file cannot be opened or the filter is invalid.
         """
         if _core_missing is not None:
             raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
@@ -106,9 +106,9 @@ class Live:
             raise CaptureUnreadable(str(error)) from error
 
     def advance(self, patience_s: float) -> str:
-        """Reads on, for at most so long: ``look`` when an interval is over, ``end``, or ``nothing``.
+        """Reads for at most this long; returns ``look`` at the end of an interval, ``end``, or ``nothing``.
 
-        Raises CaptureUnreadable when the input is no capture.
+        Raises CaptureUnreadable if the input is no capture.
         """
         try:
             return self._core.advance(int(patience_s * SECOND_NS))
@@ -116,39 +116,39 @@ class Live:
             raise CaptureUnreadable(str(error)) from error
 
     def look(self) -> View:
-        """The interval that is over."""
+        """The view of the interval that has ended."""
         return self._view(self._core.look())
 
     def finish(self) -> View:
-        """What is left, at the end."""
+        """The last view, at the end of the source."""
         return self._view(self._core.finish())
 
     def recent(self) -> Trace:
-        """The recent past: tasks with and without status, and what a diagnosis needs beside them."""
+        """The recent past: commands with and without status, and the other tables that a diagnosis needs."""
         return self._trace(self._core.recent())
 
     def stop(self, *, is_abrupt: bool = False) -> None:
-        """What is there now is the end; ``is_abrupt``: what was read by now, for the source may never end."""
+        """Ends the pass after the data available now; ``is_abrupt``: after the data read so far."""
         self._core.stop(is_abrupt)
 
     @property
     def pace(self) -> Pace:
-        """How well it keeps up."""
+        """Lag behind the source."""
         return Pace(**self._core.pace)
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
-        """What the captures say of themselves so far."""
+        """Properties of the captures so far."""
         return self._core.inputs
 
     @property
     def change(self) -> str | None:
-        """``cut short`` or ``replaced``, when that ended a file that was followed."""
+        """``cut short`` or ``replaced``, if that ended a followed file."""
         return self._core.change
 
     @property
     def row_count(self) -> int:
-        """Rows that it holds."""
+        """Number of rows in memory."""
         return self._core.row_count
 
     def _trace(self, core_pass: _core.Pass) -> Trace:

@@ -1,6 +1,6 @@
-"""The phases of a cycle: differences of its instants (docs/method.md, section 3).
+"""The phases of a command: differences of its timestamps (docs/method.md, section 3).
 
-Pure functions of columns; a phase is null where one of its instants is. The phases of a row that has them all
+Pure functions of columns; a phase is null where one of its timestamps is. The phases of a row that has them all
 add up exactly to its latency, and with the turnaround to its period. Nothing is estimated here.
 
     read            command --request--> first data --transfer--> last data --status_wait--> status
@@ -47,19 +47,19 @@ def _difference(later: Instants, earlier: Instants) -> Instants:
 
 
 def _kinds(cycles: Table) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Masks of the rows: no data moved, reads (bidirectional ones too), writes; each row is in one at most."""
+    """Masks of the rows: without data, reads (and bidirectional commands), writes; a row is in at most one."""
     no_data = (
         (cycles.raw("data_pdu_count") == 0)
         & (cycles.raw("immediate_bytes") == 0)
         & (cycles.raw("r2t_count") == 0)
-        & ~cycles.raw("has_capture_gap")  # data that the capture lost was moved all the same
+        & ~cycles.raw("has_capture_gap")  # data that is missing from the capture was transferred all the same
     )
     is_read = cycles.raw("is_read") & ~no_data
     return no_data, is_read, cycles.raw("is_write") & ~is_read & ~no_data
 
 
 def _last_data_of_write(cycles: Table) -> Instants:
-    """Completion of a write's last data byte, which may have come with the command itself (immediate data)."""
+    """Completion of a write's last data byte, which may be immediate data in the command."""
     last, command_last = _instants(cycles, "data_last_ns"), _instants(cycles, "command_last_ns")
     has_data_out, has_immediate = cycles.raw("data_pdu_count") > 0, cycles.raw("immediate_bytes") > 0
     later = np.ma.MaskedArray(
@@ -76,7 +76,7 @@ def _start_of_write(cycles: Table) -> Instants:
 
 
 def _end_of_write(cycles: Table) -> Instants:
-    """The last data byte; null when what R2Ts asked for was not seen, for then the last one seen is not the last."""
+    """The last data byte; null if data requested by R2Ts was not seen: the last byte seen is then not the last."""
     end, start = _last_data_of_write(cycles), _start_of_write(cycles)
     is_before = np.ma.getdata(end) < np.ma.getdata(start)
     return np.ma.MaskedArray(np.ma.getdata(end), mask=np.ma.getmaskarray(end) | is_before)
@@ -131,7 +131,7 @@ _COMPUTED: dict[str, Callable[[Table], Instants]] = {
 DERIVED: dict[str, tuple[Column, Callable[[Table], Instants]]] = {
     column.name: (column, _COMPUTED[column.name]) for column in DERIVED_CYCLE_COLUMNS
 }
-"""Every derived column of ``cycles``: its declaration, and the function of the table that computes it."""
+"""Every derived column of ``cycles``: its declaration, and the function that computes it from the table."""
 
 LATENCY_PHASES = ("request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
-"""The phases that add up to ``latency_ns``, those that a row does not have counting nothing."""
+"""The phases that add up to ``latency_ns``; a phase that a row does not have counts as 0."""

@@ -1,7 +1,7 @@
-"""A table: named columns of equal length, as the core filled them, with nulls and categories made visible.
+"""A table: named columns of equal length, filled by the core, with nulls masked and categories as words.
 
-It copies nothing until asked and changes nothing. It is not a ``Mapping``: ``len(table)`` counts rows, while
-iterating gives column names (so ``dict(table)`` works). What a column means stands in the schema.
+Columns are copied only where needed and never changed. It is not a ``Mapping``: ``len(table)`` counts rows, but
+iterating yields column names (so ``dict(table)`` works). The schema has the meaning of each column.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 
 def null_value(dtype: str) -> int:
-    """The value that stands for null in a nullable column of this integer dtype (the schema's null rule)."""
+    """The null value of a nullable column of this integer dtype (the schema's null rule)."""
     limits = np.iinfo(dtype)
     return int(limits.max if limits.min == 0 else limits.min)
 
@@ -50,9 +50,9 @@ class Table:
     ) -> None:
         """A table over ``data``, which must hold every declared column.
 
-        ``masks`` are the null masks that values cannot tell, ``words`` the words of each category, ``derived``
-        the columns computed from others when they are asked for. Raises ValueError for a column that is missing
-        or of another length or dtype than the others or the declaration say.
+        ``masks`` are the null masks that do not follow from the values, ``words`` the words of each category,
+        ``derived`` the columns computed from others on use. Raises ValueError if a column is missing, or if its length
+        or dtype is wrong.
         """
         self.name = declaration.name
         self._declaration = declaration
@@ -61,7 +61,7 @@ class Table:
         self._raw: dict[str, Array] = {}
         self._masks: dict[str, Array | None] = dict(masks or {})
         self._shown: dict[str, Array] = {}
-        self._selected: tuple[Table, Any] | None = None  # whole table and index, for rows picked from another one
+        self._selected: tuple[Table, Any] | None = None  # whole table and index, for rows selected from another table
         for column in declaration.columns:
             if column.name not in data:
                 raise ValueError(f"table {self.name} lacks column {column.name}")
@@ -93,7 +93,7 @@ class Table:
         return [column.name for column in self.columns]
 
     def column(self, name: str) -> Column:
-        """What the schema says of a column; raises KeyError when there is none."""
+        """The declaration of a column; KeyError if there is none."""
         return self._derived[name][0] if name in self._derived else self._declaration.column(name)
 
     def raw(self, name: str) -> Array:
@@ -108,7 +108,7 @@ class Table:
         return self._raw[name]
 
     def mask(self, name: str) -> Array | None:
-        """Boolean array, True where the column is null; None when the column is never null."""
+        """Boolean array, True where the column is null; None if the column is never null."""
         column = self.column(name)
         if name in self._derived:
             return np.ma.getmaskarray(self[name])
@@ -122,7 +122,7 @@ class Table:
         return self._masks[name]
 
     def _null_values(self, column: Column) -> Array | None:
-        """Where a column holds its null value, by the null rule of the schema."""
+        """Mask of the null values of a column, by the null rule of the schema."""
         values = self.raw(column.name)
         if column.dtype.startswith("category:"):
             return np.asarray(values == NO_WORD, dtype=bool)
@@ -151,14 +151,14 @@ class Table:
         return np.ma.MaskedArray(values, mask=mask)
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The words of a category column in the order of their codes; KeyError when it is no category."""
+        """The words of a category column in the order of their codes; KeyError if it is no category."""
         category, _, word_set = self.column(name).dtype.partition(":")
         if category != "category":
             raise KeyError(f"column {name} of table {self.name} is no category")
         return tuple(self._words.get(word_set, ()))
 
     def words_by_code(self, name: str) -> Array:
-        """Word by code for all 256 codes; a code that has no word yet reads ``code_N``, the code of null None."""
+        """Word of each of the 256 codes: ``code_N`` for a code without a word, None for the code of null."""
         words = np.empty(NO_WORD + 1, dtype=object)
         words[:] = [f"code_{code}" for code in range(NO_WORD + 1)]
         known = self.words(name)
@@ -167,7 +167,7 @@ class Table:
         return words
 
     def _words_held(self, name: str) -> list[str]:
-        """The words of a category column, and after them ``code_N`` up to the greatest code that it holds."""
+        """The words of a category column, followed by ``code_N`` up to the largest code in the column."""
         codes = self.raw(name)
         greatest = int(codes[codes != NO_WORD].max(initial=0))
         held: list[str] = self.words_by_code(name)[: max(len(self.words(name)), greatest + 1)].tolist()
@@ -181,7 +181,7 @@ class Table:
         return next(self.select(slice(start, start + 1)).rows())
 
     def rows(self, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-        """All rows as Python values, column by column converted; ``names`` picks columns."""
+        """All rows as Python values; ``names`` selects columns."""
         names = self.keys() if names is None else list(names)
         columns = [self[name].tolist() for name in names]
         if not columns:
@@ -190,22 +190,22 @@ class Table:
             yield dict(zip(names, values, strict=True))
 
     def select(self, which: Array | Sequence[int] | slice) -> Table:
-        """A table of the rows that a boolean mask, integer indices or a slice picks, in that order."""
+        """A table of the rows selected by a boolean mask, integer indices or a slice, in that order."""
         index: Any = which
         if not isinstance(which, slice):
             index = np.asarray(which)
             if index.dtype == bool and len(index) == len(self) and index.all():
                 return self
-            # as numbers of rows; what is no index raises here
+            # as row numbers; an invalid index raises here
             index = np.arange(len(self))[index if index.size else index.astype(np.intp)]
         whole = self
         if self._selected is not None and not isinstance(self._selected[1], slice):
-            # what is picked of rows that were picked is picked of the whole: no column between is made
+            # a selection of a selection is taken from the whole table: no column of the first selection is made
             whole, of_whole = self._selected
             index = of_whole[index]
         picked = object.__new__(Table)
         picked.__dict__.update(self.__dict__, _raw={}, _masks={}, _shown={}, _selected=(whole, index))
-        # columns are picked when they are asked for: a table of fifty is mostly asked for five
+        # columns are selected on use: of fifty mostly five are used
         picked._length = len(range(len(whole))[index]) if isinstance(index, slice) else len(index)
         return picked
 
@@ -228,7 +228,7 @@ class Table:
         return pandas.DataFrame(series, copy=False)
 
     def to_arrow(self) -> pyarrow.Table:
-        """An Arrow table; every field carries its unit, meaning and source as metadata. Zero-copy where not null."""
+        """An Arrow table with unit, meaning and source of each field as metadata; copies only columns with nulls."""
         try:
             import pyarrow
         except ImportError as error:

@@ -1,7 +1,7 @@
 """A trace: the result of one pass over one or more captures, as tables.
 
 ``read`` runs the pass in the compiled core; besides ``live_pass`` no other module of the reading side imports it. A
-trace is read once and never changes; its tables are made at their first use.
+trace never changes; its tables are made on first use.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Trace:
     """The tables of one pass: ``trace.cycles``, ``trace.pdus`` ... or ``trace.table("cycles")``."""
 
     if TYPE_CHECKING:
-        # names of schema.TABLES, for type checkers; a test holds them against it
+        # names of schema.TABLES, for type checkers; a test compares the two
         connections: Table
         sessions: Table
         parameters: Table
@@ -72,10 +72,10 @@ class Trace:
         self._tables: dict[str, Table] = {}
         self._words = CATEGORIES | {"operation": operations}
         self.options = options
-        """The options that :func:`read` was given: part of the results' provenance."""
+        """The options of :func:`read`, part of the provenance of results."""
 
     def table(self, name: str) -> Table:
-        """The table of that name. InputInvalid for an unknown name, or a table that the pass was not asked to fill."""
+        """The table with this name. InputInvalid for an unknown name, or for a table not requested."""
         if name in self._tables:
             return self._tables[name]
         if name not in TABLES:
@@ -92,11 +92,11 @@ class Trace:
         return self._tables[name]
 
     def keep(self, table: Table) -> None:
-        """Keeps a table that was computed from the others: one of schema.DERIVED_TABLES."""
+        """Adds a table computed from the others: one of schema.DERIVED_TABLES."""
         self._tables[table.name] = table
 
     def row_count(self, name: str) -> int:
-        """Rows of a table, without making it."""
+        """Number of rows of a table, which is not made for it."""
         return len(self._tables[name]) if name in self._tables else self._pass.row_count(name)
 
     @property
@@ -140,10 +140,9 @@ class Trace:
 
 
 def _property(name: str) -> property:
-    """The table of that name as a property of a trace, with the schema's words on a row."""
+    """The table of that name as a property of a trace, documented with the schema's meaning of a row."""
     asked = f"; only when read with ``tables=[{name!r}]``" if name in ON_REQUEST else ""
-    meaning = TABLES[name].row.removesuffix(" (only when asked for)")
-    return property(lambda trace: trace.table(name), doc=f"A row is {meaning}{asked}.")
+    return property(lambda trace: trace.table(name), doc=f"A row is {TABLES[name].row}{asked}.")
 
 
 for _name in TABLES:
@@ -157,9 +156,7 @@ def hide_secret(text: str) -> str:
 
 
 def load_meanwhile(module: str) -> None:
-    """Starts to import a module in a thread: loading NumPy takes as long as the core takes for hundreds of MB, and the
-    two run side by side.
-    """
+    """Imports a module in a thread, in parallel to the core: NumPy loads as long as the core reads hundreds of MB."""
     # no daemon thread: an interpreter that exits while NumPy is loading crashes
     Thread(target=_load, args=(module,)).start()
 

@@ -1,18 +1,19 @@
-"""A report as text for a terminal of any width: pure functions. A colour never says anything alone.
+"""A report as text for a terminal of any width: pure functions. Nothing depends on colour alone.
 
-The time budget is a bar of letters, one a part; lower case for what nobody pays for.
+The time breakdown is a bar of letters, one for each part; lower case for time in which nothing waits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.watch.choice import Choice, sorted_lines
+from iscsitrace.watch.columns import COLUMNS, clock, count, milliseconds, rate, size
 from iscsitrace.watch.figures import CAUSES, Line
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording.cells import percent
@@ -22,112 +23,20 @@ BAD: Final = "bold #D55E00"
 DIM: Final = "dim"
 CHOSEN: Final = "reverse"
 
-SORTS: Final = ("number", "throughput", "IOPS", "p99", "queue depth", "idle", "retransmissions")
-
-
-@dataclass
-class Choice:
-    """What a person chose to see."""
-
-    sort: str = "number"
-    is_paused: bool = False
-    session: int | None = None
-    """Whose connections are shown; None: all sessions."""
-    row: int = 0
-    note: str = ""
-    source: str = ""
-    is_over: bool = False
-    quiet_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of the table of sessions or connections."""
-
-    heading: str
-    width: int
-    least: int
-    """Width of the terminal from which on it is shown."""
-    cell: Any = field(repr=False)
-
 
 def style_of(part: Part) -> str:
-    """The style of a part's letter: its colour behind it."""
+    """The style of a part's letter: its colour as the background."""
     return f"{'white' if part.is_dark else 'black'} on {part.color}"
 
 
-def rate(amount: float) -> str:
-    """Bytes per second as MB/s."""
-    return f"{amount / 1e6:.1f}" if amount < 1e9 else f"{amount / 1e6:.0f}"
-
-
-def milliseconds(time_ns: int | None) -> str:
-    """A time as milliseconds, three digits of it at least."""
-    if time_ns is None:
-        return "-"
-    value = time_ns / 1e6
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}" if value < 10_000 else f"{value:.0f}"
-
-
-def size(amount: float | None) -> str:
-    """Bytes, short: ``64K``, ``1.5M``."""
-    if amount is None:
-        return "-"
-    for unit, factor in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
-        if amount >= factor:
-            value = amount / factor
-            return f"{value:.0f}{unit}" if value >= 100 or value == int(value) else f"{value:.1f}{unit}"
-    return f"{amount:.0f}"
-
-
-def count(amount: float) -> str:
-    """A number of tasks."""
-    return f"{amount:.0f}" if amount >= 100 else f"{amount:.1f}"
-
-
-_COLUMNS: Final = (
-    Column("MB/s R", 7, 0, lambda line: rate(line.load.read_bytes_per_s)),
-    Column("MB/s W", 7, 0, lambda line: rate(line.load.write_bytes_per_s)),
-    Column("IOPS", 7, 0, lambda line: count(line.load.iops)),
-    Column("p50 ms", 7, 0, lambda line: milliseconds(line.load.latency_ns["p50"])),
-    Column("p95", 7, 92, lambda line: milliseconds(line.load.latency_ns["p95"])),
-    Column("p99", 7, 0, lambda line: milliseconds(line.load.latency_ns["p99"])),
-    Column("max", 7, 100, lambda line: milliseconds(line.load.latency_ns["max"])),
-    Column("QD", 4, 0, lambda line: "-" if line.load.queue_depth_max is None else str(line.load.queue_depth_max)),
-    Column("idle%", 5, 0, lambda line: percent(line.budget.idle_fraction if line.budget else None)),
-    Column("rtx", 4, 0, lambda line: str(line.retransmitted) if line.transports else "-"),
-    Column("RTT ms", 7, 108, lambda line: milliseconds(line.rtt_smoothed_ns)),
-    Column("owin", 6, 115, lambda line: size(line.owin_peak_bytes)),
-    Column("block", 6, 122, lambda line: size(line.load.block_sizes[0]["bytes"]) if line.load.block_sizes else "-"),
-)
-
-
-def sorted_lines(report: Report, choice: Choice) -> list[Line]:
-    """The lines of the table, in the order asked for."""
-    if choice.session is None:
-        lines = report.sessions
-    else:
-        lines = [line for line in report.connections if line.names["session"] == choice.session]
-    keys: dict[str, Any] = {
-        "number": lambda line: line.number,
-        "throughput": lambda line: -(line.load.read_bytes + line.load.write_bytes),
-        "IOPS": lambda line: -line.load.task_count,
-        "p99": lambda line: -(line.load.latency_ns["p99"] or 0),
-        "queue depth": lambda line: -(line.load.queue_depth_max or 0),
-        "idle": lambda line: -((line.budget.idle_fraction or 0) if line.budget else 0),
-        "retransmissions": lambda line: -line.retransmitted,
-    }
-    return sorted(lines, key=keys[choice.sort])
-
-
 def bar(budget: Budget | None, width: int) -> Text:
-    """The time budget as letters: each part as long as its share, rounded."""
+    """The time breakdown as letters: the length of each part is its share, rounded."""
     total_ns = budget.total_ns if budget else 0
     if budget is None or not total_ns:
-        return Text("no time to account for".ljust(width)[:width], style=DIM)
+        return Text("no time breakdown".ljust(width)[:width], style=DIM)
     parts = [(part, budget.parts_ns[part]) for part in PARTS if budget.parts_ns[part]]
     cells = {part: int(width * ns / total_ns) for part, ns in parts}
-    # what rounding left goes to the largest remainders
+    # the cells that rounding left over go to the largest remainders
     rest = sorted(parts, key=lambda item: cells[item[0]] - width * item[1] / total_ns)
     for part, _ in rest[: width - sum(cells.values())]:
         cells[part] += 1
@@ -138,7 +47,7 @@ def bar(budget: Budget | None, width: int) -> Text:
 
 
 def legend(budget: Budget | None, width: int) -> list[Text]:
-    """The parts in words, the largest first, in lines of that width."""
+    """The parts by label, largest first, in lines of this width."""
     if budget is None or not budget.total_ns:
         return []
     parts = sorted(((part, ns) for part, ns in budget.parts_ns.items() if ns), key=lambda item: -item[1])
@@ -153,14 +62,14 @@ def legend(budget: Budget | None, width: int) -> list[Text]:
 
 
 def render(report: Report | None, choice: Choice, width: int, height: int) -> list[Text]:
-    """The board: lines no longer than ``width``, no more than ``height``."""
+    """The board: at most ``height`` lines of at most ``width`` cells."""
     if report is None:
         what = f"{choice.source}: waiting for packets"
         return [Text(f"{what} ({choice.quiet_s:.0f} s)", style="bold", overflow="ellipsis", no_wrap=True)]
     lines = [*_head(report, choice, width), Text()]
     table = sorted_lines(report, choice)
     chosen = table[min(choice.row, len(table) - 1)] if table else None
-    below = _detail(report, chosen, width) if chosen else [Text("no iSCSI session so far", style=DIM)]
+    below = _detail(report, chosen, width) if chosen else [Text("no iSCSI session yet", style=DIM)]
     below += _findings(report, chosen, width)
     below += _counters(report, width)
     room = max(height - len(lines) - min(len(below), max(height // 2, 6)) - 2, 3)
@@ -195,10 +104,10 @@ def _head(report: Report, choice: Choice, width: int) -> list[Text]:
     if choice.quiet_s > _QUIET_S and not choice.is_over:
         lines.append(Text(f"no packets for {choice.quiet_s:.0f} s", style="bold"))
     if pace.is_leaving_out or pace.left_out_packets:
-        what = "is leaving packets out" if pace.is_leaving_out else "left packets out"
+        what = "is skipping packets" if pace.is_leaving_out else "skipped packets"
         lines.append(Text(f"! cannot keep up: {what}, {pace.left_out_packets} so far", style=BAD))
     elif pace.is_reduced:
-        lines.append(Text("! cannot keep up: no time budget, RTT and owin for now", style=BAD))
+        lines.append(Text("! cannot keep up: no time breakdown, RTT and owin for now", style=BAD))
     if report.dropped:
         lines.append(Text(f"! the capture dropped {report.dropped} packets so far", style=BAD))
     if choice.note:
@@ -209,14 +118,8 @@ def _head(report: Report, choice: Choice, width: int) -> list[Text]:
 _QUIET_S = 3.0
 
 
-def clock(time_ns: int) -> str:
-    """The time of day in UTC."""
-    seconds = time_ns // 10**9 % 86_400
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"
-
-
 def _table(table: list[Line], choice: Choice, width: int, room: int) -> list[Text]:
-    columns = [column for column in _COLUMNS if width >= column.least]
+    columns = [column for column in COLUMNS if width >= column.least]
     own = sum(column.width + 1 for column in columns)
     name_width = max(width - own - 4, 8)
     title = "session" if choice.session is None else f"session {choice.session}: connection"
@@ -249,13 +152,13 @@ def _name(line: Line) -> str:
 
 
 def _short(text: str, width: int) -> str:
-    """The end of a name says most."""
+    """A name cut at its start: the end is the specific part."""
     printable = _printable(text)
     return printable if len(printable) <= width else "…" + printable[1 - width :]
 
 
 def _printable(text: str) -> str:
-    """Without what could drive a terminal."""
+    """Text without characters that control a terminal."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
@@ -266,23 +169,23 @@ def _detail(report: Report, line: Line, width: int) -> list[Text]:
     head.append(f"{line.kind} {line.number}", style="bold")
     idle = percent(budget.idle_fraction if budget else None)
     head.append(f"  idle {idle} %  limiter {BY_NAME[limiter].label if limiter else '-'}")
-    head.append(f"  open {line.open_task_count}")
+    head.append(f"  in flight {line.open_task_count}")
     mean = line.load.queue_depth_mean
     head.append(f"  QD mean {'-' if mean is None else f'{mean:.1f}'}")
     lines = [head, bar(budget, width), *legend(budget, width)]
     wire = Text()
     wire.append(f"RTT {milliseconds(line.rtt_smoothed_ns)} ms")
     least = [each.rtt_min_ns for each in line.transports.values() if each.rtt_min_ns is not None]
-    wire.append(f" (least {milliseconds(min(least, default=None))})")
+    wire.append(f" (min {milliseconds(min(least, default=None))})")
     wire.append(f"  owin {size(line.owin_peak_bytes)}")
     sizes = "  ".join(f"{size(each['bytes'])} x{each['task_count']}" for each in line.load.block_sizes)
-    wire.append(f"  blocks {sizes or '-'}")
+    wire.append(f"  I/O sizes {sizes or '-'}")
     lines.append(wire)
     if any(each.retransmitted_total for each in line.transports.values()):
         again = {cause: sum(each.retransmissions[cause] for each in line.transports.values()) for cause in CAUSES}
         total = sum(each.retransmitted_total for each in line.transports.values())
         words = "  ".join(f"{cause.replace('_', ' ')} {amount}" for cause, amount in again.items() if amount)
-        lines.append(Text(f"retransmitted {words or 0}  ({total} so far)", style=BAD if words else ""))
+        lines.append(Text(f"retransmissions: {words or 0}  ({total} so far)", style=BAD if words else ""))
     return lines
 
 
@@ -292,19 +195,19 @@ def _findings(report: Report, chosen: Line | None, width: int) -> list[Text]:
     if session in report.verdicts:
         lines += _folded(Text(_printable(report.verdicts[session])), width)
     for found in report.findings:
-        share = "" if found.share is None else f" {percent(found.share)} %"
+        share = "" if found.share is None else f", {percent(found.share)} %"
         line = Text()
-        line.append(f"{found.severity}: session {found.session} {found.name}{share}: ", style="bold")
+        line.append(f"session {found.session}: {found.name} ({found.severity}{share}): ", style="bold")
         line.append(_printable(found.text))
         lines += _folded(line, width)
-    return [Text("findings of the last seconds", style="bold underline"), *lines] if lines else []
+    return [Text("recent findings", style="bold underline"), *lines] if lines else []
 
 
 def _counters(report: Report, width: int) -> list[Text]:
     rows = [row for row in report.counters if row["severity"] != "info"]
     if not rows:
         return []
-    lines = [Text("oddities of the capture", style="bold underline")]
+    lines = [Text("problems of the capture", style="bold underline")]
     for row in rows:
         new = f" (+{row['new']})" if row["new"] else ""
         lines += _folded(Text(f"{row['severity']}: {row['name']} {row['count']}{new}: {row['meaning']}"), width)
@@ -312,7 +215,7 @@ def _counters(report: Report, width: int) -> list[Text]:
 
 
 def _folded(line: Text, width: int) -> list[Text]:
-    """A sentence in lines of that width, the further ones set in."""
+    """A sentence in lines of this width, the later ones indented."""
     console = Console(width=width, color_system=None)
     first, *rest = line.wrap(console, width)
     if not rest:

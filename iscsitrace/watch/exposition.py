@@ -1,4 +1,4 @@
-"""The figures for Prometheus, as its text format over HTTP: on a loopback address, unless another one is named."""
+"""Metrics for Prometheus in its text format over HTTP, on a loopback address by default."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _LABELS: Final = ("session", "target")
 
 
 class Exposition(Collector):
-    """The last report, and totals since the start."""
+    """Metrics of the last report, and totals since the start."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._metrics: list[Metric] = []
 
     def update(self, report: Report, watcher: Watcher) -> None:
-        """Takes over a report; what is served is made here, so that a scrape waits for nothing."""
+        """Makes the metrics of a report in advance, so that a scrape does not wait."""
         metrics = list(_metrics(report, watcher))
         with self._lock:
             self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+        """Yields the metrics to the registry."""
         with self._lock:
             yield from self._metrics
 
 
 def serve(exposition: Exposition, address: str, port: int) -> WSGIServer:
-    """Serves it at ``http://ADDRESS:PORT/metrics``; InputInvalid when the port cannot be had."""
+    """Serves the metrics at ``http://ADDRESS:PORT/metrics``; InputInvalid if the port is not available."""
     registry = CollectorRegistry()
     registry.register(exposition)
     try:
@@ -51,20 +51,24 @@ def serve(exposition: Exposition, address: str, port: int) -> WSGIServer:
 def _metrics(report: Report, watcher: Watcher) -> Iterator[Metric]:
     volume = watcher.totals.all
     yield _counter("iscsitrace_packets", "packets read", report.packet_count)
-    yield _counter("iscsitrace_tasks", "SCSI tasks that were complete", volume.cycle_count)
+    yield _counter("iscsitrace_tasks", "complete SCSI commands", volume.cycle_count)
     yield _counter("iscsitrace_read_bytes", "payload to the initiator", volume.read_bytes)
     yield _counter("iscsitrace_write_bytes", "payload to the target", volume.write_bytes)
-    yield _gauge("iscsitrace_lag_seconds", "how far behind its source the view is", report.pace.lag_ns / 1e9)
+    yield _gauge("iscsitrace_lag_seconds", "lag behind the input", report.pace.lag_ns / 1e9)
     yield _counter(
-        "iscsitrace_left_out_packets", "packets left out, for the view could not keep up", report.pace.left_out_packets
+        "iscsitrace_left_out_packets",
+        "packets skipped because the view could not keep up",
+        report.pace.left_out_packets,
     )
-    yield _gauge("iscsitrace_is_reduced", "1 while there is no time budget, RTT and owin", int(report.pace.is_reduced))
-    oddities = CounterMetricFamily("iscsitrace_oddities", "oddities of the capture", labels=("name", "severity"))
+    yield _gauge(
+        "iscsitrace_is_reduced", "1 while there is no time breakdown, RTT and owin", int(report.pace.is_reduced)
+    )
+    oddities = CounterMetricFamily("iscsitrace_oddities", "counters of the capture", labels=("name", "severity"))
     for row in report.counters:
         oddities.add_metric((row["name"], row["severity"]), row["count"])
     yield oddities
     findings = GaugeMetricFamily(
-        "iscsitrace_finding_share", "findings of the last seconds, share of the time", labels=("session", "name")
+        "iscsitrace_finding_share", "recent findings, share of the time", labels=("session", "name")
     )
     for found in report.findings:
         findings.add_metric((str(found.session), found.name), found.share or 0.0)
@@ -81,26 +85,32 @@ def _of_sessions(lines: list[Line]) -> Iterator[Metric]:
                 metric.add_metric(_labels(line), found)
         return metric
 
-    yield gauges("read_bytes_per_second", "of the last interval", lambda line: line.load.read_bytes_per_s)
-    yield gauges("write_bytes_per_second", "of the last interval", lambda line: line.load.write_bytes_per_s)
-    yield gauges("tasks_per_second", "of the last interval", lambda line: line.load.iops)
-    yield gauges("open_tasks", "tasks without status now", lambda line: line.open_task_count)
-    yield gauges("queue_depth_mean", "at issue, last interval", lambda line: line.load.queue_depth_mean)
+    yield gauges(
+        "read_bytes_per_second", "read throughput of the last interval", lambda line: line.load.read_bytes_per_s
+    )
+    yield gauges(
+        "write_bytes_per_second", "write throughput of the last interval", lambda line: line.load.write_bytes_per_s
+    )
+    yield gauges("tasks_per_second", "commands per second in the last interval", lambda line: line.load.iops)
+    yield gauges("open_tasks", "commands in flight", lambda line: line.open_task_count)
+    yield gauges(
+        "queue_depth_mean", "mean queue depth at issue, last interval", lambda line: line.load.queue_depth_mean
+    )
     yield gauges(
         "idle_fraction",
-        "share of the last interval in which no payload passed",
+        "share of the last interval without payload on the line",
         lambda line: line.budget.idle_fraction if line.budget else None,
     )
-    yield gauges("rtt_seconds", "smoothed round trip", lambda line: _seconds(line.rtt_smoothed_ns))
-    yield gauges("owin_bytes", "most outstanding data, last interval", lambda line: line.owin_peak_bytes)
+    yield gauges("rtt_seconds", "smoothed RTT", lambda line: _seconds(line.rtt_smoothed_ns))
+    yield gauges("owin_bytes", "most bytes in flight, last interval", lambda line: line.owin_peak_bytes)
     latency = GaugeMetricFamily(
-        "iscsitrace_session_latency_seconds", "of the last interval", labels=(*_LABELS, "quantile")
+        "iscsitrace_session_latency_seconds", "latency in the last interval", labels=(*_LABELS, "quantile")
     )
     budget = GaugeMetricFamily(
-        "iscsitrace_session_time_share", "time budget of the last interval", labels=(*_LABELS, "part")
+        "iscsitrace_session_time_share", "time breakdown of the last interval", labels=(*_LABELS, "part")
     )
     again = GaugeMetricFamily(
-        "iscsitrace_session_retransmissions", "packets sent again in the last interval", labels=(*_LABELS, "cause")
+        "iscsitrace_session_retransmissions", "retransmissions in the last interval", labels=(*_LABELS, "cause")
     )
     quantiles = {"p50": "0.5", "p95": "0.95", "p99": "0.99", "max": "1"}
     for line in lines:

@@ -1,4 +1,4 @@
-"""The figures of one interval: of all, of every session, of every connection. Pure functions of tables."""
+"""The figures of one interval: for all traffic, each session and each connection. Pure functions of tables."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from iscsitrace.tables.table import Table
 
 SIZES_SHOWN = 3
 CAUSES = ("fast_retransmit", "timeout", "tail_probe", "unknown_retransmit")
-"""Why bytes were sent again: columns of ``senders``, without ``_count``."""
+"""Causes of retransmissions: columns of ``senders``, without ``_count``."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What was done in an interval; a task counts in the interval in which all of it had been read."""
+    """The commands of an interval; a command counts in the interval in which its last packet was read."""
 
     task_count: int
     read_bytes: int
     write_bytes: int
     length_ns: int
     latency_ns: dict[str, int | None]
-    """``p50 p95 p99 max`` of the tasks with a status, command to status."""
+    """``p50 p95 p99 max`` of the commands with a status, from command to status."""
     queue_depth_mean: float | None
     """At issue."""
     queue_depth_max: int | None
     block_sizes: list[dict[str, int]]
-    """The most frequent ones: ``bytes task_count``."""
+    """The most frequent I/O sizes: ``bytes task_count``."""
 
     @property
     def iops(self) -> float:
-        """Tasks a second."""
+        """Commands per second."""
         return self._per_s(self.task_count)
 
     @property
@@ -76,14 +76,14 @@ class Transport:
     """The senders of one connection."""
 
     owin_peak_bytes: dict[str, int]
-    """Most outstanding data in the interval, ``to_target`` and ``to_initiator``."""
+    """Most bytes in flight in the interval, ``to_target`` and ``to_initiator``."""
     owin_bytes: dict[str, int]
     rwnd_bytes: dict[str, int | None]
     rtt_smoothed_ns: int | None
     """Both sides of the tap."""
     rtt_min_ns: int | None
     retransmissions: dict[str, int]
-    """Packets sent again in the interval, by cause; ``spurious`` are among them."""
+    """Retransmissions in the interval, by cause; they include the ``spurious`` ones."""
     retransmitted_total: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -103,25 +103,25 @@ class Line:
     total_latency_ns: dict[str, int | None] = field(default_factory=dict)
     """Since the start."""
     names: dict[str, Any] = field(default_factory=dict)
-    """Of a session: ``initiator_name target_name``; of a connection: ``session initiator target``."""
+    """For a session ``initiator_name target_name``, for a connection ``session initiator target``."""
     connections: tuple[int, ...] = ()
     transports: dict[int, Transport] = field(default_factory=dict)
     is_open: bool = True
 
     @property
     def retransmitted(self) -> int:
-        """Packets sent again in the interval."""
+        """Retransmissions in the interval."""
         return sum(sum(each.retransmissions[cause] for cause in CAUSES) for each in self.transports.values())
 
     @property
     def rtt_smoothed_ns(self) -> int | None:
-        """The longest of its connections."""
+        """The longest RTT of its connections."""
         known = [each.rtt_smoothed_ns for each in self.transports.values() if each.rtt_smoothed_ns is not None]
         return max(known, default=None)
 
     @property
     def owin_peak_bytes(self) -> int | None:
-        """The most of its connections and directions together."""
+        """Sum over its connections, of the direction with more."""
         if not self.transports:
             return None
         by_direction = [
@@ -154,7 +154,7 @@ NO_LOAD: Final = Load(0, 0, 0, 0, dict.fromkeys(PERCENTILES), None, None, [])
 
 
 def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, Load]:
-    """What the cycles of an interval of that length amount to, by group: all groups at once."""
+    """The loads of an interval of this length, by group."""
     numbers, place = np.unique(groups, return_inverse=True)
     count = len(numbers)
     read, written = volumes.payload(cycles)
@@ -167,8 +167,8 @@ def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, L
         np.add.at(found, place, values)
         return found.tolist()
 
-    tasks = sums(np.ones(len(cycles), dtype=np.int64))
-    columns = zip(numbers.tolist(), tasks, sums(read), sums(written), sums(depths), most.tolist(), strict=True)
+    counts = sums(np.ones(len(cycles), dtype=np.int64))
+    columns = zip(numbers.tolist(), counts, sums(read), sums(written), sums(depths), most.tolist(), strict=True)
     latencies, sizes = _latencies(cycles, place, count), _sizes(cycles, place, count)
     return {
         number: Load(
@@ -188,7 +188,7 @@ def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, L
 
 
 def _latencies(cycles: Table, place: NDArray[Any], count: int) -> list[dict[str, int | None]]:
-    """Percentiles by nearest rank, of each group."""
+    """Percentiles of each group, by nearest rank."""
     latency = cycles["latency_ns"]
     is_known = ~np.ma.getmaskarray(latency)
     values, of = np.ma.getdata(latency)[is_known], place[is_known]
@@ -205,7 +205,7 @@ def _latencies(cycles: Table, place: NDArray[Any], count: int) -> list[dict[str,
 
 
 def _sizes(cycles: Table, place: NDArray[Any], count: int) -> list[list[dict[str, int]]]:
-    """The most frequent block sizes of each group."""
+    """The most frequent I/O sizes of each group."""
     size, mask = cycles.raw("bytes").astype(np.int64), cycles.mask("bytes")
     is_known = size > 0 if mask is None else (size > 0) & ~mask
     pairs, amounts = np.unique(np.stack([place[is_known], size[is_known]]), axis=1, return_counts=True)
@@ -218,7 +218,7 @@ def _sizes(cycles: Table, place: NDArray[Any], count: int) -> list[list[dict[str
 
 
 def load_of(cycles: Table, length_ns: int) -> Load:
-    """What all cycles of an interval amount to."""
+    """The load of all commands of an interval."""
     found = loads_of(cycles, np.zeros(len(cycles), dtype=np.int64), length_ns)
     return found.get(0, replace(NO_LOAD, length_ns=length_ns))
 
@@ -226,7 +226,7 @@ def load_of(cycles: Table, length_ns: int) -> Load:
 def transports_of(
     now: Iterable[dict[str, Any]], senders: Table, before: dict[tuple[int, bool], dict[str, int]]
 ) -> dict[int, Transport]:
-    """The senders of every connection; ``before`` holds their counts at the last look, and is brought up to date."""
+    """The senders of every connection; ``before`` holds their counts at the end of the last interval and is updated."""
     names = [*(f"{cause}_count" for cause in CAUSES), "spurious_count"]
     rows = {
         (row["connection"], row["to_target"]): row

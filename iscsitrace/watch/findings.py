@@ -45,7 +45,7 @@ class Findings:
         self._next_ns: int | None = None
 
     def is_due(self, now_ns: int) -> bool:
-        """Whether it is time for the next diagnosis."""
+        """Whether the next diagnosis is due."""
         if self._next_ns is None:
             self._next_ns = now_ns + self.every_ns
         return now_ns >= self._next_ns

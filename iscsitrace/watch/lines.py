@@ -1,10 +1,11 @@
-"""A report as plain lines, for a pipe: one of all, and one a session."""
+"""A report as plain lines, for a pipe: one for all traffic, and one for each session."""
 
 from __future__ import annotations
 
-from iscsitrace.watch.board import clock, count, milliseconds, rate, size
+from iscsitrace.watch.columns import clock, count, milliseconds, rate, size
 from iscsitrace.watch.figures import Line
 from iscsitrace.watch.watcher import Report
+from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.cells import percent
 from iscsitrace.wording.parts import BY_NAME
 
@@ -12,26 +13,27 @@ from iscsitrace.wording.parts import BY_NAME
 def lines_of(report: Report) -> list[str]:
     """The lines of an interval."""
     load, pace = report.whole, report.pace
-    said = [
+    lines = [
         f"{clock(report.to_ns)} all: read {rate(load.read_bytes_per_s)} MB/s, "
         f"write {rate(load.write_bytes_per_s)} MB/s, "
         f"{count(load.iops)} IOPS, p50 {milliseconds(load.latency_ns['p50'])} ms, "
         f"p99 {milliseconds(load.latency_ns['p99'])} ms, {report.new_packets} packets"
     ]
     if pace.lag_ns > 10**9 or pace.is_reduced or pace.left_out_packets:
-        reduced = ", without time budget, RTT and owin" if pace.is_reduced else ""
-        left_out = f", {pace.left_out_packets} packets left out so far" if pace.left_out_packets else ""
-        said.append(f"  cannot keep up: lag {pace.lag_ns / 1e9:.1f} s{reduced}{left_out}")
+        reduced = ", no time breakdown, RTT and owin" if pace.is_reduced else ""
+        left_out = f", {pace.left_out_packets} packets skipped so far" if pace.left_out_packets else ""
+        lines.append(f"  cannot keep up: lag {pace.lag_ns / 1e9:.1f} s{reduced}{left_out}")
     if report.dropped:
-        said.append(f"  the capture dropped {report.dropped} packets so far")
-    said += [f"  {_session(line)}" for line in report.sessions]
+        lines.append(f"  the capture dropped {report.dropped} packets so far")
+    lines += [f"  {_session(line)}" for line in report.sessions]
     for found in report.findings:
         if found.since_ns == report.to_ns:
-            said.append(f"  finding: session {found.session} {found.name} ({found.severity}): {found.text}")
+            share = "" if found.share is None else f", {percent(found.share)} %"
+            lines.append(f"  session {found.session}: {found.name} ({found.severity}{share}): {found.text}")
     for row in report.counters:
         if row["new"] and row["severity"] != "info":
-            said.append(f"  {row['severity']}: {row['name']} +{row['new']}: {row['meaning']}")
-    return said
+            lines.append(f"  {row['severity']}: {row['name']} +{row['new']}: {row['meaning']}")
+    return lines
 
 
 def _session(line: Line) -> str:
@@ -41,7 +43,7 @@ def _session(line: Line) -> str:
     depth = "" if load.queue_depth_max is None else f", QD {load.queue_depth_max}"
     rtt = "" if line.rtt_smoothed_ns is None else f", RTT {milliseconds(line.rtt_smoothed_ns)} ms"
     owin = "" if line.owin_peak_bytes is None else f", owin {size(line.owin_peak_bytes)}"
-    again = f", {line.retransmitted} retransmitted" if line.retransmitted else ""
+    again = f", {wording.count(line.retransmitted, 'retransmission')}" if line.retransmitted else ""
     return (
         f"session {line.number}: read {rate(load.read_bytes_per_s)} MB/s, write {rate(load.write_bytes_per_s)} MB/s, "
         f"{count(load.iops)} IOPS, p50 {milliseconds(load.latency_ns['p50'])} ms, "

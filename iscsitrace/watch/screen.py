@@ -1,4 +1,4 @@
-"""The live view on a terminal: a board that follows the reports, and keys."""
+"""The live view on a terminal: the board of the latest report, and keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
 from iscsitrace.errors import IscsitraceError
-from iscsitrace.watch.board import SORTS, Choice, render, sorted_lines, style_of
+from iscsitrace.watch.board import render, style_of
+from iscsitrace.watch.choice import SORTS, Choice, sorted_lines
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.snapshot import save
 from iscsitrace.watch.watcher import Report, Watcher
@@ -25,21 +26,21 @@ from iscsitrace.wording.parts import PARTS
 _REDRAW_S = 0.5
 _LOOK_S = 0.05
 _HELP = """\
-up down       pick a session or connection
-enter         the connections of the session; escape: back
-s S           sort by the next, the previous column
-space p       pause the display; reading goes on
-w             write what is shown into files: watch-TIME.json, watch-TIME.txt
-q             end, and print the totals
-h ?           this
+up down       select a session or connection
+enter         show the connections of the session; escape: back
+s S           sort by the next or the previous column
+space p       pause the display; reading continues
+w             save the display to watch-TIME.json and watch-TIME.txt
+q             quit and print the totals
+h ?           show this help
 
-A task counts in the interval in which all of it was read. QD is the queue depth at issue. Idle is the share of the
-time in which no payload passed; the bar says who owned it:
+A command counts in the interval in which its last packet was read. QD is the queue depth at issue. Idle is the share of
+the time without payload on the line. The bar is the time breakdown:
 """
 
 
 class Help(ModalScreen[None]):
-    """Keys, and the letters of the bar."""
+    """The help: keys, and the letters of the bar."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,h,question_mark,enter,space", "dismiss", "Close")]
     DEFAULT_CSS = """
@@ -48,7 +49,7 @@ class Help(ModalScreen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """The text."""
+        """Composes the text."""
         text = Text(_HELP)
         for part in PARTS:
             text.append(f" {part.letter} ", style=style_of(part))
@@ -99,18 +100,18 @@ class WatchScreen(App[None]):
         self._heard = time.monotonic()
 
     def compose(self) -> ComposeResult:
-        """A board, and the keys below it."""
+        """Composes the board and the footer of keys."""
         yield Static(id="board")
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begins to read, beside the display."""
+        """Starts the thread that reads."""
         self.set_interval(_REDRAW_S, self.draw)
         self.set_interval(_LOOK_S, self.look)
         self._reader.start()
 
     def _read(self) -> None:
-        """Reads until the end of the input, or of the display; in a thread of its own."""
+        """Reads until the input or the display ends; runs in a separate thread."""
         try:
             while not self.watcher.is_over and not self._is_ending.is_set():
                 report = self.watcher.step()
@@ -120,7 +121,7 @@ class WatchScreen(App[None]):
             self.problem = problem
 
     def look(self) -> None:
-        """Takes what was read since the last look."""
+        """Takes the reports since the last call."""
         while not self._reports.empty():
             self.take(self._reports.get())
         if self.problem or (self._until is not None and time.monotonic() >= self._until):
@@ -131,22 +132,22 @@ class WatchScreen(App[None]):
             self.draw()
 
     def close(self) -> None:
-        """Waits for the reading to end, after the display."""
+        """Stops the reading thread, after the display has ended."""
         self._is_ending.set()
         self._reader.join()
 
     def take(self, report: Report) -> None:
-        """A report has come."""
+        """Takes a new report."""
         self._heard = time.monotonic()
         if self._exposition:
             self._exposition.update(report, self.watcher)
-        # the last one may hold little: what was before it stays in view
+        # the last interval may be short: keep showing the one before
         if not self.choice.is_paused and not (report.is_last and self.shown):
             self.shown = report
         self.draw()
 
     def draw(self) -> None:
-        """Draws the board anew."""
+        """Redraws the board."""
         board = self.query_one("#board", Static)
         self.choice.quiet_s = time.monotonic() - self._heard
         lines = render(self.shown, self.choice, max(board.size.width, 20), max(board.size.height, 5))
@@ -157,7 +158,7 @@ class WatchScreen(App[None]):
         self.exit()
 
     def action_pause(self) -> None:
-        """Keeps what is shown, or follows again."""
+        """Pauses or resumes the display."""
         self.choice.is_paused = not self.choice.is_paused
         if not self.choice.is_paused and self.watcher.last:
             self.shown = self.watcher.last
@@ -170,13 +171,13 @@ class WatchScreen(App[None]):
         self.draw()
 
     def action_pick(self, step: int) -> None:
-        """Picks another line."""
+        """Selects another line."""
         lines = sorted_lines(self.shown, self.choice) if self.shown else []
         self.choice.row = min(max(self.choice.row + step, 0), max(len(lines) - 1, 0))
         self.draw()
 
     def action_open(self) -> None:
-        """The connections of the session picked."""
+        """Shows the connections of the selected session."""
         lines = sorted_lines(self.shown, self.choice) if self.shown else []
         if self.choice.session is None and lines:
             self.choice.session = lines[min(self.choice.row, len(lines) - 1)].number
@@ -184,12 +185,12 @@ class WatchScreen(App[None]):
         self.draw()
 
     def action_close(self) -> None:
-        """All sessions."""
+        """Shows all sessions."""
         self.choice.session, self.choice.row = None, 0
         self.draw()
 
     def action_snapshot(self) -> None:
-        """Writes what is shown into files."""
+        """Saves the display to files."""
         if self.shown is None:
             return
         try:
@@ -200,5 +201,5 @@ class WatchScreen(App[None]):
         self.draw()
 
     def action_help(self) -> None:
-        """The keys."""
+        """Shows the help."""
         self.push_screen(Help())

@@ -1,4 +1,4 @@
-"""What a live view shows at a moment, into files that are never overwritten."""
+"""Snapshots of the live view in new files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 from iscsitrace.errors import OutputExists
-from iscsitrace.watch.board import Choice, render
+from iscsitrace.watch.board import render
+from iscsitrace.watch.choice import Choice
 from iscsitrace.watch.watcher import Report
 
 WIDTH, HEIGHT = 130, 200
@@ -15,9 +16,9 @@ _TRIES = 1000
 
 
 def save(report: Report, choice: Choice, folder: Path) -> tuple[Path, Path]:
-    """Writes ``watch-TIME.json`` and ``watch-TIME.txt``, with a number when there is one already; gives both paths.
+    """Writes ``watch-TIME.json`` and ``watch-TIME.txt``, with a number if they exist; returns both paths.
 
-    OSError when the folder cannot be written.
+    OSError if the folder is not writable.
     """
     stem = f"watch-{report.to_ns // 10**9}"
     text = "\n".join(line.plain.rstrip() for line in render(report, choice, WIDTH, HEIGHT)) + "\n"
@@ -35,7 +36,7 @@ def save(report: Report, choice: Choice, folder: Path) -> tuple[Path, Path]:
 
 
 def _write_new(path: Path, content: str) -> None:
-    # names and addresses are nobody else's business
+    # names and addresses are private
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(content)

@@ -1,4 +1,4 @@
-"""What is watched: a growing file, a pipe, or an interface, whose packets a capture as child process hands over."""
+"""The input of a watch: a growing file, a pipe, or an interface that a child process captures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
 
 PIPE_LAG_MAX_NS = 2 * SECOND_NS
 _PATIENCE_S = 5.0
-"""For a capture to end when it is asked to."""
+"""Time for a capture to end after SIGTERM."""
 
 
 class Watched:
-    """A live pass over what was named, and how to end it."""
+    """A live pass over the input, and how to end it."""
 
     def __init__(
         self, live: Live, child: subprocess.Popen[bytes] | None, *, is_pipe: bool, words: IO[bytes] | None = None
@@ -31,22 +31,22 @@ class Watched:
         self._words = words
 
     def last_words(self) -> str:
-        """What the capture said, once it has ended."""
+        """The messages of the capture, after it has ended."""
         if self._words is None:
             return ""
         self._words.seek(0)
         return self._words.read().decode(errors="replace").strip()
 
     def stop(self) -> None:
-        """Ends it: a file at its end of now, a capture in order, a pipe at what came by now."""
+        """Ends the input: a file at its current end, a capture by SIGTERM, a pipe at once."""
         if self._child is None:
             self.live.stop(is_abrupt=self._is_pipe)
         elif self._child.poll() is None:
-            # its last words are the interface statistics
+            # the capture then writes its interface statistics
             self._child.terminate()
 
     def close(self) -> int:
-        """Waits for the capture; its exit code, 0 without one."""
+        """Waits for the capture; returns its exit code, or 0 without a capture."""
         if self._child is None:
             return 0
         try:
@@ -72,11 +72,11 @@ class Watched:
 def open_source(name: str, settings: Settings, *, capture_options: Sequence[str] = ()) -> Watched:
     """A file that exists, ``-``, or an interface; InputInvalid for anything else.
 
-    A file wins over an interface of the same name: ``./eth0`` is always a file.
+    A file takes precedence over an interface of the same name: ``./eth0`` is always a file.
     """
     pipe = replace(settings, lag_max_ns=PIPE_LAG_MAX_NS)
     if capture_options and (name == "-" or Path(name).exists()):
-        raise InputInvalid(f"{' '.join(capture_options)}: only an interface takes these, {name} is captured already")
+        raise InputInvalid(f"{' '.join(capture_options)}: only an interface takes these; {name} is captured already")
     if name == "-":
         return Watched(Live("-", pipe), None, is_pipe=True)
     path = Path(name)
@@ -91,21 +91,21 @@ def open_source(name: str, settings: Settings, *, capture_options: Sequence[str]
 
 
 def capture_command(interface: str, capture_filter: str | None, options: Sequence[str]) -> list[str]:
-    """The child that writes what it captures to its standard output."""
+    """The child process that writes its capture to standard output."""
     filtered = ["-f", capture_filter] if capture_filter else []
     return [sys.executable, "-m", "iscsitrace", "capture", "-q", "-i", interface, *filtered, *options, "-w", "-"]
 
 
 def _capture(command: list[str], name: str, settings: Settings) -> Watched:
-    # what it says would go across the screen
+    # its messages would disturb the screen
     words = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the rest
     try:
-        # in a session of its own: a Ctrl-C is for us, and we ask it to end
+        # in a separate session: Ctrl-C ends the watch, and the watch ends the child
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, start_new_session=True)
     except OSError as error:
         words.close()
         raise ToolMissing(f"cannot capture on {name}: {error}") from error
     assert child.stdout is not None  # noqa: S101 -- asked for above
-    # opened anew by the core, which then reads it without asking Python
+    # the core opens it again and reads it without Python
     pipe = Path(f"/dev/fd/{child.stdout.fileno()}")
     return Watched(Live(pipe, settings, name=name), child, is_pipe=True, words=words)

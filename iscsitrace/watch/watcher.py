@@ -1,4 +1,4 @@
-"""Looks at a live pass interval by interval: figures, totals, findings, oddities."""
+"""Reads a live pass interval by interval: figures, totals, findings, counters."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Report:
     findings: tuple[Found, ...]
     verdicts: dict[int, str]
     counters: list[dict[str, Any]]
-    """Above zero, the worst first; ``new`` is what this interval added."""
+    """Counters above zero, the most severe first; ``new`` is the increase in this interval."""
     pace: Pace
     late_count: int
     dropped: int | None
-    """Packets that the capture says it dropped so far; None where it says nothing."""
+    """Packets that the capture dropped so far; None if it does not report them."""
     is_last: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Report:
 
 
 class Watcher:
-    """A live pass, and everything that is to be said of it."""
+    """A live pass with its reports and totals."""
 
     def __init__(self, live: Live, *, has_findings: bool = True) -> None:
         self.live = live
@@ -92,7 +92,7 @@ class Watcher:
         self._final: View | None = None
 
     def step(self, patience_s: float = PATIENCE_S) -> Report | None:
-        """Reads on for at most so long; the report of an interval when one is over."""
+        """Reads for at most this time; returns the report of an interval that has ended."""
         step = self.live.advance(patience_s)
         if step == "look":
             return self._report(self.live.look(), is_last=False)
@@ -107,14 +107,14 @@ class Watcher:
         return self._final is not None
 
     def run(self, show: Callable[[Report], None]) -> None:
-        """Reads to the end of the input; ``show`` gets every report."""
+        """Reads to the end of the input; calls ``show`` with every report."""
         while not self.is_over:
             report = self.step()
             if report:
                 show(report)
 
     def document(self) -> dict[str, Any]:
-        """The totals at the end: the keys of ``summary --json``, and what only a live view knows."""
+        """The totals at the end: the keys of ``summary --json``, and those of a live view."""
         assert self._final is not None, "the input has not ended"  # noqa: S101 -- a mistake of the caller
         trace = self._final.trace
         pace = self.live.pace
@@ -185,7 +185,7 @@ class Watcher:
         loads = loads_of(trace.cycles, trace.cycles.raw("connection"), length_ns)
         latencies = _parts(trace.cycles, "connection")
         lines = []
-        # what is over is shown no longer than it has something new
+        # a closed connection is shown only while it has new commands
         shown = np.isin(trace.connections.raw("connection"), [*now, *loads]) & trace.connections.raw("is_iscsi")
         columns = ("connection", "session", "initiator_address", "initiator_port", "target_address", "target_port")
         for row in trace.connections.select(shown).rows(columns):
@@ -259,12 +259,12 @@ class Watcher:
 
 
 def _for_display() -> Distribution:
-    """Asked for its percentiles at every look."""
+    """A distribution whose percentiles are read in every interval."""
     return Distribution(exact=1024)
 
 
 def _parts(cycles: Table, column: str) -> dict[int, Any]:
-    """The latencies that are known, by session or connection."""
+    """The known latencies, by session or connection."""
     latency = cycles["latency_ns"]
     is_known = ~np.ma.getmaskarray(latency)
     groups, values = cycles.raw(column)[is_known], np.ma.getdata(latency)[is_known]

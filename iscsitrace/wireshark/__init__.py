@@ -1,1 +1,1 @@
-"""Wireshark on this machine: its view of a capture, its folders, and what we install there."""
+"""Wireshark on this machine: its dissection of a capture, its folders, and the files installed there."""

@@ -1,8 +1,8 @@
-"""Wireshark's own view of a capture: tshark for every PDU, PyShark for the frames that a person looks at.
+"""Wireshark's dissection of a capture: tshark for all PDUs, PyShark for single frames.
 
-Runs tshark with a configuration of its own, so that nobody's preferences change the result, and with the preferences
+Runs tshark with an empty configuration, so the user's preferences do not change the result, and with the preferences
 that iSCSI needs: out-of-order reassembly, no limit on data PDUs, the ports on which iSCSI was found. Never writes into
-the capture's folder and never installs anything; a missing program is one line saying what to install.
+the capture's folder and never installs anything; the error for a missing program names the package to install.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FIELDS = {
     "iscsi.desireddatalength": "expected_data_transfer_length",
     "iscsi.scsiresponse.status": "status",
 }
-"""Wireshark's field to our column of ``pdus``."""
+"""Wireshark's field to the column of ``pdus``."""
 
 _FRAME_FIELDS = ("frame.number", "frame.len", "frame.cap_len", "tcp.stream", "_ws.malformed")
 _NOT_DISSECTED = (
@@ -61,7 +61,7 @@ _NOT_DISSECTED = (
 def preferences(ports: Iterable[int], is_reordering: bool = True) -> list[str]:
     """tshark arguments for faithful iSCSI dissection; ``ports`` are the target ports in the capture.
 
-    Reordering puts late segments in their place, but then a hole hides all that follows it.
+    Reordering puts late segments in their place, but then tshark shows nothing after a hole.
     """
     every = sorted({3260, 860, *ports})
     settings = {
@@ -77,9 +77,9 @@ def preferences(ports: Iterable[int], is_reordering: bool = True) -> list[str]:
 
 
 def dissect(path: str, ports: Iterable[int], packet_limit: int | None = None) -> Dissection:
-    """All iSCSI PDUs of a capture file as tshark shows them, and the frames that it has a reason not to dissect.
+    """All iSCSI PDUs of a capture file as tshark shows them, and the frames that tshark has a reason not to dissect.
 
-    ToolMissing when tshark is not installed or fails.
+    ToolMissing if tshark is not installed or fails.
     """
     limit = ["-c", str(packet_limit)] if packet_limit else []
     given = ["-r", path, *limit]
@@ -98,7 +98,7 @@ def _pdus(arguments: Sequence[str]) -> list[ShownPdu]:
                     pdus += _shown_pdus(element)
                     element.clear()
         except ElementTree.ParseError as error:
-            raise ToolMissing(f"tshark's output ends in the middle or is no XML ({error})") from error
+            raise ToolMissing(f"tshark's output is cut short or is no XML ({error})") from error
     return pdus
 
 
@@ -112,8 +112,8 @@ def _frames(arguments: Sequence[str]) -> Iterator[Frame]:
 
 
 def _shown_pdus(packet: ElementTree.Element) -> Iterator[ShownPdu]:
-    """The PDUs of one packet in order. A PDU's place is known when it lies in the frame itself or in a reassembled
-    buffer whose first segment is named.
+    """The PDUs of one packet in order. The place of a PDU is known if it is in the frame itself, or in a reassembled
+    buffer whose first segment tshark names.
     """
     frame = payload_start = 0
     buffer: tuple[int, int] | None = None
@@ -146,7 +146,7 @@ def _first_segment(wrapper: ElementTree.Element) -> tuple[int, int] | None:
 
 
 def _values(protocol: ElementTree.Element) -> dict[str, int]:
-    """Our columns that tshark shows for this PDU."""
+    """The values of ``pdus`` columns that tshark shows for this PDU."""
     values: dict[str, int] = {}
     for field in protocol.iter("field"):
         column = FIELDS.get(field.get("name", ""))
@@ -159,7 +159,7 @@ def _values(protocol: ElementTree.Element) -> dict[str, int]:
 
 
 def require_tshark() -> str:
-    """The path of tshark; ToolMissing when there is none."""
+    """The path of tshark; ToolMissing if there is none."""
     found = shutil.which("tshark")
     if found is None:
         raise ToolMissing(
@@ -169,7 +169,7 @@ def require_tshark() -> str:
 
 
 def require_pyshark() -> None:
-    """ExtraMissing when PyShark is not installed, ToolMissing when tshark is not."""
+    """Raises ExtraMissing if PyShark is not installed, ToolMissing if tshark is not."""
     try:
         import pyshark  # noqa: F401
     except ImportError as error:
@@ -185,7 +185,7 @@ def _run(arguments: Sequence[str]) -> Iterator[str]:
 
 @contextmanager
 def _tshark(arguments: Sequence[str]) -> Iterator[IO[bytes]]:
-    """tshark's output; ToolMissing with its last words when it fails."""
+    """tshark's output; ToolMissing with its last message if it fails."""
     program = require_tshark()
     with tempfile.TemporaryDirectory(prefix="iscsitrace-") as folder:
         environment = os.environ | {"WIRESHARK_CONFIG_DIR": folder, "LC_ALL": "C.UTF-8"}
@@ -209,7 +209,7 @@ def _tshark(arguments: Sequence[str]) -> Iterator[IO[bytes]]:
                     process.kill()
                     code = process.wait()
         complaints = errors.read_text(errors="replace").strip().splitlines()
-        # tshark exits with an error for a last record cut short, having shown all before it
+        # for a last record that is cut short tshark exits with an error, after printing all before it
         if code > 0 and not any("cut short" in line for line in complaints):
             raise ToolMissing(f"tshark failed with exit code {code}: {complaints[-1] if complaints else 'no message'}")
 
@@ -230,7 +230,7 @@ def show_frames(
     with tempfile.TemporaryDirectory(prefix="iscsitrace-") as folder:
         previous = os.environ.get("WIRESHARK_CONFIG_DIR")
         os.environ["WIRESHARK_CONFIG_DIR"] = folder
-        # PyShark takes the loop of this thread, and after asyncio.run() there is none
+        # PyShark uses the loop of this thread, and after asyncio.run() there is none
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         capture = pyshark.FileCapture(
@@ -244,7 +244,7 @@ def show_frames(
             raise ToolMissing(f"tshark failed under PyShark: {' '.join(str(error).split())}") from error
         finally:
             capture.close()
-            # PyShark leaves its loop to be told of every child that ends, though nobody runs it: its pipe would fill
+            # PyShark's loop still receives SIGCHLD after it has stopped running: its pipe would fill up
             with suppress(ValueError):
                 capture.eventloop.remove_signal_handler(signal.SIGCHLD)
             asyncio.set_event_loop(None)
@@ -256,7 +256,7 @@ def show_frames(
 
 
 def _layer_fields(layer: Any) -> list[tuple[str, str]]:
-    # PyShark keeps every field under Wireshark's own name; repeated ones are kept beside the first
+    # PyShark stores every field under Wireshark's name, and repeated ones with the first
     fields = []
     for name in layer._all_fields:
         container = layer._all_fields[name]

@@ -1,7 +1,7 @@
-"""Wireshark on this machine: its programs and their versions, and where it looks for what a person has installed.
+"""Wireshark on this machine: its programs, their versions, and its folders for personal files.
 
-``tshark -G folders`` knows; without tshark it is the folders that Wireshark's manual gives for the system. Nothing is
-made or changed here.
+``tshark -G folders`` lists them; without tshark they are the defaults of Wireshark's manual for the system. Nothing is
+created or changed here.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _PERSONAL = {
     "personal lua plugins": "lua_plugins",
     "personal extcap path": "extcap",
 }
-"""What tshark calls each folder, in lower case."""
+"""tshark's name of each folder, in lower case."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where Wireshark looks for a person's own files."""
+    """Wireshark's folders for personal files."""
 
     configuration: Path
     lua_plugins: Path
@@ -38,7 +38,7 @@ class Folders:
 
     @property
     def profiles(self) -> Path:
-        """A folder of which holds the files of one profile."""
+        """It has one folder for each profile."""
         return self.configuration / "profiles"
 
 
@@ -49,21 +49,21 @@ class Program:
     name: str
     path: str
     version: str
-    """As it says itself, like 4.0.17; empty when it says nothing."""
+    """From ``--version``, like 4.0.17; empty if unknown."""
 
 
 def find() -> Folders:
-    """The folders of this person."""
+    """The folders of the current user."""
     named = _as_tshark_says()
     default = {name: Path(path) for name, path in defaults(os.environ, os.name == "nt").items()}
     if "configuration" in named and "extcap" not in named:
-        # a Wireshark before 4.2 that does not name it
+        # Wireshark before 4.2 does not list it
         default["extcap"] = named["configuration"] / "extcap"
     return Folders(**{name: named.get(name, path) for name, path in default.items()})
 
 
 def defaults(environment: Mapping[str, str], is_windows: bool) -> dict[str, PurePath]:
-    """The folders of Wireshark 4.2 and later where nothing is set up otherwise, as its manual gives them."""
+    """The default folders of Wireshark 4.2 and later, by its manual."""
     if is_windows:
         roaming = environment.get("APPDATA") or environment.get("USERPROFILE", "C:\\") + "\\AppData\\Roaming"
         configuration: PurePath = PureWindowsPath(roaming, "Wireshark")
@@ -83,7 +83,7 @@ def defaults(environment: Mapping[str, str], is_windows: bool) -> dict[str, Pure
 
 
 def programs() -> Iterator[Program]:
-    """The programs of Wireshark that are found on the PATH, or where macOS keeps them."""
+    """The programs of Wireshark on the PATH, or in the application folder of macOS."""
     for name in PROGRAMS:
         path = _program(name)
         if path is not None:
@@ -108,7 +108,7 @@ def _as_tshark_says() -> dict[str, Path]:
 
 
 def _said_by(*command: str) -> str:
-    """What a program prints; nothing when it does not do its work."""
+    """Output of a program; empty if it fails."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_S, check=False, text=True

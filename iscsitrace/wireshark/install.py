@@ -1,8 +1,8 @@
-"""What iscsitrace puts into a person's Wireshark: the plugin, the extcap and the profile; and takes out again.
+"""Installs and removes the plugin, the extcap and the profile in a user's Wireshark folders.
 
-A list of the files written, with their digests, is kept in Wireshark's configuration folder. By it a file is told from
-one that somebody else wrote, which is never overwritten unless that is asked for, and from one that was changed since,
-by the person or by Wireshark itself, which stays as it is. Prints nothing.
+A list of the written files with their digests is kept in Wireshark's configuration folder. It identifies files of
+another origin, which are overwritten only on request, and files that the user or Wireshark changed since, which are
+kept. Prints nothing.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.wireshark.folders import Folders
 
 SOURCES = Path(__file__).parents[1] / "wireshark_files"
-"""The files as the package carries them; in a source tree a link to ``plugins/``."""
+"""The files in the package; in a source tree a link to ``plugins/``."""
 
 PROFILE = "iscsitrace"
 RECORD = "iscsitrace-installed.json"
 EXTCAP = "iscsitrace_extcap"
 _WIRESHARKS_OWN = "recent"
-"""The file of a profile that Wireshark writes anew whenever it is quit: as it is then, nobody has changed it."""
+"""The file of a profile that Wireshark rewrites on exit: a difference in it is no change by the user."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One file to be installed."""
+    """One file to install."""
 
     path: Path
     content: bytes
@@ -43,7 +43,7 @@ class Item:
 
 @dataclass
 class Record:
-    """What an installation wrote: the version, the digest of each file, the folders that it made."""
+    """Record of an installation: version, digest of each file, folders created."""
 
     version: str = ""
     digests: dict[str, str] = field(default_factory=dict)
@@ -52,14 +52,14 @@ class Record:
 
 @dataclass(frozen=True)
 class Result:
-    """What is, or was done, with one file."""
+    """State of one file, or the result of an action on it."""
 
     path: Path
     state: str
 
 
 def items(folders: Folders) -> list[Item]:
-    """The files of this version, each with the place where Wireshark looks for it."""
+    """The files of this version, with their paths in Wireshark's folders."""
     found = [Item(folders.lua_plugins / file.name, file.read_bytes()) for file in sorted(SOURCES.glob("*.lua"))]
     found.append(_extcap(folders))
     profile = folders.profiles / PROFILE
@@ -68,8 +68,8 @@ def items(folders: Folders) -> list[Item]:
 
 
 def _extcap(folders: Folders) -> Item:
-    """A script of two lines: Wireshark starts it as a program, and it starts the extcap with this very Python."""
-    # isolated and without site: it starts in a tenth of the time, and nothing beside the capture can get in its way
+    """A script of two lines that Wireshark starts, and that starts the extcap with this Python."""
+    # isolated and without site: it starts in a tenth of the time, and no other package can disturb it
     command = [sys.executable, "-IS", str(SOURCES / "extcap" / "iscsitrace_extcap.py")]
     if os.name == "nt":
         quoted = " ".join(f'"{part}"' for part in command)
@@ -79,16 +79,18 @@ def _extcap(folders: Folders) -> Item:
 
 
 def install(folders: Folders, *, is_forced: bool = False) -> list[Result]:
-    """Writes every file of this version: ``written``, ``updated``, ``current`` or, changed by somebody, ``kept``.
+    """Writes every file of this version: ``written``, ``updated``, ``current`` or, if it was changed, ``kept``.
 
-    Files of an older version that there are no more are ``removed``. OutputExists, with nothing written, when a file is
-    there that no installation wrote, and ``is_forced`` is not set; with it, that and changed files are overwritten.
+    Files that only an older version had are ``removed``. OutputExists, with nothing written, if a file exists that no
+    installation wrote; with ``is_forced`` this file and changed files are overwritten.
     """
     record, wanted = _read_record(folders), items(folders)
     states = {item.path: _state(item, record) for item in wanted}
     foreign = [path for path, state in states.items() if state == "foreign"]
     if foreign and not is_forced:
-        raise OutputExists(f"{foreign[0]} is there and not from iscsitrace; nothing was written (--force overwrites)")
+        raise OutputExists(
+            f"{foreign[0]} exists and is not from iscsitrace; nothing was written (--force overwrites it)"
+        )
     done = []
     fresh = Record(iscsitrace.__version__, dict(record.digests), list(record.folders))
     for item in wanted:
@@ -108,9 +110,9 @@ def install(folders: Folders, *, is_forced: bool = False) -> list[Result]:
 
 
 def uninstall(folders: Folders, *, is_forced: bool = False) -> list[Result]:
-    """Takes out what an installation wrote: ``removed``, ``missing`` or, changed by somebody, ``kept`` unless forced.
+    """Removes the files of an installation: ``removed``, ``missing`` or, if changed, ``kept`` unless forced.
 
-    Folders that it made go, too, once they are empty.
+    Folders that it created are removed too, once they are empty.
     """
     record = _read_record(folders)
     done = [_take_out(Path(path), record, is_forced=is_forced) for path in sorted(record.digests)]
@@ -126,7 +128,7 @@ def uninstall(folders: Folders, *, is_forced: bool = False) -> list[Result]:
 
 
 def leftovers(folders: Folders) -> list[str]:
-    """What is in the profile's folder that is not from iscsitrace: while there is any, Wireshark lists the profile."""
+    """Files in the profile's folder that are not from iscsitrace: while there are any, Wireshark lists the profile."""
     profile, record = folders.profiles / PROFILE, _read_record(folders)
     if not profile.is_dir():
         return []
@@ -134,17 +136,17 @@ def leftovers(folders: Folders) -> list[str]:
 
 
 def second_copies(folders: Folders) -> list[Path]:
-    """Plugins of ours in the folder of older versions, which Wireshark reads as well: it refuses to load one twice."""
+    """Copies of our plugin in the folder of older versions: Wireshark reads both, and refuses to load one twice."""
     older = folders.configuration / "plugins"
     copies = [older / file.name for file in sorted(SOURCES.glob("*.lua"))]
     return [copy for copy in copies if older != folders.lua_plugins and copy.exists()]
 
 
 def status(folders: Folders) -> list[Result]:
-    """Every file of this version, and those that an older one left.
+    """State of every file of this version, and of files left by an older one.
 
-    ``current``; ``outdated``: as an older version wrote it; ``changed`` by somebody since; ``missing``: it was written,
-    and is gone; ``not installed``; ``foreign``: there, and from somebody else; ``obsolete``: of no use any more.
+    ``current``; ``outdated``: from an older version; ``changed`` since the installation; ``missing``: installed, and
+    deleted since; ``not installed``; ``foreign``: not from iscsitrace; ``obsolete``: no longer used.
     """
     record, wanted = _read_record(folders), items(folders)
     found = [Result(item.path, _state(item, record)) for item in wanted]
@@ -174,7 +176,7 @@ def _is_wiresharks(path: Path) -> bool:
 
 
 def _content(path: Path) -> bytes | None:
-    """None when there is nothing. What is no file of its own, such as a link, is never as it was written."""
+    """Content of a file; None if it does not exist. A link counts as changed."""
     if path.is_symlink():
         return b""
     try:
@@ -200,7 +202,7 @@ def _write(item: Item, record: Record) -> None:
 
 
 def _make_folder(folder: Path, record: Record) -> None:
-    """Makes a folder, and remembers which of those above it had to be made."""
+    """Makes a folder, and records it and those of its parents that did not exist."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -210,7 +212,7 @@ def _make_folder(folder: Path, record: Record) -> None:
 
 
 def _take_out(path: Path, record: Record, *, is_forced: bool) -> Result:
-    """Removes one file, when it is as it was written; what is gone is in the record no more."""
+    """Removes one file if it is unchanged, and drops it from the record."""
     content = _content(path)
     if content is None:
         state = "missing"
@@ -239,7 +241,7 @@ def _read_record(folders: Folders) -> Record:
     except FileNotFoundError:
         return Record()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputInvalid(f"cannot read {path}, in which stands what was installed: {error}") from error
+        raise InputInvalid(f"cannot read {path}, the record of the installation: {error}") from error
 
 
 def _write_record(folders: Folders, record: Record) -> None:
@@ -249,6 +251,6 @@ def _write_record(folders: Folders, record: Record) -> None:
 
 
 def states_by_name(results: list[Result]) -> Iterator[dict[str, str]]:
-    """For JSON."""
+    """Results as JSON has them."""
     for result in results:
         yield {"path": str(result.path), "state": result.state}

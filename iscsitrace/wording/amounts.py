@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -60,3 +61,9 @@ def rate(bytes_per_s: float) -> str:
 def count(amount: int, word: str, plural: str | None = None) -> str:
     """``1 command``, ``3 commands``, ``2 losses``."""
     return f"{amount} {word if amount == 1 else plural or word + 's'}"
+
+
+def seconds_per_gigabyte(processor_time: Mapping[str, int] | None, byte_count: int) -> float | None:
+    """User and system time per 10^9 bytes, from nanoseconds; None if the time is unknown or nothing was moved."""
+    # nanoseconds per byte are seconds per 10^9 bytes
+    return None if processor_time is None or not byte_count else sum(processor_time.values()) / byte_count

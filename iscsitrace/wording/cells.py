@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -75,7 +76,7 @@ def date(time_ns: int | None) -> str:
     return f"{(_EPOCH + timedelta(seconds=whole)).strftime('%Y-%m-%dT%H:%M:%S')}.{part:09d}Z"
 
 
-def endpoint(row: dict[str, Any], side: str) -> str:
+def endpoint(row: Mapping[str, Any], side: str) -> str:
     """Address and port of ``initiator`` or ``target`` in a row of connections."""
     address = text(row[f"{side}_address"])
     return f"{f'[{address}]' if ':' in address else address}:{row[f'{side}_port']}"

@@ -6,7 +6,12 @@ Arithmetic is decimal and exact: nanoseconds, bytes and bits a second are intege
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any, Final
 
 TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 SIZES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -32,3 +37,53 @@ def parse_share(text: str) -> float | None:
         return None
     found = Decimal(match[1]) / divisor
     return float(found) if found <= 1 else None
+
+
+def parse_count(text: str) -> int | None:
+    """``12`` to a whole number; None when it has a sign, a unit or a fraction."""
+    text = text.strip()
+    return parse_quantity(text, {"": 1}) if text.isdecimal() else None
+
+
+def parse_endpoint(text: str) -> tuple[IPv4Address | IPv6Address, int | None] | None:
+    """``ADDRESS[:PORT]``, with an IPv6 address in brackets before a port; None when it is not that."""
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        is_open = "]" not in text
+    else:
+        # one colon is before a port, several are of an IPv6 address
+        host, colon, port = text.partition(":") if text.count(":") == 1 else (text, "", "")
+        rest, is_open = f"{colon}{port}", False
+    number = parse_count(rest[1:]) if rest else None
+    if is_open or (rest and (not rest.startswith(":") or number is None or number >= 1 << 16)):
+        return None
+    try:
+        return ip_address(host), number
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A kind of quantity, the same wherever it is written: in an option, a rule, a definition of an experiment."""
+
+    name: str
+    """In capitals, as the help of an option shows it."""
+    needed: str
+    """What to write, for error messages: ``'soon' is not a time like "8ms"``."""
+    parse: Callable[[str], Any]
+    """The number; None when the text is not this kind of quantity."""
+
+
+TIME: Final = Quantity("TIME", 'a time like "8ms" (ns, us, ms, s)', partial(parse_quantity, units=TIMES))
+SIZE: Final = Quantity(
+    "SIZE",
+    'a size like "128K" (K, M, G are powers of 1024; KB, MB, GB of 1000)',
+    partial(parse_quantity, units=SIZES),
+)
+RATE: Final = Quantity(
+    "RATE",
+    'a rate like "320Mbit" (bit, Kbit, Mbit, Gbit a second)',
+    lambda text: parse_quantity(text, RATES) or None,
+)
+SHARE: Final = Quantity("SHARE", 'a share like "0.01%", 0.0001 or "1/65536"', parse_share)

@@ -55,11 +55,11 @@ def reads(runs: Runs) -> Run:
     [
         ("", "name an interface with -i"),
         ("-i lo -r x.pcapng", "name an interface with -i"),
-        ("-i lo --learn -f tcp", "leave out -f"),
+        ("-i lo --learn -f tcp", "omit -f"),
         ("-i lo -b files:3 -w x.pcapng", "add -b filesize, duration or packets"),
-        ("-i lo -b size:3 -w x.pcapng", "is no limit"),
-        ("-i lo -b filesize:0 -w x.pcapng", "is no value of filesize"),
-        ("-i lo -b duration:soon -w x.pcapng", "is no value of duration"),
+        ("-i lo -b size:3 -w x.pcapng", "is not a limit"),
+        ("-i lo -b filesize:0 -w x.pcapng", "filesize: '0' is not kB"),
+        ("-i lo -b duration:soon -w x.pcapng", "duration: 'soon' is not seconds"),
         ("-i lo -b filesize:1 -b filesize:2 -w x.pcapng", "given twice"),
         ("-i lo -s 10", "-s takes 68 to"),
         ("-i lo -s deep", "-s takes 68 to"),
@@ -67,7 +67,7 @@ def reads(runs: Runs) -> Run:
         ("-r x.pcapng", "name a file with -w"),
         ("-r x.pcapng -w y.pcapng -a duration:5", "-r takes --trigger"),
         ("-i lo -w /nowhere/x.pcapng", "cannot write /nowhere/x.pcapng"),
-        ("-i lo -b packets:1 -w /nowhere/x.pcapng", "is no folder"),
+        ("-i lo -b packets:1 -w /nowhere/x.pcapng", "is not a folder"),
         ("-i lo -w /", "is a folder"),
         ("-i lo -f 'tcp prt 3260'", "at character 5 'tcp >>>prt 3260'"),
         ("-i lo --time-stamp-type adapter", "lo has no time stamps of type adapter; it has host"),
@@ -402,7 +402,7 @@ def test_where_headers_lie_anywhere_no_cut_is_advised(runs: Runs, tmp_path: Path
         joined.append(Record(record.time_ns, bytes(data), len(data)))
     file = write_pcapng(tmp_path / "joined.pcapng", joined, link_type)
     result = run("-r", file, "-s", "advise")
-    assert "no useful cut" in result.output
+    assert "no useful snaplen" in result.output
     assert "packets are longer than any on the wire" in result.output
 
 
@@ -412,7 +412,7 @@ def test_without_iscsi_there_is_no_advice(tmp_path: Path) -> None:
     file = write_pcapng(tmp_path / "none.pcapng", [Record(1, bytes(60), 60)], 1)
     result = run("-r", file, "-s", "advise")
     assert result.exit_code == 0
-    assert "nothing to advise" in result.output
+    assert "no PDU seen, so no advice" in result.output
 
 
 # --- interfaces

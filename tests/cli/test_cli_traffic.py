@@ -21,7 +21,8 @@ from iscsitrace.analysis.comparison import truth as truth_analysis
 from iscsitrace.cli import COMMANDS, GROUPS, main
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import traffic, truth_file
-from iscsitrace.lab.login_keys import LOGIN_KEYS
+from iscsitrace.outputs import run_progress
+from iscsitrace.wording.login_keys import LOGIN_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0"
@@ -375,42 +376,42 @@ def test_status_held_by_nagle_needs_nagle(told: dict[str, Any], tmp_path: Path) 
     [
         (["initiator", "read"], "URL"),
         (["initiator", "erase", URL], "'erase'"),
-        (["initiator", "read", URL, "--key", "MaxBurst=1"], "'MaxBurst' is no key of a login; there are HeaderDigest,"),
-        (["initiator", "read", URL, "--key", "MaxBurstLength=x"], "MaxBurstLength takes a number"),
-        (["initiator", "read", URL, "--key", "MaxBurstLength"], "MaxBurstLength takes a number"),
-        (["initiator", "read", URL, "--key", "InitialR2T=1"], "InitialR2T takes Yes or No"),
-        (["initiator", "read", URL, "--data-digest", "md5"], "'md5' is no digest"),
+        (["initiator", "read", URL, "--key", "MaxBurst=1"], "'MaxBurst' is not a login key; there are HeaderDigest,"),
+        (["initiator", "read", URL, "--key", "MaxBurstLength=x"], "MaxBurstLength: 'x' is not a size"),
+        (["initiator", "read", URL, "--key", "MaxBurstLength"], "MaxBurstLength: '' is not a size"),
+        (["initiator", "read", URL, "--key", "InitialR2T=1"], "InitialR2T: '1' is not yes or no"),
+        (["initiator", "read", URL, "--data-digest", "md5"], "'md5' is not a digest"),
         (["initiator", "read", URL, "--connections", "65"], "write 1 to 64"),
-        (["initiator", "read", URL, "--seconds", "0"], "0"),
-        (["initiator", "read", URL, "--read-share", "120%"], "is no share"),
-        (["target", "--lun", "big"], "'big' is no logical unit"),
-        (["target", "--lun", "tape:1G"], "'tape:1G' is no logical unit"),
-        (["target", "--fault", "fire"], "'fire' is no fault; there are bad-header-digest"),
+        (["initiator", "read", URL, "--seconds", "0"], "'0' is not a number above 0"),
+        (["initiator", "read", URL, "--read-share", "120%"], "'120%' is not a share"),
+        (["target", "--lun", "big"], "'big' is not a logical unit"),
+        (["target", "--lun", "tape:1G"], "'tape:1G' is not a logical unit"),
+        (["target", "--fault", "fire"], "'fire' is not a fault; there are bad-header-digest"),
         (["target", "--fault", "busy,nth=0"], "'nth=0': a rule takes nth=5"),
         (["target", "--fault", "busy,when=now"], "'when=now': a rule takes nth=5"),
         (["target", "--fault", "check-condition,sense=xyz"], "sense=3/11/00"),
-        (["target", "--service-delay", "40ms-30ms"], "the longer time comes last"),
-        (["target", "--service-delay", "soon"], "is no time"),
-        (["target", "--listen", "localhost"], "'localhost' is no address"),
-        (["target", "--listen", "127.0.0.1:70000"], "is no address"),
-        (["target", "--listen", "[::1"], "is no address"),
-        (["target", "--listen", "[::1]3260"], "is no address"),
-        (["target", "--listen", ""], "is no address"),
+        (["target", "--service-delay", "40ms-30ms"], 'two like "30ms-40ms"'),
+        (["target", "--service-delay", "soon"], "'soon' is not a time"),
+        (["target", "--listen", "localhost"], "'localhost' is not an address"),
+        (["target", "--listen", "127.0.0.1:70000"], "is not an address"),
+        (["target", "--listen", "[::1"], "is not an address"),
+        (["target", "--listen", "[::1]3260"], "is not an address"),
+        (["target", "--listen", ""], "is not an address"),
         (["target", "--chap", "joe"], "like joe%"),
         (["target", "--mutual-chap", "disk%secret"], "--mutual-chap needs --chap"),
         (["link", "tap0"], "TARGET_TAP"),
-        (["link", "a", "b", "--queue", "many"], "is no size"),
+        (["link", "a", "b", "--queue", "many"], "'many' is not a number of packets"),
         (["link", "a", "b", "--burst-loss", "1%"], "ENTER,LEAVE"),
         (["link", "a", "b", "--reorder", "1%"], "like 1%,2ms"),
-        (["link", "a", "b", "--rate", "fast"], "is no rate"),
+        (["link", "a", "b", "--rate", "fast"], "'fast' is not a rate"),
         (["simulate", "read"], "-o"),
         (["simulate", "ping", "-o", "x"], "'ping'"),
-        (["simulate", "read", "-o", "x", "--targets", "3", "--target-delay", "1ms"], "stands 1 times for 3 targets"),
+        (["simulate", "read", "-o", "x", "--targets", "3", "--target-delay", "1ms"], "given 1 times for 3 targets"),
         (
             ["simulate", "read", "-o", "x", "--initiator-tcp", "speed=1"],
-            "no setting 'speed'; there are congestion-control",
+            "'speed' is not a setting of TCP; there are congestion-control",
         ),
-        (["simulate", "read", "-o", "x", "--target-tcp", "nagle=maybe"], "nagle takes yes or no"),
+        (["simulate", "read", "-o", "x", "--target-tcp", "nagle=maybe"], "nagle: 'maybe' is not yes or no"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(told: dict[str, Any], arguments: list[str], message: str) -> None:
@@ -524,15 +525,13 @@ def test_both_sides_mean_the_same_schema() -> None:
 def test_progress_is_drawn_on_stderr_once_a_run_takes_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from iscsitrace.cli.traffic import progress as traffic_progress
-
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    progress = traffic_progress.Progress("simulating")
+    progress = run_progress.Progress("simulating")
     progress.show(1, 100, "1 packets")
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr(traffic_progress, "_PATIENCE_S", 0)
+    monkeypatch.setattr(run_progress, "_PATIENCE_S", 0)
     assert progress.show(50, 100, "50 packets") is False
     progress.close()
     out, err = capsys.readouterr()

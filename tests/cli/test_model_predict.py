@@ -160,15 +160,15 @@ def test_a_what_if_begins_with_the_fit_and_says_how_sure_it_is(fit_file: str) ->
     [
         ("", "read or write"),
         ("read", "--one-way-delay"),
-        ("read --one-way-delay 1", "no time"),
-        ("read --one-way-delay 1ms --rate 1Mbit --socket 1Mbit", "take one"),
+        ("read --one-way-delay 1", "is not a time"),
+        ("read --one-way-delay 1ms --rate 1Mbit --socket 1Mbit", "use one of them"),
         ("read --one-way-delay 1ms --window 0", "window_bytes is 0"),
         ("read --one-way-delay 1ms --status-held maybe", "neither yes nor no"),
-        ("read --one-way-delay 0ms", "without delay, service time and rate"),
+        ("read --one-way-delay 0ms", "has no duration"),
         ("read --one-way-delay 1ms -o chart.gif", ".png, .svg or .pdf"),
         ("read --one-way-delay 1ms -o chart.png", "several values"),
         ("read --one-way-delay 1ms --target-delay 1ms,2ms", "mirrored write"),
-        ("read --one-way-delay 1ms,2ms --queue-depth 1,2,3,4,5,6,7,8,9 -o chart.png", "9 lines"),
+        ("read --one-way-delay 1ms,2ms --queue-depth 1,2,3,4,5,6,7,8,9 -o chart.png", "lines for a chart: 9"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(arguments: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from iscsitrace.outputs.drawings import KINDS
+from iscsitrace.plots import kinds
 from tests.support import xplot_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +39,7 @@ def plot(
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kinds.NAMES)
 def test_every_kind_draws_a_real_capture(tmp_path: Path, kind: str) -> None:
     result = plot(tmp_path, kind, "-o", "a.png", TWO)
     assert (result.returncode, result.stderr) == (0, "")
@@ -74,8 +75,8 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cycles", READ], "name a file with -o, or take --show"),
-        (["cycles", "-o", "a.png", "--show", READ], "name a file with -o, or take --show"),
+        (["cycles", READ], "name a file with -o, or use --show"),
+        (["cycles", "-o", "a.png", "--show", READ], "name a file with -o, or use --show"),
         (["cycles", "-o", "a.jpg", READ], "end it with .png, .svg, .pdf or .xpl"),
         (["cycles", "-o", "a", READ], "end it with .png, .svg, .pdf or .xpl"),
         (["cycles", "-o", "a.xpl", READ], "xplot draws sequence, window, not cycles"),
@@ -109,7 +110,7 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path: Path, arguments: list[obj
 
 def test_a_capture_without_iscsi_has_nothing_to_draw(tmp_path: Path) -> None:
     shutil.copy(READ, tmp_path / "a.pcapng.gz")
-    for kind in KINDS:
+    for kind in kinds.NAMES:
         result = plot(tmp_path, kind, "-f", "port 1", "-o", "a.png", "a.pcapng.gz")
         assert (result.returncode, result.stderr) == (
             2,
@@ -122,6 +123,18 @@ def test_matplotlib_is_not_imported_before_a_plot_is_drawn(tmp_path: Path) -> No
     program = f"import sys, {modules}; print('matplotlib' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout == "False\n"
+
+
+def test_help_lists_every_kind_and_imports_neither_numpy_nor_matplotlib(tmp_path: Path) -> None:
+    program = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print({'numpy', 'matplotlib'} & set(sys.modules)))\n"
+        "from iscsitrace.cli import main; main(['plot', '--help'])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "set()"
+    section = result.stdout.partition("Kinds:\n")[2].partition("Options:\n")[0]
+    assert tuple(re.findall(r"^  (\w+)  +\S", section, re.MULTILINE)) == kinds.NAMES
 
 
 def test_zooming_shows_less_and_keeps_the_connection(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def endpoint(row: dict[str, Any], side: str) -> str:
 
 
 def in_force(row: dict[str, Any]) -> str:
-    """What holds for each side, said once where both have the same."""
+    """The value of each side, once where both have the same."""
     each = {side: row[f"effective_{side}"] for side in ("initiator", "target")}
     if each["initiator"] == each["target"]:
         return each["initiator"] or "-"
@@ -115,34 +115,34 @@ def test_an_amount_is_right_to_its_last_digit(cell: str, value: str, unit: str, 
 SESSIONS = {
     "session": "session", "type": "session_type", "initiator": "initiator_name", "target": "target_name",
     "ISID": text("isid"), "TSIH": "tsih", "auth": lambda row: str(row["auth_method"]),
-    "connections": "connection_count", "tasks": "cycle_count", "end": "end",
+    "connections": "connection_count", "commands": "cycle_count", "end": "end",
 }  # fmt: skip
 CONNECTIONS = {
     "tcp.stream": "connection", "session": "session", "CID": "cid",
     "initiator": partial(endpoint, side="initiator"), "target": partial(endpoint, side="target"),
     "digests (header/data)": lambda row: f"{row['header_digest']}/{row['data_digest']} ({row['digest_source']})",
-    "rtt target ms": "rtt_to_target_min_ns", "rtt initiator ms": "rtt_to_initiator_min_ns",
-    "retransmitted packets to target": "retransmitted_packets_to_target",
+    "RTT to target ms": "rtt_to_target_min_ns", "RTT to initiator ms": "rtt_to_initiator_min_ns",
+    "retransmissions to target": "retransmitted_packets_to_target",
     "to initiator": "retransmitted_packets_to_initiator",
 }  # fmt: skip
 VOLUMES = {
     "session": lambda row: "all" if row["session"] is None else str(row["session"]),
-    "tasks": "cycle_count", "complete": "complete_cycle_count", "read MB": "read_bytes", "written MB": "write_bytes",
-    "active s": "active_ns", "tasks/s": "iops", "read MB/s": "read_bytes_per_s", "written MB/s": "write_bytes_per_s",
+    "commands": "cycle_count", "complete": "complete_cycle_count", "read MB": "read_bytes", "written MB": "write_bytes",
+    "active s": "active_ns", "IOPS": "iops", "read MB/s": "read_bytes_per_s", "written MB/s": "write_bytes_per_s",
     "queue depth max": "queue_depth_max",
 }  # fmt: skip
-SIZES = {"operation": "operation", "block size bytes": "bytes", "tasks": "cycle_count"}
+SIZES = {"operation": "operation", "I/O size": "bytes", "commands": "cycle_count"}
 LATENCIES = {
-    "operation": "operation", "tasks": "cycle_count",
+    "operation": "operation", "commands": "cycle_count",
     **{name: f"latency_ns.{name} ms" for name in ("p50", "p95", "p99", "max")},
     **{f"{name} p50": f"{name}_ns.p50 ms" for name in ("request", "grant", "transfer")},
     # a read waits for its status after the data, a write for the target's service
-    "service or status p50": lambda row: milliseconds(row["service_ns"]["p50"], row["status_wait_ns"]["p50"]),
+    "service or status wait p50": lambda row: milliseconds(row["service_ns"]["p50"], row["status_wait_ns"]["p50"]),
 }  # fmt: skip
 COVERAGE = {
     "tcp.stream": lambda row: "all" if row["connection"] is None else str(row["connection"]),
     "direction": lambda row: {"to_target": "to target", "to_initiator": "to initiator", None: "both"}[row["direction"]],
-    "stream bytes": "stream_bytes", "explained %": "explained_bytes_share", "captured %": "captured_bytes_share",
+    "stream bytes": "stream_bytes", "decoded %": "explained_bytes_share", "captured %": "captured_bytes_share",
     "PDUs": "pdu_count", "missing PDUs": "missing_pdu_count", "PDUs %": "pdu_share",
 }  # fmt: skip
 HEALTH = {
@@ -216,7 +216,7 @@ def check_totals(shown: str, document: dict[str, Any]) -> None:
     check_table(shown, VOLUMES, document["volumes"])
     check_table(shown, LATENCIES, document["latency"])
     depths = ", ".join(f"{name} {document['queue_depth'][name]}" for name in ("p50", "p95", "p99", "max"))
-    assert f"\nqueue depth at issue, tasks: {depths}\n" in shown
+    assert f"\nqueue depth when a command is issued: {depths}\n" in shown
     if document["counters"]:
         check_table(shown, HEALTH, document["counters"])
 
@@ -260,7 +260,7 @@ def test_keys_and_who_offered_them(runs: Runs) -> None:
     capture = runs(MIXED).capture()
     columns = {
         "tcp.stream": "connection", "key": "key", "initiator sent": text("initiator_value"),
-        "target sent": text("target_value"), "in force": in_force, "came about": "source",
+        "target sent": text("target_value"), "negotiated": in_force, "source": "source",
     }  # fmt: skip
     check_table(printed("summary", "-v", capture), columns, told("summary", capture)["parameters"])
 
@@ -280,23 +280,28 @@ def test_check(late: Path, runs: Runs) -> None:
     truth = capture.with_name("truth.json")
     found = told("check", "--truth", truth, capture)["against_truth"]
     names = ("cycle_count", "value_count", "parameter_count", "loss_count")
-    line = r"compared: (\d+) cycles with (\d+) values, (\d+) parameters, losses at (\d+) ends; differences: (\d+)"
+    line = r"compared: (\d+) commands with (\d+) values, (\d+) parameters, losses of (\d+) senders; differences: (\d+)"
     assert amounts(printed("check", "--truth", truth, capture), line) == (*(str(found[name]) for name in names), "0")
     # another run: 64 blocks too, in another order
     other = runs(MIXED.replace("--seed 3", "--seed 4")).folder / "truth.json"
     wrong = told("check", "--truth", other, capture, exit_code=1)["against_truth"]["differences"]
     shown = printed("check", "--truth", other, capture, exit_code=1)
-    check_table(shown, {"tcp.stream": "connection", "of": "subject", "difference": "text"}, wrong)
+    check_table(shown, {"tcp.stream": "connection", "subject": "subject", "difference": "text"}, wrong)
 
 
 def flags(row: dict[str, Any]) -> str:
-    words = {"is_status_in_data": "S", "is_aborted": "aborted", "has_capture_gap": "gap", "has_retransmission": "rexmt"}
+    words = {
+        "is_status_in_data": "S",
+        "is_aborted": "aborted",
+        "has_capture_gap": "missing",
+        "has_retransmission": "rexmt",
+    }
     return " ".join([word for name, word in words.items() if row[name]] + ["incomplete"] * (not row["is_complete"]))
 
 
 CYCLES = {
     "cycle": "cycle", "time": "after_ns s", "stream": "connection", "LUN": "lun", "operation": "operation",
-    "LBA": "lba", "block size": "bytes", "latency": "latency_ns ms", "request": "request_ns ms",
+    "LBA": "lba", "I/O size": "bytes", "latency": "latency_ns ms", "request": "request_ns ms",
     "grant": "grant_ns ms", "transfer": "transfer_ns ms", "service": "service_ns ms",
     "status wait": "status_wait_ns ms", "QD": "queue_depth", "PDUs": "data_pdu_count", "R2Ts": "r2t_count",
     "status": lambda row: {0: "good", 2: "check condition", None: "-"}[row["status"]], "frame": "command_frame",
@@ -319,8 +324,8 @@ def test_cycles(capture: Path) -> None:
 BUDGET = {"part": lambda row: label(row["part"]), "ms": "ns ms", "%": lambda row: percentage(row["share"])}
 STREAMS = {
     "connection": "connection", "session": "session", "MB": "bytes", "MB/s": "bytes_per_s",
-    "finished after s": "after_ns", "sent again %": "retransmission_rate", "losses": "loss_count",
-    "timeouts": "timeout_count", "slow because": lambda row: row["cause"] or "-",
+    "finished after s": "after_ns", "retransmitted %": "retransmission_rate", "losses": "loss_count",
+    "timeouts": "timeout_count", "cause": lambda row: row["cause"] or "-",
 }  # fmt: skip
 
 
@@ -332,7 +337,7 @@ def test_diagnose(runs: Runs) -> None:
     ]
     lines = shown.splitlines()
     assert lines[2 : 2 + len(opinions)] == [row["verdict"] for _, row in opinions]
-    blocks = shown.split("\nTime of ")[1:]
+    blocks = shown.split("\nTime breakdown of ")[1:]
     assert len(blocks) == len(opinions)
     for (kind, row), block in zip(opinions, blocks, strict=True):
         start = r"(\w+) (\d+): ([\d.]+) s from first command to last status"
@@ -342,7 +347,7 @@ def test_diagnose(runs: Runs) -> None:
         parts = dict(row["budget"])
         pause_ns = sum(parts.values()) - row["jobs_ns"]
         parts["initiator_think"] -= pause_ns
-        assert (f"without pauses between jobs: {pause_ns / 1e9:.6f} s more" in block) == (pause_ns > 0)
+        assert (f"without {pause_ns / 1e9:.6f} s of idle gaps between bursts of I/O" in block) == (pause_ns > 0)
         rows = [
             {"part": part, "ns": ns * UNITS["ns"], "share": Decimal(ns) / row["jobs_ns"]} for part, ns in parts.items()
         ]
@@ -353,7 +358,7 @@ def test_diagnose(runs: Runs) -> None:
             assert f"\n    {found['display_filter']}\n" in block
     (job,) = document["jobs"]
     assert f"Jain's fairness index {job['jain']:.3f}; the last finishes {job['first_to_last_ns'] / 1e9:.6f} s " in shown
-    assert f"is alone for {percentage(job['alone_share'])} % of the whole" in shown
+    assert f"runs alone for {percentage(job['alone_share'])} % of the job" in shown
     first_ns = min(each["time_first_ns"] for each in job["streams"])
     streams = [each | {"after_ns": each["time_last_ns"] - first_ns} for each in job["streams"]]
     check_table(shown, STREAMS, streams)
@@ -368,14 +373,14 @@ def test_diagnose_shows_what_was_lost(late: Path) -> None:
 # --- mirrors
 
 LEGS = {
-    "leg": "leg", "sessions": lambda row: " ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
-    "last to finish": "last_count", "alone at work ms": "alone_ns",
-    "mostly because": lambda row: max(row["causes_ns"], key=row["causes_ns"].get, default="-"),
+    "side": "leg", "sessions": lambda row: " ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
+    "finished last": "last_count", "alone in flight ms": "alone_ns",
+    "main cause": lambda row: max(row["causes_ns"], key=row["causes_ns"].get, default="-"),
 }  # fmt: skip
 WRITES = {
-    "mirror": "mirror", "write": "mirrored_write", "time": "after_ns s", "LBA": "lba", "bytes": "bytes",
-    "skew": "skew_ns ms", "last session": "last_session", "because": text("cause"), "of it": "cause_ns ms",
-    "done on each leg after": lambda row: " ".join(
+    "mirror": "mirror", "write": "mirrored_write", "time": "after_ns s", "LBA": "lba", "size": "bytes",
+    "skew": "skew_ns ms", "last session": "last_session", "cause": text("cause"), "due to cause": "cause_ns ms",
+    "each side done after": lambda row: " ".join(
         f"{(leg['end_ns'] - row['begin_ns']) / MILLION:.3f}" for leg in row["legs"]
     ),
 }  # fmt: skip
@@ -410,7 +415,7 @@ def test_diff(runs: Runs) -> None:
     a, b, gap = document["a"], document["b"], document["gap"]
     rates = [f"{side['throughput_bytes_per_s'] / 1e6:.1f}" for side in (a, b)]
     ratio = f"{b['throughput_bytes_per_s'] / a['throughput_bytes_per_s']:.2g}"
-    assert f"\nB carries {ratio} times as much as A: {rates[1]} against {rates[0]} MB/s. Of that " in shown
+    assert f"\nB is {ratio} times as fast as A: {rates[1]} MB/s against {rates[0]} MB/s. Causes: " in shown
     # one was lost twice
     assert a["retransmitted_packet_count"] > a["loss_count"] > 0
     # what explains it
@@ -451,10 +456,11 @@ def test_diff(runs: Runs) -> None:
         if max(a["budget"][part]["share"], b["budget"][part]["share"]) >= 0.01
     ]  # fmt: skip
     columns = {
-        "part": "part", "A %": "a", "B %": "b", "A ms/MB": "a_ns ms", "B ms/MB": "b_ns ms", "B - A ms/MB": "more_ns ms",
+        "part": lambda row: label(row["part"]), "A %": "a", "B %": "b", "A ms/MB": "a_ns ms", "B ms/MB": "b_ns ms",
+        "B - A ms/MB": "more_ns ms",
     }  # fmt: skip
     check_table(shown, columns, parts)
-    keys = table(shown, "key", "A in force", "initiator", "target", "B in force", "initiator", "target")
+    keys = table(shown, "key", "A negotiated", "initiator", "target", "B negotiated", "initiator", "target")
     names = ("in_force", "initiator", "target")
     assert keys == [(row["key"], *(row[side][name] for side in "ab" for name in names)) for row in document["keys"]]
     assert keys
@@ -463,18 +469,18 @@ def test_diff(runs: Runs) -> None:
 def check_sides(shown: str, a: dict[str, Any], b: dict[str, Any]) -> None:
     rows = {row[0]: row[1:] for row in table(shown, "", "A", "B")}
     units = {
-        "tasks": "task_count", "throughput": "throughput_bytes_per_s", "queue depth": "queue_depth",
-        "connections": "connection_count", "one-way delay": "one_way_delay_ns", "line": "line_bytes_per_s",
-        "receive window at most": "window_bytes", "losses": "loss_count",
+        "commands": "task_count", "throughput": "throughput_bytes_per_s", "queue depth": "queue_depth",
+        "connections": "connection_count", "RTT": "round_trip_ns", "line rate": "line_bytes_per_s",
+        "largest receive window": "window_bytes", "losses": "loss_count",
         **{f"latency {name}": f"latency_ns.{name}" for name in ("p50", "p95", "p99", "max")},
     }  # fmt: skip
     for heading, path in units.items():
         for cell, side in zip(rows.pop(heading), (a, b), strict=True):
             assert shows(cell, side, path), (heading, cell)
     assert rows.pop("operation") == (a["operation"], b["operation"])
-    again = [f"{side['retransmitted_packet_count']} of {side['packet_count']}" for side in (a, b)]
-    assert rows.pop("packets sent again") == tuple(again)
-    assert rows.pop("PDU block sizes") == ("64 of 64K", "32 of 128K")
+    again = [f"{side['retransmitted_packet_count']} of {side['packet_count']} packets" for side in (a, b)]
+    assert rows.pop("retransmissions") == tuple(again)
+    assert rows.pop("I/O sizes") == ("64 of 64K", "32 of 128K")
     assert rows == {}
 
 
@@ -484,17 +490,17 @@ def check_sides(shown: str, a: dict[str, Any], b: dict[str, Any]) -> None:
 def test_model_fit(runs: Runs, tmp_path: Path) -> None:
     captures = [runs(options).capture() for options in (SERVED, FAR)]
     shown, document = printed("model", "fit", *captures), told("model", "fit", *captures)
-    assert f"\nperiod = k * d + s + B / C, from {document['cycles_used']} tasks at 2 points\n" in shown
-    words = {"fit": "the differences between the points", "packets": "what the packets of the cycles show"}
-    lines = table(shown, "", "value", "from", "to", "unit", "known by", "")
+    assert f"\nperiod = k * d + s + B / C, from {document['cycles_used']} commands at 2 points\n" in shown
+    words = {"fit": "differences between points", "packets": "packets of the commands"}
+    lines = table(shown, "", "value", "low", "high", "unit", "source", "")
     for (name, *ends, unit, source, _), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
         assert name == key[0].replace("c", "C")
         assert words[document[key]["source"]] == source
         for cell, end in zip(ends, ("value", "low", "high"), strict=True):
             assert is_amount(cell, Decimal(document[key][end]) * (UNITS["ns"] if key.endswith("_ns") else 1), unit)
-    check_table(shown, {"between": "name", "delays": "delays", "meaning": "meaning"}, document["legs"])
+    check_table(shown, {"interval": "name", "delays": "delays", "meaning": "meaning"}, document["legs"])
     columns = {
-        "one way ms": "delay_ns.value", "block size": "block_bytes", "QD": "queue_depth", "tasks": "cycle_count",
+        "one-way ms": "delay_ns.value", "I/O size": "block_bytes", "QD": "queue_depth", "commands": "cycle_count",
         "left out": lambda row: str(sum(row["left_out"].values())), "MB/s": "throughput_bytes_per_s",
         "period ms": "period_ns", "model ms": "model_ns",
         # measured against the model: how much longer than by the model
@@ -503,7 +509,7 @@ def test_model_fit(runs: Runs, tmp_path: Path) -> None:
     }  # fmt: skip
     check_table(shown, columns, document["residuals"])
     left = [{"why": why, "count": count} for why, count in document["cycles_left_out"].items()]
-    assert [row[:2] for row in table(shown, "why", "tasks", "meaning")] == [
+    assert [row[:2] for row in table(shown, "reason", "commands", "meaning")] == [
         (row["why"], str(row["count"])) for row in left
     ]
     for line in document["undetermined"]:
@@ -633,7 +639,7 @@ def test_a_search_for_the_number_of_connections(tmp_path: Path) -> None:
         "then": "decision", "next": "next_connections", "why": "why",
     }  # fmt: skip
     check_table(shown, columns, [step for step in tuning["steps"] if step["decision"] != "watch"])
-    found = rf"found after ([\d.]+) s, still; {tuning['connections']} at the end"
+    found = rf"found after ([\d.]+) s; {tuning['connections']} connections at the end"
     assert is_amount(*amounts(shown, found), Decimal(tuning["converged_s"]))
 
 
@@ -646,7 +652,7 @@ def test_the_end_of_a_capture(runs: Runs, tmp_path: Path) -> None:
     shown = printed(*arguments)
     result = CliRunner().invoke(main, [*map(str, arguments), "--force", "--json"])
     progress = json.loads(result.stdout)["progress"]
-    line = r"iscsitrace: (\d+) packets seen, (\d+) written \((\d+) bytes\), (\d+) dropped(?:; (\d+) slow tasks)?"
+    line = r"iscsitrace: (\d+) packets seen, (\d+) written \((\d+) bytes\), (\d+) dropped(?:; (\d+) slow commands)?"
     names = ("seen_count", "written_count", "written_bytes", "dropped_count", "slow_count")
     assert amounts(shown, line) == tuple(str(progress[name]) for name in names)
     slow = [row for row in told("cycles", arguments[2])["cycles"] if (row["latency_ns"] or 0) > 80 * MILLION]
@@ -712,14 +718,14 @@ def test_what_an_initiator_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     check_table(shown, columns, rows)
     keys = {row[0]: row[1:] for row in table(shown, "key", "connections 0 to 1")}
     assert keys["MaxBurstLength"] == ("65536",)
-    lines = shown[shown.index("\nTroubles\n") :].splitlines()[2:]
+    lines = shown[shown.index("\nProblems\n") :].splitlines()[2:]
     assert lines == [
-        "commands sent again after BUSY, TASK SET FULL or UNIT ATTENTION: 3",
+        "commands retried after BUSY, TASK SET FULL or UNIT ATTENTION: 3",
         "data digest errors: 4",
         "reads with wrong data: 5",
         "errors: 2",
         "wrong data at byte 512: block 9 of the pattern with seed 8",
-        "remark: so it was",
+        "note: so it was",
         "iscsitrace: first thing",
         "iscsitrace: and 1 more errors",
     ]
@@ -757,5 +763,5 @@ def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
         for way, words in (("to_target", "to target"), ("to_initiator", "to initiator"))
     ]
     check_table(shown, LINKS, rows)
-    late = table(shown, "link", "late by: median ms", "p99 ms", "max ms", "refused by the kernel")
+    late = table(shown, "link", "late: median ms", "p99 ms", "max ms", "refused by the kernel")
     assert late == [("near to far", "1.500", "2.500", "4.500", "7")]

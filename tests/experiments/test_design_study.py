@@ -26,7 +26,6 @@ from iscsitrace.experiments import (
     report,
     results,
     runner,
-    settings,
     tables,
 )
 from iscsitrace.experiments.definition import Definition
@@ -35,6 +34,7 @@ from iscsitrace.experiments.definition_figures import BudgetFigure
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import Results
 from iscsitrace.lab import open_iscsi
+from iscsitrace.lab.settings import structs as settings
 from iscsitrace.plots import budget_bars, style
 from iscsitrace.tables.schema import TABLES
 from tests.support.lab import Truth, judge_run, needs_root

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.experiments import course, expected, measured, settings
+from iscsitrace.experiments import course, expected, measured
 from iscsitrace.lab import simulation
+from iscsitrace.lab.settings import structs as settings
 
 SECOND_NS = 1_000_000_000
 BASE: dict[str, Any] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.cli.traffic import experiment
+from iscsitrace.experiments import terminal_report
 from iscsitrace.experiments.results import (
     ArmFit,
     Beside,
@@ -102,7 +102,7 @@ FOUND = Results(
 @pytest.fixture(scope="module")
 def shown() -> str:
     with redirect_stdout(io.StringIO()) as output:
-        experiment.show(FOUND, Path("folder"))
+        terminal_report.show(FOUND, Path("folder"))
     return output.getvalue()
 
 

@@ -16,7 +16,6 @@ from click.testing import CliRunner, Result
 from matplotlib.figure import Figure
 
 from iscsitrace.cli import main
-from iscsitrace.cli.traffic import experiment as cli_experiment
 from iscsitrace.cli.traffic import run_options, simulate
 from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.experiments import (
@@ -31,14 +30,16 @@ from iscsitrace.experiments import (
     points,
     results,
     runner,
-    settings,
-    vocabulary,
+    terminal_report,
 )
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.definition_figures import LineFigure, PacketFigure
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import Results
+from iscsitrace.lab.settings import structs as settings
+from iscsitrace.lab.settings.kinds import Value
+from iscsitrace.lab.settings.table import SETTINGS
 from iscsitrace.plots import experiment as experiment_plot
 from iscsitrace.plots import style
 
@@ -327,7 +328,7 @@ def by_options(arguments: list[str]) -> dict[str, Any]:
 
 
 def by_definition(values: dict[str, Any]) -> dict[str, Any]:
-    read = {name: vocabulary.SETTINGS[name].kind.read(value) for name, value in values.items()}
+    read = {name: SETTINGS[name].kind.read(value) for name, value in values.items()}
     assert None not in read.values()
     return dict(leaves(settings.of_run({"workload.operation": "read", **read}, 1)))
 
@@ -574,7 +575,7 @@ def test_a_call_of_several_commands_counts_when_all_are_done() -> None:
     assert stretch.throughput_bytes_per_s == pytest.approx(4000 / 0.020)
 
 
-BASE: dict[str, vocabulary.Value] = {
+BASE: dict[str, Value] = {
     "workload.operation": "read",
     "workload.block-size": 128_000,
     "link.rate": 351_000_000,
@@ -584,7 +585,7 @@ BASE: dict[str, vocabulary.Value] = {
 }
 
 
-def period_ms(**changes: vocabulary.Value) -> float:
+def period_ms(**changes: Value) -> float:
     values = BASE | {name.replace("__", ".").replace("_", "-"): value for name, value in changes.items()}
     prediction = expected.of_point(values, None)
     assert prediction is not None
@@ -679,7 +680,7 @@ def test_lab_run_takes_an_operation_or_an_experiment(small: tuple[Path, Results,
 
 def test_results_are_shown_as_tables(small: tuple[Path, Results, Watched], capsys: pytest.CaptureFixture[str]) -> None:
     folder, found, _ = small
-    cli_experiment.show(found, folder)
+    terminal_report.show(found, folder)
     text = capsys.readouterr().out
     for words in ("Measured and model", "Measured and published", "fitted", "Failed", "packets.svg", "1000; it has"):
         assert words in text

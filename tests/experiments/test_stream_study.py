@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.experiments import catalogue, expected, measured, settings
+from iscsitrace.experiments import catalogue, expected, measured
 from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.lab import simulation
+from iscsitrace.lab.settings import structs as settings
 from iscsitrace.tables.trace import Trace
 
 ONE, WITHOUT_SACK = "one stream", "one file, two streams, without SACK"

@@ -26,7 +26,6 @@ from iscsitrace.experiments import (
     measured,
     points,
     results,
-    settings,
     streams,
     tables,
 )
@@ -35,8 +34,9 @@ from iscsitrace.experiments.definition_figures import FinishFigure, LineFigure
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import Results
 from iscsitrace.experiments.streams import Stream
-from iscsitrace.experiments.vocabulary import Value
 from iscsitrace.lab import simulation
+from iscsitrace.lab.settings import structs as settings
+from iscsitrace.lab.settings.kinds import Value
 from tests.support.capture_file import read_records
 
 STUDY = "stream-study"

@@ -10,9 +10,10 @@ import pytest
 
 import iscsitrace
 from iscsitrace.analysis.model.legs import legs
-from iscsitrace.experiments import catalogue, expected, measured, settings
+from iscsitrace.experiments import catalogue, expected, measured
 from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.lab import simulation
+from iscsitrace.lab.settings import structs as settings
 
 STANDARD, TCP_TUNED, ALL_TUNED = "standard", "TCP tuned", "TCP and iSCSI tuned"
 SOCKET = "socket, TCP tuned"

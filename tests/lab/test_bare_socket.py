@@ -98,7 +98,7 @@ def test_the_document_has_what_was_measured(tmp_path: Path) -> None:
 def test_what_a_socket_cannot_be_told_is_refused(tmp_path: Path, option: tuple[str, ...]) -> None:
     result = run("simulate", "socket-read", *option, "-o", tmp_path)
     assert result.exit_code == 2
-    assert f"{option[0]} cannot be told to a bare socket" in " ".join(result.stderr.split())
+    assert f"{option[0]} does not work with a bare socket" in " ".join(result.stderr.split())
 
 
 def test_others_programs_have_no_bare_sockets(tmp_path: Path) -> None:

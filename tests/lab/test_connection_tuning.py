@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from iscsitrace.cli import main
-from iscsitrace.cli.traffic import progress as traffic_progress
 from iscsitrace.cli.traffic import run_options, simulate
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import catalogue, comparison, course, definition, experiment, points, settings, tables
+from iscsitrace.experiments import catalogue, comparison, course, definition, experiment, points, tables
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.results import Results
+from iscsitrace.lab.settings import structs as settings
+from iscsitrace.outputs import run_progress
 from tests.support.runs import Runs
 from tests.support.traffic import initiate, our_target
 
@@ -278,8 +279,8 @@ def test_the_studies_of_connections_can_be_read() -> None:
 
 def test_each_step_is_told_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr(traffic_progress, "_PATIENCE_S", 0.0)
-    progress = traffic_progress.Progress("read")
+    monkeypatch.setattr(run_progress, "_PATIENCE_S", 0.0)
+    progress = run_progress.Progress("read")
     step = {"time_s": 3.25, "why": "4 connections gave 15.4 MB/s: more may give more", "next_connections": 6}
     seen = {"is_running": True, "bytes": 10**7, "total_bytes": None, "elapsed_ns": 4, "duration_ns": 10}
     for count in (0, 1, 1):

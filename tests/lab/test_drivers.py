@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iscsitrace.cli import main
-from iscsitrace.cli.traffic import results as traffic_results
 from iscsitrace.lab import actors, cpu, traffic
+from iscsitrace.outputs import initiator_results
+from iscsitrace.wording import amounts
 from tests.support.lab import needs_root
 from tests.support.traffic import OurTarget, our_target
 
@@ -58,12 +59,12 @@ def test_what_it_took_stands_below_the_latencies(target: OurTarget) -> None:
 
 def test_processor_time_is_user_and_system_for_a_gigabyte() -> None:
     taken = {"user_ns": 1_500_000_000, "system_ns": 500_000_000}
-    assert cpu.seconds_per_gigabyte(taken, 4 * 10**9) == 0.5
-    assert cpu.seconds_per_gigabyte(taken, 0) is None
-    assert cpu.seconds_per_gigabyte(None, 1) is None
-    line = traffic_results.cpu_line({"cpu": taken, "bytes": 4 * 10**9})
+    assert amounts.seconds_per_gigabyte(taken, 4 * 10**9) == 0.5
+    assert amounts.seconds_per_gigabyte(taken, 0) is None
+    assert amounts.seconds_per_gigabyte(None, 1) is None
+    line = initiator_results.cpu_line({"cpu": taken, "bytes": 4 * 10**9})
     assert line == "processor time 2.000000 s (user 1.500000, system 0.500000): 0.500 s/GB"
-    assert traffic_results.cpu_line({"bytes": 1}) is None
+    assert initiator_results.cpu_line({"bytes": 1}) is None
 
 
 def test_the_time_of_a_program_that_has_ended_is_known() -> None:

@@ -378,8 +378,8 @@ def test_a_signal_during_tidying_up_acts_afterwards() -> None:
 
     def tidy_up() -> None:
         with signals.deferred():
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.05)
+            # to this thread: one to the process may be delivered to another thread, and act any time later
+            signal.raise_signal(signal.SIGINT)
             done.append(True)
 
     with pytest.raises(KeyboardInterrupt):

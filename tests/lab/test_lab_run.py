@@ -122,7 +122,7 @@ def test_writes_with_losses(tmp_path: Path) -> None:
     assert lost > 0
     assert resent > 0
     (seen,) = iscsitrace.read(str(tmp_path / "initiator.pcapng")).connections.rows()
-    # what was sent again after the last look at the sockets is in the capture alone: at most the FIN
+    # a retransmission after the last sample of the sockets is only in the capture: at most the FIN
     assert 0 <= seen["retransmitted_packets_to_target"] - resent <= 1
     # the last look is at the very end: all that was sent is acknowledged, and the SYN, which the kernel counts
     last = truth["initiator_ends"][0]["tcp_info"]["bytes_acked"][-1]
@@ -417,19 +417,19 @@ def test_only_root_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("options", "refused"),
     [
-        (("--target-program", "tgt", "--status", "apart"), "--status cannot be told to tgt"),
-        (("--target-program", "istgt", "--fault", "busy"), "--fault cannot be told to istgt"),
-        (("--initiator-program", "iscsi-perf", "--connections", "2"), "--connections cannot be told to iscsi-perf"),
-        (("--initiator-program", "iscsi-perf", "--key", "InitialR2T=Yes"), "--key cannot be told to iscsi-perf"),
+        (("--target-program", "tgt", "--status", "apart"), "--status does not work with tgt"),
+        (("--target-program", "istgt", "--fault", "busy"), "--fault does not work with istgt"),
+        (("--initiator-program", "iscsi-perf", "--connections", "2"), "--connections does not work with iscsi-perf"),
+        (("--initiator-program", "iscsi-perf", "--key", "InitialR2T=Yes"), "--key does not work with iscsi-perf"),
         (("--initiator-program", "iscsi-perf", "--targets", "2"), "iscsi-perf reads from one target"),
         (("--initiator-program", "iscsi-perf", "--seconds", "1.5"), "iscsi-perf takes whole seconds"),
         (("--initiator-program", "iscsi-perf", "--block-size", "700"), "multiples of 512 bytes"),
         (("--target-program", "tgt", "--lun", "1G", "--lun", "2G"), "tgt has one logical unit here"),
         (("--target-program", "istgt", "--lun", "null:1G"), "istgt has one logical unit here"),
         (("--target-program", "tgt", "--chap", "a%secret-of-12-a", "--chap", "b%secret-of-12-b"), "one initiator"),
-        (("--bypass", "--one-way-delay", "8ms"), "--one-way-delay cannot be told to a bypass"),
-        (("--bypass", "--access-rate", "1Mbit"), "--access-rate cannot be told to a bypass"),
-        (("--targets", "3", "--target-delay", "1ms"), "stands 1 times for 3 targets"),
+        (("--bypass", "--one-way-delay", "8ms"), "--one-way-delay does not work with a bypass"),
+        (("--bypass", "--access-rate", "1Mbit"), "--access-rate does not work with a bypass"),
+        (("--targets", "3", "--target-delay", "1ms"), "given 1 times for 3 targets"),
     ],
 )
 def test_what_others_cannot_be_told_is_refused(tmp_path: Path, options: tuple[str, ...], refused: str) -> None:
@@ -443,7 +443,7 @@ def test_what_others_cannot_be_told_is_refused(tmp_path: Path, options: tuple[st
     ("options", "refused"),
     [
         (("--bypass", "--log", "log.json"), "--log goes with links, not with --bypass"),
-        (("--bypass", "--loss", "1%"), "--loss cannot be told to a bypass"),
+        (("--bypass", "--loss", "1%"), "--loss does not work with a bypass"),
         (("--log", "/nowhere/log.json"), "cannot write /nowhere/log.json: there is no folder /nowhere"),
     ],
 )

@@ -250,13 +250,20 @@ def test_a_folder_that_cannot_be_made_is_one_line() -> None:
 )
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals, code: int, said: str) -> None:
     line = f"simulate read --bytes 64G {LINK} -o {tmp_path / 'out'}"
-    command = [sys.executable, "-m", "iscsitrace", *line.split()]
+    # under nohup, or in the background of a script, signals are ignored, and programs inherit that
+    reset = ["env", "--default-signal=INT,TERM,HUP"]
+    command = [*reset, sys.executable, "-m", "iscsitrace", *line.split()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not (tmp_path / "out" / "initiator.pcapng").exists():
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(number)
-        output, errors = process.communicate(timeout=20)
+        try:
+            while not (tmp_path / "out" / "initiator.pcapng").exists():
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(number)
+            # a limit only for a run that never ends, however loaded the machine is
+            output, errors = process.communicate(timeout=120)
+        finally:
+            # else it would fill the disk
+            process.kill()
     assert (process.returncode, output, errors) == (code, "", said)
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -406,8 +413,8 @@ def test_check_prints_every_difference_and_exits_with_1(run: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no JSON"),
-        ("[]", "no truth of a run"),
+        ("", "not JSON"),
+        ("[]", "not the truth file of a run"),
         ("{}", "not a truth of schema 1"),
         ('{"schema": 2, "kind": "simulation"}', "schema 2"),
         ('{"schema": 1, "kind": "simulation", "captures": {"initiator": "initiator.pcapng"}}', "the truth is damaged"),

@@ -180,9 +180,9 @@ def test_the_frames_are_those_that_wireshark_finds_sent_again(lossy: Run, writte
         (["a.pcap", "b.pcap"], "takes one capture file"),
         (["-"], "takes one capture file"),
         (["-f", "tcp", "a.pcap"], "without -f, --from and --to"),
-        (["-c", "5", "a.pcap"], "without -c"),
-        (["--tables", "cycles", "a.pcap"], "without --tables and --format"),
-        (["--format", "csv", "a.pcap"], "without --tables and --format"),
+        (["-c", "5", "a.pcap"], "omit -c"),
+        (["--tables", "cycles", "a.pcap"], "omit --tables and --format"),
+        (["--format", "csv", "a.pcap"], "omit --tables and --format"),
         (["nowhere.pcap"], "cannot read nowhere.pcap: No such file"),
     ],
 )

@@ -26,20 +26,8 @@ from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.marks import Bars, Line, Spans
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.errors import InputInvalid
-from iscsitrace.plots import (
-    budget,
-    cycles,
-    footer,
-    ladder,
-    latency,
-    scales,
-    sequence,
-    streams,
-    style,
-    throughput,
-    window,
-    xplot,
-)
+from iscsitrace.plots import footer, scales, style, xplot
+from iscsitrace.plots.kinds import budget, cycles, ladder, latency, sequence, streams, throughput, window
 from iscsitrace.tables.coverage import measure
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.wording.parts import PARTS
@@ -319,9 +307,9 @@ def test_every_mark_is_in_the_legend_and_every_axis_has_its_unit(name: str) -> N
     labels = {label for axes in figure.axes for label in axes.get_legend_handles_labels()[1]}
     assert labels == shown
     assert shown
-    units = ("ms", "s", "KB", "bytes", "MB", "%", "tasks", "latency", "KB/s")
+    units = ("ms", "s", "KB", "bytes", "MB", "%", "commands", "latency", "KB/s")
     for axes in figure.axes:
-        if axes.get_ylabel() and axes.get_ylabel() != "tasks":
+        if axes.get_ylabel() and axes.get_ylabel() != "commands":
             assert any(unit in axes.get_ylabel().replace(",", " ").split() for unit in units), axes.get_ylabel()
 
 
@@ -329,18 +317,18 @@ def test_sequence_has_tcptraces_marks() -> None:
     figure = drawn(sequence, sequence_of())
     axes = figure.axes[1]
     assert axes.get_xlabel() == "ms after the first packet"
-    assert axes.get_ylabel() == "place in the stream to the initiator, KB"
+    assert axes.get_ylabel() == "sequence offset of data to the initiator, KB"
     found = lines(axes)
     assert found["ACK line"] == ([1, *[10, 22, 23, 30, 40, 200]][1:], [0, 1, 1, 3, 3, 3])
     # the window is closed at 30 ms
-    assert found["window line: ACK + advertised window"][1] == [5, 6, 6, 3, 8, 8]
+    assert found["window line: ACK + receive window"][1] == [5, 6, 6, 3, 8, 8]
     assert found["duplicate ACK"] == ([23], [1])
     assert found["zero window (Z)"] == ([30], [3])
     assert found["retransmission (R)"] == ([24], [2])
     assert found["SACK (S)"] == ([23], [3])
     assert found["D-SACK (D)"] == ([26], [2])
-    assert found["begins: Data-In, Data-Out"] == ([20], [0])
-    assert found["begins: R2T"] == ([24], [3])
+    assert found["PDU start: Data-In, Data-Out"] == ([20], [0])
+    assert found["PDU start: R2T"] == ([24], [3])
     assert [(20, 0), (20, 1), (21, 2), (21, 3)] in bars(axes)
     assert [(24, 1), (24, 2)] in bars(axes)
     assert [(23, 2), (23, 3)] in bars(axes)
@@ -350,9 +338,9 @@ def test_sequence_has_tcptraces_marks() -> None:
 
 def test_sequence_of_the_other_direction() -> None:
     axes = drawn(sequence, sequence_of(View(0, 0, 200 * MS, (1,), to_target=True))).axes[1]
-    assert axes.get_ylabel() == "place in the stream to the target, bytes"
+    assert axes.get_ylabel() == "sequence offset of data to the target, bytes"
     assert [(10, 0), (10, 48)] in bars(axes)
-    assert lines(axes)["begins: SCSI Command"] == ([10], [0])
+    assert lines(axes)["PDU start: SCSI Command"] == ([10], [0])
 
 
 def test_a_zoomed_sequence_begins_with_the_ack_from_before() -> None:
@@ -412,18 +400,18 @@ def test_a_sequence_without_pdus_says_so() -> None:
 def test_window_draws_the_estimate_only_where_it_is_valid() -> None:
     figure = drawn(window, window_of())
     axes = figure.axes[1]
-    assert axes.get_ylabel() == "outstanding data, KB"
+    assert axes.get_ylabel() == "bytes in flight, KB"
     found = lines(axes)
-    assert found["owin: sent and not acknowledged"] == ([10, 20, 30, 40, 50, 200], [1, 3, 4, 0, 2, 2])
-    assert found["pipe: thought to be on the path"][1] == [1, 2.5, 4, 0, 2, 2]
-    assert found["advertised window (rwnd)"] == ([20, 30, 40, 50, 200], [9, 9, 8, 8, 8])
+    assert found["owin: sent, not acknowledged"] == ([10, 20, 30, 40, 50, 200], [1, 3, 4, 0, 2, 2])
+    assert found["pipe: estimated in the network"][1] == [1, 2.5, 4, 0, 2, 2]
+    assert found["receive window (rwnd)"] == ([20, 30, 40, 50, 200], [9, 9, 8, 8, 8])
     estimates = [line for line in axes.get_lines() if line.get_color() == style.GREEN]
     assert [np.asarray(line.get_xdata()).tolist() for line in estimates] == [[20, 30, 40], [50, 200]]
     assert [np.asarray(line.get_ydata()).tolist() for line in estimates] == [[3, 4, 4], [2.5, 2.5]]
     assert found["fast retransmit"] == ([35], [4])
     assert found["timeout"] == ([45], [0])
     assert "tail loss probe" not in found
-    (span,) = [patch for patch in axes.patches if patch.get_label() == "loss being repaired"]
+    (span,) = [patch for patch in axes.patches if patch.get_label() == "loss recovery"]
     assert (span.get_extents().transformed(axes.transData.inverted()).x0) == pytest.approx(34)
     # 20 to 40 and 50 to 200 of 200 ms
     assert window_of().valid_share == pytest.approx(170 / 200)
@@ -441,7 +429,7 @@ def test_a_far_window_does_not_flatten_the_picture() -> None:
     empty = table("retransmissions"), table("recoveries"), table("cycles", *CYCLES)
     found = window_curves.prepare(table("window", *rows), *empty, VIEW)
     assert drawn(window, found).axes[1].get_ylim()[1] == pytest.approx(1.08)
-    assert "the advertised window lies above the picture: 900 to 900 KB" in window.notes(found)
+    assert "the receive window is above the plot: 900 to 900 KB" in window.notes(found)
 
 
 def test_ladder_puts_packets_between_hosts_and_tap() -> None:
@@ -455,8 +443,10 @@ def test_ladder_puts_packets_between_hosts_and_tap() -> None:
     assert {"initiator", "tap", "target", "Command", "status complete"} <= {text.strip() for text in texts(figure)}
     assert any("Data-In 2952" in text for text in texts(figure))
     assert any(text.startswith("8 ms network RTT") for text in texts(figure))
+    # every colour of the column is in the legend, also of spans too short for a name
+    assert {"transfer", "network RTT", "target service", "initiator idle"} <= legends(figure)
     assert axes.get_ylim()[0] > axes.get_ylim()[1]
-    assert "cycle 0 read 64K" in ladder.title(found)
+    assert "command 0 read 64K" in ladder.title(found)
     assert [(owner.start_ns, owner.end_ns, owner.part) for owner in found.owners] == [
         (10 * MS, 18 * MS, "propagation"),
         (18 * MS, 20 * MS, "target_service"),
@@ -492,13 +482,13 @@ def test_cycles_stack_their_phases() -> None:
         "request: command to first data": [(0, 0, 10)],
         "grant: command to first R2T": [(1, 0, 3)],
         "transfer: first to last data": [(0, 10, 4), (1, 3, 5)],
-        "service: last data of a write to status": [(1, 8, 12)],
+        "service: last write data to status": [(1, 8, 12)],
         "turnaround: status to next command": [(0, 14, 3)],
     }
     assert where.get_xlabel() == "ms since the command"
     assert lines(where)["no status captured"] == ([0], [2])
     assert [label.get_text() for label in when.get_yticklabels()] == ["0  read 64K", "1  write 4K", "2  inquiry"]
-    assert any("1 of the tasks shown have no status" in note for note in cycles.notes(found))
+    assert any("1 of the commands shown have no status" in note for note in cycles.notes(found))
 
 
 def test_many_cycles_show_the_slowest_of_each_group() -> None:
@@ -515,7 +505,7 @@ def test_many_cycles_show_the_slowest_of_each_group() -> None:
     found = cycle_curves.prepare(table("cycles", *rows), View(0, 0, 2000 * MS, (1,)))
     assert len(found.cycles) == cycle_curves.ROW_LIMIT
     assert found.latencies_ns.tolist() == [7 * MS] * cycle_curves.ROW_LIMIT
-    assert any("1,000 tasks" in note for note in cycles.notes(found))
+    assert any("1,000 commands" in note for note in cycles.notes(found))
 
 
 def test_latency_over_time_and_as_a_distribution() -> None:
@@ -523,12 +513,12 @@ def test_latency_over_time_and_as_a_distribution() -> None:
     over_time, distribution, heat, block_sizes, *_ = drawn(latency, found).axes
     assert lines(over_time) == {"read": ([10], [14 * MS]), "write": ([27], [20 * MS])}
     assert lines(distribution)["read"] == ([14 * MS, 14 * MS], [0, 100])
-    assert distribution.get_ylabel() == "% of tasks that took no longer"
+    assert distribution.get_ylabel() == "% of commands"
     assert found.heat.sum() == 2
     assert heat.get_xlabel() == "ms after the first packet"
     assert [label.get_text() for label in block_sizes.get_xticklabels()] == ["4K", "64K"]
     assert found.block_sizes["write"][4096]["max"] == 20 * MS
-    assert any("1 tasks without a status" in note for note in latency.notes(found))
+    assert any("1 commands without a status" in note for note in latency.notes(found))
 
 
 def test_latency_percentiles_are_those_of_the_tasks() -> None:
@@ -589,7 +579,7 @@ def test_a_stream_has_passed_what_came_since_the_view_began() -> None:
 
 
 def test_throughput_without_a_budget_says_so() -> None:
-    assert "no time budget of this view: idle fraction unknown" in texts(drawn(throughput, throughput_of([])))
+    assert "no time breakdown for this view: idle fraction unknown" in texts(drawn(throughput, throughput_of([])))
 
 
 def test_mean_and_max_against_counting_instants() -> None:
@@ -613,7 +603,7 @@ def test_budget_stacks_to_all_of_the_time() -> None:
     widths = [patch.get_width() for container in totals.containers for patch in container]
     assert widths == pytest.approx([4 / 37 * 100, 8 / 37 * 100, 2 / 37 * 100, 23 / 37 * 100])
     assert [label.get_text() for label in totals.get_yticklabels()] == ["connection 1\n37 ms"]
-    assert budget.title(found) == "Time budget of connection 1: who owns the time"
+    assert budget.title(found) == "Time breakdown of connection 1"
     assert "62 %" in [text.get_text() for text in totals.texts]
 
 
@@ -633,8 +623,8 @@ def test_streams_beside_each_other() -> None:
     }
     assert lines(outstanding) == {"connection 2": ([20, 200], [7, 7]), "connection 1": ([20, 30, 200], [1, 0, 0])}
     assert (passed.get_ylabel(), outstanding.get_ylabel()) == (
-        "bytes passed since the start of the view, KB",
-        "outstanding data (owin), KB",
+        "bytes carried since the start of the view, KB",
+        "bytes in flight (owin), KB",
     )
 
 
@@ -672,9 +662,9 @@ def test_footer_says_where_the_numbers_come_from() -> None:
     text = footer_of(subject_of())
     assert "ring/$a_1$.pcap; first packet 1970-01-01T00:00:00.000000000Z" in text
     assert "connection 1: 10.0.0.1:40000 - 10.0.0.2:3260" in text
-    assert "tap between initiator and target (least round trips: initiator 2 ms, target 8 ms)" in text
+    assert "tap between initiator and target (minimum RTT: to the initiator 2 ms, to the target 8 ms)" in text
     # 9100 of 10100 bytes, rounded down
-    assert "coverage 90 % of bytes" in text
+    assert "decoded 90 % of bytes" in text
     assert "of PDUs" not in text
 
 
@@ -687,8 +677,8 @@ def test_footer_says_where_the_tap_was(to_initiator: int | None, to_target: int,
     assert words in footer_of(about)
 
 
-def test_footer_has_no_coverage_when_all_is_explained() -> None:
-    assert "coverage" not in footer_of(subject_of(explained_bytes_to_initiator=10_000))
+def test_footer_has_no_coverage_when_all_is_decoded() -> None:
+    assert "decoded" not in footer_of(subject_of(explained_bytes_to_initiator=10_000))
 
 
 def test_a_name_cannot_break_a_plot() -> None:

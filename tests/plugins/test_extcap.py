@@ -183,7 +183,7 @@ def test_settings_that_make_no_sense_are_one_line(wrapper: Path, fifo: Path) -> 
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     (line,) = err.splitlines()
-    assert "'fast' is no rate" in line
+    assert "'fast' is not a rate" in line
 
 
 def test_a_simulation_ends_when_nobody_reads(wrapper: Path, fifo: Path) -> None:

@@ -19,9 +19,10 @@ import iscsitrace
 from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
+from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.plots import inline
 from iscsitrace.report import captures, figures, page, ticket
-from iscsitrace.report.document import Chapter, Document, Grid, Picture, Section
+from iscsitrace.report.document import Chapter, Document, Picture
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.transport import Path
@@ -136,7 +137,7 @@ def test_the_verdict_is_that_of_the_diagnosis_and_comes_first(wan: FilePath, par
     opinion = examine(iscsitrace.read(wan, tables=captures.needed(is_large=False)).table).sessions[0]
     verdict = parsed.one("p", class_="verdict").words
     assert opinion.verdict.startswith(verdict)
-    # reads one at a time over 16 ms there and back, on a line of 1 Gbit/s: the path
+    # reads one at a time over 16 ms RTT, on a line of 1 Gbit/s: the path
     assert "of the time is network RTT (16.0 ms)" in verdict
     headings = [each.words for each in parsed.elements if each.tag in ("h1", "h2", "h3")]
     assert headings[:3] == ["wan.pcapng", "What limits session 0", "What to change"]
@@ -153,9 +154,9 @@ def test_the_bar_adds_up_and_marks_the_limiter(document: Document, parsed: Page)
 
 def test_the_facts_are_those_of_the_conversation(parsed: Page) -> None:
     facts = {name.words: value.words for name, value in zip(parsed.all("dt"), parsed.all("dd"), strict=True)}
-    assert facts["One-way delay"].startswith("8.0 ms")
-    assert facts["Asks for"] == "64 KiB reads queue depth 1, 31 tasks"
-    # 16 ms there and back, and 64 KiB at 1 Gbit/s in half a millisecond
+    assert facts["RTT"].startswith("16.0 ms")
+    assert facts["Workload"] == "64 KiB reads queue depth 1, 31 commands"
+    # 16 ms RTT, and 64 KiB at 1 Gbit/s in half a millisecond
     assert facts["Latency"].startswith("16.")
 
 
@@ -177,19 +178,19 @@ def test_the_slowest_task_stands_with_its_frames(wan: FilePath, document: Docume
     slowest = max(rows, key=lambda row: row["latency_ns"] or 0)
     section = next(each for each in document.sections if each.identity == "slow")
     first = dict(zip(section.grids[0].columns, section.grids[0].rows[0], strict=True))
-    assert first["task"] == str(slowest["cycle"])
+    assert first["command"] == str(slowest["cycle"])
     assert first["frames"] == f"{slowest['command_frame']} to {slowest['status_frame']}"
     assert f"frame.number>={slowest['command_frame']}" in section.grids[1].rows[0][1]
 
 
-def test_keys_in_force_stand_with_who_offered_them(parsed: Page) -> None:
-    table = next(each for each in parsed.all("table") if "Keys in force" in each.words)
+def test_negotiated_parameters_stand_with_who_offered_them(parsed: Page) -> None:
+    table = next(each for each in parsed.all("table") if "Negotiated parameters" in each.words)
     assert "MaxBurstLength 262144 262144 262144 negotiated" in table.words
 
 
 def test_plots_are_there_with_words_for_those_who_cannot_see_them(document: Document, parsed: Page) -> None:
     names = [each.words for each in parsed.all("button", role="tab")]
-    assert names[:4] == ["Throughput", "Time budget", "A typical task", "The slowest task"]
+    assert names[:4] == ["Throughput", "Time breakdown", "A typical command", "The slowest command"]
     assert len(parsed.all("figure", role="tabpanel")) == len(names) == len(document.pictures)
     canvases = [each for each in parsed.all("div", role="group") if "canvas" in each.attributes.get("class", "")]
     assert all(each.attributes["aria-label"] and each.attributes["tabindex"] == "0" for each in canvases)
@@ -204,19 +205,17 @@ def test_the_model_says_what_changes_would_win(document: Document, parsed: Page)
     assert float(parameters["d"][2]) == pytest.approx(8, abs=0.05)
     assert document.model.what_if is not None
     what_if = {row[0]: row for row in document.model.what_if.rows}
-    # eight tasks of 16.5 ms share the time of one, for their data takes half a millisecond each
+    # eight commands of 16.5 ms share the time of one, for their data takes half a millisecond each
     assert float(what_if["queue depth 8"][4]) == pytest.approx(8, abs=0.3)
-    assert float(what_if["half the distance"][4]) == pytest.approx(16.5 / 8.5, abs=0.1)
-    assert (
-        "queue depth 8" in next(each for each in parsed.all("table") if "What a change would win" in each.words).words
-    )
+    assert float(what_if["half the RTT"][4]) == pytest.approx(16.5 / 8.5, abs=0.1)
+    assert "queue depth 8" in next(each for each in parsed.all("table") if "Predicted throughput" in each.words).words
 
 
 def test_without_steady_tasks_there_is_no_model_and_it_says_why(sessions: FilePath) -> None:
     trace = iscsitrace.read(sessions, tables=captures.needed(is_large=False, has_pictures=False))
     document = captures.describe(trace, session=7, has_pictures=False)
     assert document.model is None
-    assert document.model_missing.startswith("The model says nothing of session 7: ")
+    assert document.model_missing.startswith("No model of session 7: ")
 
 
 # --- what it may not do
@@ -294,7 +293,7 @@ def test_a_capture_without_iscsi_says_so(tmp_path: FilePath) -> None:
     file = write_pcapng(tmp_path / "empty.pcapng", [], 1)
     document = captures.describe(iscsitrace.read(file, tables=captures.needed(is_large=False)))
     parsed = Page(page.render(document, "1"))
-    assert parsed.one("p", class_="verdict").words == "No iSCSI session was found: there is nothing to limit."
+    assert parsed.one("p", class_="verdict").words == "No iSCSI session was found."
     assert "No iSCSI session was found" in ticket.render(document, "1")
 
 
@@ -316,8 +315,8 @@ def test_the_same_input_gives_the_same_bytes(
 
 
 def test_numbers_are_aligned_and_words_are_not() -> None:
-    rows = (("1", "a", "-", "12 %"), ("2,000.5", "7", "-", "-"))
-    assert Grid("g", ("n", "w", "none", "p"), rows).is_number == (True, False, True, True)
+    rows = (("1", "a", "-", "12 %", "64K"), ("2,000.5", "7", "-", "-", "-3"))
+    assert Grid("g", ("n", "w", "none", "p", "size"), rows).is_number == (True, False, True, True, True)
 
 
 def test_markup_of_advice_is_code_and_nothing_else() -> None:
@@ -331,7 +330,7 @@ def test_markdown_code_cannot_be_ended_from_within() -> None:
 def test_a_document_of_nothing_but_a_section_is_rendered() -> None:
     lead = Chapter("session 3", "a to b", "Session 3 waits.", "Only 2 commands.", (), (), ())
     document = Document(
-        "t", "s", lead, None, sections=(Section("x", "X", ("line",), (Grid("none", ("a",), ()),)),),
+        "t", "s", lead, None, sections=(Section("X", ("line",), (Grid("none", ("a",), ()),), "x"),),
         pictures=(Picture("P", "T", "how", ("note",), '<svg viewBox="0 0 1 1"></svg>', []),),
     )  # fmt: skip
     parsed = Page(page.render(document, "1"))

@@ -89,11 +89,9 @@ def test_the_page_has_what_the_markdown_has(mixed: tuple[Path, Tables]) -> None:
         head = tuple(each.words for each in Page(block.partition("<tbody>")[0]).all("th"))
         found[parsed.one("caption").words] = head, [] if rows == [("none",)] else rows
     # the bar of the page has what is a table of the Markdown
-    assert found == {name: table for name, table in expected.items() if not name.startswith("Time of ")}
+    assert found == {name: table for name, table in expected.items() if not name.startswith("Time breakdown of ")}
     legend = [each.words for each in Page(shown).all("li") if re.match(r"\w[\w ]* [\d.]+ %", each.words)]
-    for name, _, _, share in expected[f"Time of session {lead_of(capture)['session']}, first command to last status"][
-        1
-    ]:
+    for name, _, _, share in expected[f"Time breakdown of session {lead_of(capture)['session']}"][1]:
         if float(share.rstrip(" %")) >= 1:
             assert any(line.startswith(f"{name} {share}") for line in legend), (name, legend)
 
@@ -108,7 +106,7 @@ def test_sentences_keep_their_blanks(runs: Runs) -> None:
         assert "`" not in finding["advice"] or finding["advice"].count("`") % 2 == 0
     assert "- Latency: 7.5 ms p50 (p95 " in shown
     assert "`mdadm /dev/mdN --add --write-mostly DEVICE`, or `echo writemostly > " in shown
-    assert "duplex. (no losses: about " in shown
+    assert "duplex. (model: " in shown
 
 
 # --- chapters
@@ -120,7 +118,7 @@ def test_the_time_of_a_session(mixed: tuple[Path, Tables]) -> None:
     lead = lead_of(capture)
     checked = 0
     for row in document["sessions"]:
-        head, lines = found[f"Time of session {row['session']}, first command to last status"]
+        head, lines = found[f"Time breakdown of session {row['session']}"]
         parts = dict(row["budget"])
         parts["initiator_think"] -= sum(parts.values()) - row["jobs_ns"]
         columns = {
@@ -133,7 +131,7 @@ def test_the_time_of_a_session(mixed: tuple[Path, Tables]) -> None:
             for part, ns in parts.items()
             if ns
         ]
-        assert head == ("part", "what happens then", "ms", "%")
+        assert head == ("part", "meaning", "ms", "%")
         check(tuple(columns), [(part, ms, share) for part, _, ms, share in lines], columns, rows)
         checked += 1
     assert checked == 2
@@ -155,12 +153,12 @@ def test_the_facts(mixed: tuple[Path, Tables]) -> None:
     assert facts["Throughput"].startswith(rates)
     idle = 1 - lead["budget"]["transfer"] / lead["jobs_ns"]
     assert facts["Idle"].startswith(f"{100 * idle:.0f} %")
-    # 2 ms there and 3 ms back
-    assert facts["One-way delay"].startswith("2.5 ms")
+    # 2 ms to the target and 3 ms back
+    assert facts["RTT"].startswith("5.0 ms")
     cycles = [row for row in told("cycles", capture)["cycles"] if row["session"] == lead["session"]]
     moving = [row for row in cycles if row["operation"] in ("read", "write")]
-    assert facts["Asks for"].startswith("64 KiB blocks")
-    assert f"queue depth 4, {len(moving)} tasks" in facts["Asks for"]
+    assert facts["Workload"].startswith("64 KiB blocks")
+    assert f"queue depth 4, {len(moving)} commands" in facts["Workload"]
     ordered = sorted(row["latency_ns"] for row in moving)
     p50, p95, p99 = (f"{(nearest(ordered, percent) or 0) / 1e6:.1f} ms" for percent in (50, 95, 99))
     assert re.sub(r"[^\w. ]", " ", facts["Latency"]).split() == f"{p50} p50 p95 {p95} p99 {p99}".split()
@@ -168,14 +166,14 @@ def test_the_facts(mixed: tuple[Path, Tables]) -> None:
     ways = ("to_target", "to_initiator")
     again = sum(row[f"retransmitted_packets_{way}"] for row in own for way in ways)
     packets = sum(row[f"packets_{way}"] for row in own for way in ways)
-    assert facts["Sent again"].startswith(f"{again} packets")
-    assert f"{percentage(again / packets)} % of all" in facts["Sent again"]
+    assert facts["Retransmissions"].startswith(f"{again} packets")
+    assert f"{percentage(again / packets)} % of packets" in facts["Retransmissions"]
 
 
 # --- sections
 
 
-def test_the_slowest_tasks(mixed: tuple[Path, Tables]) -> None:
+def test_the_slowest_commands(mixed: tuple[Path, Tables]) -> None:
     capture, found = mixed
     number = lead_of(capture)["session"]
     start_ns = min(row["time_first_ns"] for row in told("summary", capture)["connections"])
@@ -183,7 +181,7 @@ def test_the_slowest_tasks(mixed: tuple[Path, Tables]) -> None:
     own = sorted((row for row in cycles if row["session"] == number), key=lambda row: -row["latency_ns"])
     rows = [row | {"after_ns": row["command_first_ns"] - start_ns} for row in own[:12]]
     columns = {
-        "task": "cycle", "time s": "after_ns", "operation": "operation", "LBA": text("lba"), "block": "bytes",
+        "command": "cycle", "time s": "after_ns", "operation": "operation", "LBA": text("lba"), "I/O size": "bytes",
         "latency ms": "latency_ns", **{words(name): f"{name}_ns ms" for name in PHASES},
         "queue depth": "queue_depth", "R2Ts": "r2t_count",
         "frames": lambda row: f"{row['command_frame']} to {row['status_frame']}",
@@ -192,10 +190,10 @@ def test_the_slowest_tasks(mixed: tuple[Path, Tables]) -> None:
             if row[name]
         ) or "-",
     }  # fmt: skip
-    head, lines = found[f"Slowest 12 of {len(own)} tasks"]
+    head, lines = found[f"Slowest 12 of {len(own)} commands"]
     check(head, lines, columns, rows)
     head, lines = found["Display filters for Wireshark"]
-    check(head, lines, {"task": "cycle", "display filter": "display_filter"}, rows)
+    check(head, lines, {"command": "cycle", "display filter": "display_filter"}, rows)
 
 
 def test_what_was_asked_for(mixed: tuple[Path, Tables]) -> None:
@@ -218,20 +216,20 @@ def test_what_was_asked_for(mixed: tuple[Path, Tables]) -> None:
             | {f"{phase}_ns": nearest(ordered[phase], 50) for phase in PHASES}
         )
     columns = {
-        "operation": "operation", "tasks": "count",
+        "operation": "operation", "commands": "count",
         **{name: f"{name}_ns ms" for name in ("p50", "p95", "p99", "max")},
         **{f"{words(phase)} p50": f"{phase}_ns ms" for phase in PHASES},
     }  # fmt: skip
     check(head, lines, columns, rows)
     assert sum(row["count"] for row in rows) == len(cycles)
-    head, lines = found["PDU block sizes (Expected Data Transfer Length)"]
+    head, lines = found["I/O sizes (Expected Data Transfer Length)"]
     sizes = {(row["operation"], row["bytes"]) for row in cycles if row["bytes"]}
     rows = [
         {"operation": of, "bytes": size, "count": sum((row["operation"], row["bytes"]) == (of, size) for row in cycles)}
         for of, size in sizes
     ]
     rows.sort(key=lambda row: (-row["count"], row["bytes"], [line[0] for line in lines].index(row["operation"])))
-    check(head, lines, {"operation": "operation", "block size": "bytes", "tasks": "count"}, rows)
+    check(head, lines, {"operation": "operation", "I/O size": "bytes", "commands": "count"}, rows)
 
 
 def test_parameters_and_connections(mixed: tuple[Path, Tables]) -> None:
@@ -243,17 +241,17 @@ def test_parameters_and_connections(mixed: tuple[Path, Tables]) -> None:
         if row["session"] == number and row["source"] != "offered":
             values = (row["key"], in_force(row), row["initiator_value"], row["target_value"], row["source"])
             keys.setdefault(tuple(value or "-" for value in values), []).append(str(row["connection"]))
-    head, lines = found["Keys in force"]
-    assert head == ("key", "in force", "initiator sent", "target sent", "came about", "tcp.stream")
+    head, lines = found["Negotiated parameters"]
+    assert head == ("key", "value", "initiator sent", "target sent", "source", "tcp.stream")
     assert lines == [(*values, " ".join(connections)) for values, connections in keys.items()]
-    head, lines = found["Least round trips seen, from the tap"]
+    head, lines = found["Connections, with minimum RTT measured from the tap"]
     columns = {
         "tcp.stream": "connection", "session": "session", "initiator": lambda row: endpoint(row, "initiator"),
         "target": lambda row: endpoint(row, "target"), "header digest": "header_digest", "data digest": "data_digest",
-        "rtt to target ms": "rtt_to_target_min_ns", "rtt to initiator ms": "rtt_to_initiator_min_ns",
+        "RTT to target ms": "rtt_to_target_min_ns", "RTT to initiator ms": "rtt_to_initiator_min_ns",
         "MB to target": "captured_bytes_to_target MB", "MB to initiator": "captured_bytes_to_initiator MB",
-        "sent again to target": "retransmitted_packets_to_target",
-        "sent again to initiator": "retransmitted_packets_to_initiator",
+        "retransmissions to target": "retransmitted_packets_to_target",
+        "retransmissions to initiator": "retransmitted_packets_to_initiator",
     }  # fmt: skip
     check(head, lines, columns, sorted(summary["connections"], key=lambda row: row["session"] != number))
 
@@ -261,7 +259,7 @@ def test_parameters_and_connections(mixed: tuple[Path, Tables]) -> None:
 COVERAGE = {
     "tcp.stream": lambda row: "all" if row["connection"] is None else str(row["connection"]),
     "direction": lambda row: words(row["direction"] or "both"), "stream bytes": "stream_bytes",
-    "explained %": "explained_bytes_share %", "captured %": "captured_bytes_share %",
+    "decoded %": "explained_bytes_share %", "captured %": "captured_bytes_share %",
     "missing PDUs": "missing_pdu_count", "PDUs found %": "pdu_share %",
 }  # fmt: skip
 
@@ -276,7 +274,7 @@ def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
     shown = report(capture)
     found = tables(shown)
     document = told("check", capture, exit_code=1)
-    head, lines = found["Coverage: share of what the analysis explains"]
+    head, lines = found["Coverage: decoded share of the captured bytes and PDUs"]
     *parts, total = document["coverage"]
     check(head, lines, COVERAGE, [total, *parts])
     assert total["gap_bytes"] == 52
@@ -287,7 +285,7 @@ def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
         "first frame": "first_frame", "meaning": "meaning", "advice": "advice",
     }  # fmt: skip
     check(head, lines, columns, document["counters"])
-    assert "The capture lost something: capture_gap" in plain(shown)
+    assert "The capture is incomplete: capture_gap" in plain(shown)
     head, lines = found["Input"]
     columns = {
         "capture": "name", "format": "format", "packets": "packet_count", "seconds": "span_ns s",
@@ -296,10 +294,10 @@ def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
     rows = [row | {"span_ns": row["time_last_ns"] - row["time_first_ns"]} for row in document["input"]]
     check(head, lines, columns, rows)
     count = f"{len(records) - 1:,}"
-    assert f"from {count} packets, of which {count} are TCP." in shown
+    assert f"from {count} packets ({count} TCP)." in shown
     seconds = f"{(records[-1].time_ns - records[0].time_ns) / 1e9:.1f}"
-    sessions, tasks = len(told("summary", capture)["sessions"]), len(told("cycles", capture)["cycles"])
-    found_there = f"{count} packets, {sessions} iSCSI sessions, {tasks} SCSI tasks"
+    sessions, commands = len(told("summary", capture)["sessions"]), len(told("cycles", capture)["cycles"])
+    found_there = f"{count} packets, {sessions} iSCSI sessions, {commands} SCSI commands"
     assert f"\n{seconds} s from 2023-11-14T22:13:20.000000000Z; {found_there}\n" in shown
 
 
@@ -319,11 +317,11 @@ def test_a_mirror_whose_legs_begin_apart(runs: Runs, tmp_path: Path) -> None:
     found, document = tables(report(capture)), told("mirrors", capture)
     (mirror,) = document["mirrors"]
     columns = {
-        "leg": "leg", "sessions": lambda row: ", ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
-        "last to finish": "last_count", "alone at work ms": "alone_ns",
-        "mostly because": lambda row: words(max(row["causes_ns"], key=row["causes_ns"].get, default="-")),
+        "side": "leg", "sessions": lambda row: ", ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
+        "writes finished last": "last_count", "busy alone ms": "alone_ns",
+        "main cause": lambda row: words(max(row["causes_ns"], key=row["causes_ns"].get, default="-")),
     }  # fmt: skip
-    check(*found["Legs of mirror 0"], columns, mirror["legs"])
+    check(*found["Sides of mirror 0"], columns, mirror["legs"])
     truth = json.loads((run.folder / "truth.json").read_text())["cycles"]
     times: dict[int, dict[int, tuple[int, int]]] = {}
     for operation, lba, target, begun, done in zip(
@@ -348,11 +346,11 @@ def test_a_mirror_whose_legs_begin_apart(runs: Runs, tmp_path: Path) -> None:
     rows.sort(key=lambda row: -row["skew_ns"])
     columns = {
         "time s": "after_ns", "LBA": "lba", "bytes": "bytes", "skew ms": "skew_ns", "last session": "last",
-        "because": lambda row: words(row["cause"]),
-        "done on each leg ms": lambda row: " / ".join(f"{ns / 1e6:.3f}" for ns in row["done"]),
+        "cause": lambda row: words(row["cause"]),
+        "done on each side ms": lambda row: " / ".join(f"{ns / 1e6:.3f}" for ns in row["done"]),
         "display filter": lambda row: f"frame.number in {{{', '.join(map(str, row['frames']))}}}",
     }  # fmt: skip
-    check(*found["Writes of mirror 0 that waited longest"], columns, rows[:8])
+    check(*found["Writes of mirror 0 with the largest skew"], columns, rows[:8])
 
 
 # --- the model
@@ -375,29 +373,29 @@ def test_the_model(uneven: Path) -> None:
     shown, document = report(uneven), told("model", "fit", uneven)
     found = tables(shown)
     lines = found["Parameters, with 95 % confidence intervals"][1]
-    known = {"fit": "differences between points", "packets": "the packets of the cycles"}
+    known = {"fit": "fit over points", "packets": "packets of the commands"}
     for (name, _, *ends, unit, source), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
         assert (name, source) == (key[0].replace("c", "C"), known[document[key]["source"]])
         for cell, end in zip(ends, ("value", "low", "high"), strict=True):
             assert is_amount(cell, Decimal(document[key][end]) * (UNITS["ns"] if key.endswith("_ns") else 1), unit)
-    columns = {"between": "name", "one-way delays": "delays", "meaning": "meaning"}
-    check(*found["What k is made of, as the packets show it"], columns, document["legs"])
+    columns = {"part": "name", "one-way delays": "delays", "meaning": "meaning"}
+    check(*found["Parts of k, from the packets"], columns, document["legs"])
     columns = {
-        "tasks": lambda row: f"{row['cycle_count']} reads of {row['block_bytes'] >> 10} KiB, queue depth 1",
-        "one way ms": "delay_ns.value", "MB/s": "throughput_bytes_per_s", "period ms": "period_ns",
-        "by the model": "model_ns ms", "off by": lambda row: f"{100 * (row['period_ns'] / row['model_ns'] - 1):+.1f} %",
+        "commands": lambda row: f"{row['cycle_count']} reads of {row['block_bytes'] >> 10} KiB, queue depth 1",
+        "one-way delay ms": "delay_ns.value", "MB/s": "throughput_bytes_per_s", "period ms": "period_ns",
+        "model ms": "model_ns", "error": lambda row: f"{100 * (row['period_ns'] / row['model_ns'] - 1):+.1f} %",
     }  # fmt: skip
-    lines = found["Measured against the model"][1]
-    check(found["Measured against the model"][0], lines, columns, document["residuals"])
+    lines = found["Measured and model"][1]
+    check(found["Measured and model"][0], lines, columns, document["residuals"])
     # that which came late took longer than by the model, the others less
     assert [line[-1][0] for line in lines] == ["-", "+", "-"]
     left = document["cycles_left_out"]
-    assert f"\nFrom {document['cycles_used']} tasks; {sum(left.values())} left out: 1 no command followed.\n" in shown
+    assert (
+        f"\nFrom {document['cycles_used']} commands; {sum(left.values())} not used: 1 no command followed.\n" in shown
+    )
     k, d_ns, s_ns, c = (document[key]["value"] for key in ("k", "d_ns", "s_ns", "c_bytes_per_s"))
     passing_us = 65_536 / c * 1e6
-    sentence = (
-        f"= {k:.2f} delays of {d_ns / 1e6:.1f} ms + {s_ns / 1e3:.0f} µs for service + {passing_us:.0f} µs for 64 KiB on"
-    )
+    sentence = f"= {k:.2f} x {d_ns / 1e6:.1f} ms + {s_ns / 1e3:.0f} µs service + {passing_us:.0f} µs for 64 KiB on"
     assert sentence in shown
 
 
@@ -405,20 +403,20 @@ def test_what_a_change_would_win(uneven: Path, tmp_path: Path) -> None:
     """As `model predict` has it of the same fit."""
     fit = tmp_path / "fit.json"
     fit.write_text(printed("model", "fit", "--json", uneven))
-    head, lines = tables(report(uneven))["What a change would win, all else as it is"]
-    assert head == ("what if", "MB/s", "from", "to", "times as much", "then limited by")
+    head, lines = tables(report(uneven))["Predicted throughput after one change"]
+    assert head == ("change", "MB/s", "low", "high", "factor", "then limited by")
     setting = json.loads(fit.read_text())["setting"]
     asked = {
         "as captured": (),
         "queue depth 8": ("--queue-depth", 8),
         "queue depth 32": ("--queue-depth", 32),
-        "blocks of 1 MiB": ("--block-size", "1M"),
-        "half the distance": ("--one-way-delay", f"{setting['delay_ns'] / 2:.0f}ns"),
-        "service in half the time": ("--service-time", f"{setting['service_ns'] / 2:.0f}ns"),
+        "I/O size 1 MiB": ("--block-size", "1M"),
+        "half the RTT": ("--one-way-delay", f"{setting['delay_ns'] / 2:.0f}ns"),
+        "half the service time": ("--service-time", f"{setting['service_ns'] / 2:.0f}ns"),
     }
     rows = {line[0]: line for line in lines}
     (before,) = told("model", "predict", "--fit", fit)["predictions"]
-    limits = {"cycle": "the cycle's own time", "line": "the line"}
+    limits = {"cycle": "time per command", "line": "line rate"}
     for name, options in asked.items():
         (after,) = told("model", "predict", "--fit", fit, *options)["predictions"]
         _, value, low, high, times, bound = rows[name]
@@ -441,21 +439,23 @@ def test_gains_stand_behind_their_advice(uneven: Path) -> None:
     shown, page_text = printed("diagnose", uneven), plain(report(uneven))
     for finding in [finding for row in sessions for finding in row["findings"] if finding["gains"]]:
         said = [
-            f"{gain['throughput_factor']:.1f}"
-            + (f" ({gain['low']:.1f} to {gain['high']:.1f})" if gain in wide else "")
-            + (" times the throughput" if place == 0 else "")
+            (
+                f"about {gain['throughput_factor']:.1f}x ({gain['low']:.1f}x to {gain['high']:.1f}x)"
+                if gain in wide
+                else f"up to {gain['throughput_factor']:.1f}x"
+            )
             + f" with {gain['change']}"
-            for place, gain in enumerate(finding["gains"])
+            for gain in finding["gains"]
         ]
         assert {gain["advice"] for gain in finding["gains"]} == {0}
-        assert f" (by the model about {', '.join(said)})\n" in shown
+        assert f" (model: {', '.join(said)})\n" in shown
         first = finding["gains"][0]
         ends = [f"{first[name]:.2g}" for name in ("throughput_factor", "low", "high")]
         interval = f" ({ends[1]} to {ends[2]})" if ends[1] != ends[2] else ""
-        assert f" ({first['change']}: about {ends[0]}x{interval} the throughput, by the model)\n" in page_text
+        assert f" (model: {ends[0]}x{interval} with {first['change']})\n" in page_text
 
 
-# --- sessions of which one moved more with fewer tasks, that paused, and did not end
+# --- sessions of which one moved more with fewer commands, that paused, and did not end
 
 
 @pytest.fixture(scope="module")
@@ -483,12 +483,12 @@ def test_what_has_no_status_has_no_rank_and_pauses_are_not_idle(odd: Path) -> No
     lead = lead_of(odd)
     assert (lead["cycle_count"], f"## What limits session {lead['session']}\n" in shown) == (13, True)
     found = tables(shown)
-    assert len(found["Slowest 12 of 12 tasks"][1]) == 12
-    assert "\n1 tasks have no status in the capture, and so no rank.\n" in shown
+    assert len(found["Slowest 12 of 12 commands"][1]) == 12
+    assert "\n1 command has no status in the capture: latency unknown.\n" in shown
     idle = 1 - lead["budget"]["transfer"] / lead["jobs_ns"]
     facts = dict(re.findall(r"^- ([\w -]+): (.+)$", shown, re.MULTILINE))
     assert facts["Idle"].startswith(f"{percentage(idle)} % (")
     # with the pause it would be more
     assert percentage(idle) != percentage(lead["idle_fraction"])
-    parts = found[f"Time of session {lead['session']}, first command to last status"][1]
+    parts = found[f"Time breakdown of session {lead['session']}"][1]
     assert sum(float(row[3].rstrip(" %")) for row in parts) == pytest.approx(100, abs=1.5)

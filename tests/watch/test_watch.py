@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from iscsitrace import read
-from iscsitrace.cli.read.summary import describe
+from iscsitrace.outputs.summary import totals
 from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.endless import LATENCY_NS, THINK_NS, endless_capture, many_connections
@@ -52,7 +52,7 @@ def watch(source: Any, how: Settings = PATIENT, *, is_file: bool = True) -> tupl
 
 def summary(path: Path) -> dict[str, Any]:
     """What ``summary --json`` prints after its envelope."""
-    return describe(read(path))
+    return totals(read(path))
 
 
 def figures(document: dict[str, Any]) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def test_the_files_of_a_ring_are_one_stream(tmp_path: Path) -> None:
             break
     live.stop()
     watcher.run(lambda report: None)
-    assert figures(watcher.document()) == describe(read(*sorted(tmp_path.iterdir())))
+    assert figures(watcher.document()) == totals(read(*sorted(tmp_path.iterdir())))
 
 
 def _pcapng_blocks(content: bytes) -> tuple[bytes, list[bytes]]:
@@ -380,7 +380,7 @@ def test_connections_that_are_over_are_forgotten_and_stay_in_the_totals() -> Non
         report = watcher.step()
         if report and not report.is_last:
             kept.append(live.row_count)
-    found, expected = watcher.document(), describe(read(content))
+    found, expected = watcher.document(), totals(read(content))
     assert expected["volumes"][-1]["cycle_count"] == 1500
     assert max(kept) < 1300
     assert found["forgotten_connection_count"] == found["forgotten_session_count"] > 200

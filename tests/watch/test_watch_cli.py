@@ -70,8 +70,8 @@ def test_a_filter_is_libpcaps() -> None:
         (("nowhere",), "no such file, and no such interface"),
         (("--interval", "5ms", "-"), "10ms or longer"),
         (("-s", "100", "-"), "only an interface"),
-        (("--prometheus", "host:1", "-"), "no address and port"),
-        (("-a", "files:3", "-"), "no stop condition"),
+        (("--prometheus", "host:1", "-"), "is not a port or an address and port"),
+        (("-a", "files:3", "-"), "is not a limit; write one of duration:VALUE, packets:VALUE"),
         ((), "Missing argument"),
     ],
 )

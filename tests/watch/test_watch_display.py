@@ -16,7 +16,8 @@ from rich.cells import cell_len
 
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Live
-from iscsitrace.watch.board import SORTS, Choice, bar, legend, render, sorted_lines
+from iscsitrace.watch.board import bar, legend, render
+from iscsitrace.watch.choice import SORTS, Choice, sorted_lines
 from iscsitrace.watch.exposition import Exposition, serve
 from iscsitrace.watch.screen import WatchScreen
 from iscsitrace.watch.snapshot import save
@@ -61,7 +62,7 @@ def test_the_board_fits(watched: tuple[Watcher, list[Report]], width: int, heigh
 def test_eighty_columns_tell_what_matters(watched: tuple[Watcher, list[Report]]) -> None:
     report = busiest(watched[1])
     shown = "\n".join(line.plain for line in render(report, Choice(source="eth0"), 80, 24))
-    for word in ("eth0", "MB/s", "IOPS", "p50", "p99", "QD", "idle", "limiter", "RTT", "owin", "blocks", "lag"):
+    for word in ("eth0", "MB/s", "IOPS", "p50", "p99", "QD", "idle", "limiter", "RTT", "owin", "I/O sizes", "lag"):
         assert word in shown, word
 
 

@@ -20,7 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import iscsitrace
 from iscsitrace.tables.live_pass import SECOND_NS, Live, Pace
-from iscsitrace.watch.board import SORTS, Choice, render, sorted_lines
+from iscsitrace.watch.board import render
+from iscsitrace.watch.choice import SORTS, Choice, sorted_lines
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.lines import lines_of
 from iscsitrace.watch.watcher import Report, Watcher
@@ -357,7 +358,7 @@ def columns(row: dict[str, Any], transports: list[dict[str, Any]]) -> dict[str, 
         "rtx": (sum(each["retransmissions"][cause] for each in transports for cause in CAUSES), ""),
         "RTT ms": (seconds(max(round_trips, default=None)), "ms"),
         "owin": (most_outstanding(transports), ""),
-        "block": (row["block_sizes"][0]["bytes"] if row["block_sizes"] else None, ""),
+        "I/O": (row["block_sizes"][0]["bytes"] if row["block_sizes"] else None, ""),
     }
 
 
@@ -403,7 +404,7 @@ def check_line(board: str, number: int, told: dict[str, tuple[float | None, str]
 
 
 def check_detail(board: str, kind: str, row: dict[str, Any], own: list[dict[str, Any]]) -> None:
-    start = rf"{kind} {row[kind]}  idle (\S+) %  limiter (.+?)  open (\d+)  QD mean (\S+)"
+    start = rf"{kind} {row[kind]}  idle (\S+) %  limiter (.+?)  in flight (\d+)  QD mean (\S+)"
     idle, limiter, opened, depth = amounts(board, start)
     assert is_shown(idle, row["idle_fraction"], "%")
     assert opened == str(row["open_task_count"])
@@ -421,7 +422,7 @@ def check_detail(board: str, kind: str, row: dict[str, Any], own: list[dict[str,
         bar = next(line for line in board.splitlines() if re.fullmatch(r"[TPSiIARCL?]{40,}", line))
         for part, letter in WORDS.items():
             assert abs(bar.count(letter) / len(bar) - float(parts.get(part, 0))) <= 1 / len(bar)
-    rtt, least, owin, blocks = amounts(board, r"RTT (\S+) ms \(least (\S+)\)  owin (\S+)  blocks (.+)")
+    rtt, least, owin, blocks = amounts(board, r"RTT (\S+) ms \(min (\S+)\)  owin (\S+)  I/O sizes (.+)")
     told = columns(row, own)
     assert is_shown(rtt, *told["RTT ms"])
     assert is_shown(least, seconds(min(each["rtt_min_ns"] for each in own if each["rtt_min_ns"] is not None)), "ms")
@@ -430,7 +431,7 @@ def check_detail(board: str, kind: str, row: dict[str, Any], own: list[dict[str,
     assert [int(count) for _, count in found] == [each["task_count"] for each in row["block_sizes"]]
     assert all(is_amount(cell, each["bytes"]) for (cell, _), each in zip(found, row["block_sizes"], strict=True))
     if any(each["retransmitted_total"] for each in own):
-        again, total = amounts(board, r"retransmitted (.+?)  \((\d+) so far\)")
+        again, total = amounts(board, r"retransmissions: (.+?)  \((\d+) so far\)")
         assert int(total) == sum(each["retransmitted_total"] for each in own)
         counts = {cause: sum(each["retransmissions"][cause] for each in own) for cause in CAUSES}
         said = "  ".join(f"{cause.replace('_', ' ')} {count}" for cause, count in counts.items() if count)
@@ -469,19 +470,36 @@ def test_what_is_behind_is_said_everywhere(seen: Seen) -> None:
     assert dict(expected_gauges([shown]))["iscsitrace_lag_seconds",] == 1.5
     board = "\n".join(line.plain.rstrip() for line in render(report, Choice(source="eth0"), 130, 60))
     assert "  lag 1.5 s\n" in board
-    assert "\n! cannot keep up: is leaving packets out, 7 so far\n" in board
+    assert "\n! cannot keep up: is skipping packets, 7 so far\n" in board
     assert "\n! the capture dropped 9 packets so far\n" in board
     said = lines_of(report)
-    assert said[1] == "  cannot keep up: lag 1.5 s, without time budget, RTT and owin, 7 packets left out so far"
+    assert said[1] == "  cannot keep up: lag 1.5 s, no time breakdown, RTT and owin, 7 packets skipped so far"
     assert said[2] == "  the capture dropped 9 packets so far"
 
 
-def test_oddities_are_new_once(seen: Seen) -> None:
+def test_counters_are_new_once(seen: Seen) -> None:
     last = {row["name"]: row["count"] for row in seen[1][-1].as_dict()["counters"]}
     assert last["capture_gap"] > 0
     for name, count in last.items():
         rows = [row for report in seen[1] for row in report.as_dict()["counters"] if row["name"] == name]
         assert sum(row["new"] for row in rows) == count
+
+
+def test_findings_are_worded_as_in_diagnose(seen: Seen) -> None:
+    shares, new = set(), 0
+    for report in seen[1]:
+        board = "\n".join(line.plain for line in render(report, Choice(source="eth0"), 200, 200))
+        lines = lines_of(report)
+        for row in report.as_dict()["findings"]:
+            share = "" if row["share"] is None else f", {percentage(row['share'])} %"
+            head = f"session {row['session']}: {row['name']} ({row['severity']}{share}): "
+            assert f"\n{head}" in board
+            is_new = row["since_ns"] == report.to_ns
+            assert (f"  {head}{row['text']}" in lines) == is_new
+            shares.add(share)
+            new += is_new
+    assert new > 1
+    assert len(shares) > 2
 
 
 def test_plain_lines_show_the_report(seen: Seen) -> None:
@@ -500,7 +518,7 @@ def test_plain_lines_show_the_report(seen: Seen) -> None:
             found = dict(re.findall(r", (QD|idle|RTT|owin) ([^ ,]+)", rest))
             for word, name in (("QD", "QD"), ("idle", "idle%"), ("RTT", "RTT ms"), ("owin", "owin")):
                 assert is_shown(found.get(word, "-"), *told[name]), (word, rest)
-            again = re.search(r", (\d+) retransmitted", rest)
+            again = re.search(r", (\d+) retransmissions?\b", rest)
             assert (int(again[1]) if again else 0) == told["rtx"][0]
             checked += bool(again)
     assert checked > 1

@@ -168,3 +168,16 @@ fn a_window_that_shrinks_when_sending_starts_again_is_logged_at_that_moment() {
     let row = windows.time_ns.binary_search(&start_ns).expect("a row when it begins");
     assert_eq!(windows.cwnd[row], 10);
 }
+
+#[test]
+fn a_ping_takes_two_delays_and_its_time_on_the_line() {
+    let mut simulation = reads(8, 1 << 20);
+    simulation.client.mode = Mode::Ping;
+    simulation.client.ping.count = 3;
+    simulation.client.ping.bytes = 1000;
+    let (truth, ..) = simulate(simulation);
+    // 8 ms each way; 48 bytes of header, 1000 of data and 66 of headers below them at 25 ns a byte
+    let expected_ns = 2 * (8_000_000 + (48 + 1000 + 66) * 25);
+    let ping_ns = truth.results.ping_ns;
+    assert_eq!((ping_ns.count, ping_ns.min, ping_ns.max), (3, expected_ns, expected_ns));
+}

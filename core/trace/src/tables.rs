@@ -481,7 +481,7 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sack, Sacks};
+    use super::{Sack, Sacks, Wanted};
 
     fn sacks(frames: std::ops::Range<u64>) -> Sacks {
         let mut table = Sacks::default();
@@ -500,5 +500,16 @@ mod tests {
             assert_eq!(table.time_ns, (0..9).map(|frame| 10 * frame).collect::<Vec<_>>());
             assert!(other.frame.is_empty() && other.is_duplicate.is_empty());
         }
+    }
+
+    #[test]
+    fn tables_that_need_no_analysis_of_the_senders_do_not_start_it() {
+        let wanted = |name: &str| {
+            let mut wanted = Wanted::default();
+            wanted.add(name);
+            wanted.has_dynamics()
+        };
+        assert_eq!(["pdus", "segments", "write_starts", "cycles"].map(wanted), [false; 4]);
+        assert_eq!(["window", "senders", "budget", "flights"].map(wanted), [true; 4]);
     }
 }

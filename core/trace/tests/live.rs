@@ -5,7 +5,7 @@ mod conversation;
 use std::io::Cursor;
 use std::time::Duration;
 
-use conversation::{Script, Settings as ScriptSettings};
+use conversation::{Frame, Script, Settings as ScriptSettings, frame};
 use iscsitrace_trace::live::view::View;
 use iscsitrace_trace::live::{Live, Origin, Settings, Step};
 use iscsitrace_wire::capture_writer::PcapngWriter;
@@ -69,4 +69,46 @@ fn the_recent_past_is_as_long_as_it_is_kept() {
     // ten seconds are kept by default
     assert_eq!(recent.time_first_ns.iter().min(), Some(&(last_ns - 10 * SECOND_NS)));
     assert_eq!(recent.time_last_ns.iter().max(), Some(&last_ns));
+}
+
+#[test]
+fn a_connection_that_is_no_longer_kept_has_its_missing_commands() {
+    let mut script =
+        Script::new(ScriptSettings { has_header_digest: false, has_data_digest: false, connection_count: 1 });
+    script.connect();
+    for _ in 0..3 {
+        script.read(0, 1, 2, 1000, false);
+    }
+    let conversation = script.finish();
+    // the second read is missing from the capture: one command, two Data-In and a SCSI Response
+    let second = &conversation.cycles[1];
+    let pdus = second.data.iter().copied().chain([second.command, second.status]);
+    let lost: Vec<usize> = pdus.flat_map(|pdu| conversation.pdus[pdu].packets.clone()).collect();
+    let kept = (0..conversation.packets.len()).filter(|packet| !lost.contains(packet));
+    let mut frames: Vec<(i64, Vec<u8>)> =
+        kept.map(|packet| (packet as i64 * 1000, conversation.packets[packet].frame.clone())).collect();
+    let reset = |client_port: u16| {
+        let (identification, sequence_number, acknowledgment_number) = (1, 1, 1);
+        let flags = 0x14;
+        frame(&Frame {
+            to_target: true,
+            client_port,
+            identification,
+            sequence_number,
+            acknowledgment_number,
+            flags,
+            payload: &[],
+        })
+    };
+    // the connection ends, and more others than are kept follow it
+    frames.push((SECOND_NS, reset(50_000)));
+    frames.extend((0..1100).map(|port| (SECOND_NS + 1000 * i64::from(port), reset(1000 + port))));
+    // after two minutes of silence all of them are closed
+    frames.push((200 * SECOND_NS, vec![0; 60]));
+    let (views, _) = views(start(pcapng(frames.iter().map(|(time_ns, frame)| (*time_ns, &frame[..])))));
+    let forgotten: Vec<_> =
+        views.iter().map(|view| &view.forgotten).filter(|rows| !rows.connection.is_empty()).collect();
+    let rows = forgotten.first().expect("rows that are no longer kept");
+    assert_eq!((rows.connection[0], rows.is_iscsi[0]), (0, true));
+    assert_eq!((rows.missing_pdu_count_to_target[0], rows.missing_pdu_count_to_initiator[0]), (1, 3));
 }

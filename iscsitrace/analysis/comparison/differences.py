@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import exp, factorial, log
+from math import exp, factorial, log, prod
 from typing import Any, Final
 
 from iscsitrace.analysis.model.setting import LOGIN_KEYS
@@ -24,6 +24,8 @@ count as one, ELSE."""
 LEAST_EFFECT: Final = 0.001
 """Effect on the throughput, as a share, below which a difference counts among ELSE."""
 ELSE: Final = "all_else"
+SMALL: Final = 0.01
+"""Logarithm of a factor below which a difference is small: only the product of such factors is shown."""
 LEAST_GAP: Final = 0.02
 """Gap below which throughputs count as equal: shares of a smaller gap mean nothing."""
 
@@ -104,6 +106,20 @@ class Explanation:
     """The same of the model: the product of all factors."""
     differences: tuple[Difference, ...]
     """The largest first; ELSE last."""
+
+    @property
+    def large(self) -> tuple[Difference, ...]:
+        """The differences that change the throughput by about SMALL or more."""
+        return tuple(each for each in self.differences if abs(log(each.factor)) >= SMALL)
+
+    @property
+    def small(self) -> Difference | None:
+        """All others as one; None where there are none."""
+        rest = [each for each in self.differences if abs(log(each.factor)) < SMALL]
+        if not rest:
+            return None
+        share = None if rest[0].share is None else sum(each.share or 0 for each in rest)
+        return Difference(ELSE, "", None, None, prod(each.factor for each in rest), share)
 
     @property
     def unexplained_factor(self) -> float:
@@ -215,7 +231,7 @@ def _amount_to(kind: str, name: str, value: float) -> Callable[[Situation], Situ
 
 def _by_effect(changes: Sequence[_Change], start: Situation) -> tuple[list[_Change], int]:
     """The changes by effect, the largest first, and how many of them get a factor of their own. The effect is that of
-    the change alone, or as the last of all, whichever is larger.
+    the change alone, or as the last of all: the larger of the two.
     """
     before = start.throughput()
     end = start

@@ -12,6 +12,7 @@ from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.transport import line_bytes_per_s
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.distribution import counts, percentiles
+from iscsitrace.analysis.measures.parameters import negotiated
 from iscsitrace.analysis.session import workload
 from iscsitrace.analysis.session.grouping import Source, sessions_of
 from iscsitrace.analysis.session.measurement import Measured, measure
@@ -20,6 +21,10 @@ from iscsitrace.analysis.session.session import Session
 __all__ = ["NEEDED", "Side", "sides_of"]
 
 SIZES_SHOWN: Final = 4
+_IDENTITY: Final = frozenset(
+    "InitiatorName InitiatorAlias TargetName TargetAlias TargetAddress TargetPortalGroupTag CHAP_N CHAP_I".split()
+)
+"""Keys that identify the parties: they are not compared."""
 _MEGABYTE = 1e6
 
 
@@ -35,10 +40,7 @@ class Key:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Key:
         """Makes it from a row of ``parameters``."""
-        initiator, target = row["effective_initiator"], row["effective_target"]
-        sides = (("initiator", initiator), ("target", target))
-        in_force = initiator if initiator == target else ", ".join(f"{side} {value}" for side, value in sides if value)
-        return cls(row["initiator_value"], row["target_value"], in_force)
+        return cls(row["initiator_value"], row["target_value"], negotiated(row))
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,13 @@ def sides_of(source: Source) -> dict[int, Side]:
         for number, session in sessions_of(source).items()
         if session.workload is not None and number in names
     }
+
+
+def differing_keys(a: Side, b: Side) -> list[str]:
+    """The keys with different negotiated values, in the order of A."""
+    names = [name for name in dict.fromkeys([*a.keys, *b.keys]) if name not in _IDENTITY]
+    in_force = {name: [side.keys[name].in_force if name in side.keys else None for side in (a, b)] for name in names}
+    return [name for name, (one, other) in in_force.items() if one != other]
 
 
 def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:

@@ -16,7 +16,7 @@ from iscsitrace.analysis.groups.jobs import streams
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors import account
 from iscsitrace.analysis.groups.mirrors.account import Account
-from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.session.grouping import Source, sessions_and_connections_of
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
@@ -28,15 +28,33 @@ class Opinion:
 
     number: int
     headline: Headline
-    budget: dict[str, int] | None
-    """Nanoseconds by part; None where no command has a status."""
-    idle_fraction: float | None
-    limiter: str | None
-    jobs_ns: int
-    """Busy time, of which shares are: first command to last status, without idle gaps between bursts of I/O."""
+    time: Budget | None
+    """The time breakdown; None where no command has a status. Shares of findings are of its busy time."""
     system_call: SystemCall | None
     findings: list[Finding]
     """Failures first, then by share."""
+    is_separate: bool = True
+    """False for the only connection of a session: it has the session's diagnosis."""
+
+    @property
+    def budget(self) -> dict[str, int] | None:
+        """Nanoseconds by part, idle gaps between bursts of I/O included."""
+        return {part: self.time.parts_ns[part] for part in PARTS} if self.time else None
+
+    @property
+    def idle_fraction(self) -> float | None:
+        """See :attr:`Budget.idle_fraction`."""
+        return self.time.idle_fraction if self.time else None
+
+    @property
+    def limiter(self) -> str | None:
+        """See :attr:`Budget.limiter`."""
+        return self.time.limiter if self.time else None
+
+    @property
+    def jobs_ns(self) -> int:
+        """Busy time."""
+        return self.time.jobs_ns if self.time else 0
 
     @property
     def verdict(self) -> str:
@@ -109,20 +127,12 @@ def _of_connection(
     number = subject.connections[0]["connection"]
     # reuse what the session's subject has computed
     subject = sessions[session].as_connection(number)
-    return replace(opinions[session], number=number, headline=headline.of(subject, own), findings=own)
+    return replace(
+        opinions[session], number=number, headline=headline.of(subject, own), findings=own, is_separate=False
+    )
 
 
 def _opinion(subject: Session, groups: Groups) -> Opinion:
     case = Case(subject, groups)
     found = gains.with_gains(case, registry.findings_of(case))
-    sums = subject.budget
-    return Opinion(
-        subject.number,
-        headline.of(subject, found),
-        {part: sums.parts_ns[part] for part in PARTS} if sums else None,
-        sums.idle_fraction if sums else None,
-        sums.limiter if sums else None,
-        subject.jobs_ns,
-        case.system_call,
-        found,
-    )
+    return Opinion(subject.number, headline.of(subject, found), subject.budget, case.system_call, found)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.findings.thresholds import SHOWN_FRAMES, WARNING
+from iscsitrace.analysis.measures.selection import frames_filter
 from iscsitrace.analysis.session.workload import MOST
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class Finding:
     @property
     def display_filter(self) -> str | None:
         """A Wireshark display filter for the frames; None without frames."""
-        return f"frame.number in {{{', '.join(map(str, self.frames))}}}" if self.frames else None
+        return frames_filter(self.frames) if self.frames else None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; ``gain`` is the first of ``gains``, null where there is none."""

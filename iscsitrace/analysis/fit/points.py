@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -123,3 +125,12 @@ class Fit:
             "cycles_left_out": self.cycles_left_out,
             "undetermined": list(self.undetermined),
         }
+
+
+def of_operation(points: Sequence[Point], operation: str | None = None) -> list[Point]:
+    """The points of one operation; by default of the one that moved more bytes."""
+    moved: Counter[str] = Counter()
+    for point in points:
+        moved[point.setting.operation] += point.cycle_count * point.setting.block_bytes
+    wanted = operation or max(moved, key=lambda each: moved[each], default=None)
+    return [point for point in points if point.setting.operation == wanted]

@@ -6,9 +6,11 @@ twice, once for that time alone; this module takes both as tables.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from iscsitrace.analysis.fit.points import Point
 from iscsitrace.analysis.session import path
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
@@ -52,6 +54,21 @@ def measure(capture: str, connections: Table, steady: Table) -> Socket:
     round_trip_ns = path.round_trip_ns(whole)
     delay_ns = None if round_trip_ns is None else round_trip_ns / 2
     return Socket(row[f"stream_bytes_{direction}"] / lasted_ns * 1e9, delay_ns)
+
+
+def of_points(points: Sequence[Point], sockets: Mapping[str, Socket]) -> float | list[float]:
+    """C of all points, from one capture; from several, by capture name, that of the nearest delay for each point.
+
+    InputInvalid where the delay of one of several is unknown.
+    """
+    if len(sockets) == 1:
+        return next(iter(sockets.values())).bytes_per_s
+    delays: list[tuple[float, Socket]] = []
+    for capture, socket in sockets.items():
+        if socket.delay_ns is None:
+            raise InputInvalid(f"{capture}: no RTT was measured, so its points are unknown")
+        delays.append((socket.delay_ns, socket))
+    return [min(delays, key=lambda each: abs(each[0] - point.delay_ns.value))[1].bytes_per_s for point in points]
 
 
 def _busiest(capture: str, connections: Table) -> dict[str, Any]:

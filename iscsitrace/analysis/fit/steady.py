@@ -35,7 +35,7 @@ NEEDED: Final = ("budget", "senders")
 """Tables filled on request that the source has to have."""
 
 CYCLES_MIN: Final = 2
-"""Cycles that a point needs: a single one has no spread, and may be chance."""
+"""Cycles that a point needs: a single one has no spread, and says too little."""
 BYTES_MIN: Final = 0.1
 """Share of an operation's bytes from which on an I/O size is a point: smaller shares are metadata and remainders."""
 SLOW_START: Final = 0.02

@@ -58,7 +58,7 @@ class Budget:
     @property
     def limiter(self) -> str | None:
         """The largest part but transfer, without the idle gaps between bursts of I/O; None where there is none."""
-        others = self.parts_ns | {"initiator_think": self.parts_ns["initiator_think"] - self.between_jobs_ns}
+        others = self.busy_parts_ns
         del others["transfer"]
         largest = max(others, key=others.__getitem__)
         return largest if others[largest] > 0 else None
@@ -67,6 +67,16 @@ class Budget:
     def jobs_ns(self) -> int:
         """Busy time: the total without the idle gaps between bursts of I/O."""
         return self.total_ns - self.between_jobs_ns
+
+    @property
+    def busy_parts_ns(self) -> dict[str, int]:
+        """The parts of the busy time: initiator_think without the idle gaps between bursts of I/O."""
+        return self.parts_ns | {"initiator_think": self.parts_ns["initiator_think"] - self.between_jobs_ns}
+
+    @property
+    def busy_shares(self) -> dict[str, float]:
+        """Each part of the busy time / busy time, from 0 to 1; all 0 where there is no time."""
+        return {part: ns / self.jobs_ns if self.jobs_ns else 0.0 for part, ns in self.busy_parts_ns.items()}
 
     @property
     def is_line_bound(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,3 +43,25 @@ def block_sizes(cycles: Table) -> list[dict[str, Any]]:
         for size, count in counts(part["bytes"]).items()
         if size
     ]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The I/O sizes of one operation: those with the most commands, and the sums of the others."""
+
+    shown: list[Mapping[str, Any]]
+    other_count: int
+    other_cycle_count: int
+
+
+def largest_counts(rows: Iterable[Mapping[str, Any]], limit: int) -> dict[str, Sizes]:
+    """By operation, of rows of :func:`block_sizes`: the ``limit`` sizes with the most commands, then the smaller."""
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_name.setdefault(row["operation"], []).append(row)
+    found = {}
+    for operation, each in by_name.items():
+        ordered = sorted(each, key=lambda row: (-row["cycle_count"], row["bytes"]))
+        rest = ordered[limit:]
+        found[operation] = Sizes(ordered[:limit], len(rest), sum(row["cycle_count"] for row in rest))
+    return found

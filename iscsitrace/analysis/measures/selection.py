@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,26 @@ def pick(
     # nulls last; among equals the earlier first
     order = np.lexsort((-np.ma.filled(picked["latency_ns"], 0), is_null))
     return picked.select(order[:top])
+
+
+def slowest(cycles: Table, count: int) -> tuple[Table, Table]:
+    """The ``count`` commands with the largest latency, the largest first, and all commands without a latency.
+
+    A command without a status may be the slowest of all, or one that had just begun when the capture ended.
+    """
+    is_unranked = np.ma.getmaskarray(cycles["latency_ns"])
+    return pick(cycles.select(~is_unranked), top=count), cycles.select(is_unranked)
+
+
+def first_packet_ns(connections: Table) -> int | None:
+    """Time of the first TCP packet; None where there is none."""
+    times = connections.raw("time_first_ns")
+    return int(times.min()) if len(times) else None
+
+
+def frames_filter(frames: Iterable[int]) -> str:
+    """A Wireshark display filter for these frames."""
+    return f"frame.number in {{{', '.join(map(str, sorted(frames)))}}}"
 
 
 def display_filter(cycle: dict[str, Any]) -> str:

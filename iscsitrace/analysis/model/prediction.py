@@ -43,7 +43,7 @@ def predict(setting: Setting, *, k_factor: float = 1.0) -> Prediction:
     bounds = _bounds(setting, cycle, copies, k_factor)
     throughput = min(bounds.values())
     if throughput == inf:
-        raise InputInvalid("a cycle without delay, service time and rate takes no time: give one of them")
+        raise InputInvalid("a cycle without delay, service time and rate has no duration: set one of them")
     return Prediction(
         setting=setting,
         period_ns=outstanding * setting.block_bytes / throughput * 1e9,

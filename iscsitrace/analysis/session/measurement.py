@@ -105,7 +105,7 @@ def measure(session: Session) -> Measured | None:
 
 
 def _largest(cycles: Table) -> tuple[str, Table]:
-    """Reads or writes, whichever moved more; no rows where the others moved much at the same time."""
+    """Reads or writes: the ones that moved more; no rows where the others moved much at the same time."""
     moved = cycles.raw("data_bytes").astype(np.int64)
     sums = {word: int(moved[cycles.raw(f"is_{word}")].sum()) for word in ("read", "write")}
     word = max(sums, key=lambda each: sums[each])
@@ -138,8 +138,8 @@ def _budget_of(session: Session, cycles: Table) -> tuple[dict[str, int], int]:
     sums = np.bincount(part, weights=lengths, minlength=len(budget.PARTS)).astype(np.int64)
     parts_ns = dict(zip(budget.PARTS, sums.tolist(), strict=True))
     think_ns = lengths[part == budget.PARTS.index("initiator_think")]
-    parts_ns["initiator_think"] -= budget.between_jobs_ns(think_ns[think_ns > 0])
-    return parts_ns, sum(parts_ns.values())
+    found = budget.Budget(parts_ns, budget.between_jobs_ns(think_ns[think_ns > 0]))
+    return found.busy_parts_ns, found.jobs_ns
 
 
 def _congestion_ns(session: Session, first_ns: int, last_ns: int) -> tuple[int, int]:

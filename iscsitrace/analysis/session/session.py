@@ -79,7 +79,7 @@ class Session:
         """Busy time in one part of the time breakdown."""
         if self.budget is None:
             return 0
-        return self.budget.parts_ns[part] - (self.budget.between_jobs_ns if part == "initiator_think" else 0)
+        return self.budget.busy_parts_ns[part]
 
     def share(self, amount_ns: float) -> float:
         """Share of the busy time."""

@@ -1,4 +1,4 @@
-"""``iscsitrace check``: how far the capture can be trusted, by its own account, tshark's, and the truth of its run."""
+"""``iscsitrace check``: coverage and capture health, and comparisons with tshark and the truth of a run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
-from iscsitrace.cli.output import envelope, show_heading, show_json, show_line, show_table
-from iscsitrace.cli.record.capture_health import show_coverage, show_health
 from iscsitrace.errors import InputInvalid
+from iscsitrace.outputs.terminal import show, show_json
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.comparison.agreement import Agreement
-    from iscsitrace.analysis.comparison.second_opinion import Comparison
     from iscsitrace.tables.trace import Trace
 
 EXIT_FINDING = 1
@@ -30,22 +28,22 @@ EXIT_FINDING = 1
     type=click.Choice(["data_loss", "warning", "never"]),
     default="data_loss",
     show_default=True,
-    help="Exit with 1 for a counter of that severity or worse.",
+    help="Exit with 1 when a counter has this severity or a worse one.",
 )
 @click.option(
     "--against",
     type=click.Choice(["tshark"]),
-    help="Compare every PDU with tshark's; exit with 1 for a difference that is not explained.",
+    help="Compare every PDU with tshark's; exit with 1 for an unexplained difference.",
 )
 @click.option(
     "--truth",
     "truth_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Compare with the truth of its run; exit with 1 for any difference.",
+    help="Compare with the truth file of the run; exit with 1 for any difference.",
 )
 @click.option(
-    "--tap", help="Where a capture of a run was taken (initiator, target, target-2 ...); else its name says so."
+    "--tap", help="Capture point of the run (initiator, target, target-2 ...); by default from the file name."
 )
 def command(
     capture_input: CaptureInput,
@@ -55,15 +53,16 @@ def command(
     truth_path: Path | None,
     tap: str | None,
 ) -> None:
-    """Coverage per connection and direction, and every oddity of the capture with advice.
+    """Show coverage per connection and direction, and every counter of capture health with advice.
 
-    With --against tshark every PDU is compared with what tshark shows, and each difference is printed: explained by
-    evidence about that PDU, or unexplained. Needs tshark.
+    With --against tshark, every PDU is compared with tshark's. Each difference is printed: explained by evidence about
+    that PDU, or unexplained. Needs tshark.
 
-    With --truth, the file that simulate, lab run, initiator or target wrote, cycles, keys and losses are compared with
-    what really happened: every count, tag, size and, of simulated runs, every instant. Each difference is printed.
+    With --truth, the file that simulate, lab run, initiator or target wrote, commands, parameters and losses are
+    compared with the run: every count, tag, size and, for simulated runs, every time. Each difference is printed.
     """
-    from iscsitrace.analysis.measures import capture_health as health
+    from iscsitrace.analysis.measures import capture_health
+    from iscsitrace.outputs import check
 
     if tap and not truth_path:
         raise click.UsageError("--tap goes with --truth")
@@ -74,9 +73,9 @@ def command(
 
         require_tshark()
     trace = capture_input.read(("pdus", "segments") if against else ("segments",) if truth else ())
-    counters = health.by_name(trace.counters)
-    findings = [] if fail_on == "never" else health.reaching(counters, fail_on)
-    document: dict[str, Any] = envelope(trace) | {
+    counters = capture_health.by_name(trace.counters)
+    findings = [] if fail_on == "never" else capture_health.reaching(counters, fail_on)
+    document: dict[str, Any] = trace.provenance | {
         "coverage": [part.as_dict() for part in trace.coverage],
         "counters": counters,
         "fail_on": fail_on,
@@ -90,20 +89,15 @@ def command(
         ports = [row["target_port"] for row in trace.connections.rows(("target_port", "is_iscsi")) if row["is_iscsi"]]
         dissection = dissect(capture_input.sources[0], ports, capture_input.packet_limit)
         comparison = compare(trace.pdus, trace.segments, dissection)
-        document["against_tshark"] = _describe(comparison)
+        document["against_tshark"] = check.of_tshark(comparison)
     agreement = None
     if truth is not None:
-        agreement = _hold_against(trace, truth, tap or _tap_of(truth, capture_input))
+        agreement = _compared(trace, truth, tap or _tap_of(truth, capture_input))
         document["against_truth"] = asdict(agreement)
     if is_json:
         show_json(document)
     else:
-        show_coverage(document["coverage"])
-        show_health(counters)
-        if comparison:
-            _show(comparison)
-        if agreement:
-            _show_agreement(agreement)
+        show(check.sections(document, comparison, agreement))
     if findings or (comparison and comparison.unexplained) or (agreement and agreement.differences):
         raise click.exceptions.Exit(EXIT_FINDING)
 
@@ -116,71 +110,27 @@ def _read_truth(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputInvalid(f"{path}: {error.strerror}") from error
     except ValueError as error:
-        raise InputInvalid(f"{path}: no JSON: {error}") from error
+        raise InputInvalid(f"{path}: not JSON: {error}") from error
     if not isinstance(truth, dict):
-        raise InputInvalid(f"{path}: no truth of a run")
+        raise InputInvalid(f"{path}: not the truth file of a run")
     check(truth)
     return truth
 
 
 def _tap_of(truth: dict[str, Any], capture_input: CaptureInput) -> str | None:
-    """Where the capture was taken, by its name."""
+    """The capture point, from the file name."""
     from iscsitrace.analysis.comparison.truth import TAPS, tap_of
 
     if "captures" not in truth:
         return None
     found = tap_of(truth, Path(capture_input.sources[0]).name)
     if found is None:
-        raise click.UsageError(f"its name does not say where the capture was taken: add --tap ({TAPS})")
+        raise click.UsageError(f"the file name does not tell the capture point: add --tap ({TAPS})")
     return found
 
 
-def _hold_against(trace: Trace, truth: dict[str, Any], tap: str | None) -> Agreement:
+def _compared(trace: Trace, truth: dict[str, Any], tap: str | None) -> Agreement:
     from iscsitrace.analysis.comparison.agreement import Tables, compare
 
     tables = Tables(trace.connections, trace.cycles, trace.parameters, trace.segments, trace.packet_count)
     return compare(tables, truth, tap)
-
-
-def _show_agreement(agreement: Agreement) -> None:
-    show_heading("Against the truth" + (f", at the {agreement.tap}" if agreement.tap else ""))
-    show_line(
-        f"compared: {agreement.cycle_count} cycles with {agreement.value_count} values, {agreement.parameter_count} "
-        f"parameters, losses at {agreement.loss_count} ends; differences: {len(agreement.differences)}"
-    )
-    if agreement.differences:
-        show_table(
-            ("tcp.stream", "of", "difference"),
-            [(each.connection, each.subject, each.text) for each in agreement.differences],
-        )
-
-
-def _describe(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "tshark_version": comparison.tshark_version,
-        "our_pdu_count": comparison.our_pdu_count,
-        "tshark_pdu_count": comparison.tshark_pdu_count,
-        "tshark_pdu_count_in_order_of_arrival": comparison.tshark_pdu_count_in_order_of_arrival,
-        "matched_pdu_count": comparison.matched_pdu_count,
-        "unexplained_count": len(comparison.unexplained),
-        "explained": comparison.explained_counts(),
-        "differences": [asdict(difference) for difference in comparison.differences],
-    }
-
-
-def _show(comparison: Comparison) -> None:
-    show_heading(f"Against {comparison.tshark_version}")
-    show_line(
-        f"PDUs: ours {comparison.our_pdu_count}, tshark's {comparison.tshark_pdu_count} "
-        f"({comparison.tshark_pdu_count_in_order_of_arrival} without out-of-order reassembly), "
-        f"the same {comparison.matched_pdu_count}; differences: {len(comparison.differences)}, "
-        f"unexplained: {len(comparison.unexplained)}"
-    )
-    if comparison.differences:
-        show_table(
-            ("frame", "tcp.stream", "difference", "explanation", "evidence"),
-            [
-                (each.frame, each.connection, each.text, each.explanation or "UNEXPLAINED", each.evidence)
-                for each in comparison.differences
-            ],
-        )

@@ -1,4 +1,4 @@
-"""``iscsitrace export``: tables to CSV or Parquet files, or the sidecar that Wireshark's plugin reads."""
+"""``iscsitrace export``: tables to CSV or Parquet files, or the sidecar for Wireshark's plugin."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
     "directory",
     metavar="DIR",
     type=click.Path(file_okay=False),
-    help="Where the files go; made when missing. A sidecar goes beside its capture when this is not given.",
+    help="Folder of the files; created if missing. Default for a sidecar: the folder of the capture.",
 )
 @click.option(
     "--format",
     "file_format",
     type=click.Choice(["csv", "parquet"]),
-    help="Parquet needs pyarrow; csv if not set.",
+    help="File format (csv); Parquet needs pyarrow.",
 )
 @click.option(
     "--tables",
     "names",
     metavar="NAMES",
-    help="Tables, separated by commas; by default those on iSCSI, none on TCP, time, mirrors or streams.",
+    help="Tables, separated by commas (those on iSCSI, none on TCP, time, mirrors or streams).",
 )
 @click.option(
     "--sidecar",
     "is_sidecar",
     is_flag=True,
-    help="Instead of tables CAPTURE.iscsitrace, which tells Wireshark's plugin of single frames: owner of the time, "
-    "congestion window, why it was sent again.",
+    help="Write CAPTURE.iscsitrace instead of tables: for Wireshark's plugin, the time breakdown, congestion "
+    "window and cause of retransmission of each frame.",
 )
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 def command(
@@ -51,17 +51,17 @@ def command(
     is_sidecar: bool,
     force: bool,
 ) -> None:
-    """One file per table, with every column that docs/tables.md describes; or a sidecar for Wireshark.
+    """Write one file per table with every column (docs/tables.md), or a sidecar for Wireshark.
 
     Nulls are empty cells in CSV, times are int64 nanoseconds. Nothing is overwritten without --force.
     """
     if is_sidecar:
         if names is not None or file_format is not None:
-            raise click.UsageError("--sidecar has a format and columns of its own: without --tables and --format")
+            raise click.UsageError("--sidecar has a fixed format: omit --tables and --format")
         _export_sidecar(capture_input, Path(directory) if directory is not None else None, force)
         return
     if directory is None:
-        raise click.UsageError("-o DIR says where the tables go")
+        raise click.UsageError("name the folder of the tables with -o DIR")
     _export_tables(capture_input, directory, file_format or "csv", names, force)
 
 
@@ -75,7 +75,7 @@ def _export_tables(
     unknown = [name for name in chosen if name not in every]
     if unknown or not chosen:
         raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(every)}")
-    # what would refuse the output is asked before a long input is read
+    # an output that cannot be written is refused before a long input is read
     prepare(directory, file_format, chosen, force)
     trace = capture_input.read(needed(chosen))
     for path in export(trace, directory, file_format, chosen, force):
@@ -88,7 +88,7 @@ def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: 
 
     capture_input.require_whole_file("--sidecar")
     if capture_input.packet_limit is not None:
-        raise click.UsageError("--sidecar tells of the whole file: without -c")
+        raise click.UsageError("--sidecar reads the whole file: omit -c")
     capture = Path(capture_input.sources[0])
     path = sidecar.path_of(capture, directory)
     size = _file_size(capture)
@@ -99,7 +99,7 @@ def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: 
     output_file.check(path, is_forced=force)
     trace = capture_input.read(sidecar.TABLES)
     if _file_size(capture) != size:
-        raise InputInvalid(f"{capture} grew while it was read: a sidecar belongs to a capture that is complete")
+        raise InputInvalid(f"{capture} grew while it was read: a sidecar needs a complete capture")
     with output_file.written_aside(path) as partial, partial.open("wb") as stream:
         count = sidecar.write(trace, stream, size)
     click.echo(f"{path}: {count} frames")

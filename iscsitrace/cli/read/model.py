@@ -1,4 +1,4 @@
-"""``iscsitrace model``: what the period of a cycle is made of; ``fit`` finds it, ``predict`` says what would be."""
+"""``iscsitrace model``: the model of throughput; ``fit`` finds its parameters, ``predict`` evaluates it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from iscsitrace.cli.read import model_fit, model_predict
 
 @click.group(epilog="Example:  iscsitrace model predict read --one-way-delay 1ms,8ms --rate 320Mbit --queue-depth 1,8")
 def command() -> None:
-    """period = k * d + s + B / C: a cycle pays the one-way delay k times, service once, and its block on the line."""
+    """Fit or evaluate the model: period = k * d + s + B / C.
+
+    A cycle takes k one-way delays d, the service time s, and the time of its I/O size B on a line of rate C.
+    """
 
 
 command.add_command(model_fit.command, "fit")

@@ -1,4 +1,4 @@
-"""``iscsitrace plot``: one picture of a capture, to a file or a window."""
+"""``iscsitrace plot``: one plot of a capture, to a file or a window."""
 
 from __future__ import annotations
 
@@ -12,36 +12,47 @@ from iscsitrace.cli.options import CaptureInput, takes_captures
 from iscsitrace.cli.units import Moment, Quantity
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.outputs import files as output_file
-from iscsitrace.outputs.drawings import KINDS, Drawing
+from iscsitrace.plots import kinds
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.curves.subject import Subject
+    from iscsitrace.plots.kind import Drawing
     from iscsitrace.tables.trace import Trace
 
 _PICTURES = ("png", "svg", "pdf")
 _XPLOT = "xpl"
 _SMALL_BYTES = 200_000_000
-"""Of larger inputs, tables that only a zoomed plot can show are not read unless it is zoomed."""
+"""Largest input for which ``zoomed_tables`` are read without a zoom."""
 _DIRECTIONS = {"to_target": True, "to_initiator": False}
 
 
 class Cycles(Quantity):
-    """Numbers of cycles: ``12``, or ``12-15`` with both ends."""
+    """Numbers of commands: ``12``, or ``12-15`` inclusive."""
 
     name = "N[-M]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> range:
-        """The numbers; fails with a line that says how to write them."""
+        """The numbers; fails with a line that shows the syntax."""
         if isinstance(value, range):
             return value
         first, dash, last = value.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-            self.fail(f"{value!r} are no cycles; write 12, or 12-15", param, ctx)
+            self.fail(f"{value!r} is no range of commands; write 12, or 12-15", param, ctx)
         return range(int(first), int(last if dash else first) + 1)
 
 
-@click.command(epilog="Example:  iscsitrace plot sequence --cycle 37 -o slow-read.png capture.pcapng")
-@click.argument("kind", type=click.Choice(tuple(KINDS)))
+class PlotCommand(click.Command):
+    """A command whose help lists the kinds of plots."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the kinds, then the options."""
+        with formatter.section("Kinds"):
+            formatter.write_dl(list(kinds.summaries().items()))
+        super().format_options(ctx, formatter)
+
+
+@click.command(cls=PlotCommand, epilog="Example:  iscsitrace plot sequence --cycle 37 -o slow-read.png capture.pcapng")
+@click.argument("kind", type=click.Choice(kinds.NAMES))
 @takes_captures
 @click.option(
     "-o",
@@ -51,15 +62,20 @@ class Cycles(Quantity):
     metavar="FILE",
     help="NAME.png, NAME.svg or NAME.pdf; NAME.xpl for xplot (sequence and window).",
 )
-@click.option("--show", "has_window", is_flag=True, help="Open a window instead.")
+@click.option("--show", "has_window", is_flag=True, help="Open a window instead of writing a file.")
 @click.option("--force", "is_forced", is_flag=True, help="Overwrite the file if it exists.")
-@click.option("--connection", type=click.IntRange(min=0), metavar="N", help="That tcp.stream; else the busiest.")
-@click.option("--session", type=click.IntRange(min=0), metavar="N", help="Only that session.")
-@click.option("--cycle", "cycles", type=Cycles(), help="Zoom to that task, or to those from N to M.")
+@click.option(
+    "--connection",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Connection (tcp.stream) to show. Default: the busiest.",
+)
+@click.option("--session", type=click.IntRange(min=0), metavar="N", help="Show only session N.")
+@click.option("--cycle", "cycles", type=Cycles(), help="Zoom to command N, or to commands N to M.")
 @click.option(
     "--direction",
     type=click.Choice(tuple(_DIRECTIONS)),
-    help="Data of that direction, for plots of one; else the one with more data.",
+    help="Direction of the data, for plots of one direction. Default: the one with more data.",
 )
 def command(
     kind: str,
@@ -72,23 +88,13 @@ def command(
     cycles: range | None,
     direction: str | None,
 ) -> None:
-    """Draws one picture of a capture; docs/plots.md shows each kind and how to read it.
+    """Draws one plot of a capture. docs/plots.md shows each kind and how to read it.
 
-    \b
-    sequence: segments, ACKs, window, losses and SACKs of one direction over time (tcptrace's key)
-    window: outstanding data, congestion and advertised window of one sender
-    ladder: packets of one or a few tasks between initiator, tap and target, idle spans shaded
-    cycles: a row a task: when it was outstanding, and its phases
-    latency: over time, as a distribution, as a heat map, by block size
-    throughput: with idle fraction and queue depth
-    budget: the parts of the time budget, over time and in total
-    streams: the connections of a session beside each other
-
-    --from and --to zoom: the whole capture is read all the same, so that what began before is known. The same input
-    gives the same bytes.
-    """  # noqa: D301 -- click reads the \b
+    --from and --to zoom. The whole capture is still read, so that earlier packets count. The same input gives the same
+    bytes.
+    """
     if (path is None) == (not has_window):
-        raise click.UsageError("name a file with -o, or take --show")
+        raise click.UsageError("name a file with -o, or use --show")
     if path is not None:
         _check_output(path, kind, is_forced)
     trace = _read(kind, capture_input, cycles)
@@ -106,9 +112,9 @@ def command(
         None if direction is None else _DIRECTIONS[direction],
     )
     is_xplot = path is not None and path.suffix == f".{_XPLOT}"
-    # xplot zooms by itself
+    # xplot zooms by itself: keep more detail
     detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail()
-    drawing = KINDS[kind].prepare(trace, zoom, origin_ns, detail)
+    drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
     names = [each["name"] for each in trace.inputs]
     about = subject.describe(names, trace.connections, trace.coverage, drawing.view)
     if path is None:
@@ -119,26 +125,26 @@ def command(
 
 
 def _check_output(path: Path, kind: str, is_forced: bool) -> None:
-    """Refuses what cannot be written before a long input is read."""
+    """Rejects an unwritable output before a long input is read."""
     ending = path.suffix.removeprefix(".")
-    if ending == _XPLOT and not KINDS[kind].has_xplot:
-        able = ", ".join(name for name, each in KINDS.items() if each.has_xplot)
+    if ending == _XPLOT and kinds.load(kind).xplot is None:
+        able = ", ".join(name for name in kinds.NAMES if kinds.load(name).xplot is not None)
         raise click.UsageError(f"xplot draws {able}, not {kind}")
     if ending not in (*_PICTURES, _XPLOT):
-        raise click.UsageError(f"{path} does not say what to write: end it with .png, .svg, .pdf or .xpl")
+        raise click.UsageError(f"{path} has no known format: end it with .png, .svg, .pdf or .xpl")
     output_file.check(path, is_forced=is_forced)
 
 
 def _read(kind: str, capture_input: CaptureInput, cycles: range | None) -> Trace:
     is_zoomed = cycles is not None or capture_input.time_from is not None or capture_input.time_to is not None
-    tables = KINDS[kind].tables
+    tables = kinds.load(kind).tables
     if is_zoomed or _size(capture_input) <= _SMALL_BYTES:
-        tables = (*tables, *KINDS[kind].zoomed_tables)
+        tables = (*tables, *kinds.load(kind).zoomed_tables)
     return replace(capture_input, time_from=None, time_to=None).read(tables)
 
 
 def _size(capture_input: CaptureInput) -> int:
-    """Bytes of the input on disk; 0 where that is unknown."""
+    """Size of the input on disk in bytes; 0 if unknown."""
     return sum(Path(name).stat().st_size for name in capture_input.sources if name != "-" and Path(name).is_file())
 
 
@@ -180,7 +186,7 @@ def _show(drawing: Drawing, about: Subject) -> None:
     with style.applied():
         figure = windows.open_figure()
         if figure is None:
-            raise ToolMissing("no window can be opened here: no display, or no toolkit for one; write a file with -o")
+            raise ToolMissing("no window can be opened here: no display, or no GUI toolkit; write a file with -o")
         drawing.draw(figure)
         footer.write(figure, drawing.title, about, drawing.notes)
         windows.wait()

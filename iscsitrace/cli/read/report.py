@@ -1,4 +1,4 @@
-"""``iscsitrace report``: one file that says what limits a session, and shows why."""
+"""``iscsitrace report``: one file that shows what limits a session, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from iscsitrace.report.document import Document
 
 _LARGE_BYTES = 200_000_000
-"""Of larger inputs the PDUs are not read: the plots that show single ones are left out."""
+"""Largest input for which PDUs are read; above it, plots of single PDUs are omitted."""
 _STANDARD_OUTPUT = "-"
 
 
@@ -27,7 +27,7 @@ _STANDARD_OUTPUT = "-"
     "output",
     type=click.Path(dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Where to; - is standard output. Else the first capture's name with .report.html, in this folder.",
+    help="Output file; - is standard output. Default: the first capture's name with .report.html, in this folder.",
 )
 @click.option("--force", "is_forced", is_flag=True, help="Overwrite the file if it exists.")
 @click.option(
@@ -36,10 +36,15 @@ _STANDARD_OUTPUT = "-"
     type=click.Choice(("html", "md")),
     default="html",
     show_default=True,
-    help="html with plots, or md: Markdown without, for a ticket.",
+    help="html with plots, or md (Markdown, without plots) for a ticket.",
 )
-@click.option("--session", type=click.IntRange(min=0), metavar="N", help="What it is about; else what moved most.")
-@click.option("--no-plots", is_flag=True, help="Leave the plots out: quicker, and smaller.")
+@click.option(
+    "--session",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Session of the report. Default: the one that moved most bytes.",
+)
+@click.option("--no-plots", is_flag=True, help="Omit the plots: faster, and a smaller file.")
 def command(
     capture_input: CaptureInput,
     output: str | None,
@@ -48,12 +53,11 @@ def command(
     session: int | None,
     no_plots: bool,
 ) -> None:
-    """Writes one file with everything: what limits the session and what to change first of all, then where its time
-    went, plots to zoom into, the slowest tasks with their frames, what the model says of changes, keys, capture health,
-    and how it was made.
+    """Writes a report: what limits the session and what to change, then the time breakdown, zoomable plots, the slowest
+    commands with their frames, model predictions, negotiated parameters, capture health, and version and options.
 
-    The HTML needs no network and no other file: it opens from disk, prints, and can be sent. The same input gives the
-    same bytes. In the place of captures it takes the folder of an experiment (`lab run NAME -o DIR`).
+    The HTML file needs no network and no other file. The same input gives the same bytes. Instead of captures, the
+    command takes the folder of an experiment (`lab run NAME -o DIR`).
     """
     path = None if output == _STANDARD_OUTPUT else Path(output or _default_name(capture_input, file_format))
     if path is not None:
@@ -75,7 +79,7 @@ def command(
 
 
 def _document(capture_input: CaptureInput, session: int | None, *, has_pictures: bool) -> Document:
-    """Of the folder of an experiment, or of captures."""
+    """The document on the folder of an experiment, or on captures."""
     from iscsitrace.experiments import report
     from iscsitrace.report import captures
 
@@ -84,7 +88,7 @@ def _document(capture_input: CaptureInput, session: int | None, *, has_pictures:
         trace = capture_input.read(captures.needed(_size(capture_input) > _LARGE_BYTES, has_pictures))
         return captures.describe(trace, session=session, has_pictures=has_pictures)
     if len(capture_input.sources) > 1 or session is not None:
-        raise click.UsageError("the folder of an experiment stands alone, and has no sessions")
+        raise click.UsageError("name one folder of an experiment alone, without --session")
     return report.describe(folders[0], has_pictures=has_pictures)
 
 
@@ -96,5 +100,5 @@ def _default_name(capture_input: CaptureInput, file_format: str) -> str:
 
 
 def _size(capture_input: CaptureInput) -> int:
-    """Bytes of the input on disk; 0 where that is unknown."""
+    """Size of the input on disk in bytes; 0 if unknown."""
     return sum(Path(name).stat().st_size for name in capture_input.sources if name != "-" and Path(name).is_file())

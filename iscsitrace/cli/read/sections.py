@@ -1,6 +1,6 @@
 """Options in sections: each section of a command's help is one part of its settings, made by one function.
 
-Commands that share a section share its options, their help and what they mean.
+Commands that share a section share its options and their help.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _Settings = TypeVar("_Settings")
 
 
 class Section(Generic[_Settings]):
-    """Options under one title, and the function that makes settings of their values."""
+    """Options under one title, and the function that makes settings from their values."""
 
     def __init__(self, title: str, gather: Callable[..., _Settings], *options: click.Option) -> None:
         """``gather`` takes the value of each option by its name."""
@@ -23,7 +23,7 @@ class Section(Generic[_Settings]):
         self._gather = gather
 
     def take(self, values: dict[str, Any]) -> _Settings:
-        """The settings; takes the values of its options out of ``values``."""
+        """The settings; removes the values of its options from ``values``."""
         # several options may set one value
         names = {str(option.name) for option in self.options}
         return self._gather(**{name: values.pop(name) for name in names})
@@ -38,7 +38,7 @@ class SectionedCommand(click.Command):
         self.params += [option for section in sections for option in section.options]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options; arguments stand in the usage."""
+        """Write the options; arguments are in the usage line."""
         titles = {id(option): section.title for section in self.sections for option in section.options}
         records: dict[str, list[tuple[str, str]]] = {"Options": []}
         for parameter in self.get_params(ctx):

@@ -1,4 +1,4 @@
-"""``iscsitrace wireshark``: the plugin, the extcap and the profile in a person's Wireshark."""
+"""``iscsitrace wireshark``: install the plugin, the extcap and the profile into Wireshark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.options import as_json
-from iscsitrace.cli.output import show_heading, show_json, show_line, show_table
+from iscsitrace.outputs.terminal import show_heading, show_json, show_line, show_table
 from iscsitrace.tables.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 @click.group(epilog="Example:  iscsitrace wireshark install")
 def command() -> None:
-    """Puts the plugin, the extcap and the profile into Wireshark's personal folders, says what is there, takes it out.
+    """Install the plugin, the extcap and the profile into Wireshark's personal folders, check or remove them.
 
     The plugin adds iscsitrace.* fields and a statistics window, the extcap two interfaces (a capture with trigger, a
-    simulated WAN), the profile columns, colours and filter buttons. docs/plugins.md shows them.
+    simulated WAN), the profile columns, colours and filter buttons. See docs/plugins.md.
     """
 
 
 @command.command(epilog="Example:  iscsitrace wireshark install")
-@click.option("--force", is_flag=True, help="Overwrite files that iscsitrace did not write, or somebody changed since.")
+@click.option("--force", is_flag=True, help="Overwrite files that are not from iscsitrace, or were changed.")
 @as_json
 def install(force: bool, is_json: bool) -> None:
-    """Writes the files, or brings them up to date.
+    """Write the files, or update them.
 
-    A file that is there and not from iscsitrace is never overwritten without --force, and then nothing is written. One
-    that was changed since, by you or by Wireshark (it saves the columns of a profile), stays as it is.
+    If an existing file is not from iscsitrace, nothing is written without --force. A file that was changed after the
+    installation, by you or by Wireshark (it saves the columns of a profile), is kept.
     """
     from iscsitrace.wireshark import folders as personal_folders
     from iscsitrace.wireshark import install as installation
@@ -51,13 +51,13 @@ def install(force: bool, is_json: bool) -> None:
     elif found:
         show_line(f"Wireshark itself was not found, only {', '.join(found)}: tshark -C iscsitrace uses the profile")
     else:
-        show_line("neither Wireshark nor tshark was found; the files are where they will look for them")
+        show_line("neither Wireshark nor tshark was found; the files are in the folders that they read")
 
 
 @command.command(epilog="Example:  iscsitrace wireshark status")
 @as_json
 def status(is_json: bool) -> None:
-    """Says which files are installed, whether they are those of this version, and which Wireshark was found."""
+    """Show which files are installed, whether they are of this version, and which Wireshark was found."""
     from iscsitrace import __version__
     from iscsitrace.wireshark import folders as personal_folders
     from iscsitrace.wireshark import install as installation
@@ -78,7 +78,7 @@ def status(is_json: bool) -> None:
     if found:
         show_table(("program", "version", "path"), [(each.name, each.version or "-", each.path) for each in found])
     else:
-        show_line("neither Wireshark nor tshark was found; the folders are those where they would look")
+        show_line("neither Wireshark nor tshark was found; the folders are those that they read")
     show_heading("files")
     _show_results(results)
     show_heading("verdict")
@@ -86,20 +86,18 @@ def status(is_json: bool) -> None:
     if installed is None:
         show_line("not installed: iscsitrace wireshark install")
     elif not is_current:
-        show_line(
-            f"installed by version {installed}, and not up to date with {__version__}: iscsitrace wireshark install"
-        )
+        show_line(f"installed: version {installed}, not up to date with {__version__}: iscsitrace wireshark install")
     elif any(result.state == "changed" for result in results):
-        show_line(f"installed, of this version, {__version__}; changed files stay as they are")
+        show_line(f"installed: version {__version__}, up to date; changed files are kept")
     else:
-        show_line(f"installed, of this version, {__version__}")
+        show_line(f"installed: version {__version__}, up to date")
 
 
 @command.command(epilog="Example:  iscsitrace wireshark uninstall")
-@click.option("--force", is_flag=True, help="Remove files, too, that were changed since.")
+@click.option("--force", is_flag=True, help="Also remove files that were changed.")
 @as_json
 def uninstall(force: bool, is_json: bool) -> None:
-    """Removes what install wrote, and nothing else: a file that was changed since stays, and is named."""
+    """Remove the files that install wrote, and nothing else. Changed files are kept and listed."""
     from iscsitrace.wireshark import folders as personal_folders
     from iscsitrace.wireshark import install as installation
 
@@ -117,7 +115,7 @@ def uninstall(force: bool, is_json: bool) -> None:
         show_line("kept: changed since it was installed; --force removes it")
     if left:
         profile = folders.profiles / installation.PROFILE
-        show_line(f"{profile} stays: {', '.join(left)} in it is not from iscsitrace")
+        show_line(f"{profile} is kept: {', '.join(left)} in it is not from iscsitrace")
 
 
 def _show_results(results: list[Result]) -> None:
@@ -128,7 +126,7 @@ def _show_second_copies(folders: Folders) -> None:
     from iscsitrace.wireshark import install as installation
 
     for copy in installation.second_copies(folders):
-        show_line(f"{copy} is a second copy, which Wireshark would load, too: remove it")
+        show_line(f"{copy} is a second copy that Wireshark loads, too: remove it")
 
 
 def _document(folders: Folders, results: list[Result]) -> dict[str, Any]:

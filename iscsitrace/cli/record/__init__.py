@@ -1,1 +1,1 @@
-"""Commands that capture from interfaces, or watch them."""
+"""Commands that capture from interfaces, or show them live."""

@@ -1,4 +1,4 @@
-"""``iscsitrace capture``: iSCSI from interfaces into pcapng files."""
+"""``iscsitrace capture``: capture iSCSI from interfaces into pcapng files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import click
 
 from iscsitrace.cli.options import as_json
-from iscsitrace.cli.output import show_json
 from iscsitrace.cli.record.capture_files import made_up
 from iscsitrace.cli.record.capture_limits import Limit, gathered
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Size
 from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.outputs import files as output_file
+from iscsitrace.outputs.terminal import show, show_json
 from iscsitrace.wording.quantities import SIZES, TIMES, parse_quantity
 
 SCHEMA_VERSION = 1
@@ -31,50 +31,61 @@ EXIT_LOSS = 1
 
 @click.command(epilog="Example:  iscsitrace capture -i eth0 -w storage.pcapng -b filesize:100M -b files:10")
 @click.option("-i", "interfaces", metavar="IFACE", multiple=True, help="Interface; repeatable. See interfaces.")
-@click.option("-r", "sources", metavar="FILE", multiple=True, help="Captures to read in place of an interface.")
-@click.option("-w", "path", metavar="FILE", help="File, FIFO, or - for standard output; else a new name here.")
+@click.option("-r", "sources", metavar="FILE", multiple=True, help="Read captures in place of an interface.")
+@click.option(
+    "-w", "path", metavar="FILE", help="File, FIFO, or - for standard output (a new file name in this folder)."
+)
 @click.option("--force", "is_forced", is_flag=True, help="Overwrite files that exist.")
 @click.option("-f", "capture_filter", metavar="FILTER", help="libpcap filter (TCP ports 3260 and 860, tagged or not).")
-@click.option("--learn", "is_learning", is_flag=True, help="Find iSCSI on other ports by content, again and again.")
-@click.option("--learn-every", type=Duration(), default="30s", show_default=True, help="Between two looks for it.")
+@click.option("--learn", "is_learning", is_flag=True, help="Find iSCSI on other ports by content, repeatedly.")
+@click.option("--learn-every", type=Duration(), default="30s", show_default=True, help="Interval of --learn.")
 @click.option(
-    "-s", "snaplen", metavar="BYTES|advise", help="Bytes kept of a packet (all); advise measures what is needed."
+    "-s",
+    "snaplen",
+    metavar="BYTES|advise",
+    help="Bytes kept of each packet (all); advise measures how many are needed.",
 )
 @click.option(
-    "-B", "buffer_mib", type=click.IntRange(1, 2047), default=64, show_default=True, help="Kernel's buffer, MiB."
+    "-B", "buffer_mib", type=click.IntRange(1, 2047), default=64, show_default=True, help="Kernel buffer, MiB."
 )
 @click.option(
     "-b",
     "ring",
     type=Limit(),
     multiple=True,
-    help="Next file after duration:S, filesize:KB or packets:N; files:N keeps the last N.",
+    help="Start the next file after duration:S, filesize:KB or packets:N; files:N keeps the last N.",
 )
 @click.option(
     "-a", "stops", type=Limit(), multiple=True, help="Stop after duration:S, filesize:KB, packets:N or files:N."
 )
 @click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
 @click.option(
-    "--trigger", metavar="CONDITION", help="Keep only the time around such tasks, as 'latency>50ms or status!=good'."
+    "--trigger",
+    metavar="CONDITION",
+    help="Keep only the time around such commands, like 'latency>50ms or status!=good'.",
 )
-@click.option("--before", type=Duration(), default="2s", show_default=True, help="Kept before such a task.")
-@click.option("--after", type=Duration(), default="1s", show_default=True, help="Kept after its end.")
+@click.option("--before", type=Duration(), default="2s", show_default=True, help="Time kept before such a command.")
+@click.option("--after", type=Duration(), default="1s", show_default=True, help="Time kept after its end.")
 @click.option(
-    "--trigger-memory", type=Size(), default="256M", show_default=True, help="For packets that may be wanted."
+    "--trigger-memory",
+    type=Size(),
+    default="256M",
+    show_default=True,
+    help="Memory for packets that a trigger may keep.",
 )
-@click.option("--promiscuous", "is_promiscuous", is_flag=True, help="Capture packets for others, too.")
-@click.option("-p", "is_not_promiscuous", is_flag=True, help="Accepted for tshark's sake: that is the default.")
-@click.option("--time-stamp-type", type=click.Choice(_CLOCKS), help="Whose clock stamps packets (host).")
+@click.option("--promiscuous", "is_promiscuous", is_flag=True, help="Capture packets to other hosts, too.")
+@click.option("-p", "is_not_promiscuous", is_flag=True, help="Accepted for compatibility with tshark: the default.")
+@click.option("--time-stamp-type", type=click.Choice(_CLOCKS), help="Clock of the time stamps (host).")
 @click.option(
     "--dumpcap",
     "dumpcap",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="Capture through dumpcap; auto: where only that may.",
+    help="Capture through dumpcap; auto: where only dumpcap has the permission.",
 )
-@click.option("--capture-comment", "comment", metavar="TEXT", default="", help="Written into the files.")
-@click.option("-q", "is_quiet", is_flag=True, help="Say nothing but drops and errors.")
+@click.option("--capture-comment", "comment", metavar="TEXT", default="", help="Comment in the files.")
+@click.option("-q", "is_quiet", is_flag=True, help="Print only drops and errors.")
 @as_json
 def command(
     interfaces: tuple[str, ...],
@@ -101,20 +112,19 @@ def command(
     is_quiet: bool,
     is_json: bool,
 ) -> None:
-    """Captures iSCSI into pcapng files, until Ctrl-C, SIGTERM or a limit. Ends with what was seen, written and dropped;
-    exit code 1 when packets were dropped.
+    """Capture iSCSI into pcapng files until Ctrl-C, SIGTERM or a limit. The last line counts packets seen, written and
+    dropped; exit code 1 when packets were dropped.
 
-    Files belong to their owner alone, and can be read while they grow. Several -i go into the same file. -b names files
-    as dumpcap does: NAME_00001_20261121190000.pcapng.
+    Only their owner may read the files, also while they grow. Several -i write into the same file. -b names files as
+    dumpcap does: NAME_00001_20261121190000.pcapng.
 
-    A trigger is made of latency>TIME, status=NAME, status!=NAME, operation=NAME, operation!=NAME, joined by and, or;
-    the file then begins with the handshakes and logins of its connections. With -r it is what a trigger would have
-    kept.
+    A trigger combines latency>TIME, status=NAME, status!=NAME, operation=NAME and operation!=NAME with and, or. The
+    file then begins with the handshakes and logins of its connections. With -r a trigger is applied to captures.
     """
     if bool(interfaces) == bool(sources):
         raise click.UsageError("name an interface with -i (iscsitrace interfaces lists them), or captures with -r")
     if is_learning and capture_filter is not None:
-        raise click.UsageError("--learn makes its own capture filter: leave out -f")
+        raise click.UsageError("--learn makes its own capture filter: omit -f")
     _require_clock(interfaces, time_stamp_type)
     _require_filter(capture_filter)
     _require_trigger(trigger)
@@ -138,12 +148,12 @@ def command(
     next_file = gathered(ring)
     kept_files = next_file.pop("files", None)
     if kept_files is not None and not next_file:
-        raise click.UsageError("-b files keeps the last of several: add -b filesize, duration or packets")
+        raise click.UsageError("-b files keeps the last of several files: add -b filesize, duration or packets")
     target = _target(path, interfaces, is_ring=bool(next_file), is_forced=is_forced)
     if sources and (is_learning or capture_filter is not None or snaplen is not None or "duration_ns" in stop):
-        raise click.UsageError("-r takes --trigger, -b, -c and -w; select packets with -f when you read")
+        raise click.UsageError("-r takes --trigger, -b, -c and -w; select packets with -f when the file is read")
     if is_json and str(target) == "-":
-        raise click.UsageError("standard output has the packets: leave out --json")
+        raise click.UsageError("the packets go to standard output: omit --json")
     settings: dict[str, Any] = {
         "interfaces": interface_settings,
         "output": {
@@ -191,16 +201,10 @@ def _show_end(outcome: dict[str, Any], caller: Any, *, is_quiet: bool) -> None:
     end = outcome["end"]
     if end["reason"] in ("interface", "output"):
         caller.say(f"the capture ended: {end['message']}")
-    if is_quiet:
-        return
-    progress = outcome["progress"]
-    seen = sum(interface["seen_count"] for interface in outcome["interfaces"])
-    text = (
-        f"{seen} packets seen, {progress['written_count']} written ({progress['written_bytes']} bytes), "
-        f"{progress['dropped_count']} dropped"
-    )
-    slow = progress["slow_count"]
-    caller.say(text + (f"; {slow} slow tasks" if slow else ""))
+    if not is_quiet:
+        from iscsitrace.outputs import capture
+
+        caller.say(capture.end(outcome))
 
 
 def _exit_code(outcome: dict[str, Any]) -> int:
@@ -216,7 +220,6 @@ def _advise(
     *,
     is_json: bool,
 ) -> None:
-    from iscsitrace.cli.record.capture_advice import show_advice
     from iscsitrace.cli.record.capture_source import capture_by
     from iscsitrace.recording import capture
 
@@ -236,11 +239,13 @@ def _advise(
     if is_json:
         show_json({"schema": SCHEMA_VERSION, **advice, "dropped_count": dropped})
     else:
-        show_advice(", ".join(sources) or interfaces[0]["name"], advice, dropped)
+        from iscsitrace.outputs import capture as report
+
+        show([report.advice(", ".join(sources) or interfaces[0]["name"], advice, dropped)])
 
 
 def _require_clock(interfaces: tuple[str, ...], clock: str | None) -> None:
-    """InputInvalid for a clock that an interface does not have: libpcap would take the host's without a word."""
+    """InputInvalid for a clock that an interface does not have: libpcap would use the host's without a warning."""
     if clock is None:
         return
     from iscsitrace.recording.interfaces import time_stamp_types
@@ -251,7 +256,7 @@ def _require_clock(interfaces: tuple[str, ...], clock: str | None) -> None:
 
 
 def _require_filter(expression: str | None) -> None:
-    """InputInvalid, with the place, for a filter that libpcap does not read."""
+    """InputInvalid, with the place, for a filter that libpcap rejects."""
     if expression is None:
         return
     from iscsitrace.recording import capture
@@ -265,7 +270,7 @@ def _require_filter(expression: str | None) -> None:
 
 
 def _require_trigger(condition: str | None) -> None:
-    """InputInvalid, with the place, for a condition that cannot be read."""
+    """InputInvalid, with the place, for an invalid condition."""
     if condition is None:
         return
     from iscsitrace.recording import capture
@@ -276,7 +281,7 @@ def _require_trigger(condition: str | None) -> None:
 
 
 def _pointed(text: str, place: int) -> str:
-    """The text with a mark where it goes wrong."""
+    """The text with a mark at the mistake."""
     return f"'{text[:place]}>>>{text[place:]}'" if place < len(text) else f"'{text}>>>'"
 
 
@@ -288,7 +293,7 @@ def _snaplen(text: str) -> int:
 
 
 def _target(path: str | None, interfaces: tuple[str, ...], *, is_ring: bool, is_forced: bool) -> Path:
-    """Where packets go; refused before anything is opened."""
+    """The output; errors come before anything is opened."""
     if path is None:
         if not interfaces:
             raise click.UsageError("name a file with -w")
@@ -298,11 +303,11 @@ def _target(path: str | None, interfaces: tuple[str, ...], *, is_ring: bool, is_
         if is_ring:
             raise click.UsageError("-b needs files: name one with -w")
         if sys.stdout.isatty():
-            raise click.UsageError("standard output is a terminal: send it into a pipe or a file")
+            raise click.UsageError("standard output is a terminal: redirect it to a pipe or a file")
         return target
     if is_ring:
         if not target.parent.is_dir():
-            raise InputInvalid(f"cannot write {path}: {target.parent} is no folder")
+            raise InputInvalid(f"cannot write {path}: {target.parent} is not a folder")
         return target if target.suffix else target.with_name(f"{target.name}.pcapng")
     if target.exists() and not target.is_file():
         if target.is_dir():
@@ -313,9 +318,9 @@ def _target(path: str | None, interfaces: tuple[str, ...], *, is_ring: bool, is_
 
 
 def _section(comment: str, trigger: str | None) -> dict[str, str]:
-    """What files say of their making."""
+    """Metadata of the files."""
     if trigger is not None:
-        kept = f"kept by the trigger {trigger}: between its windows packets are left out on purpose"
+        kept = f"kept by the trigger {trigger}: packets between its windows are left out on purpose"
         comment = f"{comment}\n{kept}" if comment else kept
     return {
         "hardware": _processor(),

@@ -1,4 +1,4 @@
-"""Names of capture files: one made up where none is given, and those of a ring as dumpcap names them."""
+"""Names of capture files: a default name, and the names of a ring as dumpcap has them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def made_up(interfaces: Sequence[str]) -> Path:
-    """``iscsitrace_eth0_20261121190000.pcapng`` in the current folder, by local time."""
+    """``iscsitrace_eth0_20261121190000.pcapng`` in the current folder, with local time."""
     name = "_".join(re.sub(r"[^\w.-]", "-", interface) for interface in interfaces)
     return Path(f"iscsitrace_{name}_{_now()}.pcapng")
 

@@ -1,4 +1,4 @@
-"""What a capture tells while it runs: lines on stderr, and on a terminal one that says how far it is."""
+"""Progress of a capture: lines on stderr, and on a terminal a status line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SLOW_LINES_A_SECOND = 5
 
 
 class CaptureCaller:
-    """Is asked by the core whether to go on, and for names of files."""
+    """Called by the core: decides whether to continue, and names files."""
 
     def __init__(self, path: Path, wish: StopWish, *, is_quiet: bool) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class CaptureCaller:
         self._slow_lines = 0
 
     def watch(self, progress_json: str) -> bool:
-        """Tells what happened; whether somebody wants the end."""
+        """Print the events; return whether to stop."""
         progress = json.loads(progress_json)
         for event in progress["events"]:
             self._tell(event)
@@ -44,27 +44,27 @@ class CaptureCaller:
         return self._wish.is_there
 
     def next_path(self, number: int) -> str:
-        """The name of a file of a ring."""
+        """The name of the next file of a ring."""
         return str(numbered(self._path, number))
 
     def close(self) -> None:
-        """Leaves the terminal as a line of its own needs it."""
+        """Erase the status line."""
         if self._is_drawn:
             self._is_drawn = False
             click.echo("\r\x1b[K", err=True, nl=False)
 
     def say(self, text: str) -> None:
-        """One line on stderr."""
+        """Print one line on stderr."""
         self.close()
         click.echo(f"iscsitrace: {printable(text)}", err=True)
 
     def _tell(self, event: dict[str, Any]) -> None:
         kind = event["kind"]
         if kind == "dropped":
-            # never quiet about what is lost
+            # printed with -q, too: packets are lost
             self.say(
                 f"{event['interface']}: {event['count']} packets dropped, {event['total']} in all "
-                "(a larger buffer: -B, fewer packets: -f, less of each: -s)"
+                "(try a larger buffer: -B, fewer packets: -f, or fewer bytes of each: -s)"
             )
         elif kind == "warning":
             self.say(event["text"])
@@ -78,7 +78,7 @@ class CaptureCaller:
             self._tell_slow(event["text"])
 
     def _tell_slow(self, text: str) -> None:
-        """The first few of a second, and that there are more: a slow target gives thousands."""
+        """The first few of each second, and the number of the others: a slow target has thousands."""
         second = int(time.monotonic())
         if second != self._second:
             if self._slow_lines > _SLOW_LINES_A_SECOND:
@@ -94,4 +94,4 @@ def _status(progress: dict[str, Any]) -> str:
         f"{progress['elapsed_ns'] / 1e9:.0f} s  {progress['written_count']} packets  "
         f"{progress['written_bytes'] / SIZES['MB']:.1f} MB  {progress['dropped_count']} dropped"
     )
-    return text + (f"  {progress['slow_count']} slow tasks" if progress["slow_count"] else "")
+    return text + (f"  {progress['slow_count']} slow commands" if progress["slow_count"] else "")

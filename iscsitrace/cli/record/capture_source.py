@@ -1,4 +1,4 @@
-"""Who captures: libpcap in this process, or dumpcap where only that may."""
+"""The program that captures: libpcap in this process, or dumpcap where only dumpcap has the permission."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from iscsitrace.errors import CaptureRefused, PermissionLacking, ToolMissing
 _LIMIT_S = 10
 _ADVICE = (
     "run it as root, with the capability CAP_NET_RAW, or as a member of the group that may use dumpcap "
-    "(docs/capture.md says how)"
+    "(see docs/capture.md)"
 )
 
 
 def capture_by(choice: str, interfaces: Sequence[str], run: Callable[[str | None], dict[str, Any]]) -> dict[str, Any]:
-    """Runs a capture with the path of dumpcap or, for libpcap, None; ``choice`` is auto, always or never.
+    """Run a capture with the path of dumpcap or, for libpcap, None; ``choice`` is auto, always or never.
 
-    PermissionLacking with advice when nobody may; CaptureRefused with names that are near when there is no such
+    PermissionLacking with advice when neither has the permission; CaptureRefused with similar names for an unknown
     interface.
     """
     dumpcap = shutil.which("dumpcap")
@@ -42,7 +42,7 @@ def capture_by(choice: str, interfaces: Sequence[str], run: Callable[[str | None
 
 
 def _may(dumpcap: str, interface: str) -> bool:
-    """Whether dumpcap can open the interface for this user; asked by its list of link types, which captures nothing."""
+    """Whether dumpcap can open the interface for this user; listing link types needs the same permission."""
     if not os.access(dumpcap, os.X_OK):
         return False
     try:

@@ -1,8 +1,7 @@
-"""``iscsitrace watch``: traffic while it happens."""
+"""``iscsitrace watch``: live traffic."""
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import sys
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.output import show_line
+from iscsitrace.cli.record.capture_limits import Limit
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Quantity
 from iscsitrace.errors import CaptureUnreadable
+from iscsitrace.outputs.terminal import show, show_line
+from iscsitrace.wording.quantities import TIMES, parse_endpoint
 
 if TYPE_CHECKING:
     from iscsitrace.watch.exposition import Exposition
@@ -35,67 +36,46 @@ class Listen(Quantity):
         """Fails with a line that says how to write one."""
         if isinstance(value, tuple):
             return value
-        address, _, port = value.rpartition(":")
-        address = address.strip("[]") or "127.0.0.1"
-        try:
-            ipaddress.ip_address(address)
-            number = int(port)
-        except ValueError:
-            self.fail(f"{value!r} is no address and port; write 9432 or 127.0.0.1:9432", param, ctx)
-        if not 0 <= number < 1 << 16:
-            self.fail(f"{port} is no port", param, ctx)
-        return address, number
-
-
-class StopAt(Quantity):
-    """A stop condition as tshark has them: ``duration:SECONDS`` or ``packets:COUNT``."""
-
-    name = "CONDITION"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
-        """Fails with a line that says how to write one."""
-        if isinstance(value, tuple):
-            return value
-        kind, _, amount = value.partition(":")
-        try:
-            number = float(amount)
-        except ValueError:
-            number = 0.0
-        if kind not in {"duration", "packets"} or number <= 0:
-            self.fail(f"{value!r} is no stop condition; write duration:60 or packets:1000", param, ctx)
-        return kind, number
+        found = parse_endpoint(value if ":" in value else f"127.0.0.1:{value}")
+        if found is None or found[1] is None:
+            self.fail(f"{value!r} is not a port or an address and port, like 9432 or 127.0.0.1:9432", param, ctx)
+        return str(found[0]), found[1]
 
 
 @click.command(epilog="Example:  iscsitrace watch --interval 5s --json capture.pcapng")
 @click.argument("source", metavar="INPUT")
+@click.option("-f", "capture_filter", metavar="FILTER", help="Keep packets that match this libpcap filter.")
 @click.option(
-    "-f", "capture_filter", metavar="FILTER", help="Look at packets that a libpcap filter matches, and no others."
+    "-s", "snaplen", type=click.IntRange(min=1), metavar="BYTES", help="Interface: bytes kept of each packet."
 )
-@click.option("-s", "snaplen", type=click.IntRange(min=1), metavar="BYTES", help="Of an interface: bytes of a packet.")
-@click.option("-B", "buffer_mib", type=click.IntRange(min=1), metavar="MIB", help="Of an interface: kernel buffer.")
+@click.option("-B", "buffer_mib", type=click.IntRange(min=1), metavar="MIB", help="Interface: kernel buffer.")
 @click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
 @click.option(
-    "-a", "stop_at", type=StopAt(), multiple=True, help="Stop after duration:SECONDS or packets:COUNT; repeatable."
+    "-a",
+    "stop_at",
+    type=Limit("duration", "packets"),
+    multiple=True,
+    help="Stop after duration:SECONDS or packets:COUNT; repeatable.",
 )
-@click.option("--interval", type=Duration(), default="1s", show_default=True, help="Time from look to look.")
+@click.option("--interval", type=Duration(), default="1s", show_default=True, help="Time between updates.")
 @click.option("--no-follow", is_flag=True, help="Stop at the end of the file instead of waiting for more.")
-@click.option("--json", "is_json", is_flag=True, help="A line of JSON each interval, and one with the totals.")
-@click.option("--plain", is_flag=True, help="Lines of text each interval, on a terminal too.")
+@click.option("--json", "is_json", is_flag=True, help="Print one line of JSON per interval, and one with the totals.")
+@click.option("--plain", is_flag=True, help="Print lines of text per interval, on a terminal too.")
 @click.option(
     "--prometheus",
     type=Listen(),
     metavar="[ADDRESS:]PORT",
-    help="Serve the figures at http://ADDRESS:PORT/metrics; the address is 127.0.0.1 unless named.",
+    help="Serve metrics at http://ADDRESS:PORT/metrics (127.0.0.1).",
 )
-@click.option("--no-findings", is_flag=True, help="Leave the diagnosis of the recent past away.")
-@click.option("--no-dynamics", is_flag=True, help="Leave time budget, RTT, owin and causes away: a third of the work.")
+@click.option("--no-findings", is_flag=True, help="Do not diagnose.")
+@click.option("--no-dynamics", is_flag=True, help="Omit time breakdown, RTT, owin and causes: a third of the work.")
 def command(
     source: str,
     capture_filter: str | None,
     snaplen: int | None,
     buffer_mib: int | None,
     packet_limit: int | None,
-    stop_at: tuple[tuple[str, float], ...],
+    stop_at: tuple[tuple[str, int], ...],
     interval: int,
     no_follow: bool,
     is_json: bool,
@@ -104,22 +84,22 @@ def command(
     no_findings: bool,
     no_dynamics: bool,
 ) -> None:
-    """Throughput, latencies, queue depth, idle time and its owners, RTT, losses and findings, while they happen.
+    """Show throughput, latencies, queue depth, time breakdown, RTT, losses and findings live.
 
     INPUT is an interface, a file that grows (the next files of a ring buffer follow), or - for standard input. On a
-    terminal keys sort, pause, pick a connection and save a snapshot (? lists them); into a pipe go lines, or JSON.
+    terminal, keys sort, pause, select a connection and save a snapshot (? lists them). A pipe gets lines or JSON.
 
-    The totals at the end are those that summary prints for the same packets. Ctrl-C ends in order. Exit code 1 when
-    packets were lost on the way: dropped by the capture, or left out because the view could not keep up.
+    The totals at the end equal those of summary for the same packets. Ctrl-C stops the capture and prints the totals.
+    Exit code 1 when packets were lost: dropped by the capture, or left out because the view could not keep up.
     """
     from iscsitrace.tables.live_pass import Settings
     from iscsitrace.watch.source import open_source
     from iscsitrace.watch.watcher import Watcher
 
     if interval < _INTERVAL_MIN_NS:
-        raise click.UsageError("--interval has to be 10ms or longer")
-    duration_s = min((amount for kind, amount in stop_at if kind == "duration"), default=None)
-    limits = [int(amount) for kind, amount in stop_at if kind == "packets"]
+        raise click.UsageError("--interval must be at least 10ms")
+    duration_s = min((amount / TIMES["s"] for name, amount in stop_at if name == "duration_ns"), default=None)
+    limits = [amount for name, amount in stop_at if name == "packets"]
     packet_limit = min([*limits, *([packet_limit] if packet_limit else [])], default=None)
     settings = Settings(
         interval_ns=interval,
@@ -135,14 +115,14 @@ def command(
     with open_source(source, settings, capture_options=capture_options) as watched:
         watcher = Watcher(watched.live, has_findings=not (no_findings or no_dynamics))
         exposition, server = _serve(prometheus)
-        show = _Show(watcher, watched, source, exposition, duration_s)
+        view = _Show(watcher, watched, source, exposition, duration_s)
         try:
             if no_follow:
                 watched.live.stop()
             if sys.stdout.isatty() and not is_json and not plain:
-                show.on_screen()
+                view.on_screen()
             else:
-                show.as_lines(is_json=is_json)
+                view.as_lines(is_json=is_json)
         except CaptureUnreadable:
             _refuse_as(watched)
             raise
@@ -158,9 +138,11 @@ def command(
     if is_json:
         click.echo(json.dumps(document, allow_nan=False))
     else:
-        _show_totals(document)
+        from iscsitrace.outputs.summary import sections_of_totals
+
+        show(sections_of_totals(document))
     if watcher.live.change:
-        click.echo(f"iscsitrace: {source} was {watcher.live.change} under the watch: nothing more was read", err=True)
+        click.echo(f"iscsitrace: {source} was {watcher.live.change} while it was read: reading stopped", err=True)
     if _has_lost(document) or watcher.live.change:
         raise click.exceptions.Exit(EXIT_LOSS)
 
@@ -177,7 +159,7 @@ def _serve(listen: tuple[str, int] | None) -> tuple[Exposition | None, Any]:
 
 
 def _refuse_as(watched: Watched) -> None:
-    """Where a capture of ours gave nothing, it has said why."""
+    """Exit as the capture process did, with its message, where it captured nothing."""
     code = watched.close()
     if code:
         click.echo(watched.last_words(), err=True)
@@ -185,7 +167,7 @@ def _refuse_as(watched: Watched) -> None:
 
 
 class _Show:
-    """Shows reports until the input ends, which a signal, a key or the time brings nearer."""
+    """Shows reports until the input ends, or a signal, a key or -a ends it."""
 
     def __init__(
         self,
@@ -228,7 +210,7 @@ class _Show:
         from iscsitrace.watch.screen import WatchScreen
 
         if self._source == "-":
-            # the pipe has a descriptor of its own by now: keys come from the terminal
+            # the pipe has another descriptor by now: keys come from the terminal
             try:
                 os.dup2(os.open("/dev/tty", os.O_RDWR), sys.stdin.fileno())
             except OSError:
@@ -248,9 +230,3 @@ class _Show:
 def _has_lost(document: dict[str, Any]) -> bool:
     lost = {"dropped_by_capture", "packets_left_out"}
     return any(row["name"] in lost and row["count"] for row in document["counters"])
-
-
-def _show_totals(document: dict[str, Any]) -> None:
-    from iscsitrace.cli.read.summary import show_totals
-
-    show_totals(document)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iscsitrace.cli.output import show_heading, show_json, show_line, show_table
 from iscsitrace.cli.stop_signals import StopWish, wishing
-from iscsitrace.cli.traffic.progress import Progress
+from iscsitrace.outputs.run_progress import Progress
+from iscsitrace.outputs.terminal import show_json, show_table
 
 if TYPE_CHECKING:
     from iscsitrace.experiments import runner
-    from iscsitrace.experiments.results import Results
 
 _WORLDS = ("simulated", "real")
 _KEPT = ("figures", "captures", "none")
@@ -109,7 +108,7 @@ def command(
     and published values. Each point has a folder below DIR/points. Ctrl-C stops; the same command continues. When a
     point fails, it is reported, the rest continues, and the exit code is 1.
     """
-    from iscsitrace.experiments import catalogue, experiment, results
+    from iscsitrace.experiments import catalogue, experiment, results, terminal_report
     from iscsitrace.experiments.points import of_experiment
 
     definition = catalogue.load(name)
@@ -139,7 +138,7 @@ def command(
     if is_json:
         show_json(results.document(found))
     else:
-        show(found, directory)
+        terminal_report.show(found, directory)
     if not found.is_complete:
         click.echo(
             f"stopped: {len(found.points)} of {found.point_count} points are done; run the command again to continue",
@@ -151,7 +150,7 @@ def command(
 
 
 class _Watched:
-    """Shows the progress of an experiment on stderr, and passes on the wish to stop."""
+    """Shows the progress of an experiment on stderr, and reports a request to stop."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
@@ -174,20 +173,3 @@ class _Watched:
 
 def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < _MINUTE_S else f"{seconds / _MINUTE_S:.0f} min"
-
-
-def show(found: Results, directory: Path) -> None:
-    """The results as tables."""
-    from iscsitrace.experiments import tables
-
-    show_line(f"{found.title}, {found.world} world; source: {found.source}")
-    for grid in tables.of(found):
-        show_heading(grid.caption)
-        show_table(grid.columns, grid.rows)
-        for note in grid.notes:
-            show_line(note)
-    show_heading("Files")
-    names = ["results.json", "results.csv", *(figure.file for figure in found.figures)]
-    titles = {figure.file: figure.title for figure in found.figures}
-    show_table(("file", "content"), [(directory / name, titles.get(name, "every point")) for name in names])
-    show_line(f"One page with figures and tables: iscsitrace report {directory}")

@@ -10,20 +10,22 @@ from typing import IO, Any
 
 import click
 
-from iscsitrace.cli.output import show_json
 from iscsitrace.cli.read.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import StopWish, wishing
-from iscsitrace.cli.traffic import results as traffic_results
-from iscsitrace.cli.traffic.design_options import DESIGN
-from iscsitrace.cli.traffic.progress import Progress
+from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
-from iscsitrace.cli.traffic.workload_options import KEYS, MODES, WORKLOAD, lasting
+from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
 from iscsitrace.cli.units import Duration, Size
 from iscsitrace.errors import TrafficImpossible
+from iscsitrace.lab.settings import structs
+from iscsitrace.lab.settings.table import MODES
+from iscsitrace.outputs import initiator_results
+from iscsitrace.outputs.run_progress import Progress
+from iscsitrace.outputs.terminal import show_json
 
 _EXIT_INTERRUPTED = 130
 _PERIOD_NS = 2_000_000
-"""How often a run is looked at whose connections are to be known, so that few are too short to be seen."""
+"""Interval of samples when connections are recorded: short, so that few connections are missed."""
 _SEED_BITS = 63
 
 
@@ -36,45 +38,56 @@ PINGS = Section(
     _pings,
     option("--ping-count", type=click.IntRange(min=1), default=10, show_default=True, help="NOP-Outs per session."),
     option(
-        "--ping-interval", "ping_interval_ns", type=Duration(), default="100ms", help="From one to the next (100ms)."
+        "--ping-interval",
+        "ping_interval_ns",
+        type=Duration(),
+        default="100ms",
+        show_default=True,
+        help="Time from one ping to the next.",
     ),
-    option("--ping-size", type=Size(), default="64", show_default=True, help="Bytes that the target returns."),
+    option(
+        "--ping-size", type=Size(), default="64", show_default=True, help="Data of a ping, which the target returns."
+    ),
 )
 
 
-def _design(*, driver: str, receive: str) -> dict[str, Any]:
-    return {"driver": driver, "receive": receive}
-
-
-DRIVER = Section("Design", _design, *DESIGN)
+DESIGN = settings_section("Design", "initiator.driver", "initiator.receive")
 
 
 @click.command(
     cls=SectionedCommand,
-    sections=(WORKLOAD, KEYS, SOCKETS, DRIVER, PINGS),
+    sections=(WORKLOAD, KEYS, SOCKETS, DESIGN, PINGS),
     epilog="Example:  iscsitrace initiator read iscsi://127.0.0.1:3260/iqn.2025-01.org.iscsitrace:memory/0 --seconds 2",
 )
 @click.argument("mode", type=click.Choice((*MODES, "discover", "ping")))
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of random addresses and mixes.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Seed of random addresses and of mixed workloads.",
+)
 @click.option("--initiator-name", metavar="IQN", help="InitiatorName.")
-@click.option("--bind", "bind_address", metavar="ADDRESS", help="The address to connect from.")
-@click.option("--timeout", "timeout_ns", type=Duration(), help="For a login (15s), a task (30s) and a ping (5s).")
+@click.option("--bind", "bind_address", metavar="ADDRESS", help="Local address of the connections.")
+@click.option(
+    "--timeout", "timeout_ns", type=Duration(), help="Timeout of a login (15s), a command (30s) and a ping (5s)."
+)
 @click.option(
     "--tcp-info",
     "tcp_info_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="TCP_INFO every 20 ms, as JSON lines.",
+    help="Write TCP_INFO every 20 ms, as JSON lines.",
 )
 @click.option(
     "--truth",
     "truth_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Every task, and TCP_INFO every 20 ms, as JSON.",
+    help="Write every command, and TCP_INFO every 20 ms, as JSON.",
 )
-@click.option("--force", "is_forced", is_flag=True, help="Overwrite these files.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite these files if they exist.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number.")
 @click.option("--no-progress", is_flag=True, help="Draw no progress bar.")
 def command(
@@ -91,14 +104,14 @@ def command(
     no_progress: bool,
     **values: Any,
 ) -> None:
-    """Opens sessions to targets and runs a workload, or discovers, or pings; prints what they gave.
+    """Run a workload, a discovery or pings against targets, and print the results.
 
-    URL: iscsi://[user[%password]@]host[:port]/target/lun, for discover without target. At its end,
-    ?target_user=NAME&target_password=SECRET asks for mutual CHAP, ?header_digest=crc32c and the like set keys. Several
-    are striped over, or mirrors (--mirror).
+    URL: iscsi://[user[%password]@]host[:port]/target/lun; discover takes it without a target. Append
+    ?target_user=NAME&target_password=SECRET for mutual CHAP, ?header_digest=crc32c and the like for login keys. With
+    several URLs the workload is striped over the targets, or mirrored (--mirror).
 
-    Without --bytes and --seconds a workload lasts 5 s. Ctrl-C ends a run in order. Exit codes: 1 for commands that
-    failed and wrong data, 2 for a target that could not be used at all.
+    Without --bytes and --seconds a workload lasts 5 s. Ctrl-C ends a run in order. Exit codes: 1 for failed commands
+    or wrong data, 2 for a target that cannot be used.
     """
     from iscsitrace.lab import traffic, truth_file
     from iscsitrace.lab.tcp_samples import TcpSamples
@@ -126,34 +139,34 @@ def command(
     if truth_path:
         truth_file.write(truth_path, _truth(settings, found, samples))
     if is_json:
-        show_json(truth_file.envelope("initiator") | traffic_results.describe(results))
+        show_json(truth_file.envelope("initiator") | initiator_results.describe(results))
     else:
-        traffic_results.show(results)
-    traffic_results.end(results)
+        initiator_results.show(results)
+    initiator_results.end(results)
     if wish.is_there:
         raise click.exceptions.Exit(_EXIT_INTERRUPTED)
 
 
 def _settings(mode: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
-    """The run as the core takes it, but for its targets."""
-    workload = lasting(WORKLOAD.take(values)) | {"seed": seed}
+    """The settings of the run, without its targets."""
+    workload = lasting(structs.listed(structs.workload_of(WORKLOAD.take(values)) | {"seed": seed}))
     if mode in MODES:
         workload["operation"] = mode
     client: dict[str, Any] = {
         "mode": "run" if mode in MODES else mode,
-        "login": {"offers": KEYS.take(values)},
-        # two runs at the same time need different ISIDs, and nobody may know a challenge beforehand
+        "login": {"offers": structs.offers_of(KEYS.take(values))},
+        # runs at the same time need different ISIDs, and a challenge must not be predictable
         "isid_seed": secrets.randbits(_SEED_BITS),
         "challenge_seed": secrets.randbits(_SEED_BITS),
         "workload": workload,
         "ping": PINGS.take(values),
     }
-    return {"client": client, "sockets": SOCKETS.take(values), **DRIVER.take(values)}
+    return {"client": client, "sockets": SOCKETS.take(values), **structs.programs_of(DESIGN.take(values))}
 
 
 @contextmanager
 def _created(file: Path) -> Iterator[IO[str]]:
-    """A new file, which does not stay when the block fails."""
+    """A new file. It is removed when the block fails."""
     try:
         stream = file.open("x")
     except OSError as error:

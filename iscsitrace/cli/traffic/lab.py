@@ -13,79 +13,51 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.output import show_json, show_line, show_table
 from iscsitrace.cli.read.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import wishing
-from iscsitrace.cli.traffic import experiment, run_options, run_results
-from iscsitrace.cli.traffic import results as traffic_results
-from iscsitrace.cli.traffic.design_options import DESIGN
-from iscsitrace.cli.traffic.link_options import LINK
-from iscsitrace.cli.traffic.progress import Progress
-from iscsitrace.cli.traffic.run_options import PATHS, RUN_MODES, SEED_LIMIT, world_settings
-from iscsitrace.cli.traffic.target_options import TARGET
+from iscsitrace.cli.traffic import experiment, run_options
+from iscsitrace.cli.traffic.link_options import LINK, PATHS
+from iscsitrace.cli.traffic.run_options import SEED_LIMIT, world_settings
+from iscsitrace.cli.traffic.setting_options import settings_section
+from iscsitrace.cli.traffic.target_options import DEVICE, TARGET
 from iscsitrace.cli.traffic.tcp_options import HOSTS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
+from iscsitrace.lab.settings import structs
+from iscsitrace.lab.settings.table import OPERATIONS
+from iscsitrace.outputs import initiator_results, run_results
+from iscsitrace.outputs.run_progress import Progress
+from iscsitrace.outputs.terminal import show_json
 
 _WAIT_S = 0.1
-# what other programs can be told; the rest of the sections is ours alone
-_TARGET_OPTIONS = {"logical_units", "target_name", "chap"}
+# options that other programs have; the rest of the sections is for ours alone
+_TARGET_OPTIONS = {"--lun", "--name", "--chap"}
+_INITIATOR_OPTIONS = {"--block-size", "--queue-depth", "--seconds", "--random"}
 _CAPTURED = {"both": ("initiator", "target"), "none": ()}
-_DESIGN = {"driver", "receive"}
-_INITIATOR_OPTIONS = {"block_size", "queue_depth", "seconds", "is_random"}
+_BYPASS = option("--bypass", "is_bypassed", is_flag=True, help="Connect the hosts by veth pairs, without links.")
+
+PROGRAMS = settings_section(
+    "Real world", "target.program", "initiator.program", "initiator.driver", "initiator.receive"
+)
 
 
-def _programs(
-    *,
-    target_program: str,
-    initiator_program: str,
-    driver: str,
-    receive: str,
-    capture_at: str,
-    is_bypassed: bool,
-    is_ipv6: bool,
-    snaplen: int,
-) -> dict[str, Any]:
-    return {
-        "target": target_program,
-        "initiator": initiator_program,
-        "driver": driver,
-        "receive": receive,
-        "capture_at": _CAPTURED.get(capture_at, (capture_at,)),
-        "is_bypassed": is_bypassed,
-        "world": {"is_ipv6": is_ipv6, "snaplen_bytes": snaplen},
-    }
+def _captures(*, capture_at: str, is_bypassed: bool) -> dict[str, Any]:
+    return {"capture_at": _CAPTURED.get(capture_at, (capture_at,)), "is_bypassed": is_bypassed}
 
 
-PROGRAMS = Section(
+CAPTURES = Section(
     "Real world",
-    _programs,
-    option(
-        "--target-program",
-        type=click.Choice(("iscsitrace", "tgt", "istgt")),
-        default="iscsitrace",
-        show_default=True,
-        help="tgt and istgt take --lun, --name and --chap of the target's options.",
-    ),
-    option(
-        "--initiator-program",
-        type=click.Choice(("iscsitrace", "iscsi-perf", "open-iscsi")),
-        default="iscsitrace",
-        show_default=True,
-        help="iscsi-perf takes --block-size, --queue-depth, --seconds and --random of the workload's options; "
-        "open-iscsi, which dd reads, --block-size and --seconds.",
-    ),
-    *DESIGN,
+    _captures,
     option(
         "--capture",
         "capture_at",
         type=click.Choice(("both", "initiator", "target", "none")),
         default="both",
         show_default=True,
-        help="Beside which hosts.",
+        help="Hosts to capture at.",
     ),
-    option("--bypass", "is_bypassed", is_flag=True, help="Veth pairs in place of the links."),
-    *run_options.PACKETS,
+    _BYPASS,
 )
+PACKETS = settings_section("Real world", "capture.is-ipv6", "capture.snaplen")
 
 
 @click.command(
@@ -93,22 +65,22 @@ PROGRAMS = Section(
     sections=(LINK, PATHS, HOSTS),
     epilog="Example:  iscsitrace lab up --one-way-delay 8ms --rate 320Mbit",
 )
-@click.option("--seed", type=click.IntRange(0, SEED_LIMIT), default=1, show_default=True, help="Of all losses.")
+@click.option("--seed", type=click.IntRange(0, SEED_LIMIT), default=1, show_default=True, help="Seed of all losses.")
 @click.option(
     "--log",
     "log_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What links carried and dropped, as JSON.",
+    help="Write what the links carried and dropped, as JSON.",
 )
-@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file.")
-@click.option("--bypass", "is_bypassed", is_flag=True, help="Veth pairs in place of the links.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file if it exists.")
+@click.option("--bypass", "is_bypassed", is_flag=True, help="Connect the hosts by veth pairs, without links.")
 def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **values: Any) -> None:
-    """Builds the namespaces and the links, says how to use them, and removes them at Ctrl-C or SIGTERM."""
+    """Create the namespaces and links, show how to use them, and remove them at Ctrl-C or SIGTERM."""
     from iscsitrace.lab import real, real_truth, truth_file
 
     if is_bypassed:
-        run_options.refuse((LINK, PATHS), {"target_count"}, "a bypass")
+        run_options.refuse((LINK, PATHS), {"--targets"}, "a bypass")
         if log_path:
             raise click.UsageError("--log goes with links, not with --bypass")
     if log_path:
@@ -120,8 +92,7 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **v
                 (host, place.address, place.address_v6, place.interfaces[0].name, f"ip netns exec {place.namespace}")
                 for host, place in world.hosts.items()
             ]
-            show_table(("host", "IPv4", "IPv6", "device", "to run a command there"), rows)
-            show_line("Ctrl-C removes all of it.")
+            run_results.show_hosts(rows)
             sys.stdout.flush()
             while not wish.is_there:
                 time.sleep(_WAIT_S)
@@ -133,39 +104,40 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **v
 
 @click.command(
     cls=SectionedCommand,
-    sections=(*run_options.SECTIONS, PROGRAMS),
+    sections=(*run_options.SECTIONS, PROGRAMS, CAPTURES, PACKETS),
     epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M -o DIR",
 )
 @run_options.takes_run
 def run(
     operation: str, directory: Path, is_forced: bool, seed: int, is_json: bool, no_progress: bool, **values: Any
 ) -> None:
-    """Runs a workload over the kernel's TCP and emulated links: the same options as simulate, in real time.
+    """Run a workload over the kernel's TCP and emulated links, in real time, with the options of simulate.
 
-    Writes initiator.pcapng and target.pcapng (target-2.pcapng ... of further targets), as captured beside each host,
-    and truth.json: settings, what the links carried and dropped, every SCSI task of our initiator, and TCP_INFO of both
-    ends over time. Without --bytes and --seconds a workload lasts 5 s. The first Ctrl-C ends it in order.
+    Writes initiator.pcapng and target.pcapng (target-2.pcapng ... of further targets), captured at each host,
+    and truth.json: settings, packets that the links carried and dropped, every SCSI command of our initiator, and
+    TCP_INFO of both ends over time. Without --bytes and --seconds a workload lasts 5 s. The first Ctrl-C ends it in
+    order.
 
-    socket-read and socket-write move bytes over bare TCP between the same hosts.
+    socket-read and socket-write transfer bytes over plain TCP between the same hosts.
 
-    The name of an experiment in place of the operation runs that: see `iscsitrace lab list`, and
+    With the name of an experiment instead of an operation it runs the experiment: see `iscsitrace lab list`, and
     `iscsitrace lab run NAME --help`.
     """
     from iscsitrace.lab import real
 
-    if values["target_program"] != "iscsitrace":
-        run_options.refuse((TARGET,), _TARGET_OPTIONS, values["target_program"])
-    if values["initiator_program"] != "iscsitrace":
-        run_options.refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, values["initiator_program"])
-        run_options.refuse(
-            (PROGRAMS,), {str(each.name) for each in PROGRAMS.options} - _DESIGN, values["initiator_program"]
-        )
+    programs = structs.programs_of(PROGRAMS.take(values))
+    if programs["target"] != "iscsitrace":
+        run_options.refuse((DEVICE, TARGET), _TARGET_OPTIONS, programs["target"])
+    if programs["initiator"] != "iscsitrace":
+        run_options.refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, programs["initiator"])
+        run_options.refuse((PROGRAMS,), {"--target-program", "--initiator-program"}, programs["initiator"])
     if values["is_bypassed"]:
-        run_options.refuse((LINK, PATHS), {"target_count"}, "a bypass")
-    programs = PROGRAMS.take(values)
+        run_options.refuse((LINK, PATHS), {"--targets"}, "a bypass")
+    programs |= CAPTURES.take(values)
     settings = run_options.run_settings(operation, seed, values)
     settings["client"]["workload"] = lasting(settings["client"]["workload"])
-    settings["world"] |= programs.pop("world")
+    settings["world"] |= structs.fields_of_world(PACKETS.take(values))
+    del settings["world"]["limit_ns"]
     progress = Progress("running", is_wanted=not no_progress)
     with wishing() as wish, ExitStack() as stack:
         stack.callback(progress.close)
@@ -180,34 +152,34 @@ def run(
     else:
         run_results.show(truth, directory)
     if run_results.is_ours(truth):
-        traffic_results.end(truth["results"])
+        initiator_results.end(truth["results"])
 
 
 class _Lab(click.Group):
-    """A group in which ``run`` takes an operation, or the name of an experiment in its place."""
+    """A group in which ``run`` takes an operation or the name of an experiment."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments mean."""
+        """The command of the arguments."""
         if args[0] == "run" and _is_experiment(args[1:]):
             return "run", experiment.command, args[1:]
         return super().resolve_command(ctx, args)
 
 
 def _is_experiment(words: list[str]) -> bool:
-    """Whether a run is one of an experiment: its first word is no operation and no option, or one of them is a file."""
+    """Whether a run is that of an experiment: the first word is neither operation nor option, or a word is a file."""
     first = words[0] if words else "-"
-    return (not first.startswith("-") and first not in RUN_MODES) or any(word.endswith(".toml") for word in words)
+    return (not first.startswith("-") and first not in OPERATIONS) or any(word.endswith(".toml") for word in words)
 
 
 @click.group(cls=_Lab, epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --bytes 16M -o DIR")
 def command() -> None:
-    """The real world: network namespaces of this machine, and emulated links between them. Needs root.
+    """Run workloads in network namespaces of this machine with emulated links between them (needs root).
 
-    And experiments: a workload over a grid of settings, beside the model; in the simulated world, or in this one.
+    Run experiments, too: a workload over a grid of settings, compared with the model, simulated or in namespaces.
 
-    Nothing outside the namespaces is touched, and they are removed at the end, whatever the reason.
+    Nothing outside the namespaces changes, and they are removed at the end, for whatever reason it ends.
     """
 
 

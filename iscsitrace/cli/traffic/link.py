@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.output import show_line
 from iscsitrace.cli.read.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.cli.traffic.link_options import LINK
-from iscsitrace.cli.traffic.link_results import show_lateness, show_links
 from iscsitrace.errors import TrafficImpossible
+from iscsitrace.lab.settings import structs
+from iscsitrace.outputs.link_results import show_lateness, show_links
+from iscsitrace.outputs.terminal import show_line
 
 _NAMESPACES = Path("/run/netns")
 _PERIOD_NS = 50_000_000
@@ -29,15 +30,19 @@ _WAIT_S = 0.1
 )
 @click.argument("initiator_tap", metavar="INITIATOR_TAP")
 @click.argument("target_tap", metavar="TARGET_TAP")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of all that is random.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of all random choices.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), help="For how long; else until Ctrl-C or SIGTERM."
+    "--seconds", type=click.FloatRange(min=0, min_open=True), help="Duration. Until Ctrl-C or SIGTERM if not set."
 )
 @click.option(
-    "--log", "log_path", type=click.Path(path_type=Path), metavar="FILE", help="What it carried and dropped, as JSON."
+    "--log",
+    "log_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write what it carried and dropped, as JSON.",
 )
-@click.option("--log-packets", "is_logging_packets", is_flag=True, help="In that file every packet; takes memory.")
-@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file.")
+@click.option("--log-packets", "is_logging_packets", is_flag=True, help="Add every packet to that file. Takes memory.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file if it exists.")
 def command(
     initiator_tap: str,
     target_tap: str,
@@ -48,10 +53,10 @@ def command(
     is_forced: bool,
     **values: Any,
 ) -> None:
-    """Moves frames between two TAP devices, [NAMESPACE:]DEVICE each, as a link would: rate, delay, queue, loss, order.
+    """Emulate a link between two TAP devices, [NAMESPACE:]DEVICE each: rate, delay, queue, loss, reordering.
 
-    A device that does not exist is made, and goes with the link. Prints one line when it is ready, and what it carried
-    when it ends. Needs root; takes a real-time priority if it may.
+    A missing device is created, and removed at the end. Prints one line when the link is ready, and its packet counts
+    at the end. Needs root. Runs with real-time priority where that is allowed.
     """
     from iscsitrace.lab import truth_file
 
@@ -60,7 +65,7 @@ def command(
     settings: dict[str, Any] = {
         "initiator": _tap(initiator_tap),
         "target": _tap(target_tap),
-        "link": LINK.take(values) | {"seed": seed, "is_logging_packets": is_logging_packets},
+        "link": structs.link_of_both(LINK.take(values)) | {"seed": seed, "is_logging_packets": is_logging_packets},
     }
     for tap in (settings["initiator"], settings["target"]):
         namespace = tap["namespace"]
@@ -86,7 +91,7 @@ def _tap(text: str) -> dict[str, str | None]:
 
 
 class _Run:
-    """The link in a thread of its own: signals come to the main thread, which has to be free for them."""
+    """The link in a second thread. The main thread stays free for signals."""
 
     def __init__(self, name: str, settings: dict[str, Any], wish: StopWish, end_s: float | None) -> None:
         self._name = name
@@ -113,7 +118,7 @@ class _Run:
     def _work(self) -> None:
         from iscsitrace.lab import link_process, traffic
 
-        # where it may not, other programs can make it late
+        # without the priority, other programs can delay frames
         link_process.rise()
         try:
             self._log = traffic.run_link(self._settings, self._ready, self._is_over, period_ns=_PERIOD_NS)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 import secrets
 from pathlib import Path
 from typing import Any
 
 import click
 
-from iscsitrace.cli.output import show_line
 from iscsitrace.cli.read.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import wishing
-from iscsitrace.cli.traffic.target_options import TARGET
+from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, portal_of
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.units import Quantity
+from iscsitrace.outputs import target_results
+from iscsitrace.outputs.terminal import show_line
+from iscsitrace.wording.quantities import parse_endpoint
 
 _PORT = 3260
+_IPV6 = 6
 _PERIOD_NS = 50_000_000
 _SEED_BITS = 63
-_ODD = (
-    *("refused_connections", "refused_logins", "rejects", "ignored_cmd_sns", "data_digest_errors"),
-    *("stray_data_outs", "wrong_data_outs", "wrong_exp_stat_sns", "faults"),
-)
 
 
 class Address(Quantity):
@@ -33,20 +30,16 @@ class Address(Quantity):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The address with its port; fails with a line that says how to write one."""
-        # in brackets, or with one colon at most, or an IPv6 address alone
-        match = re.fullmatch(r"(?:\[([^]]*)\]|([^:]*))(?::(\d{1,5}))?|([^]]*:[^]]*:[^]]*)", value, re.ASCII)
-        try:
-            if match is None or (port := int(match[3] or _PORT)) >= 1 << 16:
-                raise ValueError(value)
-            address = ipaddress.ip_address(match[1] or match[2] or match[4])
-        except ValueError:
-            self.fail(f"{value!r} is no address; write 127.0.0.1:3260 or [::1]:3260", param, ctx)
-        return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+        found = parse_endpoint(value)
+        if found is None:
+            self.fail(f"{value!r} is not an address like 127.0.0.1:3260 or [::1]:3260", param, ctx)
+        address, port = found[0], _PORT if found[1] is None else found[1]
+        return f"[{address}]:{port}" if address.version == _IPV6 else f"{address}:{port}"
 
 
 @click.command(
     cls=SectionedCommand,
-    sections=(TARGET, SOCKETS),
+    sections=(DEVICE, TARGET, SOCKETS),
     epilog="Example:  iscsitrace target --lun 1G --service-delay 30ms-40ms --listen 127.0.0.1:3260",
 )
 @click.option(
@@ -56,44 +49,47 @@ class Address(Quantity):
     multiple=True,
     default=(f"127.0.0.1:{_PORT}",),
     show_default=True,
-    help="Where; repeatable. Port 0 takes one that is free.",
+    help="Address to listen at. Repeatable. Port 0 selects a free port.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Of delays and orders; random if not set.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of delays and orders. Random if not set.")
 @click.option(
     "--truth",
     "truth_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Every task, as JSON, when it ends; takes memory.",
+    help="Write every command as JSON at the end. Takes memory.",
 )
-@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite that file if it exists.")
 def command(
     addresses: tuple[str, ...], seed: int | None, truth_path: Path | None, is_forced: bool, **values: Any
 ) -> None:
-    """Serves logical units in memory until Ctrl-C or SIGTERM. Prints one line when it is ready: the URL for initiators.
+    """Serve logical units in memory until Ctrl-C or SIGTERM. Prints the URL for initiators when it is ready.
 
-    It listens at the loopback address unless told otherwise: whoever reaches it can read and write.
+    By default it listens at the loopback address only: any host that reaches it can read and write.
 
-    A fault rule is FAULT[,nth=N or every=N][,operation=any|read|write|other][,by=TIME][,sense=KEY/ASC/ASCQ][,reason=N]:
-    it hits the Nth command of that operation, the first without a number.
+    A fault rule is FAULT[,nth=N or every=N][,operation=any|read|write|other][,by=TIME][,sense=KEY/ASC/ASCQ][,reason=N].
+    It applies to the Nth command of that operation; without a number to the first.
     """
     from iscsitrace.lab import traffic, truth_file
     from iscsitrace.lab.tcp_samples import TcpSamples
 
-    portal = TARGET.take(values)
+    seed = secrets.randbits(_SEED_BITS) if seed is None else seed
+    portal = portal_of(TARGET.take(values), DEVICE.take(values), 0, seed)
     if portal["status"] == "apart_held" and values["is_nagle"] is None:
         values["is_nagle"] = True
-    portal["seed"] = secrets.randbits(_SEED_BITS) if seed is None else seed
     samples = TcpSamples()
     if truth_path:
         truth_file.require_new([truth_path], is_forced=is_forced)
     else:
-        # a server must not grow
+        # without a truth the target must not use more and more memory
         portal["limits"] = {"logged_task_count": 0, "logged_connection_count": 0}
     settings = {"portal": portal, "sockets": SOCKETS.take(values), "listen": list(addresses)}
     for address in addresses:
-        if not ipaddress.ip_address(address.rpartition(":")[0].strip("[]")).is_loopback:
-            click.echo(f"iscsitrace: {address} is no loopback address: whoever reaches it can read and write", err=True)
+        endpoint = parse_endpoint(address)
+        if endpoint and not endpoint[0].is_loopback:
+            click.echo(
+                f"iscsitrace: {address} is no loopback address: any host that reaches it can read and write", err=True
+            )
     name = portal["targets"][0]["target_name"]
 
     def ready(listening: list[str]) -> None:
@@ -109,31 +105,21 @@ def command(
         found = traffic.run_target(settings, ready, watch, period_ns=_PERIOD_NS)
     if truth_path:
         truth_file.write(truth_path, _truth(settings, found, samples.ends))
-    _show(found["counters"])
+    target_results.show(found["counters"])
 
 
 def _truth(settings: dict[str, Any], found: dict[str, Any], ends: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """The truth of what was served; without secrets."""
+    """The truth of a target, without secrets."""
     from iscsitrace.lab import truth_file
 
     portal = {name: value for name, value in settings["portal"].items() if name != "chap"}
     for closed in found["connections"]:
-        # the watch may not have seen a short one
-        address, _, port = closed["peer"].rpartition(":")
-        ends.setdefault(closed["connection"], {"connection": closed["connection"]})
-        ends[closed["connection"]] |= {"peer_address": address.strip("[]"), "peer_port": int(port)}
+        # a short connection may end between two samples
+        end = ends.setdefault(closed["connection"], {"connection": closed["connection"]})
+        if peer := parse_endpoint(closed["peer"]):
+            end |= {"peer_address": str(peer[0]), "peer_port": peer[1]}
     return truth_file.envelope("target") | {
         "settings": {**settings, "portal": portal},
         "ends": list(ends.values()),
         **truth_file.target_log(found),
     }
-
-
-def _show(counters: dict[str, int]) -> None:
-    show_line(
-        f"served {counters['commands']} commands of {counters['sessions']} sessions over {counters['connections']} "
-        f"connections: {counters['data_in_bytes']} bytes read, {counters['data_out_bytes']} bytes written"
-    )
-    for name in _ODD:
-        if counters[name]:
-            show_line(f"{name.replace('_', ' ')}: {counters[name]}")

@@ -2,7 +2,7 @@
 (() => {
   document.documentElement.classList.add("live");
 
-  // --- tabs: arrows move between them, one panel is shown
+  // --- tabs: arrows select a tab, one panel is shown
   const tabs = [...document.querySelectorAll("[role=tab]")];
   const choose = (chosen, hasFocus) => {
     for (const tab of tabs) {
@@ -41,7 +41,7 @@
       view.x = Math.min(left + width - view.width, Math.max(left, wanted.x));
       view.y = Math.min(top + height - view.height, Math.max(top, wanted.y));
       svg.setAttribute("viewBox", [view.x, view.y, view.width, view.height].map((each) => +each.toFixed(3)).join(" "));
-      say(null);
+      showPosition(null);
     };
     const zoom = (factor, at) => {
       const middle = at || {x: view.x + view.width / 2, y: view.y + view.height / 2};
@@ -55,11 +55,11 @@
     const home = () => show({x: left, y: top, width});
     const isWhole = () => view.width >= width;
 
-    // --- what a place of the picture means
+    // --- the position of the mouse in the units of the axes
     const value = (axis, share) => axis.limits[0] + share * (axis.limits[1] - axis.limits[0]);
     const number = (amount, range) =>
       amount.toFixed(Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(Math.abs(range) || 1)))));
-    const say = (at) => {
+    const showPosition = (at) => {
       const words = [];
       const point = at || {x: view.x + view.width / 2, y: view.y + view.height / 2};
       const under = axes.find(({box}) =>
@@ -102,7 +102,7 @@
     }
     canvas.addEventListener("keydown", (event) => {
       const name = keys[event.key];
-      // arrows scroll the page until there is something to move
+      // arrows scroll the page unless the plot is zoomed
       if (!name || event.ctrlKey || event.metaKey || event.altKey || (event.key.startsWith("Arrow") && isWhole())) return;
       event.preventDefault();
       actions[name]();
@@ -115,7 +115,7 @@
     }, {passive: false});
     svg.addEventListener("dblclick", home);
 
-    // --- drag: a box to zoom into; with Shift the picture itself
+    // --- drag: a box to zoom into; with Shift, move the plot
     let start = null, box = null;
     svg.addEventListener("pointerdown", (event) => {
       if (event.pointerType === "touch" || event.button) return;
@@ -126,7 +126,7 @@
     });
     svg.addEventListener("pointermove", (event) => {
       const at = point(event);
-      if (!start) return say(at);
+      if (!start) return showPosition(at);
       if (start.isMove) return show({x: view.x + start.at.x - at.x, y: view.y + start.at.y - at.y, width: view.width});
       box = box || svg.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "rect"));
       box.setAttribute("class", "box");
@@ -149,6 +149,6 @@
     };
     svg.addEventListener("pointerup", end);
     svg.addEventListener("pointercancel", end);
-    svg.addEventListener("pointerleave", () => { if (!start) say(null); });
+    svg.addEventListener("pointerleave", () => { if (!start) showPosition(null); });
   }
 })();

@@ -1,12 +1,12 @@
 """The tables, declared once: every column's name, type, unit, null rule and meaning.
 
 The core fills columns, exports write them, ``docs/tables.md`` prints them; all three are tested against
-this package. It computes nothing and imports nothing of the package.
+this package. It computes nothing.
 
 Null rule: a nullable column holds the *largest* value of its unsigned dtype, the *smallest* of its signed
-dtype, or ``""`` for text, where the value is unknown or does not exist. The one exception is the 32-bit
-header fields of ``pdus``, where every value is possible: whether they are there follows from ``opcode``,
-``is_final``/``has_status`` and ``header_bytes`` and the core delivers the mask with the table.
+dtype, or ``""`` for text, where the value is unknown or does not exist. The only exception is the 32-bit
+header fields of ``pdus``, where every value is possible: ``opcode``, ``is_final``/``has_status`` and
+``header_bytes`` determine whether they are present, and the core delivers the mask with the table.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ SCHEMA_VERSION: Final = 1
 
 COUNTERS: Final = Table(
     "counters",
-    "one oddity of the input, for the capture (connection null) or one connection",
+    "one irregularity of the input, of the whole capture (connection null) or of one connection",
     (
         column("name", "str", "name"),
         column("connection", "uint32", "the connection", null=True),
-        column("severity", "category:severity", "what it means for the numbers"),
-        column("count", "uint64", "how often, or how many bytes"),
-        column("first_frame", "uint64", "where first", null=True),
-        column("meaning", "str", "what one count stands for"),
-        column("advice", "str", "what a person can do about it"),
+        column("severity", "category:severity", "effect on the results"),
+        column("count", "uint64", "number of occurrences, or bytes"),
+        column("first_frame", "uint64", "frame of the first occurrence", null=True),
+        column("meaning", "str", "what is counted"),
+        column("advice", "str", "what to do about it"),
     ),
 )
 
@@ -90,4 +90,4 @@ ON_REQUEST: Final = frozenset(
         "budget",
     }
 )
-"""Tables that the pass fills only when they are asked for: they grow with packets or PDUs, or take time to find out."""
+"""Tables that the pass fills only on request: they grow with packets or PDUs, or cost time."""

@@ -1,4 +1,4 @@
-"""What a column and a table of the schema are, and the words behind category codes."""
+"""Columns and tables of the schema, and the words of category codes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Column:
     unit: str = ""
     nullable: bool = False
     source: str = ""
-    """Where the definition comes from: an RFC section, or a section of docs/method.md."""
+    """Source of the definition: a section of an RFC or of docs/method.md."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table: what a row stands for, and its columns in order."""
+    """One table: the meaning of a row, and its columns in order."""
 
     name: str
     row: str
     columns: tuple[Column, ...]
 
     def column(self, name: str) -> Column:
-        """The column of that name; raises KeyError when there is none."""
+        """The column with this name; KeyError if there is none."""
         for column in self.columns:
             if column.name == name:
                 return column
@@ -39,7 +39,7 @@ class Table:
 
 
 CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
-    # a code is the place in the tuple; 255 is null
+    # a code is the index into the tuple; 255 is null
     "roles_from": ("syn", "login", "opcodes", "port", "first_packet"),
     "digest": ("none", "crc32c", "unknown"),
     "digest_source": ("login", "inferred", "unknown"),

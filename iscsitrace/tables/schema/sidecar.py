@@ -1,4 +1,4 @@
-"""The sidecar of a capture: what is known of single frames, for Wireshark's plugin to show. No table of a trace."""
+"""The sidecar of a capture: results for single frames, which Wireshark's plugin shows. It is no table of a trace."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from iscsitrace.tables.schema.declaration import Table, column
 
 SIDECAR: Final = Table(
     "sidecar",
-    "one frame of which something is known, in ascending order",
+    "one frame with results, in ascending order",
     (
         column("frame", "uint64", "the frame"),
-        column("budget_owner", "category:budget_part", "who owned the time that ends with it: most of that since the packet before it, of its connection and either direction", source="method 4"),
-        column("cwnd_estimate_bytes", "int64", "the congestion window of the sender whose data it carries or acknowledges, where the sending shows it; of both senders the larger", "bytes", null=True, source="method 5"),
-        column("loss_class", "category:retransmission_cause", "what made the sender send it again", source="method 5"),
+        column("budget_owner", "category:budget_part", "part of the time breakdown that the time before it is attributed to: the largest since the previous packet of its connection, in either direction", source="method 4"),
+        column("cwnd_estimate_bytes", "int64", "estimated congestion window of the sender whose data it carries or acknowledges; the larger if both apply", "bytes", null=True, source="method 5"),
+        column("loss_class", "category:retransmission_cause", "cause of the retransmission", source="method 5"),
     ),
 )  # fmt: skip

@@ -290,8 +290,8 @@ def test_the_command(runs: Runs) -> None:
     result = diff(slow, fast)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    verdict = next(line for line in lines if line.startswith("B carries"))
-    assert verdict.startswith("B carries 2 times as much as A: ")
+    verdict = next(line for line in lines if line.startswith("B is "))
+    assert verdict.startswith("B is 2 times as fast as A: ")
     assert "MaxBurstLength 1" in verdict
     assert [line.split()[:3] for line in lines if line.startswith("MaxBurstLength ")] == [
         ["MaxBurstLength", "64", "KiB"],
@@ -354,7 +354,7 @@ def test_a_capture_without_tasks_is_one_line(runs: Runs, poor: Path) -> None:
 
 def test_the_same_file_twice_by_session(runs: Runs) -> None:
     capture = runs(READ).capture()
-    assert "A and B carry alike" in diff(capture, capture, "--session-a", "0", "--session-b", "0").stdout
+    assert "A and B have the same throughput: " in diff(capture, capture, "--session-a", "0", "--session-b", "0").stdout
     result = diff(capture, capture, "--session-b", "7")
     assert result.exit_code == 2
     assert result.stderr == "iscsitrace: the second capture has no session 7 that read or wrote data; it has 0\n"

@@ -433,15 +433,15 @@ def test_the_text_says_what_was_found_and_what_was_not(files: Files) -> None:
     result = fit_of(files("held 1 ms", "initiator"), files("held 4 ms", "initiator"))
     assert result.exit_code == 0
     heading = next(line for line in result.stdout.splitlines() if line.startswith("period = k * d + s + B / C, from "))
-    assert heading.endswith(" tasks at 2 points")
+    assert heading.endswith(" commands at 2 points")
     parameters = {row[0].strip(): row for row in rows(result.stdout, heading)}
     assert parameters["k"][1].strip() == "4.00"
-    assert parameters["k"][-2:] == ["the differences between the points", "4 by the legs"]
-    assert parameters["d"][-2:] == ["what the packets of the cycles show", "the middle one of 1.002 to 4.002 ms"]
-    assert parameters["C"][-1] == "what the packets of the cycles show"
-    legs = rows(result.stdout, "What k is made of, in one-way delays, as the packets show it")
+    assert parameters["k"][-2:] == ["differences between points", "4 from its parts"]
+    assert parameters["d"][-2:] == ["packets of the commands", "median of 1.002 to 4.002 ms"]
+    assert parameters["C"][-1] == "packets of the commands"
+    legs = rows(result.stdout, "Parts of k in one-way delays, measured from the packets")
     assert [row[:2] for row in legs[1:]] == [["command to data", "2.00"], ["data to status", "2.00"]]
-    measured = rows(result.stdout, "Points: measured against the model")
+    measured = rows(result.stdout, "Points: measured period and period of the model")
     assert [row[0].strip() for row in measured[1:]] == ["1.002", "4.002"]
     assert "- s from B / C: the I/O sizes (126 KiB) differ too little" in result.stdout
 
@@ -473,9 +473,9 @@ def test_a_socket_is_a_rate_or_a_capture(files: Files) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--operation", "write"], "no write is steady"),
+        (["--operation", "write"], "no steady write"),
         (["--socket", "missing.pcap"], "missing.pcap"),
-        (["--socket", "0Mbit"], "is no rate"),
+        (["--socket", "0Mbit"], "'0Mbit' is not a rate"),
         (["--socket", "1Mbit", "--socket", "2Mbit"], "one rate, or captures"),
     ],
 )

@@ -21,7 +21,7 @@ from iscsitrace.analysis.groups.jobs import streams
 from iscsitrace.analysis.groups.jobs.streams import Job, jain
 from iscsitrace.cli import main
 from iscsitrace.experiments import streams as by_truth
-from iscsitrace.outputs.drawings import KINDS
+from iscsitrace.plots import kinds
 from iscsitrace.report import captures, figures
 from iscsitrace.tables.schema import DERIVED_TABLES
 from iscsitrace.tables.table import Table
@@ -364,5 +364,5 @@ def test_the_report_draws_the_streams_of_all_sessions(runs: Runs, name: str, pic
     (job,) = examine(trace.table).jobs
     pictures = figures.wanted(trace, job.runs[0].session or 0, [job])
     ((kind, zoom),) = ((kind, zoom) for each, kind, zoom in pictures if each == picture)
-    drawing = KINDS[kind].prepare(trace, zoom, job.first_ns, Detail(limit=2_000, columns=500))
+    drawing = kinds.load(kind).drawing(trace, zoom, job.first_ns, Detail(limit=2_000, columns=500))
     assert f"{len(job.streams)} streams of one job" in drawing.title

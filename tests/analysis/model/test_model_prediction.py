@@ -71,7 +71,7 @@ def test_a_setting_that_makes_no_sense_is_named() -> None:
     ):  # fmt: skip
         with pytest.raises(InputInvalid, match=next(iter(values))):
             predict(changed(READ, values))
-    with pytest.raises(InputInvalid, match="without delay, service time and rate"):
+    with pytest.raises(InputInvalid, match="has no duration"):
         predict(Setting("read", 4096, 0.0))
 
 

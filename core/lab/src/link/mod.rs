@@ -1,8 +1,8 @@
 //! A link of two directions, each a chain of small impairments.
 //!
 //! ```text
-//! settings  what a user sets, per direction
-//! chain     impairments one behind the other
+//! settings  settings per direction
+//! chain     impairments in series
 //! rate      a line with a bit rate, and the queue before it (`queue`)
 //! loss      random loss, independent or in bursts
 //! delay     a fixed delay

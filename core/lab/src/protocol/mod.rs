@@ -1,11 +1,11 @@
 //! iSCSI as state machines, without sockets, clock or threads (RFC 7143).
 //!
 //! ```text
-//! pdu        stream bytes <-> PDUs; pdu_log: where they lay
-//! keys       what a side offers -> what is in force
-//! text       key=value pairs, written and split
-//! login      from the first PDU to the full feature phase; chap: who is who
-//! initiator  a session as its initiator sees it
+//! pdu        stream bytes <-> PDUs; pdu_log: their log
+//! keys       offers -> negotiated parameters
+//! text       key=value pairs: encoding, splitting, joining
+//! login      from the first PDU to the full feature phase; chap: authentication
+//! initiator  the initiator's side of a session
 //! target     a target portal with its sessions
 //! ```
 

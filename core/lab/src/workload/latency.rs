@@ -120,6 +120,21 @@ mod tests {
     }
 
     #[test]
+    fn no_percentile_exceeds_the_largest_and_no_latency_is_negative() {
+        let mut latencies = Latencies::default();
+        // the histogram's bucket of this number ends above it
+        (0..=MOST_SAMPLES).for_each(|_| latencies.record(1_000_003));
+        let summary = latencies.summary();
+        assert_eq!(
+            (summary.is_exact, summary.p50, summary.p999, summary.max),
+            (false, 1_000_003, 1_000_003, 1_000_003)
+        );
+        let mut latencies = Latencies::default();
+        latencies.record(-5);
+        assert_eq!((latencies.summary().max, latencies.summary().mean), (0, 0.0));
+    }
+
+    #[test]
     fn beyond_the_bound_they_are_within_a_thousandth() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut samples: Vec<u64> = (0..400_000).map(|_| 10_000 + random.u64(0..90_000_000)).collect();

@@ -1,11 +1,11 @@
 //! The workload of an initiator.
 //!
 //! ```text
-//! settings   the workload            pattern    data that tells where it belongs
-//! sequence   where the next call goes           split   a system call -> commands
+//! settings   the workload            pattern    self-describing data
+//! sequence   the addresses of system calls      split   a system call -> commands
 //! dealing    which connection carries the next command
-//! tuning     how many connections there should be
-//! latency, slices   what is measured
+//! tuning     the number of connections
+//! latency, slices   measurements
 //! client     the reference initiator: sessions, logical units, the run, its results
 //! url        libiscsi's URLs -> settings
 //! ```

@@ -2,7 +2,7 @@
 //! wrong place, or from an earlier run, is detected.
 //!
 //! ```text
-//!  0  block number (LBA of 512 bytes), big-endian     8  seed      16  62 words that follow from both
+//!  0  block number (LBA of 512 bytes), big-endian     8  seed      16  62 words derived from both
 //! ```
 //!
 //! It keeps no data.

@@ -1,6 +1,6 @@
 //! An estimate of the congestion window from the sender's behaviour.
 //!
-//! A sender with more to send, and room in the receiver's window, stops when its pipe fills the congestion window. That
+//! A sender with more to send, and a receive window that allows it, stops when its pipe fills the congestion window. That
 //! it had more to send shows later, if it continues with the next ACK without a request in between. So each burst is
 //! judged when the next one starts.
 //!

@@ -118,6 +118,11 @@ class Account:
         """Mirrored writes whose status was captured on every side."""
         return int(self.found.is_known.sum())
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of all mirrored writes, counted once."""
+        return int(self.found.lengths.sum())
+
     @cached_property
     def skews(self) -> dict[str, int | None]:
         """``p50 p95 p99 max`` of first to last completion, ns."""
@@ -152,7 +157,7 @@ class Account:
             "sessions": list(self.mirror.sessions),
             "largest_stripe_chunk_bytes": None if self.mirror.is_sure else self.mirror.chunk_bytes,
             "mirrored_write_count": len(self.found),
-            "bytes": int(self.found.lengths.sum()),
+            "bytes": self.bytes,
             "skew_ns": self.skews,
             "legs": [
                 {

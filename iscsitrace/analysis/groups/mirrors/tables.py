@@ -28,6 +28,20 @@ def mirror_legs(found: Sequence[MirroredWrites], source: Source) -> Table:
     return _table("mirror_legs", [_legs(each, source) for each in found])
 
 
+def largest_skews(mirrored: Table, *, slower_ns: int | None, top: int | None) -> Table:
+    """The mirrored writes with a skew above ``slower_ns``; with ``top``, that many of the largest, largest first."""
+    skews = np.ma.filled(np.ma.asarray(mirrored["skew_ns"]), -1)
+    if slower_ns is not None:
+        mirrored, skews = mirrored.select(skews > slower_ns), skews[skews > slower_ns]
+    return mirrored if top is None else mirrored.select(np.argsort(-skews, kind="stable")[:top])
+
+
+def sides_of(sides: Table, number: int) -> list[dict[str, Any]]:
+    """The sides of one mirrored write: the rows of ``mirror_legs`` are in the order of the writes."""
+    first, last = sides.raw("mirrored_write").searchsorted([number, number + 1])
+    return list(sides.select(slice(int(first), int(last))).rows())
+
+
 def _table(name: str, parts: Sequence[dict[str, Array]]) -> Table:
     """The rows of all mirrors, with consecutive numbers."""
     declaration = DERIVED_TABLES[name]

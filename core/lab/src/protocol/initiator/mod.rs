@@ -6,12 +6,12 @@
 //!   poll_connect, opened  ->   Session   ->  poll_event: Ready, Joined, Done, Targets, Close, Ended ...
 //!   receive, closed       ->      |
 //!   handle_timeout        ->      +---- window   CmdSN, ExpCmdSN, MaxCmdSN of the session
-//!   poll_transmit         <-      +---- task     what is under way, by Initiator Task Tag
-//!                                 +---- connection   login, StatSN, what waits to be sent
+//!   poll_transmit         <-      +---- task     commands in flight, by Initiator Task Tag
+//!                                 +---- connection   login, StatSN, queues
 //!
-//!   receive     what comes from the target, and whether it may        transmit   what goes to the target, in order
-//!   violation   what a target did wrong, in the RFC's words           requests   NOP, task management, text, logout
-//!   login       of each connection
+//!   receive     PDUs from the target: validation and dispatch         transmit   PDUs to the target
+//!   transfer    Data-In, R2T and status of commands                   requests   NOP, task management, text, logout
+//!   login       of each connection                                    violation  protocol violations of the target
 //! ```
 //!
 //! It never does I/O and never reads a clock. It never retries: at ErrorRecoveryLevel 0 a lost connection or a digest
@@ -29,6 +29,7 @@ mod settings;
 mod task;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod transmit;
 mod violation;
 mod window;

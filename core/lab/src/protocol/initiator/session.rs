@@ -348,7 +348,7 @@ impl Session {
         }
     }
 
-    /// Ends the session with a reason: outstanding tasks are lost.
+    /// Ends the session with a reason: commands in flight are lost.
     pub(super) fn fail(&mut self, error: SessionError) {
         self.finish(Err(error));
     }

@@ -1,10 +1,10 @@
 //! Sending to the target: the choice of the next PDU, and its encoding.
 //!
 //! ```text
-//! urgent        answers to pings, task management, NOP, text, logout: no window holds them back
+//! urgent        answers to pings, task management, NOP, text, logout: independent of the window
 //! unsolicited   Data-Out of the command just sent
-//! commands      as far as MaxCmdSN lets them
-//! bursts        Data-Out that R2Ts asked for, in the order of the R2Ts
+//! commands      up to MaxCmdSN
+//! bursts        Data-Out for R2Ts, in the order of the R2Ts
 //! ```
 //!
 //! CmdSN is assigned when a command is sent, not before. So a blocked connection never delays the others, and CmdSN

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   ... ExpCmdSN ........ CmdSN ........ MaxCmdSN
-//!        what the target    the next       the last that
-//!        waits for          to be sent     may be sent
+//!        next expected      next to be     last that may
+//!        by the target      sent           be sent
 //! ```
 //!
 //! It never sends: its owner checks it before each command.

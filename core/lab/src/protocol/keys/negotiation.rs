@@ -5,7 +5,7 @@
 //! originator   offer, offer_missing     MaxBurstLength=16776192   ->
 //! responder    take, answers into out                             <-   MaxBurstLength=262144
 //! originator   take, no answer          is it a legal choice?
-//! both         finish                   the parameters in force
+//! both         finish                   the negotiated parameters
 //! ```
 //!
 //! The caller refuses repeated keys (section 6.3). It keeps no text of the peer.
@@ -13,7 +13,7 @@
 use iscsitrace_wire::key::{OperationalKey, RESERVED_VALUES, ResultFunction, Use};
 use iscsitrace_wire::text;
 
-use super::offers::{Offers, Wish};
+use super::offers::{KeyValue, Offers};
 use super::parameters::Parameters;
 use super::violation::{Violation, shown};
 use crate::protocol::text::TextWriter;
@@ -78,7 +78,7 @@ impl Negotiation {
     /// accept.
     pub fn offer_missing(&mut self, out: &mut TextWriter) {
         for key in OperationalKey::ALL.iter().copied() {
-            if key.result_function() == ResultFunction::Declare || !self.accepts_value_in_force(key) {
+            if key.result_function() == ResultFunction::Declare || !self.accepts_current_value(key) {
                 self.offer_key(key, out);
             }
         }
@@ -90,11 +90,11 @@ impl Negotiation {
     }
 
     fn offer_key(&mut self, key: OperationalKey, out: &mut TextWriter) {
-        let Some(wish) = self.offers.wish(key) else { return };
-        if !self.is_spoken_of(key) {
+        let Some(offered_value) = self.offers.offered_value(key) else { return };
+        if !self.is_negotiable(key) {
             return;
         }
-        if let (ResultFunction::Declare, Wish::Number(length)) = (key.result_function(), &wish) {
+        if let (ResultFunction::Declare, KeyValue::Number(length)) = (key.result_function(), &offered_value) {
             // the peer's declaration does not replace this side's
             if std::mem::replace(&mut self.has_declared, true) {
                 return;
@@ -106,7 +106,7 @@ impl Negotiation {
             self.open.push(key);
             self.named.push(key);
         }
-        out.pair(key.name(), &wish.text());
+        out.pair(key.name(), &offered_value.text());
     }
 
     fn own_max_recv_data_segment_length(&mut self) -> &mut u32 {
@@ -126,7 +126,7 @@ impl Negotiation {
     }
 
     /// Whether a key may be negotiated here.
-    fn is_spoken_of(&self, key: OperationalKey) -> bool {
+    fn is_negotiable(&self, key: OperationalKey) -> bool {
         match self.scope {
             Scope::Leading => true,
             Scope::Discovery => !key.row().is_irrelevant_in_discovery,
@@ -173,21 +173,21 @@ impl Negotiation {
             return Err(Violation::new(format!("{}={value} is no offer", key.name()), "6.2"));
         }
         match self.scope {
-            Scope::Discovery if !self.is_spoken_of(key) => return Ok("Irrelevant".to_owned()),
-            Scope::Further(_) if !self.is_spoken_of(key) => return Ok("Reject".to_owned()),
+            Scope::Discovery if !self.is_negotiable(key) => return Ok("Irrelevant".to_owned()),
+            Scope::Further(_) if !self.is_negotiable(key) => return Ok("Reject".to_owned()),
             _ if key == OperationalKey::FirstBurstLength && self.parameters.is_first_burst_irrelevant() => {
                 return Ok("Irrelevant".to_owned());
             }
             _ => {}
         }
         let agreed = match key.result_function() {
-            ResultFunction::Choose => self.choose(key, value).map(|name| Wish::List(vec![name])),
+            ResultFunction::Choose => self.choose(key, value).map(|name| KeyValue::List(vec![name])),
             ResultFunction::And | ResultFunction::Or => {
-                text::boolean(value).and_then(|offered| self.combine(key, &Wish::Truth(offered)))
+                text::boolean(value).and_then(|offered| self.combine(key, &KeyValue::Boolean(offered)))
             }
             _ => text::numeric(value)
                 .and_then(|number| key.admits(number))
-                .and_then(|offered| self.combine(key, &Wish::Number(offered))),
+                .and_then(|offered| self.combine(key, &KeyValue::Number(offered))),
         };
         // an offer that is not admissible, or a list without a supported value (sections 6.2.1 and 6.2.2)
         let Some(agreed) = agreed else { return Ok("Reject".to_owned()) };
@@ -202,24 +202,30 @@ impl Negotiation {
     }
 
     fn supported(&self, key: OperationalKey) -> Vec<&'static str> {
-        match self.offers.wish(key).or_else(|| Parameters::default().value(key)) {
-            Some(Wish::List(names)) => names,
+        match self.offers.offered_value(key).or_else(|| Parameters::default().value(key)) {
+            Some(KeyValue::List(names)) => names,
             _ => Vec::new(),
         }
     }
 
     /// The result function of the peer's value and this side's (RFC 7143 section 6.2.2).
-    fn combine(&self, key: OperationalKey, theirs: &Wish) -> Option<Wish> {
-        let own = self.offers.wish(key).or_else(|| Parameters::default().value(key))?;
+    fn combine(&self, key: OperationalKey, theirs: &KeyValue) -> Option<KeyValue> {
+        let own = self.offers.offered_value(key).or_else(|| Parameters::default().value(key))?;
         Some(match (key.result_function(), own, theirs) {
-            (ResultFunction::Minimum, Wish::Number(own), Wish::Number(theirs)) => {
+            (ResultFunction::Minimum, KeyValue::Number(own), KeyValue::Number(theirs)) => {
                 let least = own.min(*theirs);
                 let is_first_burst = key == OperationalKey::FirstBurstLength;
-                Wish::Number(if is_first_burst { least.min(self.parameters.max_burst_length) } else { least })
+                KeyValue::Number(if is_first_burst { least.min(self.parameters.max_burst_length) } else { least })
             }
-            (ResultFunction::Maximum, Wish::Number(own), Wish::Number(theirs)) => Wish::Number(own.max(*theirs)),
-            (ResultFunction::And, Wish::Truth(own), Wish::Truth(theirs)) => Wish::Truth(own && *theirs),
-            (ResultFunction::Or, Wish::Truth(own), Wish::Truth(theirs)) => Wish::Truth(own || *theirs),
+            (ResultFunction::Maximum, KeyValue::Number(own), KeyValue::Number(theirs)) => {
+                KeyValue::Number(own.max(*theirs))
+            }
+            (ResultFunction::And, KeyValue::Boolean(own), KeyValue::Boolean(theirs)) => {
+                KeyValue::Boolean(own && *theirs)
+            }
+            (ResultFunction::Or, KeyValue::Boolean(own), KeyValue::Boolean(theirs)) => {
+                KeyValue::Boolean(own || *theirs)
+            }
             _ => return None,
         })
     }
@@ -231,36 +237,38 @@ impl Negotiation {
             // acceptable
             return Ok(());
         }
-        let Some(wish) = self.offers.wish(key) else { return Ok(()) };
-        let (answer, section) = match &wish {
-            Wish::List(names) => {
+        let Some(offered_value) = self.offers.offered_value(key) else { return Ok(()) };
+        let (answer, section) = match &offered_value {
+            KeyValue::List(names) => {
                 let name = names.iter().copied().find(|name| *name == value);
-                (name.map(|name| Wish::List(vec![name])), "6.2.1")
+                (name.map(|name| KeyValue::List(vec![name])), "6.2.1")
             }
-            Wish::Truth(_) => (text::boolean(value).map(Wish::Truth), "6.2.2"),
-            Wish::Number(_) => (text::numeric(value).and_then(|number| key.admits(number)).map(Wish::Number), "6.2.2"),
+            KeyValue::Boolean(_) => (text::boolean(value).map(KeyValue::Boolean), "6.2.2"),
+            KeyValue::Number(_) => {
+                (text::numeric(value).and_then(|number| key.admits(number)).map(KeyValue::Number), "6.2.2")
+            }
         };
         // a legal answer is a possible result of the result function
-        let answer = answer.filter(|answer| match (key.result_function(), answer, &wish) {
-            (ResultFunction::Minimum, Wish::Number(answer), Wish::Number(offered)) => answer <= offered,
-            (ResultFunction::Maximum, Wish::Number(answer), Wish::Number(offered)) => answer >= offered,
-            (ResultFunction::And, Wish::Truth(answer), Wish::Truth(offered)) => *offered || !answer,
-            (ResultFunction::Or, Wish::Truth(answer), Wish::Truth(offered)) => !offered || *answer,
+        let answer = answer.filter(|answer| match (key.result_function(), answer, &offered_value) {
+            (ResultFunction::Minimum, KeyValue::Number(answer), KeyValue::Number(offered)) => answer <= offered,
+            (ResultFunction::Maximum, KeyValue::Number(answer), KeyValue::Number(offered)) => answer >= offered,
+            (ResultFunction::And, KeyValue::Boolean(answer), KeyValue::Boolean(offered)) => *offered || !answer,
+            (ResultFunction::Or, KeyValue::Boolean(answer), KeyValue::Boolean(offered)) => !offered || *answer,
             _ => true,
         });
         let Some(answer) = answer else {
-            let what = format!("{}={} is no legal answer to {}", key.name(), shown(value), wish.text());
+            let what = format!("{}={} is no legal answer to {}", key.name(), shown(value), offered_value.text());
             return Err(Violation::new(what, section));
         };
         self.set(key, &answer);
         Ok(())
     }
 
-    fn set(&mut self, key: OperationalKey, value: &Wish) {
+    fn set(&mut self, key: OperationalKey, value: &KeyValue) {
         match value {
-            Wish::Number(number) => self.parameters.set_number(key, *number),
-            Wish::Truth(truth) => self.parameters.set_truth(key, *truth),
-            Wish::List(names) => {
+            KeyValue::Number(number) => self.parameters.set_number(key, *number),
+            KeyValue::Boolean(truth) => self.parameters.set_boolean(key, *truth),
+            KeyValue::List(names) => {
                 if let Some(name) = names.first() {
                     self.parameters.set_choice(key, name);
                 }
@@ -269,15 +277,15 @@ impl Negotiation {
     }
 
     /// Whether this side accepts the current value.
-    fn accepts_value_in_force(&self, key: OperationalKey) -> bool {
-        if !self.is_spoken_of(key)
+    fn accepts_current_value(&self, key: OperationalKey) -> bool {
+        if !self.is_negotiable(key)
             || (key == OperationalKey::FirstBurstLength && self.parameters.is_first_burst_irrelevant())
-            || self.offers.wish(key).is_none()
+            || self.offers.offered_value(key).is_none()
         {
             return true;
         }
         match self.parameters.value(key) {
-            Some(Wish::List(names)) => names.iter().all(|name| self.supported(key).contains(name)),
+            Some(KeyValue::List(names)) => names.iter().all(|name| self.supported(key).contains(name)),
             Some(value) => self.combine(key, &value).is_none_or(|combined| combined == value),
             None => true,
         }
@@ -290,10 +298,11 @@ impl Negotiation {
     pub fn finish(mut self) -> Result<(Parameters, Vec<String>), Violation> {
         let mut remarks = Vec::new();
         for key in std::mem::take(&mut self.open) {
-            match (key.result_function(), self.offers.wish(key)) {
+            match (key.result_function(), self.offers.offered_value(key)) {
                 // an answer is optional if only one result is possible (section 6.2.2)
-                (ResultFunction::And, Some(Wish::Truth(false))) | (ResultFunction::Or, Some(Wish::Truth(true))) => {
-                    self.set(key, &Wish::Truth(key.result_function() == ResultFunction::Or));
+                (ResultFunction::And, Some(KeyValue::Boolean(false)))
+                | (ResultFunction::Or, Some(KeyValue::Boolean(true))) => {
+                    self.set(key, &KeyValue::Boolean(key.result_function() == ResultFunction::Or));
                 }
                 _ => remarks
                     .push(Violation::new(format!("{} was offered and not answered", key.name()), "6.2.2").to_string()),
@@ -305,10 +314,11 @@ impl Negotiation {
         }
         self.parameters.first_burst_length = self.parameters.first_burst_length.min(self.parameters.max_burst_length);
         for key in OperationalKey::ALL.iter().copied() {
-            if !self.accepts_value_in_force(key) {
-                let in_force = self.parameters.value(key).map(|value| value.text()).unwrap_or_default();
-                let wish = self.offers.wish(key).map(|wish| wish.text()).unwrap_or_default();
-                let what = format!("{} stays {in_force}, but {wish} is required", key.name());
+            if !self.accepts_current_value(key) {
+                let current = self.parameters.value(key).map(|value| value.text()).unwrap_or_default();
+                let offered_value =
+                    self.offers.offered_value(key).map(|offered_value| offered_value.text()).unwrap_or_default();
+                let what = format!("{} stays {current}, but {offered_value} is required", key.name());
                 return Err(Violation::new(what, "7.12"));
             }
         }

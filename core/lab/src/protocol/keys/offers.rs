@@ -99,19 +99,19 @@ pub enum InvalidOffers {
 
 /// A side's value of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum KeyValue {
     Number(u32),
-    Truth(bool),
+    Boolean(bool),
     List(Vec<&'static str>),
 }
 
-impl Wish {
+impl KeyValue {
     /// As it is sent.
     pub fn text(&self) -> String {
         match self {
-            Wish::Number(number) => number.to_string(),
-            Wish::Truth(truth) => if *truth { "Yes" } else { "No" }.to_owned(),
-            Wish::List(names) => names.join(","),
+            KeyValue::Number(number) => number.to_string(),
+            KeyValue::Boolean(truth) => if *truth { "Yes" } else { "No" }.to_owned(),
+            KeyValue::List(names) => names.join(","),
         }
     }
 }
@@ -146,11 +146,11 @@ impl Offers {
     }
 
     /// The value offered for a key, if any.
-    pub(super) fn wish(&self, key: OperationalKey) -> Option<Wish> {
-        let number = |value: Option<u32>| value.map(Wish::Number);
-        let truth = |value: Option<bool>| value.map(Wish::Truth);
+    pub(super) fn offered_value(&self, key: OperationalKey) -> Option<KeyValue> {
+        let number = |value: Option<u32>| value.map(KeyValue::Number);
+        let truth = |value: Option<bool>| value.map(KeyValue::Boolean);
         let digests =
-            |value: &Option<Vec<Digest>>| value.as_ref().map(|values| Wish::List(names_of(Digest::NAMES, values)));
+            |value: &Option<Vec<Digest>>| value.as_ref().map(|values| KeyValue::List(names_of(Digest::NAMES, values)));
         match key {
             OperationalKey::HeaderDigest => digests(&self.header_digest),
             OperationalKey::DataDigest => digests(&self.data_digest),
@@ -167,7 +167,7 @@ impl Offers {
             OperationalKey::DataSequenceInOrder => truth(self.data_sequence_in_order),
             OperationalKey::ErrorRecoveryLevel => number(self.error_recovery_level),
             OperationalKey::TaskReporting => {
-                self.task_reporting.as_ref().map(|values| Wish::List(names_of(TaskReporting::NAMES, values)))
+                self.task_reporting.as_ref().map(|values| KeyValue::List(names_of(TaskReporting::NAMES, values)))
             }
             OperationalKey::IscsiProtocolLevel => number(self.iscsi_protocol_level),
         }
@@ -179,12 +179,12 @@ impl Offers {
     /// The first offer that RFC 7143 does not allow.
     pub fn validate(&self) -> Result<(), InvalidOffers> {
         for key in OperationalKey::ALL.iter().copied() {
-            match self.wish(key) {
-                Some(Wish::Number(value)) if key.admits(u64::from(value)).is_none() => {
+            match self.offered_value(key) {
+                Some(KeyValue::Number(value)) if key.admits(u64::from(value)).is_none() => {
                     let (low, high) = key.bounds();
                     return Err(InvalidOffers::OutOfBounds { key, value, low, high });
                 }
-                Some(Wish::List(names)) if key.result_function() == ResultFunction::Choose => {
+                Some(KeyValue::List(names)) if key.result_function() == ResultFunction::Choose => {
                     let is_repeated = |(place, name)| names.iter().take(place).any(|earlier| earlier == name);
                     if names.is_empty() || names.iter().enumerate().any(is_repeated) {
                         return Err(InvalidOffers::BadList(key));

@@ -7,7 +7,7 @@ use iscsitrace_wire::text;
 use serde::{Deserialize, Serialize};
 
 use super::choice::{Digest, TaskReporting};
-use super::offers::{Wish, names_of};
+use super::offers::{KeyValue, names_of};
 
 /// Negotiated parameters; by default those of RFC 7143 section 13.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,24 +103,24 @@ impl Parameters {
     }
 
     /// The value of a key; none for MaxRecvDataSegmentLength, which has one per side.
-    pub(super) fn value(&self, key: OperationalKey) -> Option<Wish> {
+    pub(super) fn value(&self, key: OperationalKey) -> Option<KeyValue> {
         Some(match key {
-            OperationalKey::HeaderDigest => Wish::List(names_of(Digest::NAMES, &[self.header_digest])),
-            OperationalKey::DataDigest => Wish::List(names_of(Digest::NAMES, &[self.data_digest])),
-            OperationalKey::MaxConnections => Wish::Number(self.max_connections),
-            OperationalKey::InitialR2T => Wish::Truth(self.initial_r2t),
-            OperationalKey::ImmediateData => Wish::Truth(self.immediate_data),
+            OperationalKey::HeaderDigest => KeyValue::List(names_of(Digest::NAMES, &[self.header_digest])),
+            OperationalKey::DataDigest => KeyValue::List(names_of(Digest::NAMES, &[self.data_digest])),
+            OperationalKey::MaxConnections => KeyValue::Number(self.max_connections),
+            OperationalKey::InitialR2T => KeyValue::Boolean(self.initial_r2t),
+            OperationalKey::ImmediateData => KeyValue::Boolean(self.immediate_data),
             OperationalKey::MaxRecvDataSegmentLength => return None,
-            OperationalKey::MaxBurstLength => Wish::Number(self.max_burst_length),
-            OperationalKey::FirstBurstLength => Wish::Number(self.first_burst_length),
-            OperationalKey::DefaultTime2Wait => Wish::Number(self.default_time2wait),
-            OperationalKey::DefaultTime2Retain => Wish::Number(self.default_time2retain),
-            OperationalKey::MaxOutstandingR2T => Wish::Number(self.max_outstanding_r2t),
-            OperationalKey::DataPduInOrder => Wish::Truth(self.data_pdu_in_order),
-            OperationalKey::DataSequenceInOrder => Wish::Truth(self.data_sequence_in_order),
-            OperationalKey::ErrorRecoveryLevel => Wish::Number(self.error_recovery_level),
-            OperationalKey::TaskReporting => Wish::List(names_of(TaskReporting::NAMES, &[self.task_reporting])),
-            OperationalKey::IscsiProtocolLevel => Wish::Number(self.iscsi_protocol_level),
+            OperationalKey::MaxBurstLength => KeyValue::Number(self.max_burst_length),
+            OperationalKey::FirstBurstLength => KeyValue::Number(self.first_burst_length),
+            OperationalKey::DefaultTime2Wait => KeyValue::Number(self.default_time2wait),
+            OperationalKey::DefaultTime2Retain => KeyValue::Number(self.default_time2retain),
+            OperationalKey::MaxOutstandingR2T => KeyValue::Number(self.max_outstanding_r2t),
+            OperationalKey::DataPduInOrder => KeyValue::Boolean(self.data_pdu_in_order),
+            OperationalKey::DataSequenceInOrder => KeyValue::Boolean(self.data_sequence_in_order),
+            OperationalKey::ErrorRecoveryLevel => KeyValue::Number(self.error_recovery_level),
+            OperationalKey::TaskReporting => KeyValue::List(names_of(TaskReporting::NAMES, &[self.task_reporting])),
+            OperationalKey::IscsiProtocolLevel => KeyValue::Number(self.iscsi_protocol_level),
         })
     }
 
@@ -139,7 +139,7 @@ impl Parameters {
         *place = number;
     }
 
-    pub(super) fn set_truth(&mut self, key: OperationalKey, truth: bool) {
+    pub(super) fn set_boolean(&mut self, key: OperationalKey, truth: bool) {
         let place = match key {
             OperationalKey::InitialR2T => &mut self.initial_r2t,
             OperationalKey::ImmediateData => &mut self.immediate_data,

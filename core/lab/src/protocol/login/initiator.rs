@@ -3,10 +3,10 @@
 //! It reports violations of the target with the section of the RFC. After a redirection it returns the addresses, and
 //! opens no connection.
 
-use super::heard::{Heard, Purpose, Used};
 use super::logged_in::LoggedIn;
 use super::names::SessionType;
 use super::pdu::{LoginRequest, LoginResponse, ROUNDS_MAX, Stage, VERSION};
+use super::received_keys::{Purpose, ReceivedKeys, Used};
 use super::security::{AuthenticationFailed, InitiatorSecurity};
 use super::settings::{InitiatorLoginSettings, InvalidSettings, SessionIdentity};
 use super::status::LoginStatus;
@@ -192,10 +192,10 @@ impl InitiatorLogin {
             return violation("the login takes too many responses", "6.3");
         }
         if response.status.is_redirection() {
-            let heard = Heard::read(&response.data, &mut Used::default())?;
+            let received = ReceivedKeys::read(&response.data, &mut Used::default())?;
             return Ok(Step::Redirected(Redirection {
                 is_permanent: response.status == LoginStatus::TargetMovedPermanently,
-                target_addresses: heard.values("TargetAddress").map(str::to_owned).collect(),
+                target_addresses: received.values("TargetAddress").map(str::to_owned).collect(),
             }));
         }
         if !response.status.is_success() {
@@ -214,9 +214,9 @@ impl InitiatorLogin {
             self.requested = None;
             return Ok(Step::Send(self.bare_request(Vec::new(), false)));
         };
-        let heard = Heard::read(&whole, &mut self.used)?;
+        let received = ReceivedKeys::read(&whole, &mut self.used)?;
         let mut out = TextWriter::default();
-        self.take(&heard, next, &mut out)?;
+        self.take(&received, next, &mut out)?;
         match next {
             Some(Stage::FullFeaturePhase) => self.done(response.tsih).map(|done| Step::Done(Box::new(done))),
             Some(stage) => {
@@ -258,33 +258,33 @@ impl InitiatorLogin {
         }
     }
 
-    fn take(&mut self, heard: &Heard, next: Option<Stage>, out: &mut TextWriter) -> Result<(), LoginError> {
+    fn take(&mut self, received: &ReceivedKeys, next: Option<Stage>, out: &mut TextWriter) -> Result<(), LoginError> {
         const INITIATORS_KEYS: &[&str] = &["InitiatorName", "InitiatorAlias", "SessionType"];
-        if let Some(key) = heard.find(|name, _| INITIATORS_KEYS.contains(&name)) {
+        if let Some(key) = received.find(|name, _| INITIATORS_KEYS.contains(&name)) {
             return violation(format!("{key} is for initiators to say"), "13");
         }
-        if let Some(tag) = heard.value("TargetPortalGroupTag") {
+        if let Some(tag) = received.value("TargetPortalGroupTag") {
             match text::numeric(tag).and_then(|tag| u16::try_from(tag).ok()) {
                 Some(tag) => self.target_portal_group_tag = Some(tag),
                 None => return violation("TargetPortalGroupTag is no number of 16 bits", "13.9"),
             }
         }
-        if let Some(alias) = heard.value("TargetAlias") {
+        if let Some(alias) = received.value("TargetAlias") {
             self.target_alias = Some(alias.to_owned());
         }
         let mut unknown = TextWriter::default();
-        heard.answer_unknown(&mut unknown)?;
+        received.answer_unknown(&mut unknown)?;
         let misplaced = match self.stage {
-            Stage::SecurityNegotiation => heard.find(|_, purpose| matches!(purpose, Purpose::Operational(_))),
-            _ => heard.find(|_, purpose| purpose == Purpose::Security),
+            Stage::SecurityNegotiation => received.find(|_, purpose| matches!(purpose, Purpose::Operational(_))),
+            _ => received.find(|_, purpose| purpose == Purpose::Security),
         };
         if let Some(key) = misplaced {
             return violation(format!("{key} in the stage {}", self.stage.name()), "12");
         }
         let mut answers = TextWriter::default();
         match self.stage {
-            Stage::SecurityNegotiation => self.security.take(heard, &mut answers)?,
-            _ => self.negotiation.take(&heard.operational(), &mut answers)?,
+            Stage::SecurityNegotiation => self.security.take(received, &mut answers)?,
+            _ => self.negotiation.take(&received.operational(), &mut answers)?,
         }
         if next.is_some() && !answers.is_empty() {
             return violation("the target leaves the stage with a key that needs an answer", "11.13.6");

@@ -13,11 +13,11 @@
 
 mod directory;
 mod failure;
-mod heard;
 mod initiator;
 mod logged_in;
 mod names;
 mod pdu;
+mod received_keys;
 mod security;
 mod settings;
 mod status;

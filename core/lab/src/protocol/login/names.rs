@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::failure::LoginFailure;
-use super::heard::Heard;
+use super::received_keys::ReceivedKeys;
 use super::status::LoginStatus;
 
 /// Longest iSCSI name (RFC 7143 section 4.2.7.2), in bytes.
@@ -50,8 +50,8 @@ pub(super) fn is_iscsi_name(name: &str) -> bool {
 
 impl Names {
     /// Parses the names in the first text of an initiator.
-    pub fn read(heard: &Heard) -> Result<Names, LoginFailure> {
-        let name = |key: &str| match heard.value(key) {
+    pub fn read(received: &ReceivedKeys) -> Result<Names, LoginFailure> {
+        let name = |key: &str| match received.value(key) {
             Some(name) if !is_iscsi_name(name) => {
                 Err(LoginFailure::new(LoginStatus::InitiatorError, format!("{key} is no iSCSI name"), "4.2.7"))
             }
@@ -61,7 +61,7 @@ impl Names {
         let Some(initiator_name) = name("InitiatorName")? else {
             return missing("no InitiatorName in the first Login Request", "13.5");
         };
-        let session_type = match heard.value("SessionType") {
+        let session_type = match received.value("SessionType") {
             None | Some("Normal") => SessionType::Normal,
             Some("Discovery") => SessionType::Discovery,
             Some(_) => {
@@ -76,7 +76,7 @@ impl Names {
         if target_name.is_none() && session_type == SessionType::Normal {
             return missing("no TargetName in the first Login Request of a normal session", "13.4");
         }
-        let initiator_alias = heard.value("InitiatorAlias").map(str::to_owned);
+        let initiator_alias = received.value("InitiatorAlias").map(str::to_owned);
         Ok(Names { initiator_name, initiator_alias, target_name, session_type })
     }
 }

@@ -14,7 +14,7 @@
 
 use iscsitrace_wire::text;
 
-use super::heard::Heard;
+use super::received_keys::ReceivedKeys;
 use crate::protocol::chap::{Algorithm, Challenge, Credentials, decode_binary, encode_binary};
 use crate::protocol::text::TextWriter;
 
@@ -40,8 +40,8 @@ enum Progress {
 }
 
 /// The keys of a peer's challenge.
-fn challenge_of(heard: &Heard) -> Result<Option<Challenge>, AuthenticationFailed> {
-    match (heard.value("CHAP_I"), heard.value("CHAP_C")) {
+fn challenge_of(received: &ReceivedKeys) -> Result<Option<Challenge>, AuthenticationFailed> {
+    match (received.value("CHAP_I"), received.value("CHAP_C")) {
         (None, None) => Ok(None),
         (Some(identifier), Some(bytes)) => {
             let identifier = text::numeric(identifier).and_then(|identifier| u8::try_from(identifier).ok());
@@ -55,8 +55,8 @@ fn challenge_of(heard: &Heard) -> Result<Option<Challenge>, AuthenticationFailed
 }
 
 /// The keys of a peer's response.
-fn proof_of(heard: &Heard) -> Result<Option<(&str, Vec<u8>)>, AuthenticationFailed> {
-    match (heard.value("CHAP_N"), heard.value("CHAP_R")) {
+fn proof_of(received: &ReceivedKeys) -> Result<Option<(&str, Vec<u8>)>, AuthenticationFailed> {
+    match (received.value("CHAP_N"), received.value("CHAP_R")) {
         (None, None) => Ok(None),
         (Some(name), Some(response)) => match decode_binary(response) {
             Some(response) => Ok(Some((name, response))),
@@ -102,8 +102,8 @@ impl TargetSecurity {
     }
 
     /// Takes the keys of an initiator.
-    pub fn take(&mut self, heard: &Heard, out: &mut TextWriter) -> Result<(), AuthenticationFailed> {
-        if let Some(list) = heard.value("AuthMethod") {
+    pub fn take(&mut self, received: &ReceivedKeys, out: &mut TextWriter) -> Result<(), AuthenticationFailed> {
+        if let Some(list) = received.value("AuthMethod") {
             let wanted = if self.authentication.is_some() { "CHAP" } else { "None" };
             if !list.split(',').any(|method| method == wanted) {
                 return Err(AuthenticationFailed {
@@ -115,12 +115,12 @@ impl TargetSecurity {
             out.pair("AuthMethod", wanted);
         }
         let Some(authentication) = &self.authentication else {
-            return match heard.find(|name, _| name.starts_with("CHAP_")) {
+            return match received.find(|name, _| name.starts_with("CHAP_")) {
                 Some(_) => failed("CHAP without AuthMethod=CHAP"),
                 None => Ok(()),
             };
         };
-        if let Some(list) = heard.value("CHAP_A") {
+        if let Some(list) = received.value("CHAP_A") {
             if self.progress != Progress::MethodAgreed {
                 return failed("CHAP_A without AuthMethod=CHAP");
             }
@@ -134,8 +134,8 @@ impl TargetSecurity {
             out.pair("CHAP_I", &self.challenge.identifier.to_string());
             out.pair("CHAP_C", &encode_binary(&self.challenge.bytes));
         }
-        let theirs = challenge_of(heard)?;
-        let Some((name, response)) = proof_of(heard)? else {
+        let theirs = challenge_of(received)?;
+        let Some((name, response)) = proof_of(received)? else {
             return if theirs.is_some() { failed("a challenge without CHAP_N and CHAP_R") } else { Ok(()) };
         };
         let Progress::AlgorithmAgreed(algorithm) = self.progress else {
@@ -214,8 +214,8 @@ impl InitiatorSecurity {
     }
 
     /// Takes the keys of the target.
-    pub fn take(&mut self, heard: &Heard, out: &mut TextWriter) -> Result<(), AuthenticationFailed> {
-        match (self.progress, heard.value("AuthMethod")) {
+    pub fn take(&mut self, received: &ReceivedKeys, out: &mut TextWriter) -> Result<(), AuthenticationFailed> {
+        match (self.progress, received.value("AuthMethod")) {
             (Progress::Begun, Some("None")) if self.own.is_none() || self.is_optional => self.progress = Progress::Done,
             (Progress::Begun, Some("CHAP")) if self.own.is_some() => {
                 let numbers: Vec<_> = self.algorithms.iter().map(|algorithm| algorithm.number().to_string()).collect();
@@ -230,17 +230,17 @@ impl InitiatorSecurity {
                 });
             }
         }
-        if let Some(number) = heard.value("CHAP_A") {
+        if let Some(number) = received.value("CHAP_A") {
             let chosen = text::numeric(number).and_then(Algorithm::from_number);
             match (self.progress, chosen.filter(|chosen| self.algorithms.contains(chosen))) {
                 (Progress::MethodAgreed, Some(algorithm)) => self.progress = Progress::AlgorithmAgreed(algorithm),
                 _ => return failed("CHAP_A is answered with an algorithm that was not offered"),
             }
         }
-        if let Some(theirs) = challenge_of(heard)? {
+        if let Some(theirs) = challenge_of(received)? {
             self.answer(&theirs, out)?;
         }
-        if let Some((name, response)) = proof_of(heard)? {
+        if let Some((name, response)) = proof_of(received)? {
             let (Progress::Answered(algorithm), Some(targets)) = (self.progress, &self.targets) else {
                 return failed("CHAP_R that was not asked for");
             };

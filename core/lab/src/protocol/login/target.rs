@@ -6,10 +6,10 @@
 
 use super::directory::{Admission, Directory, SessionPlace, Wanted};
 use super::failure::LoginFailure;
-use super::heard::{Heard, Purpose, Used};
 use super::logged_in::LoggedIn;
 use super::names::{Names, SessionType};
 use super::pdu::{LoginRequest, LoginResponse, ROUNDS_MAX, Stage, VERSION};
+use super::received_keys::{Purpose, ReceivedKeys, Used};
 use super::security::TargetSecurity;
 use super::status::LoginStatus;
 use crate::protocol::chap::Challenge;
@@ -139,13 +139,13 @@ impl TargetLogin {
         let whole = self.joiner.take(&request.data, request.is_continue);
         let whole = whole.map_err(|error| LoginFailure::new(LoginStatus::OutOfResources, error.to_string(), "6.1"))?;
         let Some(whole) = whole else { return Ok(self.pending()) };
-        let heard = Heard::read(&whole, &mut self.used)?;
+        let received = ReceivedKeys::read(&whole, &mut self.used)?;
         let mut out = TextWriter::default();
         let mut admitted = match self.admitted.take() {
-            None => self.admit(request, &heard, directory, &mut out)?,
+            None => self.admit(request, &received, directory, &mut out)?,
             Some(admitted) => {
                 let is_late = |name: &str, purpose| purpose == Purpose::Naming && name != "InitiatorAlias";
-                match heard.find(is_late) {
+                match received.find(is_late) {
                     Some(key) => {
                         return Err(LoginFailure::initiator_error(
                             format!("{key} belongs into the first request"),
@@ -156,7 +156,7 @@ impl TargetLogin {
                 }
             }
         };
-        let may_leave = self.speak(&mut admitted, &heard, wants, &mut out)?;
+        let may_leave = self.speak(&mut admitted, &received, wants, &mut out)?;
         let text = out.into_bytes();
         // a text of several parts is sent completely before the stage changes
         let next = wants.filter(|_| may_leave && text.len() <= self.part_bytes);
@@ -219,15 +219,15 @@ impl TargetLogin {
     fn admit(
         &mut self,
         request: &LoginRequest,
-        heard: &Heard,
+        received: &ReceivedKeys,
         directory: &dyn Directory,
         out: &mut TextWriter,
     ) -> Result<Admitted, LoginFailure> {
         const TARGETS_KEYS: &[&str] = &["TargetAlias", "TargetAddress", "TargetPortalGroupTag"];
-        if let Some(key) = heard.find(|name, _| TARGETS_KEYS.contains(&name)) {
+        if let Some(key) = received.find(|name, _| TARGETS_KEYS.contains(&name)) {
             return Err(LoginFailure::initiator_error(format!("{key} is for targets to say"), "13"));
         }
-        let names = Names::read(heard)?;
+        let names = Names::read(received)?;
         if names.session_type == SessionType::Discovery && request.tsih != 0 {
             let status = LoginStatus::CannotIncludeInSession;
             return Err(LoginFailure::new(status, "a discovery session has one connection", "4.3"));
@@ -276,31 +276,31 @@ impl TargetLogin {
     fn speak(
         &self,
         admitted: &mut Admitted,
-        heard: &Heard,
+        received: &ReceivedKeys,
         wants: Option<Stage>,
         out: &mut TextWriter,
     ) -> Result<bool, LoginFailure> {
         if admitted.names.initiator_alias.is_none() {
-            admitted.names.initiator_alias = heard.value("InitiatorAlias").map(str::to_owned);
+            admitted.names.initiator_alias = received.value("InitiatorAlias").map(str::to_owned);
         }
         // "Other keys MUST NOT be used" in the security stage, and security keys only there (section 12)
         let is_misplaced = |purpose| match self.stage {
             Stage::SecurityNegotiation => matches!(purpose, Purpose::Operational(_)),
             _ => purpose == Purpose::Security,
         };
-        if let Some(key) = heard.find(|_, purpose| is_misplaced(purpose)) {
+        if let Some(key) = received.find(|_, purpose| is_misplaced(purpose)) {
             let what = format!("{key} in the stage {}", self.stage.name());
             return Err(LoginFailure::initiator_error(what, "12"));
         }
-        heard.answer_unknown(out)?;
+        received.answer_unknown(out)?;
         if self.stage == Stage::SecurityNegotiation {
             admitted
                 .security
-                .take(heard, out)
+                .take(received, out)
                 .map_err(|failed| LoginFailure::new(LoginStatus::AuthenticationFailure, failed.what, failed.section))?;
             return Ok(admitted.security.is_done());
         }
-        admitted.negotiation.take(&heard.operational(), out)?;
+        admitted.negotiation.take(&received.operational(), out)?;
         admitted.negotiation.declare(out);
         if wants == Some(Stage::FullFeaturePhase) && !std::mem::replace(&mut admitted.has_offered_missing, true) {
             admitted.negotiation.offer_missing(out);

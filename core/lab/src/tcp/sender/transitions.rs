@@ -1,8 +1,8 @@
 //! State transitions of loss recovery, as in Linux: Open, Disorder, CWR, Recovery, Loss.
 //!
 //! ```text
-//! Open -> Disorder      something is sacked
-//!      -> Recovery      something is lost: window to ssthresh by proportional rate reduction (RFC 6937)
+//! Open -> Disorder      a segment is sacked
+//!      -> Recovery      a segment is lost: window to ssthresh by proportional rate reduction (RFC 6937)
 //!      -> Loss          retransmission timeout: window of one segment, slow start, F-RTO (RFC 5682)
 //!      -> CWR           a loss probe repaired a loss: window to ssthresh
 //! Recovery, Loss -> Open   everything sent before is acknowledged, or nothing was lost

@@ -23,7 +23,7 @@ fn losing(pipe: &mut Pipe, segments: &[u32]) {
     });
 }
 
-/// When each segment of `data` was sent again: number of the segment, milliseconds after the first data.
+/// When each segment of `data` was retransmitted: number of the segment, milliseconds after the first data.
 fn retransmissions(pipe: &Pipe) -> Vec<(u32, i64)> {
     let data = pipe.data(0);
     let mut next = 0;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 
-use super::driven::Stage;
+use super::client_session::Stage;
 use super::{Client, Wake};
 use crate::application::{Application, Closed, ConnectionNumber, Dial};
 
@@ -12,13 +12,13 @@ impl Application for Client {
         if self.connecting_count + self.joining_count == 0 {
             return None;
         }
-        for (index, driven) in self.sessions.iter_mut().enumerate() {
-            if let Some(connection) = driven.session.poll_connect(now_ns) {
+        for (index, client_session) in self.sessions.iter_mut().enumerate() {
+            if let Some(connection) = client_session.session.poll_connect(now_ns) {
                 let number = self.places.len();
                 self.places.push(Some((index, connection)));
                 // connections of a session are opened in the order of their numbers
-                driven.numbers.push(number);
-                return Some(Dial { connection: number, to: driven.address });
+                client_session.numbers.push(number);
+                return Some(Dial { connection: number, to: client_session.address });
             }
         }
         None
@@ -38,8 +38,8 @@ impl Application for Client {
 
     fn receive(&mut self, now_ns: i64, connection: ConnectionNumber, bytes: &[u8]) {
         if let Some((index, connection)) = self.place(connection) {
-            let driven = &mut self.sessions[index];
-            driven.session.receive(now_ns, connection, bytes, &mut driven.volume);
+            let client_session = &mut self.sessions[index];
+            client_session.session.receive(now_ns, connection, bytes, &mut client_session.volume);
             self.pump(now_ns, index);
             self.proceed(now_ns);
         }
@@ -47,15 +47,15 @@ impl Application for Client {
 
     fn unwanted(&self, connection: ConnectionNumber) -> usize {
         self.place(connection).map_or(0, |(index, connection)| {
-            let driven = &self.sessions[index];
-            driven.session.unwanted(connection, &driven.volume)
+            let client_session = &self.sessions[index];
+            client_session.session.unwanted(connection, &client_session.volume)
         })
     }
 
     fn skip(&mut self, now_ns: i64, connection: ConnectionNumber, count: usize) {
         if let Some((index, connection)) = self.place(connection) {
-            let driven = &mut self.sessions[index];
-            driven.session.skip(now_ns, connection, count, &mut driven.volume);
+            let client_session = &mut self.sessions[index];
+            client_session.session.skip(now_ns, connection, count, &mut client_session.volume);
             self.pump(now_ns, index);
             self.proceed(now_ns);
         }
@@ -73,8 +73,8 @@ impl Application for Client {
 
     fn poll_transmit(&mut self, now_ns: i64, connection: ConnectionNumber, out: &mut Vec<u8>) {
         if let Some((index, connection)) = self.place(connection) {
-            let driven = &mut self.sessions[index];
-            driven.session.poll_transmit(now_ns, connection, out, &mut driven.volume);
+            let client_session = &mut self.sessions[index];
+            client_session.session.poll_transmit(now_ns, connection, out, &mut client_session.volume);
         }
     }
 
@@ -84,7 +84,7 @@ impl Application for Client {
 
     fn poll_timeout(&self) -> Option<i64> {
         let wake = self.wakes.peek().map(|Reverse((at, ..))| *at);
-        self.sessions.iter().filter_map(|driven| driven.session.poll_timeout()).chain(wake).min()
+        self.sessions.iter().filter_map(|client_session| client_session.session.poll_timeout()).chain(wake).min()
     }
 
     fn handle_timeout(&mut self, now_ns: i64) {
@@ -108,6 +108,7 @@ impl Application for Client {
     }
 
     fn is_finished(&self) -> bool {
-        self.closing.is_empty() && self.sessions.iter().all(|driven| matches!(driven.stage, Stage::Over))
+        self.closing.is_empty()
+            && self.sessions.iter().all(|client_session| matches!(client_session.stage, Stage::Over))
     }
 }

@@ -3,7 +3,7 @@
 
 use iscsitrace_wire::lun;
 
-use super::driven::Pending;
+use super::client_session::Pending;
 use super::results::TaskRecord;
 use super::run::OpenCall;
 use super::sense::{describe, is_for_now};
@@ -30,8 +30,8 @@ impl Client {
     fn depth(&self, lane: usize) -> usize {
         let depth = self.settings.workload.queue_depth as usize;
         let session = self.run.lanes.get(lane).and_then(|lane| lane.sessions.first());
-        match session.and_then(|session| self.sessions.get(*session)).filter(|_| self.tuned.is_some()) {
-            Some(driven) => depth * driven.dealer.open_count() + driven.dealer.leaving_load(),
+        match session.and_then(|session| self.sessions.get(*session)).filter(|_| self.tuning.is_some()) {
+            Some(client_session) => depth * client_session.dealer.open_count() + client_session.dealer.leaving_load(),
             None => depth,
         }
     }
@@ -74,14 +74,14 @@ impl Client {
         let most_bytes = workload.command_bytes();
         for place in first_place..first_place + place_count {
             let Some(&session) = self.run.lanes[lane_index].sessions.get(place) else { continue };
-            let driven = &mut self.sessions[session];
-            let lun = lun::encode(self.settings.targets[driven.target].lun);
+            let client_session = &mut self.sessions[session];
+            let lun = lun::encode(self.settings.targets[client_session.target].lun);
             let mut byte = call.byte;
             for length in split::commands(call.length_bytes, most_bytes) {
                 let purpose = if has_pattern { Purpose::Pattern(byte) } else { Purpose::Any };
                 let length_bytes = length as u32;
                 let pending = Pending { call: number, is_read, byte, length_bytes, submitted_ns: now_ns, tries: 0 };
-                if driven.submit(now_ns, lun, purpose, pending) {
+                if client_session.submit(now_ns, lun, purpose, pending) {
                     self.run.calls[number].commands_left += 1;
                 } else {
                     self.run.calls[number].has_failed = true;
@@ -98,18 +98,18 @@ impl Client {
 
     /// A command of the workload ended.
     pub(super) fn end_command(&mut self, now_ns: i64, index: usize, completion: &Completion) {
-        let driven = &mut self.sessions[index];
-        driven.dealer.finish(completion.connection);
+        let client_session = &mut self.sessions[index];
+        client_session.dealer.finish(completion.connection);
         let connection = completion.connection;
         let tag = completion.initiator_task_tag;
-        let Some(pending) = driven.commands.get_mut(tag as usize).and_then(Option::take) else { return };
-        let mismatch = driven.volume.take_mismatch(tag);
+        let Some(pending) = client_session.commands.get_mut(tag as usize).and_then(Option::take) else { return };
+        let mismatch = client_session.volume.take_mismatch(tag);
         let is_retried = is_for_now(completion) && pending.tries < MOST_TRIES && !self.run.is_stopping;
         if self.settings.task_log {
-            let block_length = driven.unit.as_ref().map_or(512, |unit| unit.block_length_bytes);
+            let block_length = client_session.unit.as_ref().map_or(512, |unit| unit.block_length_bytes);
             self.run.task_log.push(TaskRecord {
                 session: index,
-                connection: driven.numbers.get(completion.connection).copied().unwrap_or(0),
+                connection: client_session.numbers.get(completion.connection).copied().unwrap_or(0),
                 initiator_task_tag: tag,
                 is_read: pending.is_read,
                 lba: pending.byte / u64::from(block_length),
@@ -128,7 +128,7 @@ impl Client {
         match completion.outcome {
             Outcome::Status(0) if mismatch.is_none() => {
                 let bytes = u64::from(pending.length_bytes);
-                if let Some(counts) = driven.counts.get_mut(completion.connection) {
+                if let Some(counts) = client_session.counts.get_mut(completion.connection) {
                     *counts = (counts.0 + 1, counts.1 + bytes);
                 }
                 let run = &mut self.run;
@@ -159,7 +159,7 @@ impl Client {
                 return;
             }
             _ => {
-                let block_length = driven.unit.as_ref().map_or(512, |unit| unit.block_length_bytes);
+                let block_length = client_session.unit.as_ref().map_or(512, |unit| unit.block_length_bytes);
                 let name = if pending.is_read { "read" } else { "write" };
                 let lba = pending.byte / u64::from(block_length);
                 let bytes = pending.length_bytes;
@@ -179,9 +179,9 @@ impl Client {
         let workload = &self.settings.workload;
         let has_pattern = if pending.is_read { workload.verify } else { workload.contents == Contents::Pattern };
         let purpose = if has_pattern { Purpose::Pattern(pending.byte) } else { Purpose::Any };
-        let driven = &mut self.sessions[index];
-        let lun = lun::encode(self.settings.targets[driven.target].lun);
-        if !driven.submit(now_ns, lun, purpose, pending) {
+        let client_session = &mut self.sessions[index];
+        let lun = lun::encode(self.settings.targets[client_session.target].lun);
+        if !client_session.submit(now_ns, lun, purpose, pending) {
             self.run.calls[pending.call].has_failed = true;
             self.end_part(now_ns, pending.call);
         }

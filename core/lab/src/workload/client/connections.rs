@@ -11,7 +11,7 @@
 //! Commands in flight: the number of connections times the queue depth. It never decides how many.
 
 use super::results::TuningStep;
-use super::tuned::Phase;
+use super::tuning_state::Phase;
 use super::{Client, Wake};
 use crate::workload::tuning::{Decision, Measurement};
 
@@ -26,22 +26,22 @@ impl Client {
 
     /// Opens and closes connections for the current step.
     fn take_step(&mut self, now_ns: i64) {
-        let Some(tuned) = &mut self.tuned else { return };
-        let driven = &mut self.sessions[SESSION];
-        let wanted = usize::from(tuned.step.connections);
+        let Some(tuning) = &mut self.tuning else { return };
+        let client_session = &mut self.sessions[SESSION];
+        let wanted = usize::from(tuning.step.connections);
         let mut is_changed = false;
-        while tuned.in_use.len() > wanted
-            && let Some(connection) = tuned.in_use.pop()
+        while tuning.in_use.len() > wanted
+            && let Some(connection) = tuning.in_use.pop()
         {
-            driven.dealer.retire(connection);
-            driven.session.remove_connection(now_ns, connection);
+            client_session.dealer.retire(connection);
+            client_session.session.remove_connection(now_ns, connection);
             is_changed = true;
         }
-        let more = wanted.saturating_sub(tuned.in_use.len());
-        let joining = (0..more).map_while(|_| driven.session.add_connection()).count();
+        let more = wanted.saturating_sub(tuning.in_use.len());
+        let joining = (0..more).map_while(|_| client_session.session.add_connection()).count();
         self.joining_count += joining;
         if joining > 0 {
-            tuned.phase = Phase::Joining(joining);
+            tuning.phase = Phase::Joining(joining);
         } else if is_changed {
             self.settle_connections(now_ns);
         } else {
@@ -51,64 +51,64 @@ impl Client {
 
     /// A connection that was added takes commands.
     pub(super) fn joined(&mut self, now_ns: i64, connection: usize) {
-        let Some(tuned) = &mut self.tuned else { return };
-        tuned.in_use.push(connection);
+        let Some(tuning) = &mut self.tuning else { return };
+        tuning.in_use.push(connection);
         let depth = self.settings.workload.queue_depth as usize;
-        let driven = &mut self.sessions[SESSION];
-        driven.dealer.join(connection, depth);
-        driven.counts.resize(driven.counts.len().max(connection + 1), (0, 0));
+        let client_session = &mut self.sessions[SESSION];
+        client_session.dealer.join(connection, depth);
+        client_session.counts.resize(client_session.counts.len().max(connection + 1), (0, 0));
         self.begin_calls(now_ns, 0);
         self.end_joining(now_ns);
     }
 
     /// An added connection failed: no more are available.
     pub(super) fn refused(&mut self, now_ns: i64, reason: String) {
-        let Some(tuned) = &mut self.tuned else { return };
-        tuned.refusal.get_or_insert(reason);
+        let Some(tuning) = &mut self.tuning else { return };
+        tuning.refusal.get_or_insert(reason);
         self.end_joining(now_ns);
     }
 
     fn end_joining(&mut self, now_ns: i64) {
         self.joining_count = self.joining_count.saturating_sub(1);
-        let Some(tuned) = &mut self.tuned else { return };
-        let Phase::Joining(left) = &mut tuned.phase else { return };
+        let Some(tuning) = &mut self.tuning else { return };
+        let Phase::Joining(left) = &mut tuning.phase else { return };
         *left -= 1;
         if *left > 0 {
             return;
         }
-        let now = tuned.in_use.len();
+        let now = tuning.in_use.len();
         // a target that accepted more before may still be closing the others
-        if now < usize::from(tuned.step.connections) && now >= tuned.most_used {
-            tuned.tuner.limit(now as u16);
+        if now < usize::from(tuning.step.connections) && now >= tuning.most_used {
+            tuning.tuner.limit(now as u16);
         }
-        tuned.most_used = tuned.most_used.max(now);
+        tuning.most_used = tuning.most_used.max(now);
         self.settle_connections(now_ns);
     }
 
     fn settle_connections(&mut self, now_ns: i64) {
-        let Some(tuned) = &mut self.tuned else { return };
-        if tuned.settings.is_unsettled {
+        let Some(tuning) = &mut self.tuning else { return };
+        if tuning.settings.is_unsettled {
             return self.begin_measuring(now_ns);
         }
-        tuned.phase = Phase::Settling(tuned.in_use.clone());
+        tuning.phase = Phase::Settling(tuning.in_use.clone());
     }
 
     fn begin_measuring(&mut self, now_ns: i64) {
-        let Some(tuned) = &mut self.tuned else { return };
-        tuned.phase = Phase::Measuring(now_ns);
-        tuned.serial += 1;
-        (tuned.bytes, tuned.commands, tuned.command_ns) = (0, 0, 0);
-        tuned.moved_before = self.sessions[SESSION].volume.moved_bytes();
-        if tuned.settings.measure_bytes.is_none() {
-            let (at_ns, wake) = (now_ns.saturating_add(tuned.settings.measure_ns), Wake::Measured(tuned.serial));
+        let Some(tuning) = &mut self.tuning else { return };
+        tuning.phase = Phase::Measuring(now_ns);
+        tuning.serial += 1;
+        (tuning.bytes, tuning.commands, tuning.command_ns) = (0, 0, 0);
+        tuning.moved_before = self.sessions[SESSION].volume.moved_bytes();
+        if tuning.settings.measure_bytes.is_none() {
+            let (at_ns, wake) = (now_ns.saturating_add(tuning.settings.measure_ns), Wake::Measured(tuning.serial));
             self.wake_at(at_ns, wake);
         }
     }
 
     /// A command of the workload completed.
     pub(super) fn count_for_tuning(&mut self, now_ns: i64, connection: usize, bytes: u64, command_ns: i64) {
-        let Some(tuned) = &mut self.tuned else { return };
-        match &mut tuned.phase {
+        let Some(tuning) = &mut self.tuning else { return };
+        match &mut tuning.phase {
             Phase::Settling(left) => {
                 left.retain(|waiting| *waiting != connection);
                 if left.is_empty() {
@@ -116,10 +116,10 @@ impl Client {
                 }
             }
             Phase::Measuring(_) => {
-                tuned.bytes += bytes;
-                tuned.commands += 1;
-                tuned.command_ns = tuned.command_ns.saturating_add(command_ns);
-                if tuned.settings.measure_bytes.is_some_and(|enough| tuned.bytes >= enough) {
+                tuning.bytes += bytes;
+                tuning.commands += 1;
+                tuning.command_ns = tuning.command_ns.saturating_add(command_ns);
+                if tuning.settings.measure_bytes.is_some_and(|enough| tuning.bytes >= enough) {
                     self.end_measuring(now_ns);
                 }
             }
@@ -129,50 +129,50 @@ impl Client {
 
     /// The time of a measurement has elapsed.
     pub(super) fn measured(&mut self, now_ns: i64, serial: u64) {
-        if self.tuned.as_ref().is_some_and(|tuned| tuned.serial == serial) {
+        if self.tuning.as_ref().is_some_and(|tuning| tuning.serial == serial) {
             self.end_measuring(now_ns);
         }
     }
 
     fn end_measuring(&mut self, now_ns: i64) {
         let is_over = self.run.is_over(now_ns);
-        let Some(tuned) = &mut self.tuned else { return };
-        let Phase::Measuring(since_ns) = tuned.phase else { return };
+        let Some(tuning) = &mut self.tuning else { return };
+        let Phase::Measuring(since_ns) = tuning.phase else { return };
         if is_over {
-            tuned.phase = Phase::Idle;
+            tuning.phase = Phase::Idle;
             return;
         }
         // few commands complete when they are long, so the bytes moved for the others count too, except when it
         // measures at once or by bytes
-        let is_by_command = tuned.settings.is_unsettled || tuned.settings.measure_bytes.is_some();
-        let moved = self.sessions[SESSION].volume.moved_bytes() - tuned.moved_before;
-        let bytes = if is_by_command { tuned.bytes } else { moved };
+        let is_by_command = tuning.settings.is_unsettled || tuning.settings.measure_bytes.is_some();
+        let moved = self.sessions[SESSION].volume.moved_bytes() - tuning.moved_before;
+        let bytes = if is_by_command { tuning.bytes } else { moved };
         let goodput_bytes_per_s = bytes as f64 * 1e9 / (now_ns - since_ns).max(1) as f64;
-        let measured = Measurement { connections: tuned.in_use.len() as u16, goodput_bytes_per_s };
-        let next = tuned.tuner.next(measured);
+        let measured = Measurement { connections: tuning.in_use.len() as u16, goodput_bytes_per_s };
+        let next = tuning.tuner.next(measured);
         let started_ns = self.run.started_ns.unwrap_or(now_ns);
-        tuned.steps.push(TuningStep {
+        tuning.steps.push(TuningStep {
             time_s: (now_ns - started_ns) as f64 / 1e9,
             connections: measured.connections,
             goodput_bytes_per_s,
-            command_s: (tuned.commands > 0).then(|| tuned.command_ns as f64 / 1e9 / tuned.commands as f64),
+            command_s: (tuning.commands > 0).then(|| tuning.command_ns as f64 / 1e9 / tuning.commands as f64),
             decision: next.decision,
             next_connections: next.connections,
             why: next.why.clone(),
         });
         if next.decision == Decision::Settle {
-            tuned.converged_ns.get_or_insert(now_ns);
+            tuning.converged_ns.get_or_insert(now_ns);
         }
-        tuned.step = next;
+        tuning.step = next;
         self.take_step(now_ns);
     }
 
     /// A connection of the session ended.
     pub(super) fn forget_connection(&mut self, now_ns: i64, connection: usize) {
         // at the end all of them do
-        let Some(tuned) = self.tuned.as_mut().filter(|_| !self.is_leaving) else { return };
-        tuned.in_use.retain(|used| *used != connection);
-        if let Phase::Settling(left) = &mut tuned.phase
+        let Some(tuning) = self.tuning.as_mut().filter(|_| !self.is_leaving) else { return };
+        tuning.in_use.retain(|used| *used != connection);
+        if let Phase::Settling(left) = &mut tuning.phase
             && left.contains(&connection)
         {
             left.retain(|waiting| *waiting != connection);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::driven::Stage;
+use super::client_session::Stage;
 use super::probe::{Next, Probe};
 use super::settings::Mode;
 use super::{Client, Wake, sense};
@@ -60,52 +60,53 @@ impl Client {
             self.sessions[index].session.logout(now_ns);
             return;
         }
-        let driven = &mut self.sessions[index];
+        let client_session = &mut self.sessions[index];
         match self.settings.mode {
             Mode::Discover => {
-                driven.stage = Stage::Ready;
-                driven.session.send_targets(now_ns);
+                client_session.stage = Stage::Ready;
+                client_session.session.send_targets(now_ns);
             }
             Mode::Ping => {
-                driven.stage = Stage::Ready;
+                client_session.stage = Stage::Ready;
                 self.ping(now_ns, index);
             }
             Mode::Run => {
-                let (probe, command) = Probe::new(self.settings.targets[driven.target].lun);
-                driven.stage = Stage::Probing(Box::new(probe));
-                driven.ask(now_ns, command);
+                let (probe, command) = Probe::new(self.settings.targets[client_session.target].lun);
+                client_session.stage = Stage::Probing(Box::new(probe));
+                client_session.ask(now_ns, command);
             }
         }
     }
 
     pub(super) fn ping(&mut self, now_ns: i64, index: usize) {
-        let driven = &mut self.sessions[index];
-        if driven.pings_left == 0 || self.run.is_stopping {
-            driven.session.logout(now_ns);
+        let client_session = &mut self.sessions[index];
+        if client_session.pings_left == 0 || self.run.is_stopping {
+            client_session.session.logout(now_ns);
             return;
         }
-        let Some(connection) = driven.usable_connection(driven.ping_connection) else { return };
-        driven.pings_left -= 1;
-        driven.ping_sent_ns = now_ns;
-        driven.ping_connection = connection + 1;
-        driven.session.ping(now_ns, connection, self.settings.ping.bytes);
+        let Some(connection) = client_session.usable_connection(client_session.ping_connection) else { return };
+        client_session.pings_left -= 1;
+        client_session.ping_sent_ns = now_ns;
+        client_session.ping_connection = connection + 1;
+        client_session.session.ping(now_ns, connection, self.settings.ping.bytes);
     }
 
     fn done(&mut self, now_ns: i64, index: usize, completion: &Completion) {
-        let driven = &mut self.sessions[index];
-        match &mut driven.stage {
-            Stage::Probing(probe) => match probe.take(completion, driven.volume.answer()) {
-                Next::Ask(command) => driven.ask(now_ns, command),
+        let client_session = &mut self.sessions[index];
+        match &mut client_session.stage {
+            Stage::Probing(probe) => match probe.take(completion, client_session.volume.answer()) {
+                Next::Ask(command) => client_session.ask(now_ns, command),
                 Next::Known(unit) => {
-                    driven.unit = Some(unit);
-                    driven.stage = Stage::Ready;
-                    if self.sessions.iter().all(|driven| driven.unit.is_some()) && !self.run.is_stopping {
+                    client_session.unit = Some(unit);
+                    client_session.stage = Stage::Ready;
+                    if self.sessions.iter().all(|client_session| client_session.unit.is_some()) && !self.run.is_stopping
+                    {
                         self.begin_run(now_ns);
                     }
                 }
                 Next::Failed(text) => {
-                    driven.stage = Stage::Ready;
-                    let lun = self.settings.targets[driven.target].lun;
+                    client_session.stage = Stage::Ready;
+                    let lun = self.settings.targets[client_session.target].lun;
                     let text = format!("{}, LUN {lun}: {text}", self.target_name(index));
                     self.problem(text);
                     self.run.is_stopping = true;
@@ -113,7 +114,7 @@ impl Client {
             },
             Stage::Ready if self.settings.mode == Mode::Ping => {
                 if completion.outcome == Outcome::Answered(0) {
-                    self.pings.record(now_ns - driven.ping_sent_ns);
+                    self.pings.record(now_ns - client_session.ping_sent_ns);
                 } else {
                     let text = format!("{}: NOP-Out: {}", self.target_name(index), sense::describe(completion));
                     self.problem(text);
@@ -155,12 +156,12 @@ impl Client {
         let Some(address) = parsed.filter(|_| self.sessions[index].hop_count < MOST_HOPS) else { return false };
         self.collect_pdu_log(index);
         let settings = self.session_settings(index, &self.settings.targets[self.sessions[index].target]);
-        let driven = &mut self.sessions[index];
-        driven.session = Session::new(settings);
-        driven.address = address;
-        driven.hop_count += 1;
-        driven.numbers.clear();
-        driven.dealer = Dealer::new(self.settings.workload.dealing, driven.counts.len());
+        let client_session = &mut self.sessions[index];
+        client_session.session = Session::new(settings);
+        client_session.address = address;
+        client_session.hop_count += 1;
+        client_session.numbers.clear();
+        client_session.dealer = Dealer::new(self.settings.workload.dealing, client_session.counts.len());
         true
     }
 

@@ -36,7 +36,7 @@ impl Client {
         let target_count = self.settings.targets.len();
         let mut spans = Vec::new();
         for target in 0..target_count {
-            let unit = self.sessions.get(target * per_target).and_then(|driven| driven.unit.as_ref());
+            let unit = self.sessions.get(target * per_target).and_then(|client_session| client_session.unit.as_ref());
             let unit = unit.ok_or("a logical unit is unknown")?;
             let block_length = u64::from(unit.block_length_bytes);
             for (name, bytes) in [("a call", workload.call_bytes()), ("a command", workload.command_bytes())] {

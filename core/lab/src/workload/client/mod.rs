@@ -4,10 +4,10 @@
 //! ```text
 //! settings -> Client -> sessions: connect, log in -> probe -> workload -> log out -> results
 //!
-//! application   connections and bytes, between the world and the sessions (state: driven)
+//! application   connections and bytes, between the world and the sessions (state: client_session)
 //! events        what a session reports, and the next step of the run
 //! lanes, calls  the workload, dealt over the sessions (state: run)
-//! connections   the number of connections while it is tuned (state: tuned)
+//! connections   the number of connections while it is tuned (state: tuning_state)
 //! outcome       progress, results, logs
 //! ```
 //!
@@ -16,8 +16,8 @@
 
 mod application;
 mod calls;
+mod client_session;
 mod connections;
-mod driven;
 mod events;
 mod lanes;
 mod outcome;
@@ -28,7 +28,7 @@ pub mod sense;
 pub mod settings;
 #[cfg(test)]
 mod tests;
-mod tuned;
+mod tuning_state;
 pub mod volume;
 
 use std::cmp::Reverse;
@@ -40,10 +40,10 @@ use crate::protocol::pdu_log::PduRecord;
 use crate::workload::dealing::Dealer;
 use crate::workload::latency::Latencies;
 use crate::workload::pattern::Mismatch;
-use driven::{Driven, Stage};
+use client_session::{ClientSession, Stage};
 use run::Run;
 use settings::{ClientSettings, InvalidClient, Mode, TargetSettings};
-use tuned::Tuned;
+use tuning_state::TuningState;
 use volume::Volume;
 
 /// Errors that are kept as text.
@@ -65,7 +65,7 @@ enum Wake {
 #[derive(Debug)]
 pub struct Client {
     settings: ClientSettings,
-    sessions: Vec<Driven>,
+    sessions: Vec<ClientSession>,
     /// Session and its connection, by the number in the world; none when it is closed.
     places: Vec<Option<(usize, usize)>>,
     closing: VecDeque<ConnectionNumber>,
@@ -77,7 +77,7 @@ pub struct Client {
     /// Connections that were added and are not open yet.
     joining_count: usize,
     run: Run,
-    tuned: Option<Tuned>,
+    tuning: Option<TuningState>,
     is_leaving: bool,
     discovered: Vec<DiscoveredTarget>,
     pings: Latencies,
@@ -104,7 +104,7 @@ impl Client {
             connecting_count: settings.targets.len() * per_target,
             joining_count: 0,
             run: Run::new(&settings),
-            tuned: settings.workload.tuning.as_ref().filter(|_| settings.mode == Mode::Run).map(Tuned::new),
+            tuning: settings.workload.tuning.as_ref().filter(|_| settings.mode == Mode::Run).map(TuningState::new),
             is_leaving: false,
             discovered: Vec::new(),
             pings: Latencies::default(),
@@ -118,7 +118,7 @@ impl Client {
             for _ in 0..per_target {
                 let number = client.sessions.len();
                 let settings = client.session_settings(number, &client.settings.targets[target]);
-                let driven = Driven {
+                let client_session = ClientSession {
                     dealer: Dealer::new(client.settings.workload.dealing, usize::from(settings.connections)),
                     numbers: Vec::new(),
                     counts: vec![(0, 0); usize::from(settings.connections)],
@@ -135,7 +135,7 @@ impl Client {
                     ping_connection: 0,
                     ping_sent_ns: 0,
                 };
-                client.sessions.push(driven);
+                client.sessions.push(client_session);
             }
         }
         Ok(client)
@@ -180,10 +180,10 @@ impl Client {
     }
 
     fn target_name(&self, session: usize) -> String {
-        let driven = &self.sessions[session];
-        match self.settings.targets.get(driven.target).and_then(|target| target.name.as_ref()) {
-            Some(name) => format!("{name} at {}", driven.address),
-            None => driven.address.to_string(),
+        let client_session = &self.sessions[session];
+        match self.settings.targets.get(client_session.target).and_then(|target| target.name.as_ref()) {
+            Some(name) => format!("{name} at {}", client_session.address),
+            None => client_session.address.to_string(),
         }
     }
 

@@ -17,10 +17,10 @@ impl Client {
         if self.settings.mode == Mode::Ping {
             progress.calls = self.pings.summary().count;
         }
-        progress.tuning = self.tuned.as_ref().map(|tuned| {
-            let latest = tuned.latest();
+        progress.tuning = self.tuning.as_ref().map(|tuning| {
+            let latest = tuning.latest();
             TuningProgress {
-                connections: tuned.connection_count() as u16,
+                connections: tuning.connection_count() as u16,
                 step_count: latest.map_or(0, |(_, count)| count),
                 step: latest.map(|(step, _)| step.clone()),
             }
@@ -32,26 +32,30 @@ impl Client {
     #[must_use]
     pub fn results(&self) -> Results {
         let run = &self.run;
-        let connections = self.sessions.iter().enumerate().flat_map(|(session, driven)| {
-            driven.numbers.iter().enumerate().map(move |(index, connection)| ConnectionResults {
+        let connections = self.sessions.iter().enumerate().flat_map(|(session, client_session)| {
+            client_session.numbers.iter().enumerate().map(move |(index, connection)| ConnectionResults {
                 session,
-                target: driven.target,
+                target: client_session.target,
                 connection: *connection,
                 cid: index as u16,
-                parameters: driven.session.parameters(index).cloned(),
-                joined_ns: driven.spans.get(index).and_then(|span| span.0),
-                left_ns: driven.spans.get(index).and_then(|span| span.1),
-                commands: driven.counts.get(index).map_or(0, |counts| counts.0),
-                bytes: driven.counts.get(index).map_or(0, |counts| counts.1),
+                parameters: client_session.session.parameters(index).cloned(),
+                joined_ns: client_session.spans.get(index).and_then(|span| span.0),
+                left_ns: client_session.spans.get(index).and_then(|span| span.1),
+                commands: client_session.counts.get(index).map_or(0, |counts| counts.0),
+                bytes: client_session.counts.get(index).map_or(0, |counts| counts.1),
             })
         });
         let targets = self.settings.targets.iter().enumerate().map(|(index, target)| TargetResults {
             address: target.address,
             name: target.name.clone(),
             lun: target.lun,
-            unit: self.sessions.iter().find(|driven| driven.target == index).and_then(|driven| driven.unit.clone()),
+            unit: self
+                .sessions
+                .iter()
+                .find(|client_session| client_session.target == index)
+                .and_then(|client_session| client_session.unit.clone()),
         });
-        let sessions = self.sessions.iter().map(|driven| &driven.session);
+        let sessions = self.sessions.iter().map(|client_session| &client_session.session);
         let operation = |count: &Count| OperationResults {
             commands: count.commands,
             bytes: count.bytes,
@@ -77,7 +81,7 @@ impl Client {
             data_digest_error_count: sessions.clone().map(Session::data_digest_error_count).sum(),
             verify_error_count: run.verify_error_count,
             first_mismatch: run.first_mismatch,
-            tuning: self.tuned.as_ref().map(|tuned| tuned.results(run.started_ns)),
+            tuning: self.tuning.as_ref().map(|tuning| tuning.results(run.started_ns)),
             remarks: self.remarks.iter().chain(sessions.flat_map(|session| session.remarks())).cloned().collect(),
         }
     }
@@ -94,9 +98,9 @@ impl Client {
     }
 
     pub(super) fn collect_pdu_log(&mut self, index: usize) {
-        let driven = &mut self.sessions[index];
-        for mut record in driven.session.take_pdu_log() {
-            record.connection = driven.numbers.get(record.connection).copied().unwrap_or(record.connection);
+        let client_session = &mut self.sessions[index];
+        for mut record in client_session.session.take_pdu_log() {
+            record.connection = client_session.numbers.get(record.connection).copied().unwrap_or(record.connection);
             self.pdu_log.push(record);
         }
     }

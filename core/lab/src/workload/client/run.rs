@@ -1,6 +1,6 @@
 //! The state of the workload while it runs: calls in progress, and measurements.
 
-use super::driven::Pending;
+use super::client_session::Pending;
 use super::results::{Progress, TaskRecord};
 use super::settings::ClientSettings;
 use crate::workload::latency::Latencies;

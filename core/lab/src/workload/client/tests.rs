@@ -8,7 +8,7 @@ use super::settings::{ClientSettings, Mode, TargetSettings};
 use super::*;
 use crate::application::{Application, Closed};
 use crate::protocol::keys::Digest;
-use crate::protocol::target::{Portal, PortalSettings};
+use crate::protocol::target::{Portal, PortalSettings, ServiceDelay, ServiceOrder};
 use crate::scsi::{DeviceSettings, LogicalUnitSettings};
 use crate::workload::settings::{Access, Layout, Operation, WorkloadSettings};
 
@@ -359,4 +359,48 @@ fn what_cannot_be_is_one_line() {
     let results = run(&mut Client::new(lun).unwrap(), &mut [portal(|_| {})]);
     assert_eq!(results.error_count, 1);
     assert!(results.errors[0].contains("LUN 9: "), "{:?}", results.errors);
+}
+
+/// A target that serves one command at a time in 2 ms, with a queue depth of 4 and 8 reads: the first one has a latency of
+/// 2 ms, the second one of 4 ms, and from the fourth on each waits for three others, 8 ms in all.
+#[test]
+fn a_latency_begins_with_the_submission_of_a_command() {
+    let serial = |settings: &mut PortalSettings| {
+        settings.read_delay = ServiceDelay::Fixed { delay_ns: 2_000_000 };
+        settings.service_order = ServiceOrder::OneAtATime;
+        settings.command_window_count = 1;
+    };
+    let reads = WorkloadSettings {
+        block_size_bytes: 4096,
+        total_bytes: Some(8 * 4096),
+        verify: false,
+        ..workload(Operation::Read)
+    };
+    let results = run(&mut Client::new(settings(1, reads)).unwrap(), &mut [portal(serial)]);
+    assert_eq!(results.errors, [] as [String; 0]);
+    let milliseconds = |ns: u64| ns as f64 / 1e6;
+    for latency_ns in [results.read.latency_ns, results.call_latency_ns] {
+        assert_eq!(latency_ns.count, 8);
+        // a few steps of 1 us for each command that is served before
+        for (found, expected) in [(latency_ns.min, 2.0), (latency_ns.p50, 8.0), (latency_ns.max, 8.0)] {
+            assert!((expected..expected + 0.1).contains(&milliseconds(found)), "{found} for {expected} ms");
+        }
+        assert!((6.5..6.6).contains(&(latency_ns.mean / 1e6)), "(2 + 4 + 6 + 5 * 8) / 8 = 6.5: {}", latency_ns.mean);
+    }
+}
+
+#[test]
+fn a_busy_command_is_retried_after_a_millisecond() {
+    let busy = |settings: &mut PortalSettings| {
+        settings.faults = vec![serde_json::from_str(r#"{"fault": "busy", "nth": 1, "operation": "read"}"#).unwrap()];
+    };
+    let one = WorkloadSettings {
+        block_size_bytes: 4096,
+        total_bytes: Some(4096),
+        verify: false,
+        ..workload(Operation::Read)
+    };
+    let results = run(&mut Client::new(settings(1, one)).unwrap(), &mut [portal(busy)]);
+    assert_eq!((results.retry_count, results.read.commands), (1, 1));
+    assert!((1_000_000..1_010_000).contains(&results.read.latency_ns.max), "{}", results.read.latency_ns.max);
 }

@@ -85,7 +85,7 @@ fn as_many_commands_are_outstanding_for_each_connection_as_the_queue_is_deep() {
     let results = run(&mut client, &mut portals);
     let tuning = results.tuning.unwrap();
     for step in &tuning.steps {
-        // Little's law: what is outstanding / how long it takes
+        // Little's law: commands in flight / how long it takes
         let outstanding = step.goodput_bytes_per_s / 4096.0 * step.command_s.unwrap();
         assert!((outstanding / f64::from(3 * step.connections) - 1.0).abs() < 0.1, "{step:?}");
     }

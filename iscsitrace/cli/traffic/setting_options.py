@@ -1,0 +1,160 @@
+"""Options of settings: made from the table of settings, which has their names, kinds, defaults and help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from iscsitrace.cli.read.sections import Section, option
+from iscsitrace.cli.units import Quantity, Typed
+from iscsitrace.lab.settings import kinds
+from iscsitrace.lab.settings.kinds import Kind, Value
+from iscsitrace.lab.settings.table import SETTINGS, Setting
+
+Values = dict[str, Any]
+"""Values by the dotted names of settings."""
+
+
+class SettingsOption(Quantity):
+    """An option of a type of its own, whose value is that of one setting."""
+
+    def __init__(self, setting: str, kind: click.ParamType[Any]) -> None:
+        self._setting = setting
+        self._kind = kind
+        self.name = kind.name.upper()
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Values:
+        """The value by the name of its setting."""
+        return value if isinstance(value, dict) else {self._setting: self._kind.convert(value, param, ctx)}
+
+
+class Named(Quantity):
+    """``NAME=VALUE``: a setting of one section, by the name of its option or its own; to ``(setting, value)``."""
+
+    name = "NAME=VALUE"
+
+    def __init__(self, section: str, what: str, *, is_emptied: bool = False) -> None:
+        """``what`` the names are, for error messages; ``is_emptied``: ``NAME=`` is None."""
+        self._settings = {
+            spelling.removeprefix("--"): (name, setting.kind)
+            for name, setting in of_section(section).items()
+            for spelling in (*spellings_of(name), name.rpartition(".")[2])
+        }
+        self._what = what
+        self._is_emptied = is_emptied
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Value | None]:
+        """The setting and its value; fails with a line that says which there are, or what it takes."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.partition("=")
+        if name not in self._settings:
+            self.fail(f"{name!r} is not {self._what}; there are {', '.join(self._settings)}", param, ctx)
+        setting, kind = self._settings[name]
+        if equals and not text and self._is_emptied:
+            return setting, None
+        found = kind.parse(text)
+        if found is None:
+            self.fail(f"{name}: {text!r} is not {kind.needed}", param, ctx)
+        return setting, found
+
+
+def of_section(section: str) -> Mapping[str, Setting]:
+    """The settings of a section, ``workload`` or ``initiator.tcp``, in the order of the table."""
+    return {name: setting for name, setting in SETTINGS.items() if name.rpartition(".")[0] == section}
+
+
+def spellings_of(name: str) -> tuple[str, ...]:
+    """How the option of a setting is written."""
+    return SETTINGS[name].spellings or (f"--{name.rpartition('.')[2]}",)
+
+
+def settings_section(
+    title: str, *parts: str | click.Option, own: Mapping[str, click.Option] | None = None
+) -> Section[Values]:
+    """A section of options: of settings, of whole sections of settings, and others whose values are settings.
+
+    ``own`` are options instead of those of the table. The section takes the values of settings that were typed or have
+    a default; of several values for a setting the last counts.
+    """
+    own = own or {}
+    options: list[click.Option] = []
+    settings: dict[str, str] = {}
+    for part in parts:
+        if isinstance(part, str):
+            for name in [part] if part in SETTINGS else of_section(part):
+                if name in own:
+                    options.append(own[name])
+                    continue
+                made = list(_options(name))
+                options += made
+                settings |= {str(each.name): name for each in made}
+        else:
+            options.append(part)
+    names = list(dict.fromkeys(str(each.name) for each in options))
+
+    def values_of(**typed: Any) -> Values:
+        found: Values = {}
+        for name in names:
+            value = typed[name]
+            if name in settings:
+                found |= {} if value is None or value == () else {settings[name]: _value(settings[name], value)}
+            elif value is not None:
+                found |= dict(value)
+        return found
+
+    return Section(title, values_of, *options)
+
+
+def _value(name: str, typed: Any) -> Any:
+    return list(typed) if SETTINGS[name].is_repeatable else typed
+
+
+def _options(name: str) -> Iterator[click.Option]:
+    setting, key = SETTINGS[name], name.replace(".", "_").replace("-", "_")
+    if setting.flags:
+        for flag in setting.flags:
+            yield option(
+                flag.spelling,
+                key,
+                type=click.UNPROCESSED,
+                flag_value=flag.value,
+                default=setting.default,
+                help=flag.help,
+            )
+    elif not setting.help:
+        return
+    elif setting.kind is kinds.SWITCH:
+        (spelling,) = spellings_of(name)
+        yield option(f"{spelling}/--no-{spelling.removeprefix('--')}", key, default=None, help=setting.help)
+    else:
+        yield option(
+            *spellings_of(name),
+            key,
+            type=_type(kinds.TIME if setting.is_repeatable else setting.kind),
+            multiple=setting.is_repeatable,
+            default=setting.default,
+            show_default=setting.default is not None,
+            help=setting.help,
+        )
+
+
+class _Word(click.Choice[str]):
+    """One of the words of a kind, to the value that the core has for it."""
+
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(kind.words)
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self._kind.parse(super().convert(value, param, ctx))
+
+
+def _type(kind: Kind) -> click.ParamType[Any]:
+    if kind.words:
+        return _Word(kind)
+    if kind.name == kinds.COUNT.name:
+        return click.IntRange(kind.least, kind.most)
+    return Typed(kind)

@@ -1,0 +1,70 @@
+"""Coverage, capture health and comparisons of ``check`` as a JSON document and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from iscsitrace.outputs import health
+from iscsitrace.outputs.document import Grid, Section, table
+
+if TYPE_CHECKING:
+    from iscsitrace.analysis.comparison.agreement import Agreement
+    from iscsitrace.analysis.comparison.second_opinion import Comparison
+
+
+def of_tshark(comparison: Comparison) -> dict[str, Any]:
+    """The comparison with tshark, for JSON."""
+    return {
+        "tshark_version": comparison.tshark_version,
+        "our_pdu_count": comparison.our_pdu_count,
+        "tshark_pdu_count": comparison.tshark_pdu_count,
+        "tshark_pdu_count_in_order_of_arrival": comparison.tshark_pdu_count_in_order_of_arrival,
+        "matched_pdu_count": comparison.matched_pdu_count,
+        "unexplained_count": len(comparison.unexplained),
+        "explained": comparison.explained_counts(),
+        "differences": [asdict(difference) for difference in comparison.differences],
+    }
+
+
+def sections(
+    document: Mapping[str, Any], comparison: Comparison | None, agreement: Agreement | None
+) -> Iterator[Section]:
+    """Coverage and counters, then the comparison with tshark and that with the truth of the run."""
+    yield health.coverage(document["coverage"])
+    yield health.health(document["counters"])
+    if comparison:
+        yield _with_tshark(comparison)
+    if agreement:
+        yield _with_truth(agreement)
+
+
+def _with_tshark(comparison: Comparison) -> Section:
+    columns = ("frame", "tcp.stream", "difference", "explanation", "evidence")
+    rows = [
+        (each.frame, each.connection, each.text, each.explanation or "UNEXPLAINED", each.evidence)
+        for each in comparison.differences
+    ]
+    line = (
+        f"PDUs: iscsitrace {comparison.our_pdu_count}, tshark {comparison.tshark_pdu_count} "
+        f"({comparison.tshark_pdu_count_in_order_of_arrival} without out-of-order reassembly), "
+        f"equal {comparison.matched_pdu_count}; differences: {len(comparison.differences)}, "
+        f"unexplained: {len(comparison.unexplained)}"
+    )
+    return Section(f"Comparison with {comparison.tshark_version}", (line,), _grids(columns, rows))
+
+
+def _with_truth(agreement: Agreement) -> Section:
+    columns = ("tcp.stream", "subject", "difference")
+    rows = [(each.connection, each.subject, each.text) for each in agreement.differences]
+    line = (
+        f"compared: {agreement.cycle_count} commands with {agreement.value_count} values, {agreement.parameter_count} "
+        f"parameters, losses of {agreement.loss_count} senders; differences: {len(agreement.differences)}"
+    )
+    tap = f", captured at the {agreement.tap}" if agreement.tap else ""
+    return Section(f"Comparison with the truth of the run{tap}", (line,), _grids(columns, rows))
+
+
+def _grids(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> tuple[Grid, ...]:
+    return (table(columns, rows),) if rows else ()

@@ -1,0 +1,93 @@
+"""Commands of a trace, one row each, as a JSON document and as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from iscsitrace.analysis.measures.selection import display_filter, first_packet_ns
+from iscsitrace.outputs.document import Section, table
+from iscsitrace.wording import cells
+
+if TYPE_CHECKING:
+    from iscsitrace.tables.table import Table
+    from iscsitrace.tables.trace import Trace
+
+_FLAGS: Final = {
+    "is_status_in_data": "S",
+    "is_aborted": "aborted",
+    "has_capture_gap": "missing",
+    "has_retransmission": "rexmt",
+}
+_STATUSES: Final = {
+    0x00: "good",
+    0x02: "check condition",
+    0x04: "condition met",
+    0x08: "busy",
+    0x18: "reservation conflict",
+    0x28: "task set full",
+    0x30: "ACA active",
+    0x40: "task aborted",
+}
+_PHASES: Final = ("latency_ns", "request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
+
+
+def json_lines(trace: Trace, cycles: Table, *, has_filter: bool) -> Iterator[str]:
+    """What ``cycles --json`` prints, one row at a time: a capture may hold millions of commands."""
+    start, separator = f'{json.dumps(trace.provenance)[:-1]}, "cycles": [', "\n"
+    for row in cycles.rows():
+        if has_filter:
+            row["display_filter"] = display_filter(row)
+        yield start + separator + json.dumps(row, allow_nan=False)
+        start, separator = "", ",\n"
+    yield f"{start}\n]}}\n"
+
+
+def sections(trace: Trace, cycles: Table, *, has_filter: bool) -> Iterator[Section]:
+    """One line per command; with ``has_filter`` a Wireshark display filter for each."""
+    start_ns = first_packet_ns(trace.connections)
+    columns = (
+        *("cycle", "time", "stream", "LUN", "operation", "LBA", "I/O size", "latency", "request", "grant", "transfer"),
+        *("service", "status wait", "QD", "PDUs", "R2Ts", "status", "frame", "flags"),
+    )
+    rows = list(cycles.rows())
+    grid = table(columns, (_line(row, start_ns or 0) for row in rows))
+    yield Section("", (f"time: s after the first TCP packet, {cells.date(start_ns)}; phases: ms",), (grid,))
+    if has_filter:
+        yield Section("Display filters", tuple(f"cycle {row['cycle']}: {display_filter(row)}" for row in rows))
+
+
+def unranked(cycles: Table) -> str:
+    """The number of commands that ``--top`` leaves out."""
+    return (
+        f"commands without a status, and so without a rank: {len(cycles)} (aborted: {cycles.raw('is_aborted').sum()}); "
+        "--incomplete instead of --top lists them"
+    )
+
+
+def _line(row: dict[str, Any], start_ns: int) -> tuple[object, ...]:
+    flags = [word for name, word in _FLAGS.items() if row[name]]
+    if not row["is_complete"]:
+        flags.append("incomplete")
+    return (
+        row["cycle"],
+        cells.seconds(row["command_first_ns"] - start_ns),
+        row["connection"],
+        row["lun"],
+        row["operation"],
+        row["lba"],
+        cells.size(row["bytes"]),
+        *(cells.milliseconds(row[name]) for name in _PHASES),
+        row["queue_depth"],
+        row["data_pdu_count"],
+        row["r2t_count"],
+        _status(row["status"]),
+        row["command_frame"],
+        " ".join(flags),
+    )
+
+
+def _status(status: int | None) -> str | None:
+    """The name of a SCSI status (SAM-5 section 5.3.1)."""
+    return None if status is None else _STATUSES.get(status, f"{status:#04x}")

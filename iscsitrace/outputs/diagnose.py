@@ -1,0 +1,130 @@
+"""The diagnosis of a trace as a JSON document and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from iscsitrace.analysis.measures import capture_health
+from iscsitrace.outputs import health, inputs
+from iscsitrace.outputs.document import Section, table
+from iscsitrace.wording import cells
+from iscsitrace.wording.parts import BY_NAME
+
+if TYPE_CHECKING:
+    from iscsitrace.analysis.findings.examination import Diagnosis, Opinion
+    from iscsitrace.analysis.findings.finding import Finding, Gain
+    from iscsitrace.analysis.groups.jobs.streams import Job
+    from iscsitrace.tables.trace import Trace
+
+_OPEN: Final = 1.2
+"""Ratio of a gain's high to its low from which both are shown."""
+
+
+def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
+    """What ``diagnose --json`` prints, but for the findings to fail on."""
+    document = trace.provenance | inputs.contents(trace)
+    for kind, opinions in (("session", diagnosis.sessions), ("connection", diagnosis.connections)):
+        document[f"{kind}s"] = [
+            row | (opinions[row[kind]].as_dict() if row[kind] in opinions else {}) for row in document[f"{kind}s"]
+        ]
+    return document | {
+        "mirrors": [account.as_dict(number) for number, account in enumerate(diagnosis.mirrors)],
+        "jobs": [job.as_dict(number) for number, job in enumerate(diagnosis.jobs)],
+        "budget": diagnosis.budget,
+        "counters": capture_health.by_name(trace.counters),
+    }
+
+
+def sections(trace: Trace, diagnosis: Diagnosis, *, is_verbose: bool = False) -> Iterator[Section]:
+    """The diagnosis as text: headlines first; with ``is_verbose`` every connection in addition to sessions."""
+    shown = [("session", opinion) for opinion in diagnosis.sessions.values()]
+    shown += [("connection", each) for each in diagnosis.connections.values() if is_verbose or each.is_separate]
+    yield inputs.section(trace.inputs)
+    if not shown:
+        yield Section("", ("no iSCSI session was found",))
+    yield Section("", ("", *(opinion.verdict for _, opinion in shown)))
+    for kind, opinion in shown:
+        label = f"{kind} {opinion.number}"
+        yield from _breakdown(label, opinion)
+        yield _findings(label, opinion.findings)
+    yield from map(_streams, diagnosis.jobs)
+    losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
+    if losses:
+        yield health.health(losses)
+
+
+def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
+    time = opinion.time
+    if not time or not time.jobs_ns:
+        return
+    gaps = f"without {cells.seconds(time.between_jobs_ns)} s of idle gaps between bursts of I/O"
+    rows = [
+        (BY_NAME[part].label, cells.milliseconds(amount), cells.percent(time.busy_shares[part]))
+        for part, amount in time.busy_parts_ns.items()
+        if amount
+    ]
+    yield Section(
+        f"Time breakdown of {label}: {cells.seconds(time.jobs_ns)} s from first command to last status",
+        (gaps,) if time.between_jobs_ns else (),
+        (table(("part", "ms", "%"), rows),),
+    )
+
+
+def _findings(label: str, findings: Sequence[Finding]) -> Section:
+    if not findings:
+        return Section(f"No problem found in {label}")
+    return Section(
+        f"Findings of {label}, shares of this time", tuple(line for each in findings for line in _lines(each))
+    )
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    share = "" if finding.share is None else f", {cells.percent(finding.share)} %"
+    yield f"{finding.name} ({finding.severity}{share}): {finding.text}"
+    for advice, gains in finding.gains_by_advice():
+        yield f"    - {advice.text}{_gains(gains)}"
+    if finding.display_filter:
+        yield f"    {finding.display_filter}"
+
+
+def _gains(gains: Sequence[Gain]) -> str:
+    """The gains of one advice, in parentheses: ``(model: up to 8.0x with queue depth 8)``."""
+    if not gains:
+        return ""
+    return f" (model: {', '.join(f'{_times(gain)} with {gain.change}' for gain in gains)})"
+
+
+def _times(gain: Gain) -> str:
+    """``up to 5.1x``, or ``about 5.1x (2.2x to 7.8x)`` where the packets leave much open."""
+    times = f"{gain.throughput_factor:.1f}x"
+    is_open = gain.high > _OPEN * gain.low
+    return f"about {times} ({gain.low:.1f}x to {gain.high:.1f}x)" if is_open else f"up to {times}"
+
+
+def _streams(job: Job) -> Section:
+    """The parallel streams of a job, the first to finish first."""
+    columns = (
+        *("connection", "session", "MB", "MB/s", "finished after s", "retransmitted %", "losses", "timeouts"),
+        "cause",
+    )
+    rows = [
+        (
+            stream.run.connection,
+            stream.run.session,
+            cells.megabytes(stream.run.bytes),
+            cells.megabytes(stream.run.bytes_per_s),
+            cells.seconds(stream.run.last_ns - job.first_ns),
+            cells.percent(stream.evidence.retransmission_rate),
+            stream.evidence.loss_count,
+            stream.evidence.timeout_count,
+            stream.cause.name if stream.cause else None,
+        )
+        for stream in job.streams
+    ]
+    behind, alone = cells.seconds(job.first_to_last_ns), cells.percent(job.alone_share)
+    return Section(
+        f"Parallel streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the "
+        f"first, and runs alone for {alone} % of the job",
+        grids=(table(columns, rows),),
+    )

@@ -1,0 +1,195 @@
+"""The summary of a trace as a JSON document and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from iscsitrace.analysis.groups.mirrors import recognition
+from iscsitrace.analysis.groups.mirrors.account import doubt, name
+from iscsitrace.analysis.measures import capture_health, operations, parameters, volumes
+from iscsitrace.outputs import health, inputs
+from iscsitrace.outputs.document import Section, table
+from iscsitrace.wording import cells
+
+if TYPE_CHECKING:
+    from iscsitrace.tables.trace import Trace
+
+_SIZES: Final = 8
+"""I/O sizes shown for each operation; the others are summed."""
+_PERCENTILES: Final = ("p50", "p95", "p99", "max")
+
+
+def as_dict(trace: Trace) -> dict[str, Any]:
+    """What ``summary --json`` prints."""
+    return trace.provenance | totals(trace) | {"mirrors": _mirrors(trace)}
+
+
+def totals(trace: Trace) -> dict[str, Any]:
+    """What ``summary`` and the totals of ``watch`` have in common."""
+    return inputs.contents(trace) | {
+        "parameters": list(trace.parameters.rows()),
+        "volumes": [asdict(volume) for volume in volumes.measure(trace.cycles)],
+        "queue_depth": volumes.queue_depths(trace.cycles),
+        "block_sizes": operations.block_sizes(trace.cycles),
+        "latency": operations.latencies(trace.cycles),
+        "coverage": [part.as_dict() for part in trace.coverage],
+        "counters": capture_health.by_name(trace.counters),
+    }
+
+
+def _mirrors(trace: Trace) -> list[dict[str, Any]]:
+    return [
+        {
+            "sessions": list(mirror.sessions),
+            "is_sure": mirror.is_sure,
+            "text": name(mirror) if mirror.is_sure else f"{name(mirror)}; {doubt(mirror)}",
+        }
+        for mirror in recognition.find(trace.table)
+    ]
+
+
+def sections(document: Mapping[str, Any], *, is_verbose: bool = False) -> Iterator[Section]:
+    """The document as text; with ``is_verbose`` the values that each side offered."""
+    yield inputs.section(document["input"])
+    yield _sessions(document["sessions"])
+    if document["mirrors"]:
+        yield Section("", tuple(f"{mirror['text']} (iscsitrace mirrors)" for mirror in document["mirrors"]))
+    yield _connections([row for row in document["connections"] if row["is_iscsi"]])
+    if others := sum(not row["is_iscsi"] for row in document["connections"]):
+        yield Section("", (f"TCP connections that are not iSCSI: {others}",))
+    yield _offers(document["parameters"]) if is_verbose else _parameters(document["parameters"])
+    yield from _measured(document)
+    yield health.coverage(document["coverage"])
+    yield health.health(document["counters"])
+
+
+def sections_of_totals(document: Mapping[str, Any]) -> Iterator[Section]:
+    """The totals of ``watch``: without the tables that it has shown all along."""
+    yield from _measured(document)
+    yield health.coverage(document["coverage"][-1:])
+    yield health.health(document["counters"])
+
+
+def _measured(document: Mapping[str, Any]) -> Iterator[Section]:
+    yield _volumes(document["volumes"])
+    depth = document["queue_depth"]
+    if depth["p50"] is not None:
+        depths = ", ".join(f"{name} {depth[name]}" for name in _PERCENTILES)
+        yield Section("", (f"queue depth when a command is issued: {depths}",))
+    yield _sizes(document["block_sizes"])
+    yield _latencies(document["latency"])
+
+
+def _sessions(rows: Iterable[Mapping[str, Any]]) -> Section:
+    columns = ("session", "type", "initiator", "target", "ISID", "TSIH", "auth", "connections", "commands", "end")
+    names = (
+        *("session", "session_type", "initiator_name", "target_name", "isid", "tsih", "auth_method"),
+        *("connection_count", "cycle_count", "end"),
+    )
+    return Section("Sessions", grids=(table(columns, ([row[name] for name in names] for row in rows)),))
+
+
+def _connections(rows: Iterable[Mapping[str, Any]]) -> Section:
+    columns = (
+        *("tcp.stream", "session", "CID", "initiator", "target", "digests (header/data)", "RTT to target ms"),
+        *("RTT to initiator ms", "retransmissions to target", "to initiator"),
+    )
+    found = [
+        (
+            row["connection"],
+            row["session"],
+            row["cid"],
+            cells.endpoint(row, "initiator"),
+            cells.endpoint(row, "target"),
+            f"{row['header_digest'] or '-'}/{row['data_digest'] or '-'} ({row['digest_source'] or '-'})",
+            cells.milliseconds(row["rtt_to_target_min_ns"]),
+            cells.milliseconds(row["rtt_to_initiator_min_ns"]),
+            row["retransmitted_packets_to_target"],
+            row["retransmitted_packets_to_initiator"],
+        )
+        for row in rows
+    ]
+    return Section("iSCSI connections (RTT: minimum, from the capture point)", grids=(table(columns, found),))
+
+
+def _offers(rows: Iterable[Mapping[str, Any]]) -> Section:
+    columns = ("tcp.stream", "key", "initiator sent", "target sent", "negotiated", "source")
+    found = [
+        (
+            row["connection"],
+            row["key"],
+            row["initiator_value"],
+            row["target_value"],
+            parameters.negotiated(row) or cells.NOTHING,
+            row["source"],
+        )
+        for row in rows
+    ]
+    return Section("Parameters: offered and negotiated", grids=(table(columns, found),))
+
+
+def _parameters(rows: Iterable[Mapping[str, Any]]) -> Section:
+    """One line per key and value: most connections of a trace have the same."""
+    found = [
+        (key, value or cells.NOTHING, " ".join(map(str, connections)))
+        for (key, value), connections in parameters.by_value(rows).items()
+    ]
+    return Section("Negotiated parameters", grids=(table(("key", "value", "tcp.stream"), found),))
+
+
+def _volumes(rows: Sequence[Mapping[str, Any]]) -> Section:
+    columns = (
+        *("session", "commands", "complete", "read MB", "written MB", "active s", "IOPS", "read MB/s", "written MB/s"),
+        "queue depth max",
+    )
+    found = [
+        (
+            "all" if place == len(rows) - 1 else row["session"],
+            row["cycle_count"],
+            row["complete_cycle_count"],
+            cells.megabytes(row["read_bytes"]),
+            cells.megabytes(row["write_bytes"]),
+            cells.seconds(row["active_ns"]),
+            cells.NOTHING if row["iops"] is None else f"{row['iops']:.1f}",
+            cells.megabytes(row["read_bytes_per_s"]),
+            cells.megabytes(row["write_bytes_per_s"]),
+            row["queue_depth_max"],
+        )
+        for place, row in enumerate(rows)
+    ]
+    return Section("Throughput (rates over the active time)", grids=(table(columns, found),))
+
+
+def _sizes(rows: Iterable[Mapping[str, Any]]) -> Section:
+    found: list[tuple[object, ...]] = []
+    for operation, sizes in operations.largest_counts(rows, _SIZES).items():
+        found += [(operation, cells.size(row["bytes"]), row["cycle_count"]) for row in sizes.shown]
+        if sizes.other_count:
+            found.append((operation, f"{sizes.other_count} other sizes", sizes.other_cycle_count))
+    grid = table(("operation", "I/O size", "commands"), found)
+    return Section("I/O sizes (Expected Data Transfer Length)", grids=(grid,))
+
+
+def _latencies(rows: Iterable[Mapping[str, Any]]) -> Section:
+    columns = (
+        *("operation", "commands", *_PERCENTILES, "request p50", "grant p50", "transfer p50"),
+        "service or status wait p50",
+    )
+    found = [
+        (
+            row["operation"],
+            row["cycle_count"],
+            *(cells.milliseconds(row["latency_ns"][name]) for name in _PERCENTILES),
+            cells.milliseconds(row["request_ns"]["p50"]),
+            cells.milliseconds(row["grant_ns"]["p50"]),
+            cells.milliseconds(row["transfer_ns"]["p50"]),
+            # of a write the target's service, of a read the wait for its status after the data
+            cells.milliseconds(
+                row["service_ns"]["p50"] if row["status_wait_ns"]["p50"] is None else row["status_wait_ns"]["p50"]
+            ),
+        )
+        for row in rows
+    ]
+    return Section("Latency in ms, from the first byte of the command to its status", grids=(table(columns, found),))

@@ -1,0 +1,103 @@
+"""The terminal: headings, lines and tables of text, or one JSON document.
+
+On a terminal tables are drawn by Rich; into a pipe they are plain aligned text without colour, the same every time.
+Text from a capture is shown with its control characters escaped, so that no capture can drive a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from iscsitrace.outputs.document import Section
+from iscsitrace.wording.cells import text as printable
+
+_PROSE_WIDTH = 24
+"""Columns of sentences may be folded to this width."""
+_COLUMN_GAP = 3
+
+
+def show(sections: Iterable[Section]) -> None:
+    """A document: each section's title, lines and tables."""
+    for section in sections:
+        if section.title:
+            show_heading(section.title)
+        for line in section.lines:
+            show_line(line)
+        for grid in section.grids:
+            if grid.caption:
+                show_heading(grid.caption)
+            show_table(grid.columns, grid.rows)
+            for note in grid.notes:
+                show_line(note)
+
+
+def show_heading(text: str) -> None:
+    """A heading, in bold on a terminal."""
+    click.echo()
+    click.secho(printable(text), bold=True)
+
+
+def show_line(text: str) -> None:
+    """One line of text."""
+    click.echo(printable(text))
+
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table; a column whose texts all are numbers (or null) is aligned to the right."""
+    texts = [[printable(value) for value in row] for row in rows]
+    if not texts:
+        click.echo("(none)")
+        return
+    is_right = [all(_is_number(row[place]) for row in texts) for place in range(len(headings))]
+    if sys.stdout.isatty() and _show_rich(headings, texts, is_right):
+        return
+    widths = [max(len(heading), *(len(row[place]) for row in texts)) for place, heading in enumerate(headings)]
+    for line in (list(headings), *texts):
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, is_right, strict=True)
+        ]
+        click.echo("  ".join(padded).rstrip())
+
+
+def _show_rich(headings: Sequence[str], texts: list[list[str]], is_right: list[bool]) -> bool:
+    """Draws the table, if it fits the terminal with none but its prose folded; else the terminal folds whole lines."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    needed = 0
+    for place, (heading, right) in enumerate(zip(headings, is_right, strict=True)):
+        is_prose = any(row[place].count(" ") > 2 for row in texts)
+        width = max(len(heading), *(len(row[place]) for row in texts))
+        needed += _COLUMN_GAP + (min(width, _PROSE_WIDTH) if is_prose else width)
+        table.add_column(Text(heading), justify="right" if right else "left", no_wrap=not is_prose)
+    for row in texts:
+        table.add_row(*(Text(cell) for cell in row))  # Text, for a name from a capture is no markup
+    console = Console(highlight=False)
+    if needed > console.width:
+        return False
+    console.print(table)
+    return True
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text.lstrip("-").replace(".", "", 1).removesuffix("%").rstrip("KMG").isdigit()
+
+
+def envelope(trace: Any) -> dict[str, Any]:
+    """The head of every JSON document: schema number, tool, input, options."""
+    provenance: dict[str, Any] = trace.provenance
+    return provenance
+
+
+def show_json(document: dict[str, Any]) -> None:
+    """A document as JSON: nulls as null, keys in the order given."""
+    click.echo(json.dumps(document, indent=2, allow_nan=False))

@@ -1,0 +1,81 @@
+"""One kind of plot: its tables, how its arrays are prepared and drawn, how to read it, its pictures in a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from matplotlib.figure import Figure
+
+from iscsitrace.analysis.curves import view
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.examples import Examples
+from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.tables.trace import Trace
+
+_Curves = TypeVar("_Curves")
+
+
+def view_of_commands(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+    """The view of commands: from the first command to the last status."""
+    return view.of_tasks(trace.connections, trace.cycles, zoom, origin_ns)
+
+
+def view_of_connection(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+    """The view of one connection."""
+    return view.of_connection(trace.connections, trace.cycles, zoom, origin_ns)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A plot that is ready to be drawn."""
+
+    view: View
+    title: str
+    draw: Callable[[Figure], None]
+    notes: Sequence[str] = ()
+    xplot: Callable[[str], Iterable[str]] | None = None
+    """The same plot in xplot's language, with a title."""
+
+
+@dataclass(frozen=True)
+class Kind(Generic[_Curves]):
+    """One kind of plot."""
+
+    prepare: Callable[[Trace, View, Detail], _Curves]
+    """The arrays of a view; InputInvalid when there is nothing to draw."""
+    draw: Callable[[Figure, _Curves], None]
+    title: Callable[[_Curves], str]
+    notes: Callable[[_Curves], Sequence[str]]
+    """What the plot omits or assumes."""
+    how_to_read: str
+    tables: tuple[str, ...] = ()
+    """Tables that the trace must be read with."""
+    zoomed_tables: tuple[str, ...] = ()
+    """Tables that are read only for a small input or a zoomed plot."""
+    view: Callable[[Trace, Zoom, int], View] = view_of_commands
+    """What is shown for a zoom and the zero of the time axis."""
+    xplot: Callable[[_Curves, str], Iterable[str]] | None = None
+    pictures: Callable[[Examples], Iterable[tuple[str, Zoom]]] = lambda examples: ()
+    """Name and zoom of each picture in the report on a session."""
+    place: int = 0
+    """Its place among the kinds in a report."""
+
+    def drawing(self, trace: Trace, zoom: Zoom, origin_ns: int, detail: Detail) -> Drawing:
+        """The plot of a part of a trace; InputInvalid when there is nothing to draw."""
+        seen = self.view(trace, zoom, origin_ns)
+        curves = self.prepare(trace, seen, detail)
+        xplot = self.xplot
+        return Drawing(
+            view=seen,
+            title=self.title(curves),
+            draw=lambda figure: self.draw(figure, curves),
+            notes=self.notes(curves),
+            xplot=None if xplot is None else lambda title: xplot(curves, title),
+        )
+
+
+def whole_session(name: str) -> Callable[[Examples], Iterable[tuple[str, Zoom]]]:
+    """One picture of the whole session."""
+    return lambda examples: [(name, Zoom(session=examples.session))]

@@ -1,0 +1,130 @@
+"""A waterfall: one row per command, when it was in flight and its phases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.curves import cycles as curves
+from iscsitrace.analysis.curves.cycles import Waterfall
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots import style
+from iscsitrace.plots.kind import Kind, whole_session
+from iscsitrace.plots.scales import DurationAxis, TimeAxis, size
+from iscsitrace.tables.trace import Trace
+
+_PHASES = {
+    # phase: colour, hatch, label
+    "request": (style.SKY, "", "request: command to first data"),
+    "grant": (style.PURPLE, "\\\\", "grant: command to first R2T"),
+    "transfer": (style.BLUE, "", "transfer: first to last data"),
+    "service": (style.ORANGE, "//", "service: last write data to status"),
+    "status_wait": (style.VERMILLION, "xx", "status wait: last read data to status"),
+    "turnaround": (style.PALE, "..", "turnaround: status to next command"),
+}
+_LABEL_LIMIT = 40
+
+
+def draw(figure: Figure, waterfall: Waterfall) -> None:
+    """Draws both panels: one row per command, the first on top."""
+    when, where = figure.subplots(1, 2, sharey=True, width_ratios=(1, 2.4))
+    places = np.arange(len(waterfall.cycles))
+    time = TimeAxis(waterfall.view)
+    shown = [name if name in style.OPERATION_MARKS else "other command" for name in waterfall.operations]
+    for name in dict.fromkeys(shown):
+        chosen = np.array([each == name for each in shown])
+        starts = time.of(waterfall.starts_ns[chosen])
+        ends = time.of((waterfall.starts_ns + waterfall.latencies_ns)[chosen])
+        color, marker = style.operation_mark(name)
+        when.hlines(places[chosen], starts, ends, color=color, linewidth=2.5)
+        label = f"{name} in flight"
+        when.plot(starts, places[chosen], linestyle="none", marker=marker, markersize=3, color=color, label=label)
+    time.apply(when)
+    _draw_phases(where, waterfall, places)
+    is_sparse = len(places) <= _LABEL_LIMIT
+    named = places if is_sparse else places[:: -(-len(places) // _LABEL_LIMIT)]
+    names = [f"{waterfall.cycles[row]}  {waterfall.operations[row]} {_size(waterfall, row)}".rstrip() for row in named]
+    when.set_yticks(named, names, fontsize=7 if is_sparse else 6)
+    when.set_ylim(len(places) - 0.4, -0.6)
+    style.legend(when, when, columns=1)
+    style.legend(where, where, columns=3)
+
+
+def notes(waterfall: Waterfall) -> list[str]:
+    """Lists what the waterfall omits."""
+    found = []
+    if len(waterfall.cycles) < waterfall.cycle_count:
+        each = -(-waterfall.cycle_count // len(waterfall.cycles))
+        found.append(
+            f"{waterfall.cycle_count:,} commands: each row is the slowest of {each} in sequence; zoom to see every one"
+        )
+    whole = np.sum(list(waterfall.phases.values()), axis=0)
+    if (whole > _longest_ns(waterfall)).any():
+        found.append("turnarounds longer than the plot are cut off")
+    if not waterfall.has_status.all():
+        found.append(
+            f"{int((~waterfall.has_status).sum())} of the commands shown have no status: "
+            "their bars end at the last known event"
+        )
+    return found
+
+
+def title(waterfall: Waterfall) -> str:
+    """Names what the waterfall shows."""
+    return "Phases of each command"
+
+
+def _longest_ns(waterfall: Waterfall) -> float:
+    """The length of the time axis: the longest command, and part of the turnaround after it."""
+    whole = np.sum(list(waterfall.phases.values()), axis=0)
+    longest = float(np.max(whole - waterfall.phases["turnaround"]))
+    return min(float(np.max(whole)), 1.3 * longest) * 1.02 if longest else float(np.max(whole, initial=1.0))
+
+
+def _draw_phases(axes: Axes, waterfall: Waterfall, places: NDArray[Any]) -> None:
+    reached = np.zeros(len(places), dtype=np.int64)
+    amounts = DurationAxis(_longest_ns(waterfall))
+    for name, (color, hatch, label) in _PHASES.items():
+        lengths = waterfall.phases[name]
+        if lengths.any():
+            axes.barh(
+                places, amounts.of(lengths), left=amounts.of(reached), height=0.8, color=color, hatch=hatch,
+                edgecolor="white", linewidth=0.3, label=label,
+            )  # fmt: skip
+        reached = reached + lengths
+    missing = ~waterfall.has_status
+    if missing.any():
+        axes.plot(
+            amounts.of(reached[missing]), places[missing], linestyle="none", marker="x", color=style.BLACK,
+            label="no status captured",
+        )  # fmt: skip
+    axes.set_xlabel(f"{amounts.unit} since the command")
+    axes.set_xlim(0, amounts.at(_longest_ns(waterfall)))
+    axes.tick_params(axis="y", left=False, labelleft=False)
+
+
+def _size(waterfall: Waterfall, row: int) -> str:
+    amount = waterfall.sizes[row]
+    return size(amount) if amount else ""
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Waterfall:
+    """The rows of a view; ``detail`` has no effect."""
+    return curves.prepare(trace.cycles, view)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="A row is a command: when it was in flight on the left, its phases on the right. "
+    "Look for the colour that grows.",
+    pictures=whole_session("Commands"),
+    place=5,
+)

@@ -1,0 +1,253 @@
+"""Packets of one or a few commands between initiator, tap and target, with idle spans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.figure import Figure
+
+from iscsitrace.analysis.curves import ladder as curves
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.examples import Examples
+from iscsitrace.analysis.curves.ladder import Ladder, Packets, Pdu
+from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.plots import style
+from iscsitrace.plots.kind import Kind, view_of_connection
+from iscsitrace.plots.scales import TimeAxis, duration, size
+from iscsitrace.tables.trace import Trace
+from iscsitrace.wording.parts import BY_NAME
+
+_LABEL_GAP = 0.022
+"""Smallest distance between two labels, as a share of the height."""
+_LABELLED_SHARE = 0.03
+"""Smallest span, as a share of the height, that has room for its name."""
+_COLUMN = (1.36, 0.05)
+"""Position and width of the column of the time breakdown."""
+
+
+def draw(figure: Figure, ladder: Ladder) -> None:
+    """Draws the diagram, and the time breakdown beside it."""
+    axes = figure.subplots()
+    time = TimeAxis(ladder.view)
+    axes.set_ylim(time.at(ladder.view.end_ns), time.at(ladder.view.start_ns))
+    axes.set_xlim(-0.42, 2.0 if ladder.owners else 1.5)
+    axes.set_ylabel(time.label)
+    axes.set_xticks([])
+    axes.grid(visible=False)
+    axes.spines["bottom"].set_visible(False)
+    _draw_uprights(axes, ladder, time)
+    _draw_owners(axes, ladder, time)
+    _draw_packets(axes, ladder, ladder.acks, time, style.GREEN, 0.6, "packet without data (ACK)", "dashed")
+    _draw_packets(axes, ladder, ladder.data, time, style.BLUE, 0.5, "packet with data")
+    _draw_packets(axes, ladder, ladder.again, time, style.VERMILLION, 1.2, "retransmission")
+    _draw_pdus(axes, ladder, time)
+    style.legend(axes, axes, columns=6, lift=0.035)
+
+
+def notes(ladder: Ladder) -> list[str]:
+    """Lists what the diagram assumes and omits."""
+    found = ["times are measured at the tap; times at the hosts are estimated from half of each side's minimum RTT"]
+    drawn = sum(len(each.times_ns) for each in (ladder.data, ladder.again, ladder.acks))
+    if drawn < ladder.packet_count:
+        found.append(f"{drawn:,} of {ladder.packet_count:,} packets are drawn, evenly spaced")
+    if not ladder.owners:
+        found.append("no time breakdown for this view: idle spans are not shaded")
+    return found
+
+
+def title(ladder: Ladder) -> str:
+    """Names what the diagram shows."""
+    named = [
+        f"{name} {size(amount)}" if amount else name for name, amount in zip(ladder.cycles, ladder.sizes, strict=True)
+    ]
+    if len(named) > 3:
+        return f"Packets between initiator and target, commands {named[0]} to {named[-1]}"
+    return f"Packets between initiator and target, command {', '.join(named)}"
+
+
+def _draw_uprights(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
+    low, high = time.at(ladder.view.end_ns), time.at(ladder.view.start_ns)
+    for place, name, dashes in (
+        (0.0, "initiator", "solid"),
+        (1.0, "target", "solid"),
+        (ladder.tap_place, "tap", "dashed"),
+    ):
+        axes.plot(
+            [place, place], [low, high], color=style.BLACK, linewidth=1.2 if name != "tap" else 0.9, linestyle=dashes
+        )
+        if name == "tap":
+            # a tap at a host: keep clear of the host's name
+            shift = 0.06 if place < 0.5 else -0.06
+            axes.text(
+                place + (shift if place < 0.2 or place > 0.8 else 0), high, "tap", ha="center", va="bottom", fontsize=8
+            )
+        else:
+            side = "right" if name == "initiator" else "left"
+            axes.text(
+                place, high, f"{name} " if side == "right" else f" {name}", ha=side, va="bottom", fontweight="bold"
+            )
+
+
+def _ways(ladder: Ladder, packets: Packets, time: TimeAxis) -> list[list[tuple[float, float]]]:
+    """Points of each packet in the plot: host, tap, host."""
+    sign = np.where(packets.to_target, 1, -1)
+    at_initiator = time.of(packets.times_ns - sign * ladder.to_initiator_ns)
+    at_target = time.of(packets.times_ns + sign * ladder.to_target_ns)
+    at_tap = time.of(packets.times_ns)
+    return [
+        [(0.0, left), (ladder.tap_place, middle), (1.0, right)]
+        for left, middle, right in zip(at_initiator, at_tap, at_target, strict=True)
+    ]
+
+
+def _draw_packets(
+    axes: Axes,
+    ladder: Ladder,
+    packets: Packets,
+    time: TimeAxis,
+    color: str,
+    width: float,
+    label: str,
+    dashes: str = "solid",
+) -> None:
+    if not len(packets.times_ns):
+        return
+    ways = _ways(ladder, packets, time)
+    axes.add_collection(LineCollection(ways, colors=color, linewidths=width, linestyles=dashes, label=label, zorder=3))
+    # an arrow head at the receiver
+    arrived = [(way[-1] if out else way[0]) for way, out in zip(ways, packets.to_target.tolist(), strict=True)]
+    for out, marker in ((True, 5), (False, 4)):
+        points = [
+            point for point, to_target in zip(arrived, packets.to_target.tolist(), strict=True) if to_target == out
+        ]
+        if points:
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, linestyle="none", marker=marker, markersize=3.5, color=color, markeredgewidth=0)
+
+
+def _draw_pdus(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
+    """Draws data PDUs as bands from first to last byte, and their names beside the hosts without overlap."""
+    bands = []
+    names: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
+    for pdu in ladder.pdus:
+        ends = _ways(ladder, Packets(np.array([pdu.first_ns, pdu.last_ns]), np.array([pdu.to_target] * 2)), time)
+        if pdu.last_ns > pdu.first_ns and pdu.data_bytes:
+            bands.append([*ends[0], *reversed(ends[1])])
+        if pdu.has_status:
+            names[True].append((ends[1][0][1], "status complete"))
+    near_ns = int((ladder.view.end_ns - ladder.view.start_ns) * _LABEL_GAP)
+    for to_target, labels in names.items():
+        delay_ns = ladder.to_initiator_ns if to_target else ladder.to_target_ns
+        for text, first_ns in _names(ladder, to_target, near_ns):
+            labels.append((time.at(first_ns - delay_ns), text))
+    if bands:
+        color = style.SKY
+        axes.add_collection(
+            PolyCollection(bands, facecolors=color, alpha=0.25, label="Data-In or Data-Out PDU", zorder=2)
+        )
+    low, high = axes.get_ylim()
+    gap = abs(low - high) * _LABEL_GAP
+    for is_initiator, labels in names.items():
+        last = -np.inf
+        for at, text in sorted(labels):
+            last = max(at, last + gap)
+            if not high <= at <= low:
+                continue
+            axes.annotate(
+                text, (0.0 if is_initiator else 1.0, at), xytext=(-0.02 if is_initiator else 1.02, last),
+                ha="right" if is_initiator else "left", va="center", fontsize=7.5,
+                arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": style.GREY},
+            )  # fmt: skip
+
+
+def _names(ladder: Ladder, to_target: bool, near_ns: int) -> list[tuple[str, int]]:
+    """Name and time of the PDUs of one direction; consecutive PDUs of one name and size are merged."""
+    runs: list[list[Pdu]] = []
+    for pdu in ladder.pdus:
+        if pdu.to_target != to_target:
+            continue
+        last = runs[-1][-1] if runs else None
+        is_same = last is not None and (last.title, last.data_bytes) == (pdu.title, pdu.data_bytes)
+        if last is not None and is_same and pdu.first_ns - last.first_ns < near_ns:
+            runs[-1].append(pdu)
+        else:
+            runs.append([pdu])
+    found = []
+    for run in runs:
+        name = f"{run[0].title} {size(run[0].data_bytes)}" if run[0].data_bytes else run[0].title
+        found.append((f"{len(run)} x {name}" if len(run) > 1 else name, run[0].first_ns))
+    return found
+
+
+def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
+    if not ladder.owners:
+        return
+    view = ladder.view
+    place, width = _COLUMN
+    axes.text(place, time.at(view.start_ns), "time breakdown", ha="left", va="bottom", fontsize=8)
+    axes.barh(
+        time.at((view.start_ns + view.end_ns) // 2), width, left=place,
+        height=time.at(view.end_ns) - time.at(view.start_ns), color=BY_NAME["transfer"].color, label="transfer",
+    )  # fmt: skip
+    named = set()
+    for number, owner in enumerate(ladder.owners):
+        start, end = time.at(owner.start_ns), time.at(owner.end_ns)
+        part = BY_NAME[owner.part]
+        label = "idle span at the tap" if number == 0 else None
+        axes.fill_between([0, 1], start, end, color="#efefef", linewidth=0, label=label, zorder=0)
+        axes.barh(
+            (start + end) / 2,
+            width,
+            left=place,
+            height=end - start,
+            color=part.color,
+            hatch=part.hatch,
+            edgecolor="white" if part.hatch else "none",
+            linewidth=0.2,
+            label=None if part.name in named else part.label,
+        )
+        named.add(part.name)
+        if owner.end_ns - owner.start_ns > _LABELLED_SHARE * (view.end_ns - view.start_ns):
+            axes.text(
+                place + width + 0.02, (start + end) / 2, f"{duration(owner.end_ns - owner.start_ns)} {part.label}",
+                va="center", fontsize=7.5,
+            )  # fmt: skip
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Ladder:
+    """The packets of a view; ``detail`` has no effect."""
+    return curves.prepare(trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, view)
+
+
+def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+    """One connection during the commands asked for, else during its slowest command."""
+    view = view_of_connection(trace, zoom, origin_ns)
+    if view.cycles is not None:
+        return view
+    number = curves.slowest(trace.cycles, view)
+    return view_of_connection(trace, replace(zoom, cycles=range(number, number + 1)), origin_ns)
+
+
+def _pictures(examples: Examples) -> Iterator[tuple[str, Zoom]]:
+    if examples.typical is not None:
+        yield "A typical command", examples.command(examples.typical)
+    if examples.slowest is not None and examples.slowest != examples.typical:
+        yield "The slowest command", examples.command(examples.slowest)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="Time runs downwards; packets cross from one host to the other. Shaded spans are idle at the tap; the "
+    "column on the right shows the time breakdown.",
+    tables=("segments", "pdus", "budget"),
+    view=_view,
+    pictures=_pictures,
+    place=3,
+)

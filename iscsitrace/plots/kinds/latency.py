@@ -1,0 +1,167 @@
+"""Latency over time, as a cumulative distribution, as a heat map and by I/O size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from iscsitrace.analysis.curves import latency as curves
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.latency import Latency
+from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots import style
+from iscsitrace.plots.kind import Kind, whole_session
+from iscsitrace.plots.scales import TimeAxis, duration, size
+from iscsitrace.tables.trace import Trace
+
+Look = tuple[str, str, Any]
+
+# from pale to dark, readable without colour too
+_HEAT = LinearSegmentedColormap.from_list("heat", ["#b5d8f0", style.SKY, style.BLUE, "#00263d"])
+_LOOKS: dict[str, Look] = {"read": (style.BLUE, "o", "solid"), "write": (style.ORANGE, "s", "dashed")}
+_OTHER_LOOKS: tuple[Look, ...] = (
+    (style.GREEN, "^", "dashdot"),
+    (style.PURPLE, "D", "dotted"),
+    (style.VERMILLION, "v", (0, (5, 1, 1, 1, 1, 1))),
+    (style.GREY, "x", (0, (1, 3))),
+    (style.BLACK, "+", (0, (8, 2))),
+    (style.SKY, "*", (0, (3, 1))),
+)
+_LOG_COUNT = 20
+_PERCENTILES = {"p50": ("o", 6), "p95": ("^", 6), "p99": ("D", 5), "max": ("_", 10)}
+
+
+def draw(figure: Figure, latency: Latency) -> None:
+    """Draws the four panels."""
+    (over_time, distribution), (heat, block_sizes) = figure.subplots(2, 2)
+    time = TimeAxis(latency.view)
+    looks = _LOOKS | dict(zip([name for name in latency.over_time if name not in _LOOKS], _OTHER_LOOKS, strict=False))
+    _draw_over_time(over_time, latency, time, looks)
+    _draw_distribution(distribution, latency, looks)
+    _draw_heat(figure, heat, latency, time)
+    _draw_block_sizes(block_sizes, latency, looks)
+
+
+def notes(latency: Latency) -> list[str]:
+    """Lists what the panels omit."""
+    found = []
+    if latency.is_decimated:
+        found.append(f"{latency.task_count:,} commands; over time, each pixel column keeps its extremes")
+    if latency.without_latency_count:
+        found.append(f"{latency.without_latency_count:,} commands without a status have no latency")
+    return found
+
+
+def title(latency: Latency) -> str:
+    """Names what the panels show."""
+    return f"Latency of {latency.task_count:,} SCSI commands, from command to status"
+
+
+def _scale(axes: Axes, which: str) -> None:
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
+    axis.set_minor_locator(NullLocator())
+
+
+def _draw_over_time(axes: Axes, latency: Latency, time: TimeAxis, looks: dict[str, Look]) -> None:
+    for name, line in latency.over_time.items():
+        color, marker, _ = looks[name]
+        axes.plot(
+            time.of(line.times_ns), line.values, linestyle="none", marker=marker, markersize=3, color=color,
+            markeredgewidth=0.5, label=name,
+        )  # fmt: skip
+    _scale(axes, "y")
+    time.apply(axes)
+    axes.set_ylabel("latency")
+    style.legend(axes, columns=3)
+
+
+def _draw_distribution(axes: Axes, latency: Latency, looks: dict[str, Look]) -> None:
+    for name, (values, shares) in latency.distribution.items():
+        color, _, dashes = looks[name]
+        axes.plot(
+            np.append(values[:1], values), np.append(0, shares) * 100, drawstyle="steps-post", color=color,
+            linestyle=dashes, label=name,
+        )  # fmt: skip
+    _scale(axes, "x")
+    axes.set_xlabel("latency")
+    axes.set_ylabel("% of commands")
+    axes.set_ylim(0, 101)
+    style.legend(axes, columns=3)
+
+
+def _draw_heat(figure: Figure, axes: Axes, latency: Latency, time: TimeAxis) -> None:
+    counts, most = np.ma.masked_equal(latency.heat, 0), int(latency.heat.max())
+    mesh = axes.pcolormesh(
+        time.of(latency.time_edges_ns), latency.latency_edges_ns, counts, cmap=_HEAT, rasterized=True,
+        norm=LogNorm(1, most) if most > _LOG_COUNT else Normalize(0, most),
+    )  # fmt: skip
+    bar = figure.colorbar(mesh, ax=axes, pad=0.01)
+    bar.set_label("commands")
+    if most > _LOG_COUNT:
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        bar.ax.minorticks_off()
+    else:
+        bar.ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    _scale(axes, "y")
+    time.apply(axes)
+    axes.set_ylabel("latency")
+    axes.set_title("darker: more commands", fontsize=8, loc="left")
+
+
+def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> None:
+    sizes = sorted({each for found in latency.block_sizes.values() for each in found})
+    if not sizes:
+        style.write_text(axes, "no command moved data")
+        return
+    names = list(latency.block_sizes)
+    for number, name in enumerate(names):
+        found = latency.block_sizes[name]
+        shift = 0.25 * (number - (len(names) - 1) / 2)
+        places = np.array([sizes.index(each) for each in found]) + shift
+        color = looks[name][0]
+        axes.plot([], [], color=color, label=name)
+        axes.vlines(
+            places,
+            [each["p50"] for each in found.values()],
+            [each["max"] for each in found.values()],
+            color=color,
+            linewidth=1,
+        )
+        for key, (marker, mark_size) in _PERCENTILES.items():
+            axes.plot(
+                places, [each[key] for each in found.values()], linestyle="none", marker=marker, markersize=mark_size,
+                color=color, markeredgecolor=color if marker == "_" else "white",
+                markeredgewidth=1.5 if marker == "_" else 0.5,
+            )  # fmt: skip
+    for key, (marker, mark_size) in _PERCENTILES.items():
+        axes.plot([], [], linestyle="none", marker=marker, markersize=mark_size, color=style.BLACK, label=key)
+    _scale(axes, "y")
+    axes.set_xticks(range(len(sizes)), [size(each) for each in sizes], rotation=30 if len(sizes) > 6 else 0)
+    axes.set_xlim(-0.6, len(sizes) - 0.4)
+    axes.set_xlabel("I/O size, bytes (K, M of 1024)")
+    axes.set_ylabel("latency")
+    style.legend(axes, columns=6)
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Latency:
+    """The latencies of a view."""
+    return curves.prepare(trace.cycles, view, detail)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="Every command, top left. A step in the cumulative curve on the right is a second group of commands.",
+    pictures=whole_session("Latency"),
+    place=6,
+)

@@ -1,0 +1,101 @@
+"""Throughput, idle fraction and queue depth over time."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from iscsitrace.analysis.curves import budget
+from iscsitrace.analysis.curves import throughput as curves
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.throughput import Throughput
+from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots import style
+from iscsitrace.plots.kind import Kind, whole_session
+from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
+from iscsitrace.tables.trace import Trace
+
+
+def draw(figure: Figure, throughput: Throughput) -> None:
+    """Draws the three panels."""
+    rate, idle, depth = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1, 1))
+    time = TimeAxis(throughput.view)
+    edges = time.of(throughput.edges_ns)
+    parts = (throughput.to_initiator_bytes_per_s, throughput.to_target_bytes_per_s, throughput.again_bytes_per_s)
+    amounts = ByteAxis(float(np.sum(parts, axis=0).max()))
+    looks = (
+        (style.BLUE, "", "to the initiator (reads)"),
+        (style.ORANGE, "//", "to the target (writes)"),
+        (style.VERMILLION, "xx", "retransmissions"),
+    )
+    below = np.zeros(len(edges) - 1)
+    for values, (color, hatch, label) in zip(parts, looks, strict=True):
+        height = amounts.of(values)
+        if height.any():
+            rate.stairs(
+                below + height, edges, baseline=below, fill=True, color=color, hatch=hatch, edgecolor="white",
+                linewidth=0, label=label,
+            )  # fmt: skip
+        below = below + height
+    rate.set_ylabel(f"TCP payload, {amounts.unit}/s")
+    rate.set_ylim(bottom=0)
+    if throughput.idle_share is None or np.isnan(throughput.idle_share).all():
+        style.write_text(idle, "no time breakdown for this view: idle fraction unknown")
+    else:
+        idle.stairs(
+            throughput.idle_share * 100,
+            edges,
+            baseline=None,
+            color=style.VERMILLION,
+            linewidth=1.4,
+            label="idle fraction",
+        )
+    idle.set_ylim(0, 103)
+    idle.set_ylabel("idle, % of time")
+    depth.stairs(
+        throughput.queue_depth_max,
+        edges,
+        baseline=None,
+        color=style.BLACK,
+        linestyle="dotted",
+        label="queue depth, maximum",
+    )
+    depth.stairs(
+        throughput.queue_depth_mean, edges, baseline=None, color=style.GREEN, linewidth=1.6, label="queue depth, mean"
+    )
+    depth.set_ylabel("commands")
+    depth.set_ylim(0, max(1.0, float(throughput.queue_depth_max.max())) * 1.12)
+    time.apply(depth)
+    for axes in (rate, idle):
+        axes.tick_params(labelbottom=False)
+    style.legend(rate, rate, idle, depth)
+
+
+def notes(throughput: Throughput) -> list[str]:
+    """Lists what the panels omit."""
+    length_ns = (throughput.edges_ns[-1] - throughput.edges_ns[0]) / (len(throughput.edges_ns) - 1)
+    return [f"each step is {duration(length_ns)}; shorter peaks and pauses are averaged"]
+
+
+def title(throughput: Throughput) -> str:
+    """Names what the panels show."""
+    return "Throughput, idle fraction and queue depth"
+
+
+def prepare(trace: Trace, view: View, detail: Detail) -> Throughput:
+    """The curves of a view; ``detail`` has no effect."""
+    edges = curves.edges(view)
+    idle = budget.idle_share(trace.budget, edges, view)
+    return curves.prepare(trace.segments, trace.cycles, idle, edges, view)
+
+
+KIND = Kind(
+    prepare=prepare,
+    draw=draw,
+    title=title,
+    notes=notes,
+    how_to_read="TCP payload per second, the share of time in which no data is on the line, and the queue depth.",
+    tables=("segments", "budget"),
+    pictures=whole_session("Throughput"),
+    place=1,
+)

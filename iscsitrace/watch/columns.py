@@ -1,0 +1,71 @@
+"""The columns of sessions and connections, and the short forms of their values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from iscsitrace.wording.cells import percent
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table of sessions or connections."""
+
+    heading: str
+    width: int
+    least: int
+    """Smallest width of the terminal that shows it."""
+    cell: Any = field(repr=False)
+
+
+def rate(amount: float) -> str:
+    """Bytes per second as MB/s."""
+    return f"{amount / 1e6:.1f}" if amount < 1e9 else f"{amount / 1e6:.0f}"
+
+
+def milliseconds(time_ns: int | None) -> str:
+    """A time in milliseconds, with at least three digits."""
+    if time_ns is None:
+        return "-"
+    value = time_ns / 1e6
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}" if value < 10_000 else f"{value:.0f}"
+
+
+def size(amount: float | None) -> str:
+    """Bytes, short: ``64K``, ``1.5M``."""
+    if amount is None:
+        return "-"
+    for unit, factor in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+        if amount >= factor:
+            value = amount / factor
+            return f"{value:.0f}{unit}" if value >= 100 or value == int(value) else f"{value:.1f}{unit}"
+    return f"{amount:.0f}"
+
+
+def count(amount: float) -> str:
+    """A rate of commands."""
+    return f"{amount:.0f}" if amount >= 100 else f"{amount:.1f}"
+
+
+def clock(time_ns: int) -> str:
+    """The time of day in UTC."""
+    seconds = time_ns // 10**9 % 86_400
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"
+
+
+COLUMNS: Final = (
+    Column("MB/s R", 7, 0, lambda line: rate(line.load.read_bytes_per_s)),
+    Column("MB/s W", 7, 0, lambda line: rate(line.load.write_bytes_per_s)),
+    Column("IOPS", 7, 0, lambda line: count(line.load.iops)),
+    Column("p50 ms", 7, 0, lambda line: milliseconds(line.load.latency_ns["p50"])),
+    Column("p95", 7, 92, lambda line: milliseconds(line.load.latency_ns["p95"])),
+    Column("p99", 7, 0, lambda line: milliseconds(line.load.latency_ns["p99"])),
+    Column("max", 7, 100, lambda line: milliseconds(line.load.latency_ns["max"])),
+    Column("QD", 4, 0, lambda line: "-" if line.load.queue_depth_max is None else str(line.load.queue_depth_max)),
+    Column("idle%", 5, 0, lambda line: percent(line.budget.idle_fraction if line.budget else None)),
+    Column("rtx", 4, 0, lambda line: str(line.retransmitted) if line.transports else "-"),
+    Column("RTT ms", 7, 108, lambda line: milliseconds(line.rtt_smoothed_ns)),
+    Column("owin", 6, 115, lambda line: size(line.owin_peak_bytes)),
+    Column("I/O", 6, 122, lambda line: size(line.load.block_sizes[0]["bytes"]) if line.load.block_sizes else "-"),
+)

@@ -1,0 +1,29 @@
+"""A plugin of pytest: coverage records the lines that each test executes under its name, its fixtures apart."""
+
+from __future__ import annotations
+
+import coverage
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Lines of fixtures: other tests of the file may share what they made."""
+    _measurement().switch_context(f"{item.nodeid} (setup)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Lines of the test itself."""
+    _measurement().switch_context(f"{item.nodeid} (call)")
+
+
+def pytest_sessionfinish() -> None:
+    """A worker of xdist ends without the handlers in which coverage would save."""
+    _measurement().save()
+
+
+def _measurement() -> coverage.Coverage:
+    measurement = coverage.Coverage.current()
+    assert measurement is not None  # noqa: S101 (the environment has started it)
+    return measurement
