@@ -67,8 +67,7 @@ impl Cubic {
         self.last_maximum
     }
 
-    /// A loss: the threshold is 0.7 of the window. Fast convergence if the window had not reached its last maximum (RFC
-    /// 9438, section 4.7).
+    /// The slow start threshold after a loss: 0.7 of the window, with fast convergence (RFC 9438, section 4.7).
     pub fn threshold_after_loss(&mut self, cwnd: u32) -> u32 {
         let cwnd = u64::from(cwnd);
         self.epoch_ms = None;
