@@ -48,7 +48,7 @@ def test_sizes(text: str, size_bytes: int) -> None:
     "text", ["10", "ms", "10 m", "-1ms", "1e3ms", "0.1ns", "\N{ARABIC-INDIC DIGIT ONE}ms", "", "9" * 30 + "s"]
 )
 def test_no_duration(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="10ms"):
+    with pytest.raises(click.BadParameter, match=r"is not a time like \"8ms\""):
         units.Duration().convert(text, None, None)
 
 

@@ -704,7 +704,7 @@ def test_a_folder_becomes_a_page(small: tuple[Path, Results, Watched], tmp_path:
         assert point.error is None or point.error.partition(";")[0] in text
     assert f"{ALL_DONE} of" not in text
     ticket = invoke("report", folder, "--format", "md", "-o", "-").output
-    assert "## What it showed" in ticket
+    assert "## Result" in ticket
     assert "**Measured and published**" in ticket
 
 

@@ -40,7 +40,7 @@ def holds(folder: Path) -> None:
     for file in files:
         result = run("check", "--truth", folder / "truth.json", file)
         assert result.exit_code == 0, result.output
-        assert "compared: 0 cycles with 0 values, 0 parameters, losses at 1 ends; differences: 0" in result.output
+        assert "compared: 0 commands with 0 values, 0 parameters, losses of 1 senders; differences: 0" in result.output
         trace = iscsitrace.read(str(file))
         assert len(trace.cycles) == 0
         (connection,) = trace.connections.rows()

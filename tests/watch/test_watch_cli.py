@@ -47,7 +47,7 @@ def test_plain_lines_and_totals() -> None:
     assert result.exit_code == 0
     assert "all: read" in result.stdout
     assert "session 0: read" in result.stdout
-    assert "Latency, ms" in result.stdout
+    assert "Latency in ms" in result.stdout
 
 
 def test_a_packet_count_stops_it() -> None:
@@ -68,7 +68,7 @@ def test_a_filter_is_libpcaps() -> None:
     ("arguments", "said"),
     [
         (("nowhere",), "no such file, and no such interface"),
-        (("--interval", "5ms", "-"), "10ms or longer"),
+        (("--interval", "5ms", "-"), "at least 10ms"),
         (("-s", "100", "-"), "only an interface"),
         (("--prometheus", "host:1", "-"), "is not a port or an address and port"),
         (("-a", "files:3", "-"), "is not a limit; write one of duration:VALUE, packets:VALUE"),
@@ -212,4 +212,4 @@ def test_on_a_terminal_keys_come_from_it_though_packets_come_through_standard_in
         process.stdin.flush()
         rest = process.stdout.read()
         assert process.wait(60) == 0
-    assert b"Latency, ms" in rest
+    assert b"Latency in ms" in rest

@@ -287,7 +287,7 @@ def test_lines_for_a_person(home: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "not installed: iscsitrace wireshark install" in run("status").output
     assert run("uninstall").output == "nothing is installed\n"
     run("install")
-    assert f"installed, of this version, {iscsitrace.__version__}\n" in run("status").output
+    assert f"installed: version {iscsitrace.__version__}, up to date\n" in run("status").output
     profile = home / ".config/wireshark/profiles/iscsitrace"
     (profile / "colorfilters").unlink()
     assert "not up to date" in run("status").output

@@ -209,8 +209,8 @@ def test_a_capture_of_both_at_once_beside_one_of_reads(tmp_path: Path) -> None:
     result = runner.invoke(main, ["diff", *map(str, files)], catch_exceptions=False)
     assert result.exit_code == 0
     assert "session 0 mixes reads and writes" in result.stdout
-    assert "What explains it" not in result.stdout
-    assert "What explains it" in runner.invoke(main, ["diff", str(files[1]), str(files[1])]).stdout
+    assert "Causes of the gap" not in result.stdout
+    assert "Causes of the gap" in runner.invoke(main, ["diff", str(files[1]), str(files[1])]).stdout
 
 
 def test_a_block_of_several_sizes_is_their_mean() -> None:
