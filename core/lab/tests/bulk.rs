@@ -1,4 +1,4 @@
-//! Bulk transfers in the simulated world: as fast as the line, or as the window lets them.
+//! Plain TCP transfers in the simulated world, limited by the line or by the window.
 
 use std::ops::ControlFlow;
 
@@ -23,7 +23,7 @@ fn bulk(operation: Operation, rate_bps: u64, delay_ms: u64) -> Simulation {
         ..DirectionSettings::default()
     };
     simulation.world.paths = vec![LinkSettings::symmetric(direction, 1)];
-    // as ours do over sockets
+    // as between our ends over sockets
     simulation.world.initiator_tcp.nagle = false;
     simulation.world.target_tcp.nagle = false;
     simulation

@@ -1,4 +1,5 @@
-//! The reference initiator by every driver, against our target over loopback: the same reads and writes, the same ends.
+//! The reference initiator with every driver, against our target over loopback: the same reads and writes, the same
+//! results.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
@@ -134,7 +135,7 @@ fn every_driver_reads_what_was_written_over_any_sessions_connections_and_digests
         for digest in [Digest::None, Digest::Crc32c] {
             let mut found = Vec::new();
             for driver in DRIVERS {
-                // not verified, nothing of a read is looked at
+                // without verification, the data of reads is ignored
                 for (operation, verify) in [(Operation::Write, true), (Operation::Read, true), (Operation::Read, false)]
                 {
                     let mut settings = settings(server.address, workload(operation, verify));
@@ -162,9 +163,9 @@ fn a_pattern_that_is_not_there_is_found_by_every_driver() {
     let server = Server::portal(|_| {});
     for driver in DRIVERS {
         let results = run(driver, settings(server.address, workload(Operation::Read, true)));
-        // of zeros each command is wrong; it ends with the first, and with those that were under way
+        // zeros are wrong for each command; the run ends with the first one and those in flight
         assert!((1..=8).contains(&results.verify_error_count), "{driver:?}: {}", results.verify_error_count);
-        // block 0 begins with its number, all zeros, and the seed, of which the last byte is 1
+        // block 0 begins with its number, all zeros, and the seed, whose last byte is 1
         assert_eq!((results.bytes, results.first_mismatch.map(|found| found.byte)), (0, Some(15)));
     }
 }
@@ -243,7 +244,7 @@ fn a_run_that_is_told_to_stop_logs_out_and_ends() {
 
 #[test]
 fn a_run_that_is_broken_off_ends_at_once_whatever_its_threads_wait_for() {
-    // nobody answers: one that only listens, and one whose queue of those who want to be accepted is full
+    // no answer: from a listener that never accepts, and from one with a full accept queue
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     full.bind(&"127.0.0.1:0".parse::<SocketAddr>().expect("an address").into()).expect("a free port");

@@ -1,4 +1,4 @@
-//! Whole runs in the simulated world: what comes out is what arithmetic says, and the same every time.
+//! Complete runs in the simulated world: the results match arithmetic, and are the same every time.
 
 use std::ops::ControlFlow;
 
@@ -80,7 +80,8 @@ fn hosts_that_take_their_time_add_it_once_each() {
     };
     let (latency_ns, period_ns) = latencies(0, 0);
     assert_eq!(latency_ns, period_ns);
-    // the target takes notice of the command later; the initiator of the data, of which the last came after it woke up
+    // the target is called later for the command; the initiator for the data, the last of which arrived after its
+    // wake-up
     assert_eq!(latencies(0, 70_000), (latency_ns + 70_000, period_ns + 70_000));
     let (with_initiator_ns, longer_ns) = latencies(50_000, 0);
     assert_eq!(with_initiator_ns, latency_ns);
@@ -146,7 +147,7 @@ fn windows_and_pipe_are_logged_at_every_change() {
     simulation.world.tcp_log = TcpLog::Windows;
     let (fewer, ..) = simulate(simulation.clone());
     let fewer = &fewer.target_ends[0][0].windows;
-    // each of the fewer rows is one of the many, for the log changes nothing
+    // each of the fewer rows is one of the many, because the log has no effect on the run
     assert!(fewer.time_ns.len() < windows.time_ns.len());
     for (time_ns, cwnd) in fewer.time_ns.iter().zip(&fewer.cwnd) {
         let row = windows.time_ns.binary_search(time_ns).expect("it is there");
@@ -163,7 +164,7 @@ fn a_window_that_shrinks_when_sending_starts_again_is_logged_at_that_moment() {
     let (truth, ..) = simulate(simulation);
     let place = truth.cycles.operation.iter().rposition(Option::is_some).expect("there is a read");
     let start_ns = truth.cycles.at_target.data_first_ns[place].expect("it began");
-    // RFC 5681, section 4.1: after a second of silence the window is the initial one, when the data goes
+    // RFC 5681, section 4.1: after one second idle the window is the initial one
     let windows = &truth.target_ends[0][0].windows;
     let row = windows.time_ns.binary_search(&start_ns).expect("a row when it begins");
     assert_eq!(windows.cwnd[row], 10);

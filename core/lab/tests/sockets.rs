@@ -10,7 +10,7 @@ use iscsitrace_lab::world::sockets::{Descriptors, SocketSettings, Sockets};
 const BYTES: usize = 1 << 20;
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// Sends back what it gets.
+/// Echoes received bytes.
 #[derive(Default)]
 struct Echo {
     waiting: Vec<Vec<u8>>,
@@ -62,7 +62,7 @@ impl Application for Echo {
     }
 }
 
-/// Sends a megabyte over each of its connections, and wants it back.
+/// Sends a megabyte over each of its connections, and expects the echo.
 struct Sender {
     to: SocketAddr,
     dialed: usize,
@@ -118,7 +118,7 @@ impl Application for Sender {
     }
 
     fn poll_transmit(&mut self, _: i64, connection: ConnectionNumber, out: &mut Vec<u8>) {
-        // held until the timeout, to see that it comes
+        // held until the timeout, to test the timer
         if self.timeout_ns.is_none() {
             let sent = self.sent[connection];
             let end = (sent + 100_000).min(BYTES);
@@ -206,7 +206,7 @@ fn an_unknown_congestion_control_is_told() {
     assert_eq!(sender.failures.len(), 1);
 }
 
-/// A connection to an application's listener, once the application has seen it; `act` gets it between two waits.
+/// A connection to an application's listener, once accepted; `act` is called with it between two waits.
 fn with_a_peer(act: impl FnOnce(std::net::TcpStream), is_over: impl Fn(&Echo) -> bool) -> Echo {
     let mut server = Sockets::new(SocketSettings::default()).expect("sockets");
     let address = server.listen("127.0.0.1:0".parse().expect("an address")).expect("a free port");
@@ -217,7 +217,7 @@ fn with_a_peer(act: impl FnOnce(std::net::TcpStream), is_over: impl Fn(&Echo) ->
         .run(&mut echo, PERIOD, &mut |echo, _, descriptors| {
             rounds += 1;
             assert!(rounds < 400, "nothing comes of it");
-            // a round later, so that its first edges are over
+            // one round later, after its first edges
             if descriptors.len() == 1
                 && rounds > 4
                 && let (Some(peer), Some(act)) = (peer.take(), act.take())
@@ -232,18 +232,18 @@ fn with_a_peer(act: impl FnOnce(std::net::TcpStream), is_over: impl Fn(&Echo) ->
 
 #[test]
 fn an_end_that_comes_together_with_the_last_bytes_is_seen() {
-    // both are there before the world waits again: one edge tells of them
+    // both arrive before the world waits again: one edge reports them
     use std::io::Write;
     let say_and_leave = |mut peer: std::net::TcpStream| {
         peer.write_all(b"the last words").expect("it is open");
         peer.shutdown(std::net::Shutdown::Write).expect("it is open");
-        // kept open in the other direction, so that nothing else tells of it
+        // kept open in the other direction, so that nothing else reports it
         std::mem::forget(peer);
     };
     with_a_peer(say_and_leave, |echo| echo.closed_count == 1);
 }
 
-/// Wants to be woken every 300 us, and notes how late it was.
+/// Sets a timer every 300 us, and records the lateness.
 struct Waker {
     at_ns: Option<i64>,
     late_ns: Vec<i64>,
@@ -291,13 +291,13 @@ fn a_wait_is_not_rounded_up_to_milliseconds() {
     Sockets::new(SocketSettings::default()).expect("sockets").run(&mut waker, PERIOD, &mut go_on).expect("it runs");
     waker.late_ns.sort_unstable();
     assert!(waker.late_ns[0] >= 0, "never too early");
-    // rounded up, 300 us would be at least 700 us late; the earliest tenth, for other programs want the processor, too
+    // rounded up, 300 us would be at least 700 us late; the earliest tenth, because other programs use the CPU, too
     assert!(waker.late_ns[20] < 300_000, "late by {} us", waker.late_ns[20] / 1000);
 }
 
 #[test]
 fn a_connection_that_was_never_open_is_closed_at_once() {
-    // nobody accepts, and the queue of those who want to be is full: the SYN stays without answer
+    // nobody accepts, and the accept queue is full: the SYN is not answered
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     full.bind(&"127.0.0.1:0".parse::<SocketAddr>().expect("an address").into()).expect("a free port");
     full.listen(0).expect("it listens");

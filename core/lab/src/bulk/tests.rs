@@ -1,4 +1,4 @@
-//! Transfers between the two ends, bytes handed over by hand; each piece takes a microsecond.
+//! Transfers between the two ends, with bytes passed by the test; each piece takes a microsecond.
 
 use std::net::SocketAddr;
 
@@ -20,8 +20,8 @@ fn settings(targets: u16, workload: WorkloadSettings) -> ClientSettings {
     ClientSettings { targets: (0..targets).map(target).collect(), workload, ..ClientSettings::default() }
 }
 
-/// Hands over what there is in pieces of so many bytes, until the initiator is finished. `pause` is called before each
-/// round, and says how long to wait.
+/// Passes bytes in pieces of a given length until the initiator is finished. `pause` is called before each round, and
+/// returns how long to wait.
 fn run_with(
     initiator: &mut BulkInitiator,
     piece_bytes: usize,
@@ -122,7 +122,7 @@ fn the_steady_part_is_what_comes_after_half() {
     for operation in [Operation::SocketRead, Operation::SocketWrite] {
         let workload = WorkloadSettings { total_bytes: Some(64 << 10), block_size_bytes: 512, ..workload(operation) };
         let mut initiator = BulkInitiator::new(settings(1, workload)).unwrap();
-        // how slow the first quarter was does not count
+        // the slow first quarter does not count
         let (results, _) =
             run_with(
                 &mut initiator,

@@ -1,5 +1,5 @@
-//! The link against naive models: exact fractions, a scan of all packets for the queue, nanosecond by nanosecond for busy
-//! times; chance within bounds of its distribution.
+//! The link against naive models: exact fractions, a scan of all packets for the queue, nanosecond by nanosecond for
+//! busy times; random events within the bounds of their distribution.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::log::{DirectionLog, PacketRecord};
 use super::settings::BurstLossSettings;
 use super::*;
 
-/// A packet of nothing but a length and a number.
+/// A packet with only a length and a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Numbered {
     number: usize,
@@ -58,7 +58,7 @@ fn records(log: &DirectionLog) -> &[PacketRecord] {
     log.packets.as_ref().unwrap().records()
 }
 
-/// When packets leave a line, in exact fractions, or none where the queue is full; and when the line was busy.
+/// Departure times from a line, in exact fractions, none where the queue is full; and busy times of the line.
 struct NaiveLine {
     departures: Vec<Option<i64>>,
     busy: Vec<(i64, i64)>,
@@ -173,7 +173,7 @@ proptest! {
         }
     }
 
-    /// Each part's time on top of the one before: line, delay, jitter within its bounds, held back or not.
+    /// Each part adds its time: line, delay, jitter within its bounds, held back or not.
     #[test]
     fn parts_compose(settings in any_settings(), packets in arrivals(), seed: u64) {
         let (delivered, log) = carry(&settings, seed, &packets, 2);
@@ -225,7 +225,7 @@ proptest! {
         prop_assert_eq!(log.counters.delivered.bytes + dropped_bytes, arrived_bytes as u64);
     }
 
-    /// Asked after every packet, seldom, or only at the end: the same packets leave at the same times.
+    /// Polled after every packet, rarely, or only at the end: the same packets leave at the same times.
     #[test]
     fn departures_do_not_depend_on_polls(settings in any_settings(), packets in arrivals(), seed: u64, poll_every in 2usize..50) {
         let often = carry(&settings, seed, &packets, 1);
@@ -238,7 +238,8 @@ proptest! {
         }
     }
 
-    /// Parts in an order that no setting makes: after one that reorders, a line and a loss still see packets in their order.
+    /// Parts in an order that no setting produces: after a part that reorders, a line and a loss still get packets in
+    /// the order of time.
     #[test]
     fn a_chain_in_any_order_does_not_depend_on_polls(packets in arrivals(), seed: u64, poll_every in 2usize..50) {
         let run = |poll_every: usize| {
@@ -277,7 +278,7 @@ fn stream(count: usize) -> Vec<(i64, usize)> {
     (0..count).map(|number| (number as i64 * 1_000, 1_500)).collect()
 }
 
-/// Whether `happened` of `count` is within five standard deviations of what the probability makes likely.
+/// Whether `happened` of `count` is within five standard deviations of its expectation.
 fn is_likely(happened: u64, count: u64, probability: f64) -> bool {
     let (count, happened) = (count as f64, happened as f64);
     (happened - count * probability).abs() <= 5.0 * (count * probability * (1.0 - probability)).sqrt()
@@ -346,7 +347,7 @@ fn a_share_is_held_back_and_overtaken() {
         records(&log).iter().filter(|record| record.time_out_ns == Some(record.time_in_ns + 13_500)).count();
     assert!(is_likely(held_back as u64, 200_000, 0.02), "{held_back}");
     assert_eq!(delivered.len(), 200_000);
-    // one held back lets three packets by, some of which are held back themselves
+    // a packet held back is overtaken by three packets, some of which are held back themselves
     assert!(
         log.counters.overtaken.count as usize > held_back * 99 / 100
             && log.counters.overtaken.count as usize <= held_back

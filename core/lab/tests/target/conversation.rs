@@ -1,4 +1,4 @@
-//! An initiator played by hand: it sends what a test says, and keeps what the portal answers.
+//! A scripted initiator: it sends the PDUs of a test, and keeps the portal's answers.
 
 use iscsitrace_lab::application::{Application, ConnectionNumber};
 use iscsitrace_lab::protocol::pdu::{Decoder, Digests, Piece, encode};
@@ -10,7 +10,7 @@ use iscsitrace_wire::serial::SerialNumber;
 
 pub const TARGET: &str = "iqn.2025-01.org.iscsitrace:memory";
 pub const INITIATOR: &str = "iqn.2025-01.org.iscsitrace:tester";
-/// Where the initiator is, and where the portal.
+/// Addresses of the initiator and the portal.
 pub const PEER: &str = "192.0.2.1:50000";
 pub const LOCAL: &str = "192.0.2.2:3260";
 pub const MILLISECOND: i64 = 1_000_000;
@@ -22,7 +22,7 @@ pub struct Pdu {
     pub header: [u8; 48],
     pub data: Vec<u8>,
     pub is_data_digest_good: bool,
-    /// Which of the system calls asked for at once brought it.
+    /// Number of its system call among those polled together.
     pub call: usize,
 }
 
@@ -45,7 +45,7 @@ struct End {
     exp_stat_sn: SerialNumber,
 }
 
-/// The initiator and the portal it speaks to.
+/// The initiator and the portal.
 pub struct Conversation {
     pub portal: Portal,
     pub now_ns: i64,
@@ -53,7 +53,7 @@ pub struct Conversation {
     pub cmd_sn: u32,
     pub tsih: u16,
     pub isid: [u8; 6],
-    /// Whether StatSN has to count without gaps.
+    /// Whether StatSN must increase without gaps.
     pub is_strict: bool,
 }
 
@@ -83,7 +83,7 @@ impl Conversation {
         Self { portal, now_ns: 0, ends: Vec::new(), cmd_sn: 100, tsih: 0, isid: [0x80, 0, 0, 0, 0, 1], is_strict: true }
     }
 
-    /// A conversation in the full feature phase, with these keys beside the names.
+    /// A conversation in the full feature phase, with these keys in the login.
     pub fn logged_in(settings: PortalSettings, keys: &[(&str, &str)]) -> Self {
         let mut conversation = Self::new(settings);
         conversation.connect();
@@ -91,7 +91,7 @@ impl Conversation {
         conversation
     }
 
-    /// Opens a connection: its place.
+    /// Opens a connection; returns its index.
     pub fn connect(&mut self) -> usize {
         self.try_connect(LOCAL).expect("accepted")
     }
@@ -119,12 +119,12 @@ impl Conversation {
         record.map(|record| record.ending.to_string())
     }
 
-    /// Sends bytes, whatever they mean.
+    /// Sends arbitrary bytes.
     pub fn send_bytes(&mut self, place: usize, bytes: &[u8]) {
         self.portal.receive(self.now_ns, self.ends[place].number, bytes);
     }
 
-    /// A PDU as bytes, which acknowledges what came.
+    /// A PDU as bytes, with ExpStatSN for all received PDUs.
     pub fn bytes_of(&self, place: usize, header: BhsBuilder, data: &[u8]) -> Vec<u8> {
         let is_set = Bhs::new(&header.build()).exp_stat_sn().is_some_and(|exp_stat_sn| exp_stat_sn.0 > 0);
         let header = if is_set { header } else { header.exp_stat_sn(self.ends[place].exp_stat_sn) };
@@ -140,7 +140,7 @@ impl Conversation {
         self.send_bytes(place, &bytes);
     }
 
-    /// Everything that the portal has to send on a connection.
+    /// All PDUs that the portal sends on a connection.
     pub fn receive(&mut self, place: usize) -> Vec<Pdu> {
         let mut pdus = Vec::new();
         for call in 0.. {
@@ -186,7 +186,7 @@ impl Conversation {
         pdus
     }
 
-    /// The one PDU that the portal has to send.
+    /// The only PDU that the portal sends.
     pub fn receive_one(&mut self, place: usize) -> Pdu {
         let mut pdus = self.receive(place);
         assert_eq!(pdus.len(), 1, "{pdus:?}");
@@ -198,7 +198,7 @@ impl Conversation {
         assert!(pdus.is_empty(), "{pdus:?}");
     }
 
-    /// Lets the time come that the portal waits for, no later than this.
+    /// Advances to the portal's next timeout, at most to this time.
     pub fn pass(&mut self, until_ns: i64) {
         while let Some(at_ns) = self.portal.poll_timeout().filter(|at_ns| *at_ns <= until_ns) {
             self.now_ns = self.now_ns.max(at_ns);
@@ -219,7 +219,7 @@ impl Conversation {
             .cmd_sn(SerialNumber(self.cmd_sn))
     }
 
-    /// Logs a connection in, straight to the full feature phase; its CID is its place.
+    /// Logs a connection in, directly to the full feature phase; its CID is its index.
     pub fn log_in(&mut self, place: usize, keys: &[(&str, &str)]) -> Pdu {
         let mut pairs = vec![("InitiatorName", INITIATOR), ("TargetName", TARGET)];
         pairs.extend_from_slice(keys);
@@ -243,7 +243,7 @@ impl Conversation {
             if response.bhs().is_transit() == Some(true) || response.bhs().status_class() != Some(0) {
                 return response;
             }
-            // what the target offers is taken as it is; each of its lists begins or ends with None
+            // the target's offers are accepted; each of its lists begins or ends with None
             let offered = pairs_of(&response.data);
             let is_answer = |key: &str| pairs.iter().any(|(said, _)| *said == key);
             let is_declared = |key: &str| ["TargetPortalGroupTag", "MaxRecvDataSegmentLength"].contains(&key);
@@ -272,12 +272,12 @@ impl Conversation {
             .cdb(cdb)
     }
 
-    /// READ(10), expecting what it gives.
+    /// READ(10) with the matching Expected Data Transfer Length.
     pub fn read(&mut self, tag: u32, lba: u32, blocks: u16) -> BhsBuilder {
         self.command(tag, cdb10(0x28, lba, blocks), u32::from(blocks) * 512).is_read(true)
     }
 
-    /// WRITE(10), offering what it takes.
+    /// WRITE(10) with the matching Expected Data Transfer Length.
     pub fn write(&mut self, tag: u32, lba: u32, blocks: u16) -> BhsBuilder {
         self.command(tag, cdb10(0x2a, lba, blocks), u32::from(blocks) * 512).is_write(true)
     }
@@ -304,7 +304,7 @@ impl Conversation {
             .cmd_sn(SerialNumber(self.cmd_sn))
     }
 
-    /// Writes blocks at once, as immediate data, and expects GOOD.
+    /// Writes blocks as immediate data, and expects GOOD.
     pub fn store(&mut self, lba: u32, data: &[u8]) {
         for (place, chunk) in data.chunks(8192).enumerate() {
             let lba = lba + place as u32 * 16;
@@ -314,7 +314,7 @@ impl Conversation {
         }
     }
 
-    /// Reads blocks, whatever the Data-In look like, and expects GOOD.
+    /// Reads blocks, with any Data-In, and expects GOOD.
     pub fn load(&mut self, lba: u32, blocks: u16) -> Vec<u8> {
         let command = self.read(0x7000_0001, lba, blocks);
         self.send(0, command, &[]);
@@ -332,7 +332,7 @@ pub fn cdb10(code: u8, lba: u32, blocks: u16) -> [u8; 16] {
     cdb
 }
 
-/// Bytes that differ from place to place.
+/// Bytes that differ by offset.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|place| (place as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] ^ seed).collect()
 }

@@ -1,4 +1,4 @@
-//! What goes wrong on demand, and nothing else with it.
+//! Injected faults, without side effects.
 
 use iscsitrace_lab::protocol::target::{FaultRule, PortalSettings};
 use iscsitrace_wire::opcode::Opcode;
@@ -132,7 +132,7 @@ fn a_command_can_be_rejected() {
     talk.send(0, ready, &[]);
     let response = talk.receive_one(0);
     assert_eq!(response.bhs().status(), Some(0));
-    // both CmdSN are had, and both have given their room back
+    // both CmdSN are consumed, and both credits returned
     let (exp, max) = (response.bhs().exp_cmd_sn().unwrap().0, response.bhs().max_cmd_sn().unwrap().0);
     assert_eq!((exp, max), (talk.cmd_sn, talk.cmd_sn + 127));
 }

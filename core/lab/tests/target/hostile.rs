@@ -1,4 +1,4 @@
-//! Peers that do what nobody may: the portal ends their connection or says why, and keeps little for them.
+//! Peers that violate the protocol: the portal ends their connection or rejects the PDU, within its memory limits.
 
 use iscsitrace_lab::application::Application;
 use iscsitrace_lab::protocol::target::{Limits, PortalSettings};
@@ -120,7 +120,7 @@ fn an_extended_cdb_is_read_and_a_malformed_one_rejected() {
     assert_eq!(talk.receive_one(0).bhs().reject_reason(), Some(0x09));
 }
 
-/// A PDU of any kind, more likely one that gets far.
+/// A PDU of any kind, often a nearly valid one.
 fn pdu() -> impl Strategy<Value = Vec<u8>> {
     let small = prop_oneof![Just(0u32), 0..4u32, Just(RESERVED_TAG), any::<u32>()];
     let opcode = prop_oneof![prop::sample::select(vec![0u8, 1, 1, 1, 2, 2, 3, 4, 5, 5, 5, 6, 0x10, 0x3f]), 0..64u8];
@@ -152,7 +152,7 @@ fn pdu() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Whatever comes after the login is answered with legal PDUs, or ends the connection with a reason.
+    /// Any PDUs after the login are answered with legal PDUs, or end the connection with a reason.
     #[test]
     fn any_pdus_are_survived(pdus in prop::collection::vec((0..2usize, pdu()), 0..60)) {
         let mut talk = Conversation::logged_in(settings(), &[("MaxConnections", "2"), ("InitialR2T", "No")]);
@@ -171,7 +171,7 @@ proptest! {
         prop_assert!(talk.portal.session_count() <= 1);
     }
 
-    /// Whatever comes instead of a login ends in a refusal or waits.
+    /// Any bytes instead of a login lead to a refusal, or to nothing.
     #[test]
     fn any_login_is_survived(
         stage in 0..4u8, next in 0..4u8, flags in any::<u8>(), cut in 0..2000usize,

@@ -1,4 +1,4 @@
-//! An initiator that does anything that is legal, in any order, over several connections.
+//! An initiator with random legal behaviour over several connections.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::conversation::{Conversation, pattern, settings};
 
 const BLOCKS: u32 = 64;
 
-/// A task as the initiator sees it.
+/// A task at the initiator.
 struct Task {
     place: usize,
     is_write: bool,
-    /// What a write sends, and what a read has got.
+    /// The data of a write, and the data received by a read.
     data: Vec<u8>,
     lba: u32,
     got: usize,
@@ -24,7 +24,8 @@ struct Task {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
-    /// Each command is answered once, on its connection; they reach the logical unit by CmdSN; and the data is right.
+    /// Each command is answered once, on its connection; commands are executed in the order of CmdSN; the data is
+    /// correct.
     #[test]
     fn every_command_is_answered_once_with_the_right_data(
         seed: u64, connections in 1usize..5, window in 1u32..12, order in 0..3usize, status in 0..3usize,
@@ -64,7 +65,7 @@ proptest! {
         let first_cmd_sn = talk.cmd_sn;
         let mut max_cmd_sn = first_cmd_sn + window - 1;
         let mut model = vec![0u8; BLOCKS as usize * 512];
-        // a range of blocks is used by one task at a time, so that their order does not matter to the data
+        // a range of blocks is used by one task at a time, so that the data does not depend on their order
         let mut busy = vec![false; BLOCKS as usize];
         let mut tasks: BTreeMap<u32, Task> = BTreeMap::new();
         // PDUs that are to be sent on each connection, in their order
@@ -95,7 +96,7 @@ proptest! {
                         let unsolicited = if is_r2t_only { immediate } else { length.min(1024) };
                         let is_final = is_r2t_only || immediate == unsolicited || random.bool() && length <= 1024;
                         let write = talk.write(tag, lba, (end - lba) as u16).is_final(is_final);
-                        // all that may come unsolicited comes, or none of it after the command: then R2Ts ask for it
+                        // all allowed unsolicited data is sent, or none after the command: then R2Ts request it
                         waiting[place].push(talk.bytes_of(place, write, &data[..immediate]));
                         let mut offset = immediate;
                         let mut data_sn = 0;

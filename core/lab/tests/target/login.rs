@@ -1,4 +1,4 @@
-//! Who comes in, and to which session.
+//! Admission of logins, and their sessions.
 
 use iscsitrace_lab::application::{Application, Closed};
 use iscsitrace_lab::protocol::chap::{Algorithm, Challenge, Secret, decode_binary, encode_binary};
@@ -31,7 +31,7 @@ fn further_connections_join_their_session() {
 fn connections_that_log_in_at_the_same_time_count_as_well() {
     let mut talk = Conversation::logged_in(settings(), &[("MaxConnections", "2")]);
     let names = text(&[("InitiatorName", INITIATOR), ("TargetName", TARGET)]);
-    // two of the same CID are one connection and its second try
+    // two with the same CID are one connection and its second attempt
     let statuses = [1, 2, 1].map(|cid| {
         let place = talk.connect();
         let request = talk.login_request(cid, 1, 3).is_transit(false);
@@ -182,7 +182,7 @@ fn chap() -> PortalSettings {
     PortalSettings { chap: Some(chap), ..settings() }
 }
 
-/// Goes through the security stage as far as it goes: status, and whether the target proved who it is.
+/// Runs the security stage; returns the status, and whether the target was authenticated.
 fn authenticate(secret: &str, is_mutual: bool) -> (Conversation, (u8, u8), bool) {
     let mut talk = Conversation::new(chap());
     talk.connect();

@@ -1,4 +1,4 @@
-//! Conversations with the target portal: what an initiator sends, and what it gets.
+//! Conversations of an initiator with the target portal.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 

@@ -1,4 +1,4 @@
-//! Task management: what ends, what is answered, and in which order.
+//! Task management: aborted tasks, responses, and their order.
 
 use iscsitrace_lab::application::{Application, Closed};
 use iscsitrace_lab::protocol::target::{PortalSettings, ServiceDelay, TaskEnd};
@@ -33,7 +33,7 @@ fn abort_task_ends_a_task_without_an_answer() {
     talk.pass(20 * MILLISECOND);
     assert_eq!(talk.receive_one(0).bhs().initiator_task_tag(), Some(2));
     assert_eq!(talk.portal.log().tasks[0].end, TaskEnd::Aborted);
-    // a task that is done cannot be aborted
+    // a completed task cannot be aborted
     let abort = talk.management(10, 1).referenced_task_tag(2).ref_cmd_sn(SerialNumber(talk.cmd_sn - 1));
     talk.send(0, abort, &[]);
     assert_eq!(response(&mut talk, 0), Some(1), "task does not exist");
@@ -127,7 +127,7 @@ fn an_initiator_that_sends_no_data_any_more_is_answered_in_time() {
     talk.receive_nothing(0);
     talk.pass(200 * MILLISECOND);
     assert_eq!(response(&mut talk, 0), Some(0));
-    // the reset is told once (UNIT ATTENTION)
+    // the reset is reported once (UNIT ATTENTION)
     let ready = talk.test_unit_ready(2);
     talk.send(0, ready, &[]);
     assert_eq!(sense(&talk.receive_one(0))[0], 6);
@@ -150,7 +150,7 @@ fn each_of_several_functions_is_answered_in_time() {
     }
     talk.send(0, talk.data_out(0, tags[0], 0, 0, true), &pattern(512, 3));
     assert_eq!(response(&mut talk, 0), Some(0));
-    // the data of the second never comes
+    // the data of the second never arrives
     talk.pass(200 * MILLISECOND - 1);
     talk.receive_nothing(0);
     talk.pass(200 * MILLISECOND);
@@ -174,7 +174,7 @@ fn fenced() -> Conversation {
 #[test]
 fn a_function_is_answered_after_what_other_connections_answered_before() {
     let mut talk = fenced();
-    // the initiator has nothing to say there, and is asked (RFC 7143 section 4.2.2.3.3)
+    // the initiator is silent there, and is pinged (RFC 7143 section 4.2.2.3.3)
     let ping = talk.receive_one(1);
     let tag = ping.bhs().target_transfer_tag().unwrap();
     assert_eq!((ping.bhs().opcode(), tag == RESERVED_TAG), (Some(Opcode::NopIn), false));
@@ -323,7 +323,7 @@ fn a_session_whose_tasks_another_ended_learns_of_the_room() {
         let reset = talk.management(9, function).cmd_sn(SerialNumber(talk.cmd_sn - 1));
         talk.send(0, reset, &[]);
         assert_eq!(response(&mut talk, 0), Some(0));
-        // nothing else would tell it: its command is never answered
+        // nothing else would report it: its command is never answered
         let nop = talk.receive_one(1);
         assert_eq!(nop.bhs().opcode(), Some(Opcode::NopIn));
         assert_eq!(nop.bhs().max_cmd_sn().unwrap().0, talk.cmd_sn);
@@ -346,7 +346,7 @@ fn a_cold_reset_closes_every_connection_of_the_target() {
 #[test]
 fn what_cannot_be_done_is_said() {
     let mut talk = Conversation::logged_in(settings(), &[]);
-    // CLEAR ACA, TASK REASSIGN, and a function that there is not
+    // CLEAR ACA, TASK REASSIGN, and an unknown function
     for (function, expected) in [(3, 5), (8, 4), (99, 5)] {
         let management = talk.management(9, function);
         talk.send(0, management, &[]);

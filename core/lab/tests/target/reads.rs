@@ -1,4 +1,4 @@
-//! Reads: Data-In by the keys, status where it is wanted, residuals.
+//! Reads: Data-In by the negotiated parameters, delivery of status, residuals.
 
 use iscsitrace_lab::protocol::target::{Limits, PortalSettings, ServiceDelay, ServiceOrder, StatusDelivery};
 use iscsitrace_wire::opcode::Opcode;
@@ -125,7 +125,7 @@ fn a_system_call_sends_what_its_size_allows() {
     assert_eq!(pdus.len(), 32);
     let mut calls = [0; 8];
     pdus.iter().for_each(|pdu| calls[pdu.call] += 1);
-    // four PDUs of 4144 bytes pass 16384
+    // four PDUs of 4144 bytes exceed 16384
     assert_eq!(calls, [4; 8]);
 }
 

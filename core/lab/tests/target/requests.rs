@@ -119,7 +119,7 @@ fn without_addresses_it_is_the_one_that_the_initiator_asked_at() {
     for (local, expected) in [
         ("192.0.2.2:3260", "192.0.2.2:3260"),
         ("[2001:db8::2]:860", "[2001:db8::2]:860"),
-        // IPv4 at a socket for both, and a scope, which means something on one host only
+        // an IPv4-mapped address, and a scope, which is valid on one host only
         ("[::ffff:192.0.2.2]:3260", "192.0.2.2:3260"),
         ("[fe80::2%7]:3260", "[fe80::2]:3260"),
     ] {

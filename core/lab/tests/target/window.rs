@@ -104,7 +104,7 @@ fn immediate_commands_need_no_turn_but_room() {
         &[("InitialR2T", "Yes"), ("ImmediateData", "No")],
     );
     for tag in 1..4 {
-        // CmdSN is that of the next command, and is not taken
+        // CmdSN is that of the next command, and is not consumed
         let write = talk.write(tag, 0, 1).is_immediate(true);
         talk.cmd_sn -= 1;
         talk.send(0, write, &[]);
@@ -153,7 +153,7 @@ fn data_whose_turn_came_is_not_counted_any_more() {
 #[test]
 fn a_connection_that_is_lost_gives_its_room_back() {
     use iscsitrace_lab::application::{Application, Closed};
-    // with a command that waits for its data, or a status that was not handed out
+    // with a command that waits for its data, or a status that was not sent
     for is_answered in [false, true] {
         let mut talk = Conversation::logged_in(
             PortalSettings { command_window_count: 1, ..settings() },
@@ -171,7 +171,7 @@ fn a_connection_that_is_lost_gives_its_room_back() {
         }
         let number = talk.number(1);
         talk.portal.closed(0, number, Closed::ByPeer);
-        // nothing else would tell the initiator that the window is open again
+        // nothing else would advertise the open window
         let nop = talk.receive_one(0);
         assert_eq!(nop.bhs().opcode(), Some(Opcode::NopIn));
         assert_eq!(nop.bhs().max_cmd_sn().unwrap().0, talk.cmd_sn);

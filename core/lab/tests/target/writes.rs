@@ -1,4 +1,4 @@
-//! Writes: immediate, unsolicited and solicited data, and what does not fit.
+//! Writes: immediate, unsolicited and solicited data, and invalid data.
 
 use iscsitrace_lab::protocol::keys::Offers;
 use iscsitrace_lab::protocol::target::{PortalSettings, R2tOrder};
@@ -72,7 +72,7 @@ fn several_r2ts_are_out_in_the_order_that_is_set() {
         let found: Vec<_> = open.iter().map(|pdu| r2t(pdu).1).collect();
         assert_eq!(found, offsets, "{r2t_order:?}");
         let mut answered = 0;
-        // the last asked is answered first
+        // the last R2T is answered first
         while let Some(pdu) = open.pop() {
             let (_, offset, length) = r2t(&pdu);
             let range = offset as usize..(offset + length) as usize;
@@ -231,7 +231,7 @@ fn a_bad_data_digest_is_rejected_and_ends_in_check_condition() {
     assert_eq!(reject.bhs().reject_reason(), Some(0x02), "Data (payload) digest error");
     talk.send(0, talk.data_out(9, transfer_tag(&pdu), 1, 512, true), &pattern(7680, 7));
     assert_eq!(sense(&talk.receive_one(0)), [0x0b, 0x47, 0x05]);
-    // a command whose immediate data is damaged was never there
+    // a command with damaged immediate data is dropped
     let keys = [KEYS, &[("DataDigest", "CRC32C")]].concat();
     let mut talk = Conversation::logged_in(settings(), &keys);
     let write = talk.write(9, 0, 1);

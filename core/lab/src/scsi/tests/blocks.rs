@@ -3,7 +3,7 @@
 use super::{Bench, GOOD, INVALID_FIELD, UNSUPPORTED, check, unit};
 use crate::scsi::{LogicalUnitSettings, MediumKind, Status};
 
-/// READ and WRITE of each length, of `count` blocks at `lba`, WRITE one code further than READ but for WRITE(6).
+/// READ and WRITE with every CDB length, of `count` blocks at `lba`.
 fn cdbs(lba: u8, count: u8) -> [(Vec<u8>, Vec<u8>); 4] {
     let six = |code| vec![code, 0, 0, lba, count, 0];
     let ten = |code| vec![code, 0, 0, 0, 0, lba, 0, 0, count, 0];
@@ -132,7 +132,7 @@ fn compare_and_write_writes_when_all_is_equal() {
     let mut task = bench.device.execute(bench.a, [0; 8], &cdb);
     task.expect_data_out(4096);
     assert_eq!((task.data_out_length(), bench.device.finish(&mut task).sense[12]), (0, 0x24));
-    // 64 KiB are the most.
+    // 64 KiB is the maximum.
     let over = [0x89, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 129, 0, 0];
     assert_eq!(bench.status(bench.a, &over, &[]), INVALID_FIELD);
 }
@@ -186,7 +186,7 @@ fn an_ejected_medium_is_not_there_until_it_is_loaded() {
     assert_eq!(bench.status(bench.a, &[0x00], &[]), GOOD);
     let mut fixed = Bench::sparse();
     assert_eq!(fixed.status(fixed.a, &EJECT, &[]), INVALID_FIELD);
-    // Stopping changes nothing.
+    // Stopping has no effect.
     assert_eq!(fixed.status(fixed.a, &[0x1b, 0, 0, 0, 0, 0], &[]), GOOD);
     assert_eq!(fixed.status(fixed.a, &[0x00], &[]), GOOD);
 }

@@ -1,4 +1,4 @@
-//! What a device says of itself: INQUIRY, REPORT LUNS, capacity, supported commands; and unit attentions.
+//! Identification of a device: INQUIRY, REPORT LUNS, capacity, supported commands; and unit attentions.
 
 use super::{Bench, GOOD, INVALID_FIELD, check, port, unit};
 use crate::scsi::{Device, DeviceSettings, LogicalUnitSettings, MediumKind, Reset, SettingsError, Status};
@@ -113,7 +113,7 @@ fn supported_commands_are_reported() {
     // With the timeouts descriptor.
     let timeouts = bench.data(&[0xa3, 0x0c, 0x82, 0x9e, 0, 0x10, 0, 0, 0xff, 0xff, 0, 0]);
     assert_eq!((timeouts[1], timeouts.len(), timeouts[20..22].to_vec()), (0x83, 4 + 16 + 12, vec![0, 10]));
-    // Not supported; a code with service actions asked for without; and the other way round.
+    // Not supported; a code with service actions requested without one; and the reverse.
     assert_eq!(bench.data(&[0xa3, 0x0c, 1, 0xc0, 0, 0, 0, 0, 0xff, 0xff, 0, 0]), [0, 1, 0, 0]);
     assert_eq!(bench.status(bench.a, &[0xa3, 0x0c, 1, 0x9e, 0, 0, 0, 0, 0, 9], &[]), INVALID_FIELD);
     assert_eq!(bench.status(bench.a, &[0xa3, 0x0c, 2, 0x28, 0, 0, 0, 0, 0, 9], &[]), INVALID_FIELD);
@@ -140,7 +140,7 @@ fn a_unit_attention_is_told_once_to_each_nexus() {
     assert_eq!(bench.status(bench.a, &[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 16], &[]), GOOD);
     assert_eq!(bench.status(bench.a, &[0x28], &[]), check([6, 0x29, 1]));
     assert_eq!(bench.status(bench.a, &[0x28], &[]), GOOD);
-    // REQUEST SENSE takes it as data.
+    // REQUEST SENSE returns it as data.
     let sense = bench.send(bench.b, &[0x03, 0, 0, 0, 18, 0], &[]).2;
     assert_eq!((sense[2], sense[12], sense[13]), (6, 0x29, 1));
     assert_eq!(bench.status(bench.b, &[0x00], &[]), GOOD);

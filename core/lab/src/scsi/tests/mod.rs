@@ -1,4 +1,4 @@
-//! A device between two initiators; its conversations are in the files beside this one.
+//! A device with two initiators.
 
 mod blocks;
 mod identity;
@@ -9,7 +9,7 @@ mod robustness;
 
 use super::{Completion, Device, DeviceSettings, InitiatorPort, LogicalUnitSettings, MediumKind, Nexus, Status};
 
-/// What a command came to: status; sense key, additional sense code and qualifier; data.
+/// The end of a command: status; sense key, additional sense code and qualifier; data.
 type Outcome = (Status, Option<[u8; 3]>, Vec<u8>);
 
 const GOOD: (Status, Option<[u8; 3]>) = (Status::Good, None);
@@ -71,7 +71,7 @@ impl Bench {
         (status, sense)
     }
 
-    /// Data of a command of the first initiator that has to succeed.
+    /// Data of a command of the first initiator, which must succeed.
     fn data(&mut self, cdb: &[u8]) -> Vec<u8> {
         let (status, sense, data_in) = self.send(self.a, cdb, &[]);
         assert_eq!((status, sense), GOOD, "{cdb:02x?}");

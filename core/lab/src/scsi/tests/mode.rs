@@ -54,7 +54,7 @@ fn descriptor_sense_is_given_when_it_is_chosen() {
     assert_eq!(bench.status(bench.a, &cdb, &list), GOOD);
     let mut task = bench.device.execute(bench.a, [0; 8], &[0x28, 0, 0xff, 0, 0, 0, 0, 0, 1]);
     assert_eq!(bench.device.finish(&mut task).sense, [0x72, 5, 0x21, 0, 0, 0, 0, 0]);
-    // The other is told that pages are shared; the same again tells nobody.
+    // The other initiator gets a unit attention; without a change nobody does.
     assert_eq!(bench.status(bench.b, &[0x00], &[]), check([6, 0x2a, 1]));
     assert_eq!(bench.status(bench.a, &cdb, &list), GOOD);
     assert_eq!(bench.status(bench.b, &[0x00], &[]), GOOD);

@@ -65,7 +65,7 @@ fn write_same_repeats_a_block_or_forgets_zeros() {
     assert_eq!(bench.status(bench.a, &same(0), &block), GOOD);
     assert_eq!(bench.data(&[0x28, 0, 0, 0, 0, 5, 0, 1, 44, 0]), block.repeat(300));
     assert_eq!(status(&mut bench, 0), [(0, 5, 1), (5, 300, 0), (305, 1743, 1)]);
-    // UNMAP of what is not zero writes; of zeros it forgets; with NDOB no data is taken.
+    // With UNMAP, blocks other than zeros are written, zeros are unmapped; with NDOB no data is taken.
     assert_eq!(bench.status(bench.a, &[0x41, 8, 0, 0, 0, 5, 0, 0, 1, 0], &[1; 512]), GOOD);
     assert_eq!(bench.read(5, 1), [1; 512]);
     assert_eq!(bench.status(bench.a, &[0x41, 8, 0, 0, 0, 5, 0, 0, 1, 0], &[0; 512]), GOOD);

@@ -1,4 +1,4 @@
-//! Two initiators and what one leaves to the other.
+//! Reservations of two initiators.
 
 use super::{Bench, CONFLICT, GOOD, INVALID_FIELD, INVALID_PARAMETER, check, port};
 use crate::scsi::{Abort, Nexus, Status};
@@ -34,7 +34,7 @@ fn reserve_keeps_others_out_until_release_or_loss() {
         assert_eq!(bench.status(bench.b, &READ, &[]), CONFLICT);
         assert_eq!(bench.status(bench.b, &RESERVE, &[]), CONFLICT);
         assert_eq!(bench.status(bench.b, &[0x12, 0, 0, 0, 36, 0], &[]), GOOD);
-        // Not the holder's: GOOD, but nothing is released.
+        // Not by the holder: GOOD without effect.
         assert_eq!(bench.status(bench.b, &RELEASE, &[]), GOOD);
         assert_eq!(bench.status(bench.b, &READY, &[]), CONFLICT);
         assert_eq!(bench.write_as(bench.a), GOOD);
@@ -53,7 +53,7 @@ fn reserve_keeps_others_out_until_release_or_loss() {
     assert_eq!(bench.status(bench.b, &READ, &[]), GOOD);
 }
 
-/// SPC-4: type; may an initiator read and write that is not registered; and one that is.
+/// SPC-4: type; whether an unregistered initiator may read and write; and a registered one.
 #[test]
 fn each_type_allows_what_the_standard_says() {
     let cases = [
@@ -100,7 +100,7 @@ fn registering_needs_the_key_that_is_there() {
     assert_eq!(bench.out(bench.b, 6, 0, 9, 3), GOOD);
     assert_eq!(bench.persistent_in(0), [0, 0, 0, 3, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
     assert_eq!(bench.data(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 9, 0]).len(), 9);
-    // RESERVE of SPC-2 is out of use now.
+    // RESERVE of SPC-2 conflicts now.
     assert_eq!(bench.status(bench.a, &RESERVE, &[]), CONFLICT);
     assert_eq!(bench.out(bench.a, 0, 0, 2, 0), GOOD);
     assert_eq!(bench.persistent_in(0)[4..], [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 3]);
@@ -129,7 +129,7 @@ fn releasing_tells_the_registrants() {
     assert_eq!(bench.persistent_in(1).len(), 8);
     assert_eq!(bench.status(bench.b, &READY, &[]), check([6, 0x2a, 4]));
     assert_eq!(bench.status(bench.a, &READY, &[]), GOOD);
-    // The last of all registrants takes the reservation with it.
+    // The last registrant's unregistration releases the reservation.
     bench.out(bench.a, 1, 8, 1, 0);
     assert_eq!(bench.out(bench.a, 0, 0, 1, 0), GOOD);
     assert_eq!(bench.persistent_in(1).len(), 24);
@@ -166,7 +166,7 @@ fn preempting_takes_the_reservation_over() {
         assert_eq!(bench.persistent_in(0), [0, 0, 0, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 2]);
         assert_eq!(bench.persistent_in(1)[15..22], [2, 0, 0, 0, 0, 0, 3]);
     }
-    // Without being its holder's key, a registration is all that is preempted.
+    // If the key is not the holder's, only the registration is preempted.
     let mut bench = Bench::sparse();
     bench.out(bench.a, 0, 0, 0, 1);
     bench.out(bench.b, 0, 0, 0, 2);

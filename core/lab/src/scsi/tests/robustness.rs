@@ -1,4 +1,4 @@
-//! Any command with any data comes to an end, and every piece is accounted for.
+//! Any command with any data ends, and every byte is accounted for.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn bench(medium: u8) -> Bench {
     Bench::new(LogicalUnitSettings { is_removable: true, memory_bytes: Some(1 << 18), ..unit(medium, 512) })
 }
 
-/// A CDB of a command that is answered, with small numbers here and there, so that many of them are in order.
+/// A CDB of a supported command, with small numbers in some fields, so that many are valid.
 fn cdb() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![6 => Just(0_u8), 2 => 0..4_u8, 1 => any::<u8>()];
     (0..COMMANDS.len(), proptest::collection::vec(byte, 16)).prop_map(|(row, mut bytes)| {

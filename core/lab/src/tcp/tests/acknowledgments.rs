@@ -1,9 +1,9 @@
-//! When ACKs go, and what that does with Nagle's algorithm.
+//! When ACKs are sent, and the interaction with Nagle's algorithm.
 
 use super::pipe::{MS, Pipe};
 use crate::tcp::Settings;
 
-/// A pipe over which enough went that quick ACKs are over.
+/// A pipe after enough data that quick ACKs have ended.
 fn settled(settings: &Settings, delay_ns: i64) -> Pipe {
     let mut pipe = Pipe::connected(settings, delay_ns);
     for _ in 0..20 {
@@ -67,12 +67,12 @@ fn an_answer_takes_the_ack_with_it() {
     assert!(pipe.pure_acks(1).is_empty());
 }
 
-/// The read study's fourth delay: a status of 48 bytes follows data whose last segment is small. Gives when the status
-/// was sent and when the last data was, in milliseconds after the write.
+/// The read study's fourth delay: a status of 48 bytes follows data whose last segment is small. Returns when the
+/// status and the last data were sent, in milliseconds after the write.
 fn status_after_data(nagle: bool, delayed_ack: bool) -> (i64, i64) {
     let settings = Settings { nagle, delayed_ack, ..Settings::default() };
     let mut pipe = settled(&settings, 5 * MS);
-    // The reader answers what it gets: pingpong, so ACKs wait for data.
+    // The reader answers: pingpong, so ACKs wait for data.
     for _ in 0..3 {
         pipe.write(1, &[3; 48]);
         pipe.run_until(pipe.now_ns + 5 * MS);
@@ -112,11 +112,11 @@ fn status_after_data(nagle: bool, delayed_ack: bool) -> (i64, i64) {
 
 #[test]
 fn nagle_holds_a_status_until_the_data_before_it_is_acknowledged() {
-    // Without Nagle it goes with the data.
+    // Without Nagle it is sent with the data.
     assert_eq!(status_after_data(false, true), (5, 5));
-    // With Nagle it waits a round trip for the ACK of the small segment before it, even when that is sent at once ...
+    // With Nagle it waits one RTT for the ACK of the small segment before it, even when that ACK is sent at once ...
     assert_eq!(status_after_data(true, false), (15, 5));
-    // ... and for the ACK timeout more when it is delayed.
+    // ... plus the ACK timeout when it is delayed.
     let (status_ms, data_ms) = status_after_data(true, true);
     assert_eq!(data_ms, 5);
     assert_eq!(status_ms, 15 + 40);
@@ -124,7 +124,7 @@ fn nagle_holds_a_status_until_the_data_before_it_is_acknowledged() {
 
 #[test]
 fn small_writes_behind_full_segments_do_not_wait() {
-    // Minshall: only a small segment holds small ones.
+    // Minshall: only a small segment delays small ones.
     let mut pipe = settled(&Settings::default(), 5 * MS);
     let sent_ns = pipe.now_ns;
     pipe.write(0, &[1; 2 * 1448]);

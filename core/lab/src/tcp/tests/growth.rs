@@ -1,4 +1,4 @@
-//! The congestion window round by round, against sums done by hand.
+//! The congestion window round by round, against hand calculations.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ fn slow_start_begins_with_ten_segments_and_doubles() {
     for control in [RENO, CUBIC] {
         let mut pipe = Pipe::connected(&settings(control), 50 * MS);
         pipe.bulk(550 * MS);
-        // A delayed ACK leaves no odd segment over: quick ACKs first, then every second one.
+        // Quick ACKs first, then an ACK for every second segment.
         assert_eq!(segments_per_round(&pipe, 100 * MS)[..5], [10, 20, 40, 80, 160], "{control:?}");
     }
 }
@@ -43,7 +43,8 @@ fn the_initial_window_is_what_is_set() {
     assert_eq!(segments_per_round(&pipe, 100 * MS)[..2], [3, 6]);
 }
 
-/// Loses one segment when `segments` are in flight, and gives cwnd and ssthresh two round trips later, and again twenty later.
+/// Loses one segment when `segments` are in flight, and returns cwnd and ssthresh two RTTs later, and again twenty
+/// later.
 fn after_one_loss(control: CongestionControl, sack: bool) -> ((u32, u32), u32) {
     let mut pipe = Pipe::connected(&Settings { sack, ..settings(control) }, 50 * MS);
     let mut count = 0;
@@ -127,7 +128,7 @@ fn hystart_ends_slow_start_before_the_queue_overflows() {
 
 #[test]
 fn during_a_recovery_every_second_segment_delivered_lets_one_go() {
-    // RFC 6937: 80 segments on their way, the first lost; 79 are sacked and ssthresh is 40, so 79 * 40 / 80, rounded up,
+    // RFC 6937: 80 segments in flight, the first lost; 79 are sacked and ssthresh is 40, so 79 * 40 / 80, rounded up,
     // are sent, the retransmission among them.
     let mut pipe = Pipe::connected(&settings(RENO), 50 * MS);
     let mut count = 0;
@@ -143,9 +144,9 @@ fn during_a_recovery_every_second_segment_delivered_lets_one_go() {
 
 #[test]
 fn a_timeout_within_a_recovery_makes_cubic_forget_its_maximum() {
-    // 80 segments on their way, the first lost: ssthresh is 56. What follows these is lost until a timeout. Linux forgets
-    // the maximum with every timeout (bictcp_state), so that growth from 56 on is 5 % in a round trip; along the curve to 80
-    // it would be a third of that by then.
+    // 80 segments in flight, the first lost: ssthresh is 56. What follows these is lost until a timeout. Linux forgets
+    // the maximum with every timeout (bictcp_state), so that growth from 56 on is 5 % in a round trip; along the curve
+    // to 80 it would be a third of that by then.
     let mut pipe = Pipe::connected(&settings(CUBIC), 50 * MS);
     let is_dead = Rc::new(Cell::new(true));
     let (mut count, is_dead_too) = (0, Rc::clone(&is_dead));

@@ -1,4 +1,4 @@
-//! Segments that no honest peer sends: nothing is believed that the connection did not agree to.
+//! Segments of a hostile peer: none of them changes the connection.
 
 use bytes::Bytes;
 
@@ -18,7 +18,7 @@ fn blocks_of_a_peer_that_never_offered_sack_are_not_looked_at() {
     pipe.write(0, &[1; 10 * 1448]);
     pipe.run_until(pipe.now_ns + 11 * MS);
     let mut ack = last_of_passive(&pipe);
-    // an ACK of before the last one, with a block of what is still on its way
+    // an old ACK, with a block of segments in flight
     pipe.ends[0].receive(pipe.now_ns, ack.clone());
     pipe.run_until(pipe.now_ns + 15 * MS);
     pipe.write(0, &[1; 20 * 1448]);
@@ -54,7 +54,7 @@ fn a_handshake_is_not_ended_by_an_ack_of_something_else() {
         let answer = pipe.ends[1].poll_transmit(pipe.now_ns).unwrap();
         assert_eq!((answer.flags.0, answer.sequence_number), (RST, acknowledgment_number), "{what}");
         assert_eq!((pipe.ends[1].state(), pipe.ends[1].readable()), (State::SynReceived, &[][..]), "{what}");
-        // the true one still does it
+        // the correct ACK still completes the handshake
         pipe.run_until(50 * MS);
         assert_eq!(pipe.ends[1].state(), State::Established, "{what}");
     }

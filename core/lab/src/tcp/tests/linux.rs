@@ -4,7 +4,7 @@ use super::pipe::{Fate, MS, Pipe};
 use crate::tcp::{CongestionControl, Settings};
 
 /// Bulk data over 100 Mbit/s, 8 ms each way, a queue of 250 packets; every data segment is lost with this probability.
-/// Gives Mbit/s as the mean over seeds 1 to 5, and segments of simulated traffic.
+/// Returns Mbit/s as the mean over seeds 1 to 5, and the number of simulated segments.
 fn throughput(control: CongestionControl, loss: f64, seconds: i64) -> (f64, u64) {
     let (mut sum, mut segments) = (0.0, 0);
     for seed in 1..=5 {

@@ -1,4 +1,4 @@
-//! What is retransmitted, and when.
+//! Which segments are retransmitted, and when.
 
 use super::pipe::{Fate, MS, Pipe};
 use crate::tcp::{CongestionControl, Settings};
@@ -23,7 +23,7 @@ fn losing(pipe: &mut Pipe, segments: &[u32]) {
     });
 }
 
-/// When each segment of `data` was retransmitted: number of the segment, milliseconds after the first data.
+/// Retransmissions of `data`: number of the segment, milliseconds after the first data.
 fn retransmissions(pipe: &Pipe) -> Vec<(u32, i64)> {
     let data = pipe.data(0);
     let mut next = 0;
@@ -80,7 +80,7 @@ fn limited_transmit_sends_new_segments_for_the_first_two_duplicates() {
 
 #[test]
 fn a_lost_tail_is_probed_after_two_round_trips() {
-    // RFC 8985, section 7: the last segment again after 2 SRTT, and what is missing when the probe is sacked.
+    // RFC 8985, section 7: the last segment again after 2 SRTT, and the lost ones when the probe is sacked.
     let mut pipe = Pipe::connected(&settings(true), 50 * MS);
     losing(&mut pipe, &[7, 8, 9]);
     pipe.write(0, &[1; 10 * MSS as usize]);
@@ -99,7 +99,7 @@ fn without_sack_a_lost_tail_waits_for_the_timeout() {
     pipe.run_until(pipe.now_ns + 2000 * MS);
     // SRTT 100 ms and 200 ms, counted from the last ACK.
     assert_eq!(retransmissions(&pipe), [(8, 400), (9, 500)]);
-    // Half of what ten segments and eight acknowledged ones made of the window.
+    // Half of the window after ten segments and eight acknowledged ones.
     assert_eq!(pipe.ends[0].tcp_info().ssthresh, 9);
     assert_eq!(pipe.ends[0].tcp_info().total_timeouts, 1, "the second is sent when the first is acknowledged");
 }
@@ -151,7 +151,7 @@ fn a_recovery_for_nothing_is_undone_when_duplicates_are_reported() {
 fn a_timeout_for_nothing_is_undone_when_the_original_is_acknowledged() {
     // RFC 4015: the echoed timestamp is older than the retransmission.
     undone(60, true);
-    // RFC 5682: what was not retransmitted arrives.
+    // RFC 5682: a segment that was not retransmitted arrives.
     undone(60, false);
 }
 
@@ -185,7 +185,7 @@ fn a_lost_retransmission_is_sent_again_without_a_timeout() {
     });
     pipe.bulk(1000 * MS);
     let again: Vec<i64> = retransmissions(&pipe).iter().map(|&(_, at_ms)| at_ms).collect();
-    // RFC 8985: what was sent after the retransmission arrives a round trip later.
+    // RFC 8985: a segment sent after the retransmission arrives one RTT later.
     assert!(again.len() == 2 && again[0] == 200 && (300..=302).contains(&again[1]), "{again:?}");
     assert_eq!(pipe.ends[0].tcp_info().total_timeouts, 0);
 }

@@ -1,4 +1,4 @@
-//! Two endpoints talk over a naive pipe.
+//! Two endpoints over a naive pipe.
 #![allow(clippy::unwrap_used)]
 
 mod acknowledgments;

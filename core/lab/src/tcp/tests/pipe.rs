@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::tcp::{Endpoint, Role, Segment, Settings};
 
-/// What becomes of a segment.
+/// The fate of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Arrives,
     Lost,
-    /// Arrives so much later.
+    /// Arrives later by this time.
     Late(i64),
     /// Arrives twice.
     Twice,
@@ -27,14 +27,14 @@ pub struct Record {
 
 pub type Judge = Box<dyn FnMut(usize, &Segment) -> Fate>;
 
-/// Both ends and what is between them.
+/// Both ends and the pipe between them.
 pub struct Pipe {
     pub ends: [Endpoint; 2],
     pub now_ns: i64,
     pub delay_ns: i64,
-    /// Nanoseconds that a byte of a frame takes; 0 for no limit.
+    /// Transmission time per byte of a frame, in nanoseconds; 0 for no limit.
     pub byte_ns: i64,
-    /// What a queue holds, in nanoseconds of sending.
+    /// Queue limit, in nanoseconds of transmission.
     pub queue_ns: i64,
     pub judge: Judge,
     pub records: Option<Vec<Record>>,
@@ -101,7 +101,7 @@ impl Pipe {
         bytes
     }
 
-    /// Puts what the ends send into the pipe.
+    /// Puts the segments of both ends into the pipe.
     pub fn collect(&mut self) {
         for from in 0..2 {
             while let Some(segment) = self.ends[from].poll_transmit(self.now_ns) {
@@ -131,7 +131,7 @@ impl Pipe {
         }
     }
 
-    /// The next thing that happens, if it does by `deadline_ns`.
+    /// Handles the next event, if it is due by `deadline_ns`.
     pub fn step(&mut self, deadline_ns: i64) -> bool {
         self.collect();
         let arrival = self.flying.first_key_value().map(|(&(at_ns, _), _)| at_ns);
@@ -160,7 +160,7 @@ impl Pipe {
         while self.step(deadline_ns) {}
     }
 
-    /// The active end writes as fast as it can, the other one reads; gives the bytes read.
+    /// The active end writes as fast as it can, the other one reads; returns the bytes read.
     pub fn bulk(&mut self, duration_ns: i64) -> u64 {
         let block = vec![0x55; 65536];
         let (end_ns, mut read) = (self.now_ns + duration_ns, 0);

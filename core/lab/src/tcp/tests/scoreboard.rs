@@ -1,4 +1,4 @@
-//! The scoreboard against one record a segment, counted anew each time.
+//! The scoreboard against a naive model: one record per segment, recounted each time.
 
 use crate::tcp::sender::scoreboard::Scoreboard;
 use proptest::prelude::*;

@@ -23,7 +23,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// Loses, delays and doubles segments both ways.
+/// Loses, delays and duplicates segments in both directions.
 fn unkind(seed: u64, loss: f64, late: f64, twice: f64) -> Judge {
     let mut random = fastrand::Rng::with_seed(seed);
     Box::new(move |_, _| match random.f64() {
@@ -34,7 +34,7 @@ fn unkind(seed: u64, loss: f64, late: f64, twice: f64) -> Judge {
     })
 }
 
-/// Sends both ways in calls of odd sizes, closes, and gives what was read at both ends.
+/// Sends in both directions in calls of odd sizes, closes, and returns the bytes read at both ends.
 fn exchange(pipe: &mut Pipe, sent: [&[u8]; 2], call: usize) -> [Vec<u8>; 2] {
     pipe.ends[0].connect(0);
     let (mut written, mut read) = ([0, 0], [Vec::new(), Vec::new()]);
@@ -81,7 +81,7 @@ proptest! {
             prop_assert!(read[1] == sent[0] && read[0] == sent[1]);
             prop_assert!(pipe.ends.iter().all(|end| end.state() == State::Closed), "closed in the end");
         } else {
-            // At worst a SYN or a FIN was lost seven times or more; what came is right nevertheless.
+            // At worst a SYN or a FIN was lost seven times or more; the received bytes are correct nevertheless.
             prop_assert!(sent[0].starts_with(&read[1]) && sent[1].starts_with(&read[0]));
             prop_assert!(loss > 0.05, "{:?}", pipe.ends.iter().map(Endpoint::error).collect::<Vec<_>>());
         }

@@ -1,4 +1,4 @@
-//! Runs against our own target, bytes handed over by hand; each call takes a microsecond.
+//! Runs against our own target, with bytes passed by the test; each step takes a microsecond.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -60,12 +60,12 @@ fn run(client: &mut Client, portals: &mut [Portal]) -> Results {
     run_with(client, portals, |_, _| {})
 }
 
-/// As [`run`], with something that is done to the first portal every microsecond.
+/// As [`run`], with an action on the first portal every microsecond.
 fn run_with(client: &mut Client, portals: &mut [Portal], meanwhile: impl FnMut(i64, &mut Portal)) -> Results {
     run_by(client, portals, |client, now_ns, number, bytes| client.receive(now_ns, number, bytes), meanwhile)
 }
 
-/// As [`run_with`], with a way of one's own to hand bytes in.
+/// As [`run_with`], with a function that passes bytes to the client.
 fn run_by(
     client: &mut Client,
     portals: &mut [Portal],
@@ -188,7 +188,7 @@ fn what_is_skipped_ends_as_what_is_read() {
             let (none, results, tasks, pdus) = read(digest, verify, step, false);
             let (skipped, results_then, tasks_then, pdus_then) = read(digest, verify, step, true);
             assert_eq!((none, results, tasks, pdus), (0, results_then, tasks_then, pdus_then), "{digest:?} {step}");
-            // of all data at most the pieces that came with their headers were read
+            // only the pieces that arrived with their headers were read
             let most_read = 4 * step as u64;
             assert!(
                 if is_unwanted { skipped + most_read >= MB / 8 } else { skipped == 0 },
@@ -320,7 +320,7 @@ fn discovery_and_pings() {
 #[test]
 fn a_connection_that_the_target_wants_closed_ends_a_run_and_never_stalls_it() {
     for mode in [Mode::Run, Mode::Ping] {
-        // whatever the client is about then, logins, questions, pings or commands
+        // in any stage of the client: login, identification, pings or commands
         for at_ns in (0..40_000).step_by(1000) {
             for number in 0..2 {
                 let workload = WorkloadSettings { connections: 2, verify: false, ..workload(Operation::Read) };

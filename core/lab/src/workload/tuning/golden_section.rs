@@ -78,32 +78,32 @@ impl GoldenSection {
                 self.phase = Phase::Down;
                 self.high = now;
                 let next = down(before);
-                let why = format!("{}: fewer may do", self.no_more(now, before, scatter));
+                let why = format!("{}; fewer may be enough", self.no_more(now, before, scatter));
                 return Step::probe(next, why);
             }
             self.low = self.below(before).unwrap_or(before);
             self.high = now;
             let (low, high) = (self.low, self.high);
-            let why = format!("{}: the best lies between {low} and {high}", self.no_more(now, before, scatter));
+            let why = format!("{}; the best number is between {low} and {high}", self.no_more(now, before, scatter));
             return self.narrow(most, scatter, &why);
         }
         if now >= most && before.is_none() && now > 1 {
             self.phase = Phase::Down;
             self.high = now;
-            return Step::probe(down(now), format!("{} is the most there can be: fewer may do", count(now)));
+            return Step::probe(down(now), format!("{} is the limit; fewer may be enough", count(now)));
         }
         if now >= most {
             self.low = before.unwrap_or(now);
             self.high = now;
-            let why = format!("{} is the most there can be", count(now));
+            let why = format!("{} is the limit", count(now));
             return self.narrow(most, scatter, &why);
         }
         let next = up(now, most);
         let why = match before {
             Some(before) => {
-                format!("{now} gave {}, {before} {}: more may give more", self.rate(now), self.rate(before))
+                format!("{now}: {}, {before}: {}; more may be faster", self.rate(now), self.rate(before))
             }
-            None => format!("{} gave {}: more may give more", count(now), self.rate(now)),
+            None => format!("{}: {}; more may be faster", count(now), self.rate(now)),
         };
         self.phase = Phase::Up;
         Step::probe(next, why)
@@ -115,16 +115,16 @@ impl GoldenSection {
             self.low = now;
             let (low, high) = (self.low, self.high);
             let gave = self.rate(now);
-            let why = format!("{} gave less, {gave}: the best lies between {low} and {high}", count(now));
+            let why = format!("{} is slower, {gave}; the best number is between {low} and {high}", count(now));
             return self.narrow(most, scatter, &why);
         }
         self.high = above;
         if now == 1 {
             self.low = 1;
-            let why = format!("1 connection gave as much, {}", self.rate(1));
+            let why = format!("1 connection is as fast: {}", self.rate(1));
             return self.narrow(most, scatter, &why);
         }
-        let why = format!("{} gave as much, {}: fewer may do", count(now), self.rate(now));
+        let why = format!("{} is as fast: {}; fewer may be enough", count(now), self.rate(now));
         Step::probe(down(now), why)
     }
 
@@ -162,7 +162,7 @@ impl GoldenSection {
         let best = within().map(|(_, known)| known.0).fold(0.0, f64::max);
         let fewest = within().find(|(_, known)| !scatter.is_more(best, known.0)).map_or(self.high, |(found, _)| *found);
         let share = 100.0 * scatter.share();
-        let why = format!("{} gave {}, and none gave {share:.1} % more", count(fewest), self.rate(fewest));
+        let why = format!("{}: {}; none was {share:.1} % faster", count(fewest), self.rate(fewest));
         Step::settle(fewest, why)
     }
 
@@ -173,7 +173,7 @@ impl GoldenSection {
     fn no_more(&self, now: u16, before: u16, scatter: &Scatter) -> String {
         let share = 100.0 * scatter.share();
         let (gave, others) = (self.rate(now), self.rate(before));
-        format!("{now} gave {gave}, {before} {others}: no more than the same number scatters ({share:.1} %)")
+        format!("{now}: {gave}, {before}: {others}; the difference is within the scatter ({share:.1} %)")
     }
 }
 
@@ -181,7 +181,7 @@ impl Search for GoldenSection {
     fn begin(&mut self, from: u16, most: u16) -> Step {
         *self = Self::new();
         self.start = from.clamp(1, most);
-        Step::probe(self.start, format!("{} to begin with", count(self.start)))
+        Step::probe(self.start, format!("start with {}", count(self.start)))
     }
 
     fn next(&mut self, measured: Measurement, most: u16, scatter: &Scatter) -> Step {
@@ -191,12 +191,12 @@ impl Search for GoldenSection {
             Phase::Begin => {
                 self.phase = Phase::Again;
                 self.start = now;
-                Step::repeat(now, format!("{}: once more, to see what it scatters", measured.words()))
+                Step::repeat(now, format!("{}; once more, to measure the scatter", measured.words()))
             }
             Phase::Again | Phase::Up => self.climb(now, most, scatter),
             Phase::Down => self.descend(now, most, scatter),
             Phase::Narrow => {
-                let why = format!("{}: the best lies between {} and {}", measured.words(), self.low, self.high);
+                let why = format!("{}; the best number is between {} and {}", measured.words(), self.low, self.high);
                 self.narrow(most, scatter, &why)
             }
             Phase::Settled => self.settle(scatter),

@@ -59,7 +59,7 @@ impl Predicted {
     /// Measures the model's number, or ends when it was measured already.
     fn confirm(&mut self, most: u16, scatter: &Scatter, why: &str) -> Step {
         let number = self.number(most);
-        let why = format!("{why}: the model says {}", count(number));
+        let why = format!("{why}; the model predicts {}", count(number));
         self.phase = Phase::Confirm;
         match self.of(number) {
             Some(known) => self.neighbour(known, most, scatter),
@@ -78,8 +78,8 @@ impl Predicted {
         if self.of(next).is_some() {
             return self.settle(scatter);
         }
-        let what = if is_full { "fewer may do" } else { "a few more may give more" };
-        Step::probe(next, format!("{}: {what}", known.words()))
+        let what = if is_full { "fewer may be enough" } else { "a few more may be faster" };
+        Step::probe(next, format!("{}; {what}", known.words()))
     }
 
     fn settle(&mut self, scatter: &Scatter) -> Step {
@@ -89,7 +89,7 @@ impl Predicted {
         let fewest = self.measured.iter().filter(is_best).min_by_key(|measured| measured.connections);
         let Some(found) = fewest.copied() else { return Step::settle(1, "nothing was measured".to_owned()) };
         let share = 100.0 * scatter.share();
-        Step::settle(found.connections, format!("{}, and none gave {share:.1} % more", found.words()))
+        Step::settle(found.connections, format!("{}; none was {share:.1} % faster", found.words()))
     }
 
     fn of(&self, connections: u16) -> Option<Measurement> {
@@ -107,7 +107,7 @@ impl Search for Predicted {
     fn begin(&mut self, from: u16, most: u16) -> Step {
         *self = Self::new(self.line_bytes_per_s);
         let first = from.clamp(1, most);
-        Step::probe(first, format!("{}, to see what each gives", count(first)))
+        Step::probe(first, format!("{}, to measure the goodput of each", count(first)))
     }
 
     fn next(&mut self, measured: Measurement, most: u16, scatter: &Scatter) -> Step {
@@ -125,23 +125,23 @@ impl Search for Predicted {
                     return self.confirm(
                         most,
                         scatter,
-                        &format!("{}, the path carries {}", measured.words(), rate(line)),
+                        &format!("{}; the rate of the path is {}", measured.words(), rate(line)),
                     );
                 }
                 if each < IN_PROPORTION * self.each_bytes_per_s {
                     let alone = rate(self.each_bytes_per_s);
-                    let why = format!("{}, no longer {alone} each", measured.words());
+                    let why = format!("{}; less than {alone} each", measured.words());
                     return self.confirm(most, scatter, &why);
                 }
                 self.each_bytes_per_s = each;
                 if now >= most {
                     self.phase = Phase::Settled;
-                    let why = format!("{}, {} each: the most there can be are in use", measured.words(), rate(each));
+                    let why = format!("{}, {} each; this is the limit of connections", measured.words(), rate(each));
                     return Step::settle(now, why);
                 }
                 self.phase = Phase::Grow;
                 let next = now.saturating_mul(GROWTH).min(most);
-                Step::probe(next, format!("{}, {} each: more add up", measured.words(), rate(each)))
+                Step::probe(next, format!("{}, {} each; more connections add up", measured.words(), rate(each)))
             }
             Phase::Confirm => self.neighbour(measured, most, scatter),
             Phase::Neighbour | Phase::Settled => self.settle(scatter),

@@ -14,7 +14,7 @@ pub struct Measurement {
 impl Measurement {
     /// In words.
     pub(super) fn words(&self) -> String {
-        format!("{} gave {}", count(self.connections), rate(self.goodput_bytes_per_s))
+        format!("{}: {}", count(self.connections), rate(self.goodput_bytes_per_s))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Searches over curves that are known: what goodput is for every number of connections, and chance beside it.
+//! Searches over known curves of goodput, with random noise.
 
 use proptest::prelude::*;
 
@@ -19,13 +19,13 @@ fn broad_peak(connections: u16) -> f64 {
     sum.min(118.0 * MB) - lost
 }
 
-/// A measurement of a curve, off by up to a share of it.
+/// A measurement of a curve, with relative noise.
 fn measured(curve: impl Fn(u16) -> f64, connections: u16, random: &mut fastrand::Rng, noise: f64) -> Measurement {
     let factor = 1.0 + noise * (2.0 * random.f64() - 1.0);
     Measurement { connections, goodput_bytes_per_s: curve(connections) * factor }
 }
 
-/// Follows a tuner until it settles: every step, and what was found.
+/// Follows a tuner until it settles; returns every step, and the number found.
 fn follow(tuner: &mut Tuner, curve: impl Fn(u16) -> f64, seed: u64, noise: f64) -> (Vec<Step>, u16) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut steps = vec![tuner.begin()];
@@ -130,7 +130,7 @@ fn a_target_that_has_less_room_for_a_while_is_asked_again() {
         let mut tuner = Tuner::new(&settings(rule));
         let mut step = tuner.begin();
         for number in 0..100 {
-            // now and then fewer than asked for, and no limit is known
+            // sometimes fewer than requested, with an unknown limit
             let got = if [3, 5, 6].contains(&number) { step.connections.min(6) } else { step.connections };
             step = tuner.next(Measurement { connections: got, goodput_bytes_per_s: broad_peak(got) });
             if tuner.settled().is_some() {
@@ -186,7 +186,7 @@ fn it_watches_and_begins_anew_when_goodput_changes_for_long() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-    /// Whatever comes of a number of connections, and whenever a target has no more room: it stays within bounds and ends.
+    /// With any goodput, and a target that refuses at any number, it stays within limits and ends.
     #[test]
     fn it_stays_within_bounds_and_ends(seed: u64, most in 1u16..=64, start in 1u16..=64, is_golden: bool) {
         let mut random = fastrand::Rng::with_seed(seed);

@@ -91,7 +91,7 @@ impl Tuner {
         if measured.connections < asked {
             self.shortages += 1;
             if self.shortages <= MOST_SHORTAGES {
-                let why = format!("{} were to be had for now: again {asked}", count(measured.connections));
+                let why = format!("only {} are available now; {asked} once more", count(measured.connections));
                 return self.bounded(Step::repeat(asked, why));
             }
             self.limit(measured.connections);
@@ -128,14 +128,14 @@ impl Tuner {
             return Step { connections: settled, decision: Decision::Watch, why };
         }
         self.changed_count += 1;
-        let words = format!("{} where they gave {}", measured.words(), rate(level));
+        let words = format!("{}, before {}", measured.words(), rate(level));
         if self.changed_count < LONG {
-            return Step { connections: settled, decision: Decision::Watch, why: format!("{words}: by chance?") };
+            return Step { connections: settled, decision: Decision::Watch, why: format!("{words}; once more") };
         }
         (self.settled, self.level, self.changed_count) = (None, None, 0);
         let from = if self.rule == TuningRule::Predicted { (settled / ANEW).max(1) } else { settled };
         let step = self.search.begin(from, self.most);
-        let why = format!("{words} for long: again from {}", count(step.connections));
+        let why = format!("{words}, for long; restart from {}", count(step.connections));
         Step { connections: step.connections, decision: Decision::Restart, why }
     }
 

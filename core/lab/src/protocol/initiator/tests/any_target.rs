@@ -1,10 +1,10 @@
-//! Targets that do by chance what a target may do, and bytes by chance.
+//! Targets with random legal behaviour, and random bytes.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a legal target still has to send for a task.
+/// PDUs that a legal target still has to send for a task.
 struct Owed {
     tag: u32,
     connection: usize,
@@ -18,8 +18,8 @@ struct Owed {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
-    /// A target that does, of all it may do, the next thing by chance: tasks interleaved, data split anywhere, R2Ts of any
-    /// length, windows of any width, over up to four connections.
+    /// A target with random legal behaviour: interleaved tasks, data split anywhere, R2Ts of any length, windows of any
+    /// size, up to four connections.
     #[test]
     fn every_task_ends_with_any_legal_target(seed: u64) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -138,7 +138,7 @@ proptest! {
         prop_assert!(false, "{} of {} tasks ended", done, lengths.len());
     }
 
-    /// Any bytes end in an error or in nothing, however they come.
+    /// Any bytes lead to an error or to nothing, in pieces of any length.
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..400), opcode in 0x20u8..0x40, step in 1usize..60) {
         let mut play = Play::new();

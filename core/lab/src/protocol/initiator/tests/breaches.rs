@@ -1,8 +1,8 @@
-//! What a target may not do, and the words that it ends the session with.
+//! Violations by targets, and the error that ends the session.
 
 use super::*;
 
-/// A read of 8 bytes has tag 0, a write of 8 bytes tag 1; the target's PDU, and the words that it ends the session with.
+/// A read of 8 bytes has tag 0, a write of 8 bytes tag 1. Each row: the target's PDU, and the error of the session.
 #[test]
 fn what_a_target_may_not_do() {
     let cases: Vec<(BhsBuilder, &[u8], &str)> = vec![

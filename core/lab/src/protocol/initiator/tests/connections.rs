@@ -1,8 +1,8 @@
-//! Connections that come and go while the session runs.
+//! Connections that are added and removed while the session runs.
 
 use super::*;
 
-/// Opens what is wanted and answers its login; the Login Request.
+/// Opens the next connection and answers its login; returns the Login Request.
 fn join(play: &mut Play, connection: usize) -> Sent {
     let request = begin_login(play, connection);
     play.answer(connection, login_response(&request), b"");
@@ -44,14 +44,14 @@ fn a_connection_joins_while_commands_are_under_way() {
     assert_eq!(bhs.cmd_sn(), Some(first.next()), "the next of the command stream (RFC 7143 section 11.12.8)");
     assert!(!tags.contains(&request.tag()), "a tag of its own");
     assert!(!play.session.is_usable(2));
-    // an answer to a command comes meanwhile
+    // meanwhile the answer to a command arrives
     play.exp_cmd_sn = play.exp_cmd_sn.wrapping_add(1);
     play.answer(0, response(tags[0]), &[]);
     play.answer(2, login_response(&request), b"");
     assert_eq!(play.events()[1..], [Event::Joined(2)], "and not Ready again");
     assert!(play.session.is_usable(2) && play.session.parameters(2).is_some());
     let new = play.command(2, Direction::None, 0);
-    // CmdSN is given in the order of sending, over all connections
+    // CmdSN is assigned in the order of sending, over all connections
     let numbers = [2, 1].map(|connection| play.sent(connection).remove(0).bhs().cmd_sn().unwrap());
     assert_eq!(numbers, [first.next(), first.next().next()]);
     play.answer(2, response(new), &[]);
@@ -75,7 +75,7 @@ fn a_target_that_refuses_a_connection_leaves_the_session_as_it_is() {
     let reason = "login refused: Too many connections (0x0206) (RFC 7143 section 11.13.5)".to_owned();
     assert_eq!(play.events(), [Event::Close(1), Event::Refused { connection: 1, reason }]);
     assert_eq!(play.session.parameters(1), None);
-    // by TCP: before the connection is there, and in its login
+    // by TCP: before the connection is open, and during its login
     for number in 2..4 {
         play.session.add_connection().unwrap();
         if number == 2 {
@@ -89,14 +89,14 @@ fn a_target_that_refuses_a_connection_leaves_the_session_as_it_is() {
         let events = play.events();
         assert!(matches!(events[..], [Event::Refused { connection, .. }] if connection == number), "{events:?}");
     }
-    // by silence
+    // by a timeout
     play.session.add_connection().unwrap();
     begin_login(&mut play, 4);
     play.session.connections[0].is_probed = true;
     play.session.handle_timeout(Timeouts::default().login_ns);
     let reason = "no end of the login within 15 s".to_owned();
     assert_eq!(play.events(), [Event::Close(4), Event::Refused { connection: 4, reason }]);
-    // by what cannot be read
+    // by bytes that cannot be decoded
     play.session.add_connection().unwrap();
     let request = begin_login(&mut play, 5);
     play.say(5, response(request.tag()), &[]);
@@ -124,7 +124,7 @@ fn a_connection_leaves_when_its_commands_are_done() {
     assert_eq!(play.ends(), [(tags[0], Outcome::Status(0)), (tags[1], Outcome::Status(0))]);
     play.answer(1, logout_response(logout.tag()), &[]);
     assert_eq!(play.events(), [Event::Close(1)]);
-    // the leading one may go, too (RFC 7143 section 11.14.1), and the last may not
+    // the leading connection may be removed, too (RFC 7143 section 11.14.1), but not the last one
     assert!(play.session.remove_connection(0, 0));
     let logout = play.sent(0).remove(0);
     play.answer(0, logout_response(logout.tag()), &[]);

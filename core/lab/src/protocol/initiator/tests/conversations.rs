@@ -1,4 +1,4 @@
-//! Conversations that go as they should, and those that end early.
+//! Regular conversations, and conversations that end early.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A target that is played by hand, and a session that talks to it.
+//! A scripted target, and a session connected to it.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ mod conversations;
 
 const LUN: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
 
-/// Data of all tasks: what came, by tag; what goes is the low byte of its offset.
+/// Data of all tasks: received data by tag; sent data is the low byte of its offset.
 #[derive(Default)]
 struct Memory(BTreeMap<u32, Vec<u8>>);
 
@@ -126,7 +126,7 @@ impl Play {
         Play::with(1, Parameters::default())
     }
 
-    /// What the initiator sends now.
+    /// The PDUs that the initiator sends now.
     fn sent(&mut self, connection: usize) -> Vec<Sent> {
         let (mut sent, mut data) = (Vec::new(), Vec::new());
         loop {
@@ -201,7 +201,7 @@ impl Play {
         self.events().into_iter().map(done).collect()
     }
 
-    /// Why the session ended.
+    /// The error of the session.
     fn error(&mut self) -> String {
         let ended = self.events().into_iter().find_map(|event| match event {
             Event::Ended(result) => Some(result),

@@ -1,4 +1,4 @@
-//! Whatever two sides want, both end with the same parameters: those of a naive reading of the result functions.
+//! With any offers, both sides end with the same parameters: those of a naive implementation of the result functions.
 
 use proptest::prelude::*;
 
@@ -57,14 +57,14 @@ prop_compose! {
     }
 }
 
-/// The first of the initiator's list that the target has, too.
+/// The first of the initiator's list that the target supports.
 fn first_common<T: PartialEq + Copy>(initiator: &Option<Vec<T>>, target: &Option<Vec<T>>, default: T) -> Option<T> {
     let or_default = |list: &Option<Vec<T>>| list.clone().unwrap_or(vec![default]);
     let target = or_default(target);
     or_default(initiator).into_iter().find(|value| target.contains(value))
 }
 
-/// RFC 7143 section 13, read key by key; none when the two cannot agree.
+/// RFC 7143 section 13, key by key; none when the two cannot agree.
 fn naive(i: &Offers, t: &Offers, session: Option<&Parameters>, is_discovery: bool) -> Option<Parameters> {
     let minimum = |a: Option<u32>, b: Option<u32>, default: u32| a.unwrap_or(default).min(b.unwrap_or(default));
     let of_connection = |base: Parameters| {

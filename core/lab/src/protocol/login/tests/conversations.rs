@@ -1,4 +1,4 @@
-//! Logins as one reads them: `>` is the initiator, `<` the target, numbers are stages, `->` is the T bit.
+//! Logins in short form: `>` is the initiator, `<` the target, numbers are stages, `->` is the T bit.
 
 use super::*;
 use crate::protocol::keys::{Digest, Parameters};
@@ -144,7 +144,7 @@ fn who_asks_for_chap_gets_it_or_nothing() {
     let refused = Err(LoginError::Refused(LoginStatus::AuthenticationFailure));
     assert_eq!(with(None, &chap_portal(Algorithm::Md5)), refused);
     assert_eq!(with(Some(credentials("joe", "secret of the initiator")), &Portal::default()), refused);
-    // an initiator that can do without asks for either
+    // an initiator for which authentication is optional offers both
     let settings = InitiatorLoginSettings {
         chap: Some(credentials("joe", "secret of the initiator")),
         is_chap_optional: true,
@@ -204,7 +204,7 @@ fn the_first_burst_is_answered_within_the_burst() {
     portal.admission.offers = offers(131_072, 131_072);
     let ending = converse(initiator_settings(offers(65_536, 65_536)), leading(), &portal, 8192);
     assert_eq!(ending.transcript[3], "< 1->3 InitialR2T=No MaxBurstLength=65536 FirstBurstLength=65536");
-    // an initiator that leaves MaxBurstLength at 262144 may offer a longer first burst
+    // an initiator that does not name MaxBurstLength (262144) may offer a longer first burst
     let settings = initiator_settings(Offers { max_burst_length: None, ..offers(0, 1_048_576) });
     portal.admission.offers = offers(1_048_576, 1_048_576);
     let ending = converse(settings, leading(), &portal, 8192);

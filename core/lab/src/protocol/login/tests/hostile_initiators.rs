@@ -1,5 +1,4 @@
-//! What a target does with initiators that break the rules: a status, a reason, a section, and no more memory than
-//! its bounds.
+//! A target against initiators that violate the RFC: status, reason and section, within its memory limits.
 
 use proptest::prelude::*;
 
@@ -30,7 +29,7 @@ fn answers(portal: &Portal, said: &[Said<'_>]) -> Vec<Answer> {
     said.iter().map(|said| target.receive(&request(*said), portal)).collect()
 }
 
-/// The refusal that the last of these requests meets: status, reason, section of RFC 7143.
+/// The refusal of the last of these requests: status, reason, section of RFC 7143.
 fn refusal(portal: &Portal, said: &[Said<'_>]) -> String {
     let mut answers = answers(portal, said);
     let last = answers.pop().unwrap();
@@ -113,7 +112,7 @@ fn each_breach_has_its_status_and_section() {
             &[("", 1, 0, "FIRSTMaxRecvDataSegmentLength=16777216|")],
             "0200 MaxRecvDataSegmentLength=16777216 is not admissible (13.12)",
         ),
-        // security that nobody asked for
+        // authentication that was not required
         (&[("", 0, 0, "FIRSTAuthMethod=KRB5,SRP|")], "0201 AuthMethod has no value that the target accepts (12.1)"),
         (&[("", 0, 0, "FIRSTCHAP_A=5|")], "0201 CHAP without AuthMethod=CHAP (12.1.3)"),
     ];
@@ -220,7 +219,7 @@ fn an_initiator_that_ignores_the_targets_offer_is_refused() {
     assert_eq!(refusal(&portal, said), "0200 MaxBurstLength stays 262144, but 1024 is required (7.12)");
     let greedy: &[Said<'_>] = &[("T", 1, 3, FIRST), ("T", 1, 3, "MaxBurstLength=2048|")];
     assert_eq!(refusal(&portal, greedy), "0200 MaxBurstLength=2048 is no legal answer to 1024 (6.2.2)");
-    // nor may it pass over the stage in which the target could ask
+    // it must not skip the stage in which the target could require authentication
     assert_eq!(
         refusal(&portal, &[("T", 0, 3, FIRST)]),
         "0200 MaxBurstLength stays 262144, but 1024 is required (7.12)"
@@ -238,7 +237,7 @@ fn identity_and_version_are_checked() {
     let newer = LoginRequest { version_min: 1, version_max: 2, ..first };
     let answer = TargetLogin::new(challenge(1)).receive(&newer, &Portal::default());
     assert_eq!(answer.response.status, LoginStatus::UnsupportedVersion);
-    // a login that has failed stays failed
+    // a failed login stays failed
     assert_eq!(
         target.receive(&request(("", 0, 0, FIRST)), &Portal::default()).response.status,
         LoginStatus::InvalidDuringLogin

@@ -1,4 +1,4 @@
-//! What an initiator says of targets that break the rules.
+//! An initiator against targets that violate the RFC.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ fn steps(settings: InitiatorLoginSettings, said: &[Said<'_>]) -> Vec<Result<Step
     said.iter().map(|said| initiator.receive(&response(*said))).collect()
 }
 
-/// What the initiator says of the last of these responses.
+/// The initiator's error for the last of these responses.
 fn complaint(settings: InitiatorLoginSettings, said: &[Said<'_>]) -> String {
     let mut steps = steps(settings, said);
     let last = steps.pop().unwrap();
@@ -144,7 +144,7 @@ fn what_does_no_harm_is_remarked() {
     });
     let said: &[Said<'_>] = &[("T", 0, 1, "AuthMethod=None|"), ("T", 1, 3, "X-com.example=1|MaxBurstLength=65536|")];
     let Some(Ok(Step::Done(done))) = steps(settings, said).pop() else { panic!("no login") };
-    // ImmediateData=No needs no answer, InitialR2T=No does
+    // ImmediateData=No needs no answer, InitialR2T=No needs one
     assert_eq!((done.parameters.immediate_data, done.parameters.initial_r2t), (false, true));
     assert_eq!(
         done.remarks,

@@ -1,4 +1,4 @@
-//! Whole logins: initiator and target against each other, each against a peer that breaks the rules.
+//! Complete logins: initiator and target against each other, and each against a peer that violates the RFC.
 
 mod agreement;
 mod conversations;
@@ -55,7 +55,7 @@ pub(super) fn credentials(name: &str, secret: &str) -> Credentials {
     Credentials { name: name.to_owned(), secret: Secret::new(secret) }
 }
 
-/// A portal that asks for CHAP, and can prove itself.
+/// A portal that requires CHAP, and supports target authentication.
 pub(super) fn chap_portal(algorithm: Algorithm) -> Portal {
     let mut portal = Portal::default();
     portal.admission.authentication = Some(Authentication {
@@ -75,16 +75,16 @@ pub(super) fn initiator_settings(offers: Offers) -> InitiatorLoginSettings {
     }
 }
 
-/// How a login between two of ours ended.
+/// The end of a login between our initiator and target.
 pub(super) struct Ending {
-    /// A line a PDU: direction, T or C, stages, text.
+    /// A line per PDU: direction, T or C, stages, text.
     pub transcript: Vec<String>,
     pub initiator: Result<Step, LoginError>,
     pub target: Outcome,
 }
 
 impl Ending {
-    /// What both sides have in force.
+    /// The negotiated parameters of both sides.
     pub fn both(self) -> (LoggedIn, LoggedIn, SessionPlace) {
         match (self.initiator, self.target) {
             (Ok(Step::Done(initiator)), Outcome::Done(target, place)) => (*initiator, *target, place),
@@ -98,7 +98,7 @@ fn line(arrow: char, flags: (bool, bool, u8, u8), data: &[u8]) -> String {
     let stages = if is_transit { format!("{current_stage}->{next_stage}") } else { current_stage.to_string() };
     let more = if is_continue { " C" } else { "" };
     let text = String::from_utf8_lossy(data).replace('\0', " ");
-    // the answer to a challenge is checked in chap
+    // `chap` tests the response to a challenge
     let hidden = text.split(' ').map(|pair| match pair.split_once('=') {
         Some((key @ ("CHAP_R" | "CHAP_C"), _)) => format!("{key}=..."),
         _ => pair.to_owned(),
@@ -106,7 +106,7 @@ fn line(arrow: char, flags: (bool, bool, u8, u8), data: &[u8]) -> String {
     format!("{arrow} {stages}{more} {}", hidden.collect::<Vec<_>>().join(" ")).trim_end().to_owned()
 }
 
-/// Lets an initiator log in at a portal.
+/// Logs an initiator in at a portal.
 pub(super) fn converse(
     settings: InitiatorLoginSettings,
     identity: SessionIdentity,

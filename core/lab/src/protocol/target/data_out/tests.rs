@@ -1,4 +1,4 @@
-//! Writes in every shape, against a plain buffer.
+//! Random writes, against a plain buffer.
 
 use proptest::prelude::*;
 
@@ -103,7 +103,7 @@ fn data_that_does_not_answer_the_r2t_ends_in_a_condition() {
 }
 
 proptest! {
-    /// Whatever the keys and the order of answers, every byte is taken exactly once.
+    /// With any parameters and any order of answers, every byte is taken exactly once.
     #[test]
     fn every_byte_comes_once(
         expected in 1u32..40_000, immediate in 0u32..2000, is_final: bool, takes in 0u64..50_000,
@@ -125,7 +125,7 @@ proptest! {
         let length = u64::from(expected).min(takes) as u32;
         let mut times = vec![0u32; expected as usize];
         times[..immediate as usize].fill(1);
-        // what is to be sent: tag, offset, end, DataSN
+        // PDUs to be sent: tag, offset, end, DataSN
         let mut sequences = Vec::new();
         let unsolicited = expected.min(first);
         if !is_final && unsolicited > immediate {
@@ -159,7 +159,7 @@ proptest! {
         }
         prop_assert!(data.is_complete(burst));
         prop_assert_eq!(data.condition(), None);
-        // unsolicited data beyond what the command takes comes all the same
+        // unsolicited data beyond the command's length arrives, too
         prop_assert!(times[..length as usize].iter().all(|times| *times == 1));
         prop_assert!(times[length as usize..].iter().all(|times| *times <= 1));
     }

@@ -1,4 +1,4 @@
-//! The number of connections is looked for against our own target, which serves commands side by side or one at a time.
+//! Tuning of the number of connections against our own target, which serves commands in parallel or one at a time.
 
 use super::*;
 use crate::protocol::target::{Ending, ServiceDelay, ServiceOrder, TaskEnd};
@@ -45,7 +45,7 @@ fn all_connections_that_the_target_takes_are_used_where_each_adds_its_own() {
             assert_eq!((last.connections, last.decision), (8, Decision::Watch));
             let each = |step: &results::TuningStep| step.goodput_bytes_per_s / f64::from(step.connections);
             assert!((each(first) / each(last) - 1.0).abs() < 0.1, "{tuning:?}");
-            // a command takes its service time and what the wires take
+            // a command takes its service time and the time of the steps
             assert!(tuning.steps.iter().all(|step| (1e-4..1.2e-4).contains(&step.command_s.unwrap())), "{tuning:?}");
             let log = portals[0].log();
             let logged_in = log.connections.iter().filter(|connection| connection.session.is_some());
@@ -66,14 +66,14 @@ fn connections_leave_while_data_flow_where_fewer_do_as_well() {
         let results = run(&mut client, &mut portals);
         assert_eq!(results.errors, [] as [String; 0]);
         let tuning = results.tuning.unwrap();
-        // two, where the time between an answer and the next command counts
+        // two, because of the time between an answer and the next command
         assert!((1..=2).contains(&tuning.connections), "{tuning:?}");
         assert_eq!(tuning.settled_connections, Some(tuning.connections));
         assert!(tuning.converged_s.unwrap() < 0.1);
         let left = results.connections.iter().filter(|connection| connection.left_ns < Some(90 * MS)).count();
         assert_eq!(left, results.connections.len() - usize::from(tuning.connections));
         assert_eq!(results.connections.iter().map(|connection| connection.bytes).sum::<u64>(), results.read.bytes);
-        // one after another: a command each 0.1 ms, whatever the number of connections
+        // one at a time: a command every 0.1 ms, whatever the number of connections
         assert!((900..=1001).contains(&results.calls), "{}", results.calls);
     }
 }
@@ -85,7 +85,7 @@ fn as_many_commands_are_outstanding_for_each_connection_as_the_queue_is_deep() {
     let results = run(&mut client, &mut portals);
     let tuning = results.tuning.unwrap();
     for step in &tuning.steps {
-        // Little's law: commands in flight / how long it takes
+        // Little's law: commands in flight / latency
         let outstanding = step.goodput_bytes_per_s / 4096.0 * step.command_s.unwrap();
         assert!((outstanding / f64::from(3 * step.connections) - 1.0).abs() < 0.1, "{step:?}");
     }
@@ -100,7 +100,7 @@ fn so_many_bytes_are_measured_in_place_of_a_time() {
     let results = run(&mut client, &mut [portal(slow)]);
     let tuning = results.tuning.unwrap();
     let first = &tuning.steps[0];
-    // ten blocks over four connections that are measured at once: the last of them in the third round
+    // ten blocks over four connections, measured at once: the last of them in the third round
     assert!((2.9e-4..4e-4).contains(&first.time_s), "{first:?}");
     assert_eq!(first.connections, 4);
 }
