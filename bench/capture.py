@@ -179,8 +179,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=REPEATS)
     arguments = parser.parse_args()
     print(f"{machine()}; kernel buffer {BUFFER_MIB} MiB, filter '{FILTER}', {SECONDS} s each")
-    for program in ("dumpcap", "tcpdump"):
-        command = [shutil.which(program) or program, "--version"]
+    for name in ("dumpcap", "tcpdump"):
+        command = [shutil.which(name) or name, "--version"]
         said = subprocess.run(command, capture_output=True, text=True, check=False)
         print(f"  {(said.stdout or said.stderr).splitlines()[0]}")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:

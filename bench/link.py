@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,7 @@ def laid(line: Line) -> Iterator[tuple[Network, RunningLink | None]]:
         yield made, link
 
 
-def quantiles_us(times_ns: list[float]) -> tuple[float, float]:
+def quantiles_us(times_ns: Sequence[float]) -> tuple[float, float]:
     """Median and 99th percentile, in microseconds."""
     ordered = sorted(times_ns)
     return ordered[len(ordered) // 2] / 1e3, ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] / 1e3

@@ -108,7 +108,7 @@ def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
         "loss_probability": setting.loss,
     }
     delays_ns = setting.target_delays_ns or (setting.delay_ns,)
-    paths = [
+    paths: list[dict[str, Any]] = [
         {way: direction | {"delay_ns": round(delay_ns)} for way in ("to_target", "to_initiator")}
         | {"seed": seed + number}
         for number, delay_ns in enumerate(delays_ns)
@@ -186,7 +186,7 @@ def measured_bytes_per_s(setting: Setting, truth: Mapping[str, Any]) -> float:
     outstanding = setting.queue_depth * setting.connections * copies
     if setting.start_window_bytes:
         return setting.block_bytes / statistics.fmean(status - command for command, status in rows[2:]) * 1e9
-    done = sorted(status for _, status in rows)
+    done: list[int] = sorted(status for _, status in rows)
     first = len(done) // 3 // outstanding * outstanding
     last = (len(done) - 1 - first - outstanding) // outstanding * outstanding + first
     return (last - first) * setting.block_bytes / copies / (done[last] - done[first]) * 1e9

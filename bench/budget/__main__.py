@@ -94,9 +94,10 @@ def _show_confusion(found: list[Outcome]) -> None:
 
 def _show_errors(found: list[Outcome]) -> None:
     print("\nidle fraction: errors in points")
-    for title, of in (("from 1 ms on", lambda ms: ms >= 1), ("below", lambda ms: ms < 1)):
-        errors = [outcome.error_points for outcome in found if of(outcome.case.delay_ms)]
-        of_line = [100 * (outcome.idle - outcome.true_idle_of_line) for outcome in found if of(outcome.case.delay_ms)]
+    for title, is_long in (("from 1 ms on", True), ("below", False)):
+        own = [outcome for outcome in found if (outcome.case.delay_ms >= 1) == is_long]
+        errors = [outcome.error_points for outcome in own]
+        of_line = [100 * (outcome.idle - outcome.true_idle_of_line) for outcome in own]
         for name, values in ((title, errors), (f"{title}, with ACKs on the line", of_line)):
             if values:
                 ordered = sorted(abs(value) for value in values)

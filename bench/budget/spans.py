@@ -59,7 +59,8 @@ def covers(intervals: Spans, times_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
     if not len(intervals):
         return np.zeros(len(times_ns), bool)
     place = np.searchsorted(intervals[:, 0], times_ns, side="right") - 1
-    return (place >= 0) & (times_ns < intervals[np.maximum(place, 0), 1])
+    is_before_end: NDArray[np.bool_] = times_ns < intervals[np.maximum(place, 0), 1]
+    return is_before_end & (place >= 0)
 
 
 def complement(intervals: Spans, span: tuple[int, int]) -> Spans:

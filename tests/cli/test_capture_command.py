@@ -125,7 +125,7 @@ def test_without_libpcap_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_dumpcap_captures_where_only_it_may(
     choice: str, may_dumpcap: bool, tried: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture_source.shutil, "which", lambda _: "/usr/bin/dumpcap")
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/dumpcap")
     monkeypatch.setattr(capture_source, "_may", lambda *_: may_dumpcap)
     asked: list[str | None] = []
 

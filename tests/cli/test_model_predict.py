@@ -219,7 +219,7 @@ def test_a_chart_has_a_line_a_band_and_a_name_for_each_setting() -> None:
         expected = [answers[place].prediction.throughput_bytes_per_s / 1e6 for place in (2, 0)]
         assert list(np.asarray(lines["I/O size 64K"].get_ydata())) == pytest.approx(expected)
         bands = [each for each in axes.collections if isinstance(each, PolyCollection)]
-        heights = bands[0].get_paths()[0].vertices[:, 1]
+        heights = np.asarray(bands[0].get_paths()[0].vertices)[:, 1]
         low, high = answers[0].low_bytes_per_s, answers[2].high_bytes_per_s
         assert (heights.min(), heights.max()) == (pytest.approx((low or 0) / 1e6), pytest.approx((high or 0) / 1e6))
         assert len({(str(line.get_color()), line.get_linestyle()) for line in lines.values()}) == 2

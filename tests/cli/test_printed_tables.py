@@ -246,7 +246,8 @@ def test_the_longest_tail_of_sizes_is_summed(tmp_path: Path) -> None:
     actors = conversation.session().login()
     for blocks in range(1, 12):
         actors.read(count=12 - blocks, block_bytes=512 * blocks)
-    made = actors.logout() and conversation.run()
+    actors.logout()
+    made = conversation.run()
     file = write_pcapng(tmp_path / "sizes.pcapng", made.packets, made.path.link_type)
     rows = table(printed("summary", file), *SIZES)
     assert rows[0] == ("read", "512", "11")
@@ -640,7 +641,8 @@ def test_a_search_for_the_number_of_connections(tmp_path: Path) -> None:
     }  # fmt: skip
     check_table(shown, columns, [step for step in tuning["steps"] if step["decision"] != "watch"])
     found = rf"found after ([\d.]+) s; {tuning['connections']} connections at the end"
-    assert is_amount(*amounts(shown, found), Decimal(tuning["converged_s"]))
+    (after,) = amounts(shown, found)
+    assert is_amount(after, Decimal(tuning["converged_s"]))
 
 
 # --- capture
@@ -732,7 +734,7 @@ def test_what_an_initiator_gave(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pings_and_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
-    calm = dict.fromkeys(("retry_count", "data_digest_error_count", "verify_error_count", "error_count"), 0)
+    calm: dict[str, Any] = {"retry_count": 0, "data_digest_error_count": 0, "verify_error_count": 0, "error_count": 0}
     calm |= {"errors": [], "first_mismatch": None, "remarks": []}
     results = hand_results(mode="ping", **calm)
     columns = {"pings": "count", **{f"{name} ms": f"{name}_ns" for name in ("min", "p50", "p95", "p99", "max")}}
@@ -749,7 +751,7 @@ def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
         counters = {name: {"count": first + place, "bytes": 1000 * (first + place)} for place, name in enumerate(names)}
         return {"counters": counters, "line": {"busy_ns": (first + 9) * MILLION, "busy_times": []}, "packets": None}
 
-    log = {
+    log: dict[str, Any] = {
         "link": {"to_target": carried(10), "to_initiator": carried(50)},
         "lateness": {"count": 1, "median_ns": 1_500_000, "p99_ns": 2_500_000, "max_ns": 4_500_000},
         "refused": {"count": 7, "bytes": 700},

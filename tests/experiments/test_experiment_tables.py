@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.experiments import terminal_report
+from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import (
     ArmFit,
     Beside,
@@ -19,7 +20,6 @@ from iscsitrace.experiments.results import (
     FigureFile,
     JudgedCheck,
     JudgedClaim,
-    PointResult,
     Results,
 )
 from iscsitrace.experiments.streams import Stream
@@ -108,7 +108,7 @@ def shown() -> str:
 
 def test_measured_and_model(shown: str) -> None:
     """The mean of 12 and 8 MB/s, the model's 11 in its place, and how much more that is."""
-    columns = {
+    columns: dict[str, Any] = {
         **WHERE, "MB/s": lambda row: "10.000", "model": lambda row: "11.000", "error %": lambda row: "10.0",
         "idle %": lambda row: "62.0", "model idle %": lambda row: "64.0", "k": lambda row: "2.25",
         "limiter": lambda row: "propagation", "runs": lambda row: "2/3",
@@ -122,7 +122,16 @@ def test_measured_and_model(shown: str) -> None:
 
 def test_searches_and_streams(shown: str) -> None:
     heads = ("arm", "one-way-delay", "queue-depth")
-    columns = (*heads, "MB/s", "found", "after s", "lost %", "latency cv %", "MB/s over connections cv %", "cwnd cv %")
+    columns: tuple[str, ...] = (
+        *heads,
+        "MB/s",
+        "found",
+        "after s",
+        "lost %",
+        "latency cv %",
+        "MB/s over connections cv %",
+        "cwnd cv %",
+    )
     (row, _) = table(shown, *columns)
     assert row == ("held", "8ms", "4", "10.000", "6", "7.2", "8.1", "9.2", "11.3", "12.4")
     columns = (

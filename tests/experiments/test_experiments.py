@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from matplotlib.figure import Figure
@@ -569,7 +570,11 @@ def test_the_warm_up_does_not_count() -> None:
 
 
 def test_a_call_of_several_commands_counts_when_all_are_done() -> None:
-    values = {"workload.system-call-size": 2000, "workload.block-size": 1000, "workload.max-transfer": 1000}
+    values: dict[str, Value] = {
+        "workload.system-call-size": 2000,
+        "workload.block-size": 1000,
+        "workload.max-transfer": 1000,
+    }
     stretch = measured.steady_stretch(truth_of([9, 10, 19, 20, 29, 30]), values, 1)
     assert (stretch.start_ns, stretch.end_ns, stretch.call_count) == (10_000_000, 30_000_000, 2)
     assert stretch.throughput_bytes_per_s == pytest.approx(4000 / 0.020)
@@ -633,7 +638,7 @@ def test_a_figure_shows_what_was_measured_published_and_expected(small: tuple[Pa
     legend = axes.get_legend()
     assert legend is not None
     assert [each.get_text() for each in legend.get_texts()] == ["held", "with data", "model", "published"]
-    shown = {tuple(line.get_ydata()) for line in axes.lines}
+    shown = {tuple(np.asarray(line.get_ydata()).tolist()) for line in axes.lines}
     assert {held.measured, held.model, held.published} <= shown
     assert [each.file for each in found.figures] == ["idle.svg", "packets.svg"]
     assert all((folder / each.file).read_text().startswith("<?xml") for each in found.figures)
@@ -767,7 +772,7 @@ def test_what_cannot_be_run_is_said_in_one_line(tmp_path: Path, arguments: tuple
 def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "small.toml"
     file.write_text(PLAIN)
-    show: Callable[..., bool] = runner.run
+    show: Callable[..., list[PointResult]] = runner.run
 
     def stopping(made: list[Point], folder: Path, watch: runner.Watch, **more: Any) -> Any:
         return show(made, folder, lambda progress: watch(progress) or progress.done >= 1, **more)

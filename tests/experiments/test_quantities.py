@@ -37,7 +37,7 @@ def described() -> dict[str, str]:
     """Units of docs/lab.md by quantity; a row may name several."""
     text = (ROOT / "docs" / "lab.md").read_text()
     (table,) = re.findall(r"\| quantity \| unit \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", text)
-    found = {}
+    found: dict[str, str] = {}
     for row in table.splitlines():
         names, units = re.findall(r"`(\w+)`", row.split("|")[1]), row.split("|")[2].strip().split(", ")
         found |= dict(zip(names, units if len(units) > 1 else units * len(names), strict=True))

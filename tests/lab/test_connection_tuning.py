@@ -232,7 +232,7 @@ def test_without_captures_the_model_still_stands_beside_fixed_numbers(study: tup
 
 
 def test_the_settings_of_a_search_are_those_of_the_options() -> None:
-    values = {
+    values: dict[str, Any] = {
         "workload.operation": "read",
         "workload.connections-rule": "golden",
         "workload.measure-time": 2_000_000_000,

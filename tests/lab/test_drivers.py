@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iscsitrace.cli import main
+from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import actors, cpu, traffic
 from iscsitrace.outputs import initiator_results
 from iscsitrace.wording import amounts
@@ -91,7 +92,7 @@ def test_what_is_not_verified_may_be_discarded_and_what_is_verified_never(target
 def test_an_unknown_design_is_refused(target: OurTarget) -> None:
     assert "'fibres' is not one of 'events', 'threads'" in initiator("read", target.url, "--driver", "fibres").output
     settings = {"client": {}, "urls": [traffic.parse_url(target.url).resolved()], "driver": "fibres"}
-    with pytest.raises(traffic.TrafficImpossible, match="unknown variant `fibres`"):
+    with pytest.raises(TrafficImpossible, match="unknown variant `fibres`"):
         traffic.run_initiator(settings, lambda *_: True)
 
 

@@ -27,7 +27,8 @@ from tests.support.lab import needs_root
 MIB = 1 << 20
 TargetMaker = Callable[..., AbstractContextManager[Target]]
 # iscsi-ls does not end by itself against istgt
-LS_LIMIT_S = {peers.tgt: 20.0, peers.istgt: 3.0}
+LS_LIMIT_S: dict[TargetMaker, float] = {peers.tgt: 20.0, peers.istgt: 3.0}
+VENDORS: dict[TargetMaker, str] = {peers.tgt: "IET", peers.istgt: "FreeBSD"}
 targets = pytest.mark.parametrize("make", [peers.tgt, peers.istgt], ids=["tgt", "istgt"])
 
 
@@ -42,7 +43,7 @@ def test_a_target_on_loopback(make: TargetMaker, address: str) -> None:
         assert initiators.iscsi_readcapacity16(HERE, target.url) == (32 * MIB // 512, 512)
         inquiry = initiators.iscsi_inq(HERE, target.url)
         assert inquiry["Peripheral Device Type"] == "DIRECT_ACCESS"
-        assert inquiry["Vendor"] == {peers.tgt: "IET", peers.istgt: "FreeBSD"}[make]
+        assert inquiry["Vendor"] == VENDORS[make]
         assert target.process.is_running
     assert not target.process.is_running
     assert not target.file.exists()

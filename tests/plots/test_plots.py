@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -267,7 +268,7 @@ def waterfall_of() -> cycle_curves.Waterfall:
     return cycle_curves.prepare(table("cycles", *CYCLES), VIEW)
 
 
-EVERY = {
+EVERY: dict[str, tuple[Any, Callable[[], Any]]] = {
     "sequence": (sequence, sequence_of),
     "window": (window, window_of),
     "ladder": (ladder, ladder_of),

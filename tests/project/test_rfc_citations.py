@@ -21,7 +21,7 @@ SOURCES = (
     "core/*/examples/**/*.rs",
     "core/fuzz/fuzz_targets/*.rs",
     "iscsitrace/**/*.py",
-    "tests/*.py",
+    "tests/**/*.py",
     "tests/vectors/*.md",
     "tools/*.py",
     "docs/*.md",

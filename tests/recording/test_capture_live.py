@@ -540,8 +540,8 @@ def test_advice_on_live_traffic_is_that_of_the_file(url: str, veth: Network, tmp
             found = veth["target"].run(sys.executable, *live, package="python3")
         stopped(process)
     advice: dict[str, Any] = json.loads(found.output)
-    words = ("-m", "iscsitrace", "capture", "-r", str(tmp_path / "x.pcapng"), "-s", "advise", "--json")
-    of_file = json.loads(veth["target"].run(sys.executable, *words, package="python3").output)
+    again = ("-m", "iscsitrace", "capture", "-r", str(tmp_path / "x.pcapng"), "-s", "advise", "--json")
+    of_file = json.loads(veth["target"].run(sys.executable, *again, package="python3").output)
     assert advice["pdu_count"] > 100
     # the file has the login, too; both have the same layout
     assert advice["headers_snaplen"] <= of_file["headers_snaplen"]

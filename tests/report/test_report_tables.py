@@ -202,7 +202,7 @@ def test_what_was_asked_for(mixed: tuple[Path, Tables]) -> None:
     number = lead_of(capture)["session"]
     cycles = [row for row in told("cycles", capture)["cycles"] if row["session"] == number]
     head, lines = found["Latency by operation, ms"]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for operation in [line[0] for line in lines]:
         own = [row for row in cycles if row["operation"] == operation]
         ordered = {
@@ -224,12 +224,12 @@ def test_what_was_asked_for(mixed: tuple[Path, Tables]) -> None:
     assert sum(row["count"] for row in rows) == len(cycles)
     head, lines = found["I/O sizes (Expected Data Transfer Length)"]
     sizes = {(row["operation"], row["bytes"]) for row in cycles if row["bytes"]}
-    rows = [
+    sized: list[dict[str, Any]] = [
         {"operation": of, "bytes": size, "count": sum((row["operation"], row["bytes"]) == (of, size) for row in cycles)}
         for of, size in sizes
     ]
-    rows.sort(key=lambda row: (-row["count"], row["bytes"], [line[0] for line in lines].index(row["operation"])))
-    check(head, lines, {"operation": "operation", "I/O size": "bytes", "commands": "count"}, rows)
+    sized.sort(key=lambda row: (-row["count"], row["bytes"], [line[0] for line in lines].index(row["operation"])))
+    check(head, lines, {"operation": "operation", "I/O size": "bytes", "commands": "count"}, sized)
 
 
 def test_parameters_and_connections(mixed: tuple[Path, Tables]) -> None:
@@ -378,7 +378,7 @@ def test_the_model(uneven: Path) -> None:
         assert (name, source) == (key[0].replace("c", "C"), known[document[key]["source"]])
         for cell, end in zip(ends, ("value", "low", "high"), strict=True):
             assert is_amount(cell, Decimal(document[key][end]) * (UNITS["ns"] if key.endswith("_ns") else 1), unit)
-    columns = {"part": "name", "one-way delays": "delays", "meaning": "meaning"}
+    columns: dict[str, Any] = {"part": "name", "one-way delays": "delays", "meaning": "meaning"}
     check(*found["Parts of k, from the packets"], columns, document["legs"])
     columns = {
         "commands": lambda row: f"{row['cycle_count']} reads of {row['block_bytes'] >> 10} KiB, queue depth 1",

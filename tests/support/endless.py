@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,10 @@ _ADDRESSES = (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]))
 _PORTS = (50_000, 3260)
 
 
-def endless_capture(cycle_count: int) -> tuple[io.RawIOBase, int]:
+def endless_capture(cycle_count: int) -> tuple[IO[bytes], int]:
     """A pcap stream of so many cycles (rounded up to a whole number of parts), and how many these are."""
     parts = -(-cycle_count // _PART)
-    return _Stream(parts), parts * _PART
+    return cast(IO[bytes], _Stream(parts)), parts * _PART
 
 
 def many_connections(count: int) -> bytes:

@@ -12,7 +12,7 @@ from math import ceil, floor
 from typing import Any
 
 Row = Mapping[str, Any]
-Columns = Mapping[str, str | Callable[[Any], str]]
+Columns = Mapping[str, Any]
 """By heading: the path of a value in JSON, with the unit of the column if its heading does not end with it
 (``latency_ns.p50 ms``); or what makes the cell's text of a row."""
 
@@ -103,7 +103,7 @@ def shows(cell: str, row: Any, told: str | Callable[[Any], str], heading: str = 
     for name in path.split("."):
         value = value[name]
     if value is None or isinstance(value, bool | str):
-        return cell == {None: "-", True: "yes", False: "no"}.get(value, value)
+        return bool(cell == ("-" if value is None else ("no", "yes")[value] if isinstance(value, bool) else value))
     base = Decimal(value) * UNITS["ns"] if "_ns" in path else Decimal(value)
     last = heading.rpartition(" ")[2]
     return is_amount(cell, base, unit or (last if last in UNITS else ""))

@@ -5,7 +5,7 @@ It knows the null rule on its own, from what the schema's text says, so that a t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -80,10 +80,13 @@ class CoreError(Exception):
     """Stands for the core's CaptureError."""
 
 
+Rows = Mapping[str, Sequence[dict[str, Any]]]
+
+
 class Pass:
     """Stands for the core's result: gives each table once."""
 
-    def __init__(self, tables: dict[str, Sequence[dict[str, Any]]], inputs: list[dict[str, Any]] | None = None) -> None:
+    def __init__(self, tables: Rows, inputs: list[dict[str, Any]] | None = None) -> None:
         self.tables = tables
         self.taken: list[str] = []
         self.inputs = inputs or [
@@ -113,7 +116,7 @@ class Pass:
         return columns_of(name, self.tables.get(name, ()))
 
 
-def core(tables: dict[str, Sequence[dict[str, Any]]], error: Exception | None = None) -> Any:
+def core(tables: Rows, error: Exception | None = None) -> Any:
     """A module like iscsitrace._core; ``calls`` keeps the arguments of each read."""
     calls: list[dict[str, Any]] = []
 

@@ -96,7 +96,7 @@ def test_a_pick_of_a_pick_is_one_of_the_whole(first: Any, second: Any) -> None:
     again = picked.select(second)
     assert again["cycle"].tolist() == [1, 5]
     assert again["lun"].tolist() == [1, None]
-    assert again["latency_ns"].mask.tolist() == [True, True]
+    assert np.ma.getmaskarray(again["latency_ns"]).tolist() == [True, True]
     assert len(again) == 2
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -129,12 +129,9 @@ def test_an_interval_is_what_was_sent_in_it(phases: tuple[Path, list[SeenCycle]]
         own = [c for c in cycles if report.from_ns < int(c.columns["status_ns"] or 0) <= report.to_ns]
         busy += bool(own)
         assert {name: shown["all"][name] for name in load(own, length_ns)} == load(own, length_ns)
-        for kind, number_of in (
-            ("session", lambda cycle: session_of(cycle, document)),
-            ("connection", lambda cycle: connection_of(cycle, document)),
-        ):
+        for kind, number_of in (("session", session_of), ("connection", connection_of)):
             for row in shown[f"{kind}s"]:
-                part = load([cycle for cycle in own if number_of(cycle) == row[kind]], length_ns)
+                part = load([cycle for cycle in own if number_of(cycle, document) == row[kind]], length_ns)
                 assert {name: row[name] for name in part} == part, (kind, row[kind])
             assert sum(row["task_count"] for row in shown[f"{kind}s"]) == len(own)
         so_far = [c for c in cycles if int(c.columns["status_ns"] or 0) <= report.to_ns]
@@ -525,14 +522,14 @@ def test_plain_lines_show_the_report(seen: Seen) -> None:
 
 
 def test_lines_are_sorted_by_what_is_asked_for(capture: Path) -> None:
-    keys = {
+    keys: dict[str, Callable[[Any, Any], Any]] = {
         "number": lambda row, own: row["session"],
         "throughput": lambda row, own: -(row["read_bytes_per_s"] + row["write_bytes_per_s"]),
         "IOPS": lambda row, own: -row["iops"],
         "p99": lambda row, own: -(row["latency_ns"]["p99"] or 0),
         "queue depth": lambda row, own: -(row["queue_depth"]["max"] or 0),
         "idle": lambda row, own: -(row["idle_fraction"] or 0),
-        "retransmissions": lambda row, own: -columns(row, own)["rtx"][0],
+        "retransmissions": lambda row, own: -(columns(row, own)["rtx"][0] or 0),
     }
     assert tuple(keys) == SORTS
     report = watched(capture, 4 * SECOND_NS)[1][0]

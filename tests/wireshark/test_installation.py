@@ -293,7 +293,7 @@ def test_lines_for_a_person(home: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "not up to date" in run("status").output
     run("install")
     (profile / "preferences").write_text("mine")
-    assert "changed files stay as they are" in run("status").output
+    assert "changed files are kept" in run("status").output
     (profile / "decode_as_entries").write_text("Wireshark's")
     assert "kept: changed since it was installed" in run("install").output
     left = run("uninstall").output

@@ -176,8 +176,8 @@ def test_shares_of_a_gap_are_those_of_its_logarithm() -> None:
 
 def test_two_that_only_help_together_share_alike() -> None:
     """Each alone leaves one round trip for leave; both together save it."""
-    keys = {"first_burst_bytes": 65_536, "max_recv_data_segment_bytes": 65_536}
-    a = Situation(Setting("write", 65_536, 4 * MS, 4e7, solicitation=Solicitation(is_immediate_data=False, **keys)))
+    keys = Solicitation(is_immediate_data=False, first_burst_bytes=65_536, max_recv_data_segment_bytes=65_536)
+    a = Situation(Setting("write", 65_536, 4 * MS, 4e7, solicitation=keys))
     b = a.with_keys(is_initial_r2t=False).with_setting(queue_depth=2)
     found = {each.name: each.factor for each in explain(measured(a), measured(b)).differences}
     # 4 delays and the line's time before, 2 after; with two outstanding half of that

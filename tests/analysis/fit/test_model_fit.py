@@ -289,7 +289,7 @@ def test_what_cannot_be_fitted_is_said(made: list[Point], socket: Any, why: str)
 
 READ_BYTES, WRITE_BYTES = 126 * KIB, 256 * KIB
 """Even numbers of segments: an odd one waits for a delayed ACK."""
-RUNS = {
+RUNS: dict[str, dict[str, Any]] = {
     **{f"held {delay} ms": {"delay_ms": float(delay), "status": "apart_held"} for delay in (1, 2, 4, 8, 16)},
     "in data": {"delay_ms": 4.0},
     "service": {"delay_ms": 4.0, "service_ns": 3 * MS},

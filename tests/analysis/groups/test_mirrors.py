@@ -284,7 +284,10 @@ def test_of_what_both_legs_wait_for_the_line_takes_no_more_than_the_difference()
 def test_a_command_that_was_sent_later() -> None:
     hosts = Hosts()
     hosts.ask(hosts.session("iqn.a"), in_order(10, period=100.0, length=20.0))
-    hosts.ask(hosts.session("iqn.b"), [(at + 4, *rest) for at, *rest in in_order(10, period=100.0, length=20.0)])
+    hosts.ask(
+        hosts.session("iqn.b"),
+        [(at + 4, lba, blocks, length) for at, lba, blocks, length in in_order(10, period=100.0, length=20.0)],
+    )
     for number in range(10):
         for session, wait in ((0, 0), (1, 4)):
             at = SECOND + (100 * number + wait) * MS

@@ -100,7 +100,7 @@ def test_stretches_that_wait_are_bounded(monkeypatch: Any) -> None:
 
 def test_totals_of_parts_are_those_of_all_cycles() -> None:
     """The deepest queue came first, and of five tasks one has no status."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"cycle": number, "session": 0, "operation": "read", "is_read": True, "data_bytes": 512, "bytes": 512}
         | {"queue_depth": depth, "command_first_ns": number * 10, "status_ns": end, "is_complete": end is not None}
         for number, (depth, end) in enumerate([(9, 5), (2, 18), (3, None), (1, 36), (4, 44)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench import model
@@ -47,14 +49,14 @@ def test_tasks_of_unequal_times_lose_the_step_that_others_keep() -> None:
         for window in (None, 64 << 10)
     )
     for uneven, is_slower in ((wide, True), (narrow, False)):
-        even = model.replace(uneven, service_spread_ns=0.0)
+        even = replace(uneven, service_spread_ns=0.0)
         assert (predict(uneven).throughput_bytes_per_s < predict(even).throughput_bytes_per_s) == is_slower
 
 
 def test_nothing_is_lost_when_a_window_is_left_out_that_is_never_in_the_way() -> None:
     for _, setting in SETTINGS:
         if setting.window_bytes is None and not setting.start_window_bytes:
-            wide = predict(model.replace(setting, window_bytes=1 << 30))
+            wide = predict(replace(setting, window_bytes=1 << 30))
             assert wide.throughput_bytes_per_s == pytest.approx(predict(setting).throughput_bytes_per_s)
 
 
@@ -67,6 +69,6 @@ def test_with_losses_throughput_is_within_fifteen_per_cent(kind: str, setting: S
 
 def test_copies_that_wait_for_each_other_carry_less_than_the_slower_alone() -> None:
     (alike,) = [each for kind, each in LOSSY if kind == "losses, mirror" and len(set(each.target_delays_ns)) == 1]
-    alone = model.replace(alike, target_delays_ns=())
+    alone = replace(alike, target_delays_ns=())
     share = predict(alike).throughput_bytes_per_s / predict(alone).throughput_bytes_per_s
     assert 0.8 < share < 0.97
