@@ -132,4 +132,4 @@ def test_a_run_has_the_time_of_initiator_and_target(tmp_path: Path, program: str
     refused = CliRunner().invoke(
         main, ["lab", "run", "read", "--initiator-program", "iscsi-perf", "--driver", "threads", "-o", "DIR"]
     )
-    assert "--driver cannot be told to iscsi-perf" in refused.output
+    assert "--driver does not work with iscsi-perf" in refused.output

@@ -248,7 +248,7 @@ def test_a_port_that_is_given_again_for_another_target(tmp_path: Path, monkeypat
     truth = run(tmp_path, "read", "--targets", 2, *FAST, "--bytes", "1M")
     assert [end["own_port"] for end in truth["ends"]] == [40_000, 40_000]
     assert all("differences: 0" in said for said in check(tmp_path).values())
-    assert "compared: 16 cycles" in check(tmp_path)["initiator.pcapng"]
+    assert "compared: 16 commands" in check(tmp_path)["initiator.pcapng"]
     same_as_truth(tmp_path, truth)
 
 
