@@ -27,7 +27,7 @@ PHRASES = {
     r"lets? (the )?data go": "is cwnd-limited",
     r"room in the (receiver's )?window": "is receive-window-limited",
     r"asks? for (something|nothing)": "the initiator is idle",
-    r"target that takes no time": "zero target service time",
+    r"takes no time": "zero service time",
     r"with(out)? (an|its|their) echo(es)?": "without an answer",
     r"own(s|er of)? (the|each|every) (time|nanosecond)": "time breakdown; time is attributed to",
     r"diseases?": "problem; in code: finding",

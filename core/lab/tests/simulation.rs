@@ -63,7 +63,7 @@ fn a_read_takes_two_delays_and_its_time_on_the_line() {
     assert_eq!(latency_ns, 16 * MS + line_ns + command_line_ns);
     let at = &truth.cycles.at_target;
     let service_ns = at.data_first_ns[place].expect("it began") - at.command_last_ns[place].expect("it came");
-    assert_eq!(service_ns, 0, "the target takes no time");
+    assert_eq!(service_ns, 0, "zero target service time");
 }
 
 #[test]

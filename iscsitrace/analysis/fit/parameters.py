@@ -143,7 +143,7 @@ class Parameters:
         sized = [each.point for each in self.paid if each.point.seen.transfer_ns.value > 0]
         if not sized:
             self.undetermined.append(
-                "C: the data came in single packets, which show no line rate; the model assumes that data takes no time"
+                "C: the data came in single packets, which show no line rate; the model assumes zero transfer time"
             )
             return
         inverse = _pooled(

@@ -77,7 +77,7 @@ class Fit:
     """One-way delay; of captures at several delays the median. ``points`` has all of them."""
     s_ns: Estimate
     c_bytes_per_s: Estimate | None
-    """None where the data came in single packets, which show no line rate: then data takes no time in the model."""
+    """None where the data came in single packets, which show no line rate: then the model sends data instantly."""
     k_of_legs: float
     """One-way delays of the legs of ``setting``: what k should be."""
     legs: tuple[Leg, ...]

@@ -60,7 +60,7 @@ def round_trip_ns(connection: dict[str, Any] | None) -> int | None:
 
 
 def measure(connections: Sequence[dict[str, Any]], senders: Iterable[dict[str, Any]]) -> Path | None:
-    """The path of these connections; None where no RTT is known, or where it takes no time."""
+    """The path of these connections; None where no RTT is known, or where it is zero."""
     row = busiest(connections)
     whole_ns = round_trip_ns(row)
     if row is None or whole_ns is None or whole_ns <= 0:

@@ -188,5 +188,5 @@ class Session:
 
     @cached_property
     def path(self) -> Path | None:
-        """The path with its confidence; None where it is unknown, or takes no time."""
+        """The path with its confidence; None where it is unknown, or zero."""
         return path.measure(self.connections, self.tables["senders"].rows())

@@ -25,7 +25,7 @@ pub struct LinkSettings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DirectionSettings {
-    /// Bit rate of the line; without one, transmission takes no time and there is no queue.
+    /// Bit rate of the line; without one, transmission is instant and there is no queue.
     pub rate_bps: Option<u64>,
     /// Bytes on the line beyond the frame. 0 counts the frame as a capture shows it; 24 adds Ethernet's preamble, check
     /// sequence and gap.

@@ -1,5 +1,5 @@
 //! A SCSI device server over disks in memory (SAM-5, SPC-4, SBC-3). It knows nothing of iSCSI, never does I/O, and
-//! takes no time: the target adds delays.
+//! is instant: the target adds delays.
 //!
 //! ```text
 //!   target                                            device

@@ -159,7 +159,7 @@ fn reads_take_their_time() {
         talk.pass(5 * MILLISECOND - 1);
         let early = talk.receive(0);
         if service_order == ServiceOrder::Parallel {
-            assert_eq!(opcodes(&early), [Opcode::ScsiResponse], "the write takes no time");
+            assert_eq!(opcodes(&early), [Opcode::ScsiResponse], "zero service time");
         } else {
             assert_eq!(opcodes(&early), [], "the write waits for the reads before it");
         }
