@@ -90,8 +90,8 @@ def test_the_steps_are_explained(runs: Runs, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     heading = result.stdout.index("Connections\n")
     shown = result.stdout[heading:]
-    assert "1 connection gave" in shown
-    assert "more add up" in shown
+    assert "1 connection: 1.0 MB/s" in shown
+    assert "more connections add up" in shown
 
 
 @pytest.mark.parametrize(
@@ -281,14 +281,14 @@ def test_each_step_is_told_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr(run_progress, "_PATIENCE_S", 0.0)
     progress = run_progress.Progress("read")
-    step = {"time_s": 3.25, "why": "4 connections gave 15.4 MB/s: more may give more", "next_connections": 6}
+    step = {"time_s": 3.25, "why": "4 connections: 15.4 MB/s; more connections add up", "next_connections": 6}
     seen = {"is_running": True, "bytes": 10**7, "total_bytes": None, "elapsed_ns": 4, "duration_ns": 10}
     for count in (0, 1, 1):
         tuning = {"connections": 4 + count, "step_count": count, "step": step if count else None}
         progress.show_workload(seen | {"tuning": tuning})
     progress.close()
     said = " ".join(capsys.readouterr().err.split())
-    assert said.count("3.2 s: 4 connections gave 15.4 MB/s: more may give more; next 6") == 1
+    assert said.count("3.2 s: 4 connections: 15.4 MB/s; more connections add up; next 6") == 1
 
 
 def test_without_captures_a_run_is_the_same_and_leaves_its_truth_alone(tmp_path: Path) -> None:
