@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from iscsitrace.analysis.measures import capture_health
+from iscsitrace.outputs import gains as by_model
 from iscsitrace.outputs import health, inputs
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.wording import cells
@@ -13,12 +14,9 @@ from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.findings.examination import Diagnosis, Opinion
-    from iscsitrace.analysis.findings.finding import Finding, Gain
+    from iscsitrace.analysis.findings.finding import Finding
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
-
-_OPEN: Final = 1.2
-"""Ratio of a gain's high to its low from which both are shown."""
 
 
 def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
@@ -83,23 +81,9 @@ def _lines(finding: Finding) -> Iterator[str]:
     share = "" if finding.share is None else f", {cells.percent(finding.share)} %"
     yield f"{finding.name} ({finding.severity}{share}): {finding.text}"
     for advice, gains in finding.gains_by_advice():
-        yield f"    - {advice.text}{_gains(gains)}"
+        yield f"    - {advice.text}" + (f" ({by_model.words(gains)})" if gains else "")
     if finding.display_filter:
         yield f"    {finding.display_filter}"
-
-
-def _gains(gains: Sequence[Gain]) -> str:
-    """The gains of one advice, in parentheses: ``(model: up to 8.0x with queue depth 8)``."""
-    if not gains:
-        return ""
-    return f" (model: {', '.join(f'{_times(gain)} with {gain.change}' for gain in gains)})"
-
-
-def _times(gain: Gain) -> str:
-    """``up to 5.1x``, or ``about 5.1x (2.2x to 7.8x)`` where the packets leave much open."""
-    times = f"{gain.throughput_factor:.1f}x"
-    is_open = gain.high > _OPEN * gain.low
-    return f"about {times} ({gain.low:.1f}x to {gain.high:.1f}x)" if is_open else f"up to {times}"
 
 
 def _streams(job: Job) -> Section:

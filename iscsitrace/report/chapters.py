@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from iscsitrace.analysis.findings.examination import Opinion
-from iscsitrace.analysis.findings.finding import Finding, Gain
+from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.volumes import measure
 from iscsitrace.analysis.session import workload
+from iscsitrace.outputs import gains as by_model
 from iscsitrace.outputs.document import Grid
 from iscsitrace.report.document import Chapter, Fact, FoundProblem, Part, Step
 from iscsitrace.tables.table import Table
@@ -21,6 +21,7 @@ from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
+from iscsitrace.wording.sentences import sentence
 
 
 def of_session(trace: Trace, opinion: Opinion) -> Chapter:
@@ -83,19 +84,10 @@ def _finding(finding: Finding) -> FoundProblem:
         name=finding.name,
         severity=finding.severity.replace("_", " "),
         share="" if finding.share is None else wording.percent(finding.share),
-        text=finding.text,
-        steps=tuple(Step(advice.text, _gain(gains)) for advice, gains in finding.gains_by_advice()),
+        text=sentence(finding.text),
+        steps=tuple(Step(advice.text, by_model.words(gains)) for advice, gains in finding.gains_by_advice()),
         display_filter=finding.display_filter or "",
     )
-
-
-def _gain(gains: Sequence[Gain]) -> str:
-    """The first gain of an advice: ``model: 5.1x (4.8 to 5.4) with queue depth 8``."""
-    if not gains:
-        return ""
-    gain = gains[0]
-    times = cells.factor(gain.low, gain.throughput_factor, gain.high)
-    return f"model: {times} with {gain.change}"
 
 
 def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion) -> list[Fact]:

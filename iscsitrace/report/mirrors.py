@@ -11,6 +11,7 @@ from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
+from iscsitrace.wording.sentences import capital, sentence
 
 WRITES: Final = 8
 """Most mirrored writes that are shown, largest skew first."""
@@ -32,18 +33,17 @@ def _lines(account: Account) -> Iterator[str]:
     """The sentences on one mirror, the verdict first."""
     far = account.farthest
     because = f", mostly because {WORDS[far.cause]}" if far.cause else ""
-    name = f"{account.name[0].upper()}{account.name[1:]}"
     yield (
-        f"{name}: its writes wait for {far.label}, which finishes last in {far.last_count} of "
+        f"{capital(account.name)}: its writes wait for {far.label}, which finishes last in {far.last_count} of "
         f"{wording.count(account.known_count, 'write')}{because}."
     )
     half, most = (wording.time(account.skews[name] or 0) for name in ("p50", "max"))
     yield (
         f"The last side finishes {half} after the first (median), at most {most}. "
-        f"{far.label[0].upper()}{far.label[1:]} works alone for {wording.time(far.alone_ns)}."
+        f"{capital(far.label)} works alone for {wording.time(far.alone_ns)}."
     )
     if account.doubt:
-        yield f"{account.doubt[0].upper()}{account.doubt[1:]}."
+        yield sentence(account.doubt)
 
 
 def _legs(number: int, account: Account) -> Grid:

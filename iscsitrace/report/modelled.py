@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from iscsitrace.analysis.fit.points import REASONS, Fit, Point
+from iscsitrace.analysis.fit.points import REASONS, Fit, Point, of_operation
 from iscsitrace.analysis.fit.regression import fit
 from iscsitrace.analysis.fit.steady import NEEDED, survey
 from iscsitrace.analysis.model.estimate import Estimate
@@ -36,21 +36,14 @@ _SOURCES: Final = {
 def of_session(trace: Trace, session: int) -> tuple[Model | None, str]:
     """The model of a session's steady commands; else None, and why there is none."""
     found = survey(trace.table, "")
-    own = [point for point in found.points if point.name.startswith(f", session {session},")]
+    own = of_operation([point for point in found.points if point.session == session])
     if not own:
-        reasons = [line for line in found.missing if line.startswith(f", session {session}:")]
-        why = "; ".join(line.partition(": ")[2] for line in reasons) or "no steady commands"
+        why = "; ".join(each.why for each in found.missing if each.session == session) or "no steady commands"
         return None, f"No model of session {session}: {cells.short(why)}."
-    moved = {word: _moved(own, word) for word in ("read", "write")}
-    points = [point for point in own if point.setting.operation == max(moved, key=lambda word: moved[word])]
     try:
-        return _model(fit(points)), ""
+        return _model(fit(own)), ""
     except InputInvalid as error:
         return None, f"No model of session {session}: {cells.short(error)}."
-
-
-def _moved(points: list[Point], operation: str) -> int:
-    return sum(each.cycle_count * each.setting.block_bytes for each in points if each.setting.operation == operation)
 
 
 def _model(found: Fit) -> Model:

@@ -80,9 +80,3 @@ def endpoint(row: Mapping[str, Any], side: str) -> str:
     """Address and port of ``initiator`` or ``target`` in a row of connections."""
     address = text(row[f"{side}_address"])
     return f"{f'[{address}]' if ':' in address else address}:{row[f'{side}_port']}"
-
-
-def factor(low: float, value: float, high: float) -> str:
-    """A factor with its interval where that is not a point: ``5.1x (4.8 to 5.4)``."""
-    interval = "" if f"{low:.2g}" == f"{high:.2g}" else f" ({low:.2g} to {high:.2g})"
-    return f"{value:.2g}x{interval}"

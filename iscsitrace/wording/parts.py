@@ -47,7 +47,7 @@ PARTS: Final = (
     Part(
         "propagation",
         "network RTT",
-        "the delay of the network, both ways",
+        "network delay in both directions",
         "latency-bound",
         "network RTT",
         "P",

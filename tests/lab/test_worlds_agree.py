@@ -1,7 +1,7 @@
 """The simulated world is as fast as the kernel's TCP over the same link, with and without losses.
 
 The kernel's side takes real time, and shares it with whatever else runs here: it may be disturbed, never helped. So a
-setting is tried up to four times, the fastest counts, and none may be faster than the simulation allows.
+setting is tried up to eight times, the fastest counts, and none may be faster than the simulation allows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from bench import worlds
 from tests.support.lab import needs_root
 
-ATTEMPTS = 4
+ATTEMPTS = 8
 THROUGHPUT_ERROR, LOSS_ERROR = 0.05, 0.15
 LOSS_SEEDS = 6
 

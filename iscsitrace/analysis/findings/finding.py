@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iscsitrace.analysis.findings.thresholds import SHOWN_FRAMES, WARNING
 from iscsitrace.analysis.measures.selection import frames_filter
 from iscsitrace.analysis.session.workload import MOST
+from iscsitrace.wording.sentences import sentence
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.findings.case import Case
@@ -196,11 +197,6 @@ class Finding:
             "gain": gains[0] if gains else None,
             "gains": gains,
         }
-
-
-def sentence(text: str) -> str:
-    """A text with a first capital and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def shown(frames: Iterable[int | None]) -> tuple[int, ...]:

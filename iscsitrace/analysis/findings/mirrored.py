@@ -7,13 +7,14 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.analysis.findings.case import Case, is_worth
-from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem, sentence
+from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.hosts import INITIATOR_THINK_TIME
 from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.groups.mirrors.account import WORDS, Account
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import sentence
 
 _WRITES_SHOWN = 3
 

@@ -7,7 +7,7 @@ wait for it between their commands, and are no separate points. groups/mirrors f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from iscsitrace.analysis.fit.points import Point
@@ -18,36 +18,28 @@ SHARED: Final = 0.99
 """Share of the period of copies on one line from which on a cycle shows that they share it."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A point, and its session."""
-
-    point: Point
-    session: int
-
-    def is_mirrored_by(self, other: Candidate, mirrors: Sequence[Mirror]) -> bool:
-        """Whether both are writes of one mirror, of the same size and queue depth."""
-        one, two = self.point, other.point
-        if {one.setting.operation, two.setting.operation} != {"write"} or _asked(one) != _asked(two):
-            return False
-        both = {self.session, other.session}
-        return len(both) > 1 and any(both <= set(mirror.sessions) for mirror in mirrors)
-
-
-def join(candidates: Sequence[Candidate], mirrors: Sequence[Mirror]) -> list[Point]:
+def join(points: Sequence[Point], mirrors: Sequence[Mirror]) -> list[Point]:
     """The points, with those of a mirror joined into one."""
     found = []
-    left = list(candidates)
+    left = list(points)
     while left:
         first = left.pop(0)
-        copies = [first, *(each for each in left if each.is_mirrored_by(first, mirrors))]
+        copies = [first, *(each for each in left if _is_mirrored(first, each, mirrors))]
         left = [each for each in left if not any(each is copy for copy in copies)]
-        found.append(_one(copies) if len(copies) > 1 else first.point)
+        found.append(_one(copies) if len(copies) > 1 else first)
     return found
 
 
-def _one(copies: Sequence[Candidate]) -> Point:
-    points = sorted((each.point for each in copies), key=lambda point: point.setting.delay_ns)
+def _is_mirrored(one: Point, two: Point, mirrors: Sequence[Mirror]) -> bool:
+    """Whether both are writes of one mirror, of the same size and queue depth."""
+    if {one.setting.operation, two.setting.operation} != {"write"} or _asked(one) != _asked(two):
+        return False
+    both = {one.session, two.session}
+    return len(both) > 1 and any(both <= set(mirror.sessions) for mirror in mirrors)
+
+
+def _one(copies: Sequence[Point]) -> Point:
+    points = sorted(copies, key=lambda point: point.setting.delay_ns)
     farthest = points[-1]
     delays_ns = tuple(point.setting.delay_ns for point in points)
     shared = replace(farthest.setting, target_delays_ns=delays_ns, service_ns=0.0)

@@ -49,6 +49,8 @@ class Point:
 
     name: str
     """Such as ``wan/initiator.pcapng, session 0, read 128 KiB, QD 1``."""
+    session: int
+    """Number of the session; of the copies of a mirror, that of the farthest target."""
     setting: Setting
     """What the packets show: I/O size, delay, queue depth, window, negotiated parameters, line rate."""
     period_ns: float

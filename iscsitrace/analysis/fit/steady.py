@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.fit import robust
 from iscsitrace.analysis.fit.judgement import STALLS, Judgement
-from iscsitrace.analysis.fit.mirror import Candidate, join
+from iscsitrace.analysis.fit.mirror import join
 from iscsitrace.analysis.fit.points import Point, Seen
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.model.estimate import Estimate
@@ -49,12 +49,26 @@ FULL_WINDOW: Final = 0.8
 
 
 @dataclass(frozen=True)
+class Missing:
+    """Why a session has no point, or fewer."""
+
+    source: str
+    """The capture."""
+    session: int | None
+    """Its number; None where the capture has no session at all."""
+    why: str
+
+    def __str__(self) -> str:
+        session = "" if self.session is None else f", session {self.session}"
+        return f"{self.source}{session}: {self.why}"
+
+
+@dataclass(frozen=True)
 class Survey:
     """The points of a trace, and what prevents more."""
 
     points: tuple[Point, ...]
-    missing: tuple[str, ...]
-    """Reasons for which sessions have no point, or fewer, in words."""
+    missing: tuple[Missing, ...]
 
 
 def points(source: Source, name: str) -> list[Point]:
@@ -64,25 +78,25 @@ def points(source: Source, name: str) -> list[Point]:
 
 def survey(source: Source, name: str) -> Survey:
     """The same, with the reasons for which there are not more."""
-    found: list[Candidate] = []
-    missing: list[str] = []
+    found: list[Point] = []
+    missing: list[Missing] = []
     sessions = {number: session for number, session in sessions_of(source).items() if session.connections}
     for number, session in sorted(sessions.items()):
-        label = f"{name}, session {number}"
         path, commands = session.path, session.commands
         if not (commands.operation >= 0).any():
-            missing.append(f"{label}: no reads or writes of data")
+            missing.append(Missing(name, number, "no reads or writes of data"))
         elif path is None:
-            missing.append(f"{label}: RTT unknown: {paths.why_unknown(session.connections)}")
+            missing.append(Missing(name, number, f"RTT unknown: {paths.why_unknown(session.connections)}"))
         else:
             waits = Waits(session.tables["budget"], path.round_trip_ns)
-            made = _of_session(label, session, path, waits, missing)
-            found += [Candidate(point, number) for point in made]
-    mirrors = recognition.find(source) if len({candidate.session for candidate in found}) > 1 else []
-    return Survey(tuple(join(found, mirrors)), tuple(missing) or (() if found else (f"{name}: no iSCSI session",)))
+            found += _of_session(name, session, path, waits, missing)
+    if not found and not missing:
+        missing.append(Missing(name, None, "no iSCSI session"))
+    mirrors = recognition.find(source) if len({point.session for point in found}) > 1 else []
+    return Survey(tuple(join(found, mirrors)), tuple(missing))
 
 
-def _of_session(label: str, session: Session, path: Path, waits: Waits, missing: list[str]) -> Iterator[Point]:
+def _of_session(name: str, session: Session, path: Path, waits: Waits, missing: list[Missing]) -> Iterator[Point]:
     commands = session.commands
     kinds = list(commands.spans())
     for operation in dict.fromkeys(spans.operation for spans in kinds):
@@ -99,14 +113,15 @@ def _of_session(label: str, session: Session, path: Path, waits: Waits, missing:
             reasons = sum((judgement.left_out for _, judgement in judged), Counter[str]())
             why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
             what = wording.count(task_count, operation)
-            missing.append(f"{label}: {what}, too few of them steady" + (f" ({why})" if why else ""))
+            unsteady = f"{what}, too few of them steady" + (f" ({why})" if why else "")
+            missing.append(Missing(name, session.number, unsteady))
             continue
         most = max(usable, key=lambda pair: _bytes(pair[0]))[0]
         others = task_count - sum(len(spans.first) * spans.tasks_in_each for spans in large)
         conditions = Conditions(session, operation)
         for spans, judgement in usable:
             left_out = judgement.left_out + Counter({"other_block": others} if spans is most and others else {})
-            yield _point(label, conditions, path, waits, judgement, left_out)
+            yield _point(name, conditions, path, waits, judgement, left_out)
 
 
 def _bytes(spans: Spans) -> int:
@@ -114,7 +129,7 @@ def _bytes(spans: Spans) -> int:
 
 
 def _point(
-    label: str,
+    name: str,
     conditions: Conditions,
     path: Path,
     waits: Waits,
@@ -136,8 +151,11 @@ def _point(
         start_window_bytes=setting.start_window_bytes if mean["congestion_window"] > SLOW_START * period_ns else None,
     )
     together = f" as {spans.together} commands at once" if spans.together > 1 else ""
+    number = conditions.session.number
+    described = f"{spans.operation} {wording.size(spans.block_bytes)}{together}, QD {spans.queue_depth}"
     return Point(
-        name=f"{label}, {spans.operation} {wording.size(spans.block_bytes)}{together}, QD {spans.queue_depth}",
+        session=number,
+        name=f"{name}, session {number}, {described}",
         setting=setting,
         period_ns=period_ns,
         period_spread_ns=robust.standard_error(lengths.astype(float), weights),

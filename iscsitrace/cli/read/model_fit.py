@@ -79,7 +79,7 @@ def command(
         trace = replace(capture_input, sources=(source,)).read(NEEDED)
         found = survey(trace.table, source)
         points += found.points
-        missing += found.missing
+        missing += [str(each) for each in found.missing]
         heads.append(trace.provenance)
         inputs += trace.inputs
     chosen = of_operation(points, operation)

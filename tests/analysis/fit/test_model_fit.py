@@ -55,6 +55,7 @@ def point(
         return Estimate(value, 0.99 * value, 1.01 * value, "packets")
 
     return Point(
+        session=0,
         name=f"{delay_ms} ms",
         setting=setting,
         period_ns=period_ns,

@@ -47,7 +47,7 @@ def test_two_cycles_make_a_point_and_one_may_be_chance() -> None:
     assert point_of(Story().tasks(3, *READ)).cycle_count == 2
     found = survey(Story().tasks(2, *READ).add("senders", **SENDER).source(), "a")
     assert not found.points
-    assert found.missing == ("a, session 0: 2 reads, too few of them steady (1 no_period)",)
+    assert [str(each) for each in found.missing] == ["a, session 0: 2 reads, too few of them steady (1 no_period)"]
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(16, {8 * KIB, BLOCK}), (15, {BLOCK})])

@@ -34,7 +34,7 @@ def described(capture: Path) -> Iterator[tuple[Session, Measured | None, list[Po
     source = iscsitrace.read(capture, tables=NEEDED).table
     points = survey(source, "x").points
     for number, session in sessions_of(source).items():
-        yield session, measure(session), [each for each in points if each.name.startswith(f"x, session {number},")]
+        yield session, measure(session), [each for each in points if each.session == number]
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: f"{path.parent.name}-{path.name}")
