@@ -6,6 +6,7 @@ They take real time, and are right only when the hosts of their networks get a p
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -13,6 +14,11 @@ import pytest
 from tests.support.lab import going_first
 
 _REASON = "only root makes network namespaces"
+
+
+def pytest_configure() -> None:
+    """A shell starts jobs in the background with SIGINT ignored, and what they start inherits that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
