@@ -1,6 +1,7 @@
-"""What is special of tests that need root: without it they are skipped, in CI they fail; and they go first.
+"""Tests that need root: without it they are skipped, in CI they fail.
 
-They take real time, and are right only when the hosts of their networks get a processor when they need one.
+Those marked `needs_root` take real time, and are right only when the hosts of their networks get a processor when they
+need one: they run at a higher priority.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.lab import going_first
 
-_REASON = "only root makes network namespaces"
+_REASON = "only root makes network namespaces and starts real targets"
 
 
 def pytest_configure() -> None:
@@ -25,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.geteuid() == 0 or os.environ.get("CI") == "true":
         return
     for item in items:
-        if item.get_closest_marker("needs_root"):
+        if item.get_closest_marker("needs_root") or item.get_closest_marker("needs_peers"):
             item.add_marker(pytest.mark.skip(reason=_REASON))
 
 

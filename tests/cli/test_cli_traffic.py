@@ -229,14 +229,14 @@ def test_a_target_does_not_grow_unless_its_truth_is_wanted(told: dict[str, Any],
 def test_faults(told: dict[str, Any]) -> None:
     rules = (
         *("bad-data-digest,operation=read,nth=5", "busy,every=3", "late-r2t,by=20ms,operation=write"),
-        *("check-condition,sense=b/11/0a", "reject,reason=9"),
+        *("check-condition,sense=b/1f/0a", "reject,reason=9"),
     )
     found = settings(told, "target", *(part for rule in rules for part in ("--fault", rule)))
     assert found["portal"]["faults"] == [
         {"fault": "bad_data_digest", "operation": "read", "nth": 5, "is_repeated": False},
         {"fault": "busy", "nth": 3, "is_repeated": True},
         {"fault": "late_r2t", "by_ns": 20_000_000, "operation": "write"},
-        {"fault": "check_condition", "sense": [0x0B, 0x11, 0x0A]},
+        {"fault": "check_condition", "sense": [0x0B, 0x1F, 0x0A]},
         {"fault": "reject", "reason": 9},
     ]
 
@@ -389,7 +389,10 @@ def test_status_held_by_nagle_needs_nagle(told: dict[str, Any], tmp_path: Path) 
         (["target", "--fault", "fire"], "'fire' is not a fault; there are bad-header-digest"),
         (["target", "--fault", "busy,nth=0"], "'nth=0': a rule takes nth=5"),
         (["target", "--fault", "busy,when=now"], "'when=now': a rule takes nth=5"),
-        (["target", "--fault", "check-condition,sense=xyz"], "sense=3/11/00"),
+        *(
+            (["target", "--fault", f"check-condition,sense={sense}"], "sense=3/11/00")
+            for sense in ("xyz", "3/11", "3/1g/0")
+        ),
         (["target", "--service-delay", "40ms-30ms"], 'two like "30ms-40ms"'),
         (["target", "--service-delay", "soon"], "'soon' is not a time"),
         (["target", "--listen", "localhost"], "'localhost' is not an address"),

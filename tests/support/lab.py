@@ -16,7 +16,9 @@ import pytest
 from iscsitrace.lab.namespaces import Cable
 
 needs_root = pytest.mark.needs_root
-"""Of tests that make network namespaces and take real time; see conftest.py."""
+"""Of tests that make network namespaces and take real time: they run one at a time, with nothing beside them."""
+needs_peers = pytest.mark.needs_peers
+"""Of tests that start real targets on loopback, as root, and measure no time: they run beside others."""
 
 RUNS_MAX = 5
 _PRIORITY = 1

@@ -55,6 +55,17 @@ def test_a_wait_is_paid_by_every_task_that_is_outstanding() -> None:
     assert found["zero target service time"].low == pytest.approx(45 / 21)
 
 
+def test_service_times_deviate_only_where_a_command_is_alone() -> None:
+    """20 and 28 ms by turns. In a queue a command's service time includes the wait for the others."""
+    alone = Story()
+    for _ in range(10):
+        for service_ms in (20, 28):
+            alone.task(("propagation", 16 * MS), ("target_service", service_ms * MS))
+    queued = Story().kept_filled(56, 8, ("propagation", 2 * MS), ("target_service", 3 * MS))
+    deviations = [found.situation.service_deviation_ns for story in (alone, queued) if (found := measured(story))]
+    assert deviations == [pytest.approx(4 * MS), 0]
+
+
 def test_a_receiver_that_stalls_stalls_by_the_byte() -> None:
     """What holds up all tasks is no wait of each: 4 ms of each 20, whatever is outstanding."""
     sender = {"to_target": False, "rwnd_min_bytes": 0, "rwnd_max_bytes": 1 << 20, "segment_bytes": 1_448}
