@@ -11,7 +11,8 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import click
 import pytest
@@ -19,6 +20,7 @@ from click.testing import CliRunner, Result
 
 from iscsitrace.analysis.comparison import truth as truth_analysis
 from iscsitrace.cli import COMMANDS, GROUPS, main
+from iscsitrace.cli.traffic import experiment
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import traffic, truth_file
 from iscsitrace.outputs import run_progress
@@ -540,3 +542,12 @@ def test_progress_is_drawn_on_stderr_once_a_run_takes_long(
     out, err = capsys.readouterr()
     assert out == ""
     assert "simulating" in err
+
+
+@pytest.mark.parametrize(("left_s", "words"), [(59.4, "59 s left"), (60, "1 min left"), (620, "10 min left")])
+def test_an_experiment_shows_how_long_it_will_take(left_s: float, words: str) -> None:
+    shown: list[str] = []
+    bar = SimpleNamespace(show=lambda done, count, text: shown.append(text))
+    seen = SimpleNamespace(latest=None, left_s=left_s, failed=0, done=3, count=8)
+    assert not experiment._Watched(cast(Any, bar))(cast(Any, seen))
+    assert shown == [f"3 of 8 points, {words}"]

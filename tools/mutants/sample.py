@@ -71,7 +71,7 @@ def mutant_of(module: str, text: str, changed: str) -> Mutant:
 
 
 def meaning(text: str) -> str | None:
-    """The module without its annotations, which Python does not evaluate; None when it is no Python."""
+    """The module without what mypy checks and nothing executes, annotations and `frozen`; None when it is no Python."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
@@ -79,4 +79,6 @@ def meaning(text: str) -> str | None:
     for node in ast.walk(tree):
         for name in {"annotation", "returns"} & set(node._fields):
             setattr(node, name, ast.Constant(None))
+        if isinstance(node, ast.Call):
+            node.keywords = [each for each in node.keywords if each.arg != "frozen"]
     return ast.dump(tree)
