@@ -30,7 +30,7 @@ MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 def plot(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     with contextlib.chdir(folder):
         result = CliRunner().invoke(main, ["plot", *map(str, arguments)])
-    return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
+    return subprocess.CompletedProcess(["plot"], result.exit_code, result.stdout, result.stderr)
 
 
 def plot_elsewhere(folder: Path, environment: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
