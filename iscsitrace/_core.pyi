@@ -1,4 +1,4 @@
-"""The compiled core (core/python). Private: only iscsitrace.trace, .live, .capture and .lab.traffic import it."""
+"""The compiled core (core/python). Private: tests/project/test_architecture.py lists who imports it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, BinaryIO, Literal, TypedDict, final
@@ -29,6 +29,7 @@ __all__ = [
     "run_target",
     "scsi_commands",
     "simulate",
+    "table_declarations",
 ]
 
 OPERATIONS: tuple[str, ...]
@@ -90,6 +91,15 @@ class _LoginKey(TypedDict):
 
 def login_keys() -> list[_LoginKey]:
     """Every key of RFC 7143 sections 12 and 13, the operational keys first."""
+
+_DeclaredColumn = tuple[str, str, str, str, bool, str]
+"""Name, dtype, meaning, unit, whether it is nullable, source: the fields of schema.Column."""
+
+_DeclaredTable = tuple[str, str, bool, list[_DeclaredColumn]]
+"""Name, meaning of a row, whether it is filled only on request, columns."""
+
+def table_declarations() -> list[_DeclaredTable]:
+    """Every table of a pass, in the order of the docs."""
 
 class CaptureError(Exception):
     """The input cannot be read; ``str()`` is one line."""

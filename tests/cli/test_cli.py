@@ -379,6 +379,18 @@ def test_help_imports_click_and_no_command() -> None:
     assert packages - sys.stdlib_module_names == {"iscsitrace", "click"}
 
 
+def test_help_of_a_command_imports_neither_numpy_nor_the_core() -> None:
+    probe = (
+        "import sys\n"
+        "from iscsitrace.cli import COMMANDS, main\n"
+        "for name in COMMANDS:\n"
+        "    main([name, '--help'], standalone_mode=False)\n"
+        "print(name, *sorted({'numpy', 'iscsitrace._core'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == list(COMMANDS)[-1]
+
+
 def program(*arguments: str, cycle_factor: int = 1) -> list[str]:
     """A command as a process of its own."""
     text = (

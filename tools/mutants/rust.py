@@ -12,7 +12,7 @@ from typing import Any
 
 from tools.mutants import ROOM, ROOT
 
-ROOMS = ("dynamics/**", "budget/**", "tables.rs", "tcp/**", "iscsi/**", "live/**")
+ROOMS = ("dynamics/**", "budget/**", "tables/**", "tcp/**", "iscsi/**", "live/**")
 OUTCOMES = {"CaughtMutant": "killed", "MissedMutant": "survived", "Timeout": "timed out", "Unviable": "not built"}
 FAILED = re.compile(r"^test (\S+) \.\.\. FAILED$", re.MULTILINE)
 

@@ -1,51 +1,26 @@
-//! Tables -> NumPy arrays: each vector is moved, not copied.
+//! Tables -> NumPy arrays: each vector is moved, not copied. Their declarations -> plain data.
 
-use iscsitrace_trace::tables::{Column, Columns, Pdus, Tables};
+use iscsitrace_trace::tables::{Column, Columns, Pdus, TableDeclaration, Tables, Wanted};
 use iscsitrace_wire::bhs::{Field, field_end};
 use iscsitrace_wire::opcode::Opcode;
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-macro_rules! by_name {
-    ($tables:expr, $name:expr, $visit:ident: $($field:ident)*) => {
-        match $name {
-            $(name if name == table_name(&$tables.$field) => Some($visit!($tables.$field)),)*
-            _ => None,
-        }
+/// What is declared of a column: name, dtype, meaning, unit, whether it is nullable, source.
+type DeclaredColumn = (&'static str, &'static str, &'static str, &'static str, bool, &'static str);
+/// What is declared of a table: name, meaning of a row, whether it is filled only on request, columns.
+type DeclaredTable = (&'static str, &'static str, bool, Vec<DeclaredColumn>);
+
+/// What is declared of every table.
+#[pyfunction]
+pub fn table_declarations() -> Vec<DeclaredTable> {
+    let columns = |table: &TableDeclaration| {
+        let columns = table.columns.iter();
+        columns.map(|each| (each.name, each.dtype, each.meaning, each.unit, each.is_nullable, each.source)).collect()
     };
-}
-
-fn table_name<T: Columns>(_: &T) -> &'static str {
-    T::NAME
-}
-
-macro_rules! all_tables {
-    ($tables:expr, $name:expr, $visit:ident) => {
-        by_name!($tables, $name, $visit: connections sessions parameters pdus cycles rounds write_starts logins task_management
-            nops texts logouts rejects asyncs snacks segments sacks window round_trips retransmissions recoveries flights senders
-            budget counters)
-    };
-}
-
-/// Number of rows of a table; none if there is no such table.
-pub fn row_count(tables: &Tables, name: &str) -> Option<usize> {
-    macro_rules! count {
-        ($table:expr) => {
-            $table.row_count()
-        };
-    }
-    all_tables!(tables, name, count)
-}
-
-/// The columns of a table, which is empty afterwards; none if there is no such table.
-pub fn take(tables: &mut Tables, name: &str) -> Option<Vec<(&'static str, Column)>> {
-    macro_rules! take {
-        ($table:expr) => {
-            $table.take_columns()
-        };
-    }
-    all_tables!(tables, name, take)
+    let tables = Tables::DECLARATIONS.iter();
+    tables.map(|table| (table.name, table.row, Wanted::NAMES.contains(&table.name), columns(table))).collect()
 }
 
 /// Columns as a dict of arrays; text as lists.
@@ -82,7 +57,7 @@ const MASKED: &[(&str, &[Field])] = &[
 /// Masks (true = null) of these columns only.
 pub fn masks<'py>(py: Python<'py>, tables: &Tables, name: &str) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    if name == Pdus::NAME {
+    if name == Pdus::DECLARATION.name {
         for &(column, fields) in MASKED {
             dict.set_item(column, mask(&tables.pdus, fields).into_pyarray(py))?;
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! source   inputs from Python -> inputs of the pass
 //! pass     what a pass left: its inputs and tables
-//! columns  tables -> NumPy arrays, without a copy
+//! columns  tables -> NumPy arrays, without a copy; their declarations -> plain data
 //! vocabulary  SCSI commands and login keys as plain data
 //! live_pass  a live pass
 //! lab      traffic: settings as JSON -> results as JSON
@@ -86,6 +86,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CaptureError", py.get_type::<CaptureError>())?;
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
+    module.add_function(wrap_pyfunction!(columns::table_declarations, module)?)?;
     module.add_class::<live_pass::Live>()?;
     vocabulary::add_to(module)?;
     lab::add_to(module)?;

@@ -40,11 +40,11 @@ impl Pass {
     }
 
     fn row_count(&self, table: &str) -> PyResult<usize> {
-        columns::row_count(&self.outcome.tables, table).ok_or_else(|| PyKeyError::new_err(table.to_owned()))
+        self.outcome.tables.row_count(table).ok_or_else(|| PyKeyError::new_err(table.to_owned()))
     }
 
     fn columns<'py>(&mut self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
-        let Some(taken) = columns::take(&mut self.outcome.tables, table) else {
+        let Some(taken) = self.outcome.tables.take_columns(table) else {
             return Err(PyKeyError::new_err(table.to_owned()));
         };
         columns::to_python(py, taken)

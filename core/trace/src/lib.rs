@@ -8,7 +8,7 @@
 //! content    between TCP and iSCSI: is it iSCSI, and which direction is whose?
 //! queue      queue depth, after the pass
 //! budget/    the time breakdown, after the pass (on request)
-//! tables     the columns that come out
+//! tables/    the columns that come out, each declared once
 //! counters   every oddity of the input, by name
 //! pipeline   packets in, tables out
 //! live/      a pass over input that has no end yet, in bounded memory

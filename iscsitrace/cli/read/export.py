@@ -8,7 +8,6 @@ import click
 
 from iscsitrace.cli.options import CaptureInput, takes_captures
 from iscsitrace.errors import InputInvalid
-from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
 
 
 @click.command(
@@ -69,6 +68,7 @@ def _export_tables(
     capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool
 ) -> None:
     from iscsitrace.outputs.export import DEFAULT_TABLES, export, needed, prepare
+    from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
 
     chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
     every = (*TABLES, *DERIVED_TABLES)

@@ -8,7 +8,6 @@ import click
 
 from iscsitrace.cli.options import as_json
 from iscsitrace.outputs.terminal import show_heading, show_json, show_line, show_table
-from iscsitrace.tables.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from iscsitrace.wireshark.folders import Folders
@@ -131,6 +130,7 @@ def _show_second_copies(folders: Folders) -> None:
 
 def _document(folders: Folders, results: list[Result]) -> dict[str, Any]:
     from iscsitrace import __version__
+    from iscsitrace.tables.schema import SCHEMA_VERSION
     from iscsitrace.wireshark import install as installation
 
     return {

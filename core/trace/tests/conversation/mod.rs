@@ -599,7 +599,7 @@ fn columns_are_even<T: Columns>(table: &mut T) -> Result<(), String> {
             Column::Text(values) => values.len(),
         };
         if length != rows {
-            return Err(format!("{}.{name} has {length} of {rows} rows", T::NAME));
+            return Err(format!("{}.{name} has {length} of {rows} rows", T::DECLARATION.name));
         }
     }
     Ok(())

@@ -1,0 +1,209 @@
+//! PDUs, and the SCSI commands that they belong to.
+
+use super::declaration::table;
+
+table! {
+    /// one iSCSI PDU whose header was read, in stream order
+    Pdus PduRow "pdus" {
+        /// the connection
+        connection: u32;
+        /// direction
+        to_target: bool;
+        /// frame with its first byte
+        frame_first: u64;
+        /// frame that completed it
+        frame_last: u64 = null;
+        /// capture time of frame_first
+        time_first_ns: i64 [ns];
+        /// capture time of frame_last, the latest of its packets; null if a later byte was never captured
+        time_last_ns: i64 [ns] = null;
+        /// offset of its first byte in the stream; the first byte after the SYN is 0
+        stream_offset_bytes: i64 [bytes];
+        /// bytes of the 48-byte basic header segment that were captured
+        header_bytes: u8 [bytes] = 48;
+        /// opcode without the I bit
+        opcode: u8, "RFC 7143 section 11.2.1.2";
+        /// I bit
+        is_immediate: bool, "RFC 7143 section 11.2.1.1";
+        /// F bit; Login PDUs have the T bit in its place
+        is_final: bool, "RFC 7143 section 11.2.1.3";
+        /// whether it is a SCSI Response or a Data-In with the S bit
+        has_status: bool;
+        /// whether some of its bytes are missing from the capture
+        has_capture_gap: bool;
+        /// logical unit, decoded like tshark's scsi.lun (the raw 64 bits for other addressing methods)
+        lun: u64 = null, "RFC 7143 section 11.2.1.7";
+        /// Initiator Task Tag
+        initiator_task_tag: u32 = masked, "RFC 7143 section 11.2.1.8";
+        /// Target Transfer Tag
+        target_transfer_tag: u32 = masked;
+        /// CmdSN
+        cmd_sn: u32 = masked;
+        /// StatSN
+        stat_sn: u32 = masked;
+        /// ExpStatSN
+        exp_stat_sn: u32 = masked;
+        /// ExpCmdSN
+        exp_cmd_sn: u32 = masked;
+        /// MaxCmdSN
+        max_cmd_sn: u32 = masked;
+        /// DataSN of Data-In and Data-Out, R2TSN of R2T
+        data_sn: u32 = masked;
+        /// Buffer Offset
+        buffer_offset: u32 [bytes] = masked;
+        /// DataSegmentLength
+        data_segment_length: u32 [bytes], "RFC 7143 section 11.2.1.6";
+        /// Expected Data Transfer Length of a command, Desired Data Transfer Length of an R2T
+        expected_data_transfer_length: u32 [bytes] = masked;
+        /// SCSI status
+        status: u8 = null, "RFC 7143 section 11.4.2";
+        /// 1: the header digest matches; 0: it does not; null: no digest, or not captured
+        header_digest_ok: u8 = null;
+        /// 1: the data digest matches; 0: it does not; null: no digest, or not captured
+        data_digest_ok: u8 = null;
+        /// row of its command in cycles
+        cycle: u32 = null;
+    }
+}
+
+table! {
+    /// one SCSI command on the wire, from its SCSI Command PDU to its status, in order of issue
+    Cycles CycleRow "cycles" {
+        /// number, from 0
+        cycle: u32;
+        /// its session
+        session: u32 = null;
+        /// its connection
+        connection: u32;
+        /// logical unit, decoded like tshark's scsi.lun
+        lun: u64 = null;
+        /// Initiator Task Tag
+        initiator_task_tag: u32;
+        /// CmdSN of the command (2^32 - 1, a possible value, also stands for null)
+        cmd_sn: u32 = null, "RFC 7143 section 4.2.2.1";
+        /// MaxCmdSN of the status: the highest CmdSN that the target then accepted
+        max_cmd_sn: u32 = null, "RFC 7143 section 4.2.2.1";
+        /// SCSI operation without the length of the CDB (read, write, inquiry ...)
+        operation: u8(operation) = null, "SPC-4, SBC-3, SSC-4";
+        /// first byte of the CDB
+        cdb_opcode: u8 = null;
+        /// R bit
+        is_read: bool, "RFC 7143 section 11.3.1";
+        /// W bit
+        is_write: bool, "RFC 7143 section 11.3.1";
+        /// logical block address
+        lba: u64 [blocks] = null;
+        /// transfer length of the CDB
+        block_count: u32 [blocks] = null;
+        /// I/O size: the command's Expected Data Transfer Length (PDU block size)
+        bytes: u32 [bytes] = null, "method 2";
+        /// payload transferred: Data-In, or Data-Out and immediate data
+        data_bytes: u32 [bytes];
+        /// packet with the first byte of the command
+        command_first_ns: i64 [ns], "method 3";
+        /// packet that completed the command
+        command_last_ns: i64 [ns] = null, "method 3";
+        /// completion of the first R2T
+        r2t_first_ns: i64 [ns] = null, "method 3";
+        /// packet with the first byte of the first data PDU
+        data_first_ns: i64 [ns] = null, "method 3";
+        /// packet that completed the last data PDU
+        data_last_ns: i64 [ns] = null, "method 3";
+        /// first ACK that covers the last data byte
+        data_acked_ns: i64 [ns] = null, "method 3";
+        /// completion of the SCSI Response, or of the Data-In with the S bit
+        status_ns: i64 [ns] = null, "method 3";
+        /// the session's next command, at queue depth 1
+        next_command_ns: i64 [ns] = null, "method 3";
+        /// commands of the session in flight when it was issued, itself included
+        queue_depth: u32 [commands];
+        /// Data-In or Data-Out PDUs with data
+        data_pdu_count: u32 [PDUs];
+        /// DataSegmentLength of the smallest of them
+        data_pdu_bytes_min: u32 [bytes] = null;
+        /// DataSegmentLength of the largest of them
+        data_pdu_bytes_max: u32 [bytes] = null;
+        /// R2Ts
+        r2t_count: u32 [PDUs];
+        /// data in the command PDU
+        immediate_bytes: u32 [bytes];
+        /// Data-Out bytes sent without R2T
+        unsolicited_bytes: u32 [bytes];
+        /// Data-Out bytes sent for R2Ts
+        solicited_bytes: u32 [bytes];
+        /// SCSI status
+        status: u8 = null, "RFC 7143 section 11.4.2";
+        /// iSCSI service response
+        response: u8 = null, "RFC 7143 section 11.4.3";
+        /// Residual Count: negative for underflow, positive for overflow
+        residual_bytes: i64 [bytes], "RFC 7143 section 11.4.5";
+        /// sense key
+        sense_key: u8 = null, "SPC-4";
+        /// additional sense code
+        asc: u8 = null, "SPC-4";
+        /// additional sense code qualifier
+        ascq: u8 = null, "SPC-4";
+        /// frame with the first byte of the command
+        command_frame: u64;
+        /// frame of data_first_ns
+        data_first_frame: u64 = null;
+        /// frame of data_last_ns
+        data_last_frame: u64 = null;
+        /// frame of status_ns
+        status_frame: u64 = null;
+        /// whether the status and all data that it accounts for were captured
+        is_complete: bool;
+        /// whether the status came with the last Data-In (S bit)
+        is_status_in_data: bool;
+        /// whether it was aborted by task management
+        is_aborted: bool;
+        /// whether bytes or PDUs of the command are missing from the capture
+        has_capture_gap: bool;
+        /// whether bytes of the command were retransmitted or arrived late
+        has_retransmission: bool;
+    }
+}
+
+table! {
+    /// one R2T and the Data-Out burst sent for it
+    Rounds Round "rounds" {
+        /// row of its command in cycles
+        cycle: u32;
+        /// R2TSN
+        r2t_sn: u32, "RFC 7143 section 11.8.2";
+        /// Target Transfer Tag
+        target_transfer_tag: u32;
+        /// Buffer Offset
+        buffer_offset: u32 [bytes];
+        /// bytes requested by the R2T
+        desired_data_transfer_length: u32 [bytes];
+        /// bytes sent
+        bytes: u32 [bytes];
+        /// Data-Out PDUs
+        data_pdu_count: u32 [PDUs];
+        /// completion of the R2T
+        r2t_ns: i64 [ns] = null;
+        /// first byte of the burst
+        data_first_ns: i64 [ns] = null;
+        /// completion of the burst
+        data_last_ns: i64 [ns] = null;
+        /// frame of the R2T
+        r2t_frame: u64 = null;
+        /// frame of data_first_ns
+        data_first_frame: u64 = null;
+        /// frame of data_last_ns
+        data_last_frame: u64 = null;
+    }
+}
+
+table! {
+    /// the beginning of one write's data, where it was captured: enough to tell whether two writes carry the same data
+    WriteStarts WriteStart "write_starts" {
+        /// row of its command in cycles
+        cycle: u32;
+        /// captured bytes from the start of the data, at most 64
+        bytes: u8 [bytes];
+        /// CRC32C of these bytes, computed like a data digest
+        crc32c: u32, "method 9";
+    }
+}

@@ -1,0 +1,187 @@
+//! Connections, sessions and their negotiated parameters.
+
+use super::declaration::{NULL_NS, table};
+
+table! {
+    /// one TCP connection, iSCSI or not, with the number of Wireshark's tcp.stream
+    Connections Connection "connections" {
+        /// number among all TCP connections of the input, from 0
+        connection: u32;
+        /// its iSCSI session
+        session: u32 = null;
+        /// connection ID of the login
+        cid: u16 = null, "RFC 7143 section 11.12.7";
+        /// whether its content is iSCSI
+        is_iscsi: bool;
+        /// IP address of the initiator (of the client, if not iSCSI)
+        initiator_address: String;
+        /// its TCP port
+        initiator_port: u16;
+        /// IP address of the target (of the server, if not iSCSI)
+        target_address: String;
+        /// its TCP port
+        target_port: u16;
+        /// how initiator and target were identified
+        roles_from: u8(roles_from) = null;
+        /// its first frame
+        frame_first: u64;
+        /// its last frame
+        frame_last: u64;
+        /// capture time of its first packet
+        time_first_ns: i64 [ns];
+        /// capture time of its last packet
+        time_last_ns: i64 [ns];
+        /// whether a SYN of the connection was captured
+        has_syn: bool;
+        /// whether a FIN was captured
+        has_fin: bool;
+        /// whether a RST was captured
+        has_rst: bool;
+        /// whether both ends announced SACK-permitted
+        is_sack_permitted: bool, "RFC 2018";
+        /// whether TCP timestamps were seen
+        has_timestamps: bool, "RFC 7323";
+        /// SYN to SYN-ACK
+        handshake_rtt_to_target_ns: i64 [ns] = null, "method 1";
+        /// SYN-ACK to ACK
+        handshake_rtt_to_initiator_ns: i64 [ns] = null, "method 1";
+        /// minimum RTT from the tap to the target: from the initiator's bytes to the ACK that covers them (Karn's
+        /// rule), handshake included
+        rtt_to_target_min_ns: i64 [ns] = null, "method 1";
+        /// minimum RTT from the tap to the initiator: from the target's bytes to the ACK that covers them (Karn's
+        /// rule), handshake included
+        rtt_to_initiator_min_ns: i64 [ns] = null, "method 1";
+        /// negotiated HeaderDigest
+        header_digest: u8(digest) = null, "RFC 7143 section 13.1";
+        /// negotiated DataDigest
+        data_digest: u8(digest) = null, "RFC 7143 section 13.1";
+        /// source of the two digests
+        digest_source: u8(digest_source) = null;
+        /// to target: TCP packets captured, copies not counted
+        packets_to_target: u64 [packets];
+        /// to target: bytes between the first and the highest sequence number, holes included
+        stream_bytes_to_target: u64 [bytes];
+        /// to target: of these, bytes that some captured packet carried (cut by a snaplen or not)
+        captured_bytes_to_target: u64 [bytes];
+        /// to target: of these, bytes that no captured packet carried
+        gap_bytes_to_target: u64 [bytes];
+        /// to target: of these, bytes carried by captured packets but cut off by the snaplen
+        cut_bytes_to_target: u64 [bytes];
+        /// to target: of these, decoded bytes: bytes of PDUs whose header was read
+        explained_bytes_to_target: u64 [bytes];
+        /// to target: iSCSI PDUs whose header was read
+        pdu_count_to_target: u64 [PDUs];
+        /// to target: iSCSI PDUs missing from the capture, by sequence numbers and bytes that were not decoded
+        missing_pdu_count_to_target: u64 [PDUs];
+        /// to target: retransmitted packets: they repeat bytes, or deliver them late because the first copy was lost
+        retransmitted_packets_to_target: u64 [packets];
+        /// to target: payload bytes of these packets
+        retransmitted_bytes_to_target: u64 [bytes];
+        /// to target: packets that arrived out of order and were not retransmitted
+        reordered_packets_to_target: u64 [packets];
+        /// to target: packets that the capture holds twice
+        copied_packets_to_target: u64 [packets];
+        /// to target: maximum segment size announced by the sender of this direction
+        mss_bytes_to_target: u16 [bytes] = null;
+        /// to target: window scale announced by the sender of this direction
+        window_scale_to_target: u8 = null;
+        /// to initiator: TCP packets captured, copies not counted
+        packets_to_initiator: u64 [packets];
+        /// to initiator: bytes between the first and the highest sequence number, holes included
+        stream_bytes_to_initiator: u64 [bytes];
+        /// to initiator: of these, bytes that some captured packet carried (cut by a snaplen or not)
+        captured_bytes_to_initiator: u64 [bytes];
+        /// to initiator: of these, bytes that no captured packet carried
+        gap_bytes_to_initiator: u64 [bytes];
+        /// to initiator: of these, bytes carried by captured packets but cut off by the snaplen
+        cut_bytes_to_initiator: u64 [bytes];
+        /// to initiator: of these, decoded bytes: bytes of PDUs whose header was read
+        explained_bytes_to_initiator: u64 [bytes];
+        /// to initiator: iSCSI PDUs whose header was read
+        pdu_count_to_initiator: u64 [PDUs];
+        /// to initiator: iSCSI PDUs missing from the capture, by sequence numbers and bytes that were not decoded
+        missing_pdu_count_to_initiator: u64 [PDUs];
+        /// to initiator: retransmitted packets: they repeat bytes, or deliver them late because the first copy was lost
+        retransmitted_packets_to_initiator: u64 [packets];
+        /// to initiator: payload bytes of these packets
+        retransmitted_bytes_to_initiator: u64 [bytes];
+        /// to initiator: packets that arrived out of order and were not retransmitted
+        reordered_packets_to_initiator: u64 [packets];
+        /// to initiator: packets that the capture holds twice
+        copied_packets_to_initiator: u64 [packets];
+        /// to initiator: maximum segment size announced by the sender of this direction
+        mss_bytes_to_initiator: u16 [bytes] = null;
+        /// to initiator: window scale announced by the sender of this direction
+        window_scale_to_initiator: u8 = null;
+    }
+}
+
+table! {
+    /// one iSCSI session: connections with the same initiator name, ISID, target name and TSIH
+    Sessions Session "sessions" {
+        /// number, from 0
+        session: u32;
+        /// Normal or Discovery
+        session_type: u8(session_type) = 2, "RFC 7143 section 13.21";
+        /// InitiatorName
+        initiator_name: String = null, "RFC 7143 section 13.5";
+        /// InitiatorAlias
+        initiator_alias: String = null, "RFC 7143 section 13.7";
+        /// TargetName
+        target_name: String = null, "RFC 7143 section 13.4";
+        /// TargetAlias
+        target_alias: String = null, "RFC 7143 section 13.6";
+        /// ISID, 12 hexadecimal digits
+        isid: String = null, "RFC 7143 section 11.12.5";
+        /// TSIH assigned by the target
+        tsih: u16 = null, "RFC 7143 section 11.13.3";
+        /// TargetPortalGroupTag
+        target_portal_group_tag: u32 = null, "RFC 7143 section 13.9";
+        /// AuthMethod in use (CHAP, None ...); secrets are never kept
+        auth_method: String = null, "RFC 7143 section 12.1";
+        /// connections of the session in the capture
+        connection_count: u32;
+        /// whether the leading login is in the capture
+        is_login_captured: bool;
+        /// status class and detail of the last login response (0 = success)
+        login_status: u16 = null, "RFC 7143 section 11.13.5";
+        /// how the session ended in the capture
+        end: u8(session_end) = 5;
+        /// its first packet
+        time_first_ns: i64 [ns] = NULL_NS;
+        /// its last packet
+        time_last_ns: i64 [ns] = NULL_NS;
+        /// SCSI commands
+        cycle_count: u64 [commands];
+        /// Data-In payload bytes
+        read_bytes: u64 [bytes];
+        /// Data-Out and immediate payload bytes
+        write_bytes: u64 [bytes];
+        /// maximum number of commands in flight
+        queue_depth_max: u32 [commands];
+    }
+}
+
+table! {
+    /// one login key on one connection: both sides' offers and the negotiated value (secrets are never kept)
+    Parameters Parameter "parameters" {
+        /// the connection
+        connection: u32;
+        /// its session
+        session: u32 = null;
+        /// key in the RFC's spelling
+        key: String;
+        /// value sent by the initiator
+        initiator_value: String = null;
+        /// value sent by the target
+        target_value: String = null;
+        /// negotiated value; for a declared key, the value that the initiator declared (it limits what the target
+        /// sends)
+        effective_initiator: String = null;
+        /// negotiated value; for a declared key, the value that the target declared (it limits what the initiator
+        /// sends)
+        effective_target: String = null;
+        /// origin of the effective value
+        source: u8(parameter_source) = null;
+    }
+}

@@ -1,0 +1,235 @@
+//! The declaration of a table, and what follows from it: the columns, a row, and what Python is told of both.
+//!
+//! ```text
+//! table! {
+//!     /// what one row is
+//!     Tables Row "name" {
+//!         /// what the column holds
+//!         column: u32 [unit] = null, "RFC 7143 section 11.2";
+//!         code: u8(category);
+//!     }
+//! }
+//! ```
+//!
+//! Unit, start and source may be left out. The start is the column's value in a default row: zero, false or "" unless
+//! it is declared. `null` and `masked` make the column nullable: `null` starts it as the null of its type; `masked` is
+//! for a column where every value is possible, whose nulls are computed from other columns. A code of a category is
+//! null where it is 255; it is never declared nullable.
+
+/// Null in an `i64` column.
+pub const NULL_NS: i64 = i64::MIN;
+/// Null in a `u8` column.
+pub const NULL_U8: u8 = u8::MAX;
+/// Null in a `u16` column.
+pub const NULL_U16: u16 = u16::MAX;
+/// Null in a `u32` column.
+pub const NULL_U32: u32 = u32::MAX;
+/// Null in a `u64` column.
+pub const NULL_U64: u64 = u64::MAX;
+
+/// One column, moved out of a table.
+#[derive(Debug)]
+pub enum Column {
+    /// Truth values.
+    Bool(Vec<bool>),
+    /// Codes and small numbers.
+    U8(Vec<u8>),
+    /// Ports, tags of 16 bits.
+    U16(Vec<u16>),
+    /// Numbers, tags, lengths.
+    U32(Vec<u32>),
+    /// Frames, byte counts.
+    U64(Vec<u64>),
+    /// Instants and stream offsets.
+    I64(Vec<i64>),
+    /// Names.
+    Text(Vec<String>),
+}
+
+/// A type of values that a column can hold.
+pub(super) trait Stored {
+    /// Its name in NumPy; `str` for text.
+    const DTYPE: &'static str;
+}
+
+/// A type with a value that stands for null: the largest unsigned, the smallest signed, "" for text.
+pub(super) trait Nullable {
+    /// That value.
+    const NULL: Self;
+}
+
+macro_rules! stored {
+    ($($variant:ident $type:ty: $dtype:literal $(, null $null:expr)?;)*) => { $(
+        impl From<Vec<$type>> for Column {
+            fn from(values: Vec<$type>) -> Self {
+                Self::$variant(values)
+            }
+        }
+
+        impl Stored for $type {
+            const DTYPE: &'static str = $dtype;
+        }
+
+        $(impl Nullable for $type {
+            const NULL: Self = $null;
+        })?
+    )* };
+}
+stored! {
+    Bool bool: "bool";
+    U8 u8: "uint8", null NULL_U8;
+    U16 u16: "uint16", null NULL_U16;
+    U32 u32: "uint32", null NULL_U32;
+    U64 u64: "uint64", null NULL_U64;
+    I64 i64: "int64", null NULL_NS;
+    Text String: "str", null Self::new();
+}
+
+/// What is declared of a column.
+#[derive(Debug)]
+pub struct ColumnDeclaration {
+    /// Its name.
+    pub name: &'static str,
+    /// NumPy's name of its type, `str`, or `category:NAME` for a code of that category.
+    pub dtype: &'static str,
+    /// What it holds.
+    pub meaning: &'static str,
+    /// Unit of its values, or "".
+    pub unit: &'static str,
+    /// Whether it can be null.
+    pub is_nullable: bool,
+    /// Where it is defined: a section of an RFC or of docs/method.md, or "".
+    pub source: &'static str,
+}
+
+/// What is declared of a table.
+#[derive(Debug)]
+pub struct TableDeclaration {
+    /// Its name.
+    pub name: &'static str,
+    /// What one row is.
+    pub row: &'static str,
+    /// Its columns in order.
+    pub columns: &'static [ColumnDeclaration],
+}
+
+/// A table whose columns can be moved out by name.
+pub trait Columns {
+    /// What is declared of it.
+    const DECLARATION: TableDeclaration;
+    /// Rows.
+    fn row_count(&self) -> usize;
+    /// Every column in order; the table is empty afterwards.
+    fn take_columns(&mut self) -> Vec<(&'static str, Column)>;
+}
+
+macro_rules! table {
+    (@dtype $type:ident) => { <$type as $crate::tables::declaration::Stored>::DTYPE };
+    (@dtype $type:ident $category:ident) => { concat!("category:", stringify!($category)) };
+
+    (@start $type:ident) => { <$type>::default() };
+    (@start $type:ident null) => { <$type as $crate::tables::declaration::Nullable>::NULL };
+    (@start $type:ident masked) => { <$type>::default() };
+    (@start $type:ident $value:tt) => { $value };
+
+    (@is_nullable ($category:ident) $($start:tt)?) => { false };
+    (@is_nullable null) => { true };
+    (@is_nullable masked) => { true };
+    (@is_nullable $($value:tt)?) => { false };
+
+    (
+        $(#[doc = $row_meaning:literal])+
+        $table:ident $row:ident $name:literal { $(
+            $(#[doc = $meaning:literal])+
+            $column:ident: $type:ident $(($category:ident))? $([$($unit:tt)+])? $(= $start:tt)? $(, $source:literal)?;
+        )* }
+    ) => {
+        #[doc = concat!("The table `", $name, "`. A row is", $($row_meaning,)+ ".")]
+        #[derive(Debug, Default, Clone)]
+        pub struct $table { $($(#[doc = $meaning])+ pub $column: Vec<$type>,)* }
+
+        #[doc = concat!("A row of `", $name, "`:", $($row_meaning),+)]
+        #[derive(Debug, Clone)]
+        pub struct $row { $($(#[doc = $meaning])+ pub $column: $type,)* }
+
+        impl Default for $row {
+            fn default() -> Self {
+                Self { $($column: table!(@start $type $($start)?),)* }
+            }
+        }
+
+        impl $table {
+            /// Appends the rows of `other`, and leaves it empty. The longer table keeps its memory: one connection can
+            /// hold most rows of a pass.
+            pub fn append(&mut self, other: &mut Self) {
+                use $crate::tables::Columns;
+                if self.row_count() < other.row_count() {
+                    std::mem::swap(self, other);
+                    $(self.$column.splice(0..0, other.$column.drain(..));)*
+                } else {
+                    $(self.$column.append(&mut other.$column);)*
+                }
+            }
+
+            /// Appends copies of these rows of another table; missing rows are skipped.
+            pub fn copy_rows(&mut self, other: &Self, rows: &[usize]) {
+                $(self.$column.extend(rows.iter().filter_map(|&row| other.$column.get(row).cloned()));)*
+            }
+
+            /// Keeps the rows whose flag is set.
+            pub fn retain(&mut self, is_kept: &[bool]) {
+                $({
+                    let mut places = is_kept.iter();
+                    self.$column.retain(|_| places.next().copied().unwrap_or(true));
+                })*
+            }
+
+            /// Removes the first rows.
+            pub fn drop_first(&mut self, count: usize) {
+                $(self.$column.drain(..count.min(self.$column.len()));)*
+            }
+
+            /// Appends a row and returns its number.
+            #[inline]
+            pub fn push(&mut self, row: $row) -> usize {
+                let number = $crate::tables::Columns::row_count(self);
+                $(self.$column.push(row.$column);)*
+                number
+            }
+
+            /// A table of one default row.
+            #[cfg(test)]
+            pub fn of_default_row() -> Self {
+                let mut table = Self::default();
+                table.push($row::default());
+                table
+            }
+        }
+
+        impl $crate::tables::Columns for $table {
+            const DECLARATION: $crate::tables::TableDeclaration = $crate::tables::TableDeclaration {
+                name: $name,
+                row: concat!($($row_meaning),+).trim_ascii_start(),
+                columns: &[$($crate::tables::ColumnDeclaration {
+                    name: stringify!($column),
+                    dtype: table!(@dtype $type $($category)?),
+                    meaning: concat!($($meaning),+).trim_ascii_start(),
+                    unit: concat!($($(stringify!($unit)),+)?),
+                    is_nullable: table!(@is_nullable $(($category))? $($start)?),
+                    source: concat!($($source)?),
+                }),*],
+            };
+
+            #[inline]
+            fn row_count(&self) -> usize {
+                let columns = [$(self.$column.len(),)*];
+                columns[0]
+            }
+
+            fn take_columns(&mut self) -> Vec<(&'static str, $crate::tables::Column)> {
+                vec![$((stringify!($column), std::mem::take(&mut self.$column).into()),)*]
+            }
+        }
+    };
+}
+pub(super) use table;

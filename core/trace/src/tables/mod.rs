@@ -1,0 +1,229 @@
+//! The tables of a pass, one struct of column vectors each. Every column is declared here, and nowhere else:
+//! `iscsitrace/tables/schema/` and docs/tables.md are made from these declarations.
+//!
+//! ```text
+//! connections  connections, sessions, negotiated parameters
+//! commands     PDUs, SCSI commands, R2Ts and their bursts
+//! exchanges    other requests and responses
+//! tcp          packets, and the behaviour of each sender
+//! time         the time breakdown, and the irregularities of the input
+//! declaration  the macro `table!`, its syntax and the null rule
+//! ```
+//!
+//! Nothing is computed here.
+
+mod commands;
+mod connections;
+mod declaration;
+mod exchanges;
+mod tcp;
+mod time;
+
+pub use commands::*;
+pub use connections::*;
+pub use declaration::{Column, ColumnDeclaration, Columns, TableDeclaration};
+pub use declaration::{NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
+pub use exchanges::*;
+pub use tcp::*;
+pub use time::*;
+
+macro_rules! tables {
+    ($($field:ident: $table:ident,)*) => {
+        /// All tables of a pass.
+        #[derive(Debug, Default, Clone)]
+        #[allow(missing_docs)]
+        pub struct Tables {
+            $(pub $field: $table,)*
+            /// Which of the tables on request are wanted.
+            pub wanted: Wanted,
+        }
+
+        impl Tables {
+            /// What is declared of each table, in the order of the docs.
+            pub const DECLARATIONS: &[TableDeclaration] = &[$($table::DECLARATION),*];
+
+            /// Number of rows of a table; none if there is no such table.
+            pub fn row_count(&self, name: &str) -> Option<usize> {
+                match name {
+                    $(stringify!($field) => Some(self.$field.row_count()),)*
+                    _ => None,
+                }
+            }
+
+            /// The columns of a table, which is empty afterwards; none if there is no such table.
+            pub fn take_columns(&mut self, name: &str) -> Option<Vec<(&'static str, Column)>> {
+                match name {
+                    $(stringify!($field) => Some(self.$field.take_columns()),)*
+                    _ => None,
+                }
+            }
+
+            /// A default row in every table.
+            #[cfg(test)]
+            fn of_default_rows() -> Self {
+                Self { $($field: $table::of_default_row(),)* wanted: Wanted::ALL }
+            }
+        }
+    };
+}
+tables! {
+    connections: Connections,
+    sessions: Sessions,
+    parameters: Parameters,
+    pdus: Pdus,
+    cycles: Cycles,
+    rounds: Rounds,
+    write_starts: WriteStarts,
+    logins: Logins,
+    task_management: TaskManagements,
+    nops: Nops,
+    texts: Texts,
+    logouts: Logouts,
+    rejects: Rejects,
+    asyncs: Asyncs,
+    snacks: Snacks,
+    segments: Segments,
+    sacks: Sacks,
+    window: Windows,
+    round_trips: RoundTrips,
+    retransmissions: Retransmissions,
+    recoveries: Recoveries,
+    flights: Flights,
+    senders: Senders,
+    budget: Budget,
+    counters: CounterRows,
+}
+
+macro_rules! wanted {
+    ($($table:ident)*) => {
+        /// The tables that a pass fills only on request: they grow with packets or PDUs, or cost time.
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub struct Wanted { $(pub $table: bool,)* }
+
+        impl Wanted {
+            /// All of them.
+            pub const ALL: Self = Self { $($table: true,)* };
+            /// Their names.
+            pub const NAMES: &[&str] = &[$(stringify!($table)),*];
+
+            /// Adds the table of this name, if it is one of these.
+            pub fn add(&mut self, name: &str) {
+                match name {
+                    $(stringify!($table) => self.$table = true,)*
+                    _ => {}
+                }
+            }
+        }
+    };
+}
+wanted!(pdus write_starts segments sacks window round_trips retransmissions recoveries flights senders budget);
+
+impl Wanted {
+    /// Whether any table about the senders' behaviour is wanted.
+    pub fn has_dynamics(self) -> bool {
+        Self { pdus: false, write_starts: false, segments: false, ..self } != Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Column, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64, Sack, Sacks, Tables, Wanted};
+
+    /// Whether the one value of a column is the null of its type, as docs/tables.md has it.
+    fn is_null(column: &Column) -> bool {
+        match column {
+            Column::Bool(_) => false,
+            Column::U8(values) => values == &[NULL_U8],
+            Column::U16(values) => values == &[NULL_U16],
+            Column::U32(values) => values == &[NULL_U32],
+            Column::U64(values) => values == &[NULL_U64],
+            Column::I64(values) => values == &[NULL_NS],
+            Column::Text(values) => values == &[String::new()],
+        }
+    }
+
+    #[test]
+    fn a_column_that_starts_as_null_is_nullable() {
+        let mut tables = Tables::of_default_rows();
+        let (mut null_only_at_first, mut masked) = (Vec::new(), Vec::new());
+        for table in Tables::DECLARATIONS {
+            assert_eq!(tables.row_count(table.name), Some(1));
+            let columns = tables.take_columns(table.name).unwrap();
+            assert_eq!(columns.len(), table.columns.len());
+            for ((name, column), declared) in columns.iter().zip(table.columns) {
+                assert_eq!(*name, declared.name);
+                let is_text_or_code = declared.dtype == "str" || declared.dtype.starts_with("category:");
+                match (is_null(column), declared.is_nullable) {
+                    (true, false) if !is_text_or_code => null_only_at_first.push((table.name, *name)),
+                    (false, true) => masked.push((table.name, *name)),
+                    _ => {}
+                }
+            }
+        }
+        // every session has packets, which set both times
+        assert_eq!(null_only_at_first, [("sessions", "time_first_ns"), ("sessions", "time_last_ns")]);
+        assert!(masked.iter().all(|(table, _)| *table == "pdus"), "only these have masks: {masked:?}");
+        assert_eq!(masked.len(), 10);
+    }
+
+    #[test]
+    fn every_column_has_a_name_of_its_own_and_a_meaning() {
+        for table in Tables::DECLARATIONS {
+            assert!(!table.row.is_empty());
+            for (number, column) in table.columns.iter().enumerate() {
+                let before = &table.columns[..number];
+                assert!(before.iter().all(|other| other.name != column.name), "{}.{}", table.name, column.name);
+                assert_eq!(column.meaning, column.meaning.split_whitespace().collect::<Vec<_>>().join(" "));
+                assert!(column.meaning.len() > 3, "{}.{}", table.name, column.name);
+            }
+        }
+    }
+
+    #[test]
+    fn both_directions_of_a_connection_are_declared_alike() {
+        let connections = &Tables::DECLARATIONS[0];
+        assert_eq!(connections.name, "connections");
+        let of = |direction: &str, words: &str| {
+            let columns = connections.columns.iter().filter_map(|column| {
+                let meaning = column.meaning.strip_prefix(words)?;
+                let name = column.name.strip_suffix(direction).unwrap();
+                Some((name, column.dtype, meaning, column.unit, column.is_nullable, column.source))
+            });
+            columns.collect::<Vec<_>>()
+        };
+        let to_target = of("_to_target", "to target: ");
+        assert_eq!(to_target.len(), 14);
+        assert_eq!(to_target, of("_to_initiator", "to initiator: "));
+    }
+
+    fn sacks(frames: std::ops::Range<u64>) -> Sacks {
+        let mut table = Sacks::default();
+        frames.for_each(|frame| {
+            table.push(Sack { frame, time_ns: 10 * frame as i64, ..Sack::default() });
+        });
+        table
+    }
+
+    #[test]
+    fn rows_of_another_table_come_behind_whichever_is_longer() {
+        for middle in 0..=9 {
+            let (mut table, mut other) = (sacks(0..middle), sacks(middle..9));
+            table.append(&mut other);
+            assert_eq!(table.frame, (0..9).collect::<Vec<_>>());
+            assert_eq!(table.time_ns, (0..9).map(|frame| 10 * frame).collect::<Vec<_>>());
+            assert!(other.frame.is_empty() && other.is_duplicate.is_empty());
+        }
+    }
+
+    #[test]
+    fn tables_that_need_no_analysis_of_the_senders_do_not_start_it() {
+        let wanted = |name: &str| {
+            let mut wanted = Wanted::default();
+            wanted.add(name);
+            wanted.has_dynamics()
+        };
+        assert_eq!(["pdus", "segments", "write_starts", "cycles"].map(wanted), [false; 4]);
+        assert_eq!(["window", "senders", "budget", "flights"].map(wanted), [true; 4]);
+    }
+}

@@ -1,0 +1,244 @@
+//! TCP packets, and the behaviour of each sender. All are filled only on request.
+
+use super::declaration::table;
+
+table! {
+    /// one TCP packet of an iSCSI connection
+    Segments SegmentRow "segments" {
+        /// the connection
+        connection: u32;
+        /// direction
+        to_target: bool;
+        /// its frame
+        frame: u64;
+        /// its capture time
+        time_ns: i64 [ns];
+        /// offset of its first byte in its stream
+        stream_offset_bytes: i64 [bytes];
+        /// TCP payload on the wire
+        payload_bytes: u32 [bytes];
+        /// offset in the opposite stream up to which it acknowledges
+        ack_offset_bytes: i64 [bytes] = null;
+        /// advertised window, scaled where the scale is known
+        window_bytes: u32 [bytes];
+        /// TCP flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128
+        flags: u8, "RFC 9293 section 3.1";
+        /// class of its payload: new, retransmission, reordered ...
+        segment_class: u8(segment_class) = null;
+    }
+}
+
+table! {
+    /// one block of a selective acknowledgment (SACK), by connection, in order of frames
+    Sacks Sack "sacks" {
+        /// the connection
+        connection: u32;
+        /// direction of the data that it acknowledges
+        to_target: bool;
+        /// the frame that carried it
+        frame: u64;
+        /// its capture time
+        time_ns: i64 [ns];
+        /// offset of its first byte in the stream of the data
+        left_offset_bytes: i64 [bytes], "RFC 2018 section 3";
+        /// offset after its last byte
+        right_offset_bytes: i64 [bytes], "RFC 2018 section 3";
+        /// whether it is a D-SACK, which reports bytes received twice
+        is_duplicate: bool, "RFC 2883 section 4";
+    }
+}
+
+table! {
+    /// bytes in flight and windows of one sender, at each change, as the sender sees them; by connection and direction,
+    /// in order of time
+    Windows Window "window" {
+        /// the connection
+        connection: u32;
+        /// direction of the data
+        to_target: bool;
+        /// time at the sender: capture time less (data) or plus (ACKs) the delay between tap and sender
+        time_ns: i64 [ns], "method 5";
+        /// the frame that caused the change
+        frame: u64;
+        /// highest byte sent less last byte acknowledged
+        owin_bytes: i64 [bytes], "method 5";
+        /// owin less SACKed bytes and bytes deemed lost, plus retransmitted ones
+        pipe_bytes: i64 [bytes], "RFC 6675 section 4";
+        /// estimated congestion window
+        cwnd_estimate_bytes: i64 [bytes] = null, "method 5";
+        /// whether the sender was cwnd-limited, so that the estimate is valid
+        is_valid: bool, "method 5";
+        /// advertised window, scaled
+        rwnd_bytes: i64 [bytes] = null, "RFC 9293 section 3.8.6";
+    }
+}
+
+table! {
+    /// one RTT sample between the tap and one end: from data to the first ACK that covers it
+    RoundTrips RoundTrip "round_trips" {
+        /// the connection
+        connection: u32;
+        /// direction of the data: true for an RTT between tap and target
+        to_target: bool;
+        /// the frame of the ACK
+        frame: u64;
+        /// its capture time
+        time_ns: i64 [ns];
+        /// time since the data, which was never retransmitted, passed the tap
+        rtt_ns: i64 [ns], "RFC 6298 section 3";
+        /// whether it is SYN to SYN-ACK, or SYN-ACK to ACK
+        is_handshake: bool;
+    }
+}
+
+table! {
+    /// one retransmitted packet
+    Retransmissions Retransmission "retransmissions" {
+        /// the connection
+        connection: u32;
+        /// direction
+        to_target: bool;
+        /// its frame
+        frame: u64;
+        /// its capture time
+        time_ns: i64 [ns];
+        /// offset of its first byte in the stream
+        stream_offset_bytes: i64 [bytes];
+        /// TCP payload
+        payload_bytes: u32 [bytes];
+        /// cause of the retransmission
+        cause: u8(retransmission_cause) = 3, "method 5";
+        /// whether it was unnecessary: a D-SACK reported the bytes, or Eifel detection applies
+        is_spurious: bool, "RFC 2883 section 4";
+        /// the earlier frame with its first byte; null: that copy was lost before the tap
+        original_frame: u64 = null;
+        /// capture time of original_frame
+        original_ns: i64 [ns] = null;
+    }
+}
+
+table! {
+    /// one loss and the recovery from it
+    Recoveries Recovery "recoveries" {
+        /// the connection
+        connection: u32;
+        /// direction of the data
+        to_target: bool;
+        /// how the sender detected the loss
+        cause: u8(retransmission_cause) = 3;
+        /// first sign of the loss at the tap: the packet after the hole, its first duplicate ACK, or the retransmission
+        time_first_ns: i64 [ns];
+        /// when all bytes in flight at the first retransmission were acknowledged; null if they never were
+        time_last_ns: i64 [ns] = null;
+        /// the frame of time_first_ns
+        frame_first: u64;
+        /// the frame of time_last_ns
+        frame_last: u64 = null;
+        /// retransmissions during the recovery
+        retransmitted_packets: u32 [packets];
+        /// their payload
+        retransmitted_bytes: u64 [bytes];
+        /// pipe at the first sign of the loss
+        pipe_before_bytes: i64 [bytes];
+        /// pipe at the end of the recovery
+        pipe_after_bytes: i64 [bytes] = null;
+    }
+}
+
+table! {
+    /// one run of payload packets of one direction without a pause between them, and the pause before it
+    Flights Flight "flights" {
+        /// the connection
+        connection: u32;
+        /// direction
+        to_target: bool;
+        /// its first frame
+        frame_first: u64;
+        /// its last frame
+        frame_last: u64;
+        /// capture time of its first packet
+        time_first_ns: i64 [ns];
+        /// capture time of its last packet
+        time_last_ns: i64 [ns];
+        /// TCP payload
+        bytes: u64 [bytes];
+        /// packets
+        packet_count: u32 [packets];
+        /// time since the flight before it in this direction; null for the first
+        pause_ns: i64 [ns] = null;
+        /// what ended the sender's wait
+        release: u8(release) = 4, "method 4";
+        /// bytes in flight during the pause, after the last packet sent
+        owin_before_bytes: i64 [bytes];
+        /// advertised window during the pause, as the sender knew it
+        rwnd_before_bytes: i64 [bytes] = null;
+        /// whether it continues a PDU of the flight before: the sender had more to send
+        is_within_pdu: bool;
+        /// whether TCP was recovering from a loss
+        is_in_recovery: bool;
+        /// whether it contains retransmissions
+        has_retransmission: bool;
+    }
+}
+
+table! {
+    /// one direction of one iSCSI connection: the behaviour of its sender, and its path
+    Senders SenderRow "senders" {
+        /// the connection
+        connection: u32;
+        /// direction of the data
+        to_target: bool;
+        /// minimum RTT between the tap and the receiver
+        rtt_min_ns: i64 [ns] = null, "method 1";
+        /// median RTT
+        rtt_median_ns: i64 [ns] = null;
+        /// 95th percentile of the RTT
+        rtt_p95_ns: i64 [ns] = null;
+        /// RTT samples
+        rtt_count: u64;
+        /// payload of a full segment, as sent
+        segment_bytes: u32 [bytes] = null;
+        /// whether packets longer than a segment were captured (offload)
+        has_super_segments: bool;
+        /// shift of the receiver's window field
+        window_scale: u8 = null, "RFC 7323 section 2.3";
+        /// whether the shift was not captured; it is then the least that explains the bytes in flight
+        is_window_scale_inferred: bool;
+        /// maximum of the bytes in flight
+        owin_max_bytes: i64 [bytes];
+        /// smallest advertised window after the handshake
+        rwnd_min_bytes: i64 [bytes] = null;
+        /// largest advertised window
+        rwnd_max_bytes: i64 [bytes] = null;
+        /// time with owin within a segment of the advertised window
+        window_full_ns: i64 [ns];
+        /// time with an advertised window of zero
+        zero_window_ns: i64 [ns];
+        /// retransmissions after duplicate or selective ACKs
+        fast_retransmit_count: u32 [packets], "RFC 5681 section 3.2";
+        /// retransmission timeouts
+        timeout_count: u32, "RFC 6298 section 5";
+        /// tail loss probes that retransmitted bytes
+        tail_probe_count: u32 [packets], "RFC 8985 section 7";
+        /// retransmissions of unknown cause
+        unknown_retransmit_count: u32 [packets];
+        /// spurious retransmissions among all of these
+        spurious_count: u32 [packets];
+        /// losses that TCP recovered from
+        recovery_count: u32;
+        /// time in recovery
+        recovery_ns: i64 [ns];
+        /// estimated ssthresh: pipe at the end of a first slow start that a loss ended
+        ssthresh_guess_bytes: i64 [bytes] = null;
+        /// restarts with a small window after an idle time
+        restart_after_idle_count: u32, "RFC 5681 section 4.1";
+        /// longest delay of an ACK beyond the minimum RTT
+        delayed_ack_max_ns: i64 [ns] = null;
+        /// median payload covered by one ACK
+        bytes_per_ack: u32 [bytes] = null;
+        /// rate of the bottleneck link: payload rate without pauses
+        line_bytes_per_s: i64 [B/s] = null, "method 4";
+        /// whether the rate is that of the ACKs, because the bottleneck lies beyond the tap
+        is_line_from_acks: bool;
+    }
+}

@@ -1,0 +1,68 @@
+//! The time breakdown, and the irregularities of the input.
+
+use super::declaration::table;
+use budget_part::UNKNOWN;
+
+table! {
+    /// one interval of the time breakdown of a connection or a session, from first command to last status
+    Budget BudgetRow "budget" {
+        /// the session
+        session: u32 = null;
+        /// the connection; null: time of the session, all its connections as one
+        connection: u32 = null;
+        /// its start
+        time_first_ns: i64 [ns];
+        /// its end, which is the start of the next one
+        time_last_ns: i64 [ns];
+        /// part of the time breakdown that it is attributed to
+        part: u8(budget_part) = UNKNOWN, "method 4";
+        /// row in cycles of the command that waits, or whose data passes
+        cycle: u32 = null;
+        /// the frame at its end
+        frame: u64 = null;
+    }
+}
+
+table! {
+    /// one irregularity of the input, of the whole capture (connection null) or of one connection
+    CounterRows CounterRow "counters" {
+        /// name
+        name: String;
+        /// the connection
+        connection: u32 = null;
+        /// effect on the results
+        severity: u8(severity);
+        /// number of occurrences, or bytes
+        count: u64;
+        /// frame of the first occurrence
+        first_frame: u64 = null;
+        /// what is counted
+        meaning: String;
+        /// what to do about it
+        advice: String;
+    }
+}
+
+/// Codes of `budget.part`.
+pub mod budget_part {
+    /// Payload passes the tap.
+    pub const TRANSFER: u8 = 0;
+    /// Network RTT.
+    pub const PROPAGATION: u8 = 1;
+    /// Target service time.
+    pub const TARGET_SERVICE: u8 = 2;
+    /// The initiator has no commands in flight.
+    pub const INITIATOR_THINK: u8 = 3;
+    /// An R2T waits for its Data-Out.
+    pub const INITIATOR_SERVICE: u8 = 4;
+    /// A segment that is not full waits until all earlier data is acknowledged (Nagle's algorithm).
+    pub const ACK_WAIT: u8 = 5;
+    /// The sender is receive-window-limited.
+    pub const RECEIVE_WINDOW: u8 = 6;
+    /// The sender is cwnd-limited.
+    pub const CONGESTION_WINDOW: u8 = 7;
+    /// Recovery from a loss.
+    pub const LOSS_RECOVERY: u8 = 8;
+    /// The capture does not show the cause.
+    pub const UNKNOWN: u8 = 9;
+}

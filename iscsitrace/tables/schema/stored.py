@@ -1,0 +1,28 @@
+"""The tables that the core stores, as it declares them in ``core/trace/src/tables/``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from iscsitrace.tables.schema.declaration import Column, Table
+
+
+def _declared() -> list[tuple[Table, bool]]:
+    """Every table, and whether it is filled only on request."""
+    try:
+        from iscsitrace import _core
+    except ImportError:  # a source tree without the compiled core; reading says so, all else works
+        return []
+    return [
+        (Table(name, row, tuple(Column(*column) for column in columns)), is_on_request)
+        for name, row, is_on_request, columns in _core.table_declarations()
+    ]
+
+
+_DECLARED: Final = _declared()
+
+TABLES: Final[dict[str, Table]] = {table.name: table for table, _ in _DECLARED}
+"""Every table of a pass by name, in the order of the docs."""
+
+ON_REQUEST: Final = frozenset(table.name for table, is_on_request in _DECLARED if is_on_request)
+"""Tables that the pass fills only on request: they grow with packets or PDUs, or cost time."""
