@@ -1,6 +1,6 @@
-"""What is special of tests that need root: without it they are skipped, in CI they fail; and they go first.
+"""Tests that need root: without root they are skipped, in CI they fail; and they run at a higher priority.
 
-They take real time, and are right only when the hosts of their networks get a processor when they need one.
+They run in real time, and are reliable only if the hosts of their networks get a CPU when they need one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.lab import going_first
 
-_REASON = "only root makes network namespaces"
+_REASON = "network namespaces need root"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
