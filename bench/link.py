@@ -41,7 +41,7 @@ class Line:
     rate_mbit: int | None = None
     queue_packets: int = 1000
     is_bypassed: bool = False
-    is_prior: bool = True
+    is_prioritized: bool = True
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def connected_places(line: Line) -> Iterator[tuple[Network, RunningLink | None]]
         link = (
             None
             if line.is_bypassed
-            else stack.enter_context(linked(made.cables[0], line.settings, is_prior=line.is_prior))
+            else stack.enter_context(linked(made.cables[0], line.settings, is_prioritized=line.is_prioritized))
         )
         yield made, link
 

@@ -204,12 +204,12 @@ def test_the_output_of_dd_is_parsed() -> None:
     said = "8+0 records in\n8+0 records out\n8388608 bytes (8.4 MB, 8.0 MiB) copied, 0.25 s, 33.6 MB/s\n"
     assert open_iscsi.throughput_of(said) == 8388608 / 0.25
     for other in ("", "dd: failed to open '/dev/sdz'", "0 bytes copied, 0 s, 0 kB/s"):
-        with pytest.raises(ToolMissing, match="dd ended before its time"):
+        with pytest.raises(ToolMissing, match="dd ended too early"):
             open_iscsi.throughput_of(other)
 
 
 def test_a_point_that_this_host_cannot_run_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_iscsi, "why_not", lambda: MISSING)
+    monkeypatch.setattr(open_iscsi, "missing_parts", lambda: MISSING)
     found = catalogue.load("design-study")
     made = [each for each in points.of_experiment(found, "real") if each.arm == "open-iscsi"][:2]
     seen: list[runner.Progress] = []
@@ -237,13 +237,13 @@ def test_a_point_that_this_host_cannot_run_is_skipped(tmp_path: Path, monkeypatc
 def test_missing_requirements_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == "iscsid" else name)
     monkeypatch.setattr(open_iscsi, "_has_module", lambda: False)
-    with pytest.raises(open_iscsi.NotHere) as caught:
-        open_iscsi.require_here()
+    with pytest.raises(open_iscsi.NotInstalled) as caught:
+        open_iscsi.require_installed()
     missing = "iscsid, the module iscsi_tcp of this kernel missing"
     assert str(caught.value) == f"this host has no open-iscsi ({missing})"
     monkeypatch.setattr(shutil, "which", lambda name, **_: name)
     monkeypatch.setattr(open_iscsi, "_has_module", lambda: True)
-    open_iscsi.require_here()
+    open_iscsi.require_installed()
 
 
 # ---- a few points

@@ -161,7 +161,7 @@ def test_a_link_that_ends_too_early_is_a_one_line_error() -> None:
     def fail(_: Network, __: RunningLink) -> None:
         raise EOFError("of the one who uses it")
 
-    with pytest.raises(TrafficImpossible, match="the link ended without a word"):
+    with pytest.raises(TrafficImpossible, match="the link ended without a message"):
         lay(kill)
     with pytest.raises(TrafficImpossible, match="the link ended: a TAP device is gone"):
         lay(pull_out)

@@ -36,7 +36,7 @@ class Served:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.last_words = ""
+        self.last_message = ""
 
     @property
     def portal(self) -> str:
@@ -59,7 +59,7 @@ def serving(*options: str) -> Iterator[Served]:
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                served.last_words, errors = process.communicate(timeout=LIMIT_S)
+                served.last_message, errors = process.communicate(timeout=LIMIT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
@@ -211,7 +211,7 @@ def test_mirror_and_stripe(target: Served) -> None:
         assert document["write"]["bytes"] == 2 << 20
         assert [one["bytes"] for one in document["connections"]] == [1 << 20, 1 << 20]
         done("read", target.url, second.url, "--bytes", "2M", "--verify", "--pattern-seed", "10")
-    assert "3145728 bytes written" in second.last_words, second.last_words
+    assert "3145728 bytes written" in second.last_message, second.last_message
 
 
 def test_discover(target: Served) -> None:
@@ -245,7 +245,7 @@ def test_chap() -> None:
             assert code == 2
             assert reason in text
             assert "secret" not in text
-    assert "refused logins: 3" in target.last_words
+    assert "refused logins: 3" in target.last_message
 
 
 FAULTS = {
@@ -284,7 +284,7 @@ def test_each_fault(fault: str) -> None:
         assert document["data_digest_error_count"] == (1 if fault == "bad-data-digest" else 0)
         # what went wrong once does no harm to the next
         assert done(operation, target.url, "--bytes", "1M", *options, *keys)["calls"] == 16
-    assert "faults: 1\n" in target.last_words
+    assert "faults: 1\n" in target.last_message
 
 
 def test_a_read_waits_for_the_service_delay() -> None:
@@ -391,8 +391,8 @@ def test_the_truth_of_a_target(tmp_path: Path) -> None:
     writes = [place for place, command in enumerate(cycles["command"]) if command.startswith("WRITE")]
     assert [cycles["transferred_bytes"][place] for place in writes] == [131_072] * 8
     assert {cycles["connection"][place] for place in writes} == {truth["ends"][0]["connection"]}
-    assert "8 commands" not in target.last_words, "the questions before the workload count, too"
-    assert "1048576 bytes written" in target.last_words
+    assert "8 commands" not in target.last_message, "the questions before the workload count, too"
+    assert "1048576 bytes written" in target.last_message
 
 
 @needs_root

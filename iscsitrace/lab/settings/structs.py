@@ -14,7 +14,7 @@ from iscsitrace.lab.settings.table import DIRECTIONS, SETTINGS, TARGET_NAME, Par
 
 _SECOND_NS = 1_000_000_000
 LIMIT_NS = 3_600 * _SECOND_NS
-"""A simulation that takes longer, in virtual time, is given up."""
+"""Limit of the virtual time of a simulation."""
 _RULES = {"model": "predicted", "golden": "golden_section"}
 _BITS = 8
 _DEFAULT_CALL_BYTES = 65_536
