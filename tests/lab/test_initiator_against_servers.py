@@ -192,7 +192,7 @@ def test_more_connections_than_the_server_allows(server: tuple[str, Target]) -> 
     allowed = {"tgt": 1, "istgt": 8}[name]
     run = initiate(target.url, workload={"connections": allowed + 1, "total_bytes": MIB})
     (error,) = run.results["errors"]
-    assert f"the target allows {allowed} connections in a session, {allowed + 1} are asked for" in error
+    assert f"the target allows {allowed} connections in a session, {allowed + 1} are requested" in error
     assert run.results["bytes"] == 0
 
 
@@ -265,7 +265,7 @@ def test_chap_both_ways(guarded_both_ways: Target) -> None:
     assert REFUSED in only_error(wanted.replace("secret7143", "secret1994"))
     for wrong in (wanted.replace("otherSecret123", "otherSecret124"), wanted.replace("user=target", "user=someone")):
         error = only_error(wrong)
-        assert "authentication failed: CHAP_N and CHAP_R are not those of the target that is wanted" in error
+        assert "authentication failed: CHAP_N and CHAP_R are not those of the expected target" in error
         assert "(RFC 7143 section 12.1.3)" in error
 
 

@@ -119,7 +119,7 @@ def test_everything_simulated_is_found(tmp_path: Path, name: str) -> None:
         assert found.differences == []
         assert found.cycle_count > len(truth["results"]["connections"]) / target_count
         assert found.parameter_count >= 14
-    # what was asked for is known without the truth
+    # the requested settings are known without the truth
     trace = iscsitrace.read(tmp_path / "initiator.pcapng")
     operations = Counter(trace.cycles["operation"].tolist())
     workload = {operation: operations[operation] for operation in ("read", "write") if operations[operation]}

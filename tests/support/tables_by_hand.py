@@ -107,7 +107,7 @@ class Pass:
         return len(self.tables.get(name, ()))
 
     def masks(self, name: str) -> dict[str, Any]:
-        assert name not in self.taken, "masks must be asked for before the columns"
+        assert name not in self.taken, "masks must be requested before the columns"
         return masks_of(name, self.tables.get(name, ()))
 
     def columns(self, name: str) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def test_several_r2ts_in_flight_share_rtts_and_the_line() -> None:
         return predict(Setting("write", 8_000_000, 5 * MS, c, solicitation=keys)).period_ns / MS
 
     assert [period_ms(each, None) for each in (1, 2, 4, 8)] == pytest.approx([90, 50, 30, 20])
-    # a burst takes 1 ms: with four at once, the fifth is asked for when the first has arrived
+    # a burst takes 1 ms: with four at once, the fifth is requested when the first has arrived
     assert period_ms(4, 1e9) == pytest.approx(10 + 10 + 1 + 10 + 4)
     # 10 ms each: the line is busy from the first burst to the last
     assert period_ms(4, 1e8) == pytest.approx(10 + 10 + 80)
@@ -152,7 +152,7 @@ def test_a_mirror_waits_for_the_farthest_target_and_shares_the_line() -> None:
 
 def test_the_nearer_target_of_a_mirrored_call_runs_ahead() -> None:
     # bursts of 10 ms; the near target's four are out after 60 ms, between the far one's first two; of its others the
-    # last is asked for 40 ms after the second is out, at 40 ms: out at 90 ms, and its status comes at 130 ms
+    # last is requested 40 ms after the second is out, at 40 ms: out at 90 ms, and its status comes at 130 ms
     keys = Solicitation(is_initial_r2t=False, first_burst_bytes=MIB, max_burst_bytes=MIB)
     call = Setting("write", 400_000, 20 * MS, 40e6, queue_depth=2, call_bytes=1_600_000, solicitation=keys)
     found = predict(replace(call, target_delays_ns=(0.0, 20.0 * MS)))
