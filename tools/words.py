@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PHRASES = {
     r"there and back": "RTT",
-    r"path of [\d.]+ ms": "RTT of so many ms",
+    r"path of [\d.]+ ms": "RTT",
     r"(keys|values?|parameters?) (that are )?in force": "negotiated parameters",
     r"neither reads? nor writes?|neither read nor wrote": "non-I/O commands",
     r"(what|all that) (is|was) outstanding": "commands in flight; for TCP: bytes in flight",

@@ -364,7 +364,7 @@ def test_the_advised_snaplen_keeps_every_header_and_one_byte_less_does_not(
         _counter(less, name) for name in ("pdu_header_cut", "header_assumed", "sync_lost", "frame_cut_in_headers")
     )
     assert lost > 0
-    # what it would leave is what editcap leaves
+    # the predicted size equals that of editcap's output
     assert advice["headers_kept_bytes"] == cut.inputs[0]["captured_byte_count"]
 
 

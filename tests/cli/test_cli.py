@@ -272,7 +272,7 @@ def test_export_refuses_existing_files_before_it_reads(tmp_path: Path, core: Any
     assert run("export", "-o", str(tmp_path), "--force", "a.pcap").exit_code == 0
 
 
-# nobody, not even root, can make a file or a directory in /proc
+# no user, not even root, can create a file or a folder in /proc
 @pytest.mark.parametrize(
     ("directory", "message"),
     [

@@ -180,7 +180,7 @@ def test_the_measured_time_of_another_initiator_comes_from_its_capture() -> None
     stretch, byte_count = measured.captured_stretch(cycles(made), 2)
     assert (stretch.start_ns, stretch.end_ns, stretch.call_count, stretch.byte_count) == (200, 400, 2, 1000)
     assert byte_count == 2000
-    # without a warm-up the end of the first begins it: when it was handed in nobody knows
+    # without a warm-up it starts at the end of the first command, whose submission time is unknown
     assert measured.captured_stretch(cycles(made), 0)[0].start_ns == 100
     with pytest.raises(InputInvalid, match="4 commands are too few"):
         measured.captured_stretch(cycles(made), 3)
@@ -366,7 +366,7 @@ program = "iscsi-perf"
         return {}, one
 
     def judge(_: Truth, one: PointResult) -> None:
-        # a capture that lost packets is an error of its own, on a machine that was too busy
+        # dropped packets are a separate error, on a machine that was too busy
         assert one.error is None
         assert one.throughput_bytes_per_s is not None
         assert one.steady_throughput_bytes_per_s is not None

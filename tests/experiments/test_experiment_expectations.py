@@ -77,7 +77,7 @@ def truth_of(tasks: list[tuple[int, int, int]], ends: list[dict[str, Any]], coun
             },
         },
         "initiator_ends": [],
-        # in no order: the port tells which came first
+        # in no order: the port shows which connection came first
         "target_ends": [ends],
     }
 

@@ -428,7 +428,7 @@ def test_a_mirror_counts_its_calls_once_and_keeps_no_capture(tmp_path: Path) -> 
     found, _ = carry_out(MIRROR, tmp_path / "run")
     (point,) = found.points
     assert point.call_count == 8
-    # both copies leave through one line in each direction, with the status: nothing else takes time
+    # both copies pass one line in each direction, with the status: nothing else takes time
     sent_ms = 2 * 65_536 * 1514 / 1448 * 8 / 100e3
     assert point.period_ns is not None
     assert sent_ms + 2 < point.period_ns / 1e6 < sent_ms + 2 + 4.5

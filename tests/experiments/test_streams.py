@@ -300,7 +300,7 @@ def test_without_captures_figures_come_from_the_truth(small: Small) -> None:
         assert [path.name for path in (directory / results.POINTS / point.name).iterdir()] == [results.RESULT]
         count = point.values["target.count"]
         assert len(point.streams) == count
-        # two commands of 32 KiB in a round trip of 40 ms, the line's time for one of them added; or the line
+        # two commands of 32 KiB per RTT of 40 ms plus the line time of one; or the line rate
         in_turn = count * 2 * 32_768 / (0.04 + 32_816 * 1514 / 1448 * 8 / 20e6)
         line = 20e6 / 8 * 1448 / 1514 * 32_768 / 32_816
         assert point.steady_throughput_bytes_per_s == pytest.approx(min(in_turn, line), rel=0.05)
@@ -370,7 +370,7 @@ def test_figures_of_a_file_over_streams_agree_with_its_capture(small: Small) -> 
     again = trace.retransmissions.select(~trace.retransmissions.raw("to_target"))
     data_count, late_count = late_data(folder / "initiator.pcapng")
     assert len(again) == late_count <= resent
-    # of each data packet that came, two in a hundred were lost, and sent again: four standard deviations
+    # two percent of the data packets were lost and retransmitted: within four standard deviations
     assert point.retransmission_rate == pytest.approx(resent / data_count, rel=0.1)
     assert point.retransmission_rate == pytest.approx(0.02, abs=4 * (0.02 * 0.98 / data_count) ** 0.5)
 
@@ -510,7 +510,7 @@ def test_the_model_adds_up_streams_until_they_fill_the_line() -> None:
 
 
 def test_the_model_adds_up_streams_limited_by_losses() -> None:
-    # Mathis and others: 1.22 segments / root of p in a round trip
+    # Mathis and others: 1.22 segments / sqrt(p) per RTT
     one = (3 / 2) ** 0.5 / 1e-4**0.5 * 1448 / 0.2
     for count in (1, 8):
         assert throughput({"target.count": count, "link.loss": 1e-4}) == pytest.approx(count * one, rel=0.1)

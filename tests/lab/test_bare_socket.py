@@ -79,7 +79,7 @@ def test_the_document_has_the_measurements(tmp_path: Path) -> None:
     assert [each["target"] for each in document["connections"]] == [0, 0, 0, 1, 1, 1]
     assert sum(each["bytes"] for each in document["connections"]) == document["bytes"]
     assert document["throughput_bytes_per_s"] == document["bytes"] / document["seconds"]
-    # two paths, each with a rate of its own; not all connections begin their second half together
+    # two paths with separate lines; the connections start their second half at different times
     assert 0.9 * 2 * PAYLOAD_BYTES_PER_S < document["steady_bytes_per_s"] <= 2 * PAYLOAD_BYTES_PER_S
     shown = run("simulate", "socket-read", *LINK, *options[:-1], "-o", tmp_path, "--force").stdout
     assert shown.count("\n         ") >= 6

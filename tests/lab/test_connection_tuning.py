@@ -20,7 +20,7 @@ from iscsitrace.outputs import run_progress
 from tests.support.runs import Runs
 from tests.support.traffic import initiate, our_target
 
-# one connection reads 16 KiB in 4 ms of path, 5 to 7 ms of service and the line's 6.7 ms: 8 of them fill the line
+# one connection reads 16 KiB in 4 ms of RTT, 5 to 7 ms of service and 6.7 ms on the line: 8 of them fill the line
 PATH = "--rate 20Mbit --one-way-delay 2ms --service-delay 5ms-7ms --block-size 16K"
 SEARCH = f"read {PATH} --seconds 14 --measure-time 500ms"
 FIXED = (1, 2, 3, 4, 6, 8, 16)
@@ -76,7 +76,7 @@ def test_the_capture_agrees_with_the_truth_of_added_and_removed_connections(runs
     assert len(connections) - len(left_early) == tuning["connections"]
     assert left_early
     assert all(each["joined_ns"] < each["left_ns"] for each in connections)
-    assert len({each["cid"] for each in connections}) == len(connections), "each has a CID of its own"
+    assert len({each["cid"] for each in connections}) == len(connections), "each has a unique CID"
 
 
 def test_a_refused_connection_ends_the_search(runs: Runs) -> None:
@@ -225,7 +225,7 @@ def test_without_captures_fixed_numbers_still_have_model_values(study: tuple[Pat
     assert one.model["throughput"] == pytest.approx(one.means["throughput"], rel=0.05)
     assert eight.model["throughput"] == pytest.approx(eight.means["throughput"], rel=0.05)
     assert search.model == {}
-    # uniform from 5 to 7 ms: 4 ms of path, and 16 KiB with headers on the line
+    # uniform from 5 to 7 ms; 4 ms of RTT, and 16 KiB with headers on the line
     latency_ms = 4 + 6 + (16_384 + 48) * 1514 / 1448 * 8 / 20e3
     assert one.means["period"] == pytest.approx(latency_ms, rel=0.02)
     assert 100 * (1 / 12**0.5 * 2) / latency_ms == pytest.approx(one.means["latency_cv"], rel=0.1)

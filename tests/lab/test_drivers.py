@@ -47,7 +47,7 @@ def test_a_design_writes_and_reads_and_reports_its_cpu_time(target: OurTarget, d
         assert shown.exit_code == 0, shown.output
         found = json.loads(shown.stdout)
         assert (found["bytes"], found["calls"], found["verify_error_count"]) == (8 << 20, 128, 0)
-        # of one or three threads that are never more than two at work at once
+        # one or three threads, of which at most two run at the same time
         assert 0 < total_ns(found) < 2 * found["elapsed_ns"] + 50_000_000
         assert found["cpu_s_per_GB"] == pytest.approx(total_ns(found) / (8 << 20))
 

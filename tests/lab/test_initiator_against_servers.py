@@ -40,7 +40,7 @@ SERVER_KEYS = {
         "MaxOutstandingR2T": "16",
     },
 }
-# each write of the module has a pattern of its own, so that nobody reads what another wrote
+# each write of the module has a different pattern, so that no test reads the data of another
 seeds = count(7143)
 
 

@@ -102,7 +102,7 @@ def test_packets_pass_both_ways(cable: Literal["tap", "veth"]) -> None:
         assert first.address_v6 is not None
         assert second.address_v6 is not None
         assert ping(first, second.address_v6) == 3
-        # one's own addresses, too: a server may listen on loopback
+        # also to local addresses: a server may listen on loopback
         assert ping(first, "127.0.0.1", 1) == 1
 
 

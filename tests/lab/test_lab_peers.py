@@ -140,7 +140,7 @@ def test_a_target_in_a_namespace_read_from_another(make: TargetMaker) -> None:
             # what it read came over this cable, in about a second
             assert received > 0.5 * result.throughput_bytes_per_s > 0
             assert initiators.iscsi_readcapacity16(initiator, other.url)[0] == MIB // 512
-            # and nobody outside reaches it
+            # and it is not reachable from outside
             with pytest.raises(ToolMissing, match="iscsi-inq"):
                 initiators.iscsi_inq(HERE, target.url, limit_s=1)
 
@@ -225,7 +225,7 @@ def test_a_port_in_use(make: TargetMaker) -> None:
 
 @needs_root
 def test_a_target_that_cannot_listen_reports_the_cause() -> None:
-    # 192.0.2.0/24 is nobody's (RFC 5737)
+    # 192.0.2.0/24 is not assigned to any host (RFC 5737)
     with (
         pytest.raises(ToolMissing, match=r"tgtd|istgt"),
         peers.istgt(HERE, lun_bytes=MIB, address="192.0.2.1", port=3260),

@@ -223,7 +223,7 @@ def test_mirrors_behind_a_shared_line(tmp_path: Path) -> None:
         for target in range(3)
     ]
     assert by_target[0] == by_target[1] == by_target[2] == list(range(0, total_bytes // 512, 128))
-    # all of it passed the line, one after the other, and each path carried its third
+    # all data passed the shared line, and each path carried a third of it
     access = truth["access"]["to_target"]
     assert access["counters"]["delivered"]["bytes"] > 3 * total_bytes
     assert truth["results"]["elapsed_ns"] > 3 * total_bytes * 8e9 / rate_bps

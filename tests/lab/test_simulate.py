@@ -355,7 +355,7 @@ def test_a_time_that_is_off_by_a_nanosecond_is_reported(run: Path, column: str) 
     times[place] += 1
     (difference,) = agreement(run, truth, "initiator.pcapng").differences
     assert f"{column} is {times[place] - 1}, the truth has {times[place]}" in difference.text
-    # the other tap has times of its own
+    # the other tap has different times
     assert agreement(run, truth, "target.pcapng").differences == []
 
 

@@ -128,7 +128,7 @@ def test_written_data_is_read_back(target: Served, way: str) -> None:
     # what is there already must not do
     seed = str(100 + list(WAYS).index(way))
     written = done("write", target.url, *options, "--pattern-seed", seed)
-    # random writes leave holes: all of the span is written before it is read
+    # random writes do not cover the span: it is written completely before it is read
     done("write", target.url, "--bytes", "4M", "--pattern-seed", seed, "--queue-depth", "8")
     read = done("read", target.url, *options, "--verify", "--pattern-seed", seed)
     for document, operation in ((written, "write"), (read, "read")):
@@ -290,7 +290,7 @@ def test_each_fault(fault: str) -> None:
 def test_a_read_waits_for_the_service_delay() -> None:
     with serving("--service-delay", "30ms-40ms", "--write-delay", "5ms", "--seed", "1") as target:
         read = done("read", target.url, "--bytes", "1M", "--connections", "4", "--queue-depth", "4")["latency_ns"]
-        # how long a busy machine adds is not the target's doing: only the least tells, with 5 ms for that
+        # a busy machine adds time: only the minimum counts, with a tolerance of 5 ms
         assert 30_000_000 <= read["min"] < 45_000_000
         assert 5_000_000 <= done("write", target.url, "--bytes", "512K")["latency_ns"]["min"] < 20_000_000
     with serving("--serial", "--read-delay", "20ms") as target:

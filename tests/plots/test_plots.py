@@ -537,7 +537,7 @@ def test_latency_percentiles_are_those_of_the_commands() -> None:
 
 def test_throughput_idle_and_queue_depth_per_bin() -> None:
     found = throughput_of()
-    # 2000 new bytes and 1000 sent again in 20 ms; the copy is the capture's
+    # 2000 new bytes and 1000 retransmitted in 20 ms; the copy was made by the capture
     assert found.to_initiator_bytes_per_s.tolist() == [0, 100_000, 0]
     assert found.again_bytes_per_s.tolist() == [0, 50_000, 0]
     assert found.to_target_bytes_per_s.tolist() == [2400, 0, 0]

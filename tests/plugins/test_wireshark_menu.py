@@ -74,7 +74,7 @@ def run(file: Path, then: str, *options: str, entry: str = "", frame: int = 2, c
     """The log of the replaced windows, one line each."""
     folder = file.parent
     script, program = folder / "script.lua", folder / "program"
-    # a script of its own would have globals of its own
+    # a separate script would have separate globals
     script.write_text(f"{GUI}\n(function(...)\n{PLUGIN.read_text()}\nend)()\n{then}")
     program.write_text(PROGRAM)
     program.chmod(0o755)

@@ -133,7 +133,7 @@ def test_rows_have_the_colours_of_the_legend(configuration: Path, lossy: Run) ->
 
 
 def test_failures_have_their_colour(configuration: Path) -> None:
-    # a login that is refused, and the CHECK CONDITION that tells of the power on
+    # a refused login, and the CHECK CONDITION that reports the power on
     sample = ROOT / "samples" / "chap-refused-then-accepted" / "capture.pcap"
     fields = ("-T", "fields", "-e", "frame.number", "-e", "frame.coloring_rule.name")
     shown = {

@@ -223,7 +223,7 @@ def test_after_kill_9_during_traffic_the_file_can_be_read(url: str, veth: Networ
             process.wait_until(lambda: file.stat().st_size > 20_000_000, "no traffic")
             os.kill(process.process_id, signal.SIGKILL)
     trace = iscsitrace.read(file)
-    # at most the last record is not whole, and that is told
+    # at most the last record is incomplete, and that is reported
     assert trace.packet_count > 1000
     tshark = frames_of(file)
     assert len(tshark.stdout.split()) == trace.packet_count
@@ -300,7 +300,7 @@ def test_drops_because_of_a_slow_reader_are_reported(url: str, veth: Network, tm
     ):
         assert popen.stdout is not None
         got = popen.stdout.read(16)
-        # nobody reads: the pipe fills, then the kernel's buffer of 1 MiB
+        # without a reader the pipe fills, then the kernel's buffer of 1 MiB
         traffic(veth, url, "--bytes", "16M", "--block-size", "64K")
         time.sleep(0.7)
         popen.send_signal(signal.SIGINT)

@@ -137,7 +137,7 @@ def test_the_headline_is_that_of_the_diagnosis_and_comes_first(wan: FilePath, pa
     opinion = examine(iscsitrace.read(wan, tables=captures.needed(is_large=False)).table).sessions[0]
     verdict = parsed.one("p", class_="verdict").words
     assert opinion.verdict.startswith(verdict)
-    # reads one at a time over 16 ms RTT, on a line of 1 Gbit/s: the path
+    # reads one at a time at an RTT of 16 ms, on a line of 1 Gbit/s: limited by the RTT
     assert "of the time is network RTT (16.0 ms)" in verdict
     headings = [each.words for each in parsed.elements if each.tag in ("h1", "h2", "h3")]
     assert headings[:3] == ["wan.pcapng", "What limits session 0", "What to change"]

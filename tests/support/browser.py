@@ -50,7 +50,7 @@ class Browser:
             "--hide-scrollbars",
         ]
         command += ["--no-first-run", "--disable-extensions", "--remote-debugging-pipe", f"--user-data-dir={profile}"]
-        # no calls of its own, and pixels by the processor at once, not by a graphics library that plays a card
+        # no network requests by the browser itself, and rendering by the CPU without a graphics library
         command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
         command += ["--disable-gpu-rasterization", "--disable-software-rasterizer"]
         self._process = subprocess.Popen(

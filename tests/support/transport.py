@@ -115,7 +115,7 @@ class _Sent:
 
 @dataclass
 class Endpoint:
-    """One end of a TCP connection: a sender of its own stream and a receiver of the other's."""
+    """One end of a TCP connection: the sender of one stream and the receiver of the other."""
 
     clock: Clock
     path: Path

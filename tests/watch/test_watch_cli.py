@@ -108,7 +108,7 @@ def _with_drops(content: bytes) -> bytes:
 
 
 def test_a_pipe() -> None:
-    # a process of its own: its standard input is one
+    # a separate process, whose standard input is a pipe
     content = unpacked(SMALL)
     found = subprocess.run(
         [sys.executable, "-m", "iscsitrace", "watch", "--json", "-"],

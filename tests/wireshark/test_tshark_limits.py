@@ -149,7 +149,7 @@ def test_snaplen(
         if row is not None and row["initiator_task_tag"] == cycle.record.initiator_task_tag:
             instants = [name for name in cycle.columns if name.endswith("_ns") and name != "next_command_ns"]
             right += all(_is_within(row[name], cycle.columns[name], packet_ns) for name in instants)
-    # 96 bytes leave 30 of each header: opcode, lengths, tag, and status where there is one
+    # 96 bytes include 30 bytes of each header: opcode, lengths, tag, and the status if there is one
     commands = sum(cycle.pdus[0].header_bytes >= 30 for cycle in seen.cycles)
     if segments != "packed" or queue_depth == 1:
         assert commands == len(whole.cycles)

@@ -272,7 +272,7 @@ def test_pyshark_shows_the_fields_of_a_frame(tmp_path: Path, plain: Capture) -> 
     assert number == row["frame_last"]
     tags = [value for fields in pdus for name, value in fields if name == "iscsi.initiatortasktag"]
     assert any(f"{row['initiator_task_tag']:#010x}" in tag for tag in tags)
-    # nobody is told any more of children that end
+    # the end of child processes is no longer reported
     assert signal.set_wakeup_fd(-1) == -1
     assert signal.getsignal(signal.SIGCHLD) in {signal.SIG_DFL, None}
 

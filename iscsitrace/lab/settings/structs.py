@@ -190,7 +190,7 @@ def fields_of_world(values: Values) -> dict[str, Any]:
 
 
 def portal_of(values: Values, number: int, seed: int) -> dict[str, Any]:
-    """The portal of one of several targets, each with a name of its own; without logical units."""
+    """The portal of one of several targets, each with a unique name; without logical units."""
     name = str(values.get("target.name", TARGET_NAME))
     if number:
         name = f"{name}-{number + 1}"

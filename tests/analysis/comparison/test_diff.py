@@ -180,7 +180,7 @@ def test_two_settings_that_only_help_together_have_equal_shares() -> None:
     a = Situation(Setting("write", 65_536, 4 * MS, 4e7, solicitation=keys))
     b = a.with_keys(is_initial_r2t=False).with_setting(queue_depth=2)
     found = {each.name: each.factor for each in explain(measured(a), measured(b)).differences}
-    # 4 delays and the line's time before, 2 after; with two outstanding half of that
+    # 4 delays and the line time before, 2 delays after; half of that with two commands in flight
     line_ns = 65_536 / 4e7 * 1e9
     alone, together = (16 * MS + line_ns) / (8 * MS + line_ns), 2.0
     assert found == {"InitialR2T": pytest.approx(alone), "queue_depth": pytest.approx(together)}

@@ -195,7 +195,7 @@ def test_a_header_read_inside_a_pdu_that_others_confirm() -> None:
 
 
 def test_a_header_read_inside_a_pdu_that_nothing_confirms() -> None:
-    # our PDU stands alone: tshark shows neither it nor a neighbour, and no digest vouches for it
+    # nothing confirms our PDU: tshark shows neither it nor a neighbour, and it has no digest
     alone = data_in(2)
     result = compared([alone], [shown(8, frame=12, place_bytes=100, opcode=COMMAND)], [SEGMENTS[2]])
     assert ("tshark_only", None) in explanations(result)

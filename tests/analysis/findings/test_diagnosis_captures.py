@@ -30,7 +30,7 @@ WRITES = f"write --block-size 256K --bytes 4M {R2T_ONLY} {WAN}"
 
 # finding -> options of a run that has it, and of a near miss
 CASES: dict[str, tuple[str, str]] = {
-    # the same reads, one at a time or sixteen: 128 KiB take 3.3 ms on the line, the path 8 ms
+    # the same reads, one at a time or sixteen: 128 KiB take 3.3 ms on the line, the RTT is 8 ms
     "queue_depth_low": (
         f"read --block-size 128K --bytes 16M {WAN}",
         f"read --block-size 128K --bytes 16M --queue-depth 16 {WAN}",
@@ -55,7 +55,7 @@ CASES: dict[str, tuple[str, str]] = {
         f"{WRITES} --fault late-r2t,every=1,by=20ms",
         f"{WRITES} --fault late-r2t,every=1,by=0.5ms",
     ),
-    # the first 64 KiB after leave, or with the command
+    # the first 64 KiB after an R2T, or with the command
     "unsolicited_data_unused": (
         f"write --block-size 64K --bytes 4M {R2T_ONLY} {WAN}",
         f"write --block-size 64K --bytes 4M --key ImmediateData=Yes --key InitialR2T=No {WAN}",
@@ -258,7 +258,7 @@ def test_frames_of_a_finding_are_those_of_the_waiting_command(tmp_path: Path) ->
     commands = {row["command_frame"]: row for row in trace.cycles.rows()}
     shown = [commands[frame] for frame in finding.frames if frame in commands]
     assert len(shown) == 3
-    # the device takes 5 ms, the path 8 ms
+    # the service time is 5 ms, the RTT 8 ms
     assert all(row["request_ns"] >= 13_000_000 for row in shown)
     assert all({row["data_first_frame"], row["status_frame"]} <= set(finding.frames) for row in shown)
 

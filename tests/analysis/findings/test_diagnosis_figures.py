@@ -117,7 +117,7 @@ def test_r2t_and_status_of_a_write_both_count_beyond_the_rtt() -> None:
         parts = [("propagation", 16 * MS), ("target_service", 2 * MS), ("transfer", 4 * MS)]
         parts += [("propagation", 16 * MS), ("target_service", 3 * MS)]
         story.task(*parts, operation="write", **instants)
-    # 2 ms beyond the path for the R2T, and 3 for the status
+    # 2 ms beyond the RTT for the R2T, and 3 ms for the status
     assert "median 5.0 ms (12 writes)" in found(story, "slow_target").text
 
 

@@ -216,7 +216,7 @@ def commands(count: int, waiting: int, *, opened_before_ns: int = 10_000) -> Sto
     story = Story(rtt_to_target_ns=8 * MS)
     at = story.now
     for number in range(count):
-        # of the room that the login left for the first two nobody speaks
+        # the command window of the login, for the first two commands, is not in the tables
         room = number + 1 if number < waiting else number + 101
         story.rows["cycles"].append(
             {"cycle": number, "session": 0, "connection": 3, "operation": "read", "queue_depth": 1}

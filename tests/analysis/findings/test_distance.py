@@ -83,7 +83,7 @@ def test_small_blocks_take_less_time_on_the_line_than_the_rtt() -> None:
         story = Story().tasks(16, ("propagation", 16 * MS), ("transfer", 1 * MS), **columns)
         return "block_size_small" in names(story.add("senders", **sender))
 
-    # 128 KiB take 16 ms on this line: as long as the path
+    # 128 KiB take 16 ms on this line: equal to the RTT
     assert not found(bytes=131_072)
     assert found(bytes=130_560)
     assert not found(bytes=130_560, queue_depth=2)

@@ -103,7 +103,7 @@ def test_a_finding_as_json() -> None:
         "gains",
     ]
     assert document["gain"] == document["gains"][0]
-    # the path is all that a task waits for: eight at once carry eight times as much
+    # a command waits only for the RTT: eight at once have eight times the throughput
     assert (document["gain"]["change"], document["gain"]["throughput_factor"]) == ("queue depth 8", 8)
     assert document["advice"] == " ".join(advice.text for advice in PROBLEMS["queue_depth_low"].advice)
 

@@ -102,7 +102,7 @@ def test_a_gain_stays_with_its_advice_when_another_is_inserted() -> None:
     (longer, *_) = gains.with_gains(case, [finding for finding in [problem.find(case)] if finding])
     own = QUEUE_DEPTH_LOW.advice[0]
     for finding, place in ((plain, 0), (longer, 1)):
-        # a round trip a task, and nothing else: eight at once carry eight times as much
+        # one RTT per command, and nothing else: eight at once have eight times the throughput
         first = finding.gains[0]
         assert (first.advice, first.change, first.throughput_factor) == (own, "queue depth 8", pytest.approx(8))
         assert [each["advice"] for each in finding.as_dict()["gains"]] == [place] * len(finding.gains)

@@ -109,7 +109,7 @@ def test_a_queue_that_fills_the_line_gains_nothing(runs: Runs) -> None:
 
 
 def test_no_gain_if_the_model_does_not_fit_the_session() -> None:
-    # ten times the path's delay, of which nothing is anybody's
+    # ten times the RTT, without any known cause
     tale = Story(rtt_to_target_ns=2 * MS).tasks(20, ("propagation", 20 * MS))
     found = tale.found("queue_depth_low")
     assert found

@@ -52,7 +52,7 @@ def test_a_zero_window_is_another_problem() -> None:
     assert names(held("receive_window").add("senders", **SENDER | {"rwnd_min_bytes": 1_448})) == {
         "receive_window_small"
     }
-    # without the scale nobody knows how large it was
+    # without the window scale its size is unknown
     unscaled = SENDER | {"rwnd_min_bytes": 501, "is_window_scale_inferred": True}
     found = held("receive_window").add("senders", **unscaled).found("receive_window_small")
     assert found

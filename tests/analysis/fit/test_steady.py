@@ -166,7 +166,7 @@ def test_the_period_of_a_full_queue_is_the_time_between_completions() -> None:
 
 def test_the_queue_depth_at_a_tap_beside_the_target() -> None:
     rows = [
-        # a status leaves 1 us after each command came, and the next command comes a round trip of 16 ms later
+        # each status follows its command by 1 us, and the next command comes one RTT of 16 ms later
         {"command_first_ns": start * 2 * MS, "status_ns": start * 2 * MS + 1_000, "bytes": 512, "operation": "read"}
         for start in range(80)
     ]

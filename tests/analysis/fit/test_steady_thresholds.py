@@ -133,7 +133,7 @@ def test_the_line_limits_a_queue_if_it_is_busy_for_nine_tenths() -> None:
 
 
 def test_windows_limit_a_queue_if_half_of_its_waits_are_for_them() -> None:
-    # 8 ms of waits, and a window of which a round trip carries 80 %
+    # 8 ms of waits, and a window used to 80 % per RTT
     assert queued(2 * MS, 3_990_000, 2 * BLOCK).seen.bound == "cycle"
     assert queued(2 * MS, 4_010_000, 2 * BLOCK).seen.bound == "window"
 
@@ -200,7 +200,7 @@ def test_the_smallest_window_of_several_connections_limits() -> None:
         (point,) = points(story.source(), "a")
         assert point.setting.window_bytes == 65_536
         assert (point.setting.connections, point.setting.queue_depth) == (2, 1)
-    # one whose scale nobody saw may be larger
+    # a window with an unknown scale may be larger
     story.rows["senders"][0]["is_window_scale_inferred"] = True
     assert points(story.source(), "a")[0].setting.window_bytes == 1 << 20
 

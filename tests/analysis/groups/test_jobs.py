@@ -121,7 +121,7 @@ def test_a_loss_in_slow_start_as_the_cause() -> None:
         return work.lost(number, (100, "fast", 100 * KB), exit_bytes=100 * KB)
 
     assert cause_of_slow(one) == ("slow_start_exit", 1_100)
-    # the path of another length may be why, unless it waited for its window
+    # the different RTT may be the cause, unless the stream waited for its window
     assert cause_of_slow(one, rtt_ms=20) == (None, None)
     waits = lambda work, number: one(work, number) and work.waited(number, "congestion_window", 200, 300)  # noqa: E731
     assert cause_of_slow(waits, rtt_ms=20) == ("slow_start_exit", 1_100)

@@ -262,13 +262,13 @@ def test_the_needs_of_a_side_are_those_of_its_busier_path() -> None:
                 row = {"session": session, "connection": session, "part": part, "time_first_ns": at}
                 at += lasted * MS
                 hosts.budget.append(row | {"time_last_ns": at})
-    # another connection of the far session, over a longer path, that carried less
+    # another connection of the far session, with a longer RTT and fewer bytes
     hosts.connections[1] |= {"stream_bytes_to_target": 1_000}
     hosts.connections.append(
         hosts.connections[1] | {"connection": 2, "rtt_to_target_min_ns": 5 * MS, "stream_bytes_to_target": 999}
     )
     (found,) = hosts.found()
-    # 12 ms more of path, of which two rounds of 4 ms that the near leg did not need are not the way's
+    # 12 ms more of RTTs, of which 8 ms are two R2T rounds that the near side did not need
     assert found.farthest.causes == {"r2t_rounds": 10 * 8 * MS}
 
 

@@ -30,7 +30,7 @@ def test_the_same_writes_are_a_mirror() -> None:
     assert found.skews == dict.fromkeys(("p50", "p95", "p99", "max"), 11 * MS)
     assert [leg.last_count for leg in found.legs] == [0, 20]
     assert found.farthest.alone_ns == 20 * 11 * MS
-    # another host, or the other path to the same logical unit, is no leg
+    # another host, or the other path to the same logical unit, is no mirror side
     assert two(near, far, host="iqn.other") == []
     hosts = Hosts()
     for asked in (near, far):
@@ -333,7 +333,7 @@ def test_data_distinguish_stripes_from_mirrors() -> None:
     # zeros everywhere prove nothing; one superblock among them does
     assert with_starts([[7] * count, [7] * count]) == [False]
     assert with_starts([[7] * (count - 1) + [8], [7] * (count - 1) + [8]]) == [True]
-    # fewer bytes may be the same in any block, and prove a difference all the same
+    # fewer equal bytes prove nothing, but different ones prove a difference
     assert with_starts([own, own], captured=14) == [False]
     assert with_starts([own, [each + 1_000 for each in own]], captured=14) == []
 

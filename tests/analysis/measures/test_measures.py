@@ -76,7 +76,7 @@ def test_commands_without_data_are_neither_reads_nor_writes() -> None:
     (total,) = volumes.measure(table("cycles", *rows))
     assert (total.cycle_count, total.read_cycle_count, total.write_cycle_count) == (5, 1, 1)
     assert (total.read_bytes_per_s, total.write_bytes_per_s) == (512 / 0.004, 1024 / 0.004)
-    # they had a command and a status all the same
+    # they still have a command and a status
     assert total.iops == 5 / 0.004
 
 
@@ -173,5 +173,5 @@ def test_display_filter() -> None:
     assert selection.display_filter(cycles.row(1)) == (
         "tcp.stream==1 && iscsi.initiatortasktag==0x00000011 && frame.number>=22 && frame.number<=210"
     )
-    # without a status nobody knows where it ends
+    # without a status its end is unknown
     assert selection.display_filter(cycles.row(2)).endswith("frame.number>=220")

@@ -28,7 +28,7 @@ SOLICITED = Solicitation(
 
 
 def test_the_solicited_write_of_the_field_takes_106_ms() -> None:
-    # 2 MB at 1 Gbit/s are 16 ms; 8 R2Ts of 256 KiB and the command itself: 9 round trips of 10 ms
+    # 2 MB at 1 Gbit/s are 16 ms; 8 R2Ts of 256 KiB and the command itself: 9 RTTs of 10 ms
     found = predict(Setting("write", 2_000_000, 5 * MS, 125e6, solicitation=SOLICITED))
     assert found.period_ns == pytest.approx(106 * MS)
     assert (found.k, found.transfer_ns, found.stall_ns) == (18, pytest.approx(16 * MS), 0)
@@ -89,7 +89,7 @@ def test_each_full_window_waits_one_rtt() -> None:
 
 
 def test_slow_start_doubles_until_the_block_is_sent_or_the_line_is_full() -> None:
-    # 10 + 20 + 40 + 80 segments hold 150: three waits of a round trip
+    # 10 + 20 + 40 + 80 segments hold 150: three waits of one RTT
     free = Setting("read", 150 * 1_448, 4 * MS, start_window_bytes=10 * 1_448)
     assert predict(free).stall_ns == pytest.approx(3 * 8 * MS)
     assert predict(replace(free, block_bytes=151 * 1_448)).stall_ns == pytest.approx(4 * 8 * MS)
@@ -133,7 +133,7 @@ def test_queued_reads_add_up_until_the_line_is_full(depth: int, expected_mb_per_
 
 
 def test_commands_wait_behind_bursts_on_their_connection() -> None:
-    # eight bursts of 10 ms take the line one after the other; then their statuses, commands and R2Ts a round trip
+    # eight bursts of 10 ms pass the line one after another; their statuses, commands and R2Ts take one RTT each
     keys = replace(SOLICITED, max_burst_bytes=400_000)
     found = predict(Setting("write", 400_000, 10 * MS, 40e6, queue_depth=8, solicitation=keys))
     assert found.period_ns == pytest.approx((8 * 10 + 20) * MS)
@@ -173,7 +173,7 @@ def test_connections_add_up_until_the_line_is_full() -> None:
     [(1e-2, 12), (1e-3, 38), (1e-4, 187), (1e-5, 1_054), (1e-6, 5_926)],
 )
 def test_average_windows_are_those_of_the_table_of_cubic(loss: float, cubic: int) -> None:
-    # RFC 8312, table 1: a round trip of 0.1 s
+    # RFC 8312, table 1: an RTT of 0.1 s
     assert loss_window_segments(loss, 0.1, "cubic") == pytest.approx(cubic, rel=0.05)
 
 
@@ -342,7 +342,7 @@ def test_a_held_status_leaves_with_other_data_only_if_that_comes_before_the_ack(
     """Two reads over 4 ms each way. Their target takes 20 ms: the next data comes after 18, the ACK after 8."""
     setting = Setting("read", 65_536, 4 * MS, service_ns=20 * MS, queue_depth=2, is_status_held=True)
     assert predict(setting).throughput_bytes_per_s == pytest.approx(2 * 65_536 / 0.036)
-    # without service, eight outstanding: data comes long before the ACK, and the status waits for it, (8 ms + it) / 8
+    # without service time, eight in flight: data comes long before the ACK, for which the status waits: (8 ms + it) / 8
     setting = replace(setting, service_ns=0.0, queue_depth=8)
     assert predict(setting).throughput_bytes_per_s == pytest.approx(8 * 65_536 / (0.008 * 8 / 7))
 

@@ -63,7 +63,7 @@ def test_stalls_of_a_receiver_are_proportional_to_bytes() -> None:
     assert found
     assert found.situation.stalls_ns_per_byte["receiver"] == pytest.approx(4 * MS / BLOCK)
     assert found.remainder == pytest.approx(1)
-    # two at once take 8 ms for the path of each, and 4 for the receiver
+    # two at once take an RTT of 8 ms each, and 4 ms for the receiver
     assert found.situation.with_setting(queue_depth=2).throughput() == pytest.approx(BLOCK / 0.012)
 
 
@@ -122,7 +122,7 @@ def test_the_wait_of_a_held_status_beyond_the_rtt_is_separate() -> None:
     assert found
     assert found.situation.waits_ns["ack_wait"] == 40 * MS
     gain = gains(held_reads(20, 56 * MS).found("held_for_ack"))["status in the last Data-In"]
-    # 16 ms of path, and 16 and 40 of an ACK
+    # 16 ms of RTT, and 16 + 40 ms for an ACK
     assert gain.throughput_factor == pytest.approx(72 / 16)
 
 
@@ -343,7 +343,7 @@ def test_service_times_that_differ_by_a_quarter_block_put_commands_out_of_step()
 def test_groups_of_connections_stall_separately() -> None:
     """A loss delays one connection; slow start and the line affect all connections."""
     one = Situation(Setting("read", 100_000, 5 * MS), stalls_ns_per_byte={"loss": 100.0})
-    # 10 ms of path and 10 of losses; four times as many at the same time
+    # 10 ms of RTT and 10 ms of losses; four times as many in flight
     assert one.throughput() == pytest.approx(100_000 / 0.020)
     assert one.with_connections(4).throughput() == pytest.approx(4 * 100_000 / 0.020)
     slow = Situation(Setting("read", 100_000, 5 * MS), stalls_ns_per_byte={"slow_start": 100.0})

@@ -134,7 +134,7 @@ fn open(settings: &TapSettings) -> Result<SyncDevice, TapError> {
     };
     let opened = match &settings.namespace {
         None => open_here(),
-        // a thread of its own enters the namespace: a device stays with its file wherever that is used
+        // a separate thread enters the namespace: the device stays usable through its file from any namespace
         Some(namespace) => std::thread::scope(|scope| {
             let opening = scope.spawn(|| {
                 let namespace = File::open(namespace)?;

@@ -135,7 +135,7 @@ impl Receiver {
         self.fin.is_some_and(|fin| self.rcv_nxt > fin)
     }
 
-    /// An unacceptable segment that is not a plain ACK: the sender is told what was received (RFC 2883, section 4.1).
+    /// An unacceptable segment that is not a plain ACK: an ACK reports what was received (RFC 2883, section 4.1).
     pub fn refuse(&mut self, start: i64, end: i64) {
         if end > start && start < self.rcv_nxt {
             self.acknowledgment.duplicate_received(self.rcv_wnd);

@@ -89,7 +89,7 @@ fn status_after_data(nagle: bool, delayed_ack: bool) -> (i64, i64) {
     }
     pipe.records.as_mut().unwrap().clear();
     let start_ns = pipe.now_ns;
-    // The request, and 5 ms later 2 full segments and 300 bytes more; then the status as a call of its own.
+    // The request, and 5 ms later 2 full segments and 300 bytes more; then the status in a separate call.
     pipe.write(0, &[1; 48]);
     pipe.run_until(start_ns + 5 * MS);
     pipe.ends[1].write(pipe.now_ns, &[2; 2 * 1448 + 300]);

@@ -5,7 +5,7 @@ use iscsitrace_wire::frame::LinkType;
 
 use super::*;
 
-/// A file of its own that goes away with the test.
+/// A temporary file of a test.
 struct Folder(std::path::PathBuf);
 
 impl Folder {

@@ -42,7 +42,7 @@ fn a_connection_joins_while_commands_are_in_flight() {
     let bhs = request.bhs();
     assert_eq!((bhs.tsih(), bhs.cid(), bhs.is_immediate()), (Some(7), Some(2), Some(true)));
     assert_eq!(bhs.cmd_sn(), Some(first.next()), "the next of the command stream (RFC 7143 section 11.12.8)");
-    assert!(!tags.contains(&request.tag()), "a tag of its own");
+    assert!(!tags.contains(&request.tag()), "a new tag");
     assert!(!play.session.is_usable(2));
     // meanwhile the answer to a command arrives
     play.exp_cmd_sn = play.exp_cmd_sn.wrapping_add(1);
