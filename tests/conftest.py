@@ -1,25 +1,32 @@
-"""Tests that need root: without root they are skipped, in CI they fail; and they run at a higher priority.
+"""Tests that need root: without root they are skipped, in CI they fail.
 
-They run in real time, and are reliable only if the hosts of their networks get a CPU when they need one.
+Those marked `needs_root` run in real time, and are reliable only if the hosts of their networks get a CPU when they
+need one: they run at a higher priority.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
 
 from tests.support.lab import going_first
 
-_REASON = "network namespaces need root"
+_REASON = "network namespaces and third-party targets need root"
+
+
+def pytest_configure() -> None:
+    """Restores SIGINT: a shell starts background jobs with SIGINT ignored, which child processes inherit."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.geteuid() == 0 or os.environ.get("CI") == "true":
         return
     for item in items:
-        if item.get_closest_marker("needs_root"):
+        if item.get_closest_marker("needs_root") or item.get_closest_marker("needs_peers"):
             item.add_marker(pytest.mark.skip(reason=_REASON))
 
 

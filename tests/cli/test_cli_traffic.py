@@ -11,7 +11,8 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import click
 import pytest
@@ -19,6 +20,7 @@ from click.testing import CliRunner, Result
 
 from iscsitrace.analysis.comparison import truth as truth_analysis
 from iscsitrace.cli import COMMANDS, GROUPS, main
+from iscsitrace.cli.traffic import experiment
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import traffic, truth_file
 from iscsitrace.outputs import run_progress
@@ -229,14 +231,14 @@ def test_a_target_keeps_no_log_unless_its_truth_is_requested(called_with: dict[s
 def test_faults(called_with: dict[str, Any]) -> None:
     rules = (
         *("bad-data-digest,operation=read,nth=5", "busy,every=3", "late-r2t,by=20ms,operation=write"),
-        *("check-condition,sense=b/11/0a", "reject,reason=9"),
+        *("check-condition,sense=b/1f/0a", "reject,reason=9"),
     )
     found = settings(called_with, "target", *(part for rule in rules for part in ("--fault", rule)))
     assert found["portal"]["faults"] == [
         {"fault": "bad_data_digest", "operation": "read", "nth": 5, "is_repeated": False},
         {"fault": "busy", "nth": 3, "is_repeated": True},
         {"fault": "late_r2t", "by_ns": 20_000_000, "operation": "write"},
-        {"fault": "check_condition", "sense": [0x0B, 0x11, 0x0A]},
+        {"fault": "check_condition", "sense": [0x0B, 0x1F, 0x0A]},
         {"fault": "reject", "reason": 9},
     ]
 
@@ -392,7 +394,10 @@ def test_a_held_status_needs_nagle(called_with: dict[str, Any], tmp_path: Path) 
         (["target", "--fault", "fire"], "'fire' is not a fault; there are bad-header-digest"),
         (["target", "--fault", "busy,nth=0"], "'nth=0': a rule takes nth=5"),
         (["target", "--fault", "busy,when=now"], "'when=now': a rule takes nth=5"),
-        (["target", "--fault", "check-condition,sense=xyz"], "sense=3/11/00"),
+        *(
+            (["target", "--fault", f"check-condition,sense={sense}"], "sense=3/11/00")
+            for sense in ("xyz", "3/11", "3/1g/0")
+        ),
         (["target", "--service-delay", "40ms-30ms"], 'two like "30ms-40ms"'),
         (["target", "--service-delay", "soon"], "'soon' is not a time"),
         (["target", "--listen", "localhost"], "'localhost' is not an address"),
@@ -540,3 +545,12 @@ def test_progress_appears_on_stderr_if_a_run_takes_long(
     out, err = capsys.readouterr()
     assert out == ""
     assert "simulating" in err
+
+
+@pytest.mark.parametrize(("left_s", "words"), [(59.4, "59 s left"), (60, "1 min left"), (620, "10 min left")])
+def test_an_experiment_shows_how_long_it_will_take(left_s: float, words: str) -> None:
+    shown: list[str] = []
+    bar = SimpleNamespace(show=lambda done, count, text: shown.append(text))
+    seen = SimpleNamespace(latest=None, left_s=left_s, failed=0, done=3, count=8)
+    assert not experiment._Watched(cast(Any, bar))(cast(Any, seen))
+    assert shown == [f"3 of 8 points, {words}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -12,7 +13,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from iscsitrace.cli import main
 from iscsitrace.plots import kinds
 from tests.support import xplot_file
 
@@ -22,16 +25,20 @@ READ = SAMPLES / "sequential-read-4ms" / "capture.pcapng.gz"
 LOSS = SAMPLES / "loss-1-percent" / "capture.pcap.gz"
 TWO = SAMPLES / "two-connections-one-session" / "capture.pcapng.gz"
 MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
-ALONE = [sys.executable, "-m", "iscsitrace"]
 
 
-def plot(
-    folder: Path, *arguments: object, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def plot(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    with contextlib.chdir(folder):
+        result = CliRunner().invoke(main, ["plot", *map(str, arguments)])
+    return subprocess.CompletedProcess(["plot"], result.exit_code, result.stdout, result.stderr)
+
+
+def plot_elsewhere(folder: Path, environment: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, with these variables in its environment."""
     return subprocess.run(
-        [*ALONE, "plot", *map(str, arguments)],
+        [sys.executable, "-m", "iscsitrace", "plot", *map(str, arguments)],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {}),
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -54,7 +61,7 @@ def test_two_runs_write_the_same_bytes_in_any_environment(tmp_path: Path, ending
     contents = []
     for number, zone in enumerate(("UTC", "Asia/Tokyo")):
         surroundings = {"TZ": zone, "PYTHONHASHSEED": str(number), "SOURCE_DATE_EPOCH": str(number)}
-        assert plot(tmp_path, "cycles", "-o", f"{number}.{ending}", READ, environment=surroundings).returncode == 0
+        assert plot_elsewhere(tmp_path, surroundings, "cycles", "-o", f"{number}.{ending}", READ).returncode == 0
         contents.append((tmp_path / f"{number}.{ending}").read_bytes())
     assert contents[0] == contents[1]
     assert contents[0].startswith(MAGIC[ending])
@@ -97,14 +104,21 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
             "connection 0 has no packets in the view",
         ),
         (["cycles", "--from", "100s", "-o", "a.png", READ], "nothing to draw"),
-        (["cycles", "--show", READ], "no window can be opened here"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(tmp_path: Path, arguments: list[object], message: str) -> None:
-    result = plot(tmp_path, *arguments, environment={"DISPLAY": "", "WAYLAND_DISPLAY": "", "MPLBACKEND": ""})
+    assert_is_refused(plot(tmp_path, *arguments), message)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_window_can_be_opened(tmp_path: Path) -> None:
+    headless = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "MPLBACKEND": ""}
+    assert_is_refused(plot_elsewhere(tmp_path, headless, "cycles", "--show", READ), "no window can be opened here")
+
+
+def assert_is_refused(result: subprocess.CompletedProcess[str], message: str) -> None:
     assert result.returncode == 2
     assert message in result.stderr.splitlines()[-1]
-    assert list(tmp_path.iterdir()) == []
     assert "Traceback" not in result.stderr
 
 

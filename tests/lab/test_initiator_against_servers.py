@@ -12,10 +12,10 @@ import pytest
 from iscsitrace.lab import peers
 from iscsitrace.lab.peers import Account, Target
 from iscsitrace.lab.places import HERE
-from tests.support.lab import needs_root
+from tests.support.lab import needs_peers
 from tests.support.traffic import BLOCK_BYTES, initiate, pattern, transfer
 
-pytestmark = needs_root
+pytestmark = needs_peers
 
 MIB = 1 << 20
 LUN_BYTES = 64 * MIB

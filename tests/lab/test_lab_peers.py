@@ -22,7 +22,7 @@ from iscsitrace.lab import initiators, peers
 from iscsitrace.lab.namespaces import EndSettings, network
 from iscsitrace.lab.peers import Account, Target
 from iscsitrace.lab.places import HERE, Place
-from tests.support.lab import needs_root
+from tests.support.lab import needs_peers, needs_root
 
 MIB = 1 << 20
 TargetMaker = Callable[..., AbstractContextManager[Target]]
@@ -32,7 +32,7 @@ VENDORS: dict[TargetMaker, str] = {peers.tgt: "IET", peers.istgt: "FreeBSD"}
 targets = pytest.mark.parametrize("make", [peers.tgt, peers.istgt], ids=["tgt", "istgt"])
 
 
-@needs_root
+@needs_peers
 @targets
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_target_on_loopback(make: TargetMaker, address: str) -> None:
@@ -50,7 +50,7 @@ def test_a_target_on_loopback(make: TargetMaker, address: str) -> None:
     assert not HERE.answers(target.address, target.port)
 
 
-@needs_root
+@needs_peers
 @targets
 def test_written_data_is_in_the_file_and_is_read_back(make: TargetMaker, tmp_path: Path) -> None:
     content = random.Random(7143).randbytes(4 * MIB)  # noqa: S311 -- content, no secret
@@ -63,7 +63,7 @@ def test_written_data_is_in_the_file_and_is_read_back(make: TargetMaker, tmp_pat
     assert copy.read_bytes() == content
 
 
-@needs_root
+@needs_peers
 @targets
 def test_chap(make: TargetMaker) -> None:
     account = Account("initiator", "secret7143secret")
@@ -113,7 +113,7 @@ def test_accounts_that_a_url_cannot_hold(words: tuple[str, str]) -> None:
         Account(*words)
 
 
-@needs_root
+@needs_peers
 def test_several_targets_side_by_side() -> None:
     with (
         peers.tgt(HERE, lun_bytes=1 * MIB) as one,
@@ -166,7 +166,7 @@ def test_iperf3_between_namespaces() -> None:
             peers.iperf3(made["initiator"], made["target"].address, port=5202, seconds=1)
 
 
-@needs_root
+@needs_peers
 def test_conformance_tests_run_as_listed() -> None:
     command = ["iscsi-test-cu", "--list"]
     listed = subprocess.run(command, check=False, capture_output=True, text=True, timeout=10).stdout
@@ -214,7 +214,7 @@ def test_conformance_results_are_parsed() -> None:
     assert (reset.suite, reset.name, reset.has_passed) == ("Reserve6", "LUNReset", True)
 
 
-@needs_root
+@needs_peers
 @targets
 def test_a_port_in_use(make: TargetMaker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -223,7 +223,7 @@ def test_a_port_in_use(make: TargetMaker) -> None:
             pass
 
 
-@needs_root
+@needs_peers
 def test_a_target_that_cannot_listen_reports_the_cause() -> None:
     # 192.0.2.0/24 is not assigned to any host (RFC 5737)
     with (

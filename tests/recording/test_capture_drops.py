@@ -24,7 +24,6 @@ from tests.support.transport import ETHERNET, Packet, Path
 from tests.support.truth import Seen, observe
 
 SHARES = [0.01, 0.05, 0.20]
-SEEDS = [1, 2, 3]
 
 
 def _built(steps: Callable[[Conversation], None], path: Path | None = None) -> Capture:
@@ -136,12 +135,11 @@ def assert_coverage(trace: iscsitrace.Trace, seen: Seen) -> None:
     assert total.gap_bytes / total.stream_bytes == pytest.approx(1 - passed_bytes / stream_bytes, abs=0.01)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("name", BUILT)
-def test_built(name: str, share: float, seed: int, tmp_path: FilePath) -> None:
+def test_built(name: str, share: float, tmp_path: FilePath) -> None:
     capture = built(name)
-    packets = thin(capture.packets, share, seed)
+    packets = thin(capture.packets, share, seed=1)
     trace = iscsitrace.read(write_pcap(tmp_path / "thin.pcap", packets, ETHERNET), tables=("pdus",))
     seen = observe(capture, packets)
     assert_found(trace, seen, connection_numbers(trace))

@@ -428,6 +428,9 @@ def test_gains_of_changes(uneven: Path, tmp_path: Path) -> None:
         assert is_amount(times, Decimal(ratio))
         assert bound == limits[after["bound"]]
     assert {rows[name][-1] for name in asked} == set(limits.values())
+    # a change of less than 1 % is not worth a row
+    rates = [float(line[1]) for line in lines]
+    assert all(abs(rate / rates[0] - 1) > 0.009 for rate in rates[1:])
 
 
 def test_gains_follow_their_advice(uneven: Path) -> None:

@@ -71,7 +71,7 @@ def mutant_of(module: str, text: str, changed: str) -> Mutant:
 
 
 def meaning(text: str) -> str | None:
-    """The module without annotations, which Python does not evaluate; None if it is not valid Python."""
+    """The module without annotations and `frozen`, which only mypy checks; None if it is not valid Python."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
@@ -79,4 +79,6 @@ def meaning(text: str) -> str | None:
     for node in ast.walk(tree):
         for name in {"annotation", "returns"} & set(node._fields):
             setattr(node, name, ast.Constant(None))
+        if isinstance(node, ast.Call):
+            node.keywords = [each for each in node.keywords if each.arg != "frozen"]
     return ast.dump(tree)

@@ -37,9 +37,8 @@ class PduStream:
         if place + 1 >= len(self.rows):
             return False
         spare: int = self.offsets[place + 1] - self.offsets[place] - least_length(self.rows[place])
-        return 0 <= spare <= _DIGESTS_BYTES or (
-            self.rows[place]["opcode"] == 0x01 and 0 <= spare <= _DIGESTS_BYTES + _ADDITIONAL_HEADER_MAX_BYTES
-        )
+        is_command = self.rows[place]["opcode"] == 0x01
+        return 0 <= spare <= _DIGESTS_BYTES + (_ADDITIONAL_HEADER_MAX_BYTES if is_command else 0)
 
     def confirmation(self, place: int) -> str | None:
         """Independent evidence for the offset of a PDU's header: tshark or a digest, here or along the chain."""

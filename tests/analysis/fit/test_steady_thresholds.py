@@ -265,6 +265,18 @@ def test_the_queue_depth_is_the_ninth_decile(deeper: int, depth: int) -> None:
     assert found.queue_depth == depth
 
 
+@pytest.mark.parametrize(("others", "spans"), [(0, 5), (1, 4)])
+def test_a_span_of_a_queue_has_only_commands_that_follow_one_another(others: int, spans: int) -> None:
+    """Two reads in flight: twelve of 128 KiB, after six of which another size may come."""
+    sizes = [BLOCK] * 6 + [4 * KIB] * others + [BLOCK] * 6
+    rows = [
+        {"command_first_ns": number * MS, "status_ns": (number + 2) * MS, "bytes": size, "operation": "read"}
+        for number, size in enumerate(sizes)
+    ]
+    (found,) = [spans for spans in Commands(table("cycles", *rows)).spans() if spans.block_bytes == BLOCK]
+    assert (found.queue_depth, len(found.first)) == (2, spans)
+
+
 @pytest.mark.parametrize(("last_kib", "together"), [(514, True), (515, False)])
 def test_half_of_the_bytes_have_to_come_in_equal_groups(last_kib: int, together: bool) -> None:
     """Four groups of four blocks are 2 MiB; so are pairs of other sizes, no two alike."""

@@ -305,15 +305,15 @@ def test_a_command_sent_later() -> None:
 # --- stripe or mirror
 
 
-def with_starts(starts: Sequence[Sequence[int]], captured: int = 64) -> list[bool]:
-    """Whether the mirrors found are certain, for two sides whose data begin with these checksums."""
+def with_starts(starts: Sequence[Sequence[int]], captured: tuple[int, int] = (64, 64)) -> list[bool]:
+    """Whether the mirrors found are certain, for two sides whose data begin with checksums over these byte counts."""
     hosts = Hosts()
     for target in ("iqn.a", "iqn.b"):
         hosts.ask(hosts.session(target), in_order(len(starts[0])))
     source = hosts.source()
     # the cycles of the two take turns
     rows = [
-        {"cycle": cycle, "bytes": captured, "crc32c": starts[session][cycle // 2]}
+        {"cycle": cycle, "bytes": captured[session], "crc32c": starts[session][cycle // 2]}
         for cycle, session in enumerate(source("cycles")["session"].tolist())
     ]
     made = table("write_starts", *rows)
@@ -330,12 +330,15 @@ def test_data_distinguish_stripes_from_mirrors() -> None:
     # a tenth may have changed between the two copies, not more
     assert with_starts([own, [0, 1, *own[2:]]]) == [True]
     assert with_starts([own, [0, 1, 2, *own[3:]]]) == []
+    # checksums of beginnings of different lengths cannot be compared
+    for captured in ((64, 65), (65, 64), (0, 64)):
+        assert with_starts([own, [each + 1_000 for each in own]], captured) == [False]
     # zeros everywhere prove nothing; one superblock among them does
     assert with_starts([[7] * count, [7] * count]) == [False]
     assert with_starts([[7] * (count - 1) + [8], [7] * (count - 1) + [8]]) == [True]
     # fewer equal bytes prove nothing, but different ones prove a difference
-    assert with_starts([own, own], captured=14) == [False]
-    assert with_starts([own, [each + 1_000 for each in own]], captured=14) == []
+    assert with_starts([own, own], captured=(14, 14)) == [False]
+    assert with_starts([own, [each + 1_000 for each in own]], captured=(14, 14)) == []
 
 
 def test_extents_that_exclude_a_stripe() -> None:

@@ -27,6 +27,18 @@ SOLICITED = Solicitation(
 )
 
 
+def test_parameters_that_are_not_known_have_the_defaults_of_the_rfc() -> None:
+    """RFC 7143, sections 13.10 to 13.14 and 13.17."""
+    assert Solicitation() == Solicitation(
+        is_initial_r2t=True,
+        is_immediate_data=True,
+        first_burst_bytes=65_536,
+        max_burst_bytes=262_144,
+        max_outstanding_r2t=1,
+        max_recv_data_segment_bytes=8_192,
+    )
+
+
 def test_the_solicited_write_of_the_field_takes_106_ms() -> None:
     # 2 MB at 1 Gbit/s are 16 ms; 8 R2Ts of 256 KiB and the command itself: 9 RTTs of 10 ms
     found = predict(Setting("write", 2_000_000, 5 * MS, 125e6, solicitation=SOLICITED))

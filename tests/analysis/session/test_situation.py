@@ -55,6 +55,17 @@ def test_every_command_in_flight_has_the_wait() -> None:
     assert found["zero target service time"].low == pytest.approx(45 / 21)
 
 
+def test_service_times_deviate_only_where_a_command_is_alone() -> None:
+    """20 and 28 ms by turns. In a queue a command's service time includes the wait for the others."""
+    alone = Story()
+    for _ in range(10):
+        for service_ms in (20, 28):
+            alone.task(("propagation", 16 * MS), ("target_service", service_ms * MS))
+    queued = Story().kept_filled(56, 8, ("propagation", 2 * MS), ("target_service", 3 * MS))
+    deviations = [found.situation.service_deviation_ns for story in (alone, queued) if (found := measured(story))]
+    assert deviations == [pytest.approx(4 * MS), 0]
+
+
 def test_stalls_of_a_receiver_are_proportional_to_bytes() -> None:
     """Delays shared by all commands are no wait of each: 4 ms of each 20 ms, at any queue depth."""
     sender = {"to_target": False, "rwnd_min_bytes": 0, "rwnd_max_bytes": 1 << 20, "segment_bytes": 1_448}

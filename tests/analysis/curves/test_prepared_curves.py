@@ -1,0 +1,149 @@
+"""What the curves take from the tables: which rows, how many, their names and amounts. The tables are made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iscsitrace.analysis.curves import budget, cycles, ladder, streams
+from iscsitrace.analysis.curves.view import View
+from iscsitrace.errors import InputInvalid
+from tests.support.streams_by_hand import SECOND, Work
+from tests.support.tables_by_hand import MS, table
+
+VIEW = View(origin_ns=0, start_ns=0, end_ns=10 * SECOND, connections=(0,))
+
+
+def commands(latencies_ms: list[int | None]) -> list[dict[str, Any]]:
+    """Reads of one connection, 1 ms apart; None: without a status."""
+    return [
+        {
+            "cycle": number,
+            "connection": 0,
+            "operation": "read",
+            "is_read": True,
+            "bytes": 4096,
+            "command_first_ns": number * MS,
+            "status_ns": None if latency is None else (number + latency) * MS,
+        }
+        for number, latency in enumerate(latencies_ms)
+    ]
+
+
+# --- ladder
+
+
+def pdu(opcode: int, first_ms: int, last_ms: int | None, **columns: Any) -> dict[str, Any]:
+    last_ns = None if last_ms is None else last_ms * MS
+    return {"connection": 0, "opcode": opcode, "time_first_ns": first_ms * MS, "time_last_ns": last_ns} | columns
+
+
+def ladder_of(pdus: list[dict[str, Any]]) -> ladder.Ladder:
+    connection = {
+        "connection": 0,
+        "is_iscsi": True,
+        "rtt_to_initiator_min_ns": 2 * MS,
+        "rtt_to_target_min_ns": 6 * MS,
+    }
+    segment = {"connection": 0, "time_ns": MS, "payload_bytes": 48, "segment_class": "new"}
+    return ladder.prepare(
+        table("connections", connection),
+        table("cycles", *commands([5])),
+        table("segments", segment),
+        table("pdus", *pdus),
+        table("budget"),
+        VIEW,
+    )
+
+
+def test_a_ladder_names_pdus_as_the_rfc_does_and_shows_their_bytes() -> None:
+    """Opcodes: RFC 7143, section 11.2.1.2. An R2T asks for bytes, a Data PDU carries them, a command has none here."""
+    drawn = ladder_of(
+        [
+            pdu(0x01, 1, 1, to_target=True, data_segment_length=512, expected_data_transfer_length=8192),
+            pdu(0x31, 2, 2, expected_data_transfer_length=7680),
+            pdu(0x05, 3, 4, to_target=True, data_segment_length=7680),
+            pdu(0x25, 4, 5, data_segment_length=4096, has_status=True),
+            pdu(0x21, 5, 5, has_status=True),
+            pdu(0x20, 6, 6),
+            pdu(0x3E, 7, 7),
+        ]
+    )
+    assert [(each.title, each.data_bytes) for each in drawn.pdus] == [
+        ("Command", 0),
+        ("R2T", 7680),
+        ("Data-Out", 7680),
+        ("Data-In", 4096),
+        ("Response", 0),
+        ("NOP-In", 0),
+        ("opcode 0x3e", 0),
+    ]
+    assert [each.to_target for each in drawn.pdus] == [True, False, True, False, False, False, False]
+    assert [each.has_status for each in drawn.pdus] == [False, False, False, True, True, False, False]
+    assert (drawn.to_initiator_ns, drawn.to_target_ns, drawn.tap_place) == (MS, 3 * MS, 0.25)
+    assert drawn.cycles == ("0 read",)
+
+
+def test_a_pdu_ends_with_its_last_byte_or_where_its_end_is_missing_with_its_first() -> None:
+    drawn = ladder_of([pdu(0x25, 3, 9), pdu(0x25, 10, None)])
+    assert [(each.first_ns, each.last_ns) for each in drawn.pdus] == [(3 * MS, 9 * MS), (10 * MS, 10 * MS)]
+
+
+def test_the_slowest_command_has_a_status() -> None:
+    assert ladder.slowest(table("cycles", *commands([3, None, 9, 4])), VIEW) == 2
+    assert ladder.slowest(table("cycles", *commands([None, 0])), VIEW) == 1
+    with pytest.raises(InputInvalid, match="no SCSI command of the view has a status"):
+        ladder.slowest(table("cycles", *commands([None, None])), VIEW)
+
+
+# --- waterfall
+
+
+def test_beyond_80_commands_each_row_is_the_slowest_of_its_neighbors() -> None:
+    assert cycles.prepare(table("cycles", *commands([1] * 80)), VIEW).cycles.tolist() == list(range(80))
+    drawn = cycles.prepare(table("cycles", *commands([1, 2] * 80)), VIEW)
+    assert drawn.cycles.tolist() == list(range(1, 160, 2))
+    assert (drawn.cycle_count, set(drawn.latencies_ns.tolist())) == (160, {2 * MS})
+
+
+# --- time breakdown
+
+
+def test_the_totals_of_eight_scopes_are_drawn() -> None:
+    rows = [
+        {"session": number, "connection": number, "time_first_ns": 0, "time_last_ns": 5 * MS, "part": "propagation"}
+        for number in range(9)
+    ]
+    view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=tuple(range(9)))
+    drawn = budget.prepare(table("budget", *rows), np.array([0, 10 * MS]), view)
+    assert list(drawn.totals_ns) == [f"connection {number}" for number in range(8)]
+    assert (drawn.scope_count, drawn.added) == (9, "9 sessions, added up")
+
+
+def test_connections_of_one_session_are_named_as_it() -> None:
+    rows = [
+        {"session": 3, "connection": number, "time_first_ns": 0, "time_last_ns": 5 * MS, "part": "transfer"}
+        for number in (0, 1)
+    ]
+    view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=(0, 1))
+    assert budget.prepare(table("budget", *rows), np.array([0, 10 * MS]), view).added == "session 3"
+
+
+# --- streams
+
+
+def test_only_a_job_that_ran_in_the_view_is_named() -> None:
+    work = Work()
+    shown = [work.stream(1_000, session=0), work.stream(1_000, session=0)]
+    (job,) = work.jobs()
+
+    def named(start_ns: int, end_ns: int) -> bool:
+        view = View(origin_ns=0, start_ns=start_ns, end_ns=end_ns, connections=tuple(shown))
+        return streams._job([job], view, shown) is not None
+
+    # it runs from 1 s to 2 s
+    assert named(0, 10 * SECOND)
+    assert not named(0, SECOND // 2)
+    assert not named(3 * SECOND, 4 * SECOND)
