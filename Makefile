@@ -1,4 +1,4 @@
-# The chores. `make` alone lists them. Stamps of what is done stand in build/, so that nothing is done twice.
+# The chores of the project; `make` lists them. Stamp files in build/ mark completed steps, so that none runs twice.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -10,11 +10,11 @@ FUZZ_SECONDS ?= 5
 MUTANTS ?= 300
 RUST_MUTANTS ?= 100
 RECORDINGS ?=
-# maturin looks for patchelf; a toolchain that tools/setup has just installed is not on the PATH yet
+# maturin looks for patchelf; a toolchain that tools/setup has just installed is not on PATH yet
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(HOME)/.cargo/bin
-# the Rust side is built for the environment that it is tested in
+# build the Rust extension for the same Python environment that runs the tests
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
-# random tests draw the same numbers every time; another seed: make test SEED=1
+# random tests use this seed; to use another one: make test SEED=1
 SEED ?= 7143
 QUICK := tests/wording tests/tools tests/tables/test_table.py tests/tables/test_phases.py tests/tables/test_trace.py tests/analysis tests/outputs tests/plots tests/cli
 export PROPTEST_RNG_SEED := $(SEED)
@@ -30,22 +30,22 @@ help: ## list the chores
 
 setup: build/setup.stamp ## install what is missing: system packages, Rust, a Python environment in .venv
 
-build: build/build.stamp ## compile the core (release) and install the package into .venv
+build: build/build.stamp ## compile the Rust core (release) and install the package into .venv
 
-demo: build/build.stamp ## simulate a WAN, analyse it and the shipped samples, print what was found
+demo: build/build.stamp ## simulate a WAN; analyse it and the sample captures; write a report
 	@$(BIN)/python -m tools.demo
 
 # a path, or a test: make test T=tests/analysis
 T ?=
 ifeq ($(T),)
-test: test-rust test-python ## run every test; T=PATH runs those of a file or folder alone
+test: test-rust test-python ## run all tests; T=PATH runs only the tests of a file or folder
 else
 test: build/build.stamp
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses=auto --dist=worksteal $(T)
 endif
 
-# what a change of Python most often breaks, in less than a minute
-quick: build/build.stamp ## lint of Python, and the quick tests of every room: under a minute
+# the checks that a change of Python breaks most often, in less than a minute
+quick: build/build.stamp ## Python lint and the quick tests, in less than a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -57,12 +57,12 @@ quick: build/build.stamp ## lint of Python, and the quick tests of every room: u
 test-rust: build/setup.stamp
 	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python
 
-# on all processors, but for what takes real time: that has them to itself
+# in parallel, except tests that run in real time: they must not share the CPUs
 test-python: build/build.stamp build/peers.stamp
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=auto --dist=worksteal --durations=15
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_root --durations=10
 
-lint: build/build.stamp ## format, lint, types, import contracts, docs in sync; changes nothing
+lint: build/build.stamp ## check format, lint, types, import contracts and generated docs; changes no file
 	$(CARGO) fmt --manifest-path core/Cargo.toml --all --check
 	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
@@ -78,46 +78,46 @@ lint: build/build.stamp ## format, lint, types, import contracts, docs in sync; 
 	$(BIN)/python -m tools.tutorial --check
 	$(BIN)/python -m tools.plots --check
 
-check: lint ## lint, then test: what has to pass before a commit
+check: lint ## lint, then test: must pass before a commit
 	$(MAKE) test
 
-bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and cat (3 GB in build/bench)
+bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and cat (needs 3 GB in build/bench)
 	$(BIN)/python -m bench.generate
 	$(BIN)/python -m bench.run
 
-bench-plots: build/build.stamp ## plot ten million packets, with time and memory (2 GB in build/bench)
+bench-plots: build/build.stamp ## measure time and memory to plot ten million packets (needs 2 GB in build/bench)
 	$(BIN)/python -m bench.plots
 
-bench-traffic: build/build.stamp build/peers.stamp ## race our initiator, by each driver, against iscsi-perf, our target against tgt
+bench-traffic: build/build.stamp build/peers.stamp ## compare the speed of our initiator to iscsi-perf, and of our target to tgt
 	$(BIN)/python -m bench.initiator
 
-bench-link: build/build.stamp build/peers.stamp ## measure the link emulator: delay, rate, what it carries (root)
+bench-link: build/build.stamp build/peers.stamp ## measure the accuracy and the highest rate of the link emulator (root)
 	$(BIN)/python -m bench.link
 
-bench-worlds: build/build.stamp build/peers.stamp ## hold the simulated world against the kernel's TCP and iperf3 (root)
+bench-worlds: build/build.stamp build/peers.stamp ## compare the simulated world with the kernel's TCP and iperf3 (root)
 	$(BIN)/python -m bench.worlds
 	$(BIN)/python -m bench.designs
 	$(BIN)/python -m bench.throughput
 
-bench-budget: build/build.stamp build/peers.stamp ## hold idle fraction and limiter against the truth of 136 settings (root)
+bench-budget: build/build.stamp build/peers.stamp ## compare idle fraction and limiter with the truth of 136 settings (root)
 	$(BIN)/python -m bench.budget
 
-bench-capture: build/build.stamp build/peers.stamp ## race capture against dumpcap and tcpdump on veth and TAP (root)
+bench-capture: build/build.stamp build/peers.stamp ## compare capture with dumpcap and tcpdump on veth and TAP (root)
 	$(BIN)/python -m bench.capture
 
-bench-model: build/build.stamp ## hold the model against 277 simulated settings
+bench-model: build/build.stamp ## compare the model with 277 simulated settings
 	$(BIN)/python -m bench.model
 
-bench-watch: build/build.stamp build/peers.stamp ## ten minutes of watch at the highest rate of the lab (root)
+bench-watch: build/build.stamp build/peers.stamp ## run watch for ten minutes at the highest rate of the lab (root)
 	$(BIN)/python -m bench.watch
 
-fuzz: build/setup.stamp ## feed damaged input to every reader for FUZZ_SECONDS
+fuzz: build/setup.stamp ## feed damaged input to each reader for FUZZ_SECONDS
 	tools/fuzz $(FUZZ_SECONDS)
 
-mutants: build/build.stamp build/mutants.stamp ## try MUTANTS=300 small errors in Python, RUST_MUTANTS=100 in Rust: which no test notices
+mutants: build/build.stamp build/mutants.stamp ## mutation testing: MUTANTS=300 in Python, RUST_MUTANTS=100 in Rust; list the survivors
 	MUTANTS=$(MUTANTS) RUST_MUTANTS=$(RUST_MUTANTS) SEED=$(SEED) $(BIN)/python -m tools.mutants
 
-docs: build/build.stamp ## write the generated pages and images of docs/
+docs: build/build.stamp ## write the generated pages and images in docs/
 	$(BIN)/python -m tools.docs
 	$(BIN)/python -m tools.tutorial
 	$(BIN)/python -m tools.plots
@@ -125,20 +125,20 @@ docs: build/build.stamp ## write the generated pages and images of docs/
 plugin: build/build.stamp ## assemble plugins/iscsitrace.lua from plugins/lua
 	$(BIN)/python -m tools.plugin
 
-screenshots: build/build.stamp ## take the pictures of docs/plugins.md, into build/screenshots (needs wireshark and Xvfb)
+screenshots: build/build.stamp ## take the screenshots of docs/plugins.md, into build/screenshots (needs wireshark and Xvfb)
 	$(BIN)/python -m tools.wireshark_screenshots build/screenshots
 
-samples: build/setup.stamp ## make samples/ again from RECORDINGS=FOLDER
+samples: build/setup.stamp ## regenerate samples/ from RECORDINGS=FOLDER
 	$(BIN)/python -m tools.samples $(RECORDINGS)
 
-wheel: build/setup.stamp ## build a wheel that carries libpcap, and try it in an environment of its own
+wheel: build/setup.stamp ## build a wheel that includes libpcap, and test it in a fresh environment
 	tools/wheel
 
-clean: ## remove everything that these chores made, .venv included
+clean: ## remove all files made by these chores, .venv included
 	rm -rf build dist core/target core/fuzz/target $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -f iscsitrace/_core*.so
 
-# without the environment its stamp says nothing
+# without .venv, run the setup even if its stamp exists
 ifeq ($(wildcard $(BIN)/python),)
 .PHONY: build/setup.stamp
 endif
@@ -147,12 +147,12 @@ build/setup.stamp: tools/setup tools/constraints.txt pyproject.toml
 	tools/setup
 	@touch $@
 
-# real initiators, targets and measuring tools, which only tests and bench need
+# initiators, targets and measuring tools of others, needed only by tests and bench
 build/peers.stamp: tools/setup build/setup.stamp
 	tools/setup peers
 	@touch $@
 
-# cosmic-ray, coverage and cargo-mutants, which only the chore of that name needs
+# cosmic-ray, coverage and cargo-mutants, needed only by `make mutants`
 build/mutants.stamp: tools/setup build/setup.stamp
 	tools/setup mutants
 	@touch $@

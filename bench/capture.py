@@ -4,7 +4,7 @@ captures without loss.
 The traffic is one TCP connection to port 3260 at a rate set by iperf3, in frames of 1514 bytes. All three capture at
 the receiver, in turn, with the same filter, the same kernel buffer, and files in memory. The rate rises until dumpcap
 drops a packet; at the last rate without drops all three run several times. CPU seconds are user and system time of the
-capturing process after it is ready; the time of its start is listed separately. Needs root; prints, and asserts
+capturing process after it is ready; the CPU time of its start is listed separately. Needs root; prints, and asserts
 nothing.
 """
 
@@ -91,15 +91,15 @@ class Measured:
     written: int
     dropped: int
     start_s: float
-    """CPU seconds until it was ready."""
+    """CPU time until it was ready."""
     cpu_s: float
-    """CPU seconds after that."""
+    """CPU time after that."""
     bytes_in_file: int
     sent_mbit: float
 
 
 @contextmanager
-def laid(cable: str) -> Iterator[Network]:
+def connected_places(cable: str) -> Iterator[Network]:
     """Two namespaces with a veth pair between them, or TAP devices and our link without delay or rate."""
     with ExitStack() as stack:
         ends = {"initiator": _END, "target": _END}
@@ -119,9 +119,9 @@ def measure(made: Network, program: Program, file: Path, rate_mbit: int) -> Meas
         popen = subprocess.Popen(place.command(name, *words, package=name), stdout=log, stderr=log)
         try:
             end = time.monotonic() + _READY_S
-            while program.ready not in _said(log):
+            while program.ready not in _output(log):
                 if popen.poll() is not None or time.monotonic() > end:
-                    raise ToolMissing(f"{program.name} does not capture: {_said(log).strip()}")
+                    raise ToolMissing(f"{program.name} does not capture: {_output(log).strip()}")
                 time.sleep(0.02)
             start_s = _cpu_s(popen.pid)
             result = peers.iperf3(
@@ -132,8 +132,8 @@ def measure(made: Network, program: Program, file: Path, rate_mbit: int) -> Meas
             popen.send_signal(signal.SIGINT)
             _, status, usage = os.wait4(popen.pid, 0)
             popen.returncode = os.waitstatus_to_exitcode(status)
-        said = _said(log)
-    seen, dropped = (int(re.findall(pattern, said)[-1]) for pattern in (program.seen, program.dropped))
+        output = _output(log)
+    seen, dropped = (int(re.findall(pattern, output)[-1]) for pattern in (program.seen, program.dropped))
     counted = subprocess.run(["capinfos", "-M", "-c", file], check=True, capture_output=True, text=True).stdout
     written = int(re.findall(r"Number of packets\s*[:=]\s*(\d+)", counted)[-1])
     # dumpcap counts packets written, the others packets received
@@ -148,7 +148,7 @@ def _cpu_s(process_id: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def _said(log: object) -> str:
+def _output(log: object) -> str:
     return os.pread(log.fileno(), 1 << 20, 0).decode("utf-8", "replace")  # type: ignore[attr-defined]
 
 
@@ -165,28 +165,28 @@ def highest_rate(made: Network, file: Path) -> int:
         if found.sent_mbit < 0.8 * rate:
             # the hosts are at their limit
             break
-    # a single success may be luck
+    # a single run without drops may be luck
     while len(carried) > 1 and any(measure(made, dumpcap, file, carried[-1]).dropped for _ in range(CONFIRMATIONS)):
-        print(f"    dumpcap at {carried.pop()} Mbit/s: packets dropped at another time", flush=True)
+        print(f"    dumpcap at {carried.pop()} Mbit/s: packets dropped in a repeated run", flush=True)
     return carried[-1]
 
 
 def main() -> None:
-    """Both cables."""
+    """Runs the bench on both cables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cable", choices=["veth", "tap"], action="append")
-    parser.add_argument("--rate", type=int, help="Mbit/s, in place of the highest that dumpcap carries")
+    parser.add_argument("--rate", type=int, help="Mbit/s, instead of the highest rate at which dumpcap drops nothing")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     arguments = parser.parse_args()
     print(f"{machine()}; kernel buffer {BUFFER_MIB} MiB, filter '{FILTER}', {SECONDS} s each")
     for name in ("dumpcap", "tcpdump"):
         command = [shutil.which(name) or name, "--version"]
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
-        print(f"  {(said.stdout or said.stderr).splitlines()[0]}")
+        output = subprocess.run(command, capture_output=True, text=True, check=False)
+        print(f"  {(output.stdout or output.stderr).splitlines()[0]}")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         file = Path(folder, "capture")
         for cable in arguments.cable or ["veth", "tap"]:
-            with laid(cable) as made:
+            with connected_places(cable) as made:
                 print(f"{cable}:", flush=True)
                 rate = arguments.rate or highest_rate(made, file)
                 print(f"  at {rate} Mbit/s, {arguments.repeats} runs each")
@@ -205,7 +205,7 @@ def main() -> None:
                             f"{each.start_s:7.2f}  {each.cpu_s:5.2f}  {each_us:9.3f}  {'yes' if is_exact else 'no'}"
                         )
                     middle = statistics.median(each.cpu_s * 1e6 / max(1, each.seen) for each in found)
-                    print(f"  {name:10}  median {middle:.3f} us a packet")
+                    print(f"  {name:10}  median {middle:.3f} us per packet")
 
 
 if __name__ == "__main__":

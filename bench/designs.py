@@ -1,10 +1,10 @@
-"""Agreement of both worlds on designs of initiators, and the time of each design for a read.
+"""Agreement of both worlds on designs of initiators, and the time that each design needs for a read.
 
 Sequential reads at queue depth 1 over a link without delay, by our initiator with events, with events and no copies,
-and with threads. A simulated host has zero service time. The times of the real hosts, from a status to the next command
-and from a command to its data, and of a packet on an emulated link that has to wake up, are measured in the captures of
-the real run and set in the simulation. The fastest of several real runs counts, because other programs can only slow a
-run down. Needs root; prints, and asserts nothing.
+and with threads. A simulated host has zero service time. The delays of the real hosts (from a status to the next
+command, from a command to its data) and of the emulated link, which has to wake up for a packet, are measured in the
+captures of the real run and set in the simulation. The fastest of several real runs counts, because other programs can
+only slow a run down. Needs root; prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.run import FOLDER, machine
-from bench.worlds import TOOK, Hosts, hosts_of, throughput_of
+from bench.worlds import DELAYS_NOTE, Hosts, hosts_of, throughput_of
 from iscsitrace.lab import real, simulation
 from iscsitrace.wording import amounts
 
@@ -44,7 +44,7 @@ class Setting:
     is_bypassed: bool = False
 
     def as_simulated(self) -> dict[str, Any]:
-        """The settings, as either world takes them."""
+        """The settings, in the form that both worlds accept."""
         line = {"rate_bps": self.rate_bps, "delay_ns": self.hosts.path_ns, "overhead_bytes": _OVERHEAD_BYTES}
         count = max(20, round(self.seconds * self.rate_bps / 8 / (self.block_bytes + 4096)))
         keys = {"max_recv_data_segment_length": 1 << 20, "max_burst_length": 1 << 20}
@@ -98,18 +98,18 @@ def fastest(setting: Setting, repeats: int) -> Real:
 
 
 def main() -> None:
-    """The whole bench."""
+    """Runs the bench."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rate", type=int, default=RATE_BPS, help="of the line, in bits a second")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each run")
+    parser.add_argument("--rate", type=int, default=RATE_BPS, help="rate of the line, in bits per second")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="duration of each run")
     parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--bypass", action="store_true", help="a veth pair without a rate; nothing is simulated")
+    parser.add_argument("--bypass", action="store_true", help="use a veth pair without a rate; simulate nothing")
     arguments = parser.parse_args()
     where = "a veth pair" if arguments.bypass else f"{arguments.rate / 1e6:g} Mbit/s"
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
     print(f"reads, QD 1, over {where}; MB/s; real: the fastest of {arguments.repeats}")
-    print(TOOK)
-    print(f"{'design':17}{'block':>8}{'real':>10}{'simulated':>11}{'error %':>9}{'took':>13}{'CPU s/GB':>10}")
+    print(DELAYS_NOTE)
+    print(f"{'design':17}{'I/O':>8}{'real':>10}{'simulated':>11}{'error %':>9}{'delays us':>13}{'CPU s/GB':>10}")
     found = []
     for name, design in DESIGNS.items():
         for block_bytes in BLOCKS:

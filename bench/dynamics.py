@@ -1,8 +1,8 @@
 """Accuracy of the estimates of senders: congestion window, and retransmissions.
 
 The truth is the simulated TCP's window at every change, the kernel's TCP_INFO every 20 ms (``lab run``, needs root), or
-its tcp_probe at every segment (captures recorded with it). Beside it stand naive estimates of the congestion window:
-bytes in flight, by us and by tshark. Prints, and asserts nothing.
+its tcp_probe at every segment (captures recorded with it). The table also shows naive estimates of the congestion
+window: bytes in flight, by us and by tshark. Prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Estimates:
 
     @property
     def lasting_ns(self) -> Numbers:
-        """How long each row holds."""
+        """How long each row is valid."""
         return np.diff(self.time_ns, append=self.time_ns[-1:])
 
 
@@ -96,7 +96,7 @@ def estimates(trace: iscsitrace.Trace, *, to_target: bool, connection: int = 0) 
 
 
 def errors(found: Estimates, known: Known, *, is_sampled: bool = False) -> Errors:
-    """Errors of the estimates; a truth that is sampled is compared only at its samples."""
+    """Errors of the estimates; a sampled truth is compared only at its samples."""
     if is_sampled:
         found = at_samples(found, known)
     truth = known.at(found.time_ns).astype(float)
@@ -123,7 +123,7 @@ def errors(found: Estimates, known: Known, *, is_sampled: bool = False) -> Error
 
 
 def at_samples(found: Estimates, known: Known) -> Estimates:
-    """The rows that hold at the times of the truth."""
+    """The rows that are valid at the times of the truth."""
     instants = known.time_ns[(known.time_ns >= found.time_ns[0]) & (known.time_ns <= found.time_ns[-1])]
     place = np.searchsorted(found.time_ns, instants, side="right") - 1
     return Estimates(instants, found.estimate_bytes[place], found.is_valid[place], found.owin_bytes[place])
@@ -244,7 +244,7 @@ def sender_of(truth: dict[str, Any], operation: str) -> dict[str, Any]:
 
 
 def show_errors(name: str, tap: str, found: Errors, flying: float, again: str) -> None:
-    """A line of the table."""
+    """Prints a line of the table."""
     shares = (found.median, found.p95, found.by_change_median, found.by_change_p95, found.share_valid)
     owin = (found.owin_median, found.owin_p95, flying)
     numbers = [f"{share:8.1%}" for share in (*shares, *owin)]
@@ -252,9 +252,9 @@ def show_errors(name: str, tap: str, found: Errors, flying: float, again: str) -
 
 
 def show_head() -> None:
-    """The head of the table: errors over time and at each change, the share of time, and those of naive owin."""
+    """Prints the headings: errors over time and at changes, share of time with an estimate, errors of naive owin."""
     heads = [f"{head:>8}" for head in ("cwnd", "p95", "changes", "p95", "valid", "owin", "p95", "tshark")]
-    print(f"{'sender of':44} {'tap':9}{''.join(heads)}  retransmissions: truth, and found")
+    print(f"{'sender of':44} {'tap':9}{''.join(heads)}  retransmissions: true count, and those found")
 
 
 def causes(trace: iscsitrace.Trace, *, to_target: bool) -> str:
@@ -267,7 +267,7 @@ def causes(trace: iscsitrace.Trace, *, to_target: bool) -> str:
 
 
 def show_run(name: str, case: dict[str, Any], *, is_real: bool) -> None:
-    """The lines of one run in either world, at both taps."""
+    """Prints the lines of one run in either world, at both taps."""
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = Path(name_of_folder)
         truth, traces = (real_run if is_real else simulated)(settings_of(**case), folder)
@@ -283,7 +283,7 @@ def show_run(name: str, case: dict[str, Any], *, is_real: bool) -> None:
 
 
 def run_simulated(only: str) -> None:
-    """All simulated cases."""
+    """Prints all simulated cases."""
     show_head()
     for name, case in CASES.items():
         if only in name:
@@ -291,7 +291,7 @@ def run_simulated(only: str) -> None:
 
 
 def run_recorded(folder: Path, only: str) -> None:
-    """All captures with tcp_probe."""
+    """Prints all captures with tcp_probe."""
     show_head()
     for description in sorted(folder.glob("*.json")):
         name = description.stem
@@ -330,7 +330,7 @@ RUNS: dict[str, dict[str, Any]] = {name: case | {"total_bytes": 8 << 20} for nam
 
 
 def run_real(only: str) -> None:
-    """The same over the kernel's TCP; needs root."""
+    """Prints the same cases over the kernel's TCP; needs root."""
     show_head()
     for name, case in RUNS.items():
         if only in name:
@@ -338,11 +338,11 @@ def run_real(only: str) -> None:
 
 
 def main() -> None:
-    """The table."""
+    """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("simulated", "recorded", "run"))
-    parser.add_argument("folder", nargs="?", type=Path, help="of the recorded captures")
-    parser.add_argument("--only", default="", help="cases with this in their name")
+    parser.add_argument("folder", nargs="?", type=Path, help="folder of the recorded captures")
+    parser.add_argument("--only", default="", help="run only cases whose names contain this text")
     arguments = parser.parse_args()
     if arguments.what == "simulated":
         run_simulated(arguments.only)

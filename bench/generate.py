@@ -1,4 +1,4 @@
-"""Writes the captures of the bench: 2 GB of sequential reads, 1 GB of 4 KiB random I/O.
+"""Writes the captures of the bench: 2 GB of sequential reads and 1 GB of random 4 KiB I/O.
 
 A conversation of the tests' builder has one period of traffic. The file repeats this period, with every running number
 patched each time: times, IP identification, sequence numbers, TCP timestamps, tags, serial numbers, block addresses.
@@ -71,7 +71,7 @@ def random_io() -> Capture:
 
 @dataclass
 class Patches:
-    """Numbers in a run of records that grow by a step each period; `place` are the bytes of each number."""
+    """Numbers in a series of records that grow by a step each period; `place` is the offset of each number's bytes."""
 
     kind: str
     """NumPy type as stored in the file."""
@@ -201,13 +201,13 @@ def _pdu_fields(
 
 
 def write(file: FilePath, capture: Capture, size_bytes: int) -> dict[str, Any]:
-    """Writes a capture of at least this size, whose middle, the commands, repeats; returns its content."""
+    """Writes a capture of at least this size, in which the period of commands repeats; returns its content."""
     begin_ns = capture.login_end_ns
     end_ns = max(p.time_ns for p in capture.packets if p.time_ns < capture.packets[-1].time_ns - PAUSE_NS // 2)
     before = [packet for packet in capture.packets if packet.time_ns < begin_ns]
     middle = [packet for packet in capture.packets if begin_ns <= packet.time_ns <= end_ns]
     after = [packet for packet in capture.packets if packet.time_ns > end_ns]
-    assert not any(packet.flags & (SYN | FIN) for packet in middle), "a session ended before the tasks of another"
+    assert not any(packet.flags & (SYN | FIN) for packet in middle), "a session ended before the commands of another"
     streams = {(packet.connection, packet.to_target) for packet in capture.packets}
     connections = {connection for connection, _ in streams}
     steps = Steps(

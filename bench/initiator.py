@@ -1,8 +1,7 @@
-"""Races our initiator, with every driver, against iscsi-perf on one LUN of tgt, and our target against tgt.
+"""Compares the speed of our initiator, with every driver, to iscsi-perf on one LUN of tgt, and of our target to tgt.
 
-Random reads over loopback, the two in turn, round after round, so that other load affects both; the result is the
-median over the rounds of the ratio of their rates. A bench, not a test: it always exits with code 0. Needs tgt and
-libiscsi-bin.
+Random reads over loopback, by the two in turn, so that other load affects both; the result is the median over the
+rounds of the ratio of their rates. A bench, not a test: it always exits with code 0. Needs tgt and libiscsi-bin.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ SECOND_NS = 1_000_000_000
 POINTS = ((4 << 10, 1), (4 << 10, 32), (64 << 10, 8), (1 << 20, 4))
 """I/O size in bytes, and queue depth."""
 DESIGNS = {"threads": ("threads", "copy"), "no copy": ("events", "discard")}
-"""Driver and way to receive of the other designs; the first uses events and copies."""
+"""Driver and receive mode of the other designs; the first design uses events and copies."""
 TARGET_POINTS = ((4 << 10, 32), (1 << 20, 4))
 NAME = "iqn.2001-04.com.example:bench"
 OURS = "iscsitrace"
 
 Reader = Callable[[int, int, int], float]
-"""I/O size, queue depth, seconds -> reads per second."""
+"""From I/O size, queue depth and seconds to reads per second."""
 
 
 @dataclass(frozen=True)
 class Race:
-    """One point: reads per second of ours and of the other, round by round."""
+    """One point: reads per second of our program and of the other, round by round."""
 
     what: str
     block_size_bytes: int
@@ -48,12 +47,12 @@ class Race:
 
     @property
     def ratio(self) -> float:
-        """The median over the rounds of our rate / the other's."""
+        """Our rate / the other's, median over the rounds."""
         return statistics.median(ours / other for ours, other in zip(self.ours, self.other, strict=True))
 
 
 def by_our_initiator(url: str, driver: str = "events", receive: str = "copy") -> Reader:
-    """Our initiator with this design against this URL."""
+    """Reads from this URL by our initiator with this design."""
 
     def read(block_size: int, queue_depth: int, seconds: int) -> float:
         workload = {
@@ -78,7 +77,7 @@ def by_our_initiator(url: str, driver: str = "events", receive: str = "copy") ->
 
 
 def by_iscsi_perf(url: str) -> Reader:
-    """libiscsi's initiator against this URL."""
+    """Reads from this URL by libiscsi's initiator."""
 
     def read(block_size: int, queue_depth: int, seconds: int) -> float:
         measured = initiators.iscsi_perf(
@@ -119,7 +118,7 @@ def our_target() -> Iterator[str]:
 
 
 def race(what: str, point: tuple[int, int], ours: Reader, other: Reader, rounds: int, seconds: int) -> Race:
-    """Both in turn; the order changes from round to round."""
+    """Runs both in turn; the order changes from round to round."""
     rates: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds):
         for index in (0, 1) if number % 2 == 0 else (1, 0):
@@ -137,11 +136,11 @@ def race(what: str, point: tuple[int, int], ours: Reader, other: Reader, rounds:
 
 
 def main() -> None:
-    """The whole race."""
+    """Runs the bench."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=int, default=2, help="of each run")
+    parser.add_argument("--seconds", type=int, default=2, help="duration of each run")
     arguments = parser.parse_args()
     options = (arguments.rounds, arguments.seconds)
     loads = [os.getloadavg()[0]]
@@ -160,9 +159,7 @@ def main() -> None:
             ours = by_iscsi_perf(url)
             races += [race("target", point, ours, other, *options) for point in TARGET_POINTS]
     loads.append(os.getloadavg()[0])
-    print(
-        f"load {loads[1]:.1f} at the end; initiator, threads, no copy: against iscsi-perf on tgt; target: against tgt"
-    )
+    print(f"load {loads[1]:.1f} at the end; other: iscsi-perf on tgt; for the rows 'target', tgt (read by iscsi-perf)")
     arguments.folder.mkdir(parents=True, exist_ok=True)
     result = {"machine": machine(), "loads": loads, "races": [asdict(each) | {"ratio": each.ratio} for each in races]}
     (arguments.folder / "traffic.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -1,8 +1,8 @@
 """Accuracy of the link in real time: delay, rate, and its highest rate; and a veth pair without the link.
 
-``lateness`` is the link's own: from the due time of a frame to the time when the kernel took it. The time of a ping
-beyond the delay, and the one-way time from captures at both ends, include the kernel's share. Rates count frames as
-captures show them. Needs root; prints, and asserts nothing.
+``lateness`` is what the link adds: from the due time of a frame to the time when the kernel took it. The errors of the
+RTT (from ping) and of the one-way delay (from captures at both ends) include the time of the kernel. Rates count frames
+as captures show them. Needs root; prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _END = EndSettings(congestion_control="cubic", tcp_rmem_bytes=(4096, 131_072, 64
 
 @dataclass(frozen=True)
 class Line:
-    """Both directions alike; None bypasses the link."""
+    """Settings of both directions; with is_bypassed a veth pair without the link."""
 
     title: str
     delay_ms: int = 0
     rate_mbit: int | None = None
     queue_packets: int = 1000
     is_bypassed: bool = False
-    is_prior: bool = True
+    is_prioritized: bool = True
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Line:
 
 
 @contextmanager
-def laid(line: Line) -> Iterator[tuple[Network, RunningLink | None]]:
+def connected_places(line: Line) -> Iterator[tuple[Network, RunningLink | None]]:
     """Two namespaces with the link between them."""
     with ExitStack() as stack:
         ends = {"initiator": _END, "target": _END}
@@ -63,7 +63,7 @@ def laid(line: Line) -> Iterator[tuple[Network, RunningLink | None]]:
         link = (
             None
             if line.is_bypassed
-            else stack.enter_context(linked(made.cables[0], line.settings, is_prior=line.is_prior))
+            else stack.enter_context(linked(made.cables[0], line.settings, is_prioritized=line.is_prioritized))
         )
         yield made, link
 
@@ -79,13 +79,13 @@ def delay(line: Line) -> dict[str, Any]:
     delay_ns = line.delay_ms * _MS_NS
     with tempfile.TemporaryDirectory() as folder:
         files = {end: Path(folder, f"{end}.pcapng") for end in ("initiator", "target")}
-        with laid(line) as (made, link), ExitStack() as stack:
+        with connected_places(line) as (made, link), ExitStack() as stack:
             for end, file in files.items():
                 stack.enter_context(capturing(made[end], "eth0", file, capture_filter="icmp"))
             words = ("-n", "-i", "0.01", "-c", str(PINGS), made["target"].address)
-            said = made["initiator"].run("ping", *words, package="iputils-ping").output
+            output = made["initiator"].run("ping", *words, package="iputils-ping").output
         seen = {end: _echoes(file) for end, file in files.items()}
-    round_trips = [float(text.split()[0]) * 1e6 for text in said.split("time=")[1:]]
+    round_trips = [float(text.split()[0]) * 1e6 for text in output.split("time=")[1:]]
     one_way = []
     for near, far in (("initiator", "target"), ("target", "initiator")):
         kind = 8 if near == "initiator" else 0
@@ -104,8 +104,8 @@ def _echoes(file: Path) -> list[tuple[int, int, int]]:
     """Time, type and number of each echo request and reply."""
     fields = [word for name in ("frame.time_epoch", "icmp.type", "icmp.seq") for word in ("-e", name)]
     command = ["tshark", "-r", str(file), "-T", "fields", *fields]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-    rows = (row.split("\t") for row in said.splitlines())
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    rows = (row.split("\t") for row in output.splitlines())
     return [(int(at.replace(".", "")), int(kind), int(number)) for at, kind, number in rows]
 
 
@@ -117,11 +117,11 @@ def _lateness(link: RunningLink) -> dict[str, Any]:
 def throughput(line: Line, *options: str) -> dict[str, Any]:
     """Throughput of iperf3 through the link, from the frames that arrived between two times in its middle."""
     counted = []
-    with laid(line) as (made, link), peers.iperf3_server(made["target"]):
+    with connected_places(line) as (made, link), peers.iperf3_server(made["target"]):
         command = made["initiator"].command(
             *("iperf3", "-c", made["target"].address, "-t", str(SECONDS), *options), package="iperf3"
         )
-        # the server is still busy with the connection of the check
+        # the server is still busy with the connection that checked whether it listens
         time.sleep(0.5)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:
@@ -155,7 +155,7 @@ def throughput(line: Line, *options: str) -> dict[str, Any]:
 
 
 def _arrived(place: Place) -> tuple[int, int]:
-    """Time, and number of frames received by the device."""
+    """The time, and the number of frames that the device received."""
 
     def count() -> tuple[int, int]:
         before_ns = time.time_ns()
@@ -182,7 +182,7 @@ RATES = (100, 200, 500, 1000)
 
 
 def _show_delays() -> dict[str, Any]:
-    print(f"{'us; median and 99th percentile':34}{'beyond the rtt':>18}{'beyond one way':>18}{'link late':>16}")
+    print(f"{'us; median and 99th percentile':34}{'RTT error':>18}{'one-way error':>18}{'link late':>16}")
     found = {}
     for line in DELAYS:
         measured = delay(line)
@@ -205,7 +205,7 @@ def _show_rates() -> dict[str, Any]:
         (Line("UDP, veth, no link", is_bypassed=True), (*udp, "0")),
         (Line("TCP, veth, no link", is_bypassed=True), ("-C", "cubic")),
     ]
-    headings = ("frames/s", "Mbit/s", "error %", "line busy %", "error busy %", "late us", "processor s", "full")
+    headings = ("frames/s", "Mbit/s", "error %", "line busy %", "error busy %", "late us", "CPU s", "queue full")
     print("\n" + f"{'':34}" + "".join(f"{heading:>14}" for heading in headings))
     found = {}
     for line, options in runs:
@@ -231,7 +231,7 @@ def _percent(share: float | None, form: str) -> str:
 
 
 def main() -> None:
-    """The whole bench."""
+    """Runs the bench."""
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
     found = {"delays": _show_delays(), "rates": _show_rates()}
     FOLDER.mkdir(parents=True, exist_ok=True)

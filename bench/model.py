@@ -50,7 +50,7 @@ _UNASKED = {key: (value,) for key, value in UNSOLICITED.items()}
 
 @dataclass(frozen=True)
 class Outcome:
-    """One setting in both."""
+    """One setting in the model and in the simulated world."""
 
     kind: str
     prediction: Prediction
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def bytes_moved(setting: Setting) -> int:
-    """Size of a simulated setting: enough cycles that one more or less matters little, or enough losses."""
+    """Bytes to simulate for a setting: enough cycles that one more or less matters little, or enough losses."""
     round_bytes = setting.block_bytes * setting.queue_depth * setting.connections
     if setting.loss:
         size = _LOSSES / setting.loss * setting.segment_bytes * setting.connections / len(_SEEDS)
@@ -148,7 +148,7 @@ def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
 
 
 def _start_bytes(setting: Setting) -> float:
-    """More than needed; with losses the window that they leave, so that it is reached at once."""
+    """A larger window than needed; with losses the mean window under them, so that it is reached at once."""
     return loss_window_bytes(setting) if setting.loss else 1_000 * setting.segment_bytes
 
 
@@ -219,7 +219,7 @@ def _has_odd_segments(setting: Setting) -> bool:
 
 
 def settings() -> Iterator[tuple[str, Setting]]:
-    """The grid, with the subject of each part."""
+    """The grid of settings, with the kind of each."""
     delays_ns = [each * MS for each in (1, 4, 16)]
     for setting in grid(
         PLAIN, delay_ns=delays_ns, block_bytes=(64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB), queue_depth=(1, 8)
@@ -298,10 +298,10 @@ def _lossy() -> Iterator[tuple[str, Setting]]:
 
 
 def main() -> None:
-    """The whole bench."""
+    """Runs the bench."""
     parser = argparse.ArgumentParser(prog="bench.model", description=__doc__.splitlines()[0])
-    parser.add_argument("--kind", default="", help="only kinds with this in their names")
-    parser.add_argument("--over", type=float, default=0.0, help="show only errors of more than so many per cent")
+    parser.add_argument("--kind", default="", help="run only kinds whose names contain this text")
+    parser.add_argument("--over", type=float, default=0.0, help="show only errors of more than this many percent")
     arguments = parser.parse_args()
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}; throughput in MB/s, error in %")
     found = []

@@ -48,14 +48,14 @@ def generate(folder: FilePath, packets: int) -> FilePath:
 
 
 def main() -> None:
-    """The whole bench."""
+    """Runs the bench."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=FilePath, default=FOLDER)
     parser.add_argument("--packets", type=int, default=PACKETS)
     arguments = parser.parse_args()
     file = generate(arguments.folder, arguments.packets)
     print(machine())
-    print(f"{'':12}{'seconds':>9}{'of':>6}{'peak MB':>9}{'of':>6}")
+    print(f"{'':12}{'seconds':>9}{'limit':>6}{'peak MB':>9}{'limit':>6}")
     for kind in KINDS:
         picture = arguments.folder / f"{kind}.png"
         command = [sys.executable, "-m", "iscsitrace", "plot", kind, "--no-progress", "--force", "-o", str(picture)]

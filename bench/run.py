@@ -43,7 +43,7 @@ class Measured:
 
 
 def run(name: str, command: list[str], repeats: int, *, is_time_printed: bool = False) -> Measured:
-    """Runs a command; discards its output, unless that is the time."""
+    """Runs a command; discards its output, unless it prints the time."""
     if shutil.which(command[0]) is None:
         return Measured(f"{name} (not installed)", None, None)
     best: Measured | None = None
@@ -66,7 +66,7 @@ def run(name: str, command: list[str], repeats: int, *, is_time_printed: bool = 
 
 
 def machine() -> str:
-    """CPU, cores, memory, system."""
+    """Description of this machine: CPU, cores, memory, system."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -77,7 +77,7 @@ def machine() -> str:
 
 
 def measure(file: Path, *, has_tshark: bool) -> dict[str, Measured]:
-    """All programs on one file."""
+    """Measures all programs on one file."""
     path = str(file)
     iscsitrace = [sys.executable, "-m", "iscsitrace"]
     results = {
@@ -93,11 +93,12 @@ def measure(file: Path, *, has_tshark: bool) -> dict[str, Measured]:
 
 
 def show(file: Path, results: dict[str, Measured]) -> None:
-    """The table of one file."""
+    """Prints the table of one file."""
     content = json.loads(file.with_suffix(".json").read_text())
     packets, size = content["packets"], content["bytes"]
     print(
-        f"\n{file.name}: {size / 1e9:.2f} GB, {packets:,} packets, {content['pdus']:,} PDUs, {content['tasks']:,} tasks"
+        f"\n{file.name}: {size / 1e9:.2f} GB, {packets:,} packets, {content['pdus']:,} PDUs, "
+        f"{content['tasks']:,} commands"
     )
     print(f"{'':32}{'seconds':>9}{'packets/s':>13}{'GB/s':>7}{'peak MB':>9}{'x summary':>11}")
     summary = results["summary"].seconds
@@ -116,15 +117,17 @@ def show(file: Path, results: dict[str, Measured]) -> None:
     peak = results["summary"].peak_bytes
     if peak:
         limit = MEMORY_BASE_BYTES + MEMORY_BYTES_PER_PDU * content["pdus"]
-        print(f"peak memory of summary {peak / 1e6:.0f} MB; 150 MB + 150 bytes a PDU are {limit / 1e6:.0f} MB")
+        print(f"peak memory of summary {peak / 1e6:.0f} MB; limit (150 MB + 150 bytes per PDU) {limit / 1e6:.0f} MB")
 
 
 def main() -> None:
-    """The whole bench."""
+    """Runs the bench."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    parser.add_argument("--no-tshark", action="store_true", help="leave out tshark, which takes minutes")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes, for files not yet there")
+    parser.add_argument("--no-tshark", action="store_true", help="do not run tshark, which takes minutes")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="share of the full sizes, for files that do not exist yet"
+    )
     arguments = parser.parse_args()
     # in a separate process: the peak memory of a child is at least that of its parent at the start
     generate = [sys.executable, "-m", "bench.generate", str(arguments.folder), "--scale", str(arguments.scale)]

@@ -70,7 +70,7 @@ def simulated_packets_per_s(*, has_captures: bool) -> float:
 
 
 def main() -> None:
-    """The whole bench."""
+    """Runs the bench."""
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
     found: dict[str, Any] = {}
     for has_captures in (False, True):

@@ -1,4 +1,4 @@
-"""Load limits of the live view: ten minutes at the highest rate of the lab, its memory, its CPU time.
+"""Load test of the live view: memory and CPU time over ten minutes at the highest rate of the lab.
 
 Our initiator reads from our target over a veth pair between two namespaces as fast as they can. tcpdump captures at the
 initiator. Its output goes both into a file and into ``watch``, so the final figures of the view can be compared with
@@ -34,7 +34,7 @@ _TOTALS = ("packet_count", "tcp_packet_count", "volumes", "queue_depth", "block_
 
 
 @dataclass
-class Taken:
+class ProcessUsage:
     """CPU and memory of a process, sampled once a second."""
 
     rss_mb: list[float] = field(default_factory=list)
@@ -94,7 +94,7 @@ def _measure(
     tee = shutil.which("tee")
     assert dump, "tcpdump is needed"
     assert tee, "tee is needed"
-    taking = host.command(
+    capturing = host.command(
         dump, "-i", "eth0", "-s", str(SNAPLEN_BYTES), "-B", "65536", "-U", "-w", "-", package="tcpdump"
     )
     beside = capture.with_suffix(".json")
@@ -104,8 +104,8 @@ def _measure(
         beside.open("wb") as summed,
         subprocess.Popen(["true"] if options.keep else [*program, "summary", "--json", str(capture)], stdout=summed),
         lines.open("wb") as out,
-        tempfile.TemporaryFile() as words,
-        subprocess.Popen(taking, stdout=subprocess.PIPE, stderr=words) as tcpdump,
+        tempfile.TemporaryFile() as messages,
+        subprocess.Popen(capturing, stdout=subprocess.PIPE, stderr=messages) as tcpdump,
         subprocess.Popen([tee, str(capture)], stdin=tcpdump.stdout, stdout=subprocess.PIPE) as both,
         subprocess.Popen([*program, "watch", "--json", "-"], stdin=both.stdout, stdout=out) as watch,
     ):
@@ -126,7 +126,7 @@ def _measure(
             "--json",
             package="iscsitrace",
         )
-        taken, started = Taken(), time.monotonic()
+        usage, started = ProcessUsage(), time.monotonic()
         # its results may be larger than a pipe's buffer
         results = capture.with_suffix(".initiator.json")
         with (
@@ -135,45 +135,47 @@ def _measure(
         ):
             while initiator.poll() is None:
                 time.sleep(1)
-                taken.sample(watch.pid)
-        said = json.loads(results.read_text())
+                usage.sample(watch.pid)
+        result = json.loads(results.read_text())
         elapsed_s = time.monotonic() - started
         time.sleep(2)
         tcpdump.send_signal(signal.SIGINT)
         tcpdump.wait()
         both.wait()
         code = watch.wait()
-        words.seek(0)
-        print(words.read().decode().strip().replace("\n", "; "))
+        messages.seek(0)
+        print(messages.read().decode().strip().replace("\n", "; "))
     if options.keep:
         with beside.open("wb") as summed:
             subprocess.run([*program, "summary", "--json", str(capture)], stdout=summed, check=True)
-    _tell(beside, lines, taken, elapsed_s, said, code)
+    _print_results(beside, lines, usage, elapsed_s, result, code)
 
 
-def _tell(
+def _print_results(
     beside: Path,
     lines: Path,
-    taken: Taken,
+    usage: ProcessUsage,
     elapsed_s: float,
-    said: dict[str, Any],
+    result: dict[str, Any],
     code: int,
 ) -> None:
     *intervals, totals = [json.loads(line) for line in lines.read_text().splitlines()]
     summary = json.loads(beside.read_text())
     packets = totals["packet_count"]
-    print(f"initiator: {said['throughput_bytes_per_s'] / 1e6:.1f} MB/s, {said['iops']:.0f} IOPS in {elapsed_s:.0f} s")
-    print(f"watch: {packets} packets, {packets / elapsed_s:.0f} a second, exit code {code}")
     print(
-        f"processor: {taken.processor_s / elapsed_s * 100:.1f} % of one core, "
-        f"{taken.processor_s / max(packets, 1) * 1e6:.2f} us a packet"
+        f"initiator: {result['throughput_bytes_per_s'] / 1e6:.1f} MB/s, {result['iops']:.0f} IOPS in {elapsed_s:.0f} s"
     )
-    tenth = max(len(taken.rss_mb) // 10, 1)
-    tenths = [max(taken.rss_mb[at : at + tenth]) for at in range(0, len(taken.rss_mb), tenth)]
-    print(f"memory, MB, tenth by tenth of the time: {' '.join(f'{most:.0f}' for most in tenths)}")
+    print(f"watch: {packets} packets, {packets / elapsed_s:.0f} per second, exit code {code}")
+    print(
+        f"CPU: {usage.processor_s / elapsed_s * 100:.1f} % of one core, "
+        f"{usage.processor_s / max(packets, 1) * 1e6:.2f} us per packet"
+    )
+    tenth = max(len(usage.rss_mb) // 10, 1)
+    tenths = [max(usage.rss_mb[at : at + tenth]) for at in range(0, len(usage.rss_mb), tenth)]
+    print(f"memory, MB, maximum of each tenth of the time: {' '.join(f'{most:.0f}' for most in tenths)}")
     lags = [interval["lag_s"] for interval in intervals]
     print(
-        f"lag: at most {max(lags):.2f} s; left out {totals['left_out_packets']} packets; "
+        f"lag: at most {max(lags):.2f} s; skipped {totals['left_out_packets']} packets; "
         f"late commands {totals['late_command_count']}"
     )
     for name in _TOTALS:

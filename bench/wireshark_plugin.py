@@ -29,13 +29,13 @@ FIELDS = [
     "fields",
     *(part for name in ("frame.number", "ip.src", "tcp.len", "iscsi.opcode") for part in ("-e", name)),
 ]
-ASKED = [part for name in ("cycle", "latency", "queue_depth", "owin") for part in ("-e", f"iscsitrace.{name}")]
+PLUGIN_FIELDS = [part for name in ("cycle", "latency", "queue_depth", "owin") for part in ("-e", f"iscsitrace.{name}")]
 USES: dict[str, tuple[list[str], list[str]]] = {
     "a line per packet": ([], []),
     "a display filter": (["-Y", "iscsi.scsiresponse.status"], []),
     "response times": (["-q", "-z", "scsi,srt,0"], []),
     "fields": (FIELDS, []),
-    "fields, and those of the plugin": (FIELDS, ASKED),
+    "fields, and those of the plugin": (FIELDS, PLUGIN_FIELDS),
     "packet details": (["-V"], []),
     "response times, and the plugin's statistics": (["-q", "-z", "scsi,srt,0"], ["-z", "iscsitrace,cycles"]),
 }
@@ -54,8 +54,8 @@ def equality(files: list[Path]) -> None:
         wrong = list(differences(found, trace, is_whole=False))
         tshark = " ".join(f"{name}={count}" for name, count in kinds.items()) or "right"
         print(
-            f"{file.parent.name}/{file.name}: cycles {len(expected(trace))}, shown {len(found.cycles)}, "
-            f"without number {len(found.unnumbered)}, not equal {left_out}, wrong {len(wrong)}; tshark {tshark}",
+            f"{file.parent.name}/{file.name}: commands {len(expected(trace))}, shown {len(found.cycles)}, "
+            f"unnumbered {len(found.unnumbered)}, not equal {left_out}, wrong {len(wrong)}; tshark {tshark}",
             flush=True,
         )
         for line in wrong[:5]:
@@ -79,7 +79,7 @@ def speed(file: Path, repeats: int, packet_limit: int | None) -> None:
         runs = [(user_seconds(plain), user_seconds(extended)) for _ in range(repeats)]
         without, with_plugin = (statistics.median(column) for column in zip(*runs, strict=True))
         ratio = statistics.median(later / former for former, later in runs)
-        print(f"{name}: {without:.2f} s without, {with_plugin:.2f} s with, {ratio:.2f} times", flush=True)
+        print(f"{name}: {without:.2f} s without, {with_plugin:.2f} s with, ratio {ratio:.2f}", flush=True)
 
 
 def main() -> None:
@@ -89,11 +89,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("-c", dest="packets", type=int, help="read at most this many packets")
     parser.add_argument("files", nargs="*", type=Path)
-    given = parser.parse_args()
-    if given.speed:
-        speed(given.speed, given.repeats, given.packets)
+    arguments = parser.parse_args()
+    if arguments.speed:
+        speed(arguments.speed, arguments.repeats, arguments.packets)
     else:
-        equality(given.files or [*sorted(SAMPLES.glob("*/capture.pcap*")), *recorded_captures()])
+        equality(arguments.files or [*sorted(SAMPLES.glob("*/capture.pcap*")), *recorded_captures()])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Agreement of both worlds: the throughputs of the same runs over the kernel's TCP and in virtual time.
 
 Reads of 128 KiB at queue depth 1 over 320 Mbit/s: at five delays, and with 0.1 % loss (Reno), where each seed loses the
-same packets of a direction in both worlds. A simulated host has zero service time; a real one wakes up, reads and
-copies, and so does an emulated link. These times are measured in the captures of the real run and set in the
+same packets of a direction in both worlds. A simulated host has zero service time; a real host, and an emulated link,
+needs time to wake up, read and copy. These delays are measured in the captures of the real run and set in the
 simulation. The fastest of several real runs counts, because other programs can only slow a run down. Needs root;
 prints, and asserts nothing.
 """
@@ -40,20 +40,23 @@ _TCP = {"congestion_control": "reno", "receive_buffer_bytes": 3 << 20, "send_buf
 
 @dataclass(frozen=True)
 class Hosts:
-    """From the last byte that reaches a host to the first byte of the answer, with no service time set."""
+    """Delays from the last byte that reaches a host to the first byte of its answer, with no service time set."""
 
     initiator_ns: int = 0
     target_ns: int = 0
     path_ns: int = 0
-    """Time of a packet from host to host beyond rate and delay: the emulated link has to wake up."""
+    """Time of a packet from host to host in excess of rate and delay: the emulated link has to wake up."""
 
     @property
     def text(self) -> str:
-        """In the words of TOOK."""
+        """The three delays, in the order of DELAYS_NOTE."""
         return " ".join(f"{ns / 1e3:.0f}" for ns in (self.initiator_ns, self.target_ns, self.path_ns))
 
 
-TOOK = "took: from a status to the next command, from a command to its data, a packet beyond rate and delay; us, means"
+DELAYS_NOTE = (
+    "delays: from a status to the next command, from a command to its data, of a packet in excess of rate and delay; "
+    "means in us"
+)
 
 
 @dataclass(frozen=True)
@@ -101,9 +104,9 @@ def kernel(setting: Setting) -> float:
 
 
 def kernel_and_hosts(setting: Setting) -> tuple[float, Hosts]:
-    """Throughput over the kernel's TCP, and the times of the hosts for a read, from the captures beside them.
+    """Throughput over the kernel's TCP, and the delays of the hosts for a read, from the captures at both hosts.
 
-    Means, because their sum makes a run longer.
+    Means, because a run is longer by their sum.
     """
     with tempfile.TemporaryDirectory() as folder:
         throughput = throughput_of(real.run(setting.as_simulated(), Path(folder), lambda _: False))
@@ -111,7 +114,7 @@ def kernel_and_hosts(setting: Setting) -> tuple[float, Hosts]:
 
 
 def hosts_of(folder: Path, settings: dict[str, Any], block_bytes: int) -> Hosts:
-    """Times of the hosts and the links between them for a read of this size, from the captures of a run."""
+    """Delays of the hosts and the link between them for a read of this size, from the captures of a run."""
     at_initiator, at_target = (_reads(folder / name, block_bytes) for name in run_files.capture_names(1))
     between = at_initiator["command_first_ns"][1:] - at_initiator["status_ns"][:-1]
     served = at_target["data_first_ns"] - at_target["command_last_ns"]
@@ -138,7 +141,7 @@ def throughput_of(truth: dict[str, Any]) -> float:
 
 
 def of_delay(delay_ms: float, seconds: float = 1.5) -> Setting:
-    """Reads for about this long."""
+    """Reads at this delay, for about this many seconds."""
     one_ms = 2 * delay_ms + BLOCK_BYTES * 8e3 / RATE_BPS
     return Setting(delay_ms, max(20, round(seconds * 1000 / one_ms)) * BLOCK_BYTES)
 
@@ -150,20 +153,20 @@ def of_loss(seeds: int, hosts: Hosts = Hosts(), total_bytes: int = 16 << 20) -> 
 
 
 def main() -> None:
-    """The whole bench."""
+    """Runs the bench."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--repeats", type=int, default=REPEATS)
     arguments = parser.parse_args()
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
     print("reads of 128 KiB, QD 1, 320 Mbit/s; MB/s; real: the fastest of", arguments.repeats, "(and the slowest)")
-    print(TOOK)
+    print(DELAYS_NOTE)
     headings = (
         ("real", 18),
         ("simulated", 11),
         ("error %", 9),
-        ("took", 12),
-        ("without that", 14),
+        ("delays us", 12),
+        ("no delays", 14),
         ("error %", 9),
     )
     print(f"{'one way ms':>10}" + "".join(f"{heading:>{width}}" for heading, width in headings))
@@ -193,7 +196,7 @@ def main() -> None:
         print(f"{name:>10}{statistics.mean(values) / 1e6:9.3f} mean{statistics.stdev(values) / 1e6:9.3f} deviation")
     error = statistics.mean(of_simulation) / statistics.mean(of_kernel) - 1
     apart = statistics.mean(abs(b / a - 1) for a, b in pairs)
-    print(f"the means differ by {100 * error:+.2f} %, the runs of a seed by {100 * apart:.2f} % on average")
+    print(f"the means differ by {100 * error:+.2f} %, runs with the same seed by {100 * apart:.2f} % on average")
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "worlds.json").write_text(json.dumps(found, indent=1, default=asdict) + "\n")
 

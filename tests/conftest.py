@@ -1,6 +1,6 @@
-"""Tests that need root: without it they are skipped, in CI they fail.
+"""Tests that need root: without root they are skipped, in CI they fail.
 
-Those marked `needs_root` take real time, and are right only when the hosts of their networks get a processor when they
+Those marked `needs_root` run in real time, and are reliable only if the hosts of their networks get a CPU when they
 need one: they run at a higher priority.
 """
 
@@ -14,11 +14,11 @@ import pytest
 
 from tests.support.lab import going_first
 
-_REASON = "only root makes network namespaces and starts real targets"
+_REASON = "network namespaces and third-party targets need root"
 
 
 def pytest_configure() -> None:
-    """A shell starts jobs in the background with SIGINT ignored, and what they start inherits that."""
+    """Restores SIGINT: a shell starts background jobs with SIGINT ignored, which child processes inherit."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

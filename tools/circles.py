@@ -1,20 +1,20 @@
-"""Finds import circles: files that need each other, in the crates of core/ and in the package iscsitrace.
+"""Finds import circles: files that import each other, in the crates of core/ and in the package iscsitrace.
 
 An arrow goes from a file to the file that defines a name it uses. A circle is a set of files that can all reach each
-other along arrows; the check lists each circle with the names that tie it, and fails when there is one.
+other along arrows; the check lists each circle with the imported names, and fails when there is one.
 
 Rust (core/*/src):
 
 - Paths from ``crate``, ``self`` and ``super``, paths from a module that the file declares, and paths from a module or
   a name that it imports; in ``use`` declarations and anywhere else in the code.
-- ``mod x;`` is no arrow. ``pub use x::Name;`` in a ``mod.rs`` is one to ``x``. Who uses ``Name`` through that
-  ``mod.rs`` needs the file that defines it, not the ``mod.rs``.
-- Code under ``#[cfg(test)]`` is left out: tests may use everything. So are names that no path spells, as of methods.
+- ``mod x;`` is no arrow. ``pub use x::Name;`` in a ``mod.rs`` is an arrow to ``x``. A file that uses ``Name`` through
+  that ``mod.rs`` has an arrow to the file that defines it, not to the ``mod.rs``.
+- Code under ``#[cfg(test)]`` does not count: tests may use everything. Nor do names without a path, such as methods.
 
 Python (iscsitrace/**/*.py):
 
 - Imports at the top of a module and inside functions alike: one inside a function usually hides a circle.
-- Imports under ``if TYPE_CHECKING:`` are left out: they never run. An import of ``a.b`` is an arrow to ``a/b.py``
+- Imports under ``if TYPE_CHECKING:`` do not count: they never run. An import of ``a.b`` is an arrow to ``a/b.py``
   alone, although Python runs ``a/__init__.py`` before it.
 """
 
@@ -38,7 +38,7 @@ def _is_type_checking(node: ast.If) -> bool:
 
 
 def _imports(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Imports that may run, wherever they stand."""
+    """Imports that may run, at any depth."""
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node
@@ -102,7 +102,7 @@ def circles(arrows: Arrows) -> list[list[Path]]:
 
 
 def describe(circle: list[Path], arrows: Arrows, root: Path) -> str:
-    """A circle as text: its files, and the names that each takes from the others."""
+    """A circle as text: its files, and the names that each imports from the others."""
     name = {file: str(file.relative_to(root)) for file in circle}
     lines = [f"import circle of {len(circle)} files:"]
     for file in circle:
@@ -112,7 +112,7 @@ def describe(circle: list[Path], arrows: Arrows, root: Path) -> str:
 
 
 def main(root: Path = ROOT) -> int:
-    """Prints every circle; 1 if there is one."""
+    """Prints every circle; returns 1 if there is one."""
     count = 0
     for arrows in (rust_arrows(root / "core"), python_arrows(root / "iscsitrace")):
         for circle in circles(arrows):

@@ -1,6 +1,6 @@
 """``make demo``: simulates iSCSI over a WAN, analyses its capture and every sample capture, and writes a report.
 
-Prints the truth beside the results. Tests compare the two; the demo only shows them.
+Prints the truth next to the results. Tests compare the two; the demo only prints them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def wan() -> dict[str, Any]:
 
 
 def show_wan() -> None:
-    """Simulates, reads the initiator's capture, and shows the truth beside the results."""
+    """Simulates, reads the initiator's capture, and prints the truth next to the results."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         truth = simulation.run(wan(), folder, lambda *_: False)
@@ -68,7 +68,7 @@ def show_wan() -> None:
         sent, ended = (truth["cycles"]["initiator"][name] for name in ("command_first_ns", "status_ns"))
         latencies = sorted(ended[place] - sent[place] for place in asked)
         show_table(
-            ("", "truth", "from the capture"),
+            ("", "truth", "measured in the capture"),
             [
                 ("RTT, ms", cells.milliseconds(2 * _WAN["delay_ns"]), cells.milliseconds(rtt_ns)),
                 ("reads", truth["results"]["read"]["commands"], len(reads)),
@@ -94,7 +94,7 @@ def show_wan() -> None:
 
 
 def _keys(truth: dict[str, Any], trace: iscsitrace.Trace) -> list[tuple[object, ...]]:
-    """Negotiated parameters, as both machines knew them and from the capture."""
+    """Negotiated parameters, from the two machines and from the capture."""
     known = truth["results"]["connections"][0]["parameters"]
     names = {
         "MaxRecvDataSegmentLength": "initiator_max_recv_data_segment_length",
@@ -111,7 +111,7 @@ def _keys(truth: dict[str, Any], trace: iscsitrace.Trace) -> list[tuple[object, 
 
 
 def show_report() -> None:
-    """Simulates reads at queue depth 1 over a WAN, shows what limits them, and writes the report on them."""
+    """Simulates reads at queue depth 1 over a WAN, prints what limits them, and writes a report."""
     show_heading("What limits 128 KiB reads at queue depth 1 over an RTT of 16 ms (iscsitrace diagnose)")
     run, page = _REPORTED / "wan", _REPORTED / "wan.html"
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,7 @@ def main() -> int:
         ),
         [line(capture) for capture in found],
     )
-    show_line("MB in capture includes the reads with which the kernel sets up a disk. Each sample has a README.")
+    show_line("MB in capture includes the reads of the kernel when it sets up a disk. Each sample has a README.")
     show_next()
     show_report()
     return 0

@@ -85,7 +85,7 @@ def _unquoted(text: str) -> str:
 
 
 def commands() -> Iterator[click.Command]:
-    """Every command with its full name, in the order of the help; commands of a group follow the group."""
+    """Every command with its full name, in the order of the help; the commands of a group follow the group."""
     context = click.Context(main, info_name="iscsitrace")
     for name in COMMANDS:
         command = main.get_command(context, name)
@@ -116,7 +116,7 @@ def cli_page() -> str:
 
 
 def _sections(command: click.Command) -> Iterator[tuple[str, list[click.Parameter]]]:
-    """The options of a command by section of its help; the first section has no title."""
+    """The options of a command by section of the help; the first section has no title."""
     sections = getattr(command, "sections", ())
     in_sections = {id(option) for section in sections for option in section.options}
     yield "", [parameter for parameter in command.params if id(parameter) not in in_sections]
@@ -170,8 +170,8 @@ def tables_page() -> str:
         "`method N` is a section of [method.md](method.md)."
     )
     for name, table in TABLES.items():
-        asked = " Filled only on request." if name in ON_REQUEST else ""
-        lines += [f"## {name}", "", f"A row is {table.row}.{asked}", "", *_columns(table.columns)]
+        filled = " Filled only on request." if name in ON_REQUEST else ""
+        lines += [f"## {name}", "", f"A row is {table.row}.{filled}", "", *_columns(table.columns)]
         if name == "cycles":
             lines += ["Computed from these on use, and always exported:", "", *_columns(DERIVED_CYCLE_COLUMNS)]
     for name, table in DERIVED_TABLES.items():

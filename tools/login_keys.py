@@ -1,6 +1,6 @@
 """Writes iscsitrace/wording/login_keys.py from the table of keys in core/wire/src/key.rs.
 
-The options of commands and the definitions of experiments use the keys without importing the core.
+Command options and definitions of experiments use the keys without importing the core.
 ``python -m tools.login_keys`` writes the file; tests/project/test_vocabulary.py fails if it is out of date.
 """
 

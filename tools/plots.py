@@ -1,4 +1,4 @@
-"""Updates the images of docs/plots.md: runs each command of the page and keeps its image.
+"""Updates the images of docs/plots.md: runs each command of the page and stores its image.
 
 ``python -m tools.plots`` writes the images. ``--check`` only lists images that are out of date, and kinds of plots
 without a command on the page (exit code 1). Images are reduced to a palette, to keep them small. They are compared by
@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "plots.md"
 COLORS = 128
 MOST_BYTES = 100_000
 TOLERANCE = 4.0
-"""Largest root mean square difference of two images that count as the same; pixels are 0 to 255."""
+"""Largest root mean square difference of two images that count as equal; pixels are 0 to 255."""
 
 
 def commands() -> list[list[str]]:
@@ -61,7 +61,7 @@ def difference(one: Image.Image, other: Image.Image) -> float:
 
 
 def is_same(path: Path, image: Image.Image) -> bool:
-    """Whether a file has the same image."""
+    """Whether a file contains the same image."""
     if not path.is_file():
         return False
     with Image.open(path) as kept:

@@ -2,10 +2,11 @@
 
 ``python -m tools.plugin`` writes it, ``python -m tools.plugin --check`` only lists outdated files (exit code 1).
 
-Wireshark loads a single file. The parts are Lua modules: here each becomes a function that is called once, and what it
-returns becomes a local variable with the name of the part, in place of ``require``. So the local variables of a part
-stay in that part, as does Lua's limit of 200 of them. The last part is not wrapped: it reads the script's arguments.
-``plugins/lua/operations.lua`` is generated here from the core's table of SCSI commands.
+Wireshark loads a single file. The parts are Lua modules. Each becomes a function that is called once, and its result
+becomes a local variable with the name of the part, in place of ``require``. The local variables of a part are thus
+visible only in that part, and Lua's limit of 200 local variables applies to each part separately. The last part is not
+wrapped, because it reads the script's arguments. ``plugins/lua/operations.lua`` is generated here from the core's table
+of SCSI commands.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ PARTS = (
     "menu",
     "register",
 )
-"""In this order: a part requires only parts before it."""
+"""The parts in order: a part requires only parts before it."""
 
 _REQUIRE = re.compile(r'^local (\w+) = require\("(\w+)"\)\n', re.MULTILINE)
 _WIDTH = 120

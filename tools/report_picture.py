@@ -1,4 +1,4 @@
-"""Makes docs/images/report.png: the first screen of the report on a sample, as headless Chromium shows it.
+"""Makes docs/images/report.png: the first screen of the report on a sample, as headless Chromium renders it.
 
 ``python -m tools.report_picture`` writes it. Look at the picture before it is committed: no test compares it, because
 fonts differ between machines.

@@ -1,4 +1,4 @@
-"""Finds which files of a Rust crate use names of which other files: the arrows of `tools.circles`, with its rules."""
+"""Finds the files that each file of a Rust crate imports names from: the arrows of `tools.circles`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 Names = tuple[str, ...]
 """A path such as ``crate::tcp::half``, as its names."""
 Arrows = dict[Path, dict[Path, set[str]]]
-"""File -> file that defines what it uses -> the names."""
+"""File -> file that defines names which it uses -> these names."""
 
 _TOKEN = re.compile(
     r"""
@@ -200,7 +200,7 @@ class _Reader:
             path.append(self._word(2))
             self._at += 2
         module.used.append(tuple(path))
-        # a path after a turbofish does not start a new one
+        # a path after a turbofish continues the path before it
         self._at += 1 + (self._word(1) == "::")
         return True
 
@@ -222,7 +222,7 @@ def _file_of(directory: Path, name: str) -> Path | None:
 
 @dataclass
 class Crate:
-    """The modules of one crate by path, tests left out; the root is ``()``."""
+    """The modules of one crate by path, without tests; the root is ``()``."""
 
     modules: dict[Names, Module]
 
@@ -244,7 +244,7 @@ class Crate:
         return cls(modules)
 
     def _absolute(self, module: Module, path: Names) -> Names | None:
-        """A path as written, from the root of the crate; None when it leads to another crate."""
+        """A path as written, relative to the root of the crate; None if it leads to another crate."""
         first, rest = path[0], path[1:]
         if first == "crate":
             return rest
@@ -296,14 +296,14 @@ class Crate:
         return Item(module.path, name)
 
     def arrows(self) -> Arrows:
-        """From each file to the files that define what it uses, with the names."""
+        """Arrows from each file to the files that define names which it uses."""
         arrows: Arrows = {}
         for module in self.modules.values():
             paths = [*module.used, *module.imports.values(), *((*glob, "*") for glob in module.globs)]
             own = arrows.setdefault(module.file, {})
             for path in paths:
                 found = self.definition(module, path)
-                # importing a module alone is no use of it: the paths that begin with it are
+                # importing a module is no arrow by itself: the paths that begin with it are
                 if found and found.name and self.modules[found.module].file != module.file:
                     own.setdefault(self.modules[found.module].file, set()).add(found.name)
         return arrows

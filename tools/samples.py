@@ -2,7 +2,7 @@
 
 ``python -m tools.samples FOLDER`` reads a folder of recordings: captures, each with a description (NAME.json) of its
 set-up and of the counts of the kernels, dd and tshark. The READMEs are written by hand. It never reads a capture:
-nothing in a truth.json comes from the program that is tested against it.
+nothing in a truth.json comes from the program under test.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Sample:
 
     recording: str
     pdus: dict[str, int] | None = None
-    """PDU counts by a reader that handles digests, where tshark's are wrong; empty if unknown."""
+    """PDU counts by a program that handles digests, where tshark's are wrong; empty if unknown."""
     known: dict[str, Any] = field(default_factory=dict)
 
 
@@ -80,7 +80,7 @@ def describe(recordings: Path, file: str) -> dict[str, Any]:
 
 
 def truth(sample: Sample, described: dict[str, Any]) -> dict[str, Any]:
-    """What is known of a capture, apart from any reading of it by this project."""
+    """Facts about a capture that do not come from this project's analysis."""
     counted = described["tshark"][sample.recording]
     is_tsharks = sample.pdus is None
     ops = {PDU_TITLES[name]: count for name, count in counted["ops"].items()} if is_tsharks else sample.pdus or {}
@@ -119,7 +119,7 @@ def truth(sample: Sample, described: dict[str, Any]) -> dict[str, Any]:
 
 
 def transfers(step: dict[str, Any]) -> list[dict[str, Any]]:
-    """Transfers of a command, by its own report; times are of the initiator's clock, which also stamped the capture."""
+    """Transfers as reported by a command; times are of the initiator's clock, which also timestamped the capture."""
     window = {"time_from_ns": round(step["start"] * 1e9), "time_to_ns": round(step["end"] * 1e9)}
     if "parts" in step:
         return [{"operation": part["what"], "bytes": part["bytes"], **window} for part in step["parts"]]

@@ -1,7 +1,8 @@
-"""Keeps the output in README.md and pages of docs/ current: runs each command shown and writes its output below it.
+"""Updates the command output in README.md and docs/: runs each command shown and writes its output below it.
 
-A ``console`` block has one command after ``$`` and its output. ``python -m tools.tutorial`` writes; with ``--check`` it
-only lists outdated pages (exit code 1). tests/project/test_tutorial.py runs the ``sh`` and ``python`` blocks.
+A ``console`` block has one command after ``$`` and its output. ``python -m tools.tutorial`` writes the pages; with
+``--check`` it only lists outdated pages (exit code 1). tests/project/test_tutorial.py runs the ``sh`` and ``python``
+blocks.
 """
 
 from __future__ import annotations

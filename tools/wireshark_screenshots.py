@@ -1,8 +1,8 @@
 """Wireshark under Xvfb with the plugin, the extcap and the profile: the pictures of docs/plugins.md.
 
-``python -m tools.wireshark_screenshots FOLDER`` makes them anew; a person looks at each before it goes into
-docs/images/. Needs wireshark, xvfb, openbox, xdotool and imagemagick, which no other chore needs. Wireshark gets a home
-of its own, into which ``iscsitrace wireshark install`` puts our files as it does for everybody.
+``python -m tools.wireshark_screenshots FOLDER`` takes them; look at each before it is copied to docs/images/. Needs
+wireshark, xvfb, openbox, xdotool and imagemagick, which no other chore needs. Wireshark uses a separate home folder,
+into which ``iscsitrace wireshark install`` copies our files as for any user.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Display:
         return subprocess.Popen(command, env=self._environment, stdin=quiet, stdout=quiet, stderr=quiet)
 
     def window(self, title: str) -> str:
-        """The number of the window with this text in its title; waits for it."""
+        """Waits for the window with this text in its title; returns its number."""
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
             found = self.run("xdotool", "search", "--onlyvisible", "--name", title).split()
@@ -71,7 +71,7 @@ class Display:
                 time.sleep(_SETTLE_S)
                 return found[-1]
             time.sleep(0.2)
-        raise TimeoutError(f"no window {title!r} came")
+        raise TimeoutError(f"no window {title!r} appeared")
 
     def keys(self, *keys: str) -> None:
         """Types keys, one after another."""
@@ -86,7 +86,7 @@ class Display:
         time.sleep(0.5)
 
     def away(self) -> None:
-        """Moves the pointer to where it highlights nothing."""
+        """Moves the pointer to a position where it highlights nothing."""
         self.run("xdotool", "mousemove", str(WIDTH - 2), str(HEIGHT - 2))
 
     def picture(self, file: Path, window: str = "root", crop: str | None = None) -> None:
@@ -142,7 +142,7 @@ def wireshark(shown: Display, title: str, *arguments: str) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Makes all pictures in a folder; returns the exit code."""
+    """Takes all screenshots into a folder; returns the exit code."""
     if len(arguments) != 1:
         print("python -m tools.wireshark_screenshots FOLDER", file=sys.stderr)
         return 2
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _take(shown: Display, capture: Path, folder: Path) -> None:
-    frame = _telling_frame(capture)
+    frame = _example_frame(capture)
     with wireshark(shown, capture.name, "-r", str(capture), "-Y", _SHOWN, "-g", str(frame)):
         shown.away()
         shown.picture(folder / "wireshark-columns.png", crop=f"{WIDTH}x486+0+0")
@@ -195,7 +195,7 @@ def _take(shown: Display, capture: Path, folder: Path) -> None:
         shown.picture(folder / "wireshark-live.png", crop=f"{WIDTH}x486+0+0")
 
 
-def _telling_frame(capture: Path) -> int:
+def _example_frame(capture: Path) -> int:
     """A frame that ends a read shortly after a slow command, with data in the sidecar."""
     rows = (line.split("\t") for line in sidecar.path_of(capture).read_text().splitlines()[2:])
     known = {int(row[0]) for row in rows if not row[3]}

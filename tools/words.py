@@ -1,7 +1,7 @@
-"""Finds phrases that the project does not use for terms that the field has a word for.
+"""Finds paraphrases of terms for which the field has a word.
 
-``python -m tools.words`` prints each with its place and the word to use instead, and exits 1 when there is one. It
-reads every tracked text file: output strings, docs, docstrings and comments alike.
+``python -m tools.words`` prints each with its place and the word to use instead, and exits with 1 if there is one. It
+reads every tracked text file: output strings, docs, docstrings and comments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PHRASES = {
     r"there and back": "RTT",
-    r"path of [\d.]+ ms": "RTT of so many ms",
+    r"path of [\d.]+ ms": "RTT",
     r"(keys|values?|parameters?) (that are )?in force": "negotiated parameters",
     r"neither reads? nor writes?|neither read nor wrote": "non-I/O commands",
     r"(what|all that) (is|was) outstanding": "commands in flight; for TCP: bytes in flight",
@@ -49,19 +49,19 @@ _LEFT_OUT = {"tools/words.py", "tests/tools/test_words.py", "CHANGELOG.md"}
 
 
 def found_in(text: str) -> Iterator[tuple[int, str, str]]:
-    """Line, phrase and the word to use instead; a phrase may run over the end of a line."""
+    """Yields line, phrase and the word to use instead; a phrase may continue on the next line."""
     lines = text.splitlines()
     bare = [re.sub(r"^[\s/#\-!*>\"f]*", "", line) for line in lines]
     for number, (line, following) in enumerate(zip(lines, [*bare[1:], ""], strict=False), 1):
         end = line.rstrip().removesuffix('"').rstrip()
         for match in _PATTERN.finditer(f"{end} {following}"):
-            # what begins in the next line is found there
+            # a phrase that begins on the next line is found there
             if match.start() < len(end):
                 yield number, match[0], list(PHRASES.values())[int((match.lastgroup or "p0")[1:])]
 
 
 def main() -> int:
-    """Prints what was found."""
+    """Prints all phrases found; returns the exit code."""
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     count = 0
     for name in names:
@@ -69,7 +69,7 @@ def main() -> int:
             continue
         for number, phrase, instead in found_in((ROOT / name).read_text(encoding="utf-8")):
             count += 1
-            print(f"{name}:{number}: {phrase!r}: say {instead!r}")
+            print(f"{name}:{number}: {phrase!r}: use {instead!r}")
     return int(count > 0)
 
 

@@ -19,14 +19,14 @@ from bench.budget.losses import Losses
 from bench.budget.outcomes import Outcome, outcomes_of
 from bench.run import machine
 
-_HEADINGS = "{:42}{:>10}{:>8}{:>8}{:>8}{:>8}  {:57}{:21}{:>7}{:>7}"
+_HEADINGS = "{:42}{:>10}{:>8}{:>8}{:>9}{:>8}  {:57}{:21}{:>7}{:>9}"
 
 
 def main() -> None:
-    """The whole bench."""
+    """Runs the bench."""
     parser = argparse.ArgumentParser(prog="bench.budget", description=__doc__.splitlines()[0])
-    parser.add_argument("--world", choices=runs.WORLDS, action="append", help="only that one; repeatable")
-    parser.add_argument("--case", default="", help="only cases with this in their names")
+    parser.add_argument("--world", choices=runs.WORLDS, action="append", help="run only this world; repeatable")
+    parser.add_argument("--case", default="", help="run only cases whose names contain this text")
     parser.add_argument("--recordings", type=Path, help="a folder of recordings with their truth")
     arguments = parser.parse_args()
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
@@ -40,8 +40,8 @@ def main() -> None:
 
 
 def _run_world(world: str, word: str) -> None:
-    print(f"\n{world} world; idle in %, errors in points; parts as large as the largest are correct, too")
-    headings = ("tap", "idle", "payload", "found", "error", "right", "named", "true", "found")
+    print(f"\n{world} world; idle in %, errors in percentage points; a part as large as the largest is also correct")
+    headings = ("tap", "idle", "payload", "measured", "error", "correct", "reported", "true", "measured")
     print(_HEADINGS.format("case", *headings), flush=True)
     found: list[Outcome] = []
     losses = Losses.none()
@@ -77,13 +77,13 @@ def _show(outcome: Outcome) -> None:
     print(_HEADINGS.format(case.name, *cells), flush=True)
     expected = case.limiters
     if expected and outcome.world == "simulated" and not set(expected) & set(outcome.right):
-        print(f"    arithmetic has {' = '.join(expected)}")
+        print(f"    by arithmetic: {' = '.join(expected)}")
 
 
 def _show_confusion(found: list[Outcome]) -> None:
     counted = Counter((outcome.named if outcome.is_right else outcome.right[0], outcome.named) for outcome in found)
     names = sorted({name for pair in counted for name in pair})
-    print(f"\n{'correct, and reported':22}" + "".join(f"{name:>20}" for name in names))
+    print(f"\n{'correct / reported':22}" + "".join(f"{name:>20}" for name in names))
     for right in names:
         print(f"{right:22}" + "".join(f"{counted[right, named] or '':>20}" for named in names))
     wrong = sum(count for (right, named), count in counted.items() if right != named)
@@ -93,12 +93,12 @@ def _show_confusion(found: list[Outcome]) -> None:
 
 
 def _show_errors(found: list[Outcome]) -> None:
-    print("\nidle fraction: errors in points")
-    for title, is_long in (("from 1 ms on", True), ("below", False)):
+    print("\nidle fraction: absolute errors in percentage points")
+    for title, is_long in (("one-way delay >= 1 ms", True), ("one-way delay < 1 ms", False)):
         own = [outcome for outcome in found if (outcome.case.delay_ms >= 1) == is_long]
         errors = [outcome.error_points for outcome in own]
         of_line = [100 * (outcome.idle - outcome.true_idle_of_line) for outcome in own]
-        for name, values in ((title, errors), (f"{title}, with ACKs on the line", of_line)):
+        for name, values in ((title, errors), (f"{title}, ACKs count as busy", of_line)):
             if values:
                 ordered = sorted(abs(value) for value in values)
                 print(

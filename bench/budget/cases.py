@@ -1,8 +1,8 @@
-"""Settings with a known limit: each with the shares of its time by arithmetic, and the reason.
+"""Settings with a known limiter: each with its time breakdown by arithmetic, and the reason for it.
 
-A case is one workload over one link, in either world. Its arithmetic is that of a steady period with hosts of zero
-service time: ``L`` is the time of a block on the line, ``d`` the one-way delay. Losses have no arithmetic: there the
-logs decide (`owners`). It runs nothing.
+A case is one workload over one link, in either world. The arithmetic is that of a steady period with hosts of zero
+service time: ``L`` is the time of a block on the line, ``d`` the one-way delay. Losses have no arithmetic: their truth
+comes from the logs (`true_parts`). This file runs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MS_NS = 1_000_000
 RATE_BPS, FAST_RATE_BPS = 320_000_000, 1_000_000_000
 SEGMENT_BYTES, HEADERS_BYTES, BASIC_HEADER_BYTES = 1448, 66, 48
 EQUAL_POINTS = 5.0
-"""Two parts whose shares differ by less are equally right."""
+"""Two parts whose shares differ by less are both correct."""
 DELAYS_MS = (0.1, 1.0, 4.0, 16.0)
 QUEUE_DEPTHS = (1, 8)
 OPERATIONS = ("read", "write")
@@ -49,21 +49,21 @@ class Case:
     rate_bps: int = RATE_BPS
     initial_window: int = 10
     total_bytes: int | None = None
-    """Instead of a time."""
+    """The amount of data, instead of a duration."""
     parts_ns: dict[str, float] = field(default_factory=dict, hash=False)
-    """By arithmetic; empty where there is none."""
+    """Time breakdown by arithmetic; empty where there is none."""
     reason: str = ""
     is_real: bool = True
     """Whether the real world can run it."""
 
     @property
     def name(self) -> str:
-        """Unique among the cases."""
+        """The name of the case, unique."""
         return f"{self.kind}, {self.operation}, {self.delay_ms:g} ms, QD {self.queue_depth}"
 
     @cached_property
     def limiters(self) -> tuple[str, ...]:
-        """By arithmetic, see `limiters`."""
+        """The correct limiters by arithmetic, see `limiters`."""
         return limiters(self.parts_ns)
 
     def settings(self, seed: int = 1, *, is_logging_packets: bool = True) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def largest(parts_ns: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def limiters(parts_ns: Mapping[str, float]) -> tuple[str, ...]:
-    """The correct names: the line, if it takes more than half of the time, else the largest part."""
+    """The correct limiters: the line, if it takes more than half of the time, else the largest part."""
     total = sum(parts_ns.values())
     if not total:
         return ()
@@ -156,7 +156,7 @@ def _queued(busy_ns: float, ways_ns: float, depth: int, **others_ns: float) -> d
 
 
 def _small(depth: int) -> int:
-    """Eight of the smaller block keep the line as busy as two of the larger."""
+    """Block size in bytes: eight small blocks take as long on the line as two of the larger blocks."""
     return 64 * _KIB if depth == 1 else 16 * _KIB
 
 
@@ -170,7 +170,7 @@ def _plain(operation: str, delay_ms: float, depth: int) -> Case:
     return Case(
         *("plain", operation, delay_ms, depth, block_bytes),
         parts_ns=_queued(line_ns(block_bytes), ways_ns, depth),
-        reason="a task takes L and two ways; the line carries the other tasks meanwhile: propagation, if 2d > QD * L",
+        reason="a command takes L + 2d, and the line carries the other commands meanwhile: propagation, if 2d > QD * L",
     )
 
 
@@ -184,7 +184,7 @@ def _window_limited(operation: str, delay_ms: float, depth: int) -> Case:
         *("window-limited", operation, delay_ms, depth, block_bytes),
         window_bytes=WINDOW_BYTES,
         parts_ns=parts_ns,
-        reason="sixteen windows of 16 KiB per block, each but the last waits 2d less its time on the line; at 0.1 ms "
+        reason="sixteen windows of 16 KiB per block; each but the last waits 2d minus its time on the line; at 0.1 ms "
         "the window exceeds the bandwidth-delay product, and the line is the limit",
     )
 
@@ -193,8 +193,8 @@ def _lossy(operation: str, delay_ms: float, depth: int, loss: float) -> Case:
     return Case(
         *(f"loss {loss:.1%}", operation, delay_ms, depth, 64 * _KIB),
         loss=loss,
-        reason="what repairs take hangs on which packets were lost: last ones wait for a timeout, others for a round "
-        "trip; between losses the congestion window is as small as they keep it",
+        reason="the recovery time depends on which packets were lost: a lost last segment waits for a timeout, any "
+        "other for an RTT; losses keep the congestion window small",
     )
 
 
@@ -205,7 +205,7 @@ def _slow_target(operation: str, delay_ms: float, depth: int) -> Case:
         *("slow target", operation, delay_ms, depth, block_bytes),
         service_ns=service_ns,
         parts_ns=parts_ns,
-        reason="five times as long as both ways, and all tasks are served side by side",
+        reason="the service time is five RTTs, and the target serves all commands in parallel",
     )
 
 
@@ -219,8 +219,8 @@ def _held(delay_ms: float, depth: int, block_bytes: int, kind: str) -> Case:
         *(kind, "read", delay_ms, depth, block_bytes),
         status="apart_held",
         parts_ns=parts_ns,
-        reason="the status waits two ways for the ACK, as the data did for the command: four delays, half of them "
-        "ack_wait; an odd last segment is acknowledged 40 ms later; queued tasks carry each other's status along",
+        reason="the status waits 2d for the ACK, as the data waited 2d for the command: 4d, half of it ack_wait; "
+        "an odd last segment is acknowledged 40 ms later; with queued commands, data carries the status of others",
     )
 
 
@@ -232,7 +232,7 @@ def _solicited(operation: str, delay_ms: float, depth: int) -> Case:
         *("R2T rounds", operation, delay_ms, depth, block_bytes),
         burst_bytes=burst_bytes,
         parts_ns=_queued(bursts * line_ns(burst_bytes), ways_ns, depth),
-        reason="four R2Ts and the status, each two ways after what it answers; no one takes longer than the path",
+        reason="each of four R2Ts and the status takes an RTT (2d); no host adds service time",
     )
 
 
@@ -251,7 +251,7 @@ def _slow_initiator(operation: str, delay_ms: float, depth: int) -> Case:
         burst_bytes=burst_bytes,
         initiator_host_ns=host_ns,
         parts_ns=parts_ns,
-        reason="an R2T waits for the initiator four times a block, and the next command once",
+        reason="the initiator delays its answer to each of four R2Ts per block, and the next command",
         is_real=False,
     )
 
@@ -270,8 +270,8 @@ def _thinking(operation: str, delay_ms: float, depth: int) -> Case:
         # the first blocks start together; otherwise they would stay one RTT apart
         initial_window=10 if depth == 1 else 128,
         parts_ns=parts_ns,
-        reason="no task is outstanding for five times as long as both ways; tasks that begin together end one block "
-        "after the other, and so go on",
+        reason="no command is in flight for five RTTs; commands that begin together end one block after the other, and "
+        "stay that far apart",
     )
 
 
@@ -280,7 +280,7 @@ def _saturated(operation: str, delay_ms: float, depth: int) -> Case:
     return Case(
         *("saturated", operation, delay_ms, depth, block_bytes),
         parts_ns=_queued(line_ns(block_bytes), 2 * delay_ms * MS_NS, depth),
-        reason="more is asked for than both ways hold: the line never waits",
+        reason="the requested data exceeds the bandwidth-delay product: the line is never idle",
     )
 
 
@@ -303,7 +303,7 @@ def _slow_start(operation: str, delay_ms: float, depth: int) -> Case:
         initial_window=2,
         total_bytes=total_bytes,
         parts_ns=parts_ns,
-        reason="one block from a window of two segments on: 2, 4, 8 ... segments a round trip until it is sent",
+        reason="one block, sent from an initial window of two segments: 2, 4, 8 ... segments per RTT",
     )
 
 
@@ -326,7 +326,7 @@ def _restarting(operation: str, delay_ms: float, depth: int) -> Case:
         think_ns=think_ns,
         total_bytes=4 * block_bytes,
         parts_ns=parts_ns,
-        reason="the pause is longer than all it costs, but after it every block begins with ten segments again",
+        reason="the think time is the largest part; after it, cwnd of every block starts at ten segments again",
     )
 
 

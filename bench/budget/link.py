@@ -1,4 +1,4 @@
-"""When the line carried data, as a tap sees it, from the link's log; and the span that counts."""
+"""Busy and idle time of the line as a tap sees it, from the link's log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench.budget.cases import HEADERS_BYTES
-from bench.budget.spans import Spans, owners, union
+from bench.budget.spans import Spans, attributed, union
 
 NEAR = {"to_target": "initiator", "to_initiator": "target"}
 """The tap in front of the line of a direction; packets reach the other tap after the delay."""
@@ -22,13 +22,13 @@ class Idle:
     """Shares of a span in which the line was idle."""
 
     of_payload: float
-    """Of either line, without ACKs that have no payload: the definition."""
+    """Neither line carries a frame with payload: the definition of the idle fraction."""
     of_line: float
-    """Of either line, with all frames."""
+    """Neither line carries any frame."""
 
 
 def payload_times(truth: Mapping[str, Any], direction: str, tap: str) -> Spans:
-    """When the line of a direction carried frames with payload, as they pass a tap."""
+    """Times at which frames with payload on the line of a direction pass a tap."""
     settings = truth["settings"]["world"]["paths"][0][direction]
     packets = [packet for packet in truth["paths"][0][direction]["packets"] if packet["bytes"] > _PURE_ACK_BYTES]
     on_line = [packet for packet in packets if packet["fate"] not in {"queue_full", "under_way"}]
@@ -42,7 +42,7 @@ def payload_times(truth: Mapping[str, Any], direction: str, tap: str) -> Spans:
 
 
 def busy_times(truth: Mapping[str, Any], direction: str, tap: str) -> Spans:
-    """When the line of a direction carried any frame, as it passes a tap."""
+    """Times at which any frame on the line of a direction passes a tap."""
     times = truth["paths"][0][direction]["line"]["busy_times"]
     settings = truth["settings"]["world"]["paths"][0][direction]
     intervals = np.column_stack([np.asarray(times["from_ns"], np.int64), np.asarray(times["to_ns"], np.int64)])
@@ -58,7 +58,7 @@ def idle(truth: Mapping[str, Any], tap: str, span: tuple[int, int]) -> Idle:
     shares = []
     for times in (payload_times, busy_times):
         claim = union(*(times(truth, direction, tap) for direction in NEAR))
-        shares.append(owners(span, {"busy": claim}, "idle")["idle"] / (span[1] - span[0]))
+        shares.append(attributed(span, {"busy": claim}, "idle")["idle"] / (span[1] - span[0]))
     return Idle(*shares)
 
 

@@ -1,7 +1,7 @@
-"""Retransmissions: the results of iscsitrace, tshark and tcptrace at a tap, against the sender's own count.
+"""Retransmissions: the results of iscsitrace, tshark and tcptrace at a tap, against the count of the sender.
 
-Beside the sender every packet passes in the order of sending, so a packet that begins below the highest byte sent so
-far is a retransmission: nothing is guessed. At the far tap the same packets are expected, if they arrived. Their number
+At the tap beside the sender, packets pass in the order of sending: a packet that begins below the highest byte sent so
+far is a retransmission, with certainty. At the far tap the same packets are expected, if they arrived. Their number
 must equal the sender's count.
 """
 
@@ -36,10 +36,10 @@ class Found:
 NOTHING = Found(0, 0, 0)
 
 
-def of_frames(said: Iterable[int], true: Iterable[int]) -> Found:
+def of_frames(reported: Iterable[int], true: Iterable[int]) -> Found:
     """Frames that a tool reports as retransmissions, against the true ones."""
-    said, true = set(said), set(true)
-    return Found(len(said & true), len(true - said), len(said - true))
+    reported, true = set(reported), set(true)
+    return Found(len(reported & true), len(true - reported), len(reported - true))
 
 
 def true_frames(packets: Mapping[str, list[Packet]], tap: str) -> dict[int, str]:
@@ -54,15 +54,15 @@ def true_frames(packets: Mapping[str, list[Packet]], tap: str) -> dict[int, str]
 
 
 def reasons(near: list[Packet], *, to_target: bool) -> dict[Packet, str]:
-    """Retransmissions of a direction beside their sender, and whether an ACK or a timer caused them."""
+    """Retransmissions of a direction at the tap beside their sender, and whether an ACK or a timer caused each."""
     mine = {packet for packet in resent(near) if packet.to_target is to_target}
-    found, heard_ns, highest, driven = {}, 0, 0, ""
+    found, received_ns, highest, driven = {}, 0, 0, ""
     for packet in near:
         if packet.to_target is not to_target:
-            heard_ns = packet.time_ns
+            received_ns = packet.time_ns
             continue
         if packet in mine:
-            if packet.time_ns - heard_ns <= ANSWER_NS:
+            if packet.time_ns - received_ns <= ANSWER_NS:
                 driven = "ack"
             elif packet.end >= highest:
                 driven = "timer, last bytes"
@@ -74,13 +74,13 @@ def reasons(near: list[Packet], *, to_target: bool) -> dict[Packet, str]:
 
 
 def by_iscsitrace(capture: Path) -> dict[int, tuple[str, bool]]:
-    """Frames of iscsitrace, their causes, and whether they were spurious."""
+    """Retransmitted frames by iscsitrace, each with its cause and whether it was spurious."""
     table = iscsitrace.read(str(capture), tables=("retransmissions",)).retransmissions
     return {row["frame"]: (row["cause"], row["is_spurious"]) for row in table.rows()}
 
 
 def by_tshark(packets: Iterable[Packet], *, is_out_of_order_counted: bool = False) -> list[int]:
-    """Frames of tshark: retransmissions, fast and spurious ones; out-of-order frames, if they are to count."""
+    """Retransmitted frames by tshark, fast and spurious ones included; out-of-order frames on request."""
     return [
         packet.frame
         for packet in packets
@@ -93,19 +93,19 @@ def by_tcptrace(capture: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder, "capture.pcap")
         subprocess.run(["editcap", "-F", "pcap", str(capture), str(plain)], check=True, capture_output=True, timeout=60)
-        said = subprocess.run(
+        reported = subprocess.run(
             ["tcptrace", "-l", "-n", str(plain)], check=True, capture_output=True, text=True, timeout=60
         ).stdout
     return sum(
         int(count)
-        for pair in re.findall(r"rexmt data pkts:\s+(\d+)\s+rexmt data pkts:\s+(\d+)", said)
+        for pair in re.findall(r"rexmt data pkts:\s+(\d+)\s+rexmt data pkts:\s+(\d+)", reported)
         for count in pair
     )
 
 
 @dataclass
 class Losses:
-    """Of several runs: the results of each tool at the near and the far tap, and the causes against ours."""
+    """Results of several runs: frames found by each tool at either tap, and the true causes against ours."""
 
     tools: dict[tuple[str, str], Found]
     counts: Counter[tuple[str, str]]
@@ -113,16 +113,16 @@ class Losses:
 
     @classmethod
     def none(cls) -> Losses:
-        """Without runs."""
+        """No runs yet."""
         return cls({}, Counter(), defaultdict(Counter))
 
     def add(self, files: Mapping[str, Path], packets: Mapping[str, list[Packet]]) -> dict[str, dict[str, Found]]:
-        """Adds a run; its results by tap and tool."""
+        """Adds a run; returns its results by tap and tool."""
         of_run: dict[str, dict[str, Found]] = {}
         for tap in TAPS:
-            true, said = true_frames(packets, tap), by_iscsitrace(files[tap])
+            true, reported = true_frames(packets, tap), by_iscsitrace(files[tap])
             of_run[tap] = {
-                "iscsitrace": of_frames(said, true),
+                "iscsitrace": of_frames(reported, true),
                 "tshark": of_frames(by_tshark(packets[tap]), true),
                 "tshark with out-of-order": of_frames(by_tshark(packets[tap], is_out_of_order_counted=True), true),
             }
@@ -131,14 +131,14 @@ class Losses:
             self.counts[tap, "true"] += len(true)
             self.counts[tap, "tcptrace"] += by_tcptrace(files[tap])
             for frame, cause in true.items():
-                self.causes[cause][said[frame][0] if frame in said else "missed"] += 1
-            for frame in said:
+                self.causes[cause][reported[frame][0] if frame in reported else "missed"] += 1
+            for frame in reported:
                 if frame not in true:
-                    self.causes["none: not sent again"][said[frame][0]] += 1
+                    self.causes["none: no retransmission"][reported[frame][0]] += 1
         return of_run
 
     def show(self) -> None:
-        """All of it as tables."""
+        """Prints the results as tables."""
         if not self.counts:
             return
         print("\nretransmissions of all lossy runs, by frame")
@@ -148,6 +148,6 @@ class Losses:
         for tap in TAPS:
             print(f"{tap:12}tcptrace counts {self.counts[tap, 'tcptrace']} of {self.counts[tap, 'true']}")
         causes = sorted({cause for counted in self.causes.values() for cause in counted})
-        print(f"\n{'retransmitted by, and class':30}" + "".join(f"{cause:>14}" for cause in causes))
+        print(f"\n{'true cause / reported cause':30}" + "".join(f"{cause:>14}" for cause in causes))
         for driven, counted in sorted(self.causes.items()):
             print(f"{driven:30}" + "".join(f"{counted[cause] or '':>14}" for cause in causes))

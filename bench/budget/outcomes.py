@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import iscsitrace
-from bench.budget import link, owners
+from bench.budget import link, true_parts
 from bench.budget.cases import EQUAL_POINTS, LINE, Case, largest, limiters
 from bench.budget.runs import Made
 from iscsitrace.analysis.measures import budget
@@ -21,16 +21,16 @@ class Outcome:
     tap: str
     true_idle: float
     true_idle_of_line: float
-    """With the ACKs on the line."""
+    """All frames count as busy time, ACKs too."""
     true_parts: dict[str, float]
     right: tuple[str, ...]
-    """The correct names."""
+    """The correct limiters."""
     largest: tuple[str, ...]
     """The largest part other than the line's, and equally large ones."""
     idle: float
     parts: dict[str, float]
     named: str
-    """The line, or the limiter."""
+    """The name reported: the line, or the limiter."""
     limiter: str | None
 
     @property
@@ -56,7 +56,7 @@ class Outcome:
 
 def outcomes_of(made: Made) -> Iterator[Outcome]:
     """Results of the analysis of a run, at either tap."""
-    run = owners.Run(made.case, made.truth, owners.read(made.files), made.packets)
+    run = true_parts.Run(made.case, made.truth, true_parts.read(made.files), made.packets)
     for tap, file in made.files.items():
         idle = link.idle(made.truth, tap, run.taps.span(tap))
         true_ns = run.parts(tap)
@@ -79,7 +79,7 @@ def outcomes_of(made: Made) -> Iterator[Outcome]:
 
 
 def _as_seen(true_ns: Mapping[str, int], hidden_ns: int, tap: str) -> dict[str, int]:
-    """The parts if losses that a tap cannot see count as what they look like: service time of a side."""
+    """The parts as a tap sees them: losses that it cannot see look like service time of a side."""
     wait = "target_service" if tap == "initiator" else "initiator_think"
     known_ns = dict(true_ns)
     moved_ns = min(hidden_ns, known_ns.get("loss_recovery", 0))

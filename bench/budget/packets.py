@@ -1,7 +1,7 @@
 """Packets of a run as tshark shows them at either tap, and which of them were lost between the taps.
 
-It uses no result of iscsitrace. A packet is the same at both taps by IP identification, sequence number, length and
-timestamp; the number of lost packets must equal the link's log.
+This file uses no result of iscsitrace. A packet is the same at both taps by IP identification, sequence number, length
+and timestamp; the number of lost packets must equal the link's log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIELDS = (
 _RETRANSMISSIONS = slice(10, 13)
 _WRAP = 1 << 32
 ANSWER_NS = 1_000_000
-"""A host answers a packet within this time; later packets were sent by a timer."""
+"""A host answers a packet within this time; a timer sent any later packet."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Packet:
     frame: int
     to_target: bool
     sequence: int
-    """Since the first packet of its direction."""
+    """Relative to the first packet of its direction."""
     payload_bytes: int
     is_control: bool
     """SYN or FIN."""
     key: tuple[str, ...]
-    """The same at both taps."""
+    """Equal at both taps."""
     is_retransmission: bool
     """From tshark."""
     is_out_of_order: bool
@@ -54,10 +54,10 @@ def packets(capture: Path, target_port: int) -> list[Packet]:
     """The packets of the connection to a target's port, in order; there must be only one connection."""
     fields = [word for name in _FIELDS for word in ("-e", name)]
     command = ["tshark", "-n", "-r", str(capture), "-Y", f"tcp.port == {target_port}", "-T", "fields", *fields]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     first: dict[bool, int] = {}
     found = []
-    for line in said.splitlines():
+    for line in output.splitlines():
         words = line.split("\t")
         to_target = words[3] == str(target_port)
         sequence = int(words[5])
@@ -104,21 +104,21 @@ def lost(near: Iterable[Packet], far: Iterable[Packet], *, to_target: bool) -> l
 
 
 def timer_waits(near: list[Packet], *, to_target: bool) -> list[tuple[int, int]]:
-    """Waits beside a sender that a timer ended: from the last packet before to the retransmission.
+    """Waits of a sender for its timer, at its tap: from the packet before the retransmission to the retransmission.
 
-    Data that had arrived is retransmitted if its ACK was lost.
+    Data that arrived is retransmitted too, if its ACK was lost.
     """
-    again = {packet.frame for packet in resent(near) if packet.to_target is to_target}
+    retransmitted = {packet.frame for packet in resent(near) if packet.to_target is to_target}
     return [
         (before.time_ns, packet.time_ns)
         for before, packet in pairwise(near)
-        if packet.frame in again and packet.time_ns - before.time_ns > ANSWER_NS
+        if packet.frame in retransmitted and packet.time_ns - before.time_ns > ANSWER_NS
     ]
 
 
 @dataclass(frozen=True)
 class Repair:
-    """A loss of payload, and the time until a packet with its bytes left again and arrived; near the sender."""
+    """A loss of payload: from the lost packet to the retransmission that arrived, as seen at the tap of the sender."""
 
     first_ns: int
     last_ns: int

@@ -2,7 +2,7 @@
 
 The kernel of a sender counts the time in which it was receive-window-limited (``rwnd_limited`` of TCP_INFO), and its
 retransmissions with their causes. One-way delays were measured packet by packet where both ends were captured;
-elsewhere they are the setting of netem, and the time of a ping beyond it belongs to the emulation.
+elsewhere they are half the RTT of ping under the same netem setting, or the setting.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Recording:
 
 
 def recordings(folder: Path) -> Iterator[Recording]:
-    """Every run in a folder with the kernels' own counts."""
+    """Every run of a folder that has counts of the kernels."""
     for file in sorted(folder.glob("*.json")):
         truth = json.loads(file.read_text())
         names = [each["file"] for each in truth.get("files", ()) if ".pcap" in each["file"]]
@@ -73,26 +73,27 @@ def one_way_ms(truth: dict[str, Any]) -> tuple[float, str] | None:
 
 
 def show(folder: Path) -> None:
-    """Three tables: windows, delays, retransmissions."""
+    """Prints three tables: windows, delays, retransmissions."""
     rows = [row for recording in recordings(folder) for row in _rows(recording)]
     print(
-        "\nrecordings: receive window in ms; the kernel's time counts data that is still passing, the budget's is idle"
+        "\nrecordings: time limited by the receive window, in ms "
+        "(kernel: rwnd_limited, which includes transfer; budget: idle time)"
     )
-    print(f"{'capture':66}{'conn':>5}{'kernel':>8}{'of busy':>9}{'full':>8}{'budget':>8}{'limiter':>20}{'idle %':>8}")
+    print(f"{'capture':66}{'conn':>5}{'kernel':>8}{'busy':>9}{'full':>8}{'budget':>8}{'limiter':>20}{'idle %':>8}")
     for row in rows:
         kernel, busy = row["kernel"]
         print(
             f"{row['name']:66}{row['connection']:5}{kernel:8.0f}{busy:9.0f}{row['full']:8.0f}{row['receive_window']:8.0f}"
             f"{row['limiter']:>20}{row['idle']:8.1f}"
         )
-    print(f"\n{'one-way delay in ms':66}{'conn':>5}{'true':>9}{'by':>9}{'found':>9}{'error':>9}")
+    print(f"\n{'one-way delay in ms':66}{'conn':>5}{'true':>9}{'source':>9}{'measured':>9}{'error':>9}")
     for row in rows:
         if row["one_way"]:
             true_ms, source = row["one_way"]
             error = row["delay"] - true_ms
             print(f"{row['name']:66}{row['connection']:5}{true_ms:9.3f}{source:>9}{row['delay']:9.3f}{error:+9.3f}")
     print(
-        f"\n{'sent again, by kernel and capture':66}{'side':>10}"
+        f"\n{'retransmissions: kernel / capture':66}{'side':>10}"
         + "".join(f"{name:>18}" for name in _COUNTERS.values())
     )
     for recording in recordings(folder):

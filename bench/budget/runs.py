@@ -1,4 +1,4 @@
-"""Runs a case in either world, and keeps what is needed to judge it."""
+"""Runs a case in either world, and keeps its files and its truth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Made:
     truth: dict[str, Any]
     files: dict[str, Path]
     packets: Mapping[str, list[Packet]] | None
-    """Of both taps; only where packets were lost."""
+    """Packets at both taps; only if packets were lost."""
 
 
 def make(case: Case, world: str, folder: Path, seed: int = 1) -> Made:

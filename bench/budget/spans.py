@@ -1,4 +1,4 @@
-"""Sets of times as sorted, disjoint intervals [from, to), and the attribution of time that several of them claim."""
+"""Sets of times as sorted, disjoint intervals [from, to), and the attribution of time that several sets share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Spans = NDArray[np.int64]
 
 
 def union(*parts: Iterable[Any] | Spans) -> Spans:
-    """The union; intervals that end before they begin are empty."""
+    """The union; an interval that ends before it begins is empty."""
     rows = [np.asarray(part if isinstance(part, np.ndarray) else list(part), np.int64).reshape(-1, 2) for part in parts]
     intervals = np.concatenate(rows) if rows else np.empty((0, 2), np.int64)
     intervals = intervals[intervals[:, 1] > intervals[:, 0]]
@@ -26,8 +26,8 @@ def union(*parts: Iterable[Any] | Spans) -> Spans:
     return np.column_stack([intervals[starts, 0], np.maximum.reduceat(intervals[:, 1], starts)])
 
 
-def owners(span: tuple[int, int], claims: Mapping[str, Spans], rest: str) -> dict[str, int]:
-    """Time of each within the span: time that several claim goes to the first; unclaimed time is the rest."""
+def attributed(span: tuple[int, int], claims: Mapping[str, Spans], rest: str) -> dict[str, int]:
+    """Time of each set within the span: time in several sets counts for the first; time in no set is the rest."""
     cuts = np.concatenate([np.asarray(span, np.int64), *(claim.ravel() for claim in claims.values())])
     cuts = np.unique(np.clip(cuts, *span))
     taken = np.zeros(len(cuts) - 1, bool)
@@ -48,7 +48,7 @@ def intersection(first: Spans, second: Spans) -> Spans:
 
 
 def subtraction(first: Spans, second: Spans) -> Spans:
-    """The first without the second."""
+    """The times in the first set and not in the second."""
     if not len(first):
         return first
     return intersection(first, complement(second, (int(first[0, 0]), int(first[-1, 1]))))
@@ -64,7 +64,7 @@ def covers(intervals: Spans, times_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def complement(intervals: Spans, span: tuple[int, int]) -> Spans:
-    """The part of the span outside of them."""
+    """The times of the span in none of the intervals."""
     first, last = span
     inside = np.clip(intervals, first, last)
     bounds = np.concatenate([[first], inside.ravel(), [last]]).reshape(-1, 2)

@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let file = pcapng(&damage(&conversation, &[]));
         write("pipeline", &format!("{name}.pcapng"), &file)?;
         write("framer", &format!("{name}_from_login"), &streams(&conversation, 1, 0))?;
-        // without the login, with what it would have said
+        // without the login, with its result
         let digests = 2 | u8::from(has_header_digest) << 2 | u8::from(has_data_digest) << 3;
         write("framer", &format!("{name}_known"), &streams(&conversation, digests, 2))?;
         write("framer", &format!("{name}_unknown"), &streams(&conversation, 0, 2))?;

@@ -89,7 +89,7 @@ def of_finishes(figure: FinishFigure, definition: Definition, results: Sequence[
 
 
 def source_lines(definition: Definition) -> tuple[str, ...]:
-    """What stands below each figure."""
+    """The text below each figure."""
     return (f"{definition.title}: {definition.source}",)
 
 

@@ -17,7 +17,7 @@ from iscsitrace.experiments.definition_figures import ARM, AnyFigure, Text
 from iscsitrace.experiments.definition_settings import GriddedTable, Mistake, Place, SettingTable, require_among
 
 TABLES: Final = ("efficiency", "budget")
-"""Tables of results that a definition may ask for beside those of every experiment."""
+"""Tables of results that a definition may request in addition to those of every experiment."""
 Seconds = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
 

@@ -1,4 +1,4 @@
-"""The ``[[figures]]`` of a definition: a struct a kind, told apart by the key ``kind``."""
+"""The ``[[figures]]`` of a definition: one struct per kind, selected by the key ``kind``."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _text(found: Any) -> str:
     return ", ".join(map(_text, found)) if isinstance(found, list) else str(found)
 
 
-# with a dict of its own, for the cached properties
+# with a __dict__, for the cached properties
 class SettingTable(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fields=True, rename="kebab"):
     """Settings by section; tables and values below a section are named by dots."""
 

@@ -25,7 +25,7 @@ def of(points: Sequence[Point], results: Sequence[PointResult]) -> Iterator[ArmF
         where = {name: each.text for name, each in point.grid.items() if name != DELAY}
         _, found = groups.setdefault((point.arm, *where.values()), (where, []))
         result = by_name.get(point.name)
-        # without a delay, k cannot be told
+        # without a delay, k cannot be determined
         found += result.steady if result and point.values.get(DELAY) else ()
     for (arm, *_), (where, found) in groups.items():
         if len({each.setting.delay_ns for each in found}) < _LEAST_DELAYS:

@@ -128,7 +128,7 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
     for values in itertools.product(*grid.values()):
         at = dict(zip(grid, values, strict=True))
         place = {**base, **at}
-        count = repeats if world == "real" or _has_chance(place) else 1
+        count = repeats if world == "real" or _is_random(place) else 1
         for repeat in range(1, count + 1):
             yield Point(
                 name=_name(arm.name, at, repeat if count > 1 else None),
@@ -142,7 +142,7 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
             )
 
 
-def _has_chance(place: Place) -> bool:
+def _is_random(place: Place) -> bool:
     """Whether a simulated run depends on its seed."""
     return any(
         each.value in _BY_CHANCE

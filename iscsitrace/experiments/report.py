@@ -71,10 +71,10 @@ def _claimed(found: Results) -> str:
     judged = [each for each in found.claims if each.verdict != claims.NOT_RUN]
     others = [each for each in judged if each.verdict != claims.REPRODUCED]
     rest = ", ".join(f"{each.name} ({each.verdict})" for each in others)
-    said = f"{len(judged) - len(others)} of {len(judged)} claims of the study are reproduced"
-    said += f"; others: {rest}" if rest else ""
+    text = f"{len(judged) - len(others)} of {len(judged)} claims of the study are reproduced"
+    text += f"; others: {rest}" if rest else ""
     not_run = ", ".join(each.name for each in found.claims if each.verdict == claims.NOT_RUN)
-    return f"{said}{f'; not run: {not_run}' if not_run else ''}."
+    return f"{text}{f'; not run: {not_run}' if not_run else ''}."
 
 
 def _model_error(row: Row) -> float | None:

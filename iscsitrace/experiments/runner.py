@@ -25,7 +25,7 @@ from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import POINTS, RESULT
 from iscsitrace.lab import real, run_files, simulation
-from iscsitrace.lab.open_iscsi import NotHere
+from iscsitrace.lab.open_iscsi import NotInstalled
 from iscsitrace.lab.settings import structs as settings
 
 _LOOK_S: Final = 0.2
@@ -94,7 +94,7 @@ def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_
     )
     try:
         result = _measured(point, about, folder, has_ended)
-    except NotHere as reason:
+    except NotInstalled as reason:
         result = replace(about, not_run=str(reason))
     except _Stopped:
         shutil.rmtree(folder, ignore_errors=True)

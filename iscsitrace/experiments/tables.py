@@ -208,7 +208,7 @@ def _not_run(found: Results) -> Grid:
 def _by_place(
     caption: str, columns: Sequence[str], rows: Sequence[Row], cells: Callable[[Row], tuple[str, ...]], note: str
 ) -> Grid:
-    """A table with a row for each place of the grid: its arm and settings, then cells of its own."""
+    """A table with a row for each place of the grid: its arm and settings, then further cells."""
     grid = list(dict.fromkeys(name for row in rows for name in row.grid))
     names = [name.rpartition(".")[2] for name in grid]
     return Grid(

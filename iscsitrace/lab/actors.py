@@ -80,7 +80,7 @@ def require_possible(target_program: str, initiator_program: str, settings: Mapp
         if workload["duration_ns"] % _SECOND_NS or workload.get("block_size_bytes", 0) % _LOGICAL_BLOCK_BYTES:
             raise InputInvalid(f"{initiator_program} takes whole seconds, and blocks that are multiples of 512 bytes")
         if initiator_program == "open-iscsi":
-            open_iscsi.require_here()
+            open_iscsi.require_installed()
 
 
 def is_bulk(settings: Mapping[str, Any]) -> bool:

@@ -46,7 +46,7 @@ def iscsi_ls(place: Place, discovery_url: str, *, limit_s: float = 20) -> list[L
             last = listed.pop()
             listed.append(ListedTarget(last.name, last.portal, (*last.luns, " ".join(line.split()))))
     if finished.code not in {0, None} or not listed:
-        raise ToolMissing(f"iscsi-ls found no target at {_without_secret(discovery_url)}: {finished.last_words}")
+        raise ToolMissing(f"iscsi-ls found no target at {_without_secret(discovery_url)}: {finished.last_message}")
     return listed
 
 
@@ -96,7 +96,7 @@ def iscsi_perf(
     averages = re.findall(r"iops average (\d+) ", output)
     size = re.search(r"\((\d+) byte\)\s*$", output, re.MULTILINE)
     if "finished." not in output or not averages or size is None:
-        raise ToolMissing("iscsi-perf ended before its time, or its output is not what it was")
+        raise ToolMissing("iscsi-perf ended too early, or its output has an unknown format")
     return Performance(int(averages[-1]), int(size[1]))
 
 
@@ -136,7 +136,7 @@ def iscsi_test_cu(
     )
     # its exit code is not 0 when tests failed, too
     if finished.code is None or "Run Summary:" not in finished.output:
-        raise ToolMissing(f"iscsi-test-cu did not run to its end: {finished.last_words}")
+        raise ToolMissing(f"iscsi-test-cu did not run to its end: {finished.last_message}")
     return _conformance(finished.output)
 
 
@@ -146,7 +146,7 @@ def qemu_img(place: Place, *arguments: str, limit_s: float = 120) -> str:
     if "Unknown protocol 'iscsi'" in finished.errors:
         raise ToolMissing("qemu-img has no iSCSI driver: apt install qemu-block-extra")
     if finished.code != 0:
-        raise ToolMissing(f"qemu-img failed: {finished.last_words}")
+        raise ToolMissing(f"qemu-img failed: {finished.last_message}")
     return finished.output
 
 
@@ -159,10 +159,10 @@ def _conformance(output: str) -> list[ConformanceTest]:
     for suite in re.split(r"^Suite: ", output.partition("Run Summary:")[0], flags=re.MULTILINE)[1:]:
         suite_name, _, rest = suite.partition("\n")
         for test in re.split(r"^  Test: ", rest, flags=re.MULTILINE)[1:]:
-            name, _, said = test.partition(" ...")
-            verdicts = re.findall(r"^(passed|FAILED)", said, re.MULTILINE)
-            skipped = tuple(dict.fromkeys(re.findall(r"\[SKIPPED\] (.*)", said)))
-            failed = tuple(dict.fromkeys(re.findall(r"\[FAILED\] (.*)", said)))
+            name, _, output = test.partition(" ...")
+            verdicts = re.findall(r"^(passed|FAILED)", output, re.MULTILINE)
+            skipped = tuple(dict.fromkeys(re.findall(r"\[SKIPPED\] (.*)", output)))
+            failed = tuple(dict.fromkeys(re.findall(r"\[FAILED\] (.*)", output)))
             found.append(ConformanceTest(suite_name.strip(), name, verdicts == ["passed"], skipped, failed))
     return found
 

@@ -38,11 +38,11 @@ class RunningLink:
 
 
 @contextmanager
-def linked(cable: Cable, settings: Mapping[str, Any], *, is_prior: bool = True) -> Iterator[RunningLink]:
+def linked(cable: Cable, settings: Mapping[str, Any], *, is_prioritized: bool = True) -> Iterator[RunningLink]:
     """A link between the two TAP devices of a cable, while the block runs; ``settings`` as the core's LinkSettings.
 
-    The cable's first end is the initiator's. ``is_prior``: run with real-time priority (SCHED_FIFO), where that is
-    allowed. TrafficImpossible if the link refuses the settings, or ends early.
+    The cable's first end is the initiator's. ``is_prioritized``: run with real-time priority (SCHED_FIFO), where that
+    is allowed. TrafficImpossible if the link refuses the settings, or ends early.
     """
     if cable.taps is None:
         raise InputInvalid("a link needs a cable of TAP devices")
@@ -57,10 +57,10 @@ def linked(cable: Cable, settings: Mapping[str, Any], *, is_prior: bool = True) 
         running = RunningLink(process.pid)
         try:
             taps = dict(zip(("initiator", "target"), map(_tap, cable.taps), strict=True))
-            with _explained(process, errors):
-                _begin(process, json.dumps({"is_prior": is_prior, "run": {**taps, "link": settings}}))
+            with _raising_its_error(process, errors):
+                _begin(process, json.dumps({"is_prioritized": is_prioritized, "run": {**taps, "link": settings}}))
             yield running
-            with _explained(process, errors):
+            with _raising_its_error(process, errors):
                 running.log = _ended(process)
         finally:
             with signals.deferred():
@@ -71,7 +71,7 @@ def linked(cable: Cable, settings: Mapping[str, Any], *, is_prior: bool = True) 
 
 
 @contextmanager
-def _explained(process: subprocess.Popen[bytes], errors: IO[bytes]) -> Iterator[None]:
+def _raising_its_error(process: subprocess.Popen[bytes], errors: IO[bytes]) -> Iterator[None]:
     """Raises TrafficImpossible with the last error message of a link that fails."""
     try:
         yield
@@ -79,17 +79,17 @@ def _explained(process: subprocess.Popen[bytes], errors: IO[bytes]) -> Iterator[
         process.kill()
         process.wait()
         errors.seek(0)
-        said = errors.read().decode("utf-8", "replace").strip().splitlines()
-        raise TrafficImpossible(said[-1] if said else "the link ended without a word") from error
+        messages = errors.read().decode("utf-8", "replace").strip().splitlines()
+        raise TrafficImpossible(messages[-1] if messages else "the link ended without a message") from error
 
 
 def _begin(process: subprocess.Popen[bytes], settings: str) -> None:
-    given, said = process.stdin, process.stdout
-    if given is None or said is None:
+    settings_pipe, messages = process.stdin, process.stdout
+    if settings_pipe is None or messages is None:
         raise EOFError
-    given.write(settings.encode() + b"\n")
-    given.flush()
-    if said.readline() != _READY:
+    settings_pipe.write(settings.encode() + b"\n")
+    settings_pipe.flush()
+    if messages.readline() != _READY:
         raise EOFError
 
 
@@ -107,7 +107,7 @@ def _tap(tap: Tap) -> dict[str, str]:
     return {"name": tap.name, "namespace": str(tap.namespace)}
 
 
-def rise() -> bool:
+def raise_priority() -> bool:
     """Requests a real-time priority for this thread; whether it is granted. New threads do not inherit it."""
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(_PRIORITY))
@@ -115,13 +115,13 @@ def rise() -> bool:
     return False
 
 
-def _say_ready() -> None:
+def _report_ready() -> None:
     os.write(1, _READY)
 
 
 def main() -> int:
     """The process; its exit code."""
-    asked = json.loads(sys.stdin.buffer.readline())
+    request = json.loads(sys.stdin.buffer.readline())
     ended = threading.Event()
 
     def await_end() -> None:
@@ -131,9 +131,9 @@ def main() -> int:
         ended.set()
 
     threading.Thread(target=await_end, daemon=True).start()
-    has_priority = asked["is_prior"] and rise()
+    has_priority = request["is_prioritized"] and raise_priority()
     try:
-        log = traffic.run_link(asked["run"], _say_ready, ended.is_set)
+        log = traffic.run_link(request["run"], _report_ready, ended.is_set)
     except TrafficImpossible as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -231,7 +231,7 @@ def _set_up(namespace: Namespace, settings: EndSettings, planned: Plan) -> None:
     quiet = {"net.ipv4.tcp_no_metrics_save": "1"}
     if Path("/proc/sys/net/ipv6").exists():
         quiet |= {"net.ipv6.conf.all.disable_ipv6": "0"}
-    asked = {
+    requested = {
         "net.ipv4.tcp_rmem": settings.tcp_rmem_bytes and " ".join(map(str, settings.tcp_rmem_bytes)),
         "net.ipv4.tcp_wmem": settings.tcp_wmem_bytes and " ".join(map(str, settings.tcp_wmem_bytes)),
         "net.ipv4.tcp_slow_start_after_idle": (
@@ -239,7 +239,7 @@ def _set_up(namespace: Namespace, settings: EndSettings, planned: Plan) -> None:
         ),
         **settings.sysctls,
     }
-    for name, value in {**quiet, **asked}.items():
+    for name, value in {**quiet, **requested}.items():
         if value is not None:
             _write_sysctl(namespace, name, value)
     route_options = _set_congestion_control(namespace, settings.congestion_control)
@@ -316,9 +316,9 @@ def _ip(namespace: Namespace, lines: Iterable[str]) -> None:
 
 
 def _batch(program: str, namespace: Namespace, lines: Iterable[str]) -> None:
-    given = "".join(f"{line}\n" for line in lines)
+    commands = "".join(f"{line}\n" for line in lines)
     arguments = ("-n", str(namespace.namespace), "-batch", "-")
-    finished = HERE.run(program, *arguments, package="iproute2", limit_s=10, given=given, is_checked=False)
+    finished = HERE.run(program, *arguments, package="iproute2", limit_s=10, input_text=commands, is_checked=False)
     if finished.code != 0:
         raise ToolMissing(f"{program} failed in {namespace.namespace}: {' '.join(finished.errors.split())}")
 
@@ -346,7 +346,7 @@ def _remove(name: str) -> None:
         os.close(held)
     # another process may be removing the same leftover
     if finished.code != 0 and name in _existing():
-        raise ToolMissing(f"ip netns del {name} failed: {finished.last_words}")
+        raise ToolMissing(f"ip netns del {name} failed: {finished.last_message}")
 
 
 def _processes_in(namespace: os.stat_result) -> list[int]:

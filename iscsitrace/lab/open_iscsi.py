@@ -24,11 +24,11 @@ _DISK_LIMIT_S = 10
 _LOOK_S = 0.1
 
 
-class NotHere(ToolMissing):
+class NotInstalled(ToolMissing):
     """This host has no kernel initiator."""
 
 
-def why_not() -> str | None:
+def missing_parts() -> str | None:
     """What is missing on this host, in one line; None if nothing is."""
     missing = [name for name in _PROGRAMS if shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin") is None]
     if not _has_module():
@@ -36,10 +36,10 @@ def why_not() -> str | None:
     return f"this host has no {_PACKAGE} ({', '.join(missing)} missing)" if missing else None
 
 
-def require_here() -> None:
-    """NotHere if something is missing."""
-    if why := why_not():
-        raise NotHere(why)
+def require_installed() -> None:
+    """NotInstalled if something is missing."""
+    if why := missing_parts():
+        raise NotInstalled(why)
 
 
 def read(
@@ -77,11 +77,11 @@ def read(
     return throughput_of(finished.errors)
 
 
-def throughput_of(said: str) -> float:
+def throughput_of(output: str) -> float:
     """Bytes per second from dd's last line; ToolMissing without one."""
-    found = re.search(r"^(\d+) bytes\b.* copied, ([0-9.e+-]+) s,", said, re.MULTILINE)
+    found = re.search(r"^(\d+) bytes\b.* copied, ([0-9.e+-]+) s,", output, re.MULTILINE)
     if found is None or not float(found[2]):
-        raise ToolMissing("dd ended before its time, or its output is not what it was")
+        raise ToolMissing("dd ended too early, or its output has an unknown format")
     return int(found[1]) / float(found[2])
 
 

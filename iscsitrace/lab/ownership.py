@@ -1,4 +1,4 @@
-"""Names that contain the process that created something, to tell leftovers of a killed process from what is in use."""
+"""Names that contain the creating process, to distinguish leftovers of a killed process from things in use."""
 
 from __future__ import annotations
 

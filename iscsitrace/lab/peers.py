@@ -225,10 +225,10 @@ def iperf3(place: Place, to: str, *options: str, port: int = 5201, seconds: int 
     try:
         result = json.loads(finished.output)
     except json.JSONDecodeError as error:
-        raise ToolMissing(f"iperf3 gave no result: {finished.last_words}") from error
+        raise ToolMissing(f"iperf3 printed no result: {finished.last_message}") from error
     if finished.code != 0 or not isinstance(result, dict) or "error" in result:
-        said = result.get("error") if isinstance(result, dict) else None
-        raise ToolMissing(f"iperf3 failed: {said or finished.last_words}")
+        message = result.get("error") if isinstance(result, dict) else None
+        raise ToolMissing(f"iperf3 failed: {message or finished.last_message}")
     return result
 
 
@@ -252,9 +252,9 @@ def _targets_of(folder: Path) -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            words_of_process = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
             is_target = (process / "comm").read_text().strip() in {"tgtd", "istgt"}
-            if is_target and os.fsencode(folder) + b"/" in told:
+            if is_target and os.fsencode(folder) + b"/" in words_of_process:
                 found.append(int(process.name))
     return found
 

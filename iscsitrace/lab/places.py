@@ -43,7 +43,7 @@ class Finished:
     errors: str
 
     @property
-    def last_words(self) -> str:
+    def last_message(self) -> str:
         """The last line of its errors, or of its output."""
         return _last_line(self.errors) or _last_line(self.output) or "no message"
 
@@ -76,11 +76,11 @@ class Process:
         """Waits for a condition; ToolMissing if the program ends first, or after the time limit."""
         end = time.monotonic() + limit_s
         while not condition():
-            last_words = _last_line(self.log) or "no message"
+            last_message = _last_line(self.log) or "no message"
             if not self.is_running:
-                raise ToolMissing(f"{self.name} ended with exit code {self._popen.returncode}: {last_words}")
+                raise ToolMissing(f"{self.name} ended with exit code {self._popen.returncode}: {last_message}")
             if time.monotonic() > end:
-                raise ToolMissing(f"{self.name}: {what} not within {limit_s:g} s: {last_words}")
+                raise ToolMissing(f"{self.name}: {what} not within {limit_s:g} s: {last_message}")
             time.sleep(_POLL_S)
 
     def stop(self, number: signal.Signals, limit_s: float) -> None:
@@ -110,11 +110,11 @@ class Place:
         package: str,
         limit_s: float = 60,
         is_checked: bool = True,
-        given: str = "",
+        input_text: str = "",
         environment: Mapping[str, str] | None = None,
         is_enough: Callable[[], bool] = lambda: False,
     ) -> Finished:
-        """Runs a program to its end, with ``given`` as its standard input. Gets SIGINT when ``is_enough`` is True.
+        """Runs a program to its end, with ``input_text`` as its standard input. Gets SIGINT when ``is_enough`` is True.
 
         Checked: ToolMissing with its last words when it fails or its time is up.
         """
@@ -129,7 +129,7 @@ class Place:
             start_new_session=True,
         )
         try:
-            output, errors = _communicated(popen, given, limit_s, is_enough)
+            output, errors = _communicated(popen, input_text, limit_s, is_enough)
             finished = Finished(popen.returncode, output, errors)
         except subprocess.TimeoutExpired:
             _end_group(popen, signal.SIGKILL, limit_s)
@@ -140,7 +140,7 @@ class Place:
             raise
         if is_checked and finished.code != 0:
             how = f"did not finish in {limit_s:g} s" if finished.code is None else f"failed with code {finished.code}"
-            raise ToolMissing(f"{program} {how}: {finished.last_words}")
+            raise ToolMissing(f"{program} {how}: {finished.last_message}")
         return finished
 
     @contextmanager
@@ -239,10 +239,10 @@ def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _communicated(
-    popen: subprocess.Popen[str], given: str, limit_s: float, is_enough: Callable[[], bool]
+    popen: subprocess.Popen[str], input_text: str, limit_s: float, is_enough: Callable[[], bool]
 ) -> tuple[str, str]:
     """The output of a program; TimeoutExpired after its time limit."""
-    end, has_enough, rest = time.monotonic() + limit_s, False, given or None
+    end, has_enough, rest = time.monotonic() + limit_s, False, input_text or None
     while True:
         left_s = end - time.monotonic()
         try:

@@ -167,13 +167,15 @@ def run(
     hosts = [host for host in (INITIATOR, *targets) if SIDES[host != INITIATOR] in programs.capture_at]
     names = [run_files.capture_name(host) for host in hosts]
     with run_files.made_in(directory, names, is_forced=is_forced) as files:
-        played = _played(settings, dict(zip(hosts, files, strict=True)), watch, programs)
-        truth = truth_file.envelope("run") | played
+        outcome_of_run = _run_in_world(settings, dict(zip(hosts, files, strict=True)), watch, programs)
+        truth = truth_file.envelope("run") | outcome_of_run
         truth_file.write(directory / run_files.TRUTH, truth)
     return truth
 
 
-def _played(settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch, programs: Programs) -> dict[str, Any]:
+def _run_in_world(
+    settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch, programs: Programs
+) -> dict[str, Any]:
     world_settings = settings["world"]
     with ExitStack() as stack:
         world = stack.enter_context(up(world_settings, is_bypassed=programs.is_bypassed))

@@ -80,7 +80,7 @@ class Diagnosis:
                 if kind == _NLMSG_DONE:
                     return
                 if kind == _NLMSG_ERROR:
-                    raise ToolMissing("the kernel does not tell of its TCP connections: modprobe tcp_diag")
+                    raise ToolMissing("the kernel does not list its TCP connections: modprobe tcp_diag")
                 yield _connection(body)
 
 

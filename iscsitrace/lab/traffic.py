@@ -58,7 +58,7 @@ class Url:
 
 def parse_url(text: str) -> Url:
     """Reads ``iscsi://[user[%password]@]host[:port][/target/[lun]]``; TrafficImpossible for any other text."""
-    return Url(text=text, **json.loads(_asked(lambda: _core.parse_url(text))))
+    return Url(text=text, **json.loads(_called(lambda: _core.parse_url(text))))
 
 
 def run_initiator(
@@ -114,15 +114,15 @@ def simulate(settings: Settings, captures: Sequence[Path | None], watch: Callabl
     return _document(lambda: _core.simulate(json.dumps(settings), files, lambda seen, _: watch(*json.loads(seen))))
 
 
-def _document(ask: Callable[[], str]) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(_asked(ask))
+def _document(call: Callable[[], str]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(_called(call))
     return document
 
 
-def _asked(ask: Callable[[], _Result]) -> _Result:
+def _called(call: Callable[[], _Result]) -> _Result:
     if _core_missing is not None:
         raise TrafficImpossible(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
     try:
-        return ask()
+        return call()
     except _core.LabError as error:
         raise TrafficImpossible(str(error)) from error

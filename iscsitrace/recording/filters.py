@@ -1,7 +1,7 @@
 """Position of an error in a capture filter; libpcap's message rarely contains it.
 
 The position is found with libpcap itself: it is the first word after which no continuation of the filter compiles. This
-module has no grammar of its own, so it cannot disagree with libpcap's.
+module implements no grammar, so it cannot disagree with libpcap's.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Watched:
         self._is_pipe = is_pipe
         self._words = words
 
-    def last_words(self) -> str:
+    def last_message(self) -> str:
         """The messages of the capture, after it has ended."""
         if self._words is None:
             return ""
@@ -105,7 +105,7 @@ def _capture(command: list[str], name: str, settings: Settings) -> Watched:
     except OSError as error:
         words.close()
         raise ToolMissing(f"cannot capture on {name}: {error}") from error
-    assert child.stdout is not None  # noqa: S101 -- asked for above
+    assert child.stdout is not None  # noqa: S101 -- requested above
     # the core opens it again and reads it without Python
     pipe = Path(f"/dev/fd/{child.stdout.fileno()}")
     return Watched(Live(pipe, settings, name=name), child, is_pipe=True, words=words)

@@ -1,4 +1,4 @@
-"""``iscsitrace capture`` without an interface: refusals, filters, names; triggers on captures whose truth is known."""
+"""``iscsitrace capture`` without an interface: refusals, filters, names; triggers on captures with known truth."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def reads(runs: Runs) -> Run:
         ("-i lo --trigger 'latency>50ms or'", "at character 16 'latency>50ms or>>>'"),
     ],
 )
-def test_each_refusal_is_a_line(arguments: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_refusal_is_one_line(arguments: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import shlex
 
     monkeypatch.chdir(tmp_path)
@@ -87,7 +87,7 @@ def test_each_refusal_is_a_line(arguments: str, line: str, tmp_path: Path, monke
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_that_exists_stays(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "there.pcapng"
     file.write_text("precious")
     result = run("-i", "lo", "-w", file)
@@ -96,14 +96,14 @@ def test_a_file_that_exists_stays(tmp_path: Path) -> None:
     assert file.read_text() == "precious"
 
 
-def test_an_interface_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_a_missing_interface_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     result = run("-i", "lo0", "-w", tmp_path / "x.pcapng")
     assert result.exit_code == 2
     assert result.output == "iscsitrace: there is no interface lo0; there is lo\n"
     assert not list(tmp_path.iterdir())
 
 
-def test_without_libpcap_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_libpcap_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = ImportError("libpcap.so.0.8: cannot open shared object file: No such file or directory")
     monkeypatch.setattr(capture, "_core_missing", missing)
     for arguments in (["capture", "-i", "lo"], ["interfaces"]):
@@ -122,7 +122,7 @@ def test_without_libpcap_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ("always", True, ["/usr/bin/dumpcap"]),
     ],
 )
-def test_dumpcap_captures_where_only_it_may(
+def test_dumpcap_captures_if_only_it_has_the_permission(
     choice: str, may_dumpcap: bool, tried: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/dumpcap")
@@ -145,7 +145,7 @@ def test_dumpcap_captures_where_only_it_may(
     assert asked == tried
 
 
-# --- where a filter goes wrong: the truth is where a good one was spoilt
+# --- position of the error in a filter: known, because a valid filter was changed there
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_dumpcap_captures_where_only_it_may(
         ("ether host 1.2.3.4.5", "1.2.3.4.5"),
     ],
 )
-def test_the_place_where_a_filter_goes_wrong(expression: str, wrong: str) -> None:
+def test_the_position_of_an_error_in_a_filter(expression: str, wrong: str) -> None:
     message = capture.filter_problem(expression)
     assert message is not None
     place = place_of_problem(expression, message, capture.filter_problem)
@@ -175,15 +175,15 @@ def test_the_place_where_a_filter_goes_wrong(expression: str, wrong: str) -> Non
     "expression",
     ["", "tcp port 3260", "vlan 7 and host 10.0.0.1", "tcp[tcpflags] & tcp-syn != 0", "ip6 and not port 22"],
 )
-def test_a_good_filter_has_no_problem(expression: str) -> None:
+def test_a_valid_filter_has_no_error(expression: str) -> None:
     assert capture.filter_problem(expression) is None
 
 
-def test_files_of_a_ring_are_named_as_by_dumpcap() -> None:
+def test_files_of_a_ring_are_named_like_dumpcaps() -> None:
     assert re.fullmatch(r"/x/name_00042_20\d{12}\.pcapng", str(numbered(Path("/x/name.pcapng"), 42)))
 
 
-def test_addresses_of_the_kernels_tables() -> None:
+def test_addresses_are_read_from_the_kernels_tables() -> None:
     assert _end("0100007F:0CBC") == ("127.0.0.1", 3260)
     assert _end("B80D01200000000000000000010000FF:035C")[1] == 860
     assert _end("0000000000000000FFFF00000100007F:0CBC") == ("127.0.0.1", 3260)
@@ -193,12 +193,12 @@ def test_addresses_of_the_kernels_tables() -> None:
 
 
 def _latencies(file: Path) -> list[tuple[int, int]]:
-    """Of each complete task: when its command began, and how long it took."""
+    """Start and latency of each complete command."""
     rows = iscsitrace.read(file).cycles.rows()
     return [(row["command_first_ns"], row["latency_ns"]) for row in rows if row["latency_ns"] is not None]
 
 
-def test_a_trigger_keeps_the_windows_and_the_login(reads: Run, tmp_path: Path) -> None:
+def test_a_trigger_keeps_its_windows_and_the_login(reads: Run, tmp_path: Path) -> None:
     whole, _ = read_records(reads.capture())
     slow = [(start_ns, latency_ns) for start_ns, latency_ns in _latencies(reads.capture()) if latency_ns > 50 * MS_NS]
     assert len(slow) == 2
@@ -234,7 +234,7 @@ def test_a_trigger_keeps_the_windows_and_the_login(reads: Run, tmp_path: Path) -
     assert all(text.startswith("latency>50ms: read of 4096 bytes at LBA ") for text in slow_comments)
 
 
-def test_the_comment_is_on_the_frame_that_completed_the_task(reads: Run, tmp_path: Path) -> None:
+def test_the_comment_is_on_the_frame_that_completed_the_command(reads: Run, tmp_path: Path) -> None:
     out = tmp_path / "slow.pcapng"
     run("-r", reads.capture(), "--trigger", "latency>50ms", "--before", "10ms", "--after", "10ms", "-w", out)
     tshark = subprocess.run(
@@ -249,7 +249,7 @@ def test_the_comment_is_on_the_frame_that_completed_the_task(reads: Run, tmp_pat
     assert [int(number) for number in tshark.stdout.split()] == status_frames
 
 
-def test_a_trigger_that_nothing_meets_keeps_nothing(reads: Run, tmp_path: Path) -> None:
+def test_a_trigger_without_a_match_keeps_nothing(reads: Run, tmp_path: Path) -> None:
     out = tmp_path / "none.pcapng"
     result = run("-r", reads.capture(), "--trigger", "latency>1s and operation=read", "-w", out)
     assert result.exit_code == 0
@@ -257,7 +257,7 @@ def test_a_trigger_that_nothing_meets_keeps_nothing(reads: Run, tmp_path: Path) 
     assert read_records(out)[0] == []
 
 
-def test_without_a_trigger_every_packet_is_the_same(reads: Run, tmp_path: Path) -> None:
+def test_without_a_trigger_every_packet_is_kept_unchanged(reads: Run, tmp_path: Path) -> None:
     out = tmp_path / "all.pcapng"
     result = run("-r", reads.capture(), "-w", out, "--json")
     assert result.exit_code == 0, result.output
@@ -265,7 +265,7 @@ def test_without_a_trigger_every_packet_is_the_same(reads: Run, tmp_path: Path) 
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
 
-def test_a_ring_of_files_is_the_whole(reads: Run, tmp_path: Path) -> None:
+def test_the_files_of_a_ring_have_all_packets(reads: Run, tmp_path: Path) -> None:
     result = run("-r", reads.capture(), "-w", tmp_path / "ring.pcapng", "-b", "packets:100")
     assert result.exit_code == 0, result.output
     files = sorted(tmp_path.iterdir())
@@ -278,7 +278,7 @@ def test_a_ring_of_files_is_the_whole(reads: Run, tmp_path: Path) -> None:
     assert list(ours.connections.rows()) == list(true.connections.rows())
 
 
-def test_summary_of_a_ring_is_that_of_the_whole(reads: Run, tmp_path: Path) -> None:
+def test_the_summary_of_a_ring_equals_that_of_one_file(reads: Run, tmp_path: Path) -> None:
     run("-r", reads.capture(), "-w", tmp_path / "ring.pcapng", "-b", "filesize:100")
     files = sorted(tmp_path.iterdir())
     assert len(files) > 10
@@ -302,7 +302,7 @@ def test_a_ring_keeps_the_last_files(reads: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("options", "count"), [("-c 37", 37), ("-a packets:37", 37), ("-b packets:10 -a files:3", 30)])
-def test_limits_stop_at_the_packet(options: str, count: int, reads: Run, tmp_path: Path) -> None:
+def test_a_packet_limit_is_exact(options: str, count: int, reads: Run, tmp_path: Path) -> None:
     result = run("-r", reads.capture(), "-w", tmp_path / "x.pcapng", *options.split())
     assert result.exit_code == 0, result.output
     kept = [record for file in sorted(tmp_path.iterdir()) for record in read_records(file)[0]]
@@ -310,7 +310,7 @@ def test_limits_stop_at_the_packet(options: str, count: int, reads: Run, tmp_pat
 
 
 @pytest.mark.parametrize("written", ["filesize:20", "filesize:20000B"])
-def test_a_file_ends_when_it_has_its_size(written: str, reads: Run, tmp_path: Path) -> None:
+def test_a_file_ends_at_its_size_limit(written: str, reads: Run, tmp_path: Path) -> None:
     run("-r", reads.capture(), "-w", tmp_path / "x.pcapng", "-b", written)
     sizes = [file.stat().st_size for file in sorted(tmp_path.iterdir())]
     assert len(sizes) > 2
@@ -364,7 +364,7 @@ def test_the_advised_snaplen_keeps_every_header_and_one_byte_less_does_not(
         _counter(less, name) for name in ("pdu_header_cut", "header_assumed", "sync_lost", "frame_cut_in_headers")
     )
     assert lost > 0
-    # what it would leave is what editcap leaves
+    # the predicted size equals that of editcap's output
     assert advice["headers_kept_bytes"] == cut.inputs[0]["captured_byte_count"]
 
 
@@ -378,7 +378,7 @@ def test_the_longer_advice_keeps_the_login_texts(runs: Runs, tmp_path: Path) -> 
     assert advice["headers_snaplen"] < advice["texts_snaplen"] < 1514
 
 
-def test_where_headers_lie_anywhere_no_cut_is_advised(runs: Runs, tmp_path: Path) -> None:
+def test_no_snaplen_is_advised_if_headers_lie_anywhere(runs: Runs, tmp_path: Path) -> None:
     # four answers of 4 KiB and their headers in one packet, as a host with GRO captures them
     import struct
 

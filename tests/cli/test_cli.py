@@ -1,4 +1,4 @@
-"""The commands on a trace made by hand: what they print, what they ask of the core, their exit codes."""
+"""The commands on a trace made by hand: their output, their calls of the core, their exit codes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_summary_shows_every_part(run: Run) -> None:
     assert "16776192" not in result.output
 
 
-def test_summary_verbose_says_who_offered_what(run: Run) -> None:
+def test_summary_verbose_shows_the_offers_of_both_sides(run: Run) -> None:
     assert lines_with(run("summary", "-v", "a.pcap").output, "MaxBurstLength", "16776192", "262144", "negotiated")
 
 
@@ -74,7 +74,7 @@ def test_plain_output_has_no_escapes(run: Run) -> None:
     assert "\x1b" not in run("summary", "a.pcap").output
 
 
-def test_names_from_a_capture_cannot_drive_the_terminal(monkeypatch: pytest.MonkeyPatch, core: Any, run: Run) -> None:
+def test_names_from_a_capture_cannot_control_the_terminal(monkeypatch: pytest.MonkeyPatch, core: Any, run: Run) -> None:
     session = {**by_hand.TRACE["sessions"][0], "initiator_name": "iqn\x1b[2J\x07.evil"}
     hostile = by_hand.core({**by_hand.TRACE, "sessions": [session]})
     monkeypatch.setattr(trace_module, "_core", hostile, raising=False)
@@ -102,7 +102,7 @@ def test_summary_json(run: Run) -> None:
     assert {row["name"]: row["count"] for row in document["counters"]} == {"capture_gap": 2, "not_tcp": 1}
 
 
-def test_summary_asks_for_no_large_table(core: Any, run: Run) -> None:
+def test_summary_requests_no_large_table(core: Any, run: Run) -> None:
     run("summary", "a.pcap")
     # nine bytes a write
     assert core.calls[0]["tables"] == ["write_starts"]
@@ -148,14 +148,14 @@ def test_absolute_times_reach_the_core(core: Any, run: Run) -> None:
         (["nonsense"], "nonsense"),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(run: Run, arguments: list[str], message: str) -> None:
+def test_invalid_options_are_usage_errors(run: Run, arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr
     assert not result.stdout
 
 
-def test_an_unreadable_capture_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+def test_an_unreadable_capture_is_a_one_line_error_with_exit_code_2(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     broken = by_hand.core({}, by_hand.CoreError("a.pcap: not a capture:\nfirst bytes 00 00"))
     monkeypatch.setattr(trace_module, "_core", broken, raising=False)
     result = run("summary", "a.pcap")
@@ -207,7 +207,7 @@ def test_a_status_has_the_name_of_sam_5(
     assert [cell.strip() for cell in line.split("  ") if cell.strip()][-3:] == [word, "10", "S"]
 
 
-def test_cycles_of_a_capture_without_tcp_name_no_date(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+def test_cycles_of_a_capture_without_tcp_show_no_date(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(trace_module, "_core", by_hand.core({}), raising=False)
     assert "1970" not in run("cycles", "a.pcap").output
 
@@ -217,8 +217,8 @@ def test_cycles_as_csv(run: Run) -> None:
     assert [(row["cycle"], row["service_ns"], row["lun"]) for row in rows] == [("1", "30000000", "1")]
 
 
-def test_tasks_without_a_status_have_no_rank(run: Run) -> None:
-    """Of the three the third got no status; that it is not among the slowest is said, in a document's own place not."""
+def test_commands_without_a_status_have_no_rank(run: Run) -> None:
+    """The third of three commands has no status: the text reports that it has no rank, a document does not."""
     said = (
         "commands without a status, and so without a rank: 1 (aborted: 0); --incomplete instead of --top lists them\n"
     )
@@ -234,7 +234,7 @@ def test_tasks_without_a_status_have_no_rank(run: Run) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--top", "1", "--operation", "read"], ["--operation", "test_unit_ready"]])
-def test_nothing_is_said_of_ranks_where_all_have_one_or_none_is_asked_for(run: Run, arguments: list[str]) -> None:
+def test_ranks_are_not_mentioned_if_all_have_one_or_none_is_requested(run: Run, arguments: list[str]) -> None:
     assert "rank" not in run("cycles", *arguments, "a.pcap").output
 
 
@@ -246,7 +246,7 @@ def test_cycles_as_json_with_display_filters(run: Run) -> None:
     assert cycle["display_filter"].startswith("tcp.stream==1 && iscsi.initiatortasktag==0x00000011")
 
 
-def test_cycles_as_json_may_be_none(run: Run) -> None:
+def test_cycles_as_json_may_be_empty(run: Run) -> None:
     assert json.loads(run("cycles", "--json", "--lun", "99", "a.pcap").output)["cycles"] == []
 
 
@@ -263,7 +263,7 @@ def test_export_reads_only_what_it_writes(tmp_path: Path, core: Any, run: Run) -
     assert lines_with(result.output, "cycles.csv: 3 rows")
 
 
-def test_export_refuses_before_it_reads(tmp_path: Path, core: Any, run: Run) -> None:
+def test_export_refuses_existing_files_before_it_reads(tmp_path: Path, core: Any, run: Run) -> None:
     (tmp_path / "pdus.csv").write_text("mine")
     result = run("export", "-o", str(tmp_path), "a.pcap")
     assert result.exit_code == 2
@@ -272,7 +272,7 @@ def test_export_refuses_before_it_reads(tmp_path: Path, core: Any, run: Run) -> 
     assert run("export", "-o", str(tmp_path), "--force", "a.pcap").exit_code == 0
 
 
-# nobody, not even root, can make a file or a directory in /proc
+# no user, not even root, can create a file or a folder in /proc
 @pytest.mark.parametrize(
     ("directory", "message"),
     [
@@ -282,7 +282,7 @@ def test_export_refuses_before_it_reads(tmp_path: Path, core: Any, run: Run) -> 
         ("n" * 300, "cannot write to n"),
     ],
 )
-def test_export_asks_whether_it_can_write_before_it_reads(core: Any, run: Run, directory: str, message: str) -> None:
+def test_export_checks_that_it_can_write_before_it_reads(core: Any, run: Run, directory: str, message: str) -> None:
     result = run("export", "-o", directory, "a.pcap")
     assert result.exit_code == 2
     assert message in result.stderr
@@ -308,7 +308,7 @@ def test_check_exit_codes(
     assert run("check", *(["--fail-on", fail_on] if fail_on else []), "a.pcap").exit_code == exit_code
 
 
-def test_check_json_names_the_findings(run: Run) -> None:
+def test_check_json_has_the_findings(run: Run) -> None:
     result = run("check", "--json", "a.pcap")
     document = json.loads(result.output)
     assert (result.exit_code, document["findings"]) == (1, ["capture_gap"])
@@ -316,7 +316,7 @@ def test_check_json_names_the_findings(run: Run) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["check", "--against", "tshark"], ["inspect", "--cycle", "1"]])
-def test_without_tshark_one_line_says_what_to_install(
+def test_a_missing_tshark_is_a_one_line_error_with_its_package(
     monkeypatch: pytest.MonkeyPatch, core: Any, run: Run, arguments: list[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -326,7 +326,7 @@ def test_without_tshark_one_line_says_what_to_install(
     assert not core.calls
 
 
-def test_without_pyshark_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+def test_a_missing_pyshark_is_a_one_line_error_with_its_package(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setitem(sys.modules, "pyshark", None)
     result = run("inspect", "--cycle", "1", "a.pcap")
     assert (result.exit_code, result.stderr) == (
@@ -335,7 +335,7 @@ def test_without_pyshark_one_line_says_what_to_install(monkeypatch: pytest.Monke
     )
 
 
-def test_progress_is_drawn_on_stderr_once_reading_takes_long(
+def test_progress_appears_on_stderr_if_reading_takes_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -351,7 +351,7 @@ def test_progress_is_drawn_on_stderr_once_reading_takes_long(
     assert "reading" in err
 
 
-def test_without_a_terminal_no_progress_is_asked_for(core: Any, run: Run) -> None:
+def test_without_a_terminal_there_is_no_progress(core: Any, run: Run) -> None:
     run("summary", "a.pcap")
     assert core.calls[0]["progress"] is None
 
@@ -362,7 +362,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
 
 
 def test_help_imports_click_and_no_command() -> None:
-    # what makes it quick; a time would depend on the machine and its load
+    # few imports make it quick; a time limit would depend on the machine and its load
     probe = (
         "import sys, atexit\n"
         "before = set(sys.modules)\n"
@@ -392,7 +392,7 @@ def test_help_of_a_command_imports_neither_numpy_nor_the_core() -> None:
 
 
 def program(*arguments: str, cycle_factor: int = 1) -> list[str]:
-    """A command as a process of its own."""
+    """A command as a separate process."""
     text = (
         "from iscsitrace.tables import trace\n"
         "from tests.support import tables_by_hand as by_hand\n"
@@ -410,13 +410,13 @@ def program(*arguments: str, cycle_factor: int = 1) -> list[str]:
 @pytest.mark.parametrize(
     ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "closed")], ids=["full", "closed"]
 )
-def test_output_that_cannot_be_written_is_one_line(arguments: list[str], redirection: str, reason: str) -> None:
+def test_unwritable_output_is_a_one_line_error(arguments: list[str], redirection: str, reason: str) -> None:
     command = ["bash", "-c", f'exec "$@" {redirection}', "bash", *program(*arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (2, f"iscsitrace: standard output: {reason}\n")
 
 
-def test_a_character_that_the_encoding_lacks(monkeypatch: pytest.MonkeyPatch, core: Any) -> None:
+def test_a_character_missing_in_the_encoding(monkeypatch: pytest.MonkeyPatch, core: Any) -> None:
     session = {
         **by_hand.TRACE["sessions"][0],
         "initiator_name": "iqn.\N{CJK UNIFIED IDEOGRAPH-65E5}\N{LATIN SMALL LETTER E WITH ACUTE}",
@@ -427,7 +427,7 @@ def test_a_character_that_the_encoding_lacks(monkeypatch: pytest.MonkeyPatch, co
     assert "iqn.\\u65e5\N{LATIN SMALL LETTER E WITH ACUTE}" in result.output
 
 
-def test_a_reader_that_stops_early_is_no_error() -> None:
+def test_a_closed_output_pipe_is_no_error() -> None:
     command = program("cycles", "--csv", "a.pcap", cycle_factor=20_000)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -439,7 +439,7 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["lab", "--help"], ["lab", "run", "--help"]])
-def test_help_that_nobody_reads_is_no_error(arguments: list[str]) -> None:
+def test_a_closed_output_pipe_of_help_is_no_error(arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -450,10 +450,10 @@ def test_help_that_nobody_reads_is_no_error(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("columns", "is_drawn"), [(60, False), (200, True)])
-def test_a_number_is_never_folded(
+def test_a_number_is_never_wrapped(
     columns: int, is_drawn: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A table that is too wide for the terminal is left to plain lines; only sentences are folded."""
+    """A table that is too wide for the terminal is printed as plain lines; only sentences are wrapped."""
     monkeypatch.setenv("COLUMNS", str(columns))
     number, sentence = "123456789.012", "a sentence that is much longer than the column it stands in " * 4
     cells = [[number, number, number, sentence]]

@@ -1,4 +1,4 @@
-"""``diagnose`` on tables made by hand: what it prints, its document, its exit codes."""
+"""``diagnose`` on tables made by hand: its output, its document, its exit codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Diagnose = Callable[..., Result]
 
 
 def sick() -> Story:
-    """Reads one at a time over 8 ms each way, and one that was aborted."""
+    """Reads one at a time over 8 ms each way, one of them aborted."""
     abort = {"function": 1, "function_text": "ABORT TASK", "request_frame": 50, "referenced_cycle": 0}
     return Story().tasks(10, ("propagation", 16 * MS), ("transfer", 4_500_000)).add("task_management", **abort)
 
@@ -45,7 +45,7 @@ def diagnose(monkeypatch: pytest.MonkeyPatch) -> Diagnose:
     return run
 
 
-def test_the_verdict_comes_first_then_time_then_findings(diagnose: Diagnose) -> None:
+def test_the_headline_comes_first_then_the_breakdown_then_findings(diagnose: Diagnose) -> None:
     result = diagnose(sick())
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -68,7 +68,7 @@ def test_the_verdict_comes_first_then_time_then_findings(diagnose: Diagnose) -> 
     assert "\x1b" not in result.stdout
 
 
-def test_pauses_are_said(diagnose: Diagnose) -> None:
+def test_idle_gaps_are_reported(diagnose: Diagnose) -> None:
     story = sick()
     for _ in range(3):
         story.pause(MS).task(("transfer", MS))
@@ -86,7 +86,7 @@ def test_a_healthy_session_has_no_findings(diagnose: Diagnose) -> None:
     assert "Time breakdown of connection 3" in diagnose(well(), "-v").stdout
 
 
-def test_connections_are_shown_where_a_session_has_several(diagnose: Diagnose) -> None:
+def test_connections_are_shown_if_a_session_has_several(diagnose: Diagnose) -> None:
     story = well()
     story.rows["connections"].append(story.connection | {"connection": 4})
     output = diagnose(story).stdout
@@ -94,7 +94,7 @@ def test_connections_are_shown_where_a_session_has_several(diagnose: Diagnose) -
     assert "Connection 4 carried no SCSI commands: there is no time to break down." in output
 
 
-def test_what_the_capture_lost_is_said(diagnose: Diagnose) -> None:
+def test_packets_missing_from_the_capture_are_reported(diagnose: Diagnose) -> None:
     gap = {"name": "capture_gap", "severity": "data_loss", "count": 2, "meaning": "holes", "advice": "a larger buffer"}
     assert "a larger buffer" in diagnose(well().add("counters", **gap)).stdout
     assert "Capture health" not in diagnose(well()).stdout
@@ -151,13 +151,13 @@ def test_exit_codes(
     assert json.loads(result.stdout)["failed"] == failed
 
 
-def test_a_finding_that_does_not_exist_is_a_usage_error(diagnose: Diagnose) -> None:
+def test_an_unknown_finding_is_a_usage_error(diagnose: Diagnose) -> None:
     result = diagnose(well(), "--fail-on", "slow")
     assert result.exit_code == 2
     assert all(f"'{name}'" in result.stderr for name in (*PROBLEMS, "any"))
 
 
-def test_the_help_says_where_the_names_are_and_loads_nothing_that_computes() -> None:
+def test_the_help_points_to_the_names_and_imports_no_analysis() -> None:
     probe = (
         "import sys, atexit\n"
         "heavy = {'numpy', 'iscsitrace._core', 'iscsitrace.analysis.findings.registry'}\n"

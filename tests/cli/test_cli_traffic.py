@@ -1,6 +1,6 @@
-"""The commands that make traffic: what their options become, and what they say of options that cannot be meant.
+"""The commands that make traffic: the settings from their options, and errors of invalid options.
 
-The core is not there: what it would be told is looked at.
+The core is replaced: the tests check the settings that it would get.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ ROOT = Path(__file__).resolve().parents[2]
 URL = "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0"
 
 
-class Told(Exception):
-    """Ends a command when the core would begin."""
+class Called(Exception):
+    """Ends a command when the core would start."""
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the core was told."""
+def called_with(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The settings that the core got."""
     seen: dict[str, Any] = {}
 
-    def tell(settings: dict[str, Any], *_: Any, **__: Any) -> None:
+    def record_call(settings: dict[str, Any], *_: Any, **__: Any) -> None:
         seen.update(json.loads(json.dumps(settings)))
-        raise Told
+        raise Called
 
     for name in ("run_initiator", "run_target", "run_link", "simulate"):
-        monkeypatch.setattr(traffic, name, tell)
+        monkeypatch.setattr(traffic, name, record_call)
     return seen
 
 
@@ -52,16 +52,16 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments])
 
 
-def settings(told: dict[str, Any], *arguments: str) -> dict[str, Any]:
-    """What the core is told for these arguments, which are split at blanks."""
-    told.clear()
+def settings(called_with: dict[str, Any], *arguments: str) -> dict[str, Any]:
+    """The settings of the core for these arguments, which are split at spaces."""
+    called_with.clear()
     result = run(*(word for argument in arguments for word in argument.split()))
-    assert isinstance(result.exception, Told), result.output
-    return told
+    assert isinstance(result.exception, Called), result.output
+    return called_with
 
 
-def simulated(told: dict[str, Any], tmp_path: Path, *arguments: str) -> dict[str, Any]:
-    return settings(told, "simulate", "read", "-o", str(tmp_path / "out"), *arguments)
+def simulated(called_with: dict[str, Any], tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    return settings(called_with, "simulate", "read", "-o", str(tmp_path / "out"), *arguments)
 
 
 def fields(struct: str, file: str) -> set[str]:
@@ -75,9 +75,9 @@ def fields(struct: str, file: str) -> set[str]:
 # --- the workload and its keys
 
 
-def test_a_workload(told: dict[str, Any]) -> None:
+def test_a_workload(called_with: dict[str, Any]) -> None:
     found = settings(
-        told,
+        called_with,
         f"initiator mixed {URL} --block-size 128K --queue-depth 8 --bytes 1G --seconds 2.5 --random --seed 9",
         "--read-share 30% --think-time 3ms --verify --pattern-seed 4 --start-lba 64 --span 1M --connections 4",
         "--sessions 2 --mirror --deal least-loaded --system-call-size 1M --max-transfer 64K --errors-allowed",
@@ -108,28 +108,28 @@ def test_a_workload(told: dict[str, Any]) -> None:
         "dealing": "least_loaded",
         "errors_allowed": 5,
     }
-    # whatever the core knows can be set, and nothing else is
+    # every setting of the core can be set, and nothing else is
     assert set(found["workload"]) == fields("WorkloadSettings", "workload/settings.rs")
 
 
-def test_what_is_not_said(told: dict[str, Any], tmp_path: Path) -> None:
-    workload = settings(told, "initiator", "read", URL)["client"]["workload"]
+def test_options_that_are_not_given(called_with: dict[str, Any], tmp_path: Path) -> None:
+    workload = settings(called_with, "initiator", "read", URL)["client"]["workload"]
     assert (workload["duration_ns"], workload["total_bytes"]) == (5_000_000_000, None)
     assert (workload["access"], workload["layout"], workload["dealing"]) == (
         "sequential",
         "stripe",
         "turn_then_finished",
     )
-    assert simulated(told, tmp_path)["client"]["workload"]["total_bytes"] == 16 << 20
-    first = settings(told, "initiator", "read", URL)["client"]["isid_seed"]
-    assert first != settings(told, "initiator", "read", URL)["client"]["isid_seed"]
+    assert simulated(called_with, tmp_path)["client"]["workload"]["total_bytes"] == 16 << 20
+    first = settings(called_with, "initiator", "read", URL)["client"]["isid_seed"]
+    assert first != settings(called_with, "initiator", "read", URL)["client"]["isid_seed"]
 
 
-def test_every_key_of_the_core_can_be_set(told: dict[str, Any]) -> None:
+def test_every_key_of_the_core_can_be_set(called_with: dict[str, Any]) -> None:
     assert {name for name, _ in LOGIN_KEYS.values()} == fields("Offers", "protocol/keys/offers.rs")
 
 
-def test_keys(told: dict[str, Any]) -> None:
+def test_keys(called_with: dict[str, Any]) -> None:
     keys = (
         "MaxBurstLength=65536",
         "InitialR2T=yes",
@@ -139,7 +139,7 @@ def test_keys(told: dict[str, Any]) -> None:
     )
     options = [part for key in keys for part in ("--key", key)]
     found = settings(
-        told, "initiator", "read", URL, *options, "--header-digest", "crc32c,none", "--data-digest", "CRC32C"
+        called_with, "initiator", "read", URL, *options, "--header-digest", "crc32c,none", "--data-digest", "CRC32C"
     )
     assert found["client"]["login"]["offers"] == {
         "header_digest": ["CRC32C", "None"],
@@ -152,9 +152,9 @@ def test_keys(told: dict[str, Any]) -> None:
     }
 
 
-def test_the_other_settings_of_an_initiator(told: dict[str, Any]) -> None:
+def test_the_other_settings_of_an_initiator(called_with: dict[str, Any]) -> None:
     found = settings(
-        told,
+        called_with,
         f"initiator ping {URL} iscsi://[::1]:860/iqn.2025-01.org.example:other/3 --initiator-name",
         "iqn.2025-01.org.example:me --timeout 2s --bind 127.0.0.1 --nagle --congestion-control reno",
         "--send-buffer 64K --receive-buffer 128K --mss 1000 --ping-count 3 --ping-interval 1ms --ping-size 1K",
@@ -183,9 +183,9 @@ def test_the_other_settings_of_an_initiator(told: dict[str, Any]) -> None:
 # --- the target
 
 
-def test_a_target(told: dict[str, Any], tmp_path: Path) -> None:
+def test_a_target(called_with: dict[str, Any], tmp_path: Path) -> None:
     found = settings(
-        told,
+        called_with,
         "target --lun 1G --lun ram:64M --lun null:1T --lun address:1TB --lun sparse:8M --block-length 4096",
         "--name iqn.2025-01.org.example:disk --listen 127.0.0.1 --listen [::1]:0 --chap joe%one-secret --chap",
         "jim%a%b --mutual-chap disk%other --target-key InitialR2T=Yes --status apart-held --service-delay",
@@ -222,18 +222,18 @@ def test_a_target(told: dict[str, Any], tmp_path: Path) -> None:
     assert set(portal) <= fields("PortalSettings", "protocol/target/settings.rs")
 
 
-def test_a_target_does_not_grow_unless_its_truth_is_wanted(told: dict[str, Any], tmp_path: Path) -> None:
-    limits = settings(told, "target")["portal"]["limits"]
+def test_a_target_keeps_no_log_unless_its_truth_is_requested(called_with: dict[str, Any], tmp_path: Path) -> None:
+    limits = settings(called_with, "target")["portal"]["limits"]
     assert limits == {"logged_task_count": 0, "logged_connection_count": 0}
-    assert "limits" not in settings(told, "target", "--truth", str(tmp_path / "truth.json"))["portal"]
+    assert "limits" not in settings(called_with, "target", "--truth", str(tmp_path / "truth.json"))["portal"]
 
 
-def test_faults(told: dict[str, Any]) -> None:
+def test_faults(called_with: dict[str, Any]) -> None:
     rules = (
         *("bad-data-digest,operation=read,nth=5", "busy,every=3", "late-r2t,by=20ms,operation=write"),
         *("check-condition,sense=b/1f/0a", "reject,reason=9"),
     )
-    found = settings(told, "target", *(part for rule in rules for part in ("--fault", rule)))
+    found = settings(called_with, "target", *(part for rule in rules for part in ("--fault", rule)))
     assert found["portal"]["faults"] == [
         {"fault": "bad_data_digest", "operation": "read", "nth": 5, "is_repeated": False},
         {"fault": "busy", "nth": 3, "is_repeated": True},
@@ -243,13 +243,13 @@ def test_faults(told: dict[str, Any]) -> None:
     ]
 
 
-def test_every_fault_of_the_core_can_be_asked_for(told: dict[str, Any]) -> None:
+def test_every_fault_of_the_core_can_be_requested(called_with: dict[str, Any]) -> None:
     text = (ROOT / "core/lab/src/protocol/target/fault.rs").read_text()
     body = re.search(r"pub enum Fault \{(.*?)\n\}", text, re.DOTALL)
     assert body is not None
     for variant in re.findall(r"^    (\w+),", body[1], re.MULTILINE):
         name = re.sub(r"(?<=[a-z0-9])([A-Z])", r"-\1", variant).lower()
-        (rule,) = settings(told, "target", "--fault", name)["portal"]["faults"]
+        (rule,) = settings(called_with, "target", "--fault", name)["portal"]["faults"]
         assert rule == {"fault": name.replace("-", "_")}
 
 
@@ -257,9 +257,9 @@ def test_every_fault_of_the_core_can_be_asked_for(told: dict[str, Any]) -> None:
     ("address", "is_warned"),
     [("127.0.0.1", False), ("[::1]:9", False), ("::1", False), ("0.0.0.0:9", True), ("[::]", True)],
 )
-def test_whoever_can_reach_a_target_is_told(told: dict[str, Any], address: str, is_warned: bool) -> None:
+def test_a_target_prints_who_can_reach_it(called_with: dict[str, Any], address: str, is_warned: bool) -> None:
     result = run("target", "--listen", address)
-    assert isinstance(result.exception, Told)
+    assert isinstance(result.exception, Called)
     assert ("no loopback address" in result.stderr) == is_warned
     assert result.stderr.count("\n") == is_warned
 
@@ -267,12 +267,12 @@ def test_whoever_can_reach_a_target_is_told(told: dict[str, Any], address: str, 
 # --- the link and the simulated world
 
 
-def test_a_link(told: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link(called_with: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = str(tmp_path / "log.json")
     monkeypatch.setattr("iscsitrace.cli.traffic.link._NAMESPACES", tmp_path)
     (tmp_path / "near").touch()
     found = settings(
-        told,
+        called_with,
         "link near:tap0 tap1 --rate 100Mbit --to-initiator-rate 2Mbit --one-way-delay 4ms --queue 100",
         "--to-target-queue 64K --loss 1/65536 --burst-loss 0.1%,25%,50% --jitter 1ms --jitter-reorders",
         f"--reorder 1%,2ms --overhead 24 --seed 5 --log {log}",
@@ -298,12 +298,12 @@ def test_a_link(told: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Monkey
     assert set(found["link"]["to_target"]) == fields("DirectionSettings", "link/settings.rs")
 
 
-def test_a_namespace_that_is_not_there_is_one_line() -> None:
+def test_a_missing_namespace_is_a_one_line_error() -> None:
     result = run("link", "no-such-namespace:tap0", "tap1")
     assert (result.exit_code, result.stderr) == (2, "iscsitrace: there is no network namespace no-such-namespace\n")
 
 
-def test_a_link_without_root_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_without_root_reports_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise TrafficImpossible("cannot open TAP device a: Operation not permitted")
 
@@ -315,9 +315,9 @@ def test_a_link_without_root_says_what_it_needs(monkeypatch: pytest.MonkeyPatch)
     assert result.stderr == "iscsitrace: cannot open TAP device a: Operation not permitted; a link needs root\n"
 
 
-def test_a_world(told: dict[str, Any], tmp_path: Path) -> None:
+def test_a_world(called_with: dict[str, Any], tmp_path: Path) -> None:
     found = simulated(
-        told,
+        called_with,
         tmp_path,
         "--target-delay 1ms --target-delay 20ms --rate 10Mbit --access-rate 15Mbit --ipv6 --snaplen 128",
         "--seed 7 --window 64K --congestion-control reno --no-sack --initiator-host-delay 20us",
@@ -344,7 +344,7 @@ def test_a_world(told: dict[str, Any], tmp_path: Path) -> None:
     assert found["client"]["isid_seed"] == 7
 
 
-def test_every_tcp_setting_of_the_core_can_be_set(told: dict[str, Any], tmp_path: Path) -> None:
+def test_every_tcp_setting_of_the_core_can_be_set(called_with: dict[str, Any], tmp_path: Path) -> None:
     switches = ("delayed-ack", "nagle", "sack", "timestamps", "window-scaling", "hystart", "slow-start-after-idle")
     options = [f"--no-{name}" for name in switches]
     options += [
@@ -359,18 +359,21 @@ def test_every_tcp_setting_of_the_core_can_be_set(told: dict[str, Any], tmp_path
         "--initial-window",
         "4",
     ]
-    found = simulated(told, tmp_path, *options)["world"]["target_tcp"]
+    found = simulated(called_with, tmp_path, *options)["world"]["target_tcp"]
     assert set(found) == fields("Settings", "tcp/settings.rs")
     assert all(found[name.replace("-", "_")] is False for name in switches)
 
 
-def test_status_held_by_nagle_needs_nagle(told: dict[str, Any], tmp_path: Path) -> None:
-    world = simulated(told, tmp_path, "--status", "apart-held")["world"]
+def test_a_held_status_needs_nagle(called_with: dict[str, Any], tmp_path: Path) -> None:
+    world = simulated(called_with, tmp_path, "--status", "apart-held")["world"]
     assert (world["target_tcp"]["nagle"], world["initiator_tcp"]["nagle"]) == (True, False)
-    assert simulated(told, tmp_path, "--status", "apart-held", "--no-nagle")["world"]["target_tcp"]["nagle"] is False
+    assert (
+        simulated(called_with, tmp_path, "--status", "apart-held", "--no-nagle")["world"]["target_tcp"]["nagle"]
+        is False
+    )
 
 
-# --- what cannot be meant
+# --- invalid options
 
 
 @pytest.mark.parametrize(
@@ -419,13 +422,13 @@ def test_status_held_by_nagle_needs_nagle(told: dict[str, Any], tmp_path: Path) 
         (["simulate", "read", "-o", "x", "--target-tcp", "nagle=maybe"], "nagle: 'maybe' is not yes or no"),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(told: dict[str, Any], arguments: list[str], message: str) -> None:
+def test_invalid_options_are_usage_errors(called_with: dict[str, Any], arguments: list[str], message: str) -> None:
     result = run(*arguments)
-    assert (result.exit_code, result.stdout, told) == (2, "", {})
+    assert (result.exit_code, result.stdout, called_with) == (2, "", {})
     assert message in " ".join(result.stderr.split())
 
 
-def test_errors_of_the_core_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_core_are_one_line_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     class LabError(Exception):
         pass
 
@@ -442,7 +445,7 @@ def test_errors_of_the_core_are_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "the compiled core is missing" in run("initiator", "read", URL).stderr
 
 
-def test_a_file_that_is_there_is_not_overwritten(told: dict[str, Any], tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(called_with: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_text("mine")
     for arguments in (
@@ -453,15 +456,15 @@ def test_a_file_that_is_there_is_not_overwritten(told: dict[str, Any], tmp_path:
     ):
         result = run(*arguments)
         assert (result.exit_code, result.stderr) == (2, f"iscsitrace: {file} exists; --force overwrites it\n")
-    assert (file.read_text(), told) == ("mine", {})
+    assert (file.read_text(), called_with) == ("mine", {})
 
 
-def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_an_unwritable_file_is_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(TrafficImpossible, match=r"cannot write .*: No such file or directory"):
         truth_file.write(tmp_path / "none" / "truth.json", {})
 
 
-def test_a_truth_that_was_begun_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_truth_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill_the_disk(*_: object, **__: object) -> str:
         assert list(tmp_path.iterdir())
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -474,7 +477,7 @@ def test_a_truth_that_was_begun_is_not_left(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_is_refused_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_run_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         assert list(tmp_path.iterdir())
         raise TrafficImpossible("settings that make no sense")
@@ -485,7 +488,7 @@ def test_a_run_that_is_refused_leaves_no_file(tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_does_not_begin_when_its_files_could_not_be_written(told: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_does_not_start_if_its_files_cannot_be_written(called_with: dict[str, Any], tmp_path: Path) -> None:
     mine, nowhere = tmp_path / "mine.json", tmp_path / "none" / "truth.json"
     mine.write_text("mine")
     for arguments in (
@@ -496,13 +499,13 @@ def test_a_run_does_not_begin_when_its_files_could_not_be_written(told: dict[str
         result = run(*arguments, "--force")
         assert result.exit_code == 2
         assert result.stderr == f"iscsitrace: cannot write {nowhere}: there is no folder {tmp_path / 'none'}\n"
-    assert (mine.read_text(), told) == ("mine", {})
+    assert (mine.read_text(), called_with) == ("mine", {})
 
 
 # --- help
 
 
-def test_the_help_names_every_command_in_its_group() -> None:
+def test_the_help_lists_every_command_in_its_group() -> None:
     text = run("--help").stdout
     places = [text.index(f"\n  {name} ") for name in COMMANDS]
     assert places == sorted(places)
@@ -523,11 +526,11 @@ def test_the_help_of_a_command_has_every_option_once(name: str) -> None:
             assert parameter.help
 
 
-def test_both_sides_mean_the_same_schema() -> None:
+def test_lab_and_analysis_use_the_same_schema() -> None:
     assert traffic.TRUTH_SCHEMA_VERSION == truth_analysis.SCHEMA_VERSION
 
 
-def test_progress_is_drawn_on_stderr_once_a_run_takes_long(
+def test_progress_appears_on_stderr_if_a_run_takes_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")

@@ -1,4 +1,4 @@
-"""``iscsitrace model predict``: tables, JSON and charts, of plain figures and of a fit."""
+"""``iscsitrace model predict``: tables, JSON and charts, from options and from a fit."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_rate_of_a_line_counts_frames() -> None:
     assert found["idle_fraction"] == pytest.approx(0, abs=1e-9)
 
 
-def test_every_option_reaches_the_setting() -> None:
+def test_every_option_sets_the_setting() -> None:
     (found,) = answered(
         *("write", "--one-way-delay", "2ms", "--target-delay", "1ms,3ms", "--socket", "8Mbit", "--loss", "0.1%"),
         *("--queue-depth", "2", "--connections", "3", "--service-time", "5us", "--initial-r2t", "no"),
@@ -122,7 +122,7 @@ def test_every_option_reaches_the_setting() -> None:
     }
 
 
-def test_the_table_names_what_varies_and_says_what_does_not() -> None:
+def test_the_table_has_the_varying_values_and_a_line_for_the_others() -> None:
     result = predict("read", "--one-way-delay", "1ms,8ms", "--rate", "320Mbit", "--queue-depth", "1,8")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -138,7 +138,7 @@ def test_the_table_names_what_varies_and_says_what_does_not() -> None:
     assert "gain" not in result.stdout
 
 
-def test_a_what_if_begins_with_the_fit_and_says_how_sure_it_is(fit_file: str) -> None:
+def test_a_what_if_starts_from_the_fit_and_shows_its_interval(fit_file: str) -> None:
     (same,) = answered("--fit", fit_file)
     now = READ.block_bytes / (9 * MS + READ.block_bytes / 40e6 * 1e9) * 1e9
     assert (same["throughput_bytes_per_s"], same["gain"]) == (pytest.approx(now), pytest.approx(0))
@@ -171,14 +171,14 @@ def test_a_what_if_begins_with_the_fit_and_says_how_sure_it_is(fit_file: str) ->
         ("read --one-way-delay 1ms,2ms --queue-depth 1,2,3,4,5,6,7,8,9 -o chart.png", "lines for a chart: 9"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(arguments: str, message: str) -> None:
+def test_invalid_options_are_one_line_errors(arguments: str, message: str) -> None:
     result = predict(*arguments.split())
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"k": 2}', "\x00"])
-def test_what_is_no_fit_is_one_line(tmp_path: Path, text: str) -> None:
+def test_an_invalid_fit_is_a_one_line_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "fit.json").write_text(text)
     result = predict("--fit", str(tmp_path / "fit.json"))
     assert result.exit_code == 2
@@ -189,7 +189,7 @@ def test_what_is_no_fit_is_one_line(tmp_path: Path, text: str) -> None:
 # --- charts
 
 
-def test_a_chart_is_written_once_and_the_same_each_time(tmp_path: Path) -> None:
+def test_a_chart_is_not_overwritten_and_always_the_same(tmp_path: Path) -> None:
     path = tmp_path / "wan.svg"
     arguments = ["read", "--one-way-delay", "1ms,8ms", "--rate", "320Mbit", "--block-size", "64K,1M", "-o", str(path)]
     assert predict(*arguments).exit_code == 0
@@ -201,7 +201,7 @@ def test_a_chart_is_written_once_and_the_same_each_time(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["wan.svg"]
 
 
-def test_a_chart_has_a_line_a_band_and_a_name_for_each_setting() -> None:
+def test_a_chart_has_a_line_a_band_and_a_label_for_each_setting() -> None:
     lists = {"delay_ns": (8.0 * MS, 1.0 * MS), "block_bytes": (65_536, 1 << 20), "queue_depth": (2,)}
     answers = ask(READ, lists, FIT)
     curves = of_answers(answers, lists)
@@ -227,7 +227,7 @@ def test_a_chart_has_a_line_a_band_and_a_name_for_each_setting() -> None:
         style.write(figure, io.BytesIO(), "png")
 
 
-def test_measured_points_stand_beside_the_model_with_what_they_are_off() -> None:
+def test_measured_points_are_drawn_with_their_error() -> None:
     axis = axis_of("block_bytes", (65_536, 1 << 20))
     assert (axis.ticks, axis.is_logarithmic) == (("64K", "1M"), True)
     curve = Curve("8 ms", np.array([10e6, 20e6]), measured=np.array([11e6, np.nan]))
@@ -242,7 +242,7 @@ def test_measured_points_stand_beside_the_model_with_what_they_are_off() -> None
         assert "%" in residuals.get_ylabel()
 
 
-def test_points_out_of_range_are_crossed_and_explained() -> None:
+def test_points_outside_the_model_are_crossed_and_explained() -> None:
     lists = {"loss": (0.0001, 0.02)}
     curves = of_answers(ask(replace(READ, queue_depth=16), lists), lists)
     with style.applied():

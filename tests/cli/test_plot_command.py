@@ -1,4 +1,4 @@
-"""``iscsitrace plot`` run whole: files, formats, errors of one line; and xplot's language against tcptrace."""
+"""``iscsitrace plot`` as a whole: files, formats, one-line errors; and the xplot format against tcptrace."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_every_kind_draws_a_real_capture(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("ending", MAGIC)
-def test_two_runs_write_the_same_bytes_whatever_the_surroundings(tmp_path: Path, ending: str) -> None:
+def test_two_runs_write_the_same_bytes_in_any_environment(tmp_path: Path, ending: str) -> None:
     (tmp_path / "matplotlibrc").write_text("lines.linewidth: 9\nsvg.hashsalt: other\n")
     contents = []
     for number, zone in enumerate(("UTC", "Asia/Tokyo")):
@@ -152,7 +152,7 @@ def test_help_lists_every_kind_and_imports_neither_numpy_nor_matplotlib(tmp_path
 
 
 def test_zooming_shows_less_and_keeps_the_connection(tmp_path: Path) -> None:
-    """The login is read all the same, so the connection is known and its stream counts from its SYN."""
+    """The login is still read, so that the connection is known and its stream starts at its SYN."""
     assert plot(tmp_path, "sequence", "--from", "3.7s", "--to", "3.8s", "-o", "part.xpl", READ).returncode == 0
     assert plot(tmp_path, "sequence", "-o", "whole.xpl", READ).returncode == 0
     part, whole = (xplot_file.parse((tmp_path / f"{name}.xpl").read_text()) for name in ("part", "whole"))
@@ -166,7 +166,7 @@ def test_zooming_shows_less_and_keeps_the_connection(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def tcptrace(tmp_path_factory: pytest.TempPathFactory) -> xplot_file.XplotFile:
-    """tcptrace's own time-sequence graph of the data to the initiator, less its first sequence number."""
+    """tcptrace's time-sequence graph of the data to the initiator, relative to its first sequence number."""
     folder = tmp_path_factory.mktemp("tcptrace")
     program = shutil.which("tcptrace")
     assert program, "tcptrace is missing: tools/setup installs it"
@@ -181,14 +181,14 @@ def bars(file: xplot_file.XplotFile, first: int) -> set[tuple[Decimal, ...]]:
 
 
 def letters(file: xplot_file.XplotFile, first: int) -> set[tuple[Decimal, ...]]:
-    """Where packets are marked as sent again or late.
+    """Positions of packets marked as retransmitted or late.
 
-    Beside the receiver tcptrace calls a packet out of order whose first copy was lost before the tap.
+    At a tap beside the receiver, tcptrace calls a packet out of order if its first copy was lost before the tap.
     """
     return {(at[0], at[1] - first) for letter in "RO" for at in file.of("atext", text=letter)}
 
 
-def test_xplot_shows_what_tcptrace_shows(tmp_path: Path, tcptrace: xplot_file.XplotFile) -> None:
+def test_the_xplot_file_equals_tcptraces(tmp_path: Path, tcptrace: xplot_file.XplotFile) -> None:
     assert plot(tmp_path, "sequence", "--direction", "to_initiator", "-o", "a.xpl", LOSS).returncode == 0
     ours = xplot_file.parse((tmp_path / "a.xpl").read_text())
     assert ours.types == ("timeval", "double")

@@ -1,7 +1,7 @@
 """Every table and line of figures that a command prints, against its JSON, its truth, or hand arithmetic.
 
-Columns are found by their headings, amounts are read with their units: a figure under a wrong heading, in a wrong unit
-or of the other direction does not pass.
+Columns are found by their headings, and amounts are read with their units: a figure under a wrong heading, in a wrong
+unit or of the other direction fails.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def printed(*arguments: object, exit_code: int = 0) -> str:
     return result.output
 
 
-def told(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
-    """What the same command says as JSON."""
+def json_of(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
+    """The JSON of the same command."""
     result = CliRunner().invoke(main, [*map(str, arguments), "--json"], catch_exceptions=False)
     assert result.exit_code == exit_code, result.output
     document: dict[str, Any] = json.loads(result.stdout)
@@ -65,7 +65,7 @@ def endpoint(row: dict[str, Any], side: str) -> str:
 
 
 def in_force(row: dict[str, Any]) -> str:
-    """The value of each side, once where both have the same."""
+    """The value of each side; only one if both are equal."""
     each = {side: row[f"effective_{side}"] for side in ("initiator", "target")}
     if each["initiator"] == each["target"]:
         return each["initiator"] or "-"
@@ -73,7 +73,7 @@ def in_force(row: dict[str, Any]) -> str:
 
 
 def text(key: str) -> Any:
-    """A value as it stands in JSON."""
+    """A JSON value as text."""
     return lambda row: "-" if row[key] is None else str(row[key])
 
 
@@ -152,7 +152,7 @@ HEALTH = {
 
 
 def milliseconds(*times_ns: int | None) -> str:
-    """Of the one time that is known."""
+    """The only known time in milliseconds."""
     known = [time_ns for time_ns in times_ns if time_ns is not None]
     assert len(known) < 2
     return f"{known[0] / MILLION:.3f}" if known else "-"
@@ -160,7 +160,7 @@ def milliseconds(*times_ns: int | None) -> str:
 
 @pytest.fixture(scope="module")
 def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A capture between the hosts that lost packets: two sessions with reads and writes, one of two connections."""
+    """A capture between the hosts with missing packets: two sessions with reads and writes, one of two connections."""
     link = Link(one_way_delay_ns=4 * MILLION, tap=0.25, is_pdu_per_segment=True)
     conversation = Conversation(link)
     busy = conversation.session(Session(connection_count=2, data_digest=True, is_status_in_data=False))
@@ -176,7 +176,7 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ended(runs: Runs) -> Path:
-    """The beginning of a run with R2Ts and statuses that Nagle's algorithm held back: some of its tasks did not end."""
+    """The first part of a run with R2Ts and statuses held by Nagle's algorithm: some commands did not end."""
     run = runs(
         "mixed --block-size 64K --bytes 4M --queue-depth 1 --one-way-delay 2ms --loss 0.3% --rate 100Mbit --seed 5 "
         "--key InitialR2T=Yes --key ImmediateData=No --status apart-held --service-delay 1ms-4ms"
@@ -192,7 +192,7 @@ def capture(request: pytest.FixtureRequest, runs: Runs) -> Path:
 
 
 def test_summary(capture: Path) -> None:
-    shown, document = printed("summary", capture), told("summary", capture)
+    shown, document = printed("summary", capture), json_of("summary", capture)
     first = shown.splitlines()[0]
     (source,) = document["input"]
     span = Decimal(source["time_last_ns"] - source["time_first_ns"]) / 10**9
@@ -212,7 +212,7 @@ def test_summary(capture: Path) -> None:
 
 
 def check_totals(shown: str, document: dict[str, Any]) -> None:
-    """What a live view says at its end, too."""
+    """Checks totals, which a live view prints at its end, too."""
     check_table(shown, VOLUMES, document["volumes"])
     check_table(shown, LATENCIES, document["latency"])
     depths = ", ".join(f"{name} {document['queue_depth'][name]}" for name in ("p50", "p95", "p99", "max"))
@@ -221,8 +221,8 @@ def check_totals(shown: str, document: dict[str, Any]) -> None:
         check_table(shown, HEALTH, document["counters"])
 
 
-def test_volumes_are_those_of_the_conversation(late: Path) -> None:
-    """The session that is logged in first wrote 4 x 4 KiB and read 2 x 64 KiB; the other 12 x 32 and 5 x 512 KiB."""
+def test_volumes_equal_those_of_the_conversation(late: Path) -> None:
+    """The first session wrote 4 x 4 KiB and read 2 x 64 KiB; the other wrote 12 x 32 KiB and read 5 x 512 KiB."""
     rows = [row[:5] for row in table(printed("summary", late), *VOLUMES)]
     assert rows[0] == ("0", "6", "6", f"{2 * 65_536 / 1e6:.3f}", f"{4 * 4096 / 1e6:.3f}")
     assert rows[1][:2] == ("1", "17")
@@ -230,18 +230,18 @@ def test_volumes_are_those_of_the_conversation(late: Path) -> None:
     assert sizes == [("read", "32K", "12"), ("read", "64K", "2"), ("write", "512K", "5"), ("write", "4K", "4")]
 
 
-def test_what_a_snaplen_cut_was_captured_all_the_same(runs: Runs, tmp_path: Path) -> None:
+def test_bytes_cut_by_a_snaplen_count_as_captured_packets(runs: Runs, tmp_path: Path) -> None:
     records, link_type = read_records(runs(MIXED).capture())
     short = [replace(record, data=record.data[:128]) for record in records]
     file = write_pcapng(tmp_path / "short.pcapng", short, link_type)
-    document = told("check", "--fail-on", "never", file)
+    document = json_of("check", "--fail-on", "never", file)
     check_table(printed("check", "--fail-on", "never", file), COVERAGE, document["coverage"])
     total = document["coverage"][-1]
     assert total["cut_bytes"] > total["stream_bytes"] // 2
     assert (total["gap_bytes"], total["captured_bytes_share"]) == (0, 1.0)
 
 
-def test_the_longest_tail_of_sizes_is_summed(tmp_path: Path) -> None:
+def test_the_rest_of_the_sizes_is_summed(tmp_path: Path) -> None:
     conversation = Conversation()
     actors = conversation.session().login()
     for blocks in range(1, 12):
@@ -257,13 +257,13 @@ def test_the_longest_tail_of_sizes_is_summed(tmp_path: Path) -> None:
     assert rows[-1] == ("read", "3 other sizes", "6")
 
 
-def test_keys_and_who_offered_them(runs: Runs) -> None:
+def test_keys_with_their_offers(runs: Runs) -> None:
     capture = runs(MIXED).capture()
     columns = {
         "tcp.stream": "connection", "key": "key", "initiator sent": text("initiator_value"),
         "target sent": text("target_value"), "negotiated": in_force, "source": "source",
     }  # fmt: skip
-    check_table(printed("summary", "-v", capture), columns, told("summary", capture)["parameters"])
+    check_table(printed("summary", "-v", capture), columns, json_of("summary", capture)["parameters"])
 
 
 def test_the_totals_of_a_live_view(capture: Path) -> None:
@@ -274,18 +274,18 @@ def test_the_totals_of_a_live_view(capture: Path) -> None:
 
 
 def test_check(late: Path, runs: Runs) -> None:
-    document, shown = told("check", late, exit_code=1), printed("check", late, exit_code=1)
+    document, shown = json_of("check", late, exit_code=1), printed("check", late, exit_code=1)
     check_table(shown, COVERAGE, document["coverage"])
     check_table(shown, HEALTH, document["counters"])
     capture = runs(MIXED).capture()
     truth = capture.with_name("truth.json")
-    found = told("check", "--truth", truth, capture)["against_truth"]
+    found = json_of("check", "--truth", truth, capture)["against_truth"]
     names = ("cycle_count", "value_count", "parameter_count", "loss_count")
     line = r"compared: (\d+) commands with (\d+) values, (\d+) parameters, losses of (\d+) senders; differences: (\d+)"
     assert amounts(printed("check", "--truth", truth, capture), line) == (*(str(found[name]) for name in names), "0")
     # another run: 64 blocks too, in another order
     other = runs(MIXED.replace("--seed 3", "--seed 4")).folder / "truth.json"
-    wrong = told("check", "--truth", other, capture, exit_code=1)["against_truth"]["differences"]
+    wrong = json_of("check", "--truth", other, capture, exit_code=1)["against_truth"]["differences"]
     shown = printed("check", "--truth", other, capture, exit_code=1)
     check_table(shown, {"tcp.stream": "connection", "subject": "subject", "difference": "text"}, wrong)
 
@@ -311,7 +311,7 @@ CYCLES = {
 
 
 def test_cycles(capture: Path) -> None:
-    summary, document = told("summary", capture), told("cycles", "--filter", capture)
+    summary, document = json_of("summary", capture), json_of("cycles", "--filter", capture)
     start_ns = min(row["time_first_ns"] for row in summary["connections"])
     rows = [row | {"after_ns": row["command_first_ns"] - start_ns} for row in document["cycles"]]
     shown = printed("cycles", "--filter", capture)
@@ -332,7 +332,7 @@ STREAMS = {
 
 def test_diagnose(runs: Runs) -> None:
     capture = runs(MIXED).capture()
-    shown, document = printed("diagnose", capture), told("diagnose", capture)
+    shown, document = printed("diagnose", capture), json_of("diagnose", capture)
     opinions = [("session", row) for row in document["sessions"]] + [
         ("connection", row) for row in document["connections"]
     ]
@@ -365,8 +365,8 @@ def test_diagnose(runs: Runs) -> None:
     check_table(shown, STREAMS, streams)
 
 
-def test_diagnose_shows_what_was_lost(late: Path) -> None:
-    document = told("diagnose", late)
+def test_diagnose_shows_missing_packets(late: Path) -> None:
+    document = json_of("diagnose", late)
     losses = [row for row in document["counters"] if row["severity"] == "data_loss"]
     check_table(printed("diagnose", late), HEALTH, losses)
 
@@ -390,7 +390,7 @@ WRITES = {
 def test_mirrors(runs: Runs) -> None:
     run = runs(MIRROR)
     arguments = ("mirrors", "--top", 5, "--filter", run.capture())
-    shown, document = printed(*arguments), told(*arguments)
+    shown, document = printed(*arguments), json_of(*arguments)
     (mirror,) = document["mirrors"]
     check_table(shown, LEGS, mirror["legs"])
     line = r"(\d+) mirrored writes, ([\d.]+) MB; skew ms: p50 ([\d.]+), p95 ([\d.]+), max ([\d.]+)"
@@ -398,7 +398,7 @@ def test_mirrors(runs: Runs) -> None:
     assert (int(count), is_amount(written, Decimal(2 << 20), "MB")) == (32, True)
     for name, skew in zip(("p50", "p95", "max"), skews, strict=True):
         assert is_amount(skew, mirror["skew_ns"][name] * UNITS["ns"], "ms")
-    start_ns = min(row["time_first_ns"] for row in told("summary", run.capture())["connections"])
+    start_ns = min(row["time_first_ns"] for row in json_of("summary", run.capture())["connections"])
     rows = [row | {"after_ns": row["begin_ns"] - start_ns} for row in document["mirrored_writes"]]
     check_table(shown, WRITES, rows)
     assert [row["skew_ns"] for row in rows] == sorted((row["skew_ns"] for row in rows), reverse=True)
@@ -412,14 +412,14 @@ def test_mirrors(runs: Runs) -> None:
 
 def test_diff(runs: Runs) -> None:
     one, other = runs(SLOW).capture(), runs(FAST).capture()
-    shown, document = printed("diff", one, other), told("diff", one, other)
+    shown, document = printed("diff", one, other), json_of("diff", one, other)
     a, b, gap = document["a"], document["b"], document["gap"]
     rates = [f"{side['throughput_bytes_per_s'] / 1e6:.1f}" for side in (a, b)]
     ratio = f"{b['throughput_bytes_per_s'] / a['throughput_bytes_per_s']:.2g}"
     assert f"\nB is {ratio} times as fast as A: {rates[1]} MB/s against {rates[0]} MB/s. Causes: " in shown
     # one was lost twice
     assert a["retransmitted_packet_count"] > a["loss_count"] > 0
-    # what explains it
+    # the findings that explain it
     rows = table(shown, "difference", "A", "B", "factor", "share of the gap %")
     last = {"factor": gap["throughput_factor"], "share": 1}
     left = {"factor": gap["unexplained_throughput_factor"], "share": gap["unexplained_share"]}
@@ -444,7 +444,7 @@ def test_diff(runs: Runs) -> None:
     for row in rows[:-1]:
         product *= float(row[3])
     assert product == pytest.approx(gap["throughput_factor"], rel=0.01)
-    # side by side
+    # the settings of both sides
     check_sides(shown, a, b)
     # the time of each
     parts = [
@@ -490,7 +490,7 @@ def check_sides(shown: str, a: dict[str, Any], b: dict[str, Any]) -> None:
 
 def test_model_fit(runs: Runs, tmp_path: Path) -> None:
     captures = [runs(options).capture() for options in (SERVED, FAR)]
-    shown, document = printed("model", "fit", *captures), told("model", "fit", *captures)
+    shown, document = printed("model", "fit", *captures), json_of("model", "fit", *captures)
     assert f"\nperiod = k * d + s + B / C, from {document['cycles_used']} commands at 2 points\n" in shown
     words = {"fit": "differences between points", "packets": "packets of the commands"}
     lines = table(shown, "", "value", "low", "high", "unit", "source", "")
@@ -530,12 +530,12 @@ def test_model_predict(runs: Runs, tmp_path: Path) -> None:
         "period ms": "period_ns", "k": "k", "line ms": "transfer_ns", "stalls ms": "stall_ns",
         "idle %": "idle_fraction", "bound": "bound",
     }  # fmt: skip
-    rows = told(*asked)["predictions"]
+    rows = json_of(*asked)["predictions"]
     check_table(printed(*asked), columns, rows)
     assert len({row["bound"] for row in rows}) > 1
 
 
-def test_a_prediction_is_hand_arithmetic() -> None:
+def test_a_prediction_equals_hand_arithmetic() -> None:
     """Reads of 64 KiB over 4 ms each way, in eight Data-In PDUs, 1448 of 1514 bytes at 100 Mbit/s, 1 ms of service."""
     shown = printed(
         *"model predict read --one-way-delay 4ms --rate 100Mbit --service-time 1ms --queue-depth 1,2".split()
@@ -567,7 +567,7 @@ LINKS = {
 
 
 def simulated(folder: Path, options: str, *more: str) -> tuple[str, dict[str, Any]]:
-    """What is printed of a run, and its truth."""
+    """The output of a run, and its truth."""
     shown = printed("simulate", *options.split(), *more, "-o", folder, "--force")
     truth: dict[str, Any] = json.loads((folder / "truth.json").read_text())
     return shown, truth
@@ -611,7 +611,7 @@ def test_a_run_and_its_links(tmp_path: Path) -> None:
     written = [(str(tmp_path / name), count) for name, count in zip(files, counts, strict=True)]
     assert table(shown, "file", "packets") == [*written, (str(tmp_path / "truth.json"), "-")]
     # counted by the captures themselves
-    assert counts == [str(told("summary", tmp_path / name)["packet_count"]) for name in files]
+    assert counts == [str(json_of("summary", tmp_path / name)["packet_count"]) for name in files]
 
 
 def test_a_run_of_sockets(tmp_path: Path) -> None:
@@ -657,7 +657,7 @@ def test_the_end_of_a_capture(runs: Runs, tmp_path: Path) -> None:
     line = r"iscsitrace: (\d+) packets seen, (\d+) written \((\d+) bytes\), (\d+) dropped(?:; (\d+) slow commands)?"
     names = ("seen_count", "written_count", "written_bytes", "dropped_count", "slow_count")
     assert amounts(shown, line) == tuple(str(progress[name]) for name in names)
-    slow = [row for row in told("cycles", arguments[2])["cycles"] if (row["latency_ns"] or 0) > 80 * MILLION]
+    slow = [row for row in json_of("cycles", arguments[2])["cycles"] if (row["latency_ns"] or 0) > 80 * MILLION]
     assert progress["slow_count"] == len(slow) > 1
     assert progress["seen_count"] > progress["written_count"]
     assert (tmp_path / "a.pcapng").stat().st_size == progress["written_bytes"]
@@ -665,10 +665,10 @@ def test_the_end_of_a_capture(runs: Runs, tmp_path: Path) -> None:
 
 def test_the_advice_of_a_capture(runs: Runs) -> None:
     source = runs("read --bytes 256K --block-size 4K --one-way-delay 1ms").capture()
-    shown, found = printed("capture", "-r", source, "-s", "advise"), told("capture", "-r", source, "-s", "advise")
+    shown, found = printed("capture", "-r", source, "-s", "advise"), json_of("capture", "-r", source, "-s", "advise")
     line = r".*: (\d+) packets, ([\d.]+) MB, (\d+) PDUs on (\d+) iSCSI connections"
     packets, size, pdus, connections = amounts(shown, line)
-    summary = told("summary", source)
+    summary = json_of("summary", source)
     assert (packets, connections) == (str(summary["packet_count"]), "1")
     assert is_amount(size, Decimal(summary["input"][0]["byte_count"]), "MB")
     assert pdus == str(summary["coverage"][-1]["pdu_count"])
@@ -678,7 +678,7 @@ def test_the_advice_of_a_capture(runs: Runs) -> None:
         assert is_amount(share, Decimal(found[f"{kind}_kept_bytes"]) / found["byte_count"], "%")
 
 
-# --- runs of the real world: what the core would give, with a number of its own in every place
+# --- runs of the real world: results of the core with a distinct number in every field
 
 
 def latency(first: int) -> dict[str, Any]:
@@ -708,7 +708,7 @@ def initiator(monkeypatch: pytest.MonkeyPatch, mode: str, results: dict[str, Any
     return printed("initiator", mode, "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0", exit_code=exit_code)
 
 
-def test_what_an_initiator_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_results_of_an_initiator(monkeypatch: pytest.MonkeyPatch) -> None:
     results = hand_results()
     shown = initiator(monkeypatch, "read", results, 1)
     assert "\n30.000 MB in 2.500000 s: 12.000 MB/s, 200.0 IOPS\n" in f"\n{shown}"

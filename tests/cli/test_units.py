@@ -1,4 +1,4 @@
-"""Quantities as people write them."""
+"""Parsing of quantities in options."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_no_moment(text: str) -> None:
 
 
 @given(st.integers(-(2**60), 2**62))
-def test_a_date_is_read_back_as_it_was_written(time_ns: int) -> None:
+def test_a_printed_date_can_be_read_back(time_ns: int) -> None:
     assert units.When().convert(cells.date(time_ns), None, None).time_ns == time_ns
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     assert cells.date(time_ns).startswith((epoch + timedelta(seconds=time_ns // 10**9)).strftime("%Y-%m-%dT%H:%M:%S."))

@@ -1,4 +1,4 @@
-"""Claims of a study, held against numbers that are known."""
+"""Claims of a study, checked against known numbers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def captured(of: Row, shares: dict[str, float]) -> Row:
     return replace(of, limiter=max(shares, key=shares.__getitem__), shares=shares)
 
 
-def test_where_a_claim_does_not_hold_the_captures_say_why(tmp_path: Path) -> None:
+def test_a_failed_claim_shows_causes_from_the_captures(tmp_path: Path) -> None:
     near, _, far, other = ROWS
     rows = [captured(near, {"line_busy": 90.0, "turnaround": 10.0}), captured(far, {"propagation": 100.0}), other]
     text = claim(
@@ -130,7 +130,7 @@ def test_where_a_claim_does_not_hold_the_captures_say_why(tmp_path: Path) -> Non
         ('of = { arm = "one", link.rate = "1Mbit" }\nbetween = [1, 2]', "link.rate: no point has this setting"),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path: Path, check: str, line: str) -> None:
+def test_a_mistake_is_a_one_line_error(tmp_path: Path, check: str, line: str) -> None:
     with pytest.raises(InputInvalid) as caught:
         written(tmp_path, claim(check))
     assert line in str(caught.value)

@@ -1,4 +1,4 @@
-"""The study of initiator designs: programs and worlds of a definition, what points cost, and a few of its points."""
+"""The study of initiator designs: programs and worlds of a definition, costs of points, and a few of its points."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from iscsitrace.tables.schema import TABLES
 from tests.support.lab import Truth, judge_run, needs_root
 
 PAYLOAD_SHARE = 1448 / 1538
-"""Of a full segment: 1448 bytes, 52 of IP and TCP with timestamps, 14 of Ethernet, 24 that nobody captures."""
+"""Payload share of a full segment: 1448 bytes, 52 of IP and TCP with timestamps, 14 of Ethernet, 24 not captured."""
 MIB_NS = (1048576 + 48) / PAYLOAD_SHARE * 8
-"""What 1 MiB in one PDU takes on a line of 1 Gbit/s."""
+"""Time of 1 MiB in one PDU on a line of 1 Gbit/s."""
 MISSING = "this host has no open-iscsi (iscsid missing)"
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Definition, Results, Path]:
-    """A few points of it, in the simulated world, with their figures."""
+    """A few points of the study in the simulated world, with their figures."""
     folder = tmp_path_factory.mktemp("designs")
     whole = catalogue.load("design-study").text
     sizes = '["512B", "1K", "2K", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M"]'
@@ -89,7 +89,7 @@ def test_each_world_has_its_arms() -> None:
     assert arms == {"simulated": ours | {"hosts of 2005"}, "real": ours | {"iscsi-perf", "open-iscsi"}}
 
 
-def test_programs_are_what_the_settings_say() -> None:
+def test_programs_follow_the_settings() -> None:
     found = catalogue.load("design-study")
     for world in WORLDS:
         for each in points.of_experiment(found, world):
@@ -105,14 +105,14 @@ def test_programs_are_what_the_settings_say() -> None:
     assert settings.programs_of({}) == {}
 
 
-def test_an_arm_may_have_settings_in_one_world_alone() -> None:
+def test_an_arm_may_have_settings_for_one_world_only() -> None:
     found = catalogue.load("design-study")
     for world, wanted in (("simulated", {36_000, 40_000}), ("real", {None})):
         made = [each for each in points.of_experiment(found, world) if each.arm in {"events", "threads"}]
         assert {each.values.get("workload.think-time") for each in made} == wanted
 
 
-def test_a_design_decides_in_the_real_world_alone(tmp_path: Path) -> None:
+def test_a_design_matters_only_in_the_real_world(tmp_path: Path) -> None:
     text = 'title = "t"\nsource = "s"\nworkload.calls = 9\n[[arms]]\nname = "one"\n[[arms]]\nname = "two"\n'
     (tmp_path / "two.toml").write_text(text + 'initiator.driver = "threads"\n')
     found = definition.load(tmp_path / "two.toml")
@@ -130,7 +130,7 @@ def test_a_design_decides_in_the_real_world_alone(tmp_path: Path) -> None:
         ('[[arms]]\nname = "a"\ninitiator.program = "open"', "'open' is not one of iscsitrace, iscsi-perf, open-iscsi"),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path: Path, more: str, line: str) -> None:
+def test_a_mistake_is_a_one_line_error(tmp_path: Path, more: str, line: str) -> None:
     (tmp_path / "wrong.toml").write_text(f'title = "t"\nsource = "s"\nworkload.calls = 9\n{more}\n')
     with pytest.raises(InputInvalid) as caught:
         definition.load(tmp_path / "wrong.toml")
@@ -138,10 +138,10 @@ def test_a_mistake_is_one_line(tmp_path: Path, more: str, line: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-# ---- what points cost
+# ---- costs of points
 
 
-def test_efficiency_is_of_the_line_in_the_direction_of_the_data() -> None:
+def test_efficiency_is_that_of_the_line_in_the_direction_of_the_data() -> None:
     values: dict[str, Any] = {"link.rate": 10**9, "link.to-initiator.rate": 10**8, "workload.operation": "read"}
     assert costs.efficiency(values, 10e6) == pytest.approx(0.8)
     assert costs.efficiency(values | {"workload.operation": "write"}, 10e6) == pytest.approx(0.08)
@@ -149,7 +149,7 @@ def test_efficiency_is_of_the_line_in_the_direction_of_the_data() -> None:
     assert costs.efficiency(values, None) is None
 
 
-def test_processor_time_is_of_what_was_read_by_whoever_counts_it() -> None:
+def test_cpu_time_is_per_gigabyte_by_the_program_that_counts_it() -> None:
     taken = {"user_ns": 10**9, "system_ns": 3 * 10**9}
     truth = {"results": {"cpu": taken, "bytes": 2 * 10**9}, "target_logs": [{"cpu": taken}, {"cpu": taken}]}
     found = costs.of_run(truth, {}, None, 0)
@@ -161,7 +161,7 @@ def test_processor_time_is_of_what_was_read_by_whoever_counts_it() -> None:
 
 
 def cycles(rows: list[tuple[str | None, int | None, int, int]]) -> Any:
-    """A table with as much of cycles as is looked at: operation, status_ns, bytes, status."""
+    """A table with the columns of cycles that are used: operation, status_ns, bytes, status."""
     names = ("operation", "status_ns", "bytes", "status")
     assert {each.name for each in TABLES["cycles"].columns} >= set(names)
 
@@ -172,7 +172,7 @@ def cycles(rows: list[tuple[str | None, int | None, int, int]]) -> Any:
     return Cycles()
 
 
-def test_the_stretch_of_another_initiator_is_what_its_capture_shows() -> None:
+def test_the_measured_time_of_another_initiator_comes_from_its_capture() -> None:
     # an INQUIRY, one that failed, one whose status was not captured, and four reads out of order
     made: list[tuple[str | None, int | None, int, int]]
     made = [("other", 1, 36, 0), ("read", 90, 500, 2), ("read", None, 500, 0)]
@@ -180,13 +180,13 @@ def test_the_stretch_of_another_initiator_is_what_its_capture_shows() -> None:
     stretch, byte_count = measured.captured_stretch(cycles(made), 2)
     assert (stretch.start_ns, stretch.end_ns, stretch.call_count, stretch.byte_count) == (200, 400, 2, 1000)
     assert byte_count == 2000
-    # without a warm-up the end of the first begins it: when it was handed in nobody knows
+    # without a warm-up it starts at the end of the first command, whose submission time is unknown
     assert measured.captured_stretch(cycles(made), 0)[0].start_ns == 100
     with pytest.raises(InputInvalid, match="4 commands are too few"):
         measured.captured_stretch(cycles(made), 3)
 
 
-def test_hosts_of_the_real_world_take_what_the_capture_shows_alone() -> None:
+def test_delays_of_real_hosts_come_only_from_the_capture() -> None:
     values: dict[str, Any] = {"workload.operation": "read", "target.host-delay": 5_000, "initiator.host-delay": 7_000}
     values["workload.think-time"] = 40_000
     simulated, real = (
@@ -200,16 +200,16 @@ def test_hosts_of_the_real_world_take_what_the_capture_shows_alone() -> None:
 # ---- open-iscsi
 
 
-def test_what_dd_says_is_read() -> None:
+def test_the_output_of_dd_is_parsed() -> None:
     said = "8+0 records in\n8+0 records out\n8388608 bytes (8.4 MB, 8.0 MiB) copied, 0.25 s, 33.6 MB/s\n"
     assert open_iscsi.throughput_of(said) == 8388608 / 0.25
     for other in ("", "dd: failed to open '/dev/sdz'", "0 bytes copied, 0 s, 0 kB/s"):
-        with pytest.raises(ToolMissing, match="dd ended before its time"):
+        with pytest.raises(ToolMissing, match="dd ended too early"):
             open_iscsi.throughput_of(other)
 
 
-def test_a_point_that_this_host_cannot_run_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_iscsi, "why_not", lambda: MISSING)
+def test_a_point_that_this_host_cannot_run_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_iscsi, "missing_parts", lambda: MISSING)
     found = catalogue.load("design-study")
     made = [each for each in points.of_experiment(found, "real") if each.arm == "open-iscsi"][:2]
     seen: list[runner.Progress] = []
@@ -234,16 +234,16 @@ def test_a_point_that_this_host_cannot_run_is_no_failure(tmp_path: Path, monkeyp
     assert results.read_point(tmp_path / results.POINTS / first.name / results.RESULT) == first
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_requirements_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == "iscsid" else name)
     monkeypatch.setattr(open_iscsi, "_has_module", lambda: False)
-    with pytest.raises(open_iscsi.NotHere) as caught:
-        open_iscsi.require_here()
+    with pytest.raises(open_iscsi.NotInstalled) as caught:
+        open_iscsi.require_installed()
     missing = "iscsid, the module iscsi_tcp of this kernel missing"
     assert str(caught.value) == f"this host has no open-iscsi ({missing})"
     monkeypatch.setattr(shutil, "which", lambda name, **_: name)
     monkeypatch.setattr(open_iscsi, "_has_module", lambda: True)
-    open_iscsi.require_here()
+    open_iscsi.require_installed()
 
 
 # ---- a few points
@@ -255,11 +255,11 @@ def test_no_point_fails(study: tuple[Definition, Results, Path]) -> None:
 
 
 @pytest.mark.parametrize("rate", ["1Gbit", "10Gbit"])
-def test_a_socket_carries_what_headers_leave(study: tuple[Definition, Results, Path], rate: str) -> None:
+def test_a_socket_has_the_payload_rate_of_the_line(study: tuple[Definition, Results, Path], rate: str) -> None:
     assert point(study[1], "socket", rate, "1M").efficiency == pytest.approx(PAYLOAD_SHARE, rel=0.001)
 
 
-def test_a_large_block_takes_its_line_and_its_hosts(study: tuple[Definition, Results, Path]) -> None:
+def test_a_large_block_takes_the_time_of_line_and_hosts(study: tuple[Definition, Results, Path]) -> None:
     found = study[1]
     # without a delay nothing else takes time but the command, 150 bytes and more on the line
     for rate, factor in (("1Gbit", 1.0), ("7.92Gbit", 7.92)):
@@ -274,7 +274,7 @@ def test_a_large_block_takes_its_line_and_its_hosts(study: tuple[Definition, Res
         assert one.model_error == pytest.approx(0, abs=0.005)
 
 
-def test_hosts_decide_where_blocks_are_small_and_the_line_where_they_are_large(
+def test_hosts_limit_small_blocks_and_the_line_limits_large_ones(
     study: tuple[Definition, Results, Path],
 ) -> None:
     small = point(study[1], "events", "10Gbit", "512B")
@@ -289,7 +289,7 @@ def test_hosts_decide_where_blocks_are_small_and_the_line_where_they_are_large(
     assert sum(rows["events", "1Gbit", "1M"].shares.values()) == pytest.approx(100)
 
 
-def test_claims_are_judged_in_the_world_in_which_they_can_be_tested(study: tuple[Definition, Results, Path]) -> None:
+def test_claims_are_checked_in_the_world_in_which_they_can_be(study: tuple[Definition, Results, Path]) -> None:
     judged = {each.name: each for each in study[1].claims}
     assert judged["a"].verdict == claims.REPRODUCED
     assert judged["h"].verdict == judged["i"].verdict == claims.NOT_TESTABLE
@@ -306,7 +306,7 @@ def test_claims_are_judged_in_the_world_in_which_they_can_be_tested(study: tuple
     assert "too few processors" not in next(claims.judge(study[0].claims, rows)).why
 
 
-def test_tables_and_bars_show_which_part_decides(study: tuple[Definition, Results, Path]) -> None:
+def test_tables_and_bars_show_the_limiting_part(study: tuple[Definition, Results, Path]) -> None:
     made, found, folder = study
     grids = {grid.caption: grid for grid in tables.of(found)}
     budget = grids["Time breakdown of a call, %"]
@@ -366,7 +366,7 @@ program = "iscsi-perf"
         return {}, one
 
     def judge(_: Truth, one: PointResult) -> None:
-        # a capture that lost packets is an error of its own, on a machine that was too busy
+        # dropped packets are a separate error, on a machine that was too busy
         assert one.error is None
         assert one.throughput_bytes_per_s is not None
         assert one.steady_throughput_bytes_per_s is not None

@@ -1,7 +1,7 @@
-"""Every design of our initiator is as fast in the simulated world as over the kernel's TCP, given the hosts' time.
+"""Every design of our initiator is as fast in the simulated world as over the kernel's TCP, with the same host delays.
 
-The kernel's side takes real time, and shares it with whatever else runs here: it may be disturbed, never helped. So a
-setting is tried up to four times, and none may be faster than the simulation allows.
+The kernel's side runs in real time beside other programs, which can only slow it down. So a setting is run up to four
+times, and no run may be faster than the simulation allows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def test_a_design_in_both_worlds(design: str) -> None:
     errors = []
     for _ in range(ATTEMPTS):
         real = designs.kernel(setting)
-        # the simulation is told of the time that the hosts took, and of nothing else
+        # the simulation gets only the measured host delays
         predicted = designs.simulated(replace(setting, hosts=real.hosts))
         errors.append(real.throughput_bytes_per_s / predicted - 1)
         assert errors[-1] < ERROR

@@ -1,4 +1,4 @@
-"""What experiments say of a run beside its throughput: the model's line and window, and how connections differed."""
+"""Figures of a run besides its throughput: the model's line and window, and differences between connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASE: dict[str, Any] = {
 
 
 def throughputs(folder: Path, values: dict[str, Any]) -> tuple[float, float]:
-    """Of a simulated run without its first calls, and by the model."""
+    """Throughputs of a simulated run without its first calls, and by the model."""
     truth = simulation.run(settings.of_run(values, 0), folder, lambda *_: False)
     prediction = expected.of_point(values, truth["results"]["connections"][0]["parameters"])
     assert prediction is not None
@@ -32,7 +32,7 @@ def throughputs(folder: Path, values: dict[str, Any]) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("is_ipv6", "headers_bytes"), [(False, 20 + 20), (True, 40 + 20)])
-def test_a_full_line_carries_what_headers_leave(tmp_path: Path, is_ipv6: bool, headers_bytes: int) -> None:
+def test_a_full_line_has_its_payload_rate(tmp_path: Path, is_ipv6: bool, headers_bytes: int) -> None:
     """Of each frame 14 bytes are Ethernet's, and 12 TCP's timestamps; of 262,192 bytes 48 are a Data-In's header."""
     found, model = throughputs(tmp_path, BASE | {"capture.is-ipv6": is_ipv6})
     carried = 100e6 / 8 * 1448 / (14 + headers_bytes + 12 + 1448) * 262_144 / 262_192
@@ -40,8 +40,8 @@ def test_a_full_line_carries_what_headers_leave(tmp_path: Path, is_ipv6: bool, h
     assert found == pytest.approx(carried, rel=0.001)
 
 
-def test_a_send_buffer_lets_go_two_thirds_of_itself_in_a_round_trip(tmp_path: Path) -> None:
-    """And the segment that makes room enough, at either end, in 20 ms."""
+def test_a_send_buffer_allows_two_thirds_of_its_size_per_rtt(tmp_path: Path) -> None:
+    """Plus the segment that frees enough buffer, at either end, at an RTT of 20 ms."""
     buffer = {"link.rate": 10**9, "link.one-way-delay": 10_000_000, "target.tcp.send-buffer": 65_536}
     found, model = throughputs(tmp_path, BASE | buffer | {"workload.queue-depth": 8})
     carried = (65_536 * 2 / 3 + 2 * 1448) / 0.020
@@ -60,7 +60,7 @@ def end(port: int, **cwnd_from_s: int) -> dict[str, Any]:
 
 
 def truth_of(tasks: list[tuple[int, int, int]], ends: list[dict[str, Any]], count: int) -> dict[str, Any]:
-    """The truth of reads: of each task connection, milliseconds until it ended, and how long it took."""
+    """The truth of reads; of each command: connection, end and duration in milliseconds."""
     return {
         "results": {
             "started_ns": 0,
@@ -77,12 +77,12 @@ def truth_of(tasks: list[tuple[int, int, int]], ends: list[dict[str, Any]], coun
             },
         },
         "initiator_ends": [],
-        # in no order: the port tells which came first
+        # in no order: the port shows which connection came first
         "target_ends": [ends],
     }
 
 
-def test_connections_differ_by_the_means_over_time() -> None:
+def test_differences_of_connections_are_of_time_weighted_means() -> None:
     """10 packets for nine seconds of ten and 100 for one are 19 on average, beside 57 all the time."""
     tasks = [(0, 1000 * second, 100) for second in range(1, 11)] + [(1, 5000, 300), (1, 9999, 300)]
     ends = [end(40_001, at_0=57), end(40_000, at_0=10, at_9=100)]
@@ -101,7 +101,7 @@ def test_connections_differ_by_the_means_over_time() -> None:
     assert goodput.times_s == pytest.approx([0.5 + second for second in range(10)])
 
 
-def test_a_window_that_is_known_late_counts_from_then_on() -> None:
+def test_a_window_counts_from_its_first_sample_on() -> None:
     ends = [end(40_000, at_4=10, at_6=40), end(40_001, at_0=40)]
     tasks = [(number, 9000, 100) for number in (0, 1)]
     found = course.of_run(truth_of(tasks, ends, 2), {}, 2 * SECOND_NS, 10 * SECOND_NS)

@@ -1,4 +1,4 @@
-"""The tables of an experiment as they are printed, of results with a number of its own in every place."""
+"""The printed tables of an experiment, for results with a distinct number in every cell."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def shown() -> str:
 
 
 def test_measured_and_model(shown: str) -> None:
-    """The mean of 12 and 8 MB/s, the model's 11 in its place, and how much more that is."""
+    """The mean of 12 and 8 MB/s, the model's 11 MB/s, and the difference."""
     columns: dict[str, Any] = {
         **WHERE, "MB/s": lambda row: "10.000", "model": lambda row: "11.000", "error %": lambda row: "10.0",
         "idle %": lambda row: "62.0", "model idle %": lambda row: "64.0", "k": lambda row: "2.25",
@@ -173,7 +173,7 @@ def test_efficiency_and_budget(shown: str) -> None:
     assert row == ("held", "8ms", "4", "21.000", "20.0", "69.9", "10.0", "propagation")
 
 
-def test_published_fits_and_what_is_missing(shown: str) -> None:
+def test_published_figures_fits_and_missing_points(shown: str) -> None:
     columns = {
         "quantity": "quantity", "arm": "arm", "at": "at", "published": "published", "measured": "ours", "unit": "unit",
         "source": "source",

@@ -1,4 +1,4 @@
-"""Experiments: definitions and what is wrong with them, points, runs that stop and go on, results beside the model."""
+"""Experiments: definitions and their errors, points, interrupted and resumed runs, results compared with the model."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ values = [["1ms", 57], ["2ms", 73], ["4ms", 84]]
 # 128000 bytes and a header of 48, in segments of 1448 that take 1514 on a line of 351 Mbit/s
 BLOCK_MS = 128_048 * 1514 / 1448 * 8 / 351e3
 PLAIN = SMALL.split("[[figures]]", maxsplit=1)[0]
-"""Without pictures, which take longest."""
+"""Without figures, which take longest."""
 ALL_DONE = 5
 
 
@@ -111,7 +111,7 @@ def written(folder: Path, text: str, name: str = "small.toml") -> Definition:
 
 
 class Watched:
-    """Remembers the progress; asks for the end after so many points."""
+    """Records the progress; stops the run after this many points."""
 
     def __init__(self, last: int | None = None) -> None:
         self.seen: list[runner.Progress] = []
@@ -123,7 +123,7 @@ class Watched:
 
     @property
     def run_now(self) -> list[str]:
-        """Names of the points that were run now, not earlier."""
+        """Names of the points of this run, without those of earlier runs."""
         return [each.latest.name for each in self.seen if each.latest is not None]
 
 
@@ -151,7 +151,7 @@ def by_name(found: Results) -> dict[tuple[str, str], PointResult]:
 
 
 @pytest.mark.parametrize("name", catalogue.names())
-def test_what_is_shipped_can_be_run(name: str) -> None:
+def test_every_shipped_experiment_can_be_run(name: str) -> None:
     found = catalogue.load(name)
     made = points.of_experiment(found, "simulated")
     assert len({point.name for point in made}) == len(made)
@@ -163,7 +163,7 @@ def test_what_is_shipped_can_be_run(name: str) -> None:
             assert any(point.is_at({published.x: value}) for point in at), f"no point at {published.x} {value.text}"
 
 
-def test_the_read_study_is_whole() -> None:
+def test_the_read_study_is_complete() -> None:
     made = points.of_experiment(catalogue.load("read-study"), "simulated")
     delays = {point.place["link.one-way-delay"].text for point in made}
     assert delays == {"0ms", "1ms", "2ms", "4ms", "8ms", "16ms"}
@@ -227,7 +227,7 @@ def test_the_read_study_is_whole() -> None:
         (('title = "Small"', 'title = "Small'), " is not TOML: "),
     ],
 )
-def test_a_mistake_is_one_line_that_names_its_key(tmp_path: Path, change: tuple[str, str], line: str) -> None:
+def test_a_mistake_is_a_one_line_error_with_its_key(tmp_path: Path, change: tuple[str, str], line: str) -> None:
     assert change[0] in SMALL
     with pytest.raises(InputInvalid) as caught:
         written(tmp_path, SMALL.replace(*change, 1))
@@ -237,31 +237,31 @@ def test_a_mistake_is_one_line_that_names_its_key(tmp_path: Path, change: tuple[
     assert line in text
 
 
-def test_nobody_waits_for_ever(tmp_path: Path) -> None:
+def test_every_point_has_a_time_limit(tmp_path: Path) -> None:
     found = written(tmp_path, SMALL.replace("calls = 8", ""))
     with pytest.raises(InputInvalid, match="held: the length is missing"):
         points.of_experiment(found, "simulated")
 
 
-def test_a_world_that_cannot_carry_it_is_refused(tmp_path: Path) -> None:
+def test_a_world_that_cannot_run_it_is_refused(tmp_path: Path) -> None:
     found = written(tmp_path, SMALL + '\n[real]\nis-possible = false\nnote = "too fast for a kernel"\n')
     assert len(points.of_experiment(found, "simulated")) == ALL_DONE
     with pytest.raises(InputInvalid, match="small cannot run in the real world: too fast for a kernel"):
         points.of_experiment(found, "real")
 
 
-def test_the_real_world_has_its_own_scale(tmp_path: Path) -> None:
+def test_the_real_world_has_a_separate_scale(tmp_path: Path) -> None:
     more = '\n[real]\nrepeats = 2\nworkload.calls = 4\nworkload.block-size = "64K"\ngrid.link.one-way-delay = ["5ms"]\n'
     found = points.of_experiment(written(tmp_path, SMALL + more), "real")
     held = [point for point in found if point.arm == "held"]
     assert [(point.repeat, point.place["link.one-way-delay"].text) for point in held] == [(1, "5ms"), (2, "5ms")]
     assert held[0].values["workload.calls"] == 4
-    # what an arm is about stays
+    # the settings that define an arm stay
     assert held[0].values["workload.block-size"] == 128_000
     assert held[0].run_settings["world"]["seed"] != held[1].run_settings["world"]["seed"]
 
 
-def test_a_simulated_point_is_repeated_where_chance_has_a_hand_in_it(tmp_path: Path) -> None:
+def test_a_simulated_point_is_repeated_if_it_is_random(tmp_path: Path) -> None:
     lossy = '[[arms]]\nname = "lossy"\nlink.to-initiator.loss = "1%"\n'
     lossy += '[[arms]]\nname = "random"\nworkload.access = "random"\n'
     found = written(tmp_path, "repeats = 3\n" + PLAIN + lossy)
@@ -335,7 +335,7 @@ def by_definition(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", _OPTIONS)
-def test_a_setting_is_the_option_of_its_name(name: str) -> None:
+def test_a_setting_equals_the_option_of_the_same_name(name: str) -> None:
     value, arguments = _OPTIONS[name]
     plain, told = by_options([]), by_options(arguments)
     changed = {place: found for place, found in told.items() if plain.get(place, ...) != found}
@@ -354,7 +354,7 @@ def test_a_setting_is_the_option_of_its_name(name: str) -> None:
 # ---- runs
 
 
-def test_the_model_and_hand_arithmetic_agree_with_what_was_measured(small: tuple[Path, Results, Watched]) -> None:
+def test_the_model_and_hand_arithmetic_agree_with_the_measurement(small: tuple[Path, Results, Watched]) -> None:
     found = by_name(small[1])
     for arm, delays in (("held", 4), ("with data", 2)):
         for delay, delay_ms in (("1ms", 1.0), ("2ms", 2.0)):
@@ -369,7 +369,7 @@ def test_the_model_and_hand_arithmetic_agree_with_what_was_measured(small: tuple
             assert sum(point.parts_ns.values()) == pytest.approx(point.period_ns, rel=0.01)
 
 
-def test_a_point_that_fails_says_why_and_the_rest_goes_on(small: tuple[Path, Results, Watched]) -> None:
+def test_a_failed_point_reports_its_error_and_the_others_run(small: tuple[Path, Results, Watched]) -> None:
     folder, found, watched = small
     assert found.is_complete
     assert len(found.points) == found.point_count == ALL_DONE
@@ -382,7 +382,7 @@ def test_a_point_that_fails_says_why_and_the_rest_goes_on(small: tuple[Path, Res
     assert "block_size_bytes is 1000" in (folder / results.CSV).read_text()
 
 
-def test_results_come_back_from_their_file(small: tuple[Path, Results, Watched]) -> None:
+def test_results_are_read_back_from_their_file(small: tuple[Path, Results, Watched]) -> None:
     folder, found, _ = small
     assert results.load(folder) == found
     document = json.loads((folder / results.JSON).read_text())
@@ -393,7 +393,7 @@ def test_results_come_back_from_their_file(small: tuple[Path, Results, Watched])
     assert len(rows) == 1 + ALL_DONE
 
 
-def test_only_the_captures_of_figures_stay(small: tuple[Path, Results, Watched]) -> None:
+def test_only_the_captures_of_figures_are_kept(small: tuple[Path, Results, Watched]) -> None:
     folder, found, _ = small
     kept = [point.name for point in found.points if point.captures]
     assert kept == ["held,one-way-delay=2ms"]
@@ -424,11 +424,11 @@ calls = 10
 """
 
 
-def test_a_mirror_counts_its_calls_once_and_leaves_no_capture(tmp_path: Path) -> None:
+def test_a_mirror_counts_its_calls_once_and_keeps_no_capture(tmp_path: Path) -> None:
     found, _ = carry_out(MIRROR, tmp_path / "run")
     (point,) = found.points
     assert point.call_count == 8
-    # both copies leave through one line in each direction, with the status: nothing else takes time
+    # both copies pass one line in each direction, with the status: nothing else takes time
     sent_ms = 2 * 65_536 * 1514 / 1448 * 8 / 100e3
     assert point.period_ns is not None
     assert sent_ms + 2 < point.period_ns / 1e6 < sent_ms + 2 + 4.5
@@ -436,7 +436,7 @@ def test_a_mirror_counts_its_calls_once_and_leaves_no_capture(tmp_path: Path) ->
     assert [path.name for path in (tmp_path / "run" / results.POINTS / point.name).iterdir()] == ["result.json"]
 
 
-def test_published_figures_stand_beside_ours(small: tuple[Path, Results, Watched]) -> None:
+def test_published_figures_are_shown_beside_ours(small: tuple[Path, Results, Watched]) -> None:
     first, second, third = small[1].beside
     assert (first.at, first.published, first.unit, first.source) == ("1ms", 57, "%", "a test")
     assert first.ours == pytest.approx(57, abs=1)
@@ -451,7 +451,7 @@ def test_a_fit_over_distance_finds_how_many_delays_a_cycle_pays(small: tuple[Pat
     assert found["with data"]["k"]["value"] == pytest.approx(2, rel=0.02)
 
 
-def test_what_is_finished_is_not_run_again(small: tuple[Path, Results, Watched]) -> None:
+def test_finished_points_are_not_run_again(small: tuple[Path, Results, Watched]) -> None:
     folder, found, _ = small
     made = points.of_experiment(definition.load(folder.parent / "definition" / "small.toml"), "simulated")
     watched = Watched()
@@ -461,7 +461,7 @@ def test_what_is_finished_is_not_run_again(small: tuple[Path, Results, Watched])
     assert tuple(again) == found.points
 
 
-def test_a_run_stops_and_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_run_resumes(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     part, _ = carry_out(PLAIN, folder, last=2)
     assert not part.is_complete
@@ -477,13 +477,13 @@ def test_a_run_stops_and_goes_on(tmp_path: Path) -> None:
     assert (folder / "points" / "held,one-way-delay=1ms" / "result.json").stat().st_mtime_ns in kept.values()
 
 
-def test_a_point_is_known_by_what_decides_its_result(tmp_path: Path) -> None:
+def test_a_point_is_identified_by_the_settings_of_its_result(tmp_path: Path) -> None:
     def digests(text: str, world: str = "simulated") -> dict[str, str]:
         return {point.name: point.digest for point in points.of_experiment(written(tmp_path, text), world)}
 
     plain = digests(SMALL)
     assert len(set(plain.values())) == ALL_DONE
-    # words and pictures decide nothing
+    # texts and figures do not count
     assert digests(SMALL.replace('title = "Idle"', 'title = "Idleness"').replace('"a test"', '"another"')) == plain
     # nor does how a size is written
     assert digests(SMALL.replace('"125K"', '"128000B"')) == plain
@@ -494,7 +494,7 @@ def test_a_point_is_known_by_what_decides_its_result(tmp_path: Path) -> None:
         assert not set(other.values()) & set(plain.values())
 
 
-def test_processes_give_what_one_gives(small: tuple[Path, Results, Watched], tmp_path: Path) -> None:
+def test_several_processes_give_the_same_results_as_one(small: tuple[Path, Results, Watched], tmp_path: Path) -> None:
     made = points.of_experiment(written(tmp_path, PLAIN), "simulated")
     found = runner.run(made, tmp_path / "run", Watched(), jobs=2, kept=lambda _: False)
     assert found == [replace(point, captures=()) for point in small[1].points]
@@ -519,7 +519,7 @@ def test_a_process_that_is_killed_ends_the_run(tmp_path: Path, is_wanted: bool) 
     assert killed
 
 
-def test_another_experiment_has_a_folder_of_its_own(small: tuple[Path, Results, Watched], tmp_path: Path) -> None:
+def test_each_experiment_has_a_separate_folder(small: tuple[Path, Results, Watched], tmp_path: Path) -> None:
     folder, *_ = small
     other = written(tmp_path, SMALL, "other.toml")
     made = points.of_experiment(other, "simulated")
@@ -534,7 +534,7 @@ def test_another_experiment_has_a_folder_of_its_own(small: tuple[Path, Results, 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"kind": "run", "schema": 1}', '{"kind": "experiment", "schema": 99}']
 )
-def test_what_is_no_results_says_so_in_one_line(tmp_path: Path, text: str) -> None:
+def test_invalid_results_are_a_one_line_error(tmp_path: Path, text: str) -> None:
     (tmp_path / results.JSON).write_text(text)
     with pytest.raises(InputInvalid, match=r"results\.json (is not the results|has no results)"):
         results.load(tmp_path)
@@ -542,7 +542,7 @@ def test_what_is_no_results_says_so_in_one_line(tmp_path: Path, text: str) -> No
         results.load(tmp_path / "nowhere")
 
 
-# ---- what is measured and expected
+# ---- measured and expected values
 
 
 def truth_of(ended_ms: list[int], size: int = 1000) -> dict[str, Any]:
@@ -569,7 +569,7 @@ def test_the_warm_up_does_not_count() -> None:
         measured.steady_stretch(truth, {"workload.block-size": 1000}, 5)
 
 
-def test_a_call_of_several_commands_counts_when_all_are_done() -> None:
+def test_a_call_ends_with_its_last_command() -> None:
     values: dict[str, Value] = {
         "workload.system-call-size": 2000,
         "workload.block-size": 1000,
@@ -597,7 +597,7 @@ def period_ms(**changes: Value) -> float:
     return prediction.period_ns / 1e6
 
 
-def test_the_model_knows_where_a_status_is_held() -> None:
+def test_the_model_includes_held_statuses() -> None:
     def line_ms(size: int) -> float:
         return size * 1514 / 1448 * 8 / 351e3
 
@@ -614,10 +614,10 @@ def test_mixed_reads_and_writes_have_no_model() -> None:
     assert expected.of_point(BASE | {"workload.operation": "mixed"}, None) is None
 
 
-# ---- pictures
+# ---- figures
 
 
-def test_a_figure_shows_what_was_measured_published_and_expected(small: tuple[Path, Results, Watched]) -> None:
+def test_a_figure_shows_measured_published_and_expected_values(small: tuple[Path, Results, Watched]) -> None:
     folder, found, _ = small
     made = definition.load(folder.parent / "definition" / "small.toml")
     figure = made.figures[0]
@@ -644,7 +644,7 @@ def test_a_figure_shows_what_was_measured_published_and_expected(small: tuple[Pa
     assert all((folder / each.file).read_text().startswith("<?xml") for each in found.figures)
 
 
-def test_repeats_are_one_row_with_a_spread(small: tuple[Path, Results, Watched]) -> None:
+def test_repeats_are_one_row_with_a_deviation(small: tuple[Path, Results, Watched]) -> None:
     point = by_name(small[1])["held", "1ms"]
     again = replace(point, repeat=2, steady_throughput_bytes_per_s=2 * (point.steady_throughput_bytes_per_s or 0))
     failed = replace(point, repeat=3, error="no")
@@ -663,7 +663,7 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(each) for each in arguments])
 
 
-def test_lab_list_names_every_experiment() -> None:
+def test_lab_list_shows_every_experiment() -> None:
     listed = json.loads(invoke("lab", "list", "--json").output)["experiments"]
     assert [each["name"] for each in listed] == catalogue.names()
     text = invoke("lab", "list").output
@@ -694,7 +694,7 @@ def test_results_are_shown_as_tables(small: tuple[Path, Results, Watched], capsy
     assert f"{(point.steady_throughput_bytes_per_s or 0) / 1e6:.3f}" in row
 
 
-def test_a_folder_becomes_a_page(small: tuple[Path, Results, Watched], tmp_path: Path) -> None:
+def test_a_page_is_written_from_a_folder(small: tuple[Path, Results, Watched], tmp_path: Path) -> None:
     folder, found, _ = small
     page = tmp_path / "study.html"
     shown = invoke("report", folder, "-o", page)
@@ -713,7 +713,7 @@ def test_a_folder_becomes_a_page(small: tuple[Path, Results, Watched], tmp_path:
     assert "**Measured and published**" in ticket
 
 
-def test_a_folder_without_its_definition_is_refused_in_a_line(
+def test_a_folder_without_its_definition_is_a_one_line_error(
     small: tuple[Path, Results, Watched], tmp_path: Path
 ) -> None:
     folder, _, _ = small
@@ -726,7 +726,7 @@ def test_a_folder_without_its_definition_is_refused_in_a_line(
     assert "cannot read" in invoke("report", tmp_path / "..", "-o", tmp_path / "page.html").stderr
 
 
-def test_the_real_world_decides_windows_and_hosts_time(tmp_path: Path) -> None:
+def test_in_the_real_world_windows_and_host_delays_are_measured(tmp_path: Path) -> None:
     found = written(tmp_path, PLAIN)
     (values,) = [point.values for point in points.of_experiment(found, "simulated")][:1]
     plain, slow = (expected.of_point(values, None, expected.Surroundings(service_ns=each)) for each in (0.0, 2e6))
@@ -738,7 +738,7 @@ def test_the_real_world_decides_windows_and_hosts_time(tmp_path: Path) -> None:
     assert narrow.window_bytes == 77_000
 
 
-def test_of_blocks_beyond_the_window_the_packets_say_whether_their_end_is_held(tmp_path: Path) -> None:
+def test_for_blocks_beyond_the_window_packets_show_held_statuses(tmp_path: Path) -> None:
     found = written(tmp_path, PLAIN)
     held = next(point.values for point in points.of_experiment(found, "simulated") if point.arm == "held")
     large = held | {"workload.block-size": 2_000_000, "tcp.window": 1_000_000}
@@ -762,14 +762,14 @@ def test_of_blocks_beyond_the_window_the_packets_say_whether_their_end_is_held(t
         (("read-study",), "Missing option '-o'"),
     ],
 )
-def test_what_cannot_be_run_is_said_in_one_line(tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
+def test_impossible_runs_are_one_line_errors(tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
     refused = invoke("lab", "run", *(tmp_path / "run" if each == "DIR" else each for each in arguments))
     assert refused.exit_code == 2
     assert line in refused.output
     assert not (tmp_path / "run").exists()
 
 
-def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_stops_and_shows_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "small.toml"
     file.write_text(PLAIN)
     show: Callable[..., list[PointResult]] = runner.run

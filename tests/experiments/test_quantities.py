@@ -1,4 +1,4 @@
-"""The records of quantities: each is measured, described in docs/lab.md, and a column where its table is."""
+"""Quantities of experiments: each is measured, described in docs/lab.md, and a column of its table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ POINT = PointResult(
 
 
 def described() -> dict[str, str]:
-    """Units of docs/lab.md by quantity; a row may name several."""
+    """Units in docs/lab.md by quantity; a row may have several quantities."""
     text = (ROOT / "docs" / "lab.md").read_text()
     (table,) = re.findall(r"\| quantity \| unit \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", text)
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The stream study at a few points, shortened: why one stream is slow far away, and what a timeout looks like."""
+"""The stream study at a few points, shortened: why one stream is slow at a long RTT, and the effect of a timeout."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from iscsitrace.tables.trace import Trace
 
 ONE, WITHOUT_SACK = "one stream", "one file, two streams, without SACK"
 SECONDS = {"0ms": 1.5, "50ms": 4, "100ms": 6}
-"""How long one stream runs, by its one-way delay."""
+"""Duration of one stream by its one-way delay."""
 SECOND_NS = 1_000_000_000
 FULL_BYTES, EMPTY_BYTES = 500_000, 10_000
-"""Outstanding data of a sender that fills its window, and of one that begins again."""
+"""Bytes in flight of a sender that fills its window, and of one that restarts."""
 
 
 def of_arm(arm: str) -> list[Point]:
@@ -57,23 +57,23 @@ def rates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, fl
 Rates = dict[str, tuple[float, float]]
 
 
-def test_near_by_one_stream_has_what_its_disk_gives(rates: Rates) -> None:
+def test_at_a_short_rtt_one_stream_has_the_throughput_of_its_disk(rates: Rates) -> None:
     assert rates["0ms"][0] == pytest.approx(65_536 / 1.75e-3, rel=0.01)
 
 
 @pytest.mark.parametrize(("delay", "round_trip_s"), [("50ms", 0.1), ("100ms", 0.2)])
-def test_far_away_it_has_its_commands_in_a_round_trip(rates: Rates, delay: str, round_trip_s: float) -> None:
+def test_at_a_long_rtt_one_stream_has_its_queue_depth_per_rtt(rates: Rates, delay: str, round_trip_s: float) -> None:
     # and what the disk and the line take for one of them
     one_s = 1.75e-3 + 65_536 * 1514 / 1448 * 8 / 600e6
     assert rates[delay][0] == pytest.approx(32 * 65_536 / (round_trip_s + one_s), rel=0.02)
 
 
-def test_the_study_has_the_same_share(rates: Rates) -> None:
+def test_the_study_has_the_same_ratio(rates: Rates) -> None:
     assert rates["100ms"][0] / rates["0ms"][0] == pytest.approx(0.28, abs=0.01)
 
 
 @pytest.mark.parametrize("delay", ["0ms", "50ms", "100ms"])
-def test_the_model_says_what_was_measured(rates: Rates, delay: str) -> None:
+def test_the_model_predicts_the_measurement(rates: Rates, delay: str) -> None:
     found, model = rates[delay]
     assert model == pytest.approx(found, rel=0.05)
 
@@ -86,7 +86,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Trac
     return truth, iscsitrace.read(folder / "initiator.pcapng", tables=("window", "retransmissions"))
 
 
-def test_a_timeout_is_the_collapse_of_the_outstanding_curve(lost: tuple[dict[str, Any], Trace]) -> None:
+def test_bytes_in_flight_collapse_at_a_timeout(lost: tuple[dict[str, Any], Trace]) -> None:
     truth, trace = lost
     counts = [end["timeout_count"] for ends in truth["target_ends"] for end in ends]
     assert sum(counts) > 0
@@ -102,7 +102,7 @@ def test_a_timeout_is_the_collapse_of_the_outstanding_curve(lost: tuple[dict[str
         assert owin[(since_ns > 0) & (since_ns < 2 * SECOND_NS)].min() < EMPTY_BYTES
 
 
-def test_without_sack_a_hole_takes_a_round_trip(lost: tuple[dict[str, Any], Trace]) -> None:
+def test_without_sack_each_hole_takes_an_rtt(lost: tuple[dict[str, Any], Trace]) -> None:
     truth, trace = lost
     counts = [end["timeout_count"] for ends in truth["target_ends"] for end in ends]
     # of the stream without a timeout

@@ -1,4 +1,4 @@
-"""Streams beside each other in experiments: what is measured of them, against hand arithmetic and the capture."""
+"""Parallel streams in experiments: their measured quantities, against hand arithmetic and the capture."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def stream(throughput: float = 1.0, ended_s: float = 1.0, resent: int | None = 0
     ("throughputs", "index"),
     [([5, 5, 5, 5], 1.0), ([7, 0, 0, 0], 0.25), ([3, 1], 16 / 20), ([1, 2, 3], 36 / 42), ([4], 1.0)],
 )
-def test_jain_is_one_of_equals_and_one_nth_of_one_that_has_all(throughputs: list[float], index: float) -> None:
+def test_jain_is_one_for_equals_and_one_nth_if_one_has_all(throughputs: list[float], index: float) -> None:
     assert streams.jain([stream(each) for each in throughputs]) == pytest.approx(index)
 
 
-def test_of_nothing_nothing_is_known() -> None:
+def test_no_streams_have_no_figures() -> None:
     assert streams.jain([]) is None
     assert streams.jain([stream(0.0)]) is None
     assert streams.spread_s([]) is None
@@ -82,7 +82,7 @@ def test_the_spread_is_from_the_first_end_to_the_last() -> None:
         ((1.0, 2.0, 3.0), (100, 100, 100), None),
     ],
 )
-def test_what_slow_start_left_is_ranked(
+def test_slow_start_thresholds_are_ranked(
     ends_s: tuple[float, ...], windows: tuple[int | None, ...], rank: float | None
 ) -> None:
     pairs = zip(ends_s, windows, strict=True)
@@ -139,7 +139,7 @@ TRUTH: dict[str, Any] = {
 }
 
 
-def test_each_stream_counts_its_commands_to_its_own_end() -> None:
+def test_each_stream_counts_its_commands_to_its_end() -> None:
     first, second = streams.of_truth(TRUTH, SECOND, None, is_read=True)
     assert (first.target, first.connection, first.byte_count, first.ended_s) == (0, 0, 3000, 5)
     assert (second.target, second.connection, second.byte_count, second.ended_s) == (1, 1, 2000, 8)
@@ -151,7 +151,7 @@ def test_each_stream_counts_its_commands_to_its_own_end() -> None:
     assert streams.retransmission_rate(TRUTH, (first, second), is_read=True) == 0.05
 
 
-def test_a_clock_ends_all_streams_at_once() -> None:
+def test_a_time_limit_ends_all_streams_together() -> None:
     first, second = streams.of_truth(TRUTH, 2 * SECOND, 6 * SECOND, is_read=True)
     # at 4 and 6 s; at 3 s: what was done at 2 s is before, and what was done at 9 s after it
     assert (first.byte_count, second.byte_count) == (2000, 1000)
@@ -166,7 +166,7 @@ def test_utilisation_is_the_busy_share_of_the_shared_line(from_s: float, to_s: f
     assert found == (None if share is None else pytest.approx(share))
 
 
-def test_without_a_shared_line_there_is_one_of_one_path_only() -> None:
+def test_without_a_shared_line_only_a_single_path_has_utilisation() -> None:
     alone = {**TRUTH, "access": None, "paths": [TRUTH["access"]]}
     assert streams.utilisation(alone, 0, 4 * SECOND, is_read=True) == pytest.approx(3 / 4)
     assert streams.utilisation({**TRUTH, "access": None}, 0, 4 * SECOND, is_read=True) is None
@@ -174,7 +174,7 @@ def test_without_a_shared_line_there_is_one_of_one_path_only() -> None:
     assert streams.utilisation({**TRUTH, "access": no_rate}, 0, 4 * SECOND, is_read=True) is None
 
 
-def test_a_kernel_names_connections_by_its_own_ports() -> None:
+def test_the_kernels_connections_are_matched_by_port() -> None:
     ends = [{"connection": 0, "own_port": 51_111}, {"connection": 1, "own_port": 50_000}]
     target_ends = [[end(0, 7, [])], [end(0, 9, [])]]
     target_ends[0][0]["initiator_port"], target_ends[1][0]["initiator_port"] = 51_111, 50_000
@@ -293,14 +293,14 @@ def of_arm(found: Results, arm: str) -> list[PointResult]:
     return [point for point in found.points if point.arm == arm]
 
 
-def test_without_captures_the_truth_says_what_there_is(small: Small) -> None:
+def test_without_captures_figures_come_from_the_truth(small: Small) -> None:
     directory, _, found = small
     assert not found.failed
     for point in of_arm(found, "by the clock"):
         assert [path.name for path in (directory / results.POINTS / point.name).iterdir()] == [results.RESULT]
         count = point.values["target.count"]
         assert len(point.streams) == count
-        # two commands of 32 KiB in a round trip of 40 ms, the line's time for one of them added; or the line
+        # two commands of 32 KiB per RTT of 40 ms plus the line time of one; or the line rate
         in_turn = count * 2 * 32_768 / (0.04 + 32_816 * 1514 / 1448 * 8 / 20e6)
         line = 20e6 / 8 * 1448 / 1514 * 32_768 / 32_816
         assert point.steady_throughput_bytes_per_s == pytest.approx(min(in_turn, line), rel=0.05)
@@ -312,7 +312,7 @@ def test_without_captures_the_truth_says_what_there_is(small: Small) -> None:
         assert point.model_error == pytest.approx(0, abs=0.05)
 
 
-def test_captures_are_taken_where_they_are_wanted(small: Small, tmp_path: Path) -> None:
+def test_captures_are_taken_only_where_requested(small: Small, tmp_path: Path) -> None:
     (point,) = [each for each in points.of_experiment(small[1], "simulated") if each.arm == "one file"]
     for where, files in (("none", set()), ("initiator", {"initiator.pcapng"}), ("target", {"target.pcapng"})):
         wanted = {"none": ()}.get(where, (where,))
@@ -325,8 +325,8 @@ def test_captures_are_taken_where_they_are_wanted(small: Small, tmp_path: Path) 
 
 
 def late_data(capture: Path) -> tuple[int, int]:
-    """Packets with data from the targets, and those of them that came after later data: the link keeps the order, so
-    these are retransmissions.
+    """Data packets from the targets, and how many of them came after later data: those are retransmissions, because the
+    link keeps the order.
     """
     reached: dict[tuple[bytes, int], int] = {}
     count = late_count = 0
@@ -347,7 +347,7 @@ def late_data(capture: Path) -> tuple[int, int]:
     return count, late_count
 
 
-def test_a_file_over_streams_is_as_its_capture_shows(small: Small) -> None:
+def test_figures_of_a_file_over_streams_agree_with_its_capture(small: Small) -> None:
     directory, _, found = small
     (point,) = of_arm(found, "one file")
     assert sum(each.byte_count for each in point.streams) == 3 << 20
@@ -370,12 +370,12 @@ def test_a_file_over_streams_is_as_its_capture_shows(small: Small) -> None:
     again = trace.retransmissions.select(~trace.retransmissions.raw("to_target"))
     data_count, late_count = late_data(folder / "initiator.pcapng")
     assert len(again) == late_count <= resent
-    # of each data packet that came, two in a hundred were lost, and sent again: four standard deviations
+    # two percent of the data packets were lost and retransmitted: within four standard deviations
     assert point.retransmission_rate == pytest.approx(resent / data_count, rel=0.1)
     assert point.retransmission_rate == pytest.approx(0.02, abs=4 * (0.02 * 0.98 / data_count) ** 0.5)
 
 
-def test_what_a_loss_in_slow_start_left_is_told(small: Small) -> None:
+def test_the_threshold_after_a_loss_in_slow_start_is_reported(small: Small) -> None:
     (point,) = of_arm(small[2], "one file")
     for each in point.streams:
         assert each.slow_start_ended_s is not None
@@ -386,14 +386,14 @@ def test_what_a_loss_in_slow_start_left_is_told(small: Small) -> None:
         assert 2 * 1448 <= each.slow_start_left_bytes <= 2 * 32_816
 
 
-def test_repeats_have_chances_of_their_own(small: Small) -> None:
+def test_repeats_have_different_seeds(small: Small) -> None:
     made = [point for point in points.of_experiment(small[1], "simulated") if point.values["target.count"] == 4]
     seeds = [path["seed"] for point in made for path in point.run_settings["world"]["paths"]]
     assert len(made) == 2
     assert len(set(seeds)) == len(seeds)
 
 
-def test_scatter_is_of_repeats(small: Small) -> None:
+def test_scatter_is_computed_over_repeats(small: Small) -> None:
     point = of_arm(small[2], "by the clock")[0]
     more = [replace(point, repeat=each, steady_throughput_bytes_per_s=rate) for each, rate in ((2, 8e6), (3, 12e6))]
     (row,) = comparison.rows(more)
@@ -430,7 +430,7 @@ def test_ends_of_repeats_are_means(small: Small) -> None:
     assert line.spreads == pytest.approx([2**0.5] * 3)
 
 
-def test_streams_are_a_table(small: Small, tmp_path: Path) -> None:
+def test_streams_are_shown_as_a_table(small: Small, tmp_path: Path) -> None:
     directory, _, made = small
     (grid,) = [each for each in tables.of(made) if each.caption == "Parallel streams"]
     assert [row[2] for row in grid.rows] == ["1", "4", "3"]
@@ -462,7 +462,7 @@ def test_both_worlds_have_a_reduced_scale(small: Small) -> None:
         (('kind = "finishes"', 'kind = "finishes"\ny = "k"'), "figures[2].y: there is no such key"),
     ],
 )
-def test_a_mistake_is_one_line_that_names_its_key(tmp_path: Path, change: tuple[str, str], line: str) -> None:
+def test_a_mistake_is_a_one_line_error_with_its_key(tmp_path: Path, change: tuple[str, str], line: str) -> None:
     assert change[0] in SMALL
     with pytest.raises(InputInvalid) as caught:
         written(tmp_path, SMALL.replace(*change, 1))
@@ -470,7 +470,7 @@ def test_a_mistake_is_one_line_that_names_its_key(tmp_path: Path, change: tuple[
     assert "\n" not in str(caught.value)
 
 
-# ---- what the model is told
+# ---- input of the model
 
 LONG: dict[str, Value] = {
     "workload.operation": "read",
@@ -494,7 +494,7 @@ def throughput(values: Mapping[str, Value]) -> float:
     return prediction.throughput_bytes_per_s
 
 
-def test_the_model_knows_a_disk_that_serves_one_command_after_the_other() -> None:
+def test_the_model_has_disks_that_serve_one_command_at_a_time() -> None:
     disk = 65_536 / 1.75e-3
     assert throughput({"link.one-way-delay": 0}) == pytest.approx(disk, rel=0.01)
     # two disks fill more of the line, and three all of it
@@ -509,8 +509,8 @@ def test_the_model_adds_up_streams_until_they_fill_the_line() -> None:
     assert throughput({"target.count": 26}) == pytest.approx(LINE, rel=0.01)
 
 
-def test_the_model_adds_up_what_losses_leave() -> None:
-    # Mathis and others: 1.22 segments / root of p in a round trip
+def test_the_model_adds_up_streams_limited_by_losses() -> None:
+    # Mathis and others: 1.22 segments / sqrt(p) per RTT
     one = (3 / 2) ** 0.5 / 1e-4**0.5 * 1448 / 0.2
     for count in (1, 8):
         assert throughput({"target.count": count, "link.loss": 1e-4}) == pytest.approx(count * one, rel=0.1)
@@ -519,7 +519,7 @@ def test_the_model_adds_up_what_losses_leave() -> None:
 # ---- the study
 
 
-def test_the_stream_study_is_whole() -> None:
+def test_the_stream_study_is_complete() -> None:
     found = catalogue.load(STUDY)
     made = points.of_experiment(found, "simulated")
     main_arm = [point for point in made if point.arm == "streams"]

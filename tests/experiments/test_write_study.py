@@ -1,4 +1,4 @@
-"""The write study at a few of its points: model against simulation, R2Ts counted, and what tuning gives."""
+"""The write study at a few of its points: model against simulation, counts of R2Ts, and the effect of tuning."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STANDARD, TCP_TUNED, ALL_TUNED = "standard", "TCP tuned", "TCP and iSCSI tuned"
 SOCKET = "socket, TCP tuned"
 DELAYS = ("5ms", "50ms")
 R2TS = {STANDARD: 2, TCP_TUNED: 2, ALL_TUNED: 0}
-"""Of a command of 128 KiB: asked for in bursts of 64 KiB, or sent without being asked."""
+"""R2Ts per command of 128 KiB: solicited in bursts of 64 KiB, or unsolicited."""
 COMMANDS_PER_CALL = 80
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a point gave; throughputs in bytes/s."""
+    """Results of a point; throughputs in bytes/s."""
 
     measured: float
     model: float | None
@@ -35,7 +35,7 @@ class Outcome:
 
 
 def outcome(point: Point, folder: Path) -> Outcome:
-    """Of a point with one call of warm-up, and one that counts."""
+    """Results of a point with one call of warm-up and one measured call."""
     values: dict[str, Any] = point.values | {"workload.calls": 2}
     truth = simulation.run(settings.of_run(values, point.repeat), folder, lambda *_: False)
     found = truth["results"]
@@ -60,7 +60,7 @@ def outcome(point: Point, folder: Path) -> Outcome:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Outcome]:
-    """By arm and delay, without losses."""
+    """Results by arm and delay, without losses."""
     points = of_experiment(catalogue.load("write-study"), "simulated")
     chosen = {
         (point.arm, point.grid["link.one-way-delay"].text): point
@@ -79,29 +79,29 @@ Outcomes = dict[tuple[str, str], Outcome]
 
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("arm", R2TS)
-def test_the_model_says_what_was_measured(outcomes: Outcomes, arm: str, delay: str) -> None:
+def test_the_model_predicts_the_measurement(outcomes: Outcomes, arm: str, delay: str) -> None:
     found = outcomes[arm, delay]
     assert found.model == pytest.approx(found.measured, rel=0.05)
 
 
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("arm", R2TS)
-def test_rounds_are_those_of_the_keys(outcomes: Outcomes, arm: str, delay: str) -> None:
+def test_r2t_rounds_follow_from_the_keys(outcomes: Outcomes, arm: str, delay: str) -> None:
     found = outcomes[arm, delay]
     assert found.command_count == 2 * COMMANDS_PER_CALL
     assert found.r2t_counts == {R2TS[arm]}
     assert found.legs.get("r2t", 0) == R2TS[arm]
 
 
-def test_small_buffers_carry_one_window_in_a_round_trip(outcomes: Outcomes) -> None:
-    """Less the PDUs' headers, what a window cuts off a segment, and what waits for R2Ts and the last status."""
+def test_small_buffers_carry_one_window_per_rtt(outcomes: Outcomes) -> None:
+    """Minus PDU headers, partial segments at the end of a window, and waits for R2Ts and the last status."""
     cap = (128 << 10) / 0.1
     assert 0.9 * cap < outcomes[STANDARD, "50ms"].measured < cap
     assert outcomes[TCP_TUNED, "50ms"].measured > 5 * cap
 
 
-def test_tuned_keys_lift_what_tuned_tcp_has(outcomes: Outcomes) -> None:
-    """The study: by about 1.8 MB/s; here from little at a short distance to more than that at a long one."""
+def test_tuned_keys_increase_the_throughput_of_tuned_tcp(outcomes: Outcomes) -> None:
+    """In the study by about 1.8 MB/s; here by little at a short RTT and by more than that at a long one."""
     near, far = (outcomes[ALL_TUNED, delay].measured - outcomes[TCP_TUNED, delay].measured for delay in DELAYS)
     assert 0 < near < 1.8e6 < far < 3.5e6
 

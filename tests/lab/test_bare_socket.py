@@ -1,4 +1,4 @@
-"""Bulk transfers over bare sockets, in both worlds: all bytes come, and their captures show no iSCSI."""
+"""Bulk transfers over plain sockets, in both worlds: all bytes arrive, and the captures have no iSCSI."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def truth_of(folder: Path) -> dict[str, Any]:
 
 
 def holds(folder: Path) -> None:
-    """Every capture agrees with the truth, and has what went over the sockets and nothing else."""
+    """Every capture agrees with the truth, and has only the bytes of the sockets."""
     truth = truth_of(folder)
     to_target = truth["settings"]["client"]["workload"]["operation"] == "socket_write"
     files = [folder / name for name in (truth["captures"]["initiator"], *truth["captures"]["targets"])]
@@ -71,7 +71,7 @@ def test_losses_are_found(tmp_path: Path, mode: str) -> None:
     holds(tmp_path)
 
 
-def test_the_document_has_what_was_measured(tmp_path: Path) -> None:
+def test_the_document_has_the_measurements(tmp_path: Path) -> None:
     options = ("--seconds", "0.5", "--connections", 3, "--targets", 2, "--json")
     result = run("simulate", "socket-read", *LINK, *options, "-o", tmp_path)
     document = json.loads(result.stdout)
@@ -79,7 +79,7 @@ def test_the_document_has_what_was_measured(tmp_path: Path) -> None:
     assert [each["target"] for each in document["connections"]] == [0, 0, 0, 1, 1, 1]
     assert sum(each["bytes"] for each in document["connections"]) == document["bytes"]
     assert document["throughput_bytes_per_s"] == document["bytes"] / document["seconds"]
-    # two paths, each with a rate of its own; not all connections begin their second half together
+    # two paths with separate lines; the connections start their second half at different times
     assert 0.9 * 2 * PAYLOAD_BYTES_PER_S < document["steady_bytes_per_s"] <= 2 * PAYLOAD_BYTES_PER_S
     shown = run("simulate", "socket-read", *LINK, *options[:-1], "-o", tmp_path, "--force").stdout
     assert shown.count("\n         ") >= 6
@@ -95,13 +95,13 @@ def test_the_document_has_what_was_measured(tmp_path: Path) -> None:
         ("--service-delay", "1ms"),
     ],
 )
-def test_what_a_socket_cannot_be_told_is_refused(tmp_path: Path, option: tuple[str, ...]) -> None:
+def test_options_without_meaning_for_a_socket_are_refused(tmp_path: Path, option: tuple[str, ...]) -> None:
     result = run("simulate", "socket-read", *option, "-o", tmp_path)
     assert result.exit_code == 2
     assert f"{option[0]} does not work with a bare socket" in " ".join(result.stderr.split())
 
 
-def test_others_programs_have_no_bare_sockets(tmp_path: Path) -> None:
+def test_third_party_programs_have_no_plain_sockets(tmp_path: Path) -> None:
     settings = {
         "client": {"workload": {"operation": "socket_read", "total_bytes": 1 << 20}},
         "portals": [{}],

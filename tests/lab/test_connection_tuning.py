@@ -1,4 +1,4 @@
-"""The number of connections looked for while data flow: simulated, beside fixed numbers, and over loopback."""
+"""The search for the number of connections during a run: simulated, compared with fixed numbers, and over loopback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from iscsitrace.outputs import run_progress
 from tests.support.runs import Runs
 from tests.support.traffic import initiate, our_target
 
-# one connection reads 16 KiB in 4 ms of path, 5 to 7 ms of service and the line's 6.7 ms: 8 of them fill the line
+# one connection reads 16 KiB in 4 ms of RTT, 5 to 7 ms of service and 6.7 ms on the line: 8 of them fill the line
 PATH = "--rate 20Mbit --one-way-delay 2ms --service-delay 5ms-7ms --block-size 16K"
 SEARCH = f"read {PATH} --seconds 14 --measure-time 500ms"
 FIXED = (1, 2, 3, 4, 6, 8, 16)
@@ -48,7 +48,7 @@ def fixed(runs: Runs, number: int) -> float:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_is_found_gives_nearly_what_the_best_fixed_number_gives(runs: Runs, rule: str) -> None:
+def test_the_search_is_nearly_as_fast_as_the_best_fixed_number(runs: Runs, rule: str) -> None:
     tuning = searched(runs, rule)["tuning"]
     best = max(fixed(runs, number) for number in FIXED)
     assert best > 1.5 * fixed(runs, 1), "there is something to find"
@@ -58,13 +58,13 @@ def test_what_is_found_gives_nearly_what_the_best_fixed_number_gives(runs: Runs,
     assert 2 <= tuning["settled_connections"] <= 8
 
 
-def test_the_model_is_sooner_there(runs: Runs) -> None:
+def test_the_model_rule_is_quicker(runs: Runs) -> None:
     by_model, golden = (searched(runs, rule)["tuning"]["converged_s"] for rule in RULES)
     assert by_model < golden
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_the_capture_agrees_with_the_truth_of_connections_that_come_and_go(runs: Runs, rule: str) -> None:
+def test_the_capture_agrees_with_the_truth_of_added_and_removed_connections(runs: Runs, rule: str) -> None:
     run = runs(f"{SEARCH} --connections auto:{rule}")
     arguments = ["check", "--truth", str(run.folder / "truth.json"), str(run.capture()), "--json"]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
@@ -76,10 +76,10 @@ def test_the_capture_agrees_with_the_truth_of_connections_that_come_and_go(runs:
     assert len(connections) - len(left_early) == tuning["connections"]
     assert left_early
     assert all(each["joined_ns"] < each["left_ns"] for each in connections)
-    assert len({each["cid"] for each in connections}) == len(connections), "each has a CID of its own"
+    assert len({each["cid"] for each in connections}) == len(connections), "each has a unique CID"
 
 
-def test_what_the_target_refuses_is_an_answer(runs: Runs) -> None:
+def test_a_refused_connection_ends_the_search(runs: Runs) -> None:
     tuning = searched(runs, "golden", "--max-connections 3")["tuning"]
     assert (tuning["most_connections"], tuning["connections"] <= 3) == (3, True)
     assert "Too many connections" in tuning["refusal"]
@@ -102,7 +102,7 @@ def test_the_steps_are_explained(runs: Runs, tmp_path: Path) -> None:
         ("0", "write 1 to 64"),
     ],
 )
-def test_a_number_that_cannot_be_is_one_line(text: str, words: str) -> None:
+def test_an_invalid_number_is_a_one_line_error(text: str, words: str) -> None:
     result = CliRunner().invoke(main, ["initiator", "read", "iscsi://127.0.0.1/x/0", "--connections", text])
     assert result.exit_code == 2
     assert words in " ".join(result.stderr.split())
@@ -118,7 +118,7 @@ def live(url: str, **tuning: Any) -> Any:
 
 
 @pytest.mark.parametrize("rule", ["predicted", "golden_section"])
-def test_connections_come_and_go_over_loopback(rule: str) -> None:
+def test_connections_are_added_and_removed_over_loopback(rule: str) -> None:
     delay = {"distribution": "fixed", "delay_ns": 2_000_000}
     with our_target(keys={"max_connections": 6}, read_delay=delay, service_order="one_at_a_time") as target:
         run = live(target.url, rule=rule)
@@ -199,7 +199,7 @@ def written(folder: Path, text: str) -> Definition:
     return definition.load(folder / "search.toml")
 
 
-def test_a_search_in_an_experiment_says_what_it_found_and_lost(study: tuple[Path, Results]) -> None:
+def test_a_search_in_an_experiment_reports_its_result_and_cost(study: tuple[Path, Results]) -> None:
     out, results = study
     assert results.failed == ()
     one, eight, search = comparison.rows(results.points)
@@ -220,12 +220,12 @@ def test_a_search_in_an_experiment_says_what_it_found_and_lost(study: tuple[Path
     assert len(table.rows) == 3
 
 
-def test_without_captures_the_model_still_stands_beside_fixed_numbers(study: tuple[Path, Results]) -> None:
+def test_without_captures_fixed_numbers_still_have_model_values(study: tuple[Path, Results]) -> None:
     one, eight, search = comparison.rows(study[1].points)
     assert one.model["throughput"] == pytest.approx(one.means["throughput"], rel=0.05)
     assert eight.model["throughput"] == pytest.approx(eight.means["throughput"], rel=0.05)
     assert search.model == {}
-    # uniform from 5 to 7 ms: 4 ms of path, and 16 KiB with headers on the line
+    # uniform from 5 to 7 ms; 4 ms of RTT, and 16 KiB with headers on the line
     latency_ms = 4 + 6 + (16_384 + 48) * 1514 / 1448 * 8 / 20e3
     assert one.means["period"] == pytest.approx(latency_ms, rel=0.02)
     assert 100 * (1 / 12**0.5 * 2) / latency_ms == pytest.approx(one.means["latency_cv"], rel=0.1)
@@ -277,7 +277,7 @@ def test_the_studies_of_connections_can_be_read() -> None:
 # ---- on a terminal
 
 
-def test_each_step_is_told_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_step_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr(run_progress, "_PATIENCE_S", 0.0)
     progress = run_progress.Progress("read")
@@ -291,7 +291,7 @@ def test_each_step_is_told_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys
     assert said.count("3.2 s: 4 connections: 15.4 MB/s; more connections add up; next 6") == 1
 
 
-def test_without_captures_a_run_is_the_same_and_leaves_its_truth_alone(tmp_path: Path) -> None:
+def test_without_captures_a_run_is_the_same_and_writes_only_its_truth(tmp_path: Path) -> None:
     options = f"read {PATH} --connections 4 --queue-depth 8 --bytes 2M"
     truths = []
     for name, more in (("captured", ""), ("alone", "--no-capture")):

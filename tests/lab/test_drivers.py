@@ -1,4 +1,4 @@
-"""Designs of our initiator as its users see them: both drivers do the same, and say what processor time they took."""
+"""Designs of our initiator from the command line: both drivers do the same, and report their CPU time."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ def total_ns(found: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize(("driver", "receive"), DESIGNS)
-def test_a_design_writes_and_reads_and_says_what_it_took(target: OurTarget, driver: str, receive: str) -> None:
+def test_a_design_writes_and_reads_and_reports_its_cpu_time(target: OurTarget, driver: str, receive: str) -> None:
     design = ("--driver", driver, "--receive", receive, "--json", "--no-progress")
     for mode, more in (("write", ()), ("read", ("--verify",)), ("read", ())):
         shown = initiator(mode, target.url, "--bytes", "8M", "--block-size", "64K", "--queue-depth", 4, *more, *design)
         assert shown.exit_code == 0, shown.output
         found = json.loads(shown.stdout)
         assert (found["bytes"], found["calls"], found["verify_error_count"]) == (8 << 20, 128, 0)
-        # of one or three threads that are never more than two at work at once
+        # one or three threads, of which at most two run at the same time
         assert 0 < total_ns(found) < 2 * found["elapsed_ns"] + 50_000_000
         assert found["cpu_s_per_GB"] == pytest.approx(total_ns(found) / (8 << 20))
 
 
-def test_what_it_took_stands_below_the_latencies(target: OurTarget) -> None:
+def test_cpu_time_is_printed_below_the_latencies(target: OurTarget) -> None:
     shown = initiator("read", target.url, "--bytes", "1M", "--no-progress")
     (line,) = [line for line in shown.output.splitlines() if line.startswith("processor time")]
     assert line.endswith(" s/GB")
 
 
-def test_processor_time_is_user_and_system_for_a_gigabyte() -> None:
+def test_cpu_time_is_user_and_system_time_per_gigabyte() -> None:
     taken = {"user_ns": 1_500_000_000, "system_ns": 500_000_000}
     assert amounts.seconds_per_gigabyte(taken, 4 * 10**9) == 0.5
     assert amounts.seconds_per_gigabyte(taken, 0) is None
@@ -68,7 +68,7 @@ def test_processor_time_is_user_and_system_for_a_gigabyte() -> None:
     assert initiator_results.cpu_line({"bytes": 1}) is None
 
 
-def test_the_time_of_a_program_that_has_ended_is_known() -> None:
+def test_the_cpu_time_of_an_ended_program_is_known() -> None:
     before = cpu.of_ended_children()
     work = "import time\nwhile time.process_time() < 0.2: pass"
     subprocess.run([sys.executable, "-c", work], check=True)
@@ -76,7 +76,7 @@ def test_the_time_of_a_program_that_has_ended_is_known() -> None:
 
 
 @pytest.mark.parametrize("driver", actors.DRIVERS)
-def test_what_is_not_verified_may_be_discarded_and_what_is_verified_never(target: OurTarget, driver: str) -> None:
+def test_only_unverified_data_may_be_discarded(target: OurTarget, driver: str) -> None:
     # a pattern with another seed is on the disk: it is found only where data are looked at
     assert initiator("write", target.url, "--bytes", "1M", "--pattern-seed", 7, "--no-progress").exit_code == 0
     design = ("--driver", driver, "--receive", "discard", "--no-progress", "--json")
@@ -97,7 +97,7 @@ def test_an_unknown_design_is_refused(target: OurTarget) -> None:
 
 
 @pytest.mark.parametrize("driver", actors.DRIVERS)
-def test_ctrl_c_ends_a_run_in_order(target: OurTarget, driver: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_run_cleanly(target: OurTarget, driver: str, tmp_path: Path) -> None:
     words = ("read", target.url, "--seconds", "60", "--connections", "1", "--driver", driver, "--json", "--no-progress")
     infos = tmp_path / "infos"
     command = [sys.executable, "-m", "iscsitrace", "initiator", *words, "--tcp-info", str(infos)]
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_a_run_in_order(target: OurTarget, driver: str, tmp_path: Pa
 
 @needs_root
 @pytest.mark.parametrize("program", ["threads", "iscsi-perf"])
-def test_a_run_has_the_time_of_initiator_and_target(tmp_path: Path, program: str) -> None:
+def test_a_run_has_the_cpu_time_of_initiator_and_target(tmp_path: Path, program: str) -> None:
     own = ("--initiator-program", program) if program == "iscsi-perf" else ("--driver", program)
     options = ("--bypass", "--seconds", 1, "--block-size", "64K", "--snaplen", 160, "--capture", "initiator")
     shown = CliRunner().invoke(main, ["lab", "run", "read", *map(str, (*options, *own)), "-o", str(tmp_path / "run")])

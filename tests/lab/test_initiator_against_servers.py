@@ -1,4 +1,4 @@
-"""Our initiator against tgt and istgt: what it writes stands in the server's file, what it reads is what it wrote."""
+"""Our initiator against tgt and istgt: its writes are in the server's file, and its reads return them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIB = 1 << 20
 LUN_BYTES = 64 * MIB
 TargetMaker = Callable[..., AbstractContextManager[Target]]
 MAKERS: dict[str, TargetMaker] = {"tgt": peers.tgt, "istgt": peers.istgt}
-# what each server is told to want; istgt cannot do without R2T
+# offers of each server; istgt requires InitialR2T=Yes
 SERVER_KEYS = {
     "tgt": {
         "InitialR2T": "No",
@@ -40,7 +40,7 @@ SERVER_KEYS = {
         "MaxOutstandingR2T": "16",
     },
 }
-# each write of the module has a pattern of its own, so that nobody reads what another wrote
+# each write of the module has a different pattern, so that no test reads the data of another
 seeds = count(7143)
 
 
@@ -56,8 +56,8 @@ def target(server: tuple[str, Target]) -> Target:
     return server[1]
 
 
-def there_and_back(target: Target, offers: dict[str, Any] | None = None, **workload: Any) -> dict[str, Any]:
-    """Writes, looks into the server's file, reads back and verifies; gives the parameters that were in force."""
+def write_and_read_back(target: Target, offers: dict[str, Any] | None = None, **workload: Any) -> dict[str, Any]:
+    """Writes, checks the server's file, reads back and verifies; returns the negotiated parameters."""
     settings = {"block_size_bytes": 65_536, "queue_depth": 4, "total_bytes": 2 * MIB, **workload}
     seed, total = next(seeds), settings["total_bytes"]
     written = transfer(target.url, "write", offers, pattern_seed=seed, **settings)
@@ -75,7 +75,7 @@ def there_and_back(target: Target, offers: dict[str, Any] | None = None, **workl
 @pytest.mark.parametrize("immediate_data", [True, False])
 def test_first_bursts(server: tuple[str, Target], initial_r2t: bool, immediate_data: bool) -> None:
     name, target = server
-    found = there_and_back(target, {"initial_r2t": initial_r2t, "immediate_data": immediate_data})
+    found = write_and_read_back(target, {"initial_r2t": initial_r2t, "immediate_data": immediate_data})
     # RFC 7143, sections 13.10 and 13.11: the results are OR and AND
     assert found["initial_r2t"] == (initial_r2t or SERVER_KEYS[name]["InitialR2T"] == "Yes")
     assert found["immediate_data"] == (immediate_data and SERVER_KEYS[name]["ImmediateData"] == "Yes")
@@ -85,7 +85,7 @@ def test_first_bursts(server: tuple[str, Target], initial_r2t: bool, immediate_d
 def test_bursts(server: tuple[str, Target], first: int, most: int) -> None:
     name, target = server
     offers = {"first_burst_length": first, "max_burst_length": most, "initial_r2t": False}
-    found = there_and_back(target, offers, block_size_bytes=131_072)
+    found = write_and_read_back(target, offers, block_size_bytes=131_072)
     # RFC 7143, sections 13.13 and 13.14: the smaller of both
     assert found["max_burst_length"] == min(most, int(SERVER_KEYS[name]["MaxBurstLength"]))
     assert found["first_burst_length"] == min(first, int(SERVER_KEYS[name]["FirstBurstLength"]))
@@ -93,7 +93,7 @@ def test_bursts(server: tuple[str, Target], first: int, most: int) -> None:
 
 @pytest.mark.parametrize("length", [512, 8192, 262_144, 16_777_215])
 def test_data_segments(target: Target, length: int) -> None:
-    found = there_and_back(target, {"max_recv_data_segment_length": length}, block_size_bytes=MIB)
+    found = write_and_read_back(target, {"max_recv_data_segment_length": length}, block_size_bytes=MIB)
     assert found["initiator_max_recv_data_segment_length"] == length
 
 
@@ -101,7 +101,7 @@ def test_data_segments(target: Target, length: int) -> None:
 def test_outstanding_r2ts(server: tuple[str, Target], most: int) -> None:
     name, target = server
     offers = {"max_outstanding_r2t": most, "max_burst_length": 65_536, "first_burst_length": 65_536}
-    found = there_and_back(target, offers, block_size_bytes=MIB)
+    found = write_and_read_back(target, offers, block_size_bytes=MIB)
     assert found["max_outstanding_r2t"] == min(most, int(SERVER_KEYS[name]["MaxOutstandingR2T"]))
 
 
@@ -110,7 +110,7 @@ def test_digests(target: Target, header: bool, data: bool) -> None:
     names = ["None", "CRC32C"]
     offers = {"header_digest": [names[header]], "data_digest": [names[data]]}
     # of no multiple of 4 KiB, so that segments end anywhere
-    found = there_and_back(target, offers, block_size_bytes=66_048, total_bytes=66_048 * 16)
+    found = write_and_read_back(target, offers, block_size_bytes=66_048, total_bytes=66_048 * 16)
     assert (found["header_digest"], found["data_digest"]) == (names[header], names[data])
 
 
@@ -126,12 +126,12 @@ def test_digests(target: Target, header: bool, data: bool) -> None:
     ],
 )
 def test_block_sizes_and_queue_depths(target: Target, block_size: int, queue_depth: int, total: int) -> None:
-    there_and_back(target, block_size_bytes=block_size, queue_depth=queue_depth, total_bytes=total)
+    write_and_read_back(target, block_size_bytes=block_size, queue_depth=queue_depth, total_bytes=total)
 
 
 def test_a_span_at_the_end_of_the_disk(target: Target) -> None:
     blocks = MIB // BLOCK_BYTES
-    there_and_back(target, start_lba=LUN_BYTES // BLOCK_BYTES - blocks, span_bytes=MIB, total_bytes=MIB)
+    write_and_read_back(target, start_lba=LUN_BYTES // BLOCK_BYTES - blocks, span_bytes=MIB, total_bytes=MIB)
     run = initiate(target.url, workload={"start_lba": LUN_BYTES // BLOCK_BYTES, "total_bytes": MIB})
     assert run.results["errors"] == ["the logical unit ends at block 131072, before the span does"]
 
@@ -150,7 +150,7 @@ def test_random_and_mixed(target: Target) -> None:
         assert file.read(span) == pattern(seed, 0, span // BLOCK_BYTES)
 
 
-def test_a_wrong_byte_is_found(target: Target) -> None:
+def test_a_wrong_byte_is_detected(target: Target) -> None:
     seed = next(seeds)
     workload = {"block_size_bytes": 65_536, "total_bytes": MIB, "pattern_seed": seed}
     transfer(target.url, "write", **workload)
@@ -168,7 +168,7 @@ def test_a_wrong_byte_is_found(target: Target) -> None:
 
 
 def test_several_sessions(target: Target) -> None:
-    there_and_back(target, sessions=4, queue_depth=2)
+    write_and_read_back(target, sessions=4, queue_depth=2)
     run = transfer(target.url, "read", sessions=4, total_bytes=2 * MIB, pattern_seed=next(seeds) - 1)
     assert [(each["session"], each["cid"]) for each in run.results["connections"]] == [(0, 0), (1, 0), (2, 0), (3, 0)]
     assert all(each["commands"] > 0 for each in run.results["connections"])
@@ -178,7 +178,7 @@ def test_several_sessions(target: Target) -> None:
 @pytest.mark.parametrize("digest", ["None", "CRC32C"])
 def test_8_connections_of_one_session(target: Target, digest: str) -> None:
     offers = {"header_digest": [digest], "data_digest": [digest]}
-    found = there_and_back(target, offers, connections=8, queue_depth=32, total_bytes=16 * MIB)
+    found = write_and_read_back(target, offers, connections=8, queue_depth=32, total_bytes=16 * MIB)
     assert found["max_connections"] == 8
     run = initiate(target.url, period_ns=1_000_000, workload={"connections": 8, "queue_depth": 16, "total_bytes": MIB})
     assert run.results["errors"] == []
@@ -192,7 +192,7 @@ def test_more_connections_than_the_server_allows(server: tuple[str, Target]) -> 
     allowed = {"tgt": 1, "istgt": 8}[name]
     run = initiate(target.url, workload={"connections": allowed + 1, "total_bytes": MIB})
     (error,) = run.results["errors"]
-    assert f"the target allows {allowed} connections in a session, {allowed + 1} are asked for" in error
+    assert f"the target allows {allowed} connections in a session, {allowed + 1} are requested" in error
     assert run.results["bytes"] == 0
 
 
@@ -218,7 +218,7 @@ def only_error(url: str) -> str:
     return error
 
 
-def test_a_target_and_a_logical_unit_that_are_not_there(target: Target) -> None:
+def test_a_missing_target_and_a_missing_logical_unit(target: Target) -> None:
     where = f"at {target.portal}"
     # RFC 7143, section 11.13.5
     refused = only_error(f"{target.discovery_url}/iqn.2001-04.com.example:nobody/0")
@@ -249,7 +249,7 @@ def guarded_both_ways(request: pytest.FixtureRequest) -> Iterator[Target]:
 
 
 def test_chap(guarded: Target) -> None:
-    there_and_back(guarded)
+    write_and_read_back(guarded)
     assert REFUSED in only_error(guarded.url.replace("secret7143", "secret1994"))
     assert REFUSED in only_error(guarded.url.replace("initiator%", "nobody%"))
     # without a name there is no login: each server has its own way to say so
@@ -265,11 +265,11 @@ def test_chap_both_ways(guarded_both_ways: Target) -> None:
     assert REFUSED in only_error(wanted.replace("secret7143", "secret1994"))
     for wrong in (wanted.replace("otherSecret123", "otherSecret124"), wanted.replace("user=target", "user=someone")):
         error = only_error(wrong)
-        assert "authentication failed: CHAP_N and CHAP_R are not those of the target that is wanted" in error
+        assert "authentication failed: CHAP_N and CHAP_R are not those of the expected target" in error
         assert "(RFC 7143 section 12.1.3)" in error
 
 
-def test_nobody_listens() -> None:
+def test_a_closed_port() -> None:
     port = HERE.free_port("127.0.0.1")
     error = only_error(f"iscsi://127.0.0.1:{port}/iqn.2001-04.com.example:lab/0")
     assert error.startswith(f"iqn.2001-04.com.example:lab at 127.0.0.1:{port}: cannot connect: Connection refused")

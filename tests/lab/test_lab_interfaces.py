@@ -1,4 +1,4 @@
-"""Addresses of ends that cables join: each one's own, and those that are to meet are in one network."""
+"""Addresses of connected ends: all different, and ends on a cable or switch are in one network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def planned(pairs: list[Pair], *switches: str, has_v6: bool = True) -> Plan:
 
 
 def reached(plan: Plan, end: str) -> set[str]:
-    """The ends that an end has in its networks."""
+    """The ends in the networks of an end."""
     addresses = {each.address: name for name, own in plan.interfaces.items() for each in own}
     return {addresses[other.address] for own in plan.interfaces[end] for other in plan.neighbours(own)}
 
@@ -29,7 +29,7 @@ def reached(plan: Plan, end: str) -> set[str]:
 @pytest.mark.parametrize(
     ("pairs", "switches"), [(STAR, ()), (STAR, ("initiator",)), (BEHIND_ACCESS, ("switch",))], ids=str
 )
-def test_addresses_are_different_and_networks_are_those_that_the_kernel_sees(
+def test_addresses_are_unique_and_networks_match_the_kernels_routes(
     pairs: list[Pair], switches: tuple[str, ...]
 ) -> None:
     every = [interface for own in planned(pairs, *switches).interfaces.values() for interface in own]
@@ -43,7 +43,7 @@ def test_addresses_are_different_and_networks_are_those_that_the_kernel_sees(
             assert near_v6 == is_near == (one.subnet_v6 == other.subnet_v6)
 
 
-def test_a_cable_is_a_network_of_its_own() -> None:
+def test_each_cable_is_a_separate_network() -> None:
     plan = planned(STAR)
     assert [each.name for each in plan.interfaces["initiator"]] == ["eth0", "eth1", "eth2"]
     assert plan.devices == [("eth0", "eth0"), ("eth1", "eth0"), ("eth2", "eth0")]
@@ -53,7 +53,7 @@ def test_a_cable_is_a_network_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("pairs", "switch"), [(STAR, "initiator"), (BEHIND_ACCESS, "switch")], ids=["star", "access"])
-def test_all_that_hangs_on_a_switch_is_one_network(pairs: list[Pair], switch: str) -> None:
+def test_all_ends_of_a_switch_are_one_network(pairs: list[Pair], switch: str) -> None:
     plan = planned(pairs, switch)
     ends = {end for pair in pairs for end in pair}
     for end in ends:
@@ -71,6 +71,6 @@ def test_without_ipv6_there_are_no_such_addresses() -> None:
     assert (interface.address_v6, interface.subnet_v6) == (None, None)
 
 
-def test_two_switches_on_a_cable_cannot_be_meant() -> None:
+def test_two_switches_on_a_cable_are_refused() -> None:
     with pytest.raises(InputInvalid, match="both ends of a cable switch: initiator and switch"):
         planned(BEHIND_ACCESS, "initiator", "switch")

@@ -1,4 +1,4 @@
-"""Network namespaces carry packets as they were set up to, and nothing is left of them, however a run ends."""
+"""Network namespaces carry packets as configured, and are removed, however a run ends."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ def test_packets_pass_both_ways(cable: Literal["tap", "veth"]) -> None:
         assert first.address_v6 is not None
         assert second.address_v6 is not None
         assert ping(first, second.address_v6) == 3
-        # one's own addresses, too: a server may listen on loopback
+        # also to local addresses: a server may listen on loopback
         assert ping(first, "127.0.0.1", 1) == 1
 
 
 @needs_root
-def test_a_tap_cable_that_nobody_moves_frames_over_is_cut() -> None:
+def test_a_tap_cable_without_a_link_carries_nothing() -> None:
     with network(ENDS, cable="tap") as made:
         assert ping(made["initiator"], made["target"].address, 1) == 0
         # and it can be plugged in, pulled out and plugged in again
@@ -121,7 +121,7 @@ def test_a_tap_cable_that_nobody_moves_frames_over_is_cut() -> None:
 
 
 @needs_root
-def test_several_ends_have_a_cable_of_their_own_each() -> None:
+def test_several_ends_have_separate_cables() -> None:
     ends = {"initiator": EndSettings(), "target0": EndSettings(), "target1": EndSettings()}
     with network(ends, cable="veth") as made:
         initiator = made["initiator"]
@@ -144,7 +144,7 @@ def test_two_cables_between_the_same_ends() -> None:
 
 @needs_root
 @pytest.mark.parametrize("cable", ["veth", "tap"])
-def test_a_switch_passes_frames_on_to_the_end_that_they_are_for(cable: Literal["tap", "veth"]) -> None:
+def test_a_switch_forwards_frames_only_to_their_destination(cable: Literal["tap", "veth"]) -> None:
     ends = {
         "one": EndSettings(),
         "switch": EndSettings(is_switching=True),
@@ -174,7 +174,7 @@ def test_a_switch_passes_frames_on_to_the_end_that_they_are_for(cable: Literal["
 
 
 @needs_root
-def test_an_end_that_switches_has_one_address_for_all_its_cables() -> None:
+def test_a_switching_end_has_one_address_for_all_its_cables() -> None:
     ends = {"initiator": EndSettings(is_switching=True, mtu_bytes=9000), "target": EndSettings(mtu_bytes=9000)}
     with network(ends | {"target-2": EndSettings(mtu_bytes=9000)}, cable="veth") as made:
         (interface,) = made["initiator"].interfaces
@@ -185,7 +185,7 @@ def test_an_end_that_switches_has_one_address_for_all_its_cables() -> None:
 
 
 @needs_root
-def test_settings_are_the_namespaces_own() -> None:
+def test_settings_apply_only_to_the_namespace() -> None:
     settings = EndSettings(
         mtu_bytes=9000,
         device_queue_packets=123,
@@ -214,7 +214,7 @@ def test_settings_are_the_namespaces_own() -> None:
 
 @needs_root
 @pytest.mark.parametrize("is_offloading", [True, False])
-def test_offloads_are_off_unless_wanted(is_offloading: bool) -> None:
+def test_offloads_are_off_by_default(is_offloading: bool) -> None:
     with network({"one": EndSettings(is_offloading=is_offloading), "two": EndSettings()}, cable="veth") as made:
         shown = made["one"].run("ethtool", "-k", "eth0", package="ethtool").output
         expected = "on" if is_offloading else "off"
@@ -238,7 +238,7 @@ def test_congestion_control_of_both_sides(name: str) -> None:
 
 
 @needs_root
-def test_what_the_kernel_has_not_is_an_error_and_leaves_nothing() -> None:
+def test_an_unsupported_setting_is_an_error_and_is_cleaned_up() -> None:
     for settings in (EndSettings(congestion_control="nosuch"), EndSettings(sysctls={"net.ipv4.nosuch": "1"})):
         with pytest.raises(ToolMissing, match="nosuch"), network({"one": settings, "two": EndSettings()}):
             pass
@@ -247,7 +247,7 @@ def test_what_the_kernel_has_not_is_an_error_and_leaves_nothing() -> None:
 
 @needs_root
 @pytest.mark.parametrize("cable", ["veth", "tap"])
-def test_an_exception_leaves_nothing(cable: Literal["tap", "veth"]) -> None:
+def test_an_exception_is_cleaned_up(cable: Literal["tap", "veth"]) -> None:
     def run() -> None:
         with joined(cable) as made:
             assert len(of_process(os.getpid())) == 2
@@ -292,7 +292,7 @@ def another_run() -> Iterator[tuple[subprocess.Popen[str], int]]:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 128 + 15), (signal.SIGHUP, 128 + 1), (signal.SIGINT, -signal.SIGINT)]
 )
-def test_a_signal_tears_everything_down(number: signal.Signals, code: int) -> None:
+def test_a_signal_removes_everything(number: signal.Signals, code: int) -> None:
     with another_run() as (process, sleeper):
         # a second one, in the middle of the tidying up, changes nothing
         process.send_signal(number)
@@ -322,7 +322,7 @@ def test_leftovers_of_a_killed_run_are_removed_at_the_next_start() -> None:
     assert of_process(living.pid) == set()
 
 
-def test_a_process_number_used_again_is_not_the_same_process() -> None:
+def test_a_reused_process_id_is_another_process() -> None:
     start = ownership.start_ticks(os.getpid())
     ticks_per_s = os.sysconf("SC_CLK_TCK")
     now_s = float(Path("/proc/uptime").read_text().split()[0])
@@ -334,20 +334,20 @@ def test_a_process_number_used_again_is_not_the_same_process() -> None:
     assert not ownership.is_left_over("iscsitrace-notes")
 
 
-def test_only_root_makes_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_namespaces_need_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(namespaces.RootNeeded, match="sudo"), network(ENDS):
         pass
 
 
-def test_names_and_cables_that_cannot_be_meant() -> None:
+def test_invalid_names_and_cables_are_refused() -> None:
     with pytest.raises(InputInvalid, match="lower-case"), network({"A b": EndSettings()}):
         pass
     with pytest.raises(InputInvalid, match="nobody"), network(ENDS, cables=[("initiator", "nobody")]):
         pass
 
 
-def test_a_program_that_takes_too_long_is_killed_with_all_it_started() -> None:
+def test_a_program_that_takes_too_long_is_killed_with_its_children() -> None:
     with pytest.raises(ToolMissing, match=r"sh did not finish in 0\.3 s: \d+"):
         HERE.run("sh", "-c", "sleep 61 & echo $!; wait", package="dash", limit_s=0.3)
     finished = HERE.run("sh", "-c", "sleep 61 & echo $!; wait", package="dash", limit_s=0.3, is_checked=False)
@@ -355,7 +355,7 @@ def test_a_program_that_takes_too_long_is_killed_with_all_it_started() -> None:
     assert is_gone(int(finished.output))
 
 
-def test_a_program_that_has_started_others_ends_with_them() -> None:
+def test_a_program_ends_with_its_children() -> None:
     with HERE.started("sh", "-c", "trap '' TERM; sleep 62 & echo $!; wait", package="dash", stop_limit_s=0.2) as shell:
         shell.wait_until(lambda: bool(shell.log), "nothing said")
         sleeper = int(shell.log)
@@ -364,7 +364,7 @@ def test_a_program_that_has_started_others_ends_with_them() -> None:
     assert is_gone(sleeper)
 
 
-def test_last_words_of_a_program_that_ends_too_early() -> None:
+def test_the_output_of_a_program_that_ends_too_early_is_reported() -> None:
     with HERE.started("sh", "-c", "echo one; echo two >&2; exit 3", package="dash") as shell:
         time.sleep(0.2)
         with pytest.raises(ToolMissing, match="sh ended with exit code 3: two"):
@@ -373,7 +373,7 @@ def test_last_words_of_a_program_that_ends_too_early() -> None:
         HERE.run("nosuchprogram", package="coreutils")
 
 
-def test_a_signal_during_tidying_up_acts_afterwards() -> None:
+def test_a_signal_during_cleanup_acts_afterwards() -> None:
     done = []
 
     def tidy_up() -> None:

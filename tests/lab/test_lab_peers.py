@@ -1,4 +1,4 @@
-"""Real peers start, answer, keep what is written to them, and end; what they print is read as it was meant."""
+"""Third-party programs start, answer, store what is written, and end; their output is parsed correctly."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_target_on_loopback(make: TargetMaker, address: str) -> None:
 
 @needs_peers
 @targets
-def test_what_is_written_stands_in_the_file_and_is_read_back(make: TargetMaker, tmp_path: Path) -> None:
+def test_written_data_is_in_the_file_and_is_read_back(make: TargetMaker, tmp_path: Path) -> None:
     content = random.Random(7143).randbytes(4 * MIB)  # noqa: S311 -- content, no secret
     image, copy = tmp_path / "image", tmp_path / "copy"
     image.write_bytes(content)
@@ -89,7 +89,7 @@ with getattr(peers, sys.argv[1])(HERE, lun_bytes=1 << 20) as target:
 @needs_root
 @pytest.mark.parametrize("peer", ["tgt", "istgt"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_run_that_was_ended(peer: str, number: signal.Signals) -> None:
+def test_an_ended_run_leaves_nothing(peer: str, number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", RUN, peer], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port, file = process.stdout.readline().split()
@@ -108,7 +108,7 @@ def test_nothing_is_left_of_a_run_that_was_ended(peer: str, number: signal.Signa
 
 
 @pytest.mark.parametrize("words", [("user", "short"), ("user", "secret with space"), ("us%er", "secretsecret")])
-def test_accounts_that_no_url_carries(words: tuple[str, str]) -> None:
+def test_accounts_that_a_url_cannot_hold(words: tuple[str, str]) -> None:
     with pytest.raises(InputInvalid, match="CHAP"):
         Account(*words)
 
@@ -140,7 +140,7 @@ def test_a_target_in_a_namespace_read_from_another(make: TargetMaker) -> None:
             # what it read came over this cable, in about a second
             assert received > 0.5 * result.throughput_bytes_per_s > 0
             assert initiators.iscsi_readcapacity16(initiator, other.url)[0] == MIB // 512
-            # and nobody outside reaches it
+            # and it is not reachable from outside
             with pytest.raises(ToolMissing, match="iscsi-inq"):
                 initiators.iscsi_inq(HERE, target.url, limit_s=1)
 
@@ -202,7 +202,7 @@ Run Summary:    Type  Total    Ran Passed Failed Inactive
 """
 
 
-def test_conformance_results_are_read_apart() -> None:
+def test_conformance_results_are_parsed() -> None:
     simple, beyond, unmap, other, reset = initiators._conformance(CONFORMANCE)
     assert (simple.suite, simple.name, simple.has_passed, simple.skipped) == ("GetLBAStatus", "Simple", True, ())
     assert (beyond.name, beyond.has_passed) == ("BeyondEol", False)
@@ -216,7 +216,7 @@ def test_conformance_results_are_read_apart() -> None:
 
 @needs_peers
 @targets
-def test_a_port_that_is_taken(make: TargetMaker) -> None:
+def test_a_port_in_use(make: TargetMaker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(InputInvalid, match=f"127.0.0.1:{port} is taken"), make(HERE, lun_bytes=MIB, port=port):
@@ -224,8 +224,8 @@ def test_a_port_that_is_taken(make: TargetMaker) -> None:
 
 
 @needs_peers
-def test_a_target_that_cannot_listen_says_why() -> None:
-    # 192.0.2.0/24 is nobody's (RFC 5737)
+def test_a_target_that_cannot_listen_reports_the_cause() -> None:
+    # 192.0.2.0/24 is not assigned to any host (RFC 5737)
     with (
         pytest.raises(ToolMissing, match=r"tgtd|istgt"),
         peers.istgt(HERE, lun_bytes=MIB, address="192.0.2.1", port=3260),
@@ -233,7 +233,7 @@ def test_a_target_that_cannot_listen_says_why() -> None:
         pass
 
 
-def test_nobody_there() -> None:
+def test_no_server_on_the_port() -> None:
     port = HERE.free_port("127.0.0.1")
     with pytest.raises(ToolMissing, match=r"found no target at iscsi://user@127.0.0.1:\d+: .*refused"):
         initiators.iscsi_ls(HERE, f"iscsi://user%secretsecret@127.0.0.1:{port}")
@@ -255,7 +255,7 @@ def test_nobody_there() -> None:
     ],
     ids=["tgt", "istgt", "iperf3", "iscsi-ls", "iscsi-perf", "qemu-img"],
 )
-def test_what_is_missing_is_named_with_its_package(
+def test_a_missing_program_is_reported_with_its_package(
     start: Callable[[], object], package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda program, path=os.defpath: None)

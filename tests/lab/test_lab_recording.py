@@ -1,4 +1,4 @@
-"""Captures hold every packet that passed, and TCP_INFO says what `ss` says."""
+"""Captures have every packet, and TCP_INFO has the same values as `ss`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def connected(near: Namespace, address: str, far: Namespace) -> Iterator[tuple[s
 
 
 def transfer(out: socket.socket, into: socket.socket, size: int) -> None:
-    """Sends so many bytes, and returns when all have arrived and been acknowledged."""
+    """Sends this many bytes, and returns when all have arrived and been acknowledged."""
     thread = threading.Thread(target=out.sendall, args=(bytes(size),))
     thread.start()
     left = size
@@ -165,12 +165,12 @@ SS_WORDS = {
     "ato": ("ato_ns", 1e6),
     "snd_wnd": ("snd_wnd_bytes", 1),
 }
-"""What ss calls it (times in milliseconds), and what we do."""
+"""Name in ss -> our name, and the factor to our unit (ss has milliseconds)."""
 
 
 @needs_root
 @pytest.mark.parametrize("is_v6", [False, True], ids=["IPv4", "IPv6"])
-def test_tcp_info_is_what_ss_shows(is_v6: bool, made: Network) -> None:
+def test_tcp_info_equals_the_output_of_ss(is_v6: bool, made: Network) -> None:
     initiator, target = made["initiator"], made["target"]
     address = target.address_v6 if is_v6 else target.address
     assert address is not None
@@ -223,7 +223,7 @@ MICROSECONDS = ("rto", "ato", "rtt", "rttvar", "rcv_rtt", "min_rtt", "busy_time"
 MILLISECONDS = ("last_data_sent", "last_ack_sent", "last_data_recv", "last_ack_recv")
 
 
-def test_every_field_stands_where_the_kernels_header_has_it(tmp_path: Path) -> None:
+def test_every_field_has_the_offset_of_the_kernels_header(tmp_path: Path) -> None:
     names = KERNEL_NAMES | {f"{name}_ns": name for name in (*MICROSECONDS, *MILLISECONDS)}
     source = tmp_path / "layout.c"
     printed = "\n".join(
@@ -257,7 +257,7 @@ def test_every_field_stands_where_the_kernels_header_has_it(tmp_path: Path) -> N
     assert "min_rtt_ns" not in tcp_info.unpack(b"\xff" * 512)
 
 
-def test_a_descriptor_stays_its_owners() -> None:
+def test_a_descriptor_of_the_caller_stays_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert tcp_info.of_descriptor(server.fileno())["state"] == "listen"
         assert server.getsockname()[0] == "127.0.0.1"

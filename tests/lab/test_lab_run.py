@@ -1,4 +1,4 @@
-"""`iscsitrace lab`: runs over the kernel's TCP leave captures that say what their truth says, and nothing else."""
+"""`iscsitrace lab`: captures of runs over the kernel's TCP agree with the truth, and no other files are left."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def truth_of(folder: Path) -> dict[str, Any]:
 
 
 def run(folder: Path, *arguments: object) -> dict[str, Any]:
-    """A run that ends well, and of which no capture lost anything."""
+    """A successful run without packets missing from its captures."""
     result = lab("run", *arguments, "-o", folder)
     assert result.exit_code == 0, result.output
     truth = truth_of(folder)
@@ -48,14 +48,14 @@ def run(folder: Path, *arguments: object) -> dict[str, Any]:
 
 
 def tasks_of(capture: Path) -> list[tuple[Any, ...]]:
-    """What every read and write of a capture was, in the order of commands."""
+    """Every read and write of a capture, in the order of commands."""
     cycles = iscsitrace.read(str(capture)).cycles
     names = ("initiator_task_tag", "operation", "lba", "block_count", "bytes", "status")
     return [tuple(row[name] for name in names) for row in cycles.rows() if row["operation"] in {"read", "write"}]
 
 
 def same_as_truth(folder: Path, truth: dict[str, Any]) -> None:
-    """Beside the initiator are all tasks of the truth, beside each target its own."""
+    """The initiator's capture has all commands of the truth, and each target's capture those of the target."""
     cycles = truth["cycles"]
     names = ("initiator_task_tag", "operation", "lba", "block_count", "bytes", "status")
     rows = list(zip(*(cycles[name] for name in names), strict=True))
@@ -69,7 +69,7 @@ def same_as_truth(folder: Path, truth: dict[str, Any]) -> None:
 
 
 def check(folder: Path) -> dict[str, str]:
-    """What `check --truth` says of each capture of a run; none has a difference."""
+    """The result of `check --truth` for each capture of a run; none has a difference."""
     captures = truth_of(folder)["captures"]
     said = {}
     for name in filter(None, (captures["initiator"], *captures["targets"])):
@@ -144,7 +144,7 @@ def test_settings_reach_the_kernel(tmp_path: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("program", ["tgt", "istgt"])
-def test_other_targets(tmp_path: Path, program: str) -> None:
+def test_third_party_targets(tmp_path: Path, program: str) -> None:
     options = (*FAST, "--target-program", program, "--lun", "64M", "--chap", "joe%twelve3456789")
     truth = run(tmp_path, "mixed", *options, "--block-size", "64K", "--bytes", "2M", "--random")
     assert truth["target_logs"] == [None]
@@ -154,7 +154,7 @@ def test_other_targets(tmp_path: Path, program: str) -> None:
 
 
 @needs_root
-def test_another_initiator(tmp_path: Path) -> None:
+def test_a_third_party_initiator(tmp_path: Path) -> None:
     options = ("--initiator-program", "iscsi-perf", "--block-size", "64K", "--queue-depth", 4, "--seconds", 1)
     truth = run(tmp_path, "read", *FAST, *options)
     assert truth["cycles"] is None
@@ -172,7 +172,7 @@ def test_captures_agree_with_check(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_stripe_over_targets_each_behind_a_link_of_its_own(tmp_path: Path) -> None:
+def test_a_stripe_over_targets_behind_separate_links(tmp_path: Path) -> None:
     delays_ms = (2, 12)
     delays = [word for delay_ms in delays_ms for word in ("--target-delay", f"{delay_ms}ms")]
     loss = ("--to-initiator-loss", "0.5%", "--seed", 5)
@@ -211,7 +211,7 @@ def test_a_stripe_over_targets_each_behind_a_link_of_its_own(tmp_path: Path) -> 
 
 
 @needs_root
-def test_mirrors_behind_a_line_that_they_share(tmp_path: Path) -> None:
+def test_mirrors_behind_a_shared_line(tmp_path: Path) -> None:
     rate_bps, total_bytes = 100_000_000, 4 << 20
     options = ("--targets", 3, "--mirror", "--access-rate", "100Mbit", "--one-way-delay", "1ms", "--queue-depth", 4)
     truth = run(tmp_path, "write", *options, "--bytes", total_bytes)
@@ -223,7 +223,7 @@ def test_mirrors_behind_a_line_that_they_share(tmp_path: Path) -> None:
         for target in range(3)
     ]
     assert by_target[0] == by_target[1] == by_target[2] == list(range(0, total_bytes // 512, 128))
-    # all of it passed the line, one after the other, and each path carried its third
+    # all data passed the shared line, and each path carried a third of it
     access = truth["access"]["to_target"]
     assert access["counters"]["delivered"]["bytes"] > 3 * total_bytes
     assert truth["results"]["elapsed_ns"] > 3 * total_bytes * 8e9 / rate_bps
@@ -238,7 +238,7 @@ def test_mirrors_behind_a_line_that_they_share(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_port_that_is_given_again_for_another_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reused_port_for_another_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = real.end_settings
 
     def with_few_ports(*arguments: Any, **more: Any) -> EndSettings:
@@ -280,7 +280,7 @@ def test_both_worlds_take_the_same_options(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_other_targets_side_by_side(tmp_path: Path) -> None:
+def test_several_third_party_targets(tmp_path: Path) -> None:
     truth = run(tmp_path, "write", "--targets", 2, "--mirror", "--target-program", "istgt", *FAST, "--bytes", "1M")
     same_as_truth(tmp_path, truth)
 
@@ -293,7 +293,7 @@ def test_several_targets_without_links(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_killed_run_leaves_nothing_that_the_next_does_not_remove(tmp_path: Path) -> None:
+def test_the_next_run_cleans_up_after_a_killed_one(tmp_path: Path) -> None:
     options = (
         "--targets",
         "2",
@@ -328,7 +328,7 @@ def test_a_killed_run_leaves_nothing_that_the_next_does_not_remove(tmp_path: Pat
 
 
 @needs_root
-def test_files_are_not_overwritten_and_a_failed_run_leaves_none(tmp_path: Path) -> None:
+def test_files_are_not_overwritten_and_a_failed_run_writes_none(tmp_path: Path) -> None:
     run(tmp_path, "read", "--bypass", "--bytes", "64K")
     before = (tmp_path / "truth.json").read_bytes()
     refused = lab("run", "read", "--bytes", "64K", "-o", tmp_path)
@@ -352,7 +352,7 @@ def await_traffic(folder: Path) -> None:
 
 
 @needs_root
-def test_a_signal_ends_the_run_of_another_initiator_in_order(tmp_path: Path) -> None:
+def test_a_signal_ends_the_run_of_a_third_party_initiator_cleanly(tmp_path: Path) -> None:
     options = (*FAST, "--initiator-program", "iscsi-perf", "--seconds", "60", "-o", str(tmp_path))
     with subprocess.Popen(
         [sys.executable, "-m", "iscsitrace", "lab", "run", "read", *options], stdout=subprocess.DEVNULL
@@ -370,7 +370,7 @@ def test_a_signal_ends_the_run_of_another_initiator_in_order(tmp_path: Path) -> 
 
 @needs_root
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_a_run_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "iscsitrace", "lab", "run", "read", *FAST, "--seconds", "60", "-o", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         await_traffic(tmp_path)
@@ -385,7 +385,7 @@ def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals) ->
 
 
 @needs_root
-def test_up_says_how_to_use_it_and_goes_away() -> None:
+def test_up_shows_its_usage_and_is_removed_at_the_end() -> None:
     command = [sys.executable, "-m", "iscsitrace", "lab", "up", "--one-way-delay", "10ms"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -405,7 +405,7 @@ def test_up_says_how_to_use_it_and_goes_away() -> None:
     assert of_process(process.pid) == set()
 
 
-def test_only_root_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_needs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     (tmp_path / "truth.json").write_text("of an earlier run")
     result = lab("run", "read", "--force", "-o", tmp_path)
@@ -432,7 +432,9 @@ def test_only_root_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--targets", "3", "--target-delay", "1ms"), "given 1 times for 3 targets"),
     ],
 )
-def test_what_others_cannot_be_told_is_refused(tmp_path: Path, options: tuple[str, ...], refused: str) -> None:
+def test_settings_that_third_party_programs_lack_are_refused(
+    tmp_path: Path, options: tuple[str, ...], refused: str
+) -> None:
     result = lab("run", "read", *options, "-o", tmp_path / "run")
     assert result.exit_code == 2
     assert refused in result.output
@@ -447,7 +449,7 @@ def test_what_others_cannot_be_told_is_refused(tmp_path: Path, options: tuple[st
         (("--log", "/nowhere/log.json"), "cannot write /nowhere/log.json: there is no folder /nowhere"),
     ],
 )
-def test_what_a_world_to_try_cannot_be_told_is_refused(options: tuple[str, ...], refused: str) -> None:
+def test_settings_without_meaning_for_up_are_refused(options: tuple[str, ...], refused: str) -> None:
     result = lab("up", *options)
     assert result.exit_code == 2
     assert refused in result.output
@@ -459,6 +461,6 @@ def test_paths_and_targets_go_together(tmp_path: Path) -> None:
         real.run(settings, tmp_path, lambda _: False)
 
 
-def test_what_a_namespace_cannot_have_is_refused() -> None:
+def test_settings_that_a_namespace_lacks_are_refused() -> None:
     with pytest.raises(InputInvalid, match="HyStart"):
         real.end_settings({"hystart": False})

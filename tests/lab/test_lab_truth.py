@@ -1,4 +1,4 @@
-"""docs/lab.md names everything that a truth holds, and nothing that it does not, for each kind of truth."""
+"""docs/lab.md describes exactly the fields of each kind of truth file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = ("--targets", "2", "--rate", "200Mbit", "--access-rate", "100Mbit", "-
 
 
 def documented(rows: list[str], kind: str | None = None) -> set[str]:
-    """The names in the first column of a table, of those rows that are of the kind."""
+    """The names in the first column of a table, in the rows of this kind."""
     names: list[str] = []
     for row in rows:
         first, kinds, *_ = (cell.strip() for cell in row.strip("|").split("|"))
@@ -38,7 +38,7 @@ def documented(rows: list[str], kind: str | None = None) -> set[str]:
 
 
 def within(rows: list[str], name: str) -> set[str]:
-    """The names that a table explains inside of one."""
+    """The fields that a table describes within a field."""
     (row,) = (row for row in rows if row.startswith(f"| `{name}` "))
     return set(re.findall(r"`(\w+)`", row.split("|")[2]))
 
@@ -74,7 +74,7 @@ def truth(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return truth_of(request.param, tmp_path_factory.mktemp(request.param))
 
 
-def test_a_truth_has_what_is_documented_and_nothing_else(truth: dict[str, Any]) -> None:
+def test_a_truth_has_exactly_the_documented_fields(truth: dict[str, Any]) -> None:
     kind = truth["kind"]
     assert set(truth) - ENVELOPE == documented(NAMES, kind)
     assert set(truth["cycles"]) == documented(COLUMNS, kind)
@@ -93,7 +93,7 @@ def test_a_truth_has_what_is_documented_and_nothing_else(truth: dict[str, Any]) 
         assert explained - not_seen <= set(each) <= explained
 
 
-def test_results_over_a_bare_socket_have_what_is_documented(tmp_path: Path) -> None:
+def test_results_over_a_plain_socket_have_the_documented_fields(tmp_path: Path) -> None:
     run("simulate", "socket-read", "--bytes", "100K", "--rate", "100Mbit", "-o", str(tmp_path))
     results = json.loads((tmp_path / "truth.json").read_text())["results"]
     assert set(results) - {"mode"} == documented(SOCKET)
@@ -104,7 +104,7 @@ def links_of(truth: dict[str, Any]) -> list[dict[str, Any]]:
     return [direction for link in (truth["access"], *truth["paths"]) for direction in link.values()]
 
 
-def test_parts_of_a_truth_have_what_is_documented_and_nothing_else(truth: dict[str, Any]) -> None:
+def test_parts_of_a_truth_have_exactly_the_documented_fields(truth: dict[str, Any]) -> None:
     if "paths" not in truth:
         assert truth["kind"] in {"initiator", "target"}
         return

@@ -1,7 +1,6 @@
-"""Frames pass the link between two TAP devices with the delay and at the rate that were set, and its log has them all.
+"""The link between two TAP devices: delay and rate of frames as set, and a log of all frames.
 
-Bounds are generous: the machine has other things to do. What the link itself promises, to the nanosecond, is tested in
-virtual time.
+Bounds are generous, because other programs run on the machine. Tests in virtual time check the link to the nanosecond.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ UDP_HEADERS_BYTES = 14 + 20 + 8
 
 
 @contextmanager
-def laid(**settings: Any) -> Iterator[tuple[Network, RunningLink]]:
+def connected_places(**settings: Any) -> Iterator[tuple[Network, RunningLink]]:
     with network(ENDS) as made, linked(made.cables[0], settings) as link:
         yield made, link
 
@@ -59,7 +58,7 @@ def test_each_direction_has_its_own_delay() -> None:
     delays_ns = {"to_target": 12 * MS_NS, "to_initiator": 3 * MS_NS}
     times_ns: dict[str, list[int]] = {direction: [] for direction in delays_ns}
     settings = {direction: {"delay_ns": delay_ns} for direction, delay_ns in delays_ns.items()}
-    with laid(**settings) as (made, link), datagrams(made) as (near, far):
+    with connected_places(**settings) as (made, link), datagrams(made) as (near, far):
         for _ in range(50):
             for direction, (sender, receiver) in {"to_target": (near, far), "to_initiator": (far, near)}.items():
                 sent_ns = time.monotonic_ns()
@@ -78,7 +77,7 @@ def test_each_direction_has_its_own_delay() -> None:
 def test_tcp_gets_the_rate_and_the_line_is_busy_meanwhile() -> None:
     rate_bps, payload_bytes = 50_000_000, 6 << 20
     direction = {"rate_bps": rate_bps, "delay_ns": MS_NS, "queue_packets": 100}
-    with laid(to_target=direction, to_initiator=direction) as (made, link):
+    with connected_places(to_target=direction, to_initiator=direction) as (made, link):
         with connected(made["initiator"], made["target"]) as (near, far):
             started = time.monotonic()
             sending = threading.Thread(target=near.sendall, args=(bytes(payload_bytes),))
@@ -108,7 +107,7 @@ def test_the_log_accounts_for_every_datagram() -> None:
     count, loss = 1000, 0.2
     payload = bytes(333)
     settings = {"to_target": {"loss_probability": loss}, "seed": 5, "is_logging_packets": True}
-    with laid(**settings) as (made, link), datagrams(made) as (near, far):
+    with connected_places(**settings) as (made, link), datagrams(made) as (near, far):
         received = 0
         for number in range(count):
             near.send(payload)
@@ -132,7 +131,7 @@ def test_the_log_accounts_for_every_datagram() -> None:
 
 
 @needs_root
-def test_what_cannot_be_a_link_is_one_line() -> None:
+def test_an_invalid_link_is_a_one_line_error() -> None:
     def lay(cable: Cable, settings: dict[str, Any]) -> None:
         with linked(cable, settings):
             pass
@@ -147,9 +146,9 @@ def test_what_cannot_be_a_link_is_one_line() -> None:
 
 
 @needs_root
-def test_a_link_that_ends_before_its_time_is_one_line() -> None:
+def test_a_link_that_ends_too_early_is_a_one_line_error() -> None:
     def lay(harm: Callable[[Network, RunningLink], object]) -> None:
-        with laid() as (made, link):
+        with connected_places() as (made, link):
             harm(made, link)
 
     def kill(_: Network, link: RunningLink) -> None:
@@ -162,7 +161,7 @@ def test_a_link_that_ends_before_its_time_is_one_line() -> None:
     def fail(_: Network, __: RunningLink) -> None:
         raise EOFError("of the one who uses it")
 
-    with pytest.raises(TrafficImpossible, match="the link ended without a word"):
+    with pytest.raises(TrafficImpossible, match="the link ended without a message"):
         lay(kill)
     with pytest.raises(TrafficImpossible, match="the link ended: a TAP device is gone"):
         lay(pull_out)
@@ -182,7 +181,7 @@ with network({"initiator": EndSettings(), "target": EndSettings()}) as made, lin
 
 @needs_root
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_link_does_not_outlive_who_started_it(number: signal.Signals) -> None:
+def test_a_link_ends_with_the_process_that_started_it(number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", RUN], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         link = int(process.stdout.readline())

@@ -1,4 +1,4 @@
-"""Simulated runs, read back: whatever was simulated, the reader finds exactly that, at every tap."""
+"""Simulated runs, read back: the analysis of each tap equals the truth."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def captures(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES, ids=str)
-def test_all_that_was_simulated_is_found(tmp_path: Path, name: str) -> None:
+def test_everything_simulated_is_found(tmp_path: Path, name: str) -> None:
     line, expected = CASES[name]
     result = simulate(tmp_path, line)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -119,7 +119,7 @@ def test_all_that_was_simulated_is_found(tmp_path: Path, name: str) -> None:
         assert found.differences == []
         assert found.cycle_count > len(truth["results"]["connections"]) / target_count
         assert found.parameter_count >= 14
-    # what was asked for is known without the truth
+    # the requested settings are known without the truth
     trace = iscsitrace.read(tmp_path / "initiator.pcapng")
     operations = Counter(trace.cycles["operation"].tolist())
     workload = {operation: operations[operation] for operation in ("read", "write") if operations[operation]}
@@ -131,7 +131,7 @@ def test_all_that_was_simulated_is_found(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", LOSSY, ids=str)
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
 def test_all_losses_are_found(tmp_path: Path, name: str, seed: str) -> None:
-    """Retransmissions are counted by the one who sent them, beside whom each of them is captured."""
+    """Retransmissions are counted by their sender, at whose tap each of them is captured."""
     result = simulate(tmp_path, LOSSY[name], "--seed", seed)
     assert (result.exit_code, result.stderr) == (0, "")
     truth = truth_of(tmp_path)
@@ -146,7 +146,7 @@ def test_all_losses_are_found(tmp_path: Path, name: str, seed: str) -> None:
 
 
 @pytest.mark.parametrize("line", [f"read --reorder 2%,3ms {LINK}", f"mixed --jitter 3ms --jitter-reorders {LINK}"])
-def test_reordered_packets_do_no_harm(tmp_path: Path, line: str) -> None:
+def test_reordered_packets_change_nothing(tmp_path: Path, line: str) -> None:
     assert simulate(tmp_path, line, "--queue-depth", "4").exit_code == 0
     truth = truth_of(tmp_path)
     assert truth["paths"][0]["to_initiator"]["counters"]["overtaken"]["count"] > 0
@@ -154,7 +154,7 @@ def test_reordered_packets_do_no_harm(tmp_path: Path, line: str) -> None:
         assert agreement(tmp_path, truth, file).differences == []
 
 
-def test_a_read_takes_what_arithmetic_says(tmp_path: Path) -> None:
+def test_the_latency_of_a_read_by_hand_arithmetic(tmp_path: Path) -> None:
     line = "read --block-size 128K --bytes 16M --one-way-delay 8ms --rate 320Mbit --service-delay 3ms"
     assert simulate(tmp_path, line).exit_code == 0
     trace = iscsitrace.read(tmp_path / "initiator.pcapng")
@@ -166,7 +166,7 @@ def test_a_read_takes_what_arithmetic_says(tmp_path: Path) -> None:
     assert len(cycles) == 128
 
 
-def test_writes_with_r2ts_have_their_rounds(tmp_path: Path) -> None:
+def test_writes_have_the_expected_r2t_rounds(tmp_path: Path) -> None:
     assert simulate(tmp_path, CASES["several R2Ts at once"][0]).exit_code == 0
     trace = iscsitrace.read(tmp_path / "initiator.pcapng")
     writes = trace.cycles.select(trace.cycles["operation"] == "write")
@@ -199,7 +199,7 @@ def test_snaplen_cuts_packets_but_not_times(tmp_path: Path) -> None:
     assert sum(trace.connections["gap_bytes_to_initiator"]) == 0
 
 
-def test_files_are_never_overwritten_unasked(tmp_path: Path) -> None:
+def test_files_are_not_overwritten_without_force(tmp_path: Path) -> None:
     assert simulate(tmp_path, f"read {LINK}").exit_code == 0
     before = {name: (tmp_path / name).read_bytes() for name in (*capture_names(1), "truth.json")}
     result = simulate(tmp_path, f"write {LINK}")
@@ -227,14 +227,14 @@ def test_files_are_never_overwritten_unasked(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_settings_that_make_no_sense_are_one_line_and_leave_nothing(tmp_path: Path, line: str, words: str) -> None:
+def test_invalid_settings_are_a_one_line_error_and_write_nothing(tmp_path: Path, line: str, words: str) -> None:
     result = simulate(tmp_path / "out", line)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"iscsitrace: {words}\n" or (words in result.stderr and result.stderr.count("\n") == 1)
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_one_line() -> None:
+def test_a_folder_that_cannot_be_created_is_a_one_line_error() -> None:
     result = simulate(Path("/proc/nowhere"), f"read {LINK}")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("iscsitrace: cannot make /proc/nowhere: ")
@@ -268,7 +268,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signal
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_workload_that_fails_is_told_with_exit_code_1(tmp_path: Path) -> None:
+def test_a_failed_workload_has_exit_code_1(tmp_path: Path) -> None:
     result = simulate(tmp_path, f"read --fault check-condition,operation=read,nth=5 --json {LINK}")
     assert result.exit_code == 1
     assert "CHECK CONDITION: MEDIUM ERROR, UNRECOVERED READ ERROR" in result.stderr
@@ -276,7 +276,7 @@ def test_a_workload_that_fails_is_told_with_exit_code_1(tmp_path: Path) -> None:
     assert agreement(tmp_path, truth_of(tmp_path), "target.pcapng").differences == []
 
 
-def test_the_summary_and_the_document_say_the_same(tmp_path: Path) -> None:
+def test_the_summary_and_the_document_have_the_same_figures(tmp_path: Path) -> None:
     line = f"read --bytes 1M {LINK}"
     document = json.loads(simulate(tmp_path / "a", line, "--json").stdout)
     assert (document["schema"], document["kind"], document["bytes"]) == (1, "simulation", 1 << 20)
@@ -334,7 +334,7 @@ INSTANTS = (
 
 
 @pytest.mark.parametrize("column", CYCLE_COLUMNS)
-def test_every_column_that_differs_is_told(run: Path, column: str) -> None:
+def test_every_different_column_is_reported(run: Path, column: str) -> None:
     truth = truth_of(run)
     values = truth["cycles"][column]
     place = next(place for place, value in enumerate(truth["cycles"]["operation"]) if value)
@@ -346,7 +346,7 @@ def test_every_column_that_differs_is_told(run: Path, column: str) -> None:
 
 
 @pytest.mark.parametrize("column", INSTANTS)
-def test_an_instant_that_is_a_nanosecond_off_is_told(run: Path, column: str) -> None:
+def test_a_time_that_is_off_by_a_nanosecond_is_reported(run: Path, column: str) -> None:
     truth = truth_of(run)
     times = truth["cycles"]["initiator"][column]
     place = next(
@@ -355,14 +355,14 @@ def test_an_instant_that_is_a_nanosecond_off_is_told(run: Path, column: str) -> 
     times[place] += 1
     (difference,) = agreement(run, truth, "initiator.pcapng").differences
     assert f"{column} is {times[place] - 1}, the truth has {times[place]}" in difference.text
-    # the other tap has times of its own
+    # the other tap has different times
     assert agreement(run, truth, "target.pcapng").differences == []
 
 
 @pytest.mark.parametrize(
     "key", ["max_burst_length", "header_digest", "initial_r2t", "target_max_recv_data_segment_length"]
 )
-def test_a_parameter_that_differs_is_told(run: Path, key: str) -> None:
+def test_a_different_parameter_is_reported(run: Path, key: str) -> None:
     truth = truth_of(run)
     truth["results"]["connections"][0]["parameters"][key] = "other"
     found = agreement(run, truth, "initiator.pcapng").differences
@@ -370,7 +370,7 @@ def test_a_parameter_that_differs_is_told(run: Path, key: str) -> None:
     assert {(each.subject, each.connection) for each in found} == {("parameter", 0)}
 
 
-def test_a_loss_and_a_packet_more_are_told(run: Path) -> None:
+def test_a_missing_and_an_extra_packet_are_reported(run: Path) -> None:
     truth = truth_of(run)
     truth["target_ends"][0][0]["retransmitted_segment_count"] += 1
     truth["packet_counts"][1] += 1
@@ -378,7 +378,7 @@ def test_a_loss_and_a_packet_more_are_told(run: Path) -> None:
     assert agreement(run, truth, "initiator.pcapng").differences == []
 
 
-def test_a_cycle_that_is_missing_on_either_side_is_told(run: Path) -> None:
+def test_a_cycle_missing_on_either_side_is_reported(run: Path) -> None:
     truth = truth_of(run)
     longer = deepcopy(truth)
     for column in _columns(longer):
@@ -420,7 +420,7 @@ def test_check_prints_every_difference_and_exits_with_1(run: Path, tmp_path: Pat
         ('{"schema": 1, "kind": "simulation", "captures": {"initiator": "initiator.pcapng"}}', "the truth is damaged"),
     ],
 )
-def test_what_is_no_truth_is_one_line(run: Path, tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_truth_is_a_one_line_error(run: Path, tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "truth.json").write_text(text)
     result = check(run, "initiator.pcapng", tmp_path / "truth.json")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -428,7 +428,7 @@ def test_what_is_no_truth_is_one_line(run: Path, tmp_path: Path, text: str, word
     assert result.stderr.count("\n") == 1
 
 
-def test_a_capture_of_another_name_needs_its_tap(run: Path, tmp_path: Path) -> None:
+def test_a_capture_with_another_name_needs_the_tap_option(run: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.pcapng").write_bytes((run / "target.pcapng").read_bytes())
     result = check(tmp_path, "mine.pcapng", run / "truth.json")
     assert result.exit_code == 2

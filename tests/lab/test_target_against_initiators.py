@@ -24,7 +24,7 @@ def with_login(url: str) -> str:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
-def test_what_libiscsi_is_told(address: str) -> None:
+def test_options_of_libiscsi(address: str) -> None:
     units: list[dict[str, Any]] = [
         {"size_bytes": 64 * MIB},
         {"size_bytes": 32 * MIB, "block_bytes": 4096, "medium": "ram"},
@@ -48,7 +48,7 @@ EVERY = "0.0.0.0"  # noqa: S104 - what is tested
 
 
 @pytest.mark.parametrize(("wildcard", "asked_at"), [(EVERY, "127.0.0.1"), ("[::]", "[::1]"), ("[::]", "127.0.0.1")])
-def test_a_target_at_every_address_is_found_where_it_was_asked(wildcard: str, asked_at: str) -> None:
+def test_a_target_at_every_address_reports_the_address_of_the_request(wildcard: str, asked_at: str) -> None:
     with our_target(listen=[f"{wildcard}:0"]) as target:
         portal = target.listening[0].replace(wildcard, asked_at)
         (listed,) = initiators.iscsi_ls(HERE, f"iscsi://{portal}")
@@ -67,7 +67,7 @@ def test_chap() -> None:
 
 
 @pytest.mark.parametrize(("block_count", "queue_depth"), [(1, 32), (2048, 4)])
-def test_what_iscsi_perf_reads_is_what_the_target_served(block_count: int, queue_depth: int) -> None:
+def test_iscsi_perf_and_the_target_count_the_same_reads(block_count: int, queue_depth: int) -> None:
     with our_target({"size_bytes": 64 * MIB}) as target:
         read = initiators.iscsi_perf(HERE, target.url, queue_depth=queue_depth, block_count=block_count, seconds=1)
     assert read.read_bytes == block_count * 512
@@ -84,8 +84,8 @@ def test_what_iscsi_perf_reads_is_what_the_target_served(block_count: int, queue
     ("digest", "initial_r2t", "block_bytes"),
     [("none", True, 512), ("none", False, 4096), ("crc32c", True, 4096), ("crc32c", False, 512)],
 )
-def test_qemu_there_and_back(digest: str, initial_r2t: bool, block_bytes: int, tmp_path: Path) -> None:
-    """Header digests alone: libiscsi, which QEMU uses, knows no data digests."""
+def test_qemu_writes_and_reads_back(digest: str, initial_r2t: bool, block_bytes: int, tmp_path: Path) -> None:
+    """Header digests only: libiscsi, which QEMU uses, has no data digests."""
     content = random.Random(7143).randbytes(8 * MIB)  # noqa: S311 -- content, no secret
     image, copy = tmp_path / "image", tmp_path / "copy"
     image.write_bytes(content)
@@ -127,7 +127,7 @@ NOT_ANSWERED = {
         WriteSame10.ZeroBlocks WriteSame16.ZeroBlocks
     """,
 }
-"""What iscsi-test-cu skips whatever the disk is, by what it is about."""
+"""Tests that iscsi-test-cu skips on every disk, by subject."""
 OF_ANOTHER_DISK = {
     "a removable disk": """
         PreventAllow.Simple PreventAllow.Eject PreventAllow.ITNexusLoss PreventAllow.Logout PreventAllow.WarmReset
@@ -138,7 +138,7 @@ OF_ANOTHER_DISK = {
         MultipathIO.Simple MultipathIO.Reset MultipathIO.CompareAndWrite MultipathIO.CompareAndWriteAsync
     """,
 }
-"""What it skips on the first disk, and runs on another."""
+"""Tests that it skips on the first disk, and runs on another."""
 
 
 def names(tests: dict[str, str]) -> set[str]:

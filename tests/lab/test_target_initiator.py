@@ -1,6 +1,6 @@
-"""Our initiator against our target over loopback: every mode, both with what they report and by what the other saw.
+"""Our initiator against our target over loopback: every mode, by the reports of both.
 
-The target is a process of its own; the initiator runs here, as a command.
+The target is a separate process; the initiator runs here, as a command.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LIMIT_S = 20
 
 
 class Served:
-    """A target that runs; when it has ended, what it said."""
+    """A running target, and its output when it has ended."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.last_words = ""
+        self.last_message = ""
 
     @property
     def portal(self) -> str:
@@ -59,7 +59,7 @@ def serving(*options: str) -> Iterator[Served]:
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                served.last_words, errors = process.communicate(timeout=LIMIT_S)
+                served.last_message, errors = process.communicate(timeout=LIMIT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
@@ -85,7 +85,7 @@ def done(*arguments: str) -> dict[str, Any]:
 
 
 def refused(*arguments: str) -> tuple[int, str]:
-    """The exit code, and what was said in one line."""
+    """The exit code, and the one-line message."""
     result = initiator(*arguments)
     assert re.fullmatch(r"iscsitrace: .*\n", result.stderr), result.stderr
     return result.exit_code, result.stderr
@@ -122,13 +122,13 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_what_was_written_is_read_back(target: Served, way: str) -> None:
-    """The pattern tells each block its place: a block that went elsewhere, or came from elsewhere, would be seen."""
+def test_written_data_is_read_back(target: Served, way: str) -> None:
+    """The pattern depends on the block number, so that a misplaced block is detected."""
     options = ["--bytes", "4M", "--block-size", "64K", "--span", "4M", *WAYS[way]]
     # what is there already must not do
     seed = str(100 + list(WAYS).index(way))
     written = done("write", target.url, *options, "--pattern-seed", seed)
-    # random writes leave holes: all of the span is written before it is read
+    # random writes do not cover the span: it is written completely before it is read
     done("write", target.url, "--bytes", "4M", "--pattern-seed", seed, "--queue-depth", "8")
     read = done("read", target.url, *options, "--verify", "--pattern-seed", seed)
     for document, operation in ((written, "write"), (read, "read")):
@@ -142,7 +142,7 @@ def test_what_was_written_is_read_back(target: Served, way: str) -> None:
     assert all(one["commands"] for one in read["connections"]), "every connection carries some"
 
 
-def test_other_data_than_expected_is_found(target: Served) -> None:
+def test_unexpected_data_is_detected(target: Served) -> None:
     done("write", target.url, "--bytes", "1M", "--pattern-seed", "5")
     result = initiator("read", target.url, "--bytes", "1M", "--verify", "--pattern-seed", "6")
     assert result.exit_code == 1
@@ -152,7 +152,7 @@ def test_other_data_than_expected_is_found(target: Served) -> None:
     assert initiator("read", target.url, "--bytes", "1M", "--verify", "--pattern-seed", "5").exit_code == 1
 
 
-def test_a_mixed_workload_has_the_share_that_was_asked_for(target: Served) -> None:
+def test_a_mixed_workload_has_the_requested_share_of_reads(target: Served) -> None:
     document = done(
         "mixed", target.url, "--bytes", "16M", "--block-size", "4K", "--read-share", "25%", "--queue-depth", "8"
     )
@@ -162,7 +162,7 @@ def test_a_mixed_workload_has_the_share_that_was_asked_for(target: Served) -> No
     assert abs(reads - 1024) < 139
 
 
-def test_a_run_of_seconds_lasts_as_long(target: Served) -> None:
+def test_a_run_lasts_the_requested_seconds(target: Served) -> None:
     began = time.monotonic()
     document = done("read", f"{target.portal}/{NAME}/1", "--seconds", "0.5")
     assert document["seconds"] == pytest.approx(0.5, abs=0.1)
@@ -170,7 +170,7 @@ def test_a_run_of_seconds_lasts_as_long(target: Served) -> None:
     assert document["iops"] == pytest.approx(document["calls"] / document["seconds"])
 
 
-def test_a_unit_of_a_tebibyte_is_reached_to_its_end(target: Served) -> None:
+def test_a_logical_unit_of_a_tebibyte_is_accessible_to_its_end(target: Served) -> None:
     last = str((1 << 40) // 512 - 128)
     document = done("read", f"{target.portal}/{NAME}/1", "--start-lba", last, "--bytes", "64K")
     assert document["targets"][0]["unit"]["block_count"] == (1 << 40) // 512
@@ -211,7 +211,7 @@ def test_mirror_and_stripe(target: Served) -> None:
         assert document["write"]["bytes"] == 2 << 20
         assert [one["bytes"] for one in document["connections"]] == [1 << 20, 1 << 20]
         done("read", target.url, second.url, "--bytes", "2M", "--verify", "--pattern-seed", "10")
-    assert "3145728 bytes written" in second.last_words, second.last_words
+    assert "3145728 bytes written" in second.last_message, second.last_message
 
 
 def test_discover(target: Served) -> None:
@@ -245,7 +245,7 @@ def test_chap() -> None:
             assert code == 2
             assert reason in text
             assert "secret" not in text
-    assert "refused logins: 3" in target.last_words
+    assert "refused logins: 3" in target.last_message
 
 
 FAULTS = {
@@ -284,13 +284,13 @@ def test_each_fault(fault: str) -> None:
         assert document["data_digest_error_count"] == (1 if fault == "bad-data-digest" else 0)
         # what went wrong once does no harm to the next
         assert done(operation, target.url, "--bytes", "1M", *options, *keys)["calls"] == 16
-    assert "faults: 1\n" in target.last_words
+    assert "faults: 1\n" in target.last_message
 
 
-def test_service_delay_is_what_a_read_waits_for() -> None:
+def test_a_read_waits_for_the_service_delay() -> None:
     with serving("--service-delay", "30ms-40ms", "--write-delay", "5ms", "--seed", "1") as target:
         read = done("read", target.url, "--bytes", "1M", "--connections", "4", "--queue-depth", "4")["latency_ns"]
-        # how long a busy machine adds is not the target's doing: only the least tells, with 5 ms for that
+        # a busy machine adds time: only the minimum counts, with a tolerance of 5 ms
         assert 30_000_000 <= read["min"] < 45_000_000
         assert 5_000_000 <= done("write", target.url, "--bytes", "512K")["latency_ns"]["min"] < 20_000_000
     with serving("--serial", "--read-delay", "20ms") as target:
@@ -305,7 +305,7 @@ def free_port() -> int:
         return port
 
 
-def test_what_cannot_be_done_is_one_line(target: Served) -> None:
+def test_impossible_requests_are_one_line_errors(target: Served) -> None:
     portal = target.portal
     for url, words in (
         ("http://127.0.0.1/", "no iscsi:// at the beginning in the URL"),
@@ -323,7 +323,7 @@ def test_what_cannot_be_done_is_one_line(target: Served) -> None:
     assert "the logical unit ends at block 131072, before the span does" in text
 
 
-def test_a_host_that_says_nothing_is_given_up() -> None:
+def test_a_silent_host_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         code, text = refused("ping", f"iscsi://127.0.0.1:{silent.getsockname()[1]}/{NAME}/0", "--timeout", "300ms")
@@ -331,14 +331,14 @@ def test_a_host_that_says_nothing_is_given_up() -> None:
         assert "no end of the login within 0.3 s" in text
 
 
-def test_a_port_that_is_taken_is_one_line(target: Served) -> None:
+def test_a_port_in_use_is_a_one_line_error(target: Served) -> None:
     port = target.portal.rpartition(":")[2]
     result = CliRunner().invoke(main, ["target", "--listen", f"127.0.0.1:{port}"])
     assert result.exit_code == 2
     assert re.fullmatch(rf"iscsitrace: cannot listen at 127\.0\.0\.1:{port}: .*in use.*\n", result.stderr)
 
 
-def test_ctrl_c_ends_a_run_in_order_and_shows_what_there_is(target: Served) -> None:
+def test_ctrl_c_ends_a_run_cleanly_and_shows_results(target: Served) -> None:
     command = [sys.executable, "-m", "iscsitrace", "initiator", "read", target.url, "--seconds", "60", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         timer = threading.Timer(1.5, process.send_signal, (signal.SIGINT,))
@@ -350,7 +350,7 @@ def test_ctrl_c_ends_a_run_in_order_and_shows_what_there_is(target: Served) -> N
     assert 0 < document["seconds"] < 10
 
 
-def test_the_truth_has_every_task_and_tcp_info(tmp_path: Path) -> None:
+def test_the_truth_has_every_command_and_tcp_info(tmp_path: Path) -> None:
     truth_file, lines_file = tmp_path / "truth.json", tmp_path / "tcp.jsonl"
     files = ("--truth", str(truth_file), "--tcp-info", str(lines_file))
     with serving("--lun", "64M", "--chap", ONE) as target:
@@ -391,13 +391,13 @@ def test_the_truth_of_a_target(tmp_path: Path) -> None:
     writes = [place for place, command in enumerate(cycles["command"]) if command.startswith("WRITE")]
     assert [cycles["transferred_bytes"][place] for place in writes] == [131_072] * 8
     assert {cycles["connection"][place] for place in writes} == {truth["ends"][0]["connection"]}
-    assert "8 commands" not in target.last_words, "the questions before the workload count, too"
-    assert "1048576 bytes written" in target.last_words
+    assert "8 commands" not in target.last_message, "the questions before the workload count, too"
+    assert "1048576 bytes written" in target.last_message
 
 
 @needs_root
 def test_a_capture_agrees_with_both_truths(tmp_path: Path) -> None:
-    """What initiator and target say they did, and what is captured between them, is one and the same."""
+    """The truths of initiator and target, and the capture between them, agree."""
     files = {name: tmp_path / f"{name}.json" for name in ("initiator", "target")}
     capture = tmp_path / "lo.pcapng"
     with serving("--lun", "64M", "--truth", str(files["target"])) as target:
@@ -424,7 +424,7 @@ def test_a_capture_agrees_with_both_truths(tmp_path: Path) -> None:
 
 @needs_root
 def test_over_a_link_between_two_namespaces(tmp_path: Path) -> None:
-    """5 ms each way, 20 Mbit/s: a read of 64 KiB takes 10 ms on the path, and 27 ms on the line."""
+    """5 ms each way, 20 Mbit/s: a read of 64 KiB takes 10 ms of RTT, and 27 ms on the line."""
     names = [f"iscsitrace-test-{os.getpid()}-{end}" for end in "it"]
     log = tmp_path / "link.json"
     program = [sys.executable, "-m", "iscsitrace"]

@@ -1,7 +1,7 @@
 """The simulated world is as fast as the kernel's TCP over the same link, with and without losses.
 
-The kernel's side takes real time, and shares it with whatever else runs here: it may be disturbed, never helped. So a
-setting is tried up to eight times, the fastest counts, and none may be faster than the simulation allows.
+The kernel's side runs in real time beside other programs, which can only slow it down. So a setting is run up to eight
+times, the fastest counts, and no run may be faster than the simulation allows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def test_throughput_at_a_delay(delay_ms: int) -> None:
     errors = []
     for _ in range(ATTEMPTS):
         real, hosts = worlds.kernel_and_hosts(setting)
-        # the simulation is told of the time that the hosts took, and of nothing else
+        # the simulation gets only the measured host delays
         errors.append(real / worlds.simulated(replace(setting, hosts=hosts)) - 1)
         assert errors[-1] < THROUGHPUT_ERROR
         if abs(errors[-1]) < THROUGHPUT_ERROR:
@@ -40,7 +40,7 @@ def test_throughput_with_losses() -> None:
     settings = list(worlds.of_loss(LOSS_SEEDS, hosts, total_bytes=8 << 20))
     lossless = worlds.simulated(worlds.of_delay(settings[0].delay_ms))
     simulated = [worlds.simulated(setting) for setting in settings]
-    # losses are what decides, not the delay
+    # losses limit, not the delay
     assert statistics.mean(simulated) < 0.75 * lossless
     expected = pytest.approx(statistics.mean(simulated), rel=LOSS_ERROR)
     kernel = [0.0] * len(settings)

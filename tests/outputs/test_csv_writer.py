@@ -1,4 +1,4 @@
-"""CSV written column by column says what the cells say."""
+"""CSV written column by column has the values of the cells."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def written(which: Table) -> str:
 
 
 def cells_of(which: Table) -> list[list[str]]:
-    """The cells that a reader should find."""
+    """The expected cells."""
     return [which.keys(), *([text_of(value) for value in row.values()] for row in which.rows())]
 
 
@@ -91,14 +91,14 @@ def test_nulls_booleans_and_words() -> None:
     assert (second["operation"], second["is_read"], second["lun"]) == ("", "false", "")
 
 
-def test_a_code_without_a_word_is_not_lost() -> None:
+def test_a_code_without_a_word_is_kept() -> None:
     columns = columns_of("cycles", [{}])
     columns["operation"][0] = 200
     assert ",code_200," in written(Table(TABLES["cycles"], columns, words=WORDS))
 
 
 @pytest.mark.parametrize("mark", [",", '"', "\r", "\n"])
-def test_a_mark_of_the_format_is_quoted(mark: str) -> None:
+def test_special_characters_are_quoted(mark: str) -> None:
     which = table("counters", {"name": f"a{mark}b"})
     assert f'"a{mark * (1 + (mark == chr(34)))}b"' in written(which)
     assert list(csv.reader(io.StringIO(written(which), newline=""))) == cells_of(which)
@@ -108,5 +108,5 @@ def test_a_nul_in_text_is_replaced() -> None:
     assert "a\N{REPLACEMENT CHARACTER}b" in written(table("counters", {"name": "a\0b"}))
 
 
-def test_an_empty_table_is_its_header() -> None:
+def test_an_empty_table_has_only_its_header() -> None:
     assert written(table("snacks")) == ",".join(table("snacks")) + "\n"

@@ -1,4 +1,4 @@
-"""Export: files per table, never overwritten unasked, the same bytes every time."""
+"""Export: a file per table, never overwritten without --force, the same bytes every time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_default_tables_are_all_but_those_on_request_and_pdus() -> None:
     assert set(TABLES) - set(DEFAULT_TABLES) == ON_REQUEST - {"pdus"}
 
 
-def test_nothing_is_overwritten_and_nothing_half_done(tmp_path: Path) -> None:
+def test_nothing_is_overwritten_and_no_partial_export_is_left(tmp_path: Path) -> None:
     (tmp_path / "counters.csv").write_text("mine")
     with pytest.raises(OutputExists, match=r"counters\.csv exists"):
         export(trace(), tmp_path, tables=["cycles", "counters"])
@@ -49,7 +49,7 @@ def test_nothing_is_overwritten_and_nothing_half_done(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"counters.csv", "cycles.csv"}
 
 
-def test_a_folder_in_the_place_of_a_file_is_named_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_file_is_reported_before_writing(tmp_path: Path) -> None:
     (tmp_path / "sessions.csv").mkdir()
     (tmp_path / "connections.csv").write_text("mine")
     with pytest.raises(InputInvalid, match=r"sessions\.csv exists and is no file; nothing was written"):
@@ -57,7 +57,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_before_anything_is_written(tmp
     assert (tmp_path / "connections.csv").read_text() == "mine"
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "sessions.csv.partial").mkdir()
     with pytest.raises(InputInvalid, match=r"cannot write .*/sessions\.csv: "):
         export(trace(), tmp_path, tables=["sessions"])
@@ -81,7 +81,7 @@ def test_parquet_has_units_meanings_and_provenance(tmp_path: Path) -> None:
     assert json.loads(table.schema.metadata[b"iscsitrace.provenance"])["input"][0]["name"] == "a.pcap"
 
 
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pyarrow_is_reported_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ExtraMissing, match=r"pip install 'iscsitrace\[parquet\]'"):

@@ -1,4 +1,4 @@
-"""The sidecar: what it says of a frame is what the tables say, its frames are Wireshark's, and it names its capture."""
+"""The sidecar: its facts equal the tables, its frame numbers are Wireshark's, and it identifies its capture."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Runs(tmp_path_factory.mktemp("runs"))(LOSSY)
 
 
-def owners_by_hand(segments: Table, budget: Table) -> dict[int, str]:
-    """Whose most of the time since the packet before was; the part named first when several had as much."""
+def parts_by_hand(segments: Table, budget: Table) -> dict[int, str]:
+    """The part with most of the time since the previous packet; the first one if several are equal."""
     before: dict[int, int] = {}
     found = {}
     for packet in sorted(segments.rows(), key=lambda row: row["frame"]):
@@ -54,15 +54,15 @@ def owners_by_hand(segments: Table, budget: Table) -> dict[int, str]:
 
 def facts_by_hand(segments: Table, budget: Table, window: Table, retransmissions: Table) -> Facts:
     """The same by a loop over rows, as the sidecar's columns are described."""
-    owners = owners_by_hand(segments, budget)
+    parts = parts_by_hand(segments, budget)
     windows: dict[int, int] = {}
     for row in window.rows():
         if row["is_valid"] and row["cwnd_estimate_bytes"] is not None:
             windows[row["frame"]] = max(windows.get(row["frame"], 0), row["cwnd_estimate_bytes"])
     causes = {row["frame"]: row["cause"] for row in retransmissions.rows()}
     found: Facts = {}
-    for frame in sorted({*owners, *windows, *causes}):
-        found[frame] = (owners.get(frame), windows.get(frame), causes.get(frame))
+    for frame in sorted({*parts, *windows, *causes}):
+        found[frame] = (parts.get(frame), windows.get(frame), causes.get(frame))
     return found
 
 
@@ -71,7 +71,7 @@ def facts_of(rows: Table) -> Facts:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_facts_are_those_of_a_loop_over_rows(seed: int) -> None:
+def test_facts_equal_those_of_a_loop_over_rows(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 -- a test's draws
     frames = range(1, 12)
 
@@ -117,7 +117,7 @@ def test_facts_are_those_of_a_loop_over_rows(seed: int) -> None:
     assert facts_of(facts(*made)) == facts_by_hand(*made)
 
 
-def test_no_facts_are_no_rows() -> None:
+def test_without_facts_there_are_no_rows() -> None:
     assert len(facts(*(table(name) for name in sidecar.TABLES))) == 0
 
 
@@ -141,7 +141,7 @@ def tshark(capture: Path, *arguments: str) -> list[list[str]]:
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 
-def test_the_first_line_names_the_capture_as_tshark_sees_it(lossy: Run, written: list[list[str]]) -> None:
+def test_the_first_line_identifies_the_capture_as_tshark_shows_it(lossy: Run, written: list[list[str]]) -> None:
     frames = tshark(lossy.capture(), "-e", "frame.number", "-e", "frame.time_epoch", "-e", "frame.len")
     seconds, _, fraction = frames[0][1].partition(".")
     assert written[0] == [
@@ -155,7 +155,7 @@ def test_the_first_line_names_the_capture_as_tshark_sees_it(lossy: Run, written:
     assert written[1] == ["frame", "budget_owner", "cwnd_estimate_bytes", "loss_class"]
 
 
-def test_the_lines_are_what_the_tables_say(lossy: Run, written: list[list[str]]) -> None:
+def test_the_lines_equal_the_tables(lossy: Run, written: list[list[str]]) -> None:
     trace = iscsitrace.read(lossy.capture(), tables=sidecar.TABLES)
     expected = facts_by_hand(trace.segments, trace.budget, trace.window, trace.retransmissions)
     assert [int(line[0]) for line in written[2:]] == sorted(expected)
@@ -166,7 +166,7 @@ def test_the_lines_are_what_the_tables_say(lossy: Run, written: list[list[str]])
     assert all(any(known[place] is not None for known in expected.values()) for place in range(3))
 
 
-def test_the_frames_are_those_that_wireshark_finds_sent_again(lossy: Run, written: list[list[str]]) -> None:
+def test_the_frames_are_wiresharks_retransmissions(lossy: Run, written: list[list[str]]) -> None:
     again = "tcp.analysis.retransmission || tcp.analysis.fast_retransmission || tcp.analysis.out_of_order"
     shown = {int(line[0]) for line in tshark(lossy.capture(), "-Y", again, "-e", "frame.number")}
     told = {int(line[0]) for line in written[2:] if line[3]}
@@ -192,13 +192,15 @@ def test_refusals(arguments: list[str], complaint: str) -> None:
     assert complaint in result.output
 
 
-def test_tables_need_a_place() -> None:
+def test_tables_need_an_output() -> None:
     result = CliRunner().invoke(main, ["export", "a.pcap"])
     assert result.exit_code == 2
     assert "-o DIR" in result.output
 
 
-def test_nothing_is_overwritten_and_a_folder_can_be_named(lossy: Run, written: list[list[str]], tmp_path: Path) -> None:
+def test_nothing_is_overwritten_and_the_output_may_be_a_folder(
+    lossy: Run, written: list[list[str]], tmp_path: Path
+) -> None:
     folder = tmp_path / "made" / "for it"
     assert export("-o", folder, lossy.capture()).exit_code == 0
     path = folder / "initiator.pcapng.iscsitrace"
@@ -240,8 +242,8 @@ def test_a_capture_without_a_packet_is_refused(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["empty.pcap"]
 
 
-def test_frames_are_counted_that_are_no_tcp(lossy: Run, tmp_path: Path) -> None:
-    """Two that no protocol knows, before and after: the sidecar counts as Wireshark does."""
+def test_frames_that_are_not_tcp_are_counted(lossy: Run, tmp_path: Path) -> None:
+    """Two frames of unknown protocols, before and after: the sidecar counts frames as Wireshark does."""
     records, link_type = read_records(lossy.capture())
     odd = [Record(record.time_ns, bytes(60), 60) for record in (records[0], records[-1])]
     capture = write_pcapng(tmp_path / "odd.pcapng", [odd[0], *records, odd[1]], link_type)

@@ -1,4 +1,4 @@
-"""What plots show of tables made by hand: the data on their Axes, labels with units, legends, notes, bytes."""
+"""Plots of tables made by hand: the data on their Axes, labels with units, legends, notes, bytes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ SEGMENTS = [
     segment(25, False, payload_bytes=1000, stream_offset_bytes=1000, segment_class="copy"),
     segment(30, True, ack_offset_bytes=3000, window_bytes=0, stream_offset_bytes=48),
     segment(40, True, flags=FIN | ACK, ack_offset_bytes=3000, stream_offset_bytes=48),
-    # of another connection: nowhere to be seen
+    # of another connection: not shown
     segment(20, False, connection=2, payload_bytes=7000, stream_offset_bytes=0),
 ]
 SACKS = [
@@ -345,7 +345,7 @@ def test_sequence_of_the_other_direction() -> None:
     assert lines(axes)["PDU start: SCSI Command"] == ([10], [0])
 
 
-def test_a_zoomed_sequence_begins_with_the_ack_from_before() -> None:
+def test_a_zoomed_sequence_starts_with_the_previous_ack() -> None:
     zoomed = sequence_of(View(0, 25 * MS, 35 * MS, (1,), to_target=False))
     assert zoomed.acks.times_ns.tolist() == [25 * MS, 30 * MS, 35 * MS]
     assert zoomed.acks.values.tolist() == [1000, 3000, 3000]
@@ -361,7 +361,7 @@ def test_a_decimated_sequence_says_so() -> None:
 
 
 @pytest.mark.parametrize("detail", [None, Detail(limit=3, columns=40)])
-def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch, detail: Detail | None) -> None:
+def test_chunks_do_not_change_the_curves(monkeypatch: pytest.MonkeyPatch, detail: Detail | None) -> None:
     zoomed = View(0, 21 * MS, 35 * MS, (1,), to_target=False)
     for make in (sequence_of, window_of):
         whole = make(zoomed, detail)
@@ -426,7 +426,7 @@ def test_window_without_an_estimate_says_so() -> None:
     assert any("no estimate" in note for note in window.notes(found))
 
 
-def test_a_far_window_does_not_flatten_the_picture() -> None:
+def test_a_large_window_does_not_flatten_the_plot() -> None:
     rows = [{"connection": 1, "time_ns": MS, "owin_bytes": 1000, "pipe_bytes": 1000, "rwnd_bytes": 900_000}]
     empty = table("retransmissions"), table("recoveries"), table("cycles", *CYCLES)
     found = window_curves.prepare(table("window", *rows), *empty, VIEW)
@@ -523,7 +523,7 @@ def test_latency_over_time_and_as_a_distribution() -> None:
     assert any("1 commands without a status" in note for note in latency.notes(found))
 
 
-def test_latency_percentiles_are_those_of_the_tasks() -> None:
+def test_latency_percentiles_are_those_of_the_commands() -> None:
     rows = [
         {"cycle": n, "connection": 1, "operation": "read", "bytes": 512, "status_ns": n * MS, "queue_depth": 1}
         for n in range(1, 101)
@@ -538,7 +538,7 @@ def test_latency_percentiles_are_those_of_the_tasks() -> None:
 
 def test_throughput_idle_and_queue_depth_per_bin() -> None:
     found = throughput_of()
-    # 2000 new bytes and 1000 sent again in 20 ms; the copy is the capture's
+    # 2000 new bytes and 1000 retransmitted in 20 ms; the copy was made by the capture
     assert found.to_initiator_bytes_per_s.tolist() == [0, 100_000, 0]
     assert found.again_bytes_per_s.tolist() == [0, 50_000, 0]
     assert found.to_target_bytes_per_s.tolist() == [2400, 0, 0]
@@ -551,7 +551,7 @@ def test_throughput_idle_and_queue_depth_per_bin() -> None:
     assert depth.get_xlabel() == "ms after the first packet"
 
 
-def test_what_was_sent_again_is_no_throughput_of_either_direction() -> None:
+def test_retransmissions_are_no_throughput_in_either_direction() -> None:
     rows = [
         segment(at, to_target, payload_bytes=size, segment_class=kind)
         for at, to_target, size, kind in (
@@ -567,7 +567,7 @@ def test_what_was_sent_again_is_no_throughput_of_either_direction() -> None:
     assert found.again_bytes_per_s.tolist() == [9_000]
 
 
-def test_a_stream_has_passed_what_came_since_the_view_began() -> None:
+def test_a_stream_counts_bytes_since_the_start_of_the_view() -> None:
     rows = [
         segment(at, False, payload_bytes=1_000, stream_offset_bytes=offset)
         for at, offset in ((5, 0), (15, 1_000), (16, 3_000), (17, 2_000), (18, 4_000))
@@ -597,7 +597,7 @@ def test_mean_and_max_against_counting_instants() -> None:
             assert greatest[place] == max(counts)
 
 
-def test_budget_stacks_to_all_of_the_time() -> None:
+def test_the_parts_of_the_breakdown_stack_to_all_of_the_time() -> None:
     found = budget_of()
     assert found.shares.sum(axis=0) == pytest.approx([1, 1, 1])
     over_time, totals = drawn(budget, found).axes
@@ -609,12 +609,12 @@ def test_budget_stacks_to_all_of_the_time() -> None:
     assert "62 %" in [text.get_text() for text in totals.texts]
 
 
-def test_every_part_of_the_budget_has_a_look_of_its_own() -> None:
+def test_every_part_of_the_breakdown_has_a_distinct_look() -> None:
     assert tuple(part.name for part in PARTS) == CATEGORIES["budget_part"]
     assert len({(part.color, part.hatch) for part in PARTS}) == len(PARTS)
 
 
-def test_streams_beside_each_other() -> None:
+def test_parallel_streams() -> None:
     found = streams_of()
     assert [stream.connection for stream in found.streams] == [2, 1]
     passed, outstanding = drawn(streams, found).axes
@@ -645,7 +645,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(("make", "message"), NOTHING)
-def test_nothing_to_draw_is_said_in_one_line(make: Any, message: str) -> None:
+def test_nothing_to_draw_is_a_one_line_error(make: Any, message: str) -> None:
     with pytest.raises(InputInvalid, match=f"nothing to draw: .*{message}") as raised:
         make()
     assert "\n" not in str(raised.value)
@@ -660,7 +660,7 @@ def footer_of(about: subject.Subject) -> str:
     return "\n".join(footer.facts(about))
 
 
-def test_footer_says_where_the_numbers_come_from() -> None:
+def test_the_footer_has_the_source_of_the_numbers() -> None:
     text = footer_of(subject_of())
     assert "ring/$a_1$.pcap; first packet 1970-01-01T00:00:00.000000000Z" in text
     assert "connection 1: 10.0.0.1:40000 - 10.0.0.2:3260" in text
@@ -674,7 +674,7 @@ def test_footer_says_where_the_numbers_come_from() -> None:
     ("to_initiator", "to_target", "words"),
     [(MS, 9 * MS, "near the initiator"), (9 * MS, MS, "near the target"), (None, MS, "tap position unknown")],
 )
-def test_footer_says_where_the_tap_was(to_initiator: int | None, to_target: int, words: str) -> None:
+def test_the_footer_has_the_position_of_the_tap(to_initiator: int | None, to_target: int, words: str) -> None:
     about = subject_of(rtt_to_initiator_min_ns=to_initiator, rtt_to_target_min_ns=to_target)
     assert words in footer_of(about)
 
@@ -703,7 +703,7 @@ def test_the_busiest_connection_is_shown_in_its_busier_direction(connections: An
     assert (found.connections, found.to_target, found.start_ns, found.end_ns) == ((1,), False, 0, 200 * MS)
 
 
-def test_a_cycle_brings_its_connection_and_time(connections: Any) -> None:
+def test_a_cycle_selects_its_connection_and_time(connections: Any) -> None:
     rows = [*CYCLES, CYCLES[0] | {"cycle": 3, "connection": 2, "command_first_ns": 100 * MS, "next_command_ns": None,
                                   "status_ns": 150 * MS}]  # fmt: skip
     found = view.of_connection(connections, table("cycles", *rows), Zoom(cycles=range(3, 4)), 0)
@@ -720,12 +720,12 @@ def test_a_cycle_brings_its_connection_and_time(connections: Any) -> None:
         (Zoom(cycles=range(1), time_from_ns=100 * MS), "outside of --from and --to"),
     ],
 )
-def test_what_is_not_there_is_said(connections: Any, zoom: Zoom, message: str) -> None:
+def test_missing_subjects_are_reported(connections: Any, zoom: Zoom, message: str) -> None:
     with pytest.raises(InputInvalid, match=message):
         view.of_connection(connections, table("cycles", *CYCLES), zoom, 0)
 
 
-def test_tasks_are_shown_from_the_first_command_to_the_last_status(connections: Any) -> None:
+def test_commands_are_shown_from_the_first_command_to_the_last_status(connections: Any) -> None:
     found = view.of_tasks(connections, table("cycles", *CYCLES), Zoom(), 0)
     assert (found.start_ns, found.end_ns, found.connections) == (10 * MS, 60 * MS, (1, 2))
     with pytest.raises(InputInvalid, match="connection 2 has no SCSI commands"):

@@ -1,6 +1,6 @@
-"""The extcap: its four phases, by hand and under tshark, and how it ends when its reader or its child ends.
+"""The extcap: its four phases, by hand and under tshark, and its end when its reader or its child ends.
 
-The child of the capture is a script written here, so that nothing depends on an interface or on privileges.
+The child of the capture is a script in this file, so that no test needs an interface or privileges.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE_S = 20
 
 @pytest.fixture(scope="module")
 def wrapper(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The extcap as it is installed."""
+    """The installed extcap."""
     home = tmp_path_factory.mktemp("home")
     folders = Folders(home / "c", home / "p", home / "e")
     installation.install(folders)
@@ -72,12 +72,12 @@ def test_the_link_type_and_the_arguments(wrapper: Path, interface: str) -> None:
     assert sentences(wrapper, "--extcap-interface", interface, "--extcap-dlts") == [
         ("dlt", {"number": "1", "name": "EN10MB", "display": "Ethernet"})
     ]
-    told = sentences(wrapper, "--extcap-interface", interface, "--extcap-config")
-    arguments = [parts for kind, parts in told if kind == "arg"]
+    printed = sentences(wrapper, "--extcap-interface", interface, "--extcap-config")
+    arguments = [parts for kind, parts in printed if kind == "arg"]
     assert [parts["number"] for parts in arguments] == [str(number) for number in range(len(arguments))]
     assert len({parts["call"] for parts in arguments}) == len(arguments)
     for parts in arguments:
-        values = [value for kind, value in told if kind == "value" and value["arg"] == parts["number"]]
+        values = [value for kind, value in printed if kind == "value" and value["arg"] == parts["number"]]
         assert bool(values) == (parts["type"] == "selector")
         if "validation" in parts:
             # the example in the box must be valid
@@ -85,21 +85,21 @@ def test_the_link_type_and_the_arguments(wrapper: Path, interface: str) -> None:
             assert re.fullmatch(parts["validation"], example), parts
 
 
-def test_the_interfaces_of_the_system_are_offered(wrapper: Path) -> None:
-    told = sentences(wrapper, "--extcap-interface", "iscsitrace", "--extcap-config")
-    offered = {parts["value"] for kind, parts in told if kind == "value" and parts["arg"] == "0"}
+def test_the_interfaces_of_the_system_are_listed(wrapper: Path) -> None:
+    printed = sentences(wrapper, "--extcap-interface", "iscsitrace", "--extcap-config")
+    offered = {parts["value"] for kind, parts in printed if kind == "value" and parts["arg"] == "0"}
     assert offered == {*(path.name for path in Path("/sys/class/net").iterdir()), "any"} - {"bonding_masters"}
 
 
-def test_reloading_gives_values_only(wrapper: Path) -> None:
-    told = sentences(
+def test_reloading_prints_only_values(wrapper: Path) -> None:
+    printed = sentences(
         wrapper, "--extcap-interface", "iscsitrace", "--extcap-config", "--extcap-reload-option", "interface"
     )
-    assert {kind for kind, _ in told} == {"value"}
-    assert "lo" in {parts["value"] for _, parts in told}
+    assert {kind for kind, _ in printed} == {"value"}
+    assert "lo" in {parts["value"] for _, parts in printed}
 
 
-def test_a_capture_filter_is_judged(wrapper: Path) -> None:
+def test_a_capture_filter_is_checked(wrapper: Path) -> None:
     good = asked(wrapper, "--extcap-capture-filter", "tcp port 3260", "--extcap-interface", "iscsitrace")
     assert (good.returncode, good.stdout, good.stderr) == (0, "", "")
     bad = asked(wrapper, "--extcap-capture-filter", "tcp prot 3260", "--extcap-interface", "iscsitrace")
@@ -116,7 +116,7 @@ def test_a_capture_filter_is_judged(wrapper: Path) -> None:
         (("--extcap-interface", "iscsitrace-wan", "--capture", "--fifo", "/nowhere/x"), "cannot write to /nowhere/x"),
     ],
 )
-def test_refusals_are_one_line(wrapper: Path, arguments: Sequence[str], complaint: str) -> None:
+def test_refusals_are_one_line_errors(wrapper: Path, arguments: Sequence[str], complaint: str) -> None:
     done = asked(wrapper, *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -125,9 +125,9 @@ def test_refusals_are_one_line(wrapper: Path, arguments: Sequence[str], complain
     assert complaint in line
 
 
-def test_a_refused_capture_lets_its_reader_go(wrapper: Path, fifo: Path) -> None:
+def test_a_refused_capture_closes_the_pipe(wrapper: Path, fifo: Path) -> None:
     with started(wrapper, fifo, "--extcap-interface", "iscsitrace") as process:
-        # else the read would wait for ever for the other end to open
+        # otherwise the read would wait forever for the other end to open
         assert fifo.read_bytes() == b""
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
@@ -168,7 +168,7 @@ def started(program: Path, fifo: Path, *arguments: str, path: str | None = None)
             process.kill()
 
 
-def test_the_simulated_wan_is_what_simulate_gives(wrapper: Path, fifo: Path, tmp_path: Path) -> None:
+def test_the_simulated_wan_equals_the_output_of_simulate(wrapper: Path, fifo: Path, tmp_path: Path) -> None:
     with started(wrapper, fifo, "--extcap-interface", "iscsitrace-wan", *WAN.split(), "--tap", "target") as process:
         seen = fifo.read_bytes()
         out, err = process.communicate(timeout=PATIENCE_S)
@@ -177,7 +177,7 @@ def test_the_simulated_wan_is_what_simulate_gives(wrapper: Path, fifo: Path, tmp
     assert seen == run.capture("target").read_bytes()
 
 
-def test_settings_that_make_no_sense_are_one_line(wrapper: Path, fifo: Path) -> None:
+def test_invalid_settings_are_a_one_line_error(wrapper: Path, fifo: Path) -> None:
     with started(wrapper, fifo, "--extcap-interface", "iscsitrace-wan", "--rate", "fast") as process:
         assert fifo.read_bytes() == b""
         _, err = process.communicate(timeout=PATIENCE_S)
@@ -186,7 +186,7 @@ def test_settings_that_make_no_sense_are_one_line(wrapper: Path, fifo: Path) -> 
     assert "'fast' is not a rate" in line
 
 
-def test_a_simulation_ends_when_nobody_reads(wrapper: Path, fifo: Path) -> None:
+def test_a_simulation_ends_when_its_reader_closes(wrapper: Path, fifo: Path) -> None:
     with started(wrapper, fifo, "--extcap-interface", "iscsitrace-wan", "--bytes", "64G") as process:
         with fifo.open("rb") as stream:
             assert len(stream.read(1000)) == 1000
@@ -225,14 +225,14 @@ class StandIn:
         program.chmod(0o755)
         self.path = f"{folder}:{os.environ['PATH']}"
 
-    def told(self) -> list[str]:
+    def logged_arguments(self) -> list[str]:
         return self.log.read_text().splitlines()
 
     def started(self, fifo: Path, *arguments: str) -> object:
         return started(self.extcap, fifo, "--extcap-interface", "iscsitrace", *arguments, path=self.path)
 
 
-def test_a_capture_is_told_what_stands_in_the_dialog(tmp_path: Path, fifo: Path) -> None:
+def test_a_capture_gets_the_values_of_the_dialog(tmp_path: Path, fifo: Path) -> None:
     stand_in = StandIn(tmp_path, seconds=0)
     arguments = "--interface eth1 --learn --snaplen=128 --trigger latency>50ms --before 2s --after=1s".split()
     filters = ("--filter", "host a or host b", "--extcap-capture-filter", "tcp")
@@ -242,7 +242,7 @@ def test_a_capture_is_told_what_stands_in_the_dialog(tmp_path: Path, fifo: Path)
         assert fifo.read_bytes() == b"begin"
         _, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, "")
-    assert stand_in.told() == [
+    assert stand_in.logged_arguments() == [
         *("capture", "-q", "-i", "eth1", "-w", "-"),
         *("-f", "(host a or host b) and (tcp)"),
         "--learn",
@@ -251,15 +251,15 @@ def test_a_capture_is_told_what_stands_in_the_dialog(tmp_path: Path, fifo: Path)
     ]
 
 
-def test_reloading_asks_iscsitrace_and_puts_iscsi_first(tmp_path: Path) -> None:
+def test_reloading_runs_iscsitrace_and_lists_iscsi_first(tmp_path: Path) -> None:
     stand_in = StandIn(tmp_path)
-    told = {
+    printed = {
         "interfaces": [
             {"name": "lo", "description": "", "portals": [], "can_capture": True},
             {"name": "eth1", "description": "stor{age}", "portals": [{"address": "10.0.0.2", "port": 3260}]},
         ]
     }
-    (tmp_path / "iscsitrace").write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(told)}\nEND\n")
+    (tmp_path / "iscsitrace").write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(printed)}\nEND\n")
     arguments = ("--extcap-interface", "iscsitrace", "--extcap-config", "--extcap-reload-option", "interface")
     done = subprocess.run(
         [str(stand_in.extcap), *arguments],
@@ -275,18 +275,18 @@ def test_reloading_asks_iscsitrace_and_puts_iscsi_first(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_left_empty_is_left_out(tmp_path: Path, fifo: Path) -> None:
+def test_empty_fields_are_left_out(tmp_path: Path, fifo: Path) -> None:
     stand_in = StandIn(tmp_path, seconds=0)
     empty = "--filter= --trigger= --before=2s --after= --snaplen=0 --learn=false".split()
     with started(
         stand_in.extcap, fifo, "--extcap-interface", "iscsitrace", "--interface", "lo", *empty, path=stand_in.path
     ):
         assert fifo.read_bytes() == b"begin"
-    assert stand_in.told() == ["capture", "-q", "-i", "lo", "-w", "-"]
+    assert stand_in.logged_arguments() == ["capture", "-q", "-i", "lo", "-w", "-"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_capture_in_order(tmp_path: Path, fifo: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_the_capture_cleanly(tmp_path: Path, fifo: Path, number: signal.Signals) -> None:
     stand_in = StandIn(tmp_path)
     with started(
         stand_in.extcap, fifo, "--extcap-interface", "iscsitrace", "--interface", "lo", path=stand_in.path
@@ -297,10 +297,10 @@ def test_a_signal_ends_the_capture_in_order(tmp_path: Path, fifo: Path, number: 
             assert stream.read() == b"end"
         _, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, "")
-    assert stand_in.told()[-1] == "SIGTERM"
+    assert stand_in.logged_arguments()[-1] == "SIGTERM"
 
 
-def test_the_capture_ends_when_nobody_reads_though_no_packet_comes(tmp_path: Path, fifo: Path) -> None:
+def test_the_capture_ends_when_its_reader_closes_even_without_packets(tmp_path: Path, fifo: Path) -> None:
     stand_in = StandIn(tmp_path)
     with started(
         stand_in.extcap, fifo, "--extcap-interface", "iscsitrace", "--interface", "lo", path=stand_in.path
@@ -312,7 +312,7 @@ def test_the_capture_ends_when_nobody_reads_though_no_packet_comes(tmp_path: Pat
     assert (process.returncode, err) == (0, "")
 
 
-def test_dropped_packets_are_told(tmp_path: Path, fifo: Path) -> None:
+def test_dropped_packets_are_reported(tmp_path: Path, fifo: Path) -> None:
     stand_in = StandIn(tmp_path, code=1, dropped=7)
     with started(
         stand_in.extcap, fifo, "--extcap-interface", "iscsitrace", "--interface", "lo", path=stand_in.path
@@ -326,7 +326,7 @@ def test_dropped_packets_are_told(tmp_path: Path, fifo: Path) -> None:
     assert err == "iscsitrace: lo: 7 packets dropped, 7 in all\n"
 
 
-def test_a_signal_while_nobody_reads_yet_is_the_end(tmp_path: Path, fifo: Path) -> None:
+def test_a_signal_before_a_reader_opens_ends_it(tmp_path: Path, fifo: Path) -> None:
     stand_in = StandIn(tmp_path)
     with started(
         stand_in.extcap, fifo, "--extcap-interface", "iscsitrace", "--interface", "lo", path=stand_in.path
@@ -340,7 +340,7 @@ def test_a_signal_while_nobody_reads_yet_is_the_end(tmp_path: Path, fifo: Path) 
     assert not stand_in.log.exists()
 
 
-def test_without_iscsitrace_it_says_what_to_do(tmp_path: Path, fifo: Path) -> None:
+def test_a_missing_iscsitrace_is_reported_with_advice(tmp_path: Path, fifo: Path) -> None:
     stand_in = StandIn(tmp_path)
     program = tmp_path / "iscsitrace"
     program.rename(tmp_path / "python3")

@@ -1,4 +1,4 @@
-"""tools/plugin.py: the plugin from its parts, the generated part, and what it refuses."""
+"""tools/plugin.py: the plugin from its parts, the generated part, and its errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_part_becomes_a_local_variable_and_the_last_one_stands_as_it_is(folder: Path) -> None:
+def test_a_part_becomes_a_local_variable_and_the_last_one_is_unchanged(folder: Path) -> None:
     text = plugin.assembled(PARTS)
     rule = "-" * 116
     assert text.endswith(
@@ -68,7 +68,7 @@ print(one.double(21))
     assert "require" not in text
 
 
-def test_what_is_out_of_date_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_outdated_files_are_listed_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plugin.main(["--check"]) == 1
     assert capsys.readouterr().out == "out of date: operations.lua, assembled; run python -m tools.plugin\n"
     assert not (folder / "assembled").exists()
@@ -89,7 +89,7 @@ def test_what_is_out_of_date_is_one_line(folder: Path, capsys: pytest.CaptureFix
         ("three", "return {}\n", "PARTS in tools/plugin.py differ: three"),
     ],
 )
-def test_a_part_that_cannot_be_assembled_is_one_line(
+def test_a_part_that_cannot_be_assembled_is_a_one_line_error(
     name: str, text: str, complaint: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / f"{name}.lua").write_text(text)

@@ -1,7 +1,7 @@
-"""The plugin's menu entries and statistics window, run by tshark: Lua functions stand in for Wireshark's windows.
+"""The plugin's menu entries and statistics window, run by tshark: Lua functions replace Wireshark's windows.
 
-They say that there is a GUI, keep the entries that the plugin registers, run one of them at a frame of the second pass,
-and write down what they are asked to show. The program that an entry runs is a script that prints its arguments.
+They report a GUI, store the entries that the plugin registers, run one of them at a frame of the second pass, and log
+the texts to show. The program that an entry runs is a script that prints its arguments.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def file(tmp_path: Path) -> Path:
 
 
 def run(file: Path, then: str, *options: str, entry: str = "", frame: int = 2, code: int = 0) -> list[str]:
-    """What was shown in place of windows, a line each."""
+    """The log of the replaced windows, one line each."""
     folder = file.parent
     script, program = folder / "script.lua", folder / "program"
-    # a script of its own would have globals of its own
+    # a separate script would have separate globals
     script.write_text(f"{GUI}\n(function(...)\n{PLUGIN.read_text()}\nend)()\n{then}")
     program.write_text(PROGRAM)
     program.chmod(0o755)
@@ -130,7 +130,9 @@ def test_an_entry_opens_what_iscsitrace_writes(entry: str, suffix: str, file: Pa
         ("Plot the selected command", "iscsitrace plot", ["plot", "sequence", "--cycle", "0"]),
     ],
 )
-def test_an_entry_shows_why_nothing_was_written(entry: str, title: str, arguments: list[str], file: Path) -> None:
+def test_an_entry_shows_the_error_if_nothing_was_written(
+    entry: str, title: str, arguments: list[str], file: Path
+) -> None:
     first, *printed = run(file, RUN, entry=entry, code=2)
     assert first.startswith(f"window|{title}|$ '")
     *words, option, output, capture = printed
@@ -139,7 +141,7 @@ def test_an_entry_shows_why_nothing_was_written(entry: str, title: str, argument
     assert output.startswith("</")
 
 
-def test_a_packet_without_a_command_is_taken_by_its_frame_and_connection(file: Path) -> None:
+def test_a_packet_without_a_command_is_identified_by_frame_and_connection(file: Path) -> None:
     assert run(file, RUN, entry="Inspect the selected command", frame=3)[1:4] == ["<inspect>", "<--frame>", "<3>"]
     plotted = run(file, RUN, entry="Plot the selected command", frame=3, code=2)
     assert plotted[1:5] == ["<plot>", "<sequence>", "<--connection>", "<0>"]
@@ -152,7 +154,7 @@ def test_the_filter_of_the_selected_command(file: Path) -> None:
     assert run(file, RUN, entry="Filter the selected command") == ["filter|iscsitrace.cycle == 0", "applied"]
 
 
-def test_a_capture_that_is_named(file: Path) -> None:
+def test_a_capture_given_by_name(file: Path) -> None:
     shown = run(file, RUN, "-o", "iscsitrace.capture:/somewhere/else", entry="Diagnose the capture")
     assert shown[2] == "</somewhere/else>"
 

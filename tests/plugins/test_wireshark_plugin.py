@@ -67,7 +67,7 @@ def test_samples(name: str) -> None:
 @pytest.mark.parametrize("is_immediate", [False, True])
 @pytest.mark.parametrize("is_status_in_data", [False, True])
 def test_queues_of_several_connections(is_immediate: bool, is_status_in_data: bool, tmp_path: FilePath) -> None:
-    """Commands with immediate data take several packets; other commands begin and end in between."""
+    """Commands with immediate data take several packets; other commands start and end in between."""
     conversation = Conversation(Path(2_000_000, rate_bits_per_s=50_000_000))
     settings = Session(
         connection_count=2,
@@ -112,7 +112,7 @@ class AnyCommand(Task):
         return None, None
 
 
-def test_operations_have_the_same_names(tmp_path: FilePath) -> None:
+def test_operations_have_the_names_of_the_core(tmp_path: FilePath) -> None:
     commands: list[Task] = [AnyCommand("test_unit_ready", code=code) for code in range(256)]
     for code in (0x7F, 0x83, 0x84, 0x9E, 0x9F, 0xA3, 0xA4):
         commands += [AnyCommand("test_unit_ready", code=code, action=action) for action in range(1, 32)]
@@ -167,7 +167,7 @@ def columns(file: FilePath, *names: str) -> list[list[str]]:
     return [line.split("\t") for line in tshark(file, "-T", "fields", *asked).split("\n")[:-1]]
 
 
-def test_a_field_that_is_asked_for_alone_is_what_it_is_among_all() -> None:
+def test_a_field_requested_alone_equals_the_field_among_all() -> None:
     file = sample("write-r2t-rounds")
     of_all = columns(file, *ALONE)
     for number, name in enumerate(ALONE):
@@ -179,7 +179,7 @@ def test_a_field_that_is_asked_for_alone_is_what_it_is_among_all() -> None:
 
 
 @pytest.mark.parametrize("options", [["-V"], ["-nV"], ["-O", "tcp,iscsitrace"], ["-T", "pdml"], ["-Tjson"]])
-def test_details_are_there_without_being_named(options: list[str], plain: Capture, tmp_path: FilePath) -> None:
+def test_details_are_shown_without_a_request(options: list[str], plain: Capture, tmp_path: FilePath) -> None:
     """Without a request the plugin does nothing; printing whole packets is a request."""
     file = written(tmp_path, plain)
     assert "iscsitrace" in tshark_as_it_is(file, *options)
@@ -196,7 +196,7 @@ def test_a_column_of_the_profile(plain: Capture, tmp_path: FilePath) -> None:
 
 
 def tshark_as_it_is(file: FilePath, *options: str, folder: FilePath | None = None) -> str:
-    """What tshark shows with the plugin, and no other options."""
+    """The output of tshark with the plugin and no other options."""
     command = ["tshark", "-X", f"lua_script:{wireshark_plugin.PLUGIN}", "-r", file.name, *options]
     environment = os.environ | {"WIRESHARK_CONFIG_DIR": str(folder or "/nonexistent")}
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=file.parent).stdout
@@ -224,7 +224,7 @@ def test_statistics(name: str) -> None:
 
 FIRST_NS = 1_700_000_000_000_000_000
 REFUSED = ["1\t\t\t"]
-"""The first frame has a note that the sidecar was refused; nothing of it is shown."""
+"""The first frame has a note that the sidecar was refused; none of its facts is shown."""
 ROWS = ["1\tinitiator_think\t\t", "3\t\t14480\t", "4\ttransfer\t28960\tfast"]
 
 
@@ -236,7 +236,7 @@ def plain() -> Capture:
 
 
 def with_sidecar(folder: FilePath, capture: Capture, **changed: str) -> FilePath:
-    """The capture, and beside it a sidecar with these parts."""
+    """The capture with a sidecar of these parts."""
     file = written(folder, capture)
     said = {
         "name": "iscsitrace-sidecar",
@@ -271,7 +271,7 @@ def test_a_sidecar_beside_the_capture(passes: tuple[str, ...], plain: Capture, t
     assert sidecar_fields(with_sidecar(tmp_path, plain), *passes) == (ROWS, [])
 
 
-def test_a_sidecar_that_is_named(plain: Capture, tmp_path: FilePath) -> None:
+def test_a_sidecar_given_by_name(plain: Capture, tmp_path: FilePath) -> None:
     file = with_sidecar(tmp_path, plain)
     moved = (tmp_path / "capture.pcap.iscsitrace").rename(tmp_path / "elsewhere")
     assert sidecar_fields(file) == ([], [])
@@ -295,7 +295,7 @@ def test_a_sidecar_that_is_named(plain: Capture, tmp_path: FilePath) -> None:
         {"rows": "\n".join([*ROWS, "\0\xff\n"])},
     ],
 )
-def test_a_sidecar_that_does_not_belong_is_refused(changed: dict[str, str], plain: Capture, tmp_path: FilePath) -> None:
+def test_a_sidecar_of_another_capture_is_refused(changed: dict[str, str], plain: Capture, tmp_path: FilePath) -> None:
     rows, complaints = sidecar_fields(with_sidecar(tmp_path, plain, **changed))
     assert rows == REFUSED
     assert len(complaints) == 1
@@ -320,7 +320,7 @@ def test_numbers_are_left_out_where_commands_are_missing(tmp_path: FilePath) -> 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["two-connections-one-session", "write-r2t-rounds", "task-abort-storage-hang"])
-def test_damage_raises_no_lua_error(name: str, seed: int, tmp_path: FilePath) -> None:
+def test_damaged_captures_raise_no_lua_error(name: str, seed: int, tmp_path: FilePath) -> None:
     whole, damaged = tmp_path / "whole.pcap", tmp_path / "damaged.pcap"
     options = [["-s", "200"], ["-C", "20:-8"], []][seed]
     subprocess.run([EDITCAP, "-F", "pcap", *options, sample(name), whole], check=True)
@@ -332,7 +332,7 @@ def test_damage_raises_no_lua_error(name: str, seed: int, tmp_path: FilePath) ->
 
 
 @pytest.mark.parametrize("snaplen", [90, 130, 1000])
-def test_cut_captures_show_nothing_wrong(snaplen: int, tmp_path: FilePath) -> None:
+def test_cut_captures_show_no_wrong_value(snaplen: int, tmp_path: FilePath) -> None:
     conversation = Conversation()
     session = conversation.session(Session(initiator_max_recv_data_segment_length=8192)).login()
     session.read(count=4, block_bytes=20_480, queue_depth=2).write(count=4, block_bytes=20_480).logout()

@@ -1,4 +1,4 @@
-"""The profile: Wireshark accepts its filters and columns, colours match the legend and can be told apart."""
+"""The profile: Wireshark accepts its filters and columns; colours match the legend and are distinguishable."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A configuration folder with the profile, and nothing else of a person's."""
+    """A configuration folder with only the profile."""
     folder = tmp_path_factory.mktemp("home")
     # the plugin stays out of the folders that tshark looks into: it is named
     installation.install(Folders(folder, folder / "elsewhere", folder / "elsewhere"))
@@ -80,7 +80,7 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tshark(configuration: Path, *arguments: str) -> list[list[str]]:
-    """Lines of tshark with profile and plugin, without a word of complaint."""
+    """Lines of tshark with profile and plugin; any message on standard error fails."""
     command = ["tshark", "-n", "-X", f"lua_script:{PLUGIN}", "-C", "iscsitrace", *arguments]
     environment = os.environ | {"WIRESHARK_CONFIG_DIR": str(configuration), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
@@ -89,7 +89,7 @@ def tshark(configuration: Path, *arguments: str) -> list[list[str]]:
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 
-def test_wireshark_takes_every_filter(configuration: Path, lossy: Run) -> None:
+def test_wireshark_accepts_every_filter(configuration: Path, lossy: Run) -> None:
     expressions = [*(expression for expression, *_ in rules().values()), *buttons().values()]
     every = " || ".join(f"({expression})" for expression in expressions)
     assert tshark(configuration, "-r", str(lossy.capture()), "-Y", every)
@@ -132,8 +132,8 @@ def test_rows_have_the_colours_of_the_legend(configuration: Path, lossy: Run) ->
     assert {0x01, 0x03, 0x05, 0x21, 0x23, 0x25, 0x31} <= seen
 
 
-def test_what_failed_has_its_colour(configuration: Path) -> None:
-    # a login that is refused, and the CHECK CONDITION that tells of the power on
+def test_failures_have_their_colour(configuration: Path) -> None:
+    # a refused login, and the CHECK CONDITION that reports the power on
     sample = ROOT / "samples" / "chap-refused-then-accepted" / "capture.pcap"
     fields = ("-T", "fields", "-e", "frame.number", "-e", "frame.coloring_rule.name")
     shown = {
@@ -163,7 +163,7 @@ def luminance(colour: Colour) -> float:
 
 
 @pytest.mark.parametrize("name", rules())
-def test_text_can_be_read(name: str) -> None:
+def test_text_has_enough_contrast(name: str) -> None:
     _, background, foreground = rules()[name]
     darker, lighter = sorted((luminance(background), luminance(foreground)))
     # WCAG 2, contrast (minimum)
@@ -180,7 +180,7 @@ _VISION = {
 
 
 def seen_as(colour: Colour, vision: str) -> Colour:
-    """CIELAB of what somebody sees."""
+    """CIELAB of a colour as seen with this colour vision."""
     light = linear(colour)
     red, green, blue = (
         min(1.0, max(0.0, sum(weight * part for weight, part in zip(row, light, strict=True))))
@@ -196,7 +196,7 @@ def seen_as(colour: Colour, vision: str) -> Colour:
 
 
 @pytest.mark.parametrize("vision", _VISION)
-def test_colours_can_be_told_apart(vision: str) -> None:
+def test_colours_are_distinguishable(vision: str) -> None:
     # a reset is a failure
     backgrounds = {
         name: seen_as(background, vision) for name, (_, background, _) in rules().items() if name != "TCP reset"

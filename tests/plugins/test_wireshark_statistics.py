@@ -1,4 +1,4 @@
-"""The plugin's statistics and fields on connections typed in by hand: every expected number is worked out by hand."""
+"""The plugin's statistics and fields on connections written by hand: every expected number is computed by hand."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_statistics_of_a_capture_without_commands(tmp_path: Path) -> None:
 
 
 def fields(file: Path) -> dict[int, dict[str, Any]]:
-    """What the plugin shows of each command; the same as the reader's tables."""
+    """The fields of each command; equal to the tables of the reader."""
     found = shown(file)
     assert list(differences(found, iscsitrace.read(file, tables=("segments",)), is_whole=True)) == []
     return found.cycles
@@ -137,7 +137,7 @@ def test_the_phase_of_every_pdu(tmp_path: Path) -> None:
     ]
 
 
-def test_the_item_of_a_command_says_what_it_was(tmp_path: Path) -> None:
+def test_the_item_of_a_command_describes_it(tmp_path: Path) -> None:
     text = tshark(mixed(tmp_path), "-O", "iscsitrace", "-Y", "iscsitrace.latency == 0.009")
     assert "[Cycle: 2: read of 4096 bytes, 9.000 ms]" in text
 
@@ -198,7 +198,7 @@ def test_task_management_ends_commands(function: int, lun: int, left: int, resul
         (1, 0x01, "seek"),  # vital product data, which may be of any page
     ],
 )
-def test_an_inquiry_decides_what_an_operation_code_means(
+def test_an_inquiry_decides_the_meaning_of_an_operation_code(
     second: int, kind: int, operation: str, tmp_path: Path
 ) -> None:
     wire = Wire()
@@ -226,7 +226,7 @@ def test_a_closed_connection_ends_its_commands(is_reset: bool, tmp_path: Path) -
     assert {number: row["queue_depth"] for number, row in found.items()} == {1: 2, 2: 1}
 
 
-def test_a_status_that_is_missing_makes_depths_unknown(tmp_path: Path) -> None:
+def test_a_missing_status_makes_queue_depths_unknown(tmp_path: Path) -> None:
     """StatSN jumps over 2: which command in flight ended is not known until all have ended or their tags are reused."""
     wire = Wire()
     wire.send(0, command(0, TEST_UNIT_READY, cmd_sn=1)).receive(1, response(0, 1))
@@ -241,7 +241,7 @@ def test_a_status_that_is_missing_makes_depths_unknown(tmp_path: Path) -> None:
     assert "idle_time" not in found[3]
 
 
-def test_a_residual_says_that_no_data_is_missing(tmp_path: Path) -> None:
+def test_a_residual_shows_that_no_data_is_missing(tmp_path: Path) -> None:
     """512 of 4096 bytes come: with a residual count of 3584 that is all, without one the last data is missing."""
     wire = Wire()
     for number, underflow in enumerate((3584, 0)):
@@ -253,7 +253,7 @@ def test_a_residual_says_that_no_data_is_missing(tmp_path: Path) -> None:
     assert [found[number].get("status_time") for number in (0, 1)] == [4 * MS, None]
 
 
-def test_unsolicited_data_that_is_missing(tmp_path: Path) -> None:
+def test_missing_unsolicited_data(tmp_path: Path) -> None:
     """Of three unsolicited Data-Out PDUs of 512 bytes the second is missing: the last one still bounds the transfer."""
     wire = Wire()
     wire.send(0, command(0, WRITE, cmd_sn=1, write=1536))

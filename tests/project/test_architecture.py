@@ -1,4 +1,4 @@
-"""The rules of the house that a machine can check: who imports the core, and what a file looks like."""
+"""Rules of the architecture: which files import the core, and names of files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BANNED_NAMES = {"utils", "helpers", "common", "misc", "manager", "types"}
 
 
 def imports_of(file: Path) -> set[str]:
-    """Dotted names that a file imports, anywhere in it."""
+    """Dotted names of all imports in a file."""
     names = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
@@ -24,7 +24,7 @@ def imports_of(file: Path) -> set[str]:
     return names
 
 
-def test_the_core_is_imported_where_a_pass_or_traffic_begins_and_by_the_schema() -> None:
+def test_the_core_is_imported_where_a_pass_or_traffic_starts_and_by_the_schema() -> None:
     importers = [file for file in FILES if any("_core" in name.split(".") for name in imports_of(file))]
     assert [str(file.relative_to(PACKAGE)) for file in importers] == [
         *("lab/traffic.py", "recording/capture.py"),
@@ -33,14 +33,14 @@ def test_the_core_is_imported_where_a_pass_or_traffic_begins_and_by_the_schema()
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
-def test_a_file_is_one_noun_that_says_what_it_does(file: Path) -> None:
+def test_file_names_are_nouns(file: Path) -> None:
     text = file.read_text()
     assert ast.get_docstring(ast.parse(text))
     assert file.stem not in BANNED_NAMES
     assert len(text.splitlines()) <= 500
 
 
-def test_one_file_a_command() -> None:
+def test_one_file_per_command() -> None:
     from iscsitrace.cli import GROUPS
 
     for folder, names in GROUPS.values():

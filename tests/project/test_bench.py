@@ -1,4 +1,4 @@
-"""The captures of the bench are what they claim: tshark and tcptrace see clean streams and every task."""
+"""The captures of the bench: tshark and tcptrace find clean streams and every command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return generate(tmp_path_factory.mktemp("bench"), scale=0.04)
 
 
-def test_a_capture_that_is_gone_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_capture_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench.generate, "CAPTURES", {"sequential": bench.generate.CAPTURES["sequential"]})
     file = generate(tmp_path, scale=0)["sequential"]
     content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""The pages for developers name files of the tree: every path in them exists."""
+"""Every path in the pages for developers exists."""
 
 from __future__ import annotations
 

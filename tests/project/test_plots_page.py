@@ -1,4 +1,4 @@
-"""docs/plots.md: every kind with an image that its command makes; the images themselves are checked by tools.plots."""
+"""docs/plots.md: every kind has an image made by its command; tools.plots checks the images."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def test_an_image_of_something_else_is_out_of_date(tmp_path: Path) -> None:
     assert not plots.is_same(tmp_path / "b.png", one)
 
 
-def test_a_command_that_fails_is_said() -> None:
+def test_a_failing_command_is_reported() -> None:
     with pytest.raises(RuntimeError, match="cannot read"):
         plots.draw(["iscsitrace", "plot", "cycles", "-o", "a.png", "missing.pcap"], plots.ROOT)

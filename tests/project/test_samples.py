@@ -1,4 +1,4 @@
-"""The shipped samples against their truth.json, which no reading by this project had a part in."""
+"""The shipped samples against their truth.json, which does not come from this project's analysis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "samples"
 NAMES = sorted(SAMPLES)
 BLOCK_BYTES = 512
 LINK_HEADER_BYTES = {1: 14, 113: 16, 276: 20}
-"""Of Ethernet, and of Linux's "any" device in both its versions."""
+"""Link types: Ethernet, and both versions of Linux's "any" device."""
 # from RFC 7143 section 11.2.1.2
 OPCODES = {
     "NOP-Out": 0x00, "SCSI Command": 0x01, "Task Management Function Request": 0x02, "Login Request": 0x03,
@@ -55,7 +55,7 @@ def is_whole(name: str) -> bool:
 
 
 def cycles_within(name: str, transfer: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tasks of that operation that ran while a program did, and reached their status."""
+    """The commands of this operation during the run of a program, if they have a status."""
     return [
         row
         for row in read(name).cycles.rows()
@@ -71,7 +71,7 @@ def blocks(transfer: dict[str, Any]) -> set[int]:
     return set(range(first, first + transfer["bytes"] // BLOCK_BYTES))
 
 
-def test_every_sample_is_known_and_whole() -> None:
+def test_every_sample_is_known_and_complete() -> None:
     assert sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir()) == NAMES
     assert set(OPCODES) == set(PDU_TITLES.values())
     for name in NAMES:
@@ -103,7 +103,7 @@ def test_pdus(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if is_whole(name)])
-def test_nothing_is_unexplained(name: str) -> None:
+def test_all_bytes_are_decoded(name: str) -> None:
     trace = read(name)
     assert trace.coverage[-1].explained_bytes_share == trace.coverage[-1].pdu_share == 1.0
     incomplete = sum(not row["is_complete"] for row in trace.cycles.rows())
@@ -111,7 +111,7 @@ def test_nothing_is_unexplained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if is_whole(name)])
-def test_what_programs_moved(name: str) -> None:
+def test_bytes_moved_by_programs(name: str) -> None:
     for transfer in truth_of(name)["transfers"]:
         rows = [row for row in cycles_within(name, transfer) if row["status"] == 0]
         assert sum(row["data_bytes"] for row in rows) >= transfer["bytes"]
@@ -129,7 +129,7 @@ def test_what_programs_moved(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_faster_than_the_path(name: str) -> None:
+def test_nothing_is_faster_than_the_rtt(name: str) -> None:
     delays = truth_of(name)["one_way_delay_ms"]
     there_and_back_ns = sum(delays.values()) * 1e6
     for row in read(name).connections.rows():
@@ -140,7 +140,7 @@ def test_nothing_is_faster_than_the_path(name: str) -> None:
 
 
 def handshakes(name: str) -> dict[int, tuple[int, int]]:
-    """By the initiator's port: from SYN to SYN-ACK, and from there to the ACK, where each of them came once."""
+    """By the initiator's port: time from SYN to SYN-ACK, and from there to the ACK, if each was sent once."""
     seen: dict[int, list[tuple[str, int]]] = {}
     records, link_type = read_records(capture_of(name))
     for record in records:
@@ -162,8 +162,8 @@ def handshakes(name: str) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_round_trips_are_those_of_the_packets_and_of_ping(name: str) -> None:
-    """At least the delays that were set, and no more than the least ping, but for what emulated processors add."""
+def test_rtts_agree_with_the_packets_and_with_ping(name: str) -> None:
+    """At least the set delays, and at most the minimum ping RTT plus the scatter of emulated CPUs."""
     truth, known = truth_of(name), handshakes(name)
     assert bool(known) == (name != "mid-session")
     for row in read(name).connections.rows():
@@ -177,7 +177,7 @@ def test_round_trips_are_those_of_the_packets_and_of_ping(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("mid-session", "snaplen-128")])
-def test_keys_in_force(name: str) -> None:
+def test_negotiated_parameters(name: str) -> None:
     trace = read(name)
     for expected in truth_of(name)["keys_in_force"]:
         sessions = [row for row in trace.sessions.rows() if row["target_name"] == expected["target_name"]]
@@ -189,13 +189,13 @@ def test_keys_in_force(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if is_whole(name)])
-def test_retransmissions_are_the_kernels(name: str) -> None:
+def test_retransmissions_equal_the_kernels_counts(name: str) -> None:
     told = truth_of(name)["kernel_retransmitted_segments"]
     row_sum = {
         direction: sum(row[f"retransmitted_packets_{direction}"] for row in read(name).connections.rows())
         for direction in told
     }
-    # at the initiator's tap its own all pass; of the target's, those that the network dropped again do not
+    # at the initiator's tap all its own pass; retransmissions of the target that the network dropped do not
     with_bytes = told["to_initiator"] - truth_of(name).get("retransmitted_fin_count", 0)
     assert row_sum["to_target"] == told["to_target"]
     assert 0.9 * with_bytes <= row_sum["to_initiator"] <= with_bytes
@@ -218,9 +218,9 @@ def test_rounds_follow_from_the_keys() -> None:
             assert row["latency_ns"] >= row["r2t_count"] * 2 * 4_000_000
 
 
-def test_a_longer_path_takes_its_share_of_each_cycle() -> None:
-    """A read that waits for nothing but request and answer takes the round trip that ping measured, and what the target
-    needs: as long over either path.
+def test_a_longer_rtt_adds_to_each_cycle() -> None:
+    """A read without other waits takes the RTT measured by ping plus the service time of the target, which is the same
+    at either RTT.
     """
 
     def waits(name: str) -> tuple[list[int], float]:
@@ -232,7 +232,7 @@ def test_a_longer_path_takes_its_share_of_each_cycle() -> None:
     assert (len(far), len(near)) == (8, 8)
     assert far[0] > far_ping_ns > 32e6
     assert near[0] > near_ping_ns > 8e6
-    # the scatter of the emulated processors, some milliseconds, only ever adds: of the least it leaves little
+    # the scatter of emulated CPUs, some milliseconds, only adds time: the minimum has little of it
     assert far[0] - near[0] == pytest.approx(far_ping_ns - near_ping_ns, abs=0.5e6)
 
 
@@ -249,7 +249,7 @@ def test_the_hung_read_was_aborted_after_the_timeout() -> None:
     assert 3e9 <= waited_ns <= hung["seconds"] * 1e9
 
 
-def test_one_login_was_refused_and_no_secret_is_told() -> None:
+def test_one_login_was_refused_and_no_secret_is_shown() -> None:
     name = "chap-refused-then-accepted"
     trace, truth = read(name), truth_of(name)
     refused = [row for row in trace.logins.rows() if row["status_class"]]
@@ -271,15 +271,15 @@ def test_digests_are_good() -> None:
     assert {ok for ok in pdus["data_digest_ok"].tolist() if ok is not None} == {1}
 
 
-def test_a_start_in_mid_session_is_said() -> None:
+def test_a_start_in_mid_session_is_reported() -> None:
     trace = read("mid-session")
     assert not any(trace.sessions["is_login_captured"])
     assert "login_not_captured" in trace.counters["name"].tolist()
     assert not any(trace.connections["has_syn"])
 
 
-def test_a_snaplen_costs_no_task() -> None:
-    """Every task is found, with its instants; a Data-In whose header lay beyond the cut is walked by arithmetic."""
+def test_a_snaplen_loses_no_command() -> None:
+    """Every command is found, with its times; a Data-In whose header was cut off is inferred."""
     name = "snaplen-128"
     trace, truth = read(name), truth_of(name)
     assert gzip.decompress(capture_of(name).read_bytes())[16:20] == (128).to_bytes(4, "little")
@@ -305,7 +305,7 @@ def test_a_snaplen_costs_no_task() -> None:
     assert all(row["is_complete"] for row in trace.cycles.rows() if row["operation"] == "write")
 
 
-def test_what_the_capture_dropped_is_no_loss_of_the_network() -> None:
+def test_packets_missing_from_the_capture_are_no_network_losses() -> None:
     """tcpdump's kernel buffer dropped packets; the kernels retransmitted none."""
     name = "capture-drops"
     trace, truth = read(name), truth_of(name)
@@ -331,7 +331,7 @@ def test_what_the_capture_dropped_is_no_loss_of_the_network() -> None:
 
 
 def test_data_longer_than_declared_is_counted() -> None:
-    """The initiator's declaration, made smaller in a recorded login, is what the target's Data-In then break."""
+    """The initiator's declaration is made smaller in a recorded login, so that the target's Data-In violate it."""
     recorded = gzip.decompress(capture_of("sequential-read-4ms").read_bytes())
     key = b"MaxRecvDataSegmentLength="
     trace = iscsitrace.read(recorded)
@@ -343,7 +343,7 @@ def test_data_longer_than_declared_is_counted() -> None:
 
 
 def test_no_secret_of_a_login_is_shown() -> None:
-    """Challenges and responses in the capture stand in no table, nor in what Wireshark shows beside ours."""
+    """Challenges and responses of the capture are in no table, nor in the comparison with Wireshark."""
     name = "chap-refused-then-accepted"
     trace = read(name)
     secrets = [

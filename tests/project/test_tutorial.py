@@ -1,6 +1,6 @@
 """README.md, the tutorial and the samples' READMEs: every command they show works.
 
-`python -m tools.tutorial --check` runs those whose output is shown, and compares it.
+`python -m tools.tutorial --check` runs the commands with output, and compares it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def test_python_of_the_tutorial() -> None:
     assert result.stdout.startswith("16 writes;")  # dd count=16
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_exist() -> None:
     for page in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} -> {target}"

@@ -1,4 +1,4 @@
-"""The core's tables of SCSI commands and login keys as Python sees them, and the file that is written from the keys."""
+"""The core's tables of SCSI commands and login keys in Python, and the file generated from the keys."""
 
 from __future__ import annotations
 

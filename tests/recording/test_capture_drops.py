@@ -1,6 +1,6 @@
-"""Captures that missed packets: nothing false is found, what survived is, and the coverage is told rightly.
+"""Captures with missing packets: nothing false is found, everything captured is, and the coverage is correct.
 
-Packets are dropped from captures whose truth is known: built ones, and recorded ones read whole.
+Packets are dropped from captures with known truth: built ones, and recorded ones that were read whole.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ BUILT: dict[str, Callable[[Conversation], None]] = {
 
 @lru_cache(maxsize=4)
 def built(name: str) -> Capture:
-    """A built capture, made once."""
+    """A built capture, cached."""
     return _built(BUILT[name])
 
 
 def assert_found(trace: iscsitrace.Trace, seen: Seen, numbers: dict[int, int]) -> None:
-    """Nothing false; each task whose headers all survived is there, complete, with its counts and instants."""
+    """Nothing false; each command with all headers captured is found, complete, with its counts and times."""
     assert false_pdus(trace, seen, numbers) == []
     assert false_cycles(trace, seen, numbers) == []
     rows = {
@@ -119,7 +119,7 @@ def assert_found(trace: iscsitrace.Trace, seen: Seen, numbers: dict[int, int]) -
 
 
 def assert_coverage(trace: iscsitrace.Trace, seen: Seen) -> None:
-    """The shares of bytes decoded and of PDUs found are those of the truth, within one hundredth."""
+    """The shares of decoded bytes and of PDUs found equal the truth, within one percent."""
     total = trace.coverage[-1]
     ends = {key: stream.regions[-1].end for key, stream in seen.streams.items() if stream.regions}
     stream_bytes = sum(ends.values())
@@ -163,7 +163,7 @@ def test_recorded(file: FilePath, share: float, tmp_path: FilePath) -> None:
     assert false_cycles(trace, seen, numbers) == []
 
 
-# --- any mishap at all
+# --- random damage
 
 
 def _small() -> Capture:
@@ -187,7 +187,7 @@ MISHAPS = st.lists(
 
 
 def apply(mishaps: list[tuple[str, int, int]]) -> list[Packet]:
-    """The small capture after these mishaps, times in order."""
+    """The small capture after these changes, in order of time."""
     packets = list(SMALL.packets)
     for kind, wished, amount in mishaps:
         if not packets:
@@ -215,7 +215,7 @@ def apply(mishaps: list[tuple[str, int, int]]) -> list[Packet]:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mishaps=MISHAPS, missing_bytes=st.integers(0, 3000))
-def test_any_mishap(mishaps: list[tuple[str, int, int]], missing_bytes: int, tmp_path: FilePath) -> None:
+def test_random_damage(mishaps: list[tuple[str, int, int]], missing_bytes: int, tmp_path: FilePath) -> None:
     packets = apply(mishaps)
     file = write_pcap(tmp_path / "mishap.pcap", packets, ETHERNET)
     content = file.read_bytes()
@@ -229,8 +229,8 @@ def test_any_mishap(mishaps: list[tuple[str, int, int]], missing_bytes: int, tmp
     assert total.captured_bytes + total.gap_bytes == total.stream_bytes
 
 
-def test_the_small_capture_is_whole(tmp_path: FilePath) -> None:
-    """Without mishaps the property's capture is read exactly: the property is about the mishaps."""
+def test_the_small_capture_is_complete(tmp_path: FilePath) -> None:
+    """Without damage the capture of the property test is read exactly."""
     trace = iscsitrace.read(write_pcap(tmp_path / "small.pcap", apply([]), ETHERNET), tables=("pdus",))
     seen = observe(SMALL, SMALL.packets)
     assert_found(trace, seen, connection_numbers(trace))

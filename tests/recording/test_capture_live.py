@@ -1,4 +1,4 @@
-"""Capturing on veth and TAP devices while traffic passes: beside tcpdump and dumpcap, killed, refused, triggered."""
+"""Captures on veth and TAP devices under traffic: compared with tcpdump and dumpcap, killed, refused, triggered."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def veth() -> Iterator[Network]:
 
 @contextmanager
 def target(made: Network, *options: str, port: int = PORT) -> Iterator[str]:
-    """A target; gives the URL for initiators."""
+    """A target; yields the URL for initiators."""
     place = made["target"]
     words = ("-m", "iscsitrace", "target", "--listen", f"{place.address}:{port}", "--lun", "64M", *options)
     with place.started(sys.executable, *words, package="python3") as process:
@@ -59,7 +59,7 @@ def target(made: Network, *options: str, port: int = PORT) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def url(veth: Network) -> Iterator[str]:
-    """Of a target that all share."""
+    """The URL of a shared target."""
     with target(veth) as found:
         yield found
 
@@ -71,7 +71,7 @@ def traffic(made: Network, url: str, *options: str) -> None:
 
 @contextmanager
 def capturing(place: Namespace, *options: str | Path, interface: str = "eth0") -> Iterator[Process]:
-    """Our capture, from when its file is open."""
+    """Our capture, once its file is open."""
     words = ("-m", "iscsitrace", "capture", "-i", interface, *map(str, options))
     with place.started(sys.executable, *words, package="python3", stop_signal=signal.SIGINT) as process:
         process.wait_until(lambda: "writing" in process.log, "no capture")
@@ -79,7 +79,7 @@ def capturing(place: Namespace, *options: str | Path, interface: str = "eth0") -
 
 
 def stopped(process: Process, number: signal.Signals = signal.SIGINT) -> str:
-    """Ends a capture; gives its last line."""
+    """Ends a capture; returns its last line."""
     os.kill(process.process_id, number)
     end = time.monotonic() + 5
     while process.is_running and time.monotonic() < end:
@@ -95,7 +95,7 @@ def counts(line: str) -> dict[str, int]:
 
 
 def content(records: list[Record]) -> list[tuple[bytes, int]]:
-    """Whole packets, sorted: those that pass on two processors each socket sees in an order of its own."""
+    """Whole packets, sorted: each socket sees packets of two CPUs in a different order."""
     return sorted((record.data, record.original_length) for record in records)
 
 
@@ -107,7 +107,7 @@ def frames_of(file: Path) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def tcpdump(place: Namespace, file: Path) -> Iterator[None]:
-    """tcpdump beside it, which ends when it has all that passed."""
+    """A parallel tcpdump, which ends when it has all packets."""
     words = ("-i", "eth0", "-w", str(file), "-B", "16384", "-U", "--immediate-mode", "--time-stamp-precision=nano")
     # without its user switch, which may not write here
     with place.started(
@@ -118,7 +118,7 @@ def tcpdump(place: Namespace, file: Path) -> Iterator[None]:
         time.sleep(0.3)
 
 
-def test_the_same_packets_as_tcpdump_in_files_of_a_ring_and_in_one(url: str, veth: Network, tmp_path: Path) -> None:
+def test_one_file_and_a_ring_have_the_packets_of_tcpdump(url: str, veth: Network, tmp_path: Path) -> None:
     place = veth["target"]
     with (
         tcpdump(place, tmp_path / "tcpdump.pcap"),
@@ -142,19 +142,19 @@ def test_the_same_packets_as_tcpdump_in_files_of_a_ring_and_in_one(url: str, vet
         assert count["seen"] == count["written"] == len(ours)
         assert count["dropped"] == 0
     assert told[0]["bytes"] == (tmp_path / "whole.pcapng").stat().st_size
-    # each socket stamps and orders for itself: only what does not hang on that is the same
+    # each socket timestamps and orders packets separately: everything else is equal
     ring_trace, whole_trace = iscsitrace.read(*files), iscsitrace.read(tmp_path / "whole.pcapng")
     names = ("initiator_task_tag", "cmd_sn", "data_bytes", "lba", "status", "is_complete")
     assert [[row[name] for name in names] for row in ring_trace.cycles.rows()] == [
         [row[name] for name in names] for row in whole_trace.cycles.rows()
     ]
     assert len(list(whole_trace.cycles.rows())) >= 128
-    # two processors stamp, and then queue for the socket: some 100 ns may stand the wrong way round
+    # two CPUs timestamp, then queue for the socket: times may be out of order by some 100 ns
     oddities = [{row["name"] for row in trace.counters.rows()} for trace in (ring_trace, whole_trace)]
     assert all(found <= {"time_runs_backwards"} for found in oddities)
 
 
-def test_a_file_says_how_it_was_made(url: str, veth: Network, tmp_path: Path) -> None:
+def test_a_file_has_the_settings_of_its_capture(url: str, veth: Network, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     before_ns = time.time_ns()
     with capturing(veth["target"], "-w", file, "-s", "200", "--capture-comment", "why") as process:
@@ -185,7 +185,7 @@ def test_a_file_says_how_it_was_made(url: str, veth: Network, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_soon_and_in_order(number: signal.Signals, veth: Network, tmp_path: Path) -> None:
+def test_a_signal_ends_it_soon_and_cleanly(number: signal.Signals, veth: Network, tmp_path: Path) -> None:
     with capturing(veth["target"], "-w", tmp_path / "x.pcapng") as process:
         begun = time.monotonic()
         line = stopped(process, number)
@@ -213,7 +213,7 @@ def test_after_kill_9_the_file_can_be_read(url: str, veth: Network, tmp_path: Pa
     assert len(checked.stdout.split()) == trace.packet_count
 
 
-def test_after_kill_9_in_the_middle_of_traffic_too(url: str, veth: Network, tmp_path: Path) -> None:
+def test_after_kill_9_during_traffic_the_file_can_be_read(url: str, veth: Network, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     place = veth["initiator"]
     with capturing(veth["target"], "-w", file) as process:
@@ -223,13 +223,13 @@ def test_after_kill_9_in_the_middle_of_traffic_too(url: str, veth: Network, tmp_
             process.wait_until(lambda: file.stat().st_size > 20_000_000, "no traffic")
             os.kill(process.process_id, signal.SIGKILL)
     trace = iscsitrace.read(file)
-    # at most the last record is not whole, and that is told
+    # at most the last record is incomplete, and that is reported
     assert trace.packet_count > 1000
     tshark = frames_of(file)
     assert len(tshark.stdout.split()) == trace.packet_count
 
 
-def test_standard_output_can_be_read_while_it_runs(url: str, veth: Network) -> None:
+def test_standard_output_can_be_read_during_the_capture(url: str, veth: Network) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-q", package="python3")
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen,
@@ -251,7 +251,7 @@ def test_standard_output_can_be_read_while_it_runs(url: str, veth: Network) -> N
     assert not trace.inputs[0]["is_cut_short"]
 
 
-def test_a_reader_that_goes_ends_it(url: str, veth: Network) -> None:
+def test_a_closed_reader_ends_it(url: str, veth: Network) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-q", package="python3")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
         assert popen.stdout is not None
@@ -263,7 +263,7 @@ def test_a_reader_that_goes_ends_it(url: str, veth: Network) -> None:
         assert popen.stderr.read() == b""
 
 
-def test_a_reader_that_sleeps_does_not_keep_it_from_ending(url: str, veth: Network) -> None:
+def test_a_blocked_reader_does_not_prevent_its_end(url: str, veth: Network) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", package="python3")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
         assert popen.stdout is not None
@@ -291,7 +291,7 @@ def test_a_fifo_needs_no_force(url: str, veth: Network, tmp_path: Path) -> None:
     assert sum(row["operation"] == "read" for row in iscsitrace.read(got).cycles.rows()) >= 1
 
 
-def test_a_slow_reader_costs_drops_that_are_told(url: str, veth: Network, tmp_path: Path) -> None:
+def test_drops_because_of_a_slow_reader_are_reported(url: str, veth: Network, tmp_path: Path) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-B", "1", package="python3")
     errors = tmp_path / "errors"
     with (
@@ -300,7 +300,7 @@ def test_a_slow_reader_costs_drops_that_are_told(url: str, veth: Network, tmp_pa
     ):
         assert popen.stdout is not None
         got = popen.stdout.read(16)
-        # nobody reads: the pipe fills, then the kernel's buffer of 1 MiB
+        # without a reader the pipe fills, then the kernel's buffer of 1 MiB
         traffic(veth, url, "--bytes", "16M", "--block-size", "64K")
         time.sleep(0.7)
         popen.send_signal(signal.SIGINT)
@@ -314,7 +314,7 @@ def test_a_slow_reader_costs_drops_that_are_told(url: str, veth: Network, tmp_pa
     assert count["seen"] >= count["dropped"] + count["written"]
 
 
-def test_a_full_disk_ends_it_and_what_is_there_is_whole(url: str, veth: Network, tmp_path: Path) -> None:
+def test_a_full_disk_ends_it_and_its_files_are_valid(url: str, veth: Network, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run([MOUNT, "-t", "tmpfs", "-o", "size=2m", "none", disk], check=True)
@@ -378,7 +378,7 @@ def test_several_interfaces_go_into_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interface", ["lo", "any"])
-def test_what_the_loopback_device_shows_twice_counts_once(interface: str, veth: Network, tmp_path: Path) -> None:
+def test_packets_seen_twice_on_the_loopback_device_count_once(interface: str, veth: Network, tmp_path: Path) -> None:
     place = veth["target"]
     file = tmp_path / "x.pcapng"
     with (
@@ -399,7 +399,7 @@ def test_a_duration_ends_it(veth: Network, tmp_path: Path) -> None:
 
 
 def test_tagged_packets_pass_the_default_filter(veth: Network, tmp_path: Path) -> None:
-    """Frames with tags come from a raw socket, for not every kernel has VLAN devices; the receiver takes a tag off."""
+    """Tagged frames come from a raw socket, because not every kernel has VLAN devices; the receiver strips a tag."""
     file = tmp_path / "x.pcapng"
     initiator, others = veth["initiator"], veth["target"]
     hardware = b"".join(
@@ -429,7 +429,7 @@ def test_tagged_packets_pass_the_default_filter(veth: Network, tmp_path: Path) -
     assert [frame for frame in found if frame[:6] == hardware[:6]] == sent
 
 
-def test_portals_on_other_ports_are_learned(veth: Network, tmp_path: Path) -> None:
+def test_portals_on_other_ports_are_found(veth: Network, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     with (
         target(veth, port=5000) as url,
@@ -448,7 +448,7 @@ def test_portals_on_other_ports_are_learned(veth: Network, tmp_path: Path) -> No
     assert sum(row["is_complete"] for row in trace.cycles.rows()) > 20
 
 
-def test_a_trigger_keeps_what_is_around_a_delayed_status(veth: Network, tmp_path: Path) -> None:
+def test_a_trigger_keeps_the_time_around_a_delayed_status(veth: Network, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     fault = ("--fault", "delayed-status,nth=200,operation=read,by=300ms")
     options = ("--trigger", "latency>250ms", "--before", "10ms", "--after", "10ms")
@@ -519,7 +519,7 @@ def test_one_capability_is_enough(tmp_path: Path) -> None:
     assert "packets seen" in said.stderr
 
 
-def test_who_may_not_capture_is_told_what_to_do(veth: Network, tmp_path: Path) -> None:
+def test_missing_permission_is_reported_with_advice(veth: Network, tmp_path: Path) -> None:
     command = [*OURS, "capture", "-i", "lo", "-w", str(tmp_path / "x.pcapng"), "--dumpcap", "never"]
     tmp_path.chmod(0o777)
     said = subprocess.run(
@@ -532,7 +532,7 @@ def test_who_may_not_capture_is_told_what_to_do(veth: Network, tmp_path: Path) -
     assert not (tmp_path / "x.pcapng").exists()
 
 
-def test_advice_on_live_traffic_is_that_of_the_file(url: str, veth: Network, tmp_path: Path) -> None:
+def test_the_advice_on_live_traffic_equals_that_on_the_file(url: str, veth: Network, tmp_path: Path) -> None:
     with capturing(veth["target"], "-w", tmp_path / "x.pcapng") as process:
         words = ("-m", "iscsitrace", "initiator", "read", url, "--seconds", "2", "--block-size", "8K")
         with veth["initiator"].started(sys.executable, *words, package="python3"):

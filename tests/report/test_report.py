@@ -1,4 +1,4 @@
-"""``iscsitrace report``: what the page says, what it may not do, and that it is the same every time.
+"""``iscsitrace report``: the content of the page, its limits, and that it is the same every time.
 
 The page is read by html.parser, which knows nothing of the templates; its traffic is made by a conversation whose
 settings are the truth.
@@ -28,14 +28,14 @@ from tests.support.conversation import Conversation, Session
 from tests.support.transport import Path
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>|`*_[a](http://evil.example)\u202e"
-"""A name that would be markup in HTML and in Markdown, and turns text around."""
+"""A name that would be markup in HTML and in Markdown, and reverses the direction of text."""
 VOID = {"meta", "img", "br", "input", "link", "hr"}
 MS = 1_000_000
 
 
 @dataclass
 class Element:
-    """One element as html.parser saw it."""
+    """One element parsed by html.parser."""
 
     tag: str
     attributes: dict[str, str]
@@ -48,7 +48,7 @@ class Element:
 
 
 class Page(HTMLParser):
-    """Every element with its text, that of its children included; and which were never closed."""
+    """Every element with its text, including that of its children; and elements that were never closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -130,14 +130,14 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> FilePath:
     return write_pcapng(tmp_path_factory.mktemp("many") / "many.pcapng", capture.packets, capture.path.link_type)
 
 
-# --- what it says
+# --- content
 
 
-def test_the_verdict_is_that_of_the_diagnosis_and_comes_first(wan: FilePath, parsed: Page) -> None:
+def test_the_headline_is_that_of_the_diagnosis_and_comes_first(wan: FilePath, parsed: Page) -> None:
     opinion = examine(iscsitrace.read(wan, tables=captures.needed(is_large=False)).table).sessions[0]
     verdict = parsed.one("p", class_="verdict").words
     assert opinion.verdict.startswith(verdict)
-    # reads one at a time over 16 ms RTT, on a line of 1 Gbit/s: the path
+    # reads one at a time at an RTT of 16 ms, on a line of 1 Gbit/s: limited by the RTT
     assert "of the time is network RTT (16.0 ms)" in verdict
     headings = [each.words for each in parsed.elements if each.tag in ("h1", "h2", "h3")]
     assert headings[:3] == ["wan.pcapng", "What limits session 0", "What to change"]
@@ -160,7 +160,7 @@ def test_the_facts_are_those_of_the_conversation(parsed: Page) -> None:
     assert facts["Latency"].startswith("16.")
 
 
-def test_every_section_has_a_heading_in_order_and_can_be_reached(parsed: Page) -> None:
+def test_every_section_has_a_heading_in_order_and_a_link(parsed: Page) -> None:
     levels = [int(each.tag[1]) for each in parsed.elements if re.fullmatch("h[1-6]", each.tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -173,7 +173,7 @@ def test_every_section_has_a_heading_in_order_and_can_be_reached(parsed: Page) -
     assert wanted <= set(links)
 
 
-def test_the_slowest_task_stands_with_its_frames(wan: FilePath, document: Document) -> None:
+def test_the_slowest_command_is_shown_with_its_frames(wan: FilePath, document: Document) -> None:
     rows = list(iscsitrace.read(wan).cycles.rows())
     slowest = max(rows, key=lambda row: row["latency_ns"] or 0)
     section = next(each for each in document.sections if each.identity == "slow")
@@ -183,12 +183,12 @@ def test_the_slowest_task_stands_with_its_frames(wan: FilePath, document: Docume
     assert f"frame.number>={slowest['command_frame']}" in section.grids[1].rows[0][1]
 
 
-def test_negotiated_parameters_stand_with_who_offered_them(parsed: Page) -> None:
+def test_negotiated_parameters_are_shown_with_their_offers(parsed: Page) -> None:
     table = next(each for each in parsed.all("table") if "Negotiated parameters" in each.words)
     assert "MaxBurstLength 262144 262144 262144 negotiated" in table.words
 
 
-def test_plots_are_there_with_words_for_those_who_cannot_see_them(document: Document, parsed: Page) -> None:
+def test_plots_have_alternative_texts(document: Document, parsed: Page) -> None:
     names = [each.words for each in parsed.all("button", role="tab")]
     assert names[:4] == ["Throughput", "Time breakdown", "A typical command", "The slowest command"]
     assert len(parsed.all("figure", role="tabpanel")) == len(names) == len(document.pictures)
@@ -197,7 +197,7 @@ def test_plots_are_there_with_words_for_those_who_cannot_see_them(document: Docu
     assert all(picture.how_to_read for picture in document.pictures)
 
 
-def test_the_model_says_what_changes_would_win(document: Document, parsed: Page) -> None:
+def test_the_model_shows_gains_of_changes(document: Document, parsed: Page) -> None:
     assert document.model is not None
     parameters = {row[0]: row for row in document.model.parameters.rows}
     # the status of these reads rides in the last Data-In: out and back
@@ -211,14 +211,14 @@ def test_the_model_says_what_changes_would_win(document: Document, parsed: Page)
     assert "queue depth 8" in next(each for each in parsed.all("table") if "Predicted throughput" in each.words).words
 
 
-def test_without_steady_tasks_there_is_no_model_and_it_says_why(sessions: FilePath) -> None:
+def test_without_steady_commands_the_missing_model_is_explained(sessions: FilePath) -> None:
     trace = iscsitrace.read(sessions, tables=captures.needed(is_large=False, has_pictures=False))
     document = captures.describe(trace, session=7, has_pictures=False)
     assert document.model is None
     assert document.model_missing.startswith("No model of session 7: ")
 
 
-# --- what it may not do
+# --- limits
 
 
 def test_the_page_is_well_formed(parsed: Page) -> None:
@@ -227,7 +227,7 @@ def test_the_page_is_well_formed(parsed: Page) -> None:
     assert parsed.one("html").attributes["lang"] == "en"
 
 
-def test_nothing_is_loaded_from_anywhere(html: str, parsed: Page) -> None:
+def test_nothing_is_loaded_from_the_network(html: str, parsed: Page) -> None:
     loading = {"src", "href", "data", "poster", "action", "formaction", "background", "srcset", "xlink:href"}
     for element in parsed.elements:
         assert element.tag not in ("link", "iframe", "object", "embed", "base", "form")
@@ -314,7 +314,7 @@ def test_the_same_input_gives_the_same_bytes(
 # --- pieces
 
 
-def test_numbers_are_aligned_and_words_are_not() -> None:
+def test_numbers_are_right_aligned_and_words_are_not() -> None:
     rows = (("1", "a", "-", "12 %", "64K"), ("2,000.5", "7", "-", "-", "-3"))
     assert Grid("g", ("n", "w", "none", "p", "size"), rows).is_number == (True, False, True, True, True)
 
@@ -327,7 +327,7 @@ def test_markdown_code_cannot_be_ended_from_within() -> None:
     assert ticket.code("a``b|c`") == "``` a``b\\|c` ```"
 
 
-def test_a_document_of_nothing_but_a_section_is_rendered() -> None:
+def test_a_document_of_a_single_section_is_rendered() -> None:
     lead = Chapter("session 3", "a to b", "Session 3 waits.", "Only 2 commands.", (), (), ())
     document = Document(
         "t", "s", lead, None, sections=(Section("X", ("line",), (Grid("none", ("a",), ()),), "x"),),

@@ -1,4 +1,4 @@
-"""The report in headless Chromium: it renders without a complaint, its plots zoom, its tabs turn, in the dark too.
+"""The report in headless Chromium: it renders without errors, plots zoom, tabs switch, also in the dark scheme.
 
 Fails in CI where Chromium is missing.
 """
@@ -88,7 +88,7 @@ def opened(file: FilePath, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def browser(opened: Browser, file: FilePath) -> Iterator[Browser]:
-    """The report as it was when it was opened; afterwards nobody has complained, and nothing was loaded."""
+    """The report as opened; afterwards the test fails on any error or load."""
     opened.resize(1600)
     opened.prefer("light")
     opened.evaluate(RESET)
@@ -109,7 +109,7 @@ def numbers(browser: Browser) -> list[float]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1600])
-def test_it_fits_and_can_be_read(browser: Browser, width: int, scheme: str) -> None:
+def test_the_page_fits_and_has_enough_contrast(browser: Browser, width: int, scheme: str) -> None:
     browser.resize(width)
     browser.prefer(scheme)
     assert browser.evaluate(OVERFLOW) == 0
@@ -121,7 +121,7 @@ def test_it_fits_and_can_be_read(browser: Browser, width: int, scheme: str) -> N
     assert (ink > 200) == (scheme == "dark")
 
 
-def test_the_first_screen_says_what_limits_and_what_to_change(browser: Browser) -> None:
+def test_the_first_screen_shows_the_limiter_and_the_advice(browser: Browser) -> None:
     browser.resize(1600, 900)
     for selector in (".verdict", ".bar", ".change li", ".facts"):
         assert browser.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().bottom") < 900, selector
@@ -175,7 +175,7 @@ def test_a_box_drawn_with_the_mouse_is_zoomed_into_and_a_double_click_shows_all(
     assert numbers(browser) == whole
 
 
-def test_the_wheel_scrolls_the_page_until_the_plot_was_chosen(browser: Browser) -> None:
+def test_the_wheel_scrolls_the_page_until_a_plot_is_focused(browser: Browser) -> None:
     whole = numbers(browser)
     x, y = middle(browser)
     browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=-1)
@@ -185,7 +185,7 @@ def test_the_wheel_scrolls_the_page_until_the_plot_was_chosen(browser: Browser) 
     assert numbers(browser)[2] == pytest.approx(whole[2] / 1.2, abs=0.01)
 
 
-def test_the_place_under_the_mouse_is_said_in_the_units_of_the_axes(browser: Browser) -> None:
+def test_the_position_of_the_mouse_is_shown_in_the_units_of_the_axes(browser: Browser) -> None:
     # of the throughput, the middle of the upper axes
     axes = browser.evaluate("JSON.parse(document.querySelector('figure:not([hidden])').dataset.axes)")
     x, y, width, height = axes[0]["box"]
@@ -200,7 +200,7 @@ def test_the_place_under_the_mouse_is_said_in_the_units_of_the_axes(browser: Bro
     assert axes[0]["y"]["label"] in said
 
 
-def test_tabs_turn_with_the_arrows_and_show_one_plot(browser: Browser) -> None:
+def test_tabs_switch_with_the_arrow_keys_and_show_one_plot(browser: Browser) -> None:
     shown = (
         "[...document.querySelectorAll('figure.plot')].filter((each) => each.checkVisibility()).map((each) => each.id)"
     )
@@ -217,7 +217,7 @@ def test_tabs_turn_with_the_arrows_and_show_one_plot(browser: Browser) -> None:
     assert states == ["false"] * (last - 1) + ["true"]
 
 
-def test_every_plot_has_something_to_see(browser: Browser) -> None:
+def test_every_plot_has_content(browser: Browser) -> None:
     count = browser.evaluate("document.querySelectorAll('[role=tab]').length")
     assert count >= 8
     for number in range(count):

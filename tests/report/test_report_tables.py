@@ -1,6 +1,6 @@
 """Every cell of a report against the JSON of the commands on the same capture, its truth, or hand arithmetic.
 
-Read from the Markdown as it is printed; the page has to have the same tables.
+The cells are read from the printed Markdown; the page has to have the same tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.report import captures, page, ticket
-from tests.cli.test_printed_tables import MILLION, MIRROR, MIXED, endpoint, in_force, nearest, printed, text, told
+from tests.cli.test_printed_tables import MILLION, MIRROR, MIXED, endpoint, in_force, json_of, nearest, printed, text
 from tests.report.test_report import Page
 from tests.support.capture_file import read_records, write_pcapng
 from tests.support.conversation import Conversation, Session
@@ -49,7 +49,7 @@ def tables(shown: str) -> Tables:
 
 
 def plain(cell: str) -> str:
-    """What a reader of Markdown sees."""
+    """Markdown text as rendered."""
     shown = cell.strip()
     return shown.strip("`").replace("\\|", "|") if shown.startswith("`") else re.sub(r"\\(.)", r"\1", shown)
 
@@ -61,8 +61,8 @@ def mixed(runs: Runs) -> tuple[Path, Tables]:
 
 
 def lead_of(capture: Path) -> dict[str, Any]:
-    """The session that moved most, as `diagnose` has it."""
-    sessions: list[dict[str, Any]] = told("diagnose", capture)["sessions"]
+    """The session with most bytes, from `diagnose`."""
+    sessions: list[dict[str, Any]] = json_of("diagnose", capture)["sessions"]
     return max(sessions, key=lambda row: row["read_bytes"] + row["write_bytes"])
 
 
@@ -96,11 +96,11 @@ def test_the_page_has_what_the_markdown_has(mixed: tuple[Path, Tables]) -> None:
             assert any(line.startswith(f"{name} {share}") for line in legend), (name, legend)
 
 
-def test_sentences_keep_their_blanks(runs: Runs) -> None:
+def test_sentences_keep_their_spaces(runs: Runs) -> None:
     """Where code, a bracket or a gain begins: as in the findings of `diagnose`."""
     capture = runs(MIRROR).capture()
     shown = " ".join(plain(line) for line in report(capture).splitlines())
-    document = told("diagnose", capture)
+    document = json_of("diagnose", capture)
     for finding in [each for row in document["sessions"] for each in row["findings"]]:
         assert plain(finding["text"])[1:] in shown
         assert "`" not in finding["advice"] or finding["advice"].count("`") % 2 == 0
@@ -114,7 +114,7 @@ def test_sentences_keep_their_blanks(runs: Runs) -> None:
 
 def test_the_time_of_a_session(mixed: tuple[Path, Tables]) -> None:
     capture, found = mixed
-    document = told("diagnose", capture)
+    document = json_of("diagnose", capture)
     lead = lead_of(capture)
     checked = 0
     for row in document["sessions"]:
@@ -147,7 +147,7 @@ def test_the_facts(mixed: tuple[Path, Tables]) -> None:
     capture, _ = mixed
     lead = lead_of(capture)
     facts = dict(re.findall(r"^- ([\w -]+): (.+)$", report(capture), re.MULTILINE))
-    summary = told("summary", capture)
+    summary = json_of("summary", capture)
     (volume,) = [row for row in summary["volumes"] if row["session"] == lead["session"]]
     rates = f"{volume['read_bytes_per_s'] / 1e6:.1f} MB/s read, {volume['write_bytes_per_s'] / 1e6:.1f} MB/s written"
     assert facts["Throughput"].startswith(rates)
@@ -155,7 +155,7 @@ def test_the_facts(mixed: tuple[Path, Tables]) -> None:
     assert facts["Idle"].startswith(f"{100 * idle:.0f} %")
     # 2 ms to the target and 3 ms back
     assert facts["RTT"].startswith("5.0 ms")
-    cycles = [row for row in told("cycles", capture)["cycles"] if row["session"] == lead["session"]]
+    cycles = [row for row in json_of("cycles", capture)["cycles"] if row["session"] == lead["session"]]
     moving = [row for row in cycles if row["operation"] in ("read", "write")]
     assert facts["Workload"].startswith("64 KiB blocks")
     assert f"queue depth 4, {len(moving)} commands" in facts["Workload"]
@@ -176,8 +176,8 @@ def test_the_facts(mixed: tuple[Path, Tables]) -> None:
 def test_the_slowest_commands(mixed: tuple[Path, Tables]) -> None:
     capture, found = mixed
     number = lead_of(capture)["session"]
-    start_ns = min(row["time_first_ns"] for row in told("summary", capture)["connections"])
-    cycles = told("cycles", "--filter", capture)["cycles"]
+    start_ns = min(row["time_first_ns"] for row in json_of("summary", capture)["connections"])
+    cycles = json_of("cycles", "--filter", capture)["cycles"]
     own = sorted((row for row in cycles if row["session"] == number), key=lambda row: -row["latency_ns"])
     rows = [row | {"after_ns": row["command_first_ns"] - start_ns} for row in own[:12]]
     columns = {
@@ -196,11 +196,11 @@ def test_the_slowest_commands(mixed: tuple[Path, Tables]) -> None:
     check(head, lines, {"command": "cycle", "display filter": "display_filter"}, rows)
 
 
-def test_what_was_asked_for(mixed: tuple[Path, Tables]) -> None:
-    """Percentiles by nearest rank, reckoned anew from the cycles."""
+def test_commands_by_operation(mixed: tuple[Path, Tables]) -> None:
+    """Percentiles by nearest rank, recomputed from the cycles."""
     capture, found = mixed
     number = lead_of(capture)["session"]
-    cycles = [row for row in told("cycles", capture)["cycles"] if row["session"] == number]
+    cycles = [row for row in json_of("cycles", capture)["cycles"] if row["session"] == number]
     head, lines = found["Latency by operation, ms"]
     rows: list[dict[str, Any]] = []
     for operation in [line[0] for line in lines]:
@@ -235,7 +235,7 @@ def test_what_was_asked_for(mixed: tuple[Path, Tables]) -> None:
 def test_parameters_and_connections(mixed: tuple[Path, Tables]) -> None:
     capture, found = mixed
     number = lead_of(capture)["session"]
-    summary = told("summary", capture)
+    summary = json_of("summary", capture)
     keys: dict[tuple[str, ...], list[str]] = {}
     for row in summary["parameters"]:
         if row["session"] == number and row["source"] != "offered":
@@ -265,7 +265,7 @@ COVERAGE = {
 
 
 def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
-    """All is there but one header of 48 bytes, of more than four megabytes: not 100 %."""
+    """Only one header of 48 bytes of more than four megabytes is missing: not 100 %."""
     records, link_type = read_records(mixed[0])
     (_, place), *_ = sorted(
         (len(record.data), place) for place, record in enumerate(records) if len(record.data) == 118
@@ -273,7 +273,7 @@ def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
     capture = write_pcapng(tmp_path / "gap.pcapng", records[:place] + records[place + 1 :], link_type)
     shown = report(capture)
     found = tables(shown)
-    document = told("check", capture, exit_code=1)
+    document = json_of("check", capture, exit_code=1)
     head, lines = found["Coverage: decoded share of the captured bytes and PDUs"]
     *parts, total = document["coverage"]
     check(head, lines, COVERAGE, [total, *parts])
@@ -296,7 +296,7 @@ def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
     count = f"{len(records) - 1:,}"
     assert f"from {count} packets ({count} TCP)." in shown
     seconds = f"{(records[-1].time_ns - records[0].time_ns) / 1e9:.1f}"
-    sessions, commands = len(told("summary", capture)["sessions"]), len(told("cycles", capture)["cycles"])
+    sessions, commands = len(json_of("summary", capture)["sessions"]), len(json_of("cycles", capture)["cycles"])
     found_there = f"{count} packets, {sessions} iSCSI sessions, {commands} SCSI commands"
     assert f"\n{seconds} s from 2023-11-14T22:13:20.000000000Z; {found_there}\n" in shown
 
@@ -304,8 +304,8 @@ def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
 # --- mirrors
 
 
-def test_a_mirror_whose_legs_begin_apart(runs: Runs, tmp_path: Path) -> None:
-    """What goes to the far target is captured 3 ms later than it went: all legs count from the first command."""
+def test_a_mirror_whose_sides_start_apart(runs: Runs, tmp_path: Path) -> None:
+    """Packets to the far target are captured 3 ms after they were sent: all sides count from the first command."""
     run = runs(MIRROR)
     records, link_type = read_records(run.capture())
     far = bytes([198, 18, 0, 11])
@@ -314,7 +314,7 @@ def test_a_mirror_whose_legs_begin_apart(runs: Runs, tmp_path: Path) -> None:
         for record in records
     ]
     capture = write_pcapng(tmp_path / "apart.pcapng", sorted(moved, key=lambda record: record.time_ns), link_type)
-    found, document = tables(report(capture)), told("mirrors", capture)
+    found, document = tables(report(capture)), json_of("mirrors", capture)
     (mirror,) = document["mirrors"]
     columns = {
         "side": "leg", "sessions": lambda row: ", ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
@@ -370,7 +370,7 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_model(uneven: Path) -> None:
-    shown, document = report(uneven), told("model", "fit", uneven)
+    shown, document = report(uneven), json_of("model", "fit", uneven)
     found = tables(shown)
     lines = found["Parameters, with 95 % confidence intervals"][1]
     known = {"fit": "fit over points", "packets": "packets of the commands"}
@@ -399,8 +399,8 @@ def test_the_model(uneven: Path) -> None:
     assert sentence in shown
 
 
-def test_what_a_change_would_win(uneven: Path, tmp_path: Path) -> None:
-    """As `model predict` has it of the same fit."""
+def test_gains_of_changes(uneven: Path, tmp_path: Path) -> None:
+    """Compared with `model predict` of the same fit."""
     fit = tmp_path / "fit.json"
     fit.write_text(printed("model", "fit", "--json", uneven))
     head, lines = tables(report(uneven))["Predicted throughput after one change"]
@@ -415,10 +415,10 @@ def test_what_a_change_would_win(uneven: Path, tmp_path: Path) -> None:
         "half the service time": ("--service-time", f"{setting['service_ns'] / 2:.0f}ns"),
     }
     rows = {line[0]: line for line in lines}
-    (before,) = told("model", "predict", "--fit", fit)["predictions"]
+    (before,) = json_of("model", "predict", "--fit", fit)["predictions"]
     limits = {"cycle": "time per command", "line": "line rate"}
     for name, options in asked.items():
-        (after,) = told("model", "predict", "--fit", fit, *options)["predictions"]
+        (after,) = json_of("model", "predict", "--fit", fit, *options)["predictions"]
         _, value, low, high, times, bound = rows[name]
         assert is_amount(value, Decimal(after["throughput_bytes_per_s"]), "MB/s")
         # rounded to nanoseconds, and so the ends may differ in the last digit
@@ -433,9 +433,9 @@ def test_what_a_change_would_win(uneven: Path, tmp_path: Path) -> None:
     assert all(abs(rate / rates[0] - 1) > 0.009 for rate in rates[1:])
 
 
-def test_gains_stand_behind_their_advice(uneven: Path) -> None:
-    """With both ends of the interval, where the packets leave much open."""
-    sessions = told("diagnose", uneven)["sessions"]
+def test_gains_follow_their_advice(uneven: Path) -> None:
+    """With both ends of the interval, if the uncertainty is large."""
+    sessions = json_of("diagnose", uneven)["sessions"]
     gains = [gain for row in sessions for finding in row["findings"] for gain in finding["gains"]]
     wide = [gain for gain in gains if gain["high"] > 1.2 * gain["low"]]
     assert 0 < len(wide) < len(gains)
@@ -478,7 +478,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pcapng(file, kept, capture.path.link_type)
 
 
-def test_what_has_no_status_has_no_rank_and_pauses_are_not_idle(odd: Path) -> None:
+def test_commands_without_status_have_no_rank_and_gaps_are_not_idle(odd: Path) -> None:
     shown = report(odd)
     lead = lead_of(odd)
     assert (lead["cycle_count"], f"## What limits session {lead['session']}\n" in shown) == (13, True)

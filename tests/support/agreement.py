@@ -1,7 +1,7 @@
-"""Compares the tables of a trace with the truth and names every difference; agreement is an empty list.
+"""Compares the tables of a trace with the truth and lists every difference; an empty list means agreement.
 
-Rows are found by place, never by what is compared: a PDU by connection, direction and stream offset, a cycle by the
-frame of its command. Connections are told apart by the initiator's port.
+Rows are matched by position, never by compared values: a PDU by connection, direction and stream offset, a cycle by the
+frame of its command. Connections are matched by the initiator's port.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def connection_numbers(trace: Trace) -> dict[int, int]:
 
 
 def pdu_rows(trace: Trace, seen: Seen, numbers: dict[int, int]) -> dict[Place, Row]:
-    """The rows of the table of PDUs by their place in the conversation.
+    """The rows of the table of PDUs by their position in the conversation.
 
-    A stream whose SYN was not captured has no known beginning: its offsets are shifted by what most of its rows ask
-    for, so that one wrong row stays wrong.
+    A stream without a captured SYN has no known start: its offsets are shifted by the most frequent difference of its
+    rows, so that one wrong row stays wrong.
     """
     known = {
         (pdu.pdu.connection, pdu.pdu.to_target, pdu.frame_first, pdu.pdu.opcode): pdu.pdu.stream_offset
@@ -53,7 +53,7 @@ def pdu_rows(trace: Trace, seen: Seen, numbers: dict[int, int]) -> dict[Place, R
 
 
 def false_pdus(trace: Trace, seen: Seen, numbers: dict[int, int] | None = None) -> list[str]:
-    """PDUs of the trace that were never sent: wrong place, or another opcode, tag or length there."""
+    """PDUs of the trace that were never sent: wrong position, or another opcode, tag or length there."""
     truth = {_place(pdu): pdu.pdu for pdu in seen.pdus}
     numbers = connection_numbers(trace) if numbers is None else numbers
     wrong = []
@@ -70,7 +70,7 @@ def false_pdus(trace: Trace, seen: Seen, numbers: dict[int, int] | None = None) 
 
 
 def false_cycles(trace: Trace, seen: Seen, numbers: dict[int, int] | None = None) -> list[str]:
-    """Cycles of the trace whose task was never sent, or that take their command from elsewhere."""
+    """Cycles of the trace whose command was never sent, or was sent elsewhere."""
     numbers = connection_numbers(trace) if numbers is None else numbers
     truth = {
         (
@@ -94,7 +94,7 @@ def false_cycles(trace: Trace, seen: Seen, numbers: dict[int, int] | None = None
 
 
 def pdu_differences(trace: Trace, seen: Seen) -> list[str]:
-    """Every difference between the table of PDUs and a capture that holds them all."""
+    """Every difference between the table of PDUs and a capture that has all of them."""
     rows = pdu_rows(trace, seen, connection_numbers(trace))
     differences = [f"missing: {pdu.pdu}" for pdu in seen.pdus if pdu.has_header and _place(pdu) not in rows]
     differences += false_pdus(trace, seen)
@@ -122,7 +122,7 @@ def pdu_differences(trace: Trace, seen: Seen) -> list[str]:
 
 
 def digest_differences(trace: Trace, seen: Seen) -> list[str]:
-    """Every PDU whose digests are not told as they were sent (all good) in a capture that holds all bytes."""
+    """Every PDU whose digests are not reported as sent (all correct), in a capture that has all bytes."""
     rows = pdu_rows(trace, seen, connection_numbers(trace))
     differences = []
     for pdu in seen.pdus:
@@ -137,7 +137,7 @@ def digest_differences(trace: Trace, seen: Seen) -> list[str]:
 
 
 def cycle_differences(trace: Trace, seen: Seen, *, without: frozenset[str] = frozenset()) -> list[str]:
-    """Every difference between the table of cycles and the tasks whose command the capture holds."""
+    """Every difference between the table of cycles and the captured commands."""
     numbers = connection_numbers(trace)
     truth = [cycle for cycle in seen.cycles if cycle.columns["command_frame"] is not None]
     truth.sort(key=lambda cycle: (cycle.columns["command_frame"], cycle.record.number))

@@ -1,6 +1,6 @@
-"""Headless Chromium for tests of pages, driven over a pipe in its DevTools protocol: nothing listens or is loaded.
+"""Headless Chromium for tests of pages, controlled over a pipe with the DevTools protocol: without a listening port.
 
-It knows nothing of what the pages show.
+It knows nothing about the content of the pages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 _PATIENCE_S = 120
-"""Far more than anything here takes: it only ends what hangs."""
+"""Time limit for a hanging browser, far longer than any test."""
 # Chromium reads commands from descriptor 3 and answers on 4
 _LAUNCHER = """
 import fcntl, os, sys
@@ -31,12 +31,12 @@ _KEY_CODES = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40,
 
 
 def find() -> str | None:
-    """The program, if it is installed."""
+    """Path of the program, if it is installed."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Browser:
-    """One page in one browser, and whatever it complained of."""
+    """One page in one browser, and its errors and warnings."""
 
     def __init__(self, program: str, profile: Path) -> None:
         read_end, self._to_browser = os.pipe()
@@ -50,7 +50,7 @@ class Browser:
             "--hide-scrollbars",
         ]
         command += ["--no-first-run", "--disable-extensions", "--remote-debugging-pipe", f"--user-data-dir={profile}"]
-        # no calls of its own, and pixels by the processor at once, not by a graphics library that plays a card
+        # no network requests by the browser itself, and rendering by the CPU without a graphics library
         command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
         command += ["--disable-gpu-rasterization", "--disable-software-rasterizer"]
         self._process = subprocess.Popen(
@@ -68,7 +68,7 @@ class Browser:
         self.complaints: list[str] = []
         """Errors and warnings of the console, and scripts that failed."""
         self.requests: list[str] = []
-        """Everything that the page asked for."""
+        """Everything that the page requested."""
         self._is_loaded = False
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -87,7 +87,7 @@ class Browser:
         self._process.wait(_PATIENCE_S)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command and its answer."""
+        """Sends a command; returns its answer."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
@@ -118,19 +118,19 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def prefer(self, scheme: str = "light", media: str = "screen") -> None:
-        """The colour scheme that the person prefers, and screen or print."""
+        """Sets the preferred colour scheme, and screen or print."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def press(self, key: str) -> None:
-        """One key, down and up."""
+        """Presses and releases a key."""
         text = {"text": key} if len(key) == 1 else {}
         code = _KEY_CODES.get(key, ord(key[0]))
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
-        """One event of the mouse: mousePressed, mouseMoved, mouseReleased, mouseWheel."""
+        """Sends one mouse event: mousePressed, mouseMoved, mouseReleased, mouseWheel."""
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
     def screenshot(self, path: Path, *, is_whole: bool = False) -> None:
@@ -139,7 +139,7 @@ class Browser:
         path.write_bytes(base64.b64decode(data))
 
     def _next(self) -> dict[str, Any]:
-        """The next message; those that say something about the page are kept."""
+        """The next message; events of the page are kept."""
         deadline = time.monotonic() + _PATIENCE_S
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._from_browser], [], [], max(0.0, deadline - time.monotonic()))

@@ -1,7 +1,7 @@
 """Packets to capture files and back: pcap and pcapng written, cut, thinned, and read again for thinning.
 
-It knows records, never what is in them. Reading covers the plain little-endian files that tcpdump and dumpcap write
-here, enough to drop packets from a real capture; the readers under test are another program's.
+It never looks into a record. It reads only the plain little-endian files that tcpdump and dumpcap write here, to drop
+packets from a real capture; it shares no code with the readers under test.
 """
 
 from __future__ import annotations

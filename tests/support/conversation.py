@@ -1,13 +1,13 @@
-"""A playbook of iSCSI sessions in virtual time: what is asked for happens, is captured, and every PDU is known.
+"""Scripted iSCSI sessions in virtual time: they are captured, and every PDU is known.
 
     conversation = Conversation(Path(one_way_delay_ns=4_000_000))
     session = conversation.session(Session(header_digest=True))
     session.login().read(count=20, block_bytes=65536).nop().logout()
     capture = conversation.run()
 
-Initiator and target follow RFC 7143 as far as a capture shows it: login, reads and writes by the negotiated limits,
-NOPs, logout, several connections, digests. It never parses what it made: the truth is what was written, and the
-header layouts here are written from the RFC's figures, apart from those of the program under test.
+Initiator and target follow RFC 7143 as far as a capture shows it: login, reads and writes within the negotiated limits,
+NOPs, logout, several connections, digests. The packets are never parsed here: the truth is what was written, and the
+header layouts come from the RFC's figures, independent of the program under test.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.support.transport import Clock, Endpoint, Packet, Path, connect_ends
 
 @dataclass(frozen=True)
 class Session:
-    """What the two ends negotiate, and how the target behaves."""
+    """Negotiated parameters, and the behaviour of the target."""
 
     connection_count: int = 1
     header_digest: bool = False
@@ -53,22 +53,22 @@ class Session:
     is_initial_r2t: bool = True
     is_immediate_data: bool = True
     is_status_in_data: bool = True
-    """the status of a read rides in its last Data-In; else it comes in a SCSI Response."""
+    """the status of a read is in its last Data-In; otherwise in a SCSI Response."""
     service_ns: int = 100_000
     status_delay_ns: int = 0
     """wait before a SCSI Response."""
     think_ns: int = 20_000
-    """the initiator's, between a status and the next command."""
+    """think time of the initiator between a status and the next command."""
     tag_count: int = 128
-    """Initiator Task Tags are used again in turn, as the kernel initiator does."""
+    """Initiator Task Tags are reused in turn, as by the kernel initiator."""
     payload: str = "sectors"
-    """sectors (each tells its number), zeros, random, or headers (each sector looks like iSCSI headers)."""
+    """sectors (each has its number), zeros, random, or headers (each sector looks like iSCSI headers)."""
     first_cmd_sn: int = 1
 
 
 @dataclass
 class TaskRecord:
-    """A task as it was carried out."""
+    """An executed task."""
 
     number: int
     session: int
@@ -80,7 +80,7 @@ class TaskRecord:
 
 @dataclass(frozen=True)
 class Capture:
-    """All that passed the tap, and all PDUs that were sent."""
+    """All packets at the tap, and all PDUs that were sent."""
 
     path: Path
     packets: list[Packet]
@@ -90,12 +90,12 @@ class Capture:
     """time at the tap of the first packet after the last login."""
 
     def without_login(self) -> list[Packet]:
-        """The packets of a capture that was started after the login."""
+        """The packets of a capture that started after the login."""
         return [packet for packet in self.packets if packet.time_ns >= self.login_end_ns]
 
 
 class Conversation:
-    """One clock, one tap, and the sessions that pass it."""
+    """One clock, one tap, and the sessions at it."""
 
     def __init__(self, path: Path | None = None, *, seed: int = 1, start_ns: int = 1_700_000_000_000_000_000) -> None:
         self.path = path or Path()
@@ -109,13 +109,13 @@ class Conversation:
         self.first_command_ns: int | None = None
 
     def session(self, settings: Session | None = None, path: Path | None = None) -> Actors:
-        """A further session; `path` when it is not the conversation's (its tap and link type must be the same)."""
+        """Adds a session; `path` if it differs from the conversation's (tap and link type must be the same)."""
         actors = Actors(self, settings or Session(), path or self.path, len(self.sessions))
         self.sessions.append(actors)
         return actors
 
     def run(self) -> Capture:
-        """Lets everything happen."""
+        """Runs all steps."""
         for session in self.sessions:
             session.start()
         self.clock.run()
@@ -135,7 +135,7 @@ class _Connection:
 
 
 class Actors:
-    """The initiator and the target of one session. Each step of the playbook ends before the next begins."""
+    """The initiator and the target of one session. Each step of the script ends before the next one starts."""
 
     def __init__(self, conversation: Conversation, settings: Session, path: Path, number: int) -> None:
         self.conversation, self.settings, self.path, self.number = conversation, settings, path, number
@@ -162,7 +162,7 @@ class Actors:
             ends[1].on_bytes = lambda length, c=connection: self._deliver(c, True, length)  # type: ignore[misc]
             self._connections.append(connection)
 
-    # --- the playbook
+    # --- the script
 
     def login(self, *, texts: dict[str, str] | None = None) -> Actors:
         """Connects and logs in all connections, one after another; `texts` are further keys offered."""
@@ -171,7 +171,7 @@ class Actors:
         return self
 
     def tasks(self, tasks: list[Task], *, queue_depth: int = 1) -> Actors:
-        """Carries out tasks in order, at most `queue_depth` at once, connections taken in turn."""
+        """Executes tasks in order, at most `queue_depth` at once, over the connections in turn."""
         self._steps.append(lambda: self._run_tasks(list(tasks), queue_depth))
         return self
 
@@ -197,7 +197,7 @@ class Actors:
         return self
 
     def pause(self, pause_ns: int) -> Actors:
-        """Nothing is sent for that long."""
+        """Sends nothing for this time."""
         self._steps.append(lambda: self.clock.after(pause_ns, self._step))
         return self
 
@@ -208,7 +208,7 @@ class Actors:
         return self
 
     def start(self) -> None:
-        """Begins with the first step."""
+        """Starts the first step."""
         self.clock.at(self.clock.now_ns, self._step)
 
     def _step(self) -> None:
@@ -235,7 +235,7 @@ class Actors:
         is_solicited: bool = False,
         fields: dict[str, int] | None = None,
     ) -> None:
-        """Writes one PDU; `then` happens when the other end has it. `rest` is bytes 20 to 47 of the header."""
+        """Writes one PDU; calls `then` when the other end has it. `rest` is bytes 20 to 47 of the header."""
         to_target = opcode < 0x20
         header = bytes([opcode | 0x40 * is_immediate, flags]) + rest[:2] + struct.pack("!I", len(data))
         assert len(rest) == 30

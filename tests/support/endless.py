@@ -1,4 +1,4 @@
-"""A capture of any length, made while it is read: one connection, reads of one block, one after the other.
+"""A capture of any length, generated while it is read: one connection, reads of one block, one after another.
 
 Each takes LATENCY_NS from command to status and is followed by the next after THINK_NS; nothing is lost.
 """
@@ -24,13 +24,13 @@ _PORTS = (50_000, 3260)
 
 
 def endless_capture(cycle_count: int) -> tuple[IO[bytes], int]:
-    """A pcap stream of so many cycles (rounded up to a whole number of parts), and how many these are."""
+    """A pcap stream of this many cycles (rounded up to a whole number of parts), and their exact number."""
     parts = -(-cycle_count // _PART)
     return cast(IO[bytes], _Stream(parts)), parts * _PART
 
 
 def many_connections(count: int) -> bytes:
-    """A pcap file of so many connections, one a second: a read and a FIN each."""
+    """A pcap file of this many connections, one per second: a read and a FIN each."""
     number = np.arange(count, dtype=np.int64)
     start_ns = number * 1_000_000_000
     records = _cycles(start_ns, number, (np.ones_like(number), np.ones_like(number)), has_fin=True)
@@ -49,14 +49,14 @@ _FILE_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, _SNAPLEN, 1)
 
 
 class _Stream(io.RawIOBase):
-    """The file header, then one part after the other."""
+    """The file header, then one part after another."""
 
     def __init__(self, parts: int) -> None:
         self._parts = iter(range(parts))
         self._left = memoryview(_FILE_HEADER)
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most so many bytes."""
+        """At most this many bytes."""
         if not self._left:
             part = next(self._parts, None)
             self._left = memoryview(b"" if part is None else _part(part))

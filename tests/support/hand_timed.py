@@ -1,4 +1,4 @@
-"""iSCSI connections typed in packet by packet, each at a time in milliseconds: for values that are worked out by hand.
+"""iSCSI connections written packet by packet, each at a time in milliseconds: for values that are computed by hand.
 
 Headers are written from the figures of RFC 7143. Nothing here computes a latency, a phase or a depth.
 """
@@ -105,7 +105,7 @@ class Wire:
         self._next = {True: 1000, False: 5000}
 
     def send(self, ms: float, *pdus: bytes, unacknowledged: int = 0) -> Wire:
-        """PDUs of the initiator in one packet, which leaves so many of the target's bytes unacknowledged."""
+        """PDUs of the initiator in one packet, which leaves this many bytes of the target unacknowledged."""
         return self._packet(ms, to_target=True, payload=b"".join(pdus), flags=PSH | ACK, unacknowledged=unacknowledged)
 
     def receive(self, ms: float, *pdus: bytes, unacknowledged: int = 0) -> Wire:

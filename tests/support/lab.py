@@ -1,6 +1,4 @@
-"""What tests of the lab need: root, a machine that has time for them, and a cable of TAP devices that delays and loses
-nothing.
-"""
+"""Support for tests of the lab: root, a raised priority, repeated runs, and a TAP cable without delay or loss."""
 
 from __future__ import annotations
 
@@ -16,9 +14,9 @@ import pytest
 from iscsitrace.lab.namespaces import Cable
 
 needs_root = pytest.mark.needs_root
-"""Of tests that make network namespaces and take real time: they run one at a time, with nothing beside them."""
+"""Marks tests that create network namespaces and run in real time: one at a time, with no other tests beside them."""
 needs_peers = pytest.mark.needs_peers
-"""Of tests that start real targets on loopback, as root, and measure no time: they run beside others."""
+"""Marks tests that start third-party targets on loopback, as root, and measure no time: they run beside others."""
 
 RUNS_MAX = 5
 _PRIORITY = 1
@@ -28,7 +26,7 @@ Truth = dict[str, Any]
 
 @contextmanager
 def going_first() -> Iterator[None]:
-    """Whatever is started while the block runs goes before the programs of others, where that is allowed."""
+    """Programs started in this block get a higher priority, if that is allowed."""
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     with suppress(OSError):
         # links go before it in turn
@@ -40,10 +38,10 @@ def going_first() -> Iterator[None]:
 
 
 def judge_run(run: Callable[[], tuple[Truth, Any]], judge: Callable[[Truth, Any], None]) -> None:
-    """Makes a real run, and has its truth and what else it gave judged; the judge asserts.
+    """Makes a real run and passes its truth and results to `judge`, which asserts.
 
-    What does not stand is run again, for a machine that halts makes other hosts of those that it runs. A rule that is
-    wrong is wrong each time: the judge is as strict with all.
+    A failed run is repeated, because a stalled machine changes the delays of its hosts. `judge` is equally strict each
+    time, so that a real error fails every time.
     """
     for number in range(RUNS_MAX):
         truth, found = run()
@@ -58,7 +56,7 @@ def judge_run(run: Callable[[], tuple[Truth, Any]], judge: Callable[[Truth, Any]
 
 @contextmanager
 def plugged_in(cable: Cable) -> Iterator[None]:
-    """Moves every frame from one TAP device to the other, as it comes, while the block runs."""
+    """Moves every frame from one TAP device to the other immediately, while the block runs."""
     assert cable.taps is not None
     first_tap, second_tap = cable.taps
     stop_read, stop_write = os.pipe()

@@ -1,4 +1,4 @@
-"""Hosts and what they ask of their targets, told by hand: the tables that the core would have made of it."""
+"""Hosts and their commands, written by hand: the tables that the core would produce."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.support.tables_by_hand import MS, table
 SECOND = 1_000 * MS
 
 Write = tuple[float, int, int, float]
-"""When (ms), first block, blocks, how long (ms)."""
+"""Start (ms), first block, number of blocks, duration (ms)."""
 
 
 class Hosts:
-    """Sessions of one host or several, and what they ask for; the tables that the core would have made of it."""
+    """Sessions of one or more hosts, and their commands, as the tables that the core would produce."""
 
     def __init__(self) -> None:
         self.sessions: list[dict[str, Any]] = []

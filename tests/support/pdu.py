@@ -1,7 +1,6 @@
-"""SCSI tasks and iSCSI PDUs as the builder of captures knows them, and what stands in their data.
+"""SCSI tasks, iSCSI PDUs and their data for the builder of captures.
 
-Written from the RFC's figures, apart from the program under test, which never reads it; it makes no bytes but data
-and digests.
+Written from the RFC's figures, independent of the program under test. It encodes only data and digests.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ BLOCK_BYTES = 512
 
 @dataclass(frozen=True)
 class Task:
-    """One SCSI task to carry out."""
+    """One SCSI task to execute."""
 
     operation: str = "read"
     lba: int = 0
@@ -44,22 +43,22 @@ class Task:
 
     @property
     def addressed(self) -> tuple[int | None, int | None]:
-        """Logical block address and number of blocks that the CDB names."""
+        """Logical block address and number of blocks in the CDB."""
         return (self.lba, self.block_count) if self.operation in ("read", "write") else (None, None)
 
     @property
     def is_read(self) -> bool:
-        """Whether data comes from the target."""
+        """Whether it transfers data from the target."""
         return self.operation in ("read", "inquiry", "read_capacity")
 
     @property
     def is_write(self) -> bool:
-        """Whether data goes to the target."""
+        """Whether it transfers data to the target."""
         return self.operation == "write"
 
     @property
     def expected_data_transfer_length(self) -> int:
-        """Bytes to move."""
+        """Bytes to transfer."""
         if self.operation in ("read", "write"):
             return self.block_count * BLOCK_BYTES
         return {"inquiry": 36, "read_capacity": 8}.get(self.operation, 0)
@@ -67,7 +66,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Pdu:
-    """One PDU that was sent: its place in its stream, and the fields that the tables show."""
+    """One PDU that was sent: its position in its stream, and the fields in the tables."""
 
     connection: int
     to_target: bool
@@ -92,13 +91,13 @@ class Pdu:
 
     @property
     def data_end(self) -> int:
-        """The place in the stream after its last data byte (padding and digest come after)."""
+        """The position in the stream after its last data byte (padding and digest follow)."""
         return self.stream_offset + 48 + 4 * self.has_header_digest + self.data_segment_length
 
 
 @lru_cache(maxsize=64)
 def sectors(kind: str, lun: int, lba: int, block_count: int) -> bytes:
-    """What the logical unit holds in these blocks."""
+    """The content of these blocks of the logical unit."""
     if kind == "zeros":
         return bytes(block_count * BLOCK_BYTES)
     if kind == "random":
@@ -129,7 +128,7 @@ _TABLE = _crc32c_table()
 
 @lru_cache(maxsize=4096)
 def crc32c(data: bytes) -> bytes:
-    """The digest of RFC 7143 section 13.1 as it stands on the wire (byte order as in its appendix A.4)."""
+    """The digest of RFC 7143 section 13.1 on the wire (byte order as in its appendix A.4)."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]

@@ -1,6 +1,6 @@
-"""What a command printed, read as a person reads it: tables by their headings, amounts by their units.
+"""Parses the output of a command as a person reads it: tables by their headings, amounts by their units.
 
-Nothing of the package is used here: what a unit means, and that a table's columns stand two spaces apart, is said anew.
+It uses nothing from the package: the meaning of units, and the two spaces between columns, are defined again here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def table(text: str, *headings: str) -> list[tuple[str, ...]]:
 
 
 def _rows(lines: Sequence[str], headings: tuple[str, ...]) -> list[tuple[str, ...]] | None:
-    """As many lines as fit under the headings, up to an empty one."""
+    """The lines under the headings that have their columns, up to an empty line."""
     block = list(lines[: lines.index("")] if "" in lines else lines)
     while block:
         head, *rows = (_cells(line, _gaps(block)) for line in block)
@@ -51,7 +51,7 @@ def _rows(lines: Sequence[str], headings: tuple[str, ...]) -> list[tuple[str, ..
 
 
 def _gaps(block: Sequence[str]) -> list[tuple[int, int]]:
-    """Where two columns or more are blank in every line."""
+    """Positions of two or more characters that are blank in every line."""
     width = max(map(len, block))
     taken = "".join("x" if any(line[place : place + 1].strip() for line in block) else " " for place in range(width))
     return [match.span() for match in re.finditer(r" {2,}", taken)]
@@ -67,12 +67,12 @@ LABELS = {"propagation": "network RTT", "initiator_think": "initiator idle", "ac
 
 
 def label(part: str) -> str:
-    """A part of the time breakdown as people read it."""
+    """The label of a part of the time breakdown."""
     return LABELS.get(part, part.replace("_", " "))
 
 
 def percentage(share: float | Decimal) -> str:
-    """A share as every output has it: whole per cents from 1 to 99, beyond two decimals that never reach 0 or 100."""
+    """A share as in every output: whole percents from 1 to 99, otherwise two decimals that never round to 0 or 100."""
     percent = Decimal(str(share)) * 100
     if 1 <= percent <= 99 or percent in (0, 100):
         return str(round(percent))
@@ -81,7 +81,7 @@ def percentage(share: float | Decimal) -> str:
 
 
 def is_amount(cell: str, value: float | Decimal, unit: str = "") -> bool:
-    """Whether a cell tells an amount in base units (seconds, bytes, a share), as exactly as its digits can."""
+    """Whether a cell shows an amount in base units (seconds, bytes, a share), to its last digit."""
     match = _AMOUNT.fullmatch(cell)
     if not match:
         return False
@@ -95,7 +95,7 @@ def is_amount(cell: str, value: float | Decimal, unit: str = "") -> bool:
 
 
 def shows(cell: str, row: Any, told: str | Callable[[Any], str], heading: str = "") -> bool:
-    """Whether a cell shows what it should of a row."""
+    """Whether a cell shows the value of a row."""
     if callable(told):
         return cell == told(row)
     path, _, unit = told.partition(" ")
@@ -110,7 +110,7 @@ def shows(cell: str, row: Any, told: str | Callable[[Any], str], heading: str = 
 
 
 def check(headings: Sequence[str], lines: Iterable[Sequence[str]], columns: Columns, rows: Iterable[Any]) -> None:
-    """Every cell against the row that it is about: as many lines as rows, in the same order."""
+    """Checks every cell against its row: as many lines as rows, in the same order."""
     assert list(headings) == list(columns)
     lines, rows = list(lines), list(rows)
     assert len(lines) == len(rows)
@@ -125,12 +125,12 @@ def check(headings: Sequence[str], lines: Iterable[Sequence[str]], columns: Colu
 
 
 def check_table(text: str, columns: Columns, rows: Iterable[Any]) -> None:
-    """Every cell of the printed table with these columns."""
+    """Checks every cell of the printed table with these columns."""
     check(tuple(columns), table(text, *columns), columns, rows)
 
 
 def amounts(text: str, pattern: str) -> tuple[str, ...]:
-    """The amounts in the only line that a pattern with groups fits, as they stand there."""
+    """The amounts, as text, in the only line that matches a pattern with groups."""
     found = [match for line in text.splitlines() if (match := re.fullmatch(pattern, line))]
     assert len(found) == 1, f"{len(found)} lines like {pattern} in:\n{text}"
     return found[0].groups()

@@ -1,7 +1,7 @@
 """A recorded capture as if it had been built: its PDUs, tasks and packets, taken from the whole capture's tables.
 
-What the tables of the whole capture say is checked elsewhere (test_captures.py); here it becomes the truth for
-captures thinned from it. Connections keep the numbers of the whole capture.
+test_captures.py checks the tables of the whole capture; here they are the truth for captures thinned from it.
+Connections keep the numbers of the whole capture.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RecordedTask(Task):
-    """A task known by its row of the table of cycles."""
+    """A task from its row of the table of cycles."""
 
     row: dict[str, Any]
 
@@ -32,12 +32,12 @@ class RecordedTask(Task):
 
     @property
     def cdb(self) -> bytes:
-        """As far as it is known: its first byte."""
+        """The known part: its first byte."""
         return bytes([self.row["cdb_opcode"]]).ljust(16, b"\0")
 
     @property
     def addressed(self) -> tuple[int | None, int | None]:
-        """Logical block address and number of blocks that the CDB names."""
+        """Logical block address and number of blocks in the CDB."""
         return self.row["lba"], self.row["block_count"]
 
     @property
@@ -52,7 +52,7 @@ class RecordedTask(Task):
 
     @property
     def expected_data_transfer_length(self) -> int:
-        """Bytes to move."""
+        """Bytes to transfer."""
         return int(self.row["bytes"] or 0)
 
 

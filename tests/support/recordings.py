@@ -20,7 +20,7 @@ def recorded_captures() -> list[Path]:
 
 
 def description_of(file: Path) -> Path | None:
-    """The JSON file that tells how a capture was made."""
+    """The JSON file that describes how a capture was made."""
     name = file.name.removesuffix(".gz").removesuffix(".pcap").removesuffix(".pcapng")
     for side in ("", ".initiator", ".target"):
         description = file.parent / f"{name.removesuffix(side) if side else name}.json"

@@ -1,6 +1,6 @@
-"""Titles of RFC sections: all of RFC 7143, and of other RFCs the chapters that are cited here.
+"""Titles of RFC sections: all of RFC 7143, and the cited chapters of other RFCs.
 
-It holds numbers and titles only, and never what a section says.
+It has only numbers and titles.
 """
 
 from __future__ import annotations

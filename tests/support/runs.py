@@ -1,4 +1,4 @@
-"""Simulated runs made once and kept: each by the options of ``iscsitrace simulate``, with what its truth says."""
+"""Cached simulated runs: each by the options of ``iscsitrace simulate``, with its truth."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Run:
 
     @cached_property
     def throughput(self) -> float:
-        """Bytes per second, as the initiator that ran it counted them."""
+        """Bytes per second, as counted by the initiator."""
         results = json.loads((self.folder / "truth.json").read_text())["results"]
         return float(results["bytes"] * 1e9 / results["elapsed_ns"])
 
 
 class Runs:
-    """Makes a run when it is first asked for."""
+    """Makes a run at its first request."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""A session told task by task, and the tables that the core would have made of it: for tests of the diagnosis."""
+"""A synthetic session, command by command, as the tables that the core would produce: for tests of the diagnosis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECOND = 1_000 * MS
 
 
 class Story:
-    """A session told task by task, one after another: each with the stretches of time that the budget has for it."""
+    """A session of consecutive commands, each with its time breakdown."""
 
     def __init__(self, *, rtt_to_target_ns: int | None = 16 * MS, rtt_to_initiator_ns: int | None = 0) -> None:
         self.now = 1_000 * SECOND
@@ -36,7 +36,7 @@ class Story:
         self.rows["connections"].append(self.connection)
 
     def pause(self, length_ns: int, part: str = "initiator_think") -> Story:
-        """Time without a task."""
+        """Time without a command in flight."""
         return self._stretches(None, ((part, length_ns),))
 
     def _stretches(self, cycle: int | None, parts: Sequence[tuple[str, int]]) -> Story:
@@ -50,7 +50,7 @@ class Story:
         return self
 
     def task(self, *parts: tuple[str, int], **columns: Any) -> Story:
-        """A task that takes these stretches of time; what `columns` leave open is a read of 128 KiB in order."""
+        """A command with this time breakdown; by default a sequential read of 128 KiB, changed by `columns`."""
         cycles = self.rows["cycles"]
         number = len(cycles)
         operation = columns.get("operation", "read")
@@ -83,14 +83,14 @@ class Story:
         return self
 
     def tasks(self, count: int, *parts: tuple[str, int], **columns: Any) -> Story:
-        """As many alike."""
+        """This many equal commands."""
         for _ in range(count):
             self.task(*parts, **columns)
         return self
 
     def kept_filled(self, count: int, depth: int, *parts: tuple[str, int], **columns: Any) -> Story:
-        """Tasks of which so many are outstanding: one begins in each slot of time, which is the sum of the parts, and
-        takes as many slots. What remains of the last ones is the path's.
+        """Commands at this queue depth: one starts in each time slot, which is the sum of the parts, and takes as many
+        slots. The rest of the last ones is propagation.
         """
         start, slot_ns = self.now, sum(length for _, length in parts)
         for number in range(count):
@@ -100,7 +100,7 @@ class Story:
         return self.pause((depth - 1) * slot_ns, "propagation")
 
     def add(self, of: str, **columns: Any) -> Story:
-        """A row of another table."""
+        """Adds a row of another table."""
         self.rows[of].append({"connection": 3} | columns)
         return self
 
@@ -111,7 +111,7 @@ class Story:
         return made.__getitem__
 
     def opinion(self) -> Opinion:
-        """Of the session; that of its one connection is the same, less what only sessions have."""
+        """The diagnosis of the session; that of its one connection is the same, without problems of sessions."""
         diagnosis = examine(self.source())
         session, connection = diagnosis.sessions[0], diagnosis.connections[3]
         assert session.budget == connection.budget
@@ -119,7 +119,7 @@ class Story:
         return session
 
     def found(self, name: str) -> Finding | None:
-        """The finding of that name."""
+        """The finding with this name."""
         return next((finding for finding in self.opinion().findings if finding.name == name), None)
 
 
@@ -139,7 +139,7 @@ def names(story: Story) -> set[str]:
 
 
 def near(share: float) -> tuple[tuple[str, int], int]:
-    """A transfer, and a wait that is that share of both together."""
+    """A transfer, and a wait with this share of the sum of both."""
     total = 100 * MS
     return ("transfer", total - round(share * total)), round(share * total)
 
@@ -147,7 +147,7 @@ def near(share: float) -> tuple[tuple[str, int], int]:
 def write_in_rounds(
     story: Story, count: int, *, lateness_ns: int = 0, immediate: int = 0, path: str = "propagation"
 ) -> None:
-    """A write of `count` R2Ts over 16 ms to the target and back, each burst 4 ms long."""
+    """A write of `count` R2Ts at an RTT of 16 ms, each burst 4 ms long."""
     number, start = len(story.rows["cycles"]), story.now
     parts: list[tuple[str, int]] = []
     moment = start

@@ -1,4 +1,4 @@
-"""Streams of one job told by hand: what each connection carried, lost and waited for, as the tables have it."""
+"""Parallel streams written by hand: the bytes, losses and waits of each connection, as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECOND = 1_000 * MS
 
 
 class Work:
-    """Connections of sessions, what each carried and lost; the tables that the core would have made of it."""
+    """Connections of sessions, with their bytes and losses, as the tables that the core would produce."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {
@@ -33,7 +33,7 @@ class Work:
         rtt_ms: int = 10,
         sent_again: int = 0,
     ) -> int:
-        """A connection whose tasks follow each other without a pause."""
+        """A connection whose commands follow each other without a pause."""
         number = len(self.rows["connections"])
         if session is None:
             session = number
@@ -71,7 +71,7 @@ class Work:
         return number
 
     def lost(self, connection: int, *losses: tuple[int, str, int], exit_bytes: int | None = None) -> Work:
-        """When (ms), how it was found out, and the pipe then; whether the first ended slow start."""
+        """Losses: time (ms), how they were detected, and the pipe then; whether the first ended slow start."""
         for at, cause, pipe in losses:
             row = {"connection": connection, "cause": cause, "pipe_before_bytes": pipe, "frame_first": 1_000 + at}
             self.rows["recoveries"].append(row | {"time_first_ns": SECOND + at * MS})

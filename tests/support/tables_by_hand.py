@@ -1,6 +1,6 @@
-"""Tables made by hand for tests: rows say only what matters, all else is null or zero; and a core that gives them.
+"""Tables made by hand for tests: rows have only relevant values, all others are null or zero; and a core with them.
 
-It knows the null rule on its own, from what the schema's text says, so that a test of nulls is not a circle.
+It implements the null rule from the text of the schema, so that tests of nulls are independent of the package.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def null_of(dtype: str) -> int:
 
 
 def stored(column: Column, value: Any) -> Any:
-    """A Python value as the core stores it."""
+    """A Python value as stored by the core."""
     if column.dtype.startswith("category:"):
         return NO_CODE if value is None else WORDS[column.dtype.removeprefix("category:")].index(value)
     if column.dtype == "str":
@@ -49,7 +49,7 @@ def stored(column: Column, value: Any) -> Any:
 
 
 def columns_of(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The columns of a table as the core delivers them."""
+    """The columns of a table as returned by the core."""
     known = {column.name for column in TABLES[name].columns}
     assert all(set(row) <= known for row in rows), [set(row) - known for row in rows]
     columns: dict[str, Any] = {}
@@ -64,7 +64,7 @@ def columns_of(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def masks_of(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The masks that the core delivers: of the header fields of PDUs, where every value is possible."""
+    """The masks returned by the core: of the header fields of PDUs, for which every value is possible."""
     if name != "pdus":
         return {}
     return {field: np.array([row.get(field) is None for row in rows], dtype=bool) for field in HEADER_FIELDS}
@@ -77,14 +77,14 @@ def table(name: str, *rows: dict[str, Any]) -> Table:
 
 
 class CoreError(Exception):
-    """Stands for the core's CaptureError."""
+    """Replaces the core's CaptureError."""
 
 
 Rows = Mapping[str, Sequence[dict[str, Any]]]
 
 
 class Pass:
-    """Stands for the core's result: gives each table once."""
+    """Replaces the core's result: returns each table once."""
 
     def __init__(self, tables: Rows, inputs: list[dict[str, Any]] | None = None) -> None:
         self.tables = tables
@@ -107,7 +107,7 @@ class Pass:
         return len(self.tables.get(name, ()))
 
     def masks(self, name: str) -> dict[str, Any]:
-        assert name not in self.taken, "masks must be asked for before the columns"
+        assert name not in self.taken, "masks must be requested before the columns"
         return masks_of(name, self.tables.get(name, ()))
 
     def columns(self, name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Our initiator and our target in tests, a run in one call; and the pattern that writes carry, by NumPy."""
+"""Our initiator and our target in tests, a run in one call; and the data pattern of writes, in NumPy."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ NAME = "iqn.2001-04.com.example:ours"
 
 @dataclass
 class Initiator:
-    """A run of our initiator that has ended."""
+    """A completed run of our initiator."""
 
     results: dict[str, Any]
     connections_seen: int
-    """The most sockets that it had open at a time."""
+    """The largest number of its open sockets at a time."""
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """In force on its first connection."""
+        """Negotiated parameters of its first connection."""
         parameters: dict[str, Any] = self.results["connections"][0]["parameters"]
         return parameters
 
 
 def initiate(url: str, *more: str, period_ns: int = traffic.PERIOD_NS, **client: Any) -> Initiator:
-    """Runs our initiator to its end; all else is the core's settings of a client."""
+    """Runs our initiator to its end; the other arguments are the core's settings of a client."""
     seen = [0]
 
     def watch(_: object, descriptors: traffic.Descriptors) -> bool:
@@ -44,7 +44,7 @@ def initiate(url: str, *more: str, period_ns: int = traffic.PERIOD_NS, **client:
 
 
 def transfer(url: str, operation: str, offers: Mapping[str, Any] | None = None, /, **workload: Any) -> Initiator:
-    """Reads, verified, or writes the pattern; the run has to end without errors, all of its bytes transferred."""
+    """Reads and verifies, or writes the pattern; the run has to transfer all bytes without errors."""
     settings = {"operation": operation, "verify": operation != "write", **workload}
     login = {"offers": offers or {}}
     run = initiate(url, login=login, workload=settings)
@@ -55,9 +55,7 @@ def transfer(url: str, operation: str, offers: Mapping[str, Any] | None = None, 
 
 
 def pattern(seed: int, first_block: int, block_count: int) -> bytes:
-    """What writes put on a volume, by core/lab/src/workload/pattern.rs: number and seed in front of words that follow
-    from both.
-    """
+    """The data of writes, as in core/lab/src/workload/pattern.rs: block number and seed, then words from both."""
     blocks = np.arange(first_block, first_block + block_count, dtype=np.uint64)
     word = np.uint64
     mixed = blocks ^ word((seed << 32 | seed >> 32) & (1 << 64) - 1)
@@ -73,29 +71,29 @@ def pattern(seed: int, first_block: int, block_count: int) -> bytes:
 
 @dataclass
 class OurTarget:
-    """Our target while it runs, and its log when it has ended."""
+    """Our running target, and its log when it has ended."""
 
     listening: list[str] = field(default_factory=list)
     log: dict[str, Any] = field(default_factory=dict)
 
     @property
     def discovery_url(self) -> str:
-        """Of its first portal."""
+        """The discovery URL of its first portal."""
         return f"iscsi://{self.listening[0]}"
 
     @property
     def url(self) -> str:
-        """Of its first logical unit."""
+        """The URL of its first logical unit."""
         return self.url_of(0)
 
     def url_of(self, lun: int, portal: int = 0) -> str:
-        """Of any logical unit, over any portal."""
+        """The URL of any logical unit, over any portal."""
         return f"iscsi://{self.listening[portal]}/{NAME}/{lun}"
 
 
 @contextmanager
 def our_target(*units: dict[str, Any], listen: Sequence[str] = ("127.0.0.1:0",), **portal: Any) -> Iterator[OurTarget]:
-    """Our target with these logical units, in a thread while the block runs; all else is the core's settings."""
+    """Our target with these logical units, in a thread during the block; other arguments are settings of the core."""
     target = OurTarget()
     is_ready, is_over = threading.Event(), threading.Event()
     failures: list[BaseException] = []

@@ -1,8 +1,8 @@
 """Two TCP endpoints over a path with a tap, in virtual time: bytes written become captured frames.
 
-A small TCP, as much as a capture's shape needs: segments cut at the MSS, a fixed window, delayed ACKs, SACK, fast
-retransmission and a retransmission timer. It has no congestion control and never reads a clock or an unseeded
-random number. What it sends is right on the wire: sequence numbers, options, IP identification, checksums.
+A small TCP, sufficient for captures: segments of at most one MSS, a fixed window, delayed ACKs, SACK, fast
+retransmission and a retransmission timer. It has no congestion control and never reads a clock or an unseeded random
+number. Its packets are correct: sequence numbers, options, IP identification, checksums.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ETHERNET, NULL, RAW, LINUX_SLL, LINUX_SLL2 = 1, 0, 101, 113, 276
 
 @dataclass(frozen=True)
 class Packet:
-    """One frame as the tap saw it, and where its payload stands in its stream (the first byte after the SYN is 0)."""
+    """One frame at the tap, and the position of its payload in its stream (the first byte after the SYN is 0)."""
 
     time_ns: int
     data: bytes
@@ -38,13 +38,13 @@ class Packet:
 
     @property
     def captured_payload_bytes(self) -> int:
-        """Payload bytes that the frame holds (fewer than payload_bytes when a snaplen cut it)."""
+        """Captured payload bytes (fewer than payload_bytes if a snaplen cut the frame)."""
         return max(0, min(self.payload_bytes, len(self.data) - self.header_bytes))
 
 
 @dataclass(frozen=True)
 class Path:
-    """What lies between the two hosts, and what it does to chosen data segments (numbered from 0 per direction)."""
+    """The network between the two hosts, and its effects on chosen data segments (numbered from 0 per direction)."""
 
     one_way_delay_ns: int = 500_000
     rate_bits_per_s: int = 1_000_000_000
@@ -68,20 +68,20 @@ class Path:
     ack_every: int = 2
     delayed_ack_ns: int = 40_000_000
     is_pdu_per_segment: bool = False
-    """every PDU starts in a segment of its own."""
+    """every PDU starts a new segment."""
     is_command_per_segment: bool = False
-    """every PDU of the initiator does: it sends each with a call of its own and without Nagle's wait, as kernels do."""
+    """every PDU of the initiator starts a new segment: it sends each with a separate call and TCP_NODELAY."""
     lost_before_tap: frozenset[tuple[bool, int]] = frozenset()
     lost_after_tap: frozenset[tuple[bool, int]] = frozenset()
     late: frozenset[tuple[bool, int]] = frozenset()
-    """held up by `late_ns` before the tap, so that later segments overtake them."""
+    """delayed by `late_ns` before the tap, so that later segments overtake them."""
     late_ns: int = 40_000
     copied: frozenset[tuple[bool, int]] = frozenset()
     """captured twice (the same packet: the same IP identification)."""
 
 
 class Clock:
-    """Virtual time: actions in order of their time, then of their making."""
+    """Virtual time: actions in order of their time, then of their creation."""
 
     def __init__(self, start_ns: int) -> None:
         self.now_ns = start_ns
@@ -89,17 +89,17 @@ class Clock:
         self._count = 0
 
     def at(self, time_ns: int, action: Callable[[], None]) -> None:
-        """Does `action` at `time_ns`."""
+        """Schedules `action` at `time_ns`."""
         assert time_ns >= self.now_ns
         heapq.heappush(self._actions, (time_ns, self._count, action))
         self._count += 1
 
     def after(self, delay_ns: int, action: Callable[[], None]) -> None:
-        """Does `action` in `delay_ns`."""
+        """Schedules `action` after `delay_ns`."""
         self.at(self.now_ns + delay_ns, action)
 
     def run(self) -> None:
-        """Until nothing is left to do."""
+        """Runs until no action is left."""
         while self._actions:
             self.now_ns, _, action = heapq.heappop(self._actions)
             action()
@@ -115,7 +115,7 @@ class _Sent:
 
 @dataclass
 class Endpoint:
-    """One end of a TCP connection: a sender of its own stream and a receiver of the other's."""
+    """One end of a TCP connection: the sender of one stream and the receiver of the other."""
 
     clock: Clock
     path: Path
@@ -147,7 +147,7 @@ class Endpoint:
         self._is_fin_received = self._is_fin_sent = False
         self._on_established: Callable[[], None] | None = None
 
-    # --- what the application does
+    # --- the application
 
     def connect(self, on_established: Callable[[], None]) -> None:
         """The three-way handshake; the caller is the initiator's end."""
@@ -155,21 +155,21 @@ class Endpoint:
         self._transmit(SYN, -1, 0)
 
     def write(self, data: bytes, pdu_starts: list[int]) -> None:
-        """One write call: bytes to send, with the places in them where a PDU starts."""
+        """One write call: bytes to send, with the positions of PDU starts."""
         self.pdu_starts += [len(self.stream) + start for start in pdu_starts]
         self.stream += data
         self._write_ends.add(len(self.stream))
         self._pump()
 
     def close(self) -> None:
-        """FIN after all that was written."""
+        """Sends a FIN after all written bytes."""
         self._is_fin_sent = True
         self._transmit(FIN | ACK, len(self.stream), 0)
 
     # --- sending
 
     def _pump(self) -> None:
-        # one segment whenever the wire is free: what is written meanwhile is packed behind it
+        # one segment whenever the line is free: bytes written meanwhile join the next segments
         if not self._is_pumping and self._next < len(self.stream):
             self._is_pumping = True
             self.clock.at(max(self.clock.now_ns, self._link_free_ns), self._send_next)
@@ -404,7 +404,7 @@ class Endpoint:
 
 
 def connect_ends(initiator: Endpoint, target: Endpoint, tap: list[Packet]) -> None:
-    """Joins two endpoints; `tap` receives what passes."""
+    """Connects two endpoints; `tap` receives every packet."""
     initiator.peer, target.peer = target, initiator
     initiator.tap = target.tap = tap
 

@@ -1,7 +1,7 @@
-"""What a list of captured packets shows of a conversation, by the definitions of method.md section 3.
+"""The content of a list of captured packets, by the definitions of method.md section 3.
 
-It starts from the PDUs that were sent and asks which packet first brought each byte; it never parses one. So it says
-what a perfect analysis finds, for a whole capture as for one that is thinned, cut or started late.
+It starts from the PDUs that were sent and finds the packet that first carried each byte; it never parses a packet. It
+is the result of a perfect analysis, for a whole capture and for one that is thinned, cut or started late.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.transport import ACK, Packet
 
 @dataclass(frozen=True)
 class _Region:
-    """Bytes that one packet brought first."""
+    """Bytes that one packet carried first."""
 
     start: int
     end: int
@@ -26,27 +26,27 @@ class _Region:
 
 
 class Stream:
-    """One direction of one connection, as far as it passed the tap."""
+    """The captured part of one direction of one connection."""
 
     def __init__(self) -> None:
         self.regions: list[_Region] = []
         self.acks: list[tuple[int, int]] = []
         """(place of the packet, offset that it acknowledges), of the packets of this direction."""
         self.late: set[int] = set()
-        """places of packets that brought bytes again, or late."""
+        """places of packets that carried bytes again, or late."""
         self.repeated: list[tuple[int, int]] = []
-        """stream ranges that were brought a second time (not counting copies by the capture)."""
+        """stream ranges that were carried a second time (without copies made by the capture)."""
         self._highest = 0
 
     def add(self, place: int, packet: Packet) -> None:
-        """The next packet of this direction."""
+        """Adds the next packet of this direction."""
         if packet.ack_offset is not None and packet.flags & ACK:
             self.acks.append((place, packet.ack_offset))
         if packet.payload_bytes == 0:
             return
         start, end = packet.stream_offset, packet.stream_offset + packet.payload_bytes
-        # A copy made by the capture tells nothing new of the stream. Nor does a retransmission when nothing that was
-        # sent after the lost first copy has passed: nobody at the tap can know it.
+        # A copy made by the capture has no new bytes. Nor is a retransmission visible if no packet sent after the lost
+        # first copy has passed the tap.
         if not packet.is_copy and start < self._highest:
             self.late.add(place)
         self._highest = max(self._highest, end)
@@ -68,17 +68,17 @@ class Stream:
             self.regions.insert(bisect_left(self.regions, low, key=lambda known: known.start), region)
 
     def overlapping(self, start: int, end: int) -> list[_Region]:
-        """The regions that hold bytes of start..end, in order."""
+        """The regions with bytes of start..end, in order."""
         first = bisect_right(self.regions, start, key=lambda region: region.end)
         last = bisect_left(self.regions, end, key=lambda region: region.start)
         return self.regions[first:last]
 
     def passed_bytes(self, start: int, end: int) -> int:
-        """How many of these bytes some captured packet carried, cut or not."""
+        """Number of these bytes in captured packets, cut or not."""
         return sum(min(end, region.end) - max(start, region.start) for region in self.overlapping(start, end))
 
     def kept_bytes(self, start: int, end: int) -> int:
-        """How many of these bytes stand in the file from `start` on, without a hole."""
+        """Number of these bytes in the file from `start` on, without a hole."""
         cursor = start
         for region in self.overlapping(start, end):
             if region.start > cursor:
@@ -91,7 +91,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class SeenPdu:
-    """A PDU as the capture shows it; null is None. Frames count from 1."""
+    """A PDU as captured; null is None. Frames count from 1."""
 
     pdu: Pdu
     header_bytes: int
@@ -111,7 +111,7 @@ class SeenPdu:
 
 @dataclass(frozen=True)
 class SeenCycle:
-    """A task as the capture shows it: the columns of the table of cycles, null is None."""
+    """A task as captured: the columns of the table of cycles, null is None."""
 
     record: TaskRecord
     pdus: list[SeenPdu]
@@ -125,7 +125,7 @@ class SeenCycle:
 
 @dataclass(frozen=True)
 class Seen:
-    """All that the capture shows."""
+    """The whole content of a capture."""
 
     pdus: list[SeenPdu]
     cycles: list[SeenCycle]
@@ -137,7 +137,7 @@ class Seen:
 
 
 def observe(capture: Capture, packets: Sequence[Packet]) -> Seen:
-    """What `packets`, taken from `capture` in any way, show of it."""
+    """The content of `packets`, an arbitrary part of `capture`."""
     streams: dict[tuple[int, bool], Stream] = {}
     for pdu in capture.pdus:
         streams.setdefault((pdu.connection, pdu.to_target), Stream())
@@ -238,7 +238,7 @@ def _cycle(
 
 
 def _relate(cycles: list[SeenCycle]) -> None:
-    """Fills the two columns that speak of several tasks: queue_depth and next_command_ns."""
+    """Fills the two columns that depend on several tasks: queue_depth and next_command_ns."""
     for session in {cycle.record.session for cycle in cycles}:
         mine = [cycle for cycle in cycles if cycle.record.session == session]
         # in the order in which the tap saw the commands

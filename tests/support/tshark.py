@@ -1,4 +1,4 @@
-"""tshark as second opinion: its task statistics and PDU counts for a file.
+"""tshark's command statistics and PDU counts for a file.
 
 A missing tshark is an error of the test run, never a reason to skip: the comparison is the test.
 """
@@ -15,7 +15,7 @@ REASSEMBLE = ("-o", "tcp.reassemble_out_of_order:TRUE")
 
 @dataclass(frozen=True)
 class ResponseTimes:
-    """What `-z scsi,srt,0` says of one command."""
+    """A line of `-z scsi,srt,0`."""
 
     task_count: int
     sum_ns: int
@@ -45,6 +45,6 @@ def pdu_counts(file: Path, *options: str) -> Counter[int]:
 
 
 def frame_numbers(file: Path, display_filter: str, *options: str) -> list[int]:
-    """The frames that a display filter lets pass."""
+    """The frames that match a display filter."""
     output = run(file, "-Y", display_filter, "-T", "fields", "-e", "frame.number", *options)
     return [int(line) for line in output.split()]

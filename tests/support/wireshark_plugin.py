@@ -1,4 +1,4 @@
-"""tshark with plugins/iscsitrace.lua: what it shows of each command, and what it must show according to the tables.
+"""tshark with plugins/iscsitrace.lua: the fields of each command, and the expected fields from the tables.
 
 The table of cycles is tested elsewhere. Here it is the truth for what the plugin derives from Wireshark's dissection.
 Bytes in flight are counted here, from the table of segments.
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Shown:
-    """What one run of tshark showed."""
+    """The output of one run of tshark."""
 
     cycles: dict[int, Row] = field(default_factory=dict)
     """by number of the cycle: the fields of the frame that completes the status."""
@@ -49,7 +49,7 @@ def tshark(file: Path | str, *options: str, folder: Path | None = None, ports: I
 
 
 def shown(file: Path, *options: str, ports: Iterable[int] = ()) -> Shown:
-    """The commands of a capture as the plugin shows them."""
+    """The commands of a capture in the plugin's output."""
     result = Shown()
     output = tshark(file, "-Y", "iscsitrace", "-T", "pdml", "-J", "iscsitrace", *options, ports=ports)
     for packet in ElementTree.fromstring(output):  # noqa: S314 -- tshark's own output
@@ -89,7 +89,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def expected(trace: Trace) -> dict[int, Row]:
-    """What the plugin must show of each command with a status; None where it must leave a field out."""
+    """The expected fields of each command with a status; None where the plugin must omit a field."""
     idle = _idle_before(trace)
     outstanding = _outstanding(trace)
     rows = {}

@@ -1,4 +1,4 @@
-"""Reads files of xplot's language, by what its README and its demo.0 say; knows nothing of what wrote them."""
+"""Reads files in the xplot format, from its README and its demo.0; independent of the writer under test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMED = {"title", "xlabel", "ylabel", "xunits", "yunits"}
 
 @dataclass
 class XplotFile:
-    """What a file draws: (command, coordinates, colour, text)."""
+    """The drawing commands of a file: (command, coordinates, colour, text)."""
 
     types: tuple[str, str]
     names: dict[str, str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class XplotFile:
 
 
 def parse(text: str) -> XplotFile:
-    """The file; AssertionError for what is no xplot."""
+    """Parses a file; AssertionError for invalid xplot."""
     lines = iter(text.splitlines())
     x_type, y_type = next(lines).split()
     assert {x_type, y_type} <= {"double", "signed", "unsigned", "timeval"}

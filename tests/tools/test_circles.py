@@ -40,7 +40,7 @@ PAIR = "mod a;\nmod b;\n"
         ("use super::b::Bar; pub struct Foo;", "pub struct Bar(super::a::Foo);", True),
         ("use crate::{b::{Bar, self}, std}; pub struct Foo;", "use crate::{a::{Foo}}; pub struct Bar;", True),
         ("use crate::b; fn f() { b::g() }", "use crate::a as first; pub fn g() { first::f() }", True),
-        # a module that is imported and not used ties nothing
+        # a module that is imported and not used is no arrow
         ("use crate::b; fn f() {}", "use crate::a::f; pub fn g() {}", False),
         ("use crate::b::*; pub struct Foo;", "use crate::a::Foo; pub struct Bar;", True),
         # comments, literals and other crates have no paths
@@ -66,7 +66,7 @@ def test_two_files_of_a_crate(tmp_path: Path, a: str, b: str, is_circle: bool) -
     assert rust(tmp_path, {"lib.rs": PAIR, "a.rs": a, "b.rs": b}) == ([["a.rs", "b.rs"]] if is_circle else [])
 
 
-def test_declaring_a_module_is_no_use_of_it(tmp_path: Path) -> None:
+def test_declaring_a_module_is_no_arrow(tmp_path: Path) -> None:
     child = "use super::Limit; pub struct Child;"
     assert rust(tmp_path / "declared", {"lib.rs": "mod child; pub struct Limit;", "child.rs": child}) == []
     used = "mod child; use child::Child; pub struct Limit;"
@@ -76,7 +76,7 @@ def test_declaring_a_module_is_no_use_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parent", ["parent.rs", "parent/mod.rs"])
-def test_a_name_is_followed_through_the_parent_that_exports_it(tmp_path: Path, parent: str) -> None:
+def test_a_name_is_followed_through_a_reexport(tmp_path: Path, parent: str) -> None:
     files = {
         "lib.rs": "mod parent;",
         parent: "mod first; mod second; pub use first::First; pub use self::second::*;",
@@ -88,7 +88,7 @@ def test_a_name_is_followed_through_the_parent_that_exports_it(tmp_path: Path, p
     assert rust(tmp_path / "circle", files) == [["parent/first.rs", "parent/second.rs"]]
 
 
-def test_a_file_with_folder_and_a_folder_with_mod_rs_have_the_same_children(tmp_path: Path) -> None:
+def test_a_module_file_and_mod_rs_have_the_same_children(tmp_path: Path) -> None:
     for parent in ("outer.rs", "outer/mod.rs"):
         files = {
             "lib.rs": "mod outer; mod other;",
@@ -99,7 +99,7 @@ def test_a_file_with_folder_and_a_folder_with_mod_rs_have_the_same_children(tmp_
         assert rust(tmp_path / parent, files) == [["other.rs", "outer/inner.rs"]]
 
 
-def test_a_file_of_tests_is_left_out(tmp_path: Path) -> None:
+def test_a_test_file_does_not_count(tmp_path: Path) -> None:
     files = {
         "lib.rs": "#[cfg(test)]\n#[allow(unused)]\npub(crate) mod tests; mod a; use a::A; pub struct B;",
         "a.rs": "pub struct A;",
@@ -108,7 +108,7 @@ def test_a_file_of_tests_is_left_out(tmp_path: Path) -> None:
     assert rust(tmp_path, files) == []
 
 
-def test_a_circle_of_three_files_is_told_with_its_names(tmp_path: Path) -> None:
+def test_a_circle_of_three_files_is_reported_with_its_names(tmp_path: Path) -> None:
     files = {
         "lib.rs": "mod a; mod b; mod c; mod free;",
         "a.rs": "use crate::b::{Bar, bar}; pub struct Foo;",
@@ -157,7 +157,7 @@ def test_two_files_of_a_package(tmp_path: Path, a: str, b: str, is_circle: bool)
     assert python(tmp_path, {"__init__.py": "", "a.py": a, "b.py": b}) == ([["a.py", "b.py"]] if is_circle else [])
 
 
-def test_a_module_that_takes_a_name_from_its_own_package(tmp_path: Path) -> None:
+def test_a_module_that_imports_from_its_package(tmp_path: Path) -> None:
     sub = {"sub/__init__.py": "from .inner import thing\nLIMIT = 1", "__init__.py": ""}
     assert python(tmp_path / "name", {**sub, "sub/inner.py": "from . import LIMIT"}) == [
         ["sub/__init__.py", "sub/inner.py"]

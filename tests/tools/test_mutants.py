@@ -1,4 +1,4 @@
-"""Mutation testing: which tests a line gets, what becomes of a mutant in a package of two lines, what is reported."""
+"""Mutation testing: the tests of a line, the outcome of a mutant in a small package, and the report."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LINES = Lines(
 @pytest.mark.parametrize(
     ("line", "tests"),
     [
-        # the file whose tests take less time first; a test that failed is no judge
+        # the file with the quicker tests first; a failed test is not used
         (7, ["tests/b.py::middle", "tests/a.py::slow"]),
         # a constant: the tests of the lines that use it, and of its own
         (3, ["tests/a.py::quick", "tests/b.py::middle", "tests/a.py::slow"]),
@@ -67,7 +67,7 @@ def test_a_line_gets_the_tests_that_execute_it(line: int, tests: list[str]) -> N
     assert sorted(found) == sorted(tests)
 
 
-def test_tests_come_file_by_file_and_the_quickest_first() -> None:
+def test_tests_are_grouped_by_file_with_the_quickest_first() -> None:
     # b takes 1 s, a 5.1 s
     assert LINES.tests_of("m.py", 12) == ["tests/b.py::middle", "tests/a.py::quick", "tests/a.py::slow"]
 
@@ -79,7 +79,7 @@ def test_only_tests_that_pass_in_time_are_used() -> None:
     assert seconds_of_passed(junit) == {"tests/a.py::good[1]": 2.0}
 
 
-def test_annotations_are_no_places_for_mutants() -> None:
+def test_annotations_are_not_mutated() -> None:
     text = "def f(a: int | None = 1) -> int | None:\n    b: int | None = a\n    return b\n"
     assert meaning(text) == meaning(text.replace("|", "&"))
     assert meaning(text) != meaning(text.replace("1", "2"))

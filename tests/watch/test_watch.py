@@ -1,4 +1,4 @@
-"""The live pass and its totals: what it says at the end is what the whole trace says, however it came."""
+"""The live pass and its totals: at the end they equal those of the whole trace, however it was read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.recordings import recorded_captures
 
 SAMPLES = sorted((Path(__file__).parents[2] / "samples").glob("*/capture.*"))
 PATIENT = Settings(clock_after_ns=None)
-"""The clock of the capture alone counts: a stall of this machine changes nothing."""
+"""Only the clock of the capture counts: a stall of this machine changes nothing."""
 ONLY_LIVE = {
     "kind",
     "schema",
@@ -40,7 +40,7 @@ ONLY_LIVE = {
 
 
 def watch(source: Any, how: Settings = PATIENT, *, is_file: bool = True) -> tuple[list[Report], dict[str, Any]]:
-    """Every report of a source, and the totals; a file is read to its end of now."""
+    """Every report of a source, and the totals; a file is read to its current end."""
     live = Live(source, how)
     if is_file:
         live.stop()
@@ -51,17 +51,17 @@ def watch(source: Any, how: Settings = PATIENT, *, is_file: bool = True) -> tupl
 
 
 def summary(path: Path) -> dict[str, Any]:
-    """What ``summary --json`` prints after its envelope."""
+    """The output of ``summary --json`` without its envelope."""
     return totals(read(path))
 
 
 def figures(document: dict[str, Any]) -> dict[str, Any]:
-    """The part of the totals that ``summary`` has, too."""
+    """The totals that ``summary`` has, too."""
     return {name: value for name, value in document.items() if name not in ONLY_LIVE}
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.parent.name)
-def test_totals_of_a_sample_are_its_summary(path: Path) -> None:
+def test_totals_of_a_sample_equal_its_summary(path: Path) -> None:
     reports, document = watch(path)
     assert figures(document) == summary(path)
     assert document["late_command_count"] == 0
@@ -70,7 +70,7 @@ def test_totals_of_a_sample_are_its_summary(path: Path) -> None:
 
 # many of them are of a kind: of each kind there is one
 @pytest.mark.parametrize("path", recorded_captures()[::3], ids=lambda path: path.name)
-def test_totals_of_a_recorded_capture_are_its_summary(path: Path) -> None:
+def test_totals_of_a_recorded_capture_equal_its_summary(path: Path) -> None:
     reports, document = watch(path, replace(PATIENT, interval_ns=SECOND_NS // 2))
     assert figures(document) == summary(path)
     assert document["late_command_count"] == 0
@@ -119,7 +119,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, An
 
 @given(interval_ms=st.integers(1, 3000), settle_ms=st.integers(0, 500), keep_ms=st.integers(0, 3000))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_where_intervals_are_cut_changes_no_total(
+def test_the_interval_length_changes_no_total(
     whole: tuple[bytes, dict[str, Any]], interval_ms: int, settle_ms: int, keep_ms: int
 ) -> None:
     content, expected = whole
@@ -135,7 +135,7 @@ def test_where_intervals_are_cut_changes_no_total(
 
 
 class Pieces(io.RawIOBase):
-    """A stream that gives its bytes in pieces of these sizes, over and over."""
+    """A stream that returns its bytes in pieces of these sizes, repeatedly."""
 
     def __init__(self, content: bytes, sizes: list[int]) -> None:
         self._content, self._sizes, self._at, self._turn = content, sizes, 0, 0
@@ -175,9 +175,7 @@ def test_a_growing_file_is_followed(whole: tuple[bytes, dict[str, Any]], tmp_pat
     assert watcher.document()["ended_because"] is None
 
 
-def test_the_part_of_a_record_that_is_there_waits_for_its_rest(
-    whole: tuple[bytes, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_an_incomplete_record_waits_for_its_rest(whole: tuple[bytes, dict[str, Any]], tmp_path: Path) -> None:
     header, packets = _pcapng_blocks(whole[0])
     path = tmp_path / "growing.pcapng"
     path.write_bytes(header + b"".join(packets)[:-10])
@@ -189,7 +187,7 @@ def test_the_part_of_a_record_that_is_there_waits_for_its_rest(
 
 
 @pytest.mark.parametrize("change", ["cut short", "replaced"])
-def test_a_file_that_changes_under_the_watch_ends_it(
+def test_a_truncated_or_replaced_file_ends_the_watch(
     whole: tuple[bytes, dict[str, Any]], tmp_path: Path, change: str
 ) -> None:
     path = tmp_path / "growing.pcapng"
@@ -227,7 +225,7 @@ def test_the_files_of_a_ring_are_one_stream(tmp_path: Path) -> None:
 
 
 def _pcapng_blocks(content: bytes) -> tuple[bytes, list[bytes]]:
-    """What stands before the first packet, and every packet block."""
+    """The blocks before the first packet, and every packet block."""
     blocks, at = [], 0
     while at < len(content):
         length = int.from_bytes(content[at + 4 : at + 8], "little")
@@ -238,7 +236,7 @@ def _pcapng_blocks(content: bytes) -> tuple[bytes, list[bytes]]:
     return b"".join(blocks[:first]), [block for block, kind in zip(blocks, kinds, strict=True) if kind == 6]
 
 
-def test_what_cannot_be_kept_up_with_is_left_out_and_said(whole: tuple[bytes, dict[str, Any]]) -> None:
+def test_skipped_packets_are_reported(whole: tuple[bytes, dict[str, Any]]) -> None:
     # a view that is behind from the start on leaves out everything, and says so
     content, expected = whole
     reports, document = watch(io.BytesIO(content), replace(PATIENT, lag_max_ns=0), is_file=False)
@@ -271,8 +269,8 @@ def test_retransmissions_of_the_intervals_add_up_to_those_of_the_trace() -> None
     assert max(line.retransmitted for report in reports for line in report.sessions) > 0
 
 
-def test_the_budget_of_the_intervals_is_that_of_the_trace() -> None:
-    """What is known later (the least round trip, the pace of the line) moves a little between its parts."""
+def test_the_breakdown_of_the_intervals_adds_up_to_that_of_the_trace() -> None:
+    """Later measurements (minimum RTT, line rate) move a little time between the parts."""
     from iscsitrace.analysis.measures import budget
 
     path = next(path for path in SAMPLES if path.parent.name == "sequential-read-16ms")
@@ -290,7 +288,7 @@ def test_the_budget_of_the_intervals_is_that_of_the_trace() -> None:
             assert abs(found[part] - ns) < 0.03 * busy, part
 
 
-def test_findings_appear_while_the_traffic_goes_on() -> None:
+def test_findings_appear_during_the_traffic() -> None:
     path = next(path for path in SAMPLES if path.parent.name == "sequential-read-16ms")
     live = Live(path, replace(PATIENT, interval_ns=SECOND_NS // 4))
     live.stop()
@@ -303,7 +301,7 @@ def test_findings_appear_while_the_traffic_goes_on() -> None:
     assert any("network RTT" in verdict for report in reports for verdict in report.verdicts.values())
 
 
-def test_a_source_that_is_no_capture_is_refused() -> None:
+def test_an_invalid_capture_is_refused() -> None:
     from iscsitrace.errors import CaptureUnreadable
 
     for content, expected in ((b"this is no capture at all", "is not a capture"), (b"", "is empty")):
@@ -312,7 +310,7 @@ def test_a_source_that_is_no_capture_is_refused() -> None:
             watcher.run(lambda report: None)
 
 
-def test_a_quiet_source_is_idle_and_no_interval_is_missing(whole: tuple[bytes, dict[str, Any]]) -> None:
+def test_a_quiet_source_has_idle_intervals(whole: tuple[bytes, dict[str, Any]]) -> None:
     content, expected = whole
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb", buffering=0) as stream:
@@ -347,7 +345,7 @@ def _write(stream: BinaryIO, content: bytes) -> None:
 
 
 def test_memory_stays_flat_over_many_cycles() -> None:
-    """The same conversation over and over, later each time: rows that are kept do not grow with it."""
+    """The same conversation repeated at later times: the number of kept rows does not grow."""
     stream, cycle_count = endless_capture(300_000)
     live = Live(stream, replace(PATIENT, interval_ns=20 * SECOND_NS, keep_ns=SECOND_NS))
     watcher = Watcher(live, has_findings=False)
@@ -371,7 +369,7 @@ def test_memory_stays_flat_over_many_cycles() -> None:
     assert document["queue_depth"]["cycles_by_queue_depth"] == {1: cycle_count}
 
 
-def test_connections_that_are_over_are_forgotten_and_stay_in_the_totals() -> None:
+def test_ended_connections_are_removed_but_stay_in_the_totals() -> None:
     content = many_connections(1500)
     live = Live(io.BytesIO(content), replace(PATIENT, interval_ns=30 * SECOND_NS))
     watcher = Watcher(live, has_findings=False)
@@ -397,7 +395,7 @@ def test_connections_that_are_over_are_forgotten_and_stay_in_the_totals() -> Non
     assert all(volume == rows[volume["session"]] for volume in found["volumes"])
 
 
-def test_a_clock_that_is_set_back_stops_nothing(whole: tuple[bytes, dict[str, Any]]) -> None:
+def test_a_clock_set_back_stops_nothing(whole: tuple[bytes, dict[str, Any]]) -> None:
     header, packets = _pcapng_blocks(whole[0])
     earlier = [_moved(packet, -3600) for packet in packets]
     reports, document = watch(io.BytesIO(header + b"".join(packets + earlier)), is_file=False)

@@ -29,7 +29,7 @@ def documents(result: Result) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_json_ends_with_what_summary_says() -> None:
+def test_json_ends_with_the_summary() -> None:
     result = run("watch", "--no-follow", "--json", str(SMALL))
     assert result.exit_code == 0, result.output
     *intervals, totals = documents(result)
@@ -56,7 +56,7 @@ def test_a_packet_count_stops_it() -> None:
         assert documents(result)[-1]["packet_count"] == 100
 
 
-def test_a_filter_is_libpcaps() -> None:
+def test_a_filter_is_in_libpcaps_syntax() -> None:
     result = run("watch", "--no-follow", "--json", "-f", "port 1", str(SMALL))
     assert documents(result)[-1]["packet_count"] == 0
     result = run("watch", "--no-follow", "--json", "-f", "port and and", str(SMALL))
@@ -75,13 +75,13 @@ def test_a_filter_is_libpcaps() -> None:
         ((), "Missing argument"),
     ],
 )
-def test_what_cannot_be_meant_is_said(arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_reported(arguments: tuple[str, ...], said: str) -> None:
     result = run("watch", *arguments)
     assert result.exit_code == 2
     assert said in result.stderr
 
 
-def test_what_is_no_capture_is_said(tmp_path: Path) -> None:
+def test_an_invalid_capture_is_reported(tmp_path: Path) -> None:
     junk = tmp_path / "junk"
     junk.write_bytes(b"this is no capture at all")
     result = run("watch", "--no-follow", str(junk))
@@ -90,7 +90,7 @@ def test_what_is_no_capture_is_said(tmp_path: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_drops_that_the_capture_tells_of_are_a_loss(tmp_path: Path) -> None:
+def test_drops_reported_by_the_capture_are_data_loss(tmp_path: Path) -> None:
     path = tmp_path / "a.pcapng"
     path.write_bytes(_with_drops(unpacked(SMALL)))
     result = run("watch", "--no-follow", "--json", str(path))
@@ -100,7 +100,7 @@ def test_drops_that_the_capture_tells_of_are_a_loss(tmp_path: Path) -> None:
 
 
 def _with_drops(content: bytes) -> bytes:
-    """The same with interface statistics that tell of seven dropped packets."""
+    """The same with interface statistics that report seven dropped packets."""
     option = (5).to_bytes(2, "little") + (8).to_bytes(2, "little") + (7).to_bytes(8, "little")
     body = bytes(12) + option + bytes(4)
     length = (12 + len(body)).to_bytes(4, "little")
@@ -108,7 +108,7 @@ def _with_drops(content: bytes) -> bytes:
 
 
 def test_a_pipe() -> None:
-    # a process of its own: its standard input is one
+    # a separate process, whose standard input is a pipe
     content = unpacked(SMALL)
     found = subprocess.run(
         [sys.executable, "-m", "iscsitrace", "watch", "--json", "-"],
@@ -124,7 +124,7 @@ def test_a_pipe() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_in_order(tmp_path: Path, number: int) -> None:
+def test_a_signal_ends_it_cleanly(tmp_path: Path, number: int) -> None:
     content = unpacked(SMALL)
     path = tmp_path / "growing.pcapng"
     path.write_bytes(content)
@@ -163,8 +163,8 @@ def test_an_interface_is_captured_by_a_child(monkeypatch: pytest.MonkeyPatch) ->
     assert result.stderr == "no permission\n"
 
 
-def test_the_time_ends_it() -> None:
-    """Though the pipe goes on, and gives nothing more."""
+def test_the_duration_ends_it() -> None:
+    """Although the pipe stays open, without further bytes."""
     command = [sys.executable, "-m", "iscsitrace", "watch", "--json", "-a", "duration:0.2", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -191,7 +191,7 @@ def test_a_named_pipe(tmp_path: Path) -> None:
     assert totals["volumes"] == summary["volumes"]
 
 
-def test_on_a_terminal_keys_come_from_it_though_packets_come_through_standard_input(tmp_path: Path) -> None:
+def test_keys_come_from_the_terminal_if_packets_come_from_standard_input(tmp_path: Path) -> None:
     path = tmp_path / "whole.pcapng"
     path.write_bytes(unpacked(SMALL))
     watch = f"cat {path} | {sys.executable} -m iscsitrace watch -"

@@ -1,4 +1,4 @@
-"""What a live view shows: the board at every width, the screen with its keys, snapshots, Prometheus, plain lines."""
+"""Output of a live view: the board at every width, the screen with its keys, snapshots, Prometheus, plain lines."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_board_fits(watched: tuple[Watcher, list[Report]], width: int, heigh
         assert all(cell_len(line.plain) <= width for line in lines)
 
 
-def test_eighty_columns_tell_what_matters(watched: tuple[Watcher, list[Report]]) -> None:
+def test_eighty_columns_show_the_main_figures(watched: tuple[Watcher, list[Report]]) -> None:
     report = busiest(watched[1])
     shown = "\n".join(line.plain for line in render(report, Choice(source="eth0"), 80, 24))
     for word in ("eth0", "MB/s", "IOPS", "p50", "p99", "QD", "idle", "limiter", "RTT", "owin", "I/O sizes", "lag"):
@@ -78,7 +78,7 @@ def test_the_bar_needs_no_colour() -> None:
     assert "loss recovery 1 %" in words
 
 
-def test_the_screen_follows_and_obeys_keys(tmp_path: Path) -> None:
+def test_the_screen_updates_and_handles_keys(tmp_path: Path) -> None:
     watcher = opened("two-connections-one-session")
     screen = WatchScreen(watcher, "capture.pcapng", folder=tmp_path)
 
@@ -149,7 +149,7 @@ def test_prometheus_is_served(watched: tuple[Watcher, list[Report]]) -> None:
     assert families["iscsitrace_packets"].samples[0].value == reports[0].packet_count
 
 
-def test_a_hostile_name_drives_no_terminal(watched: tuple[Watcher, list[Report]]) -> None:
+def test_a_hostile_name_cannot_control_the_terminal(watched: tuple[Watcher, list[Report]]) -> None:
     report = busiest(watched[1])
     line = report.sessions[0]
     hostile: dict[str, Any] = line.names | {"target_name": "iqn\x1b[2J\n:evil"}

@@ -1,7 +1,7 @@
-"""Every figure of a live view against the truth of a conversation, and wherever it is shown against the report.
+"""Every figure of a live view against the truth of a conversation, and every output against the report.
 
-The truth is what was sent, reckoned here in plain Python; the JSON of an interval is held against it, and gauges, board
-and lines against that JSON.
+The truth is computed here in plain Python from the PDUs sent; the JSON of an interval is compared with it, and gauges,
+board and lines with that JSON.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WORDS = {
 
 
 def opened(source: Path, interval_ns: int) -> Watcher:
-    """A view of a file to its end, that looks for findings at every look."""
+    """A view of a file to its end, with findings at every look."""
     live = Live(source, replace(PATIENT, interval_ns=interval_ns))
     live.stop()
     watcher = Watcher(live)
@@ -52,7 +52,7 @@ def opened(source: Path, interval_ns: int) -> Watcher:
 
 
 def watched(source: Path, interval_ns: int) -> tuple[Watcher, list[Report]]:
-    """A view that has ended, and all of its reports."""
+    """A view at its end, and all of its reports."""
     watcher = opened(source, interval_ns)
     reports: list[Report] = []
     watcher.run(reports.append)
@@ -78,7 +78,7 @@ def phases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[SeenCyc
 
 
 def load(cycles: list[SeenCycle], length_ns: int) -> dict[str, Any]:
-    """What tasks amount to, by the definitions of method.md."""
+    """Figures of tasks, by the definitions of method.md."""
     latencies = sorted(int(c.columns["status_ns"] or 0) - int(c.columns["command_first_ns"] or 0) for c in cycles)
     depths = [int(c.columns["queue_depth"] or 0) for c in cycles]
     moved = {
@@ -111,13 +111,13 @@ def nearest(ordered: list[int], percent: int) -> int | None:
 
 
 def session_of(cycle: SeenCycle, document: dict[str, Any]) -> int:
-    """The number that the capture gives its session, by the name of the target."""
+    """The number of a session in the capture, by the name of its target."""
     name = f"iqn.2024-01.example.target:{cycle.record.session}"
     (found,) = [row["session"] for row in document["sessions"] if row["target_name"] == name]
     return int(found)
 
 
-def test_an_interval_is_what_was_sent_in_it(phases: tuple[Path, list[SeenCycle]]) -> None:
+def test_an_interval_equals_the_traffic_in_it(phases: tuple[Path, list[SeenCycle]]) -> None:
     file, cycles = phases
     watcher, reports = watched(file, SECOND_NS)
     document = watcher.document()
@@ -149,7 +149,7 @@ def connection_of(cycle: SeenCycle, document: dict[str, Any]) -> int:
     return int(found)
 
 
-def test_totals_are_what_was_sent(phases: tuple[Path, list[SeenCycle]]) -> None:
+def test_totals_equal_the_traffic(phases: tuple[Path, list[SeenCycle]]) -> None:
     file, cycles = phases
     document = watched(file, SECOND_NS // 3)[0].document()
     for volume in document["volumes"]:
@@ -176,7 +176,7 @@ def test_totals_are_what_was_sent(phases: tuple[Path, list[SeenCycle]]) -> None:
 
 
 def union_ns(spans: list[tuple[int, int]]) -> int:
-    """The time in which at least one was there."""
+    """The time in at least one interval."""
     total, until = 0, 0
     for start, end in sorted(spans):
         total += max(0, end - max(start, until))
@@ -195,8 +195,8 @@ INTERVAL_NS = SECOND_NS // 10
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two sessions that read and write, with retransmissions of which many were in vain; a packet was not captured, and
-    the end neither.
+    """Two sessions that read and write, with many spurious retransmissions; one packet and the end are missing from the
+    capture.
     """
     folder = tmp_path_factory.mktemp("watched")
     records, link_type = read_records(Runs(folder)(REORDERED).capture())
@@ -205,7 +205,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def seen(capture: Path) -> tuple[list[tuple[Report, dict[tuple[str, ...], float]]], list[Report]]:
-    """Every report with the gauges that were served when it was there."""
+    """Every report with the gauges that were served with it."""
     watcher = opened(capture, INTERVAL_NS)
     exposition = Exposition()
     registry = CollectorRegistry()
@@ -230,7 +230,7 @@ def gauges(text: str) -> dict[tuple[str, ...], float]:
 
 
 def expected_gauges(shown: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], float]]:
-    """What is to be served after these intervals, the last of them the newest: every one, and no other."""
+    """The expected gauges after these intervals, the last one the newest."""
     last = shown[-1]
     yield ("iscsitrace_packets_total",), sum(each["packet_count"] for each in shown)
     for name, key in (("tasks", "task_count"), ("read_bytes", "read_bytes"), ("write_bytes", "write_bytes")):
@@ -299,8 +299,8 @@ def test_every_gauge_is_a_figure_of_the_report(seen: Seen) -> None:
     assert values["iscsitrace_read_bytes_total"] != values["iscsitrace_write_bytes_total"]
 
 
-def test_the_round_trip_is_that_of_the_path(capture: Path) -> None:
-    """Out and back 2 ms each and up to half of one more, and what up to 1000 packets take on a line of 100 Mbit/s."""
+def test_the_rtt_is_that_of_the_path(capture: Path) -> None:
+    """2 ms each way, up to half of that more, and the time of up to 1000 packets on a line of 100 Mbit/s."""
     _, reports = watched(capture, 4 * SECOND_NS)
     for report in reports:
         for row in report.as_dict()["connections"]:
@@ -308,7 +308,7 @@ def test_the_round_trip_is_that_of_the_path(capture: Path) -> None:
             assert row["transport"]["rtt_min_ns"] <= row["transport"]["rtt_smoothed_ns"] < 130_000_000
 
 
-def test_retransmissions_in_vain_are_not_counted_twice(capture: Path, seen: Seen) -> None:
+def test_spurious_retransmissions_are_not_counted_twice(capture: Path, seen: Seen) -> None:
     senders = list(iscsitrace.read(capture, tables=["senders"]).senders.rows())
     assert all(row["spurious_count"] for row in senders)
     sums: Counter[str] = Counter()
@@ -340,7 +340,7 @@ def seconds(time_ns: int | None) -> float | None:
 
 
 def columns(row: dict[str, Any], transports: list[dict[str, Any]]) -> dict[str, tuple[float | None, str]]:
-    """What the board's columns have to tell of a session or connection: amount and unit."""
+    """The expected columns of the board for a session or connection: amount and unit."""
     round_trips = [each["rtt_smoothed_ns"] for each in transports if each["rtt_smoothed_ns"] is not None]
     return {
         "MB/s R": (row["read_bytes_per_s"], "MB/s"),
@@ -458,7 +458,7 @@ def check_all(cells: tuple[str, ...], shown: dict[str, Any]) -> None:
         assert is_shown(cell, value, unit)
 
 
-def test_what_is_behind_is_said_everywhere(seen: Seen) -> None:
+def test_lag_and_skipped_packets_are_shown_everywhere(seen: Seen) -> None:
     pace = Pace(1_500_000_000, 4096, is_reduced=True, is_leaving_out=True, left_out_packets=7)
     report = replace(seen[1][0], pace=pace, dropped=9)
     shown = report.as_dict()
@@ -521,7 +521,7 @@ def test_plain_lines_show_the_report(seen: Seen) -> None:
     assert checked > 1
 
 
-def test_lines_are_sorted_by_what_is_asked_for(capture: Path) -> None:
+def test_lines_are_sorted_by_the_requested_column(capture: Path) -> None:
     keys: dict[str, Callable[[Any, Any], Any]] = {
         "number": lambda row, own: row["session"],
         "throughput": lambda row, own: -(row["read_bytes_per_s"] + row["write_bytes_per_s"]),

@@ -1,4 +1,4 @@
-"""What is put into Wireshark's personal folders: found by tshark, never over somebody's file, and taken out again."""
+"""Files installed in Wireshark's personal folders: found by tshark, never over a user's file, and removed again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def files_below(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_package_carries_the_files_of_the_folder_plugins() -> None:
+def test_the_package_includes_the_files_of_the_folder_plugins() -> None:
     carried = {path.relative_to(installation.SOURCES) for path in installation.SOURCES.rglob("*")}
     assert Path("extcap", "iscsitrace_extcap.py") in carried
     assert carried == {path.relative_to(ROOT / "plugins") for path in (ROOT / "plugins").rglob("*")}
@@ -55,7 +55,7 @@ def test_install_then_uninstall_leaves_nothing(folders: Folders, tmp_path: Path)
     assert installation.uninstall(folders) == []
 
 
-def test_folders_that_were_there_stay(folders: Folders, tmp_path: Path) -> None:
+def test_existing_folders_stay(folders: Folders, tmp_path: Path) -> None:
     folders.lua_plugins.mkdir(parents=True)
     (folders.configuration / "profiles").mkdir(parents=True)
     installation.install(folders)
@@ -69,7 +69,7 @@ def test_folders_that_were_there_stay(folders: Folders, tmp_path: Path) -> None:
     }
 
 
-def test_a_file_of_somebody_else_is_not_overwritten(folders: Folders, tmp_path: Path) -> None:
+def test_a_file_of_the_user_is_not_overwritten(folders: Folders, tmp_path: Path) -> None:
     theirs = folders.extcap / installation.EXTCAP
     theirs.parent.mkdir(parents=True)
     theirs.write_text("theirs")
@@ -81,7 +81,7 @@ def test_a_file_of_somebody_else_is_not_overwritten(folders: Folders, tmp_path: 
     assert "exec" in theirs.read_text()
 
 
-def test_a_link_to_somewhere_is_somebody_elses(folders: Folders, tmp_path: Path) -> None:
+def test_a_symbolic_link_belongs_to_the_user(folders: Folders, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     folders.extcap.mkdir(parents=True)
     (folders.extcap / installation.EXTCAP).symlink_to(tmp_path / "mine")
@@ -112,7 +112,7 @@ def test_a_changed_file_stays_unless_forced(folders: Folders) -> None:
     assert states(installation.uninstall(folders, is_forced=True))["preferences"] == "removed"
 
 
-def test_what_wireshark_writes_whenever_it_is_quit_is_nobodys_change(folders: Folders, tmp_path: Path) -> None:
+def test_files_that_wireshark_rewrites_do_not_count_as_changed(folders: Folders, tmp_path: Path) -> None:
     installation.install(folders)
     recent = folders.profiles / "iscsitrace" / "recent"
     recent.write_text("other widths")
@@ -123,7 +123,7 @@ def test_what_wireshark_writes_whenever_it_is_quit_is_nobodys_change(folders: Fo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_older_version_is_brought_up_to_date(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_version_is_updated(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     now = installation.items(folders)
     older = [installation.Item(item.path, b"as it was", item.is_executable) for item in now]
     older.append(installation.Item(folders.lua_plugins / "once.lua", b"of use then"))
@@ -146,7 +146,7 @@ def test_an_older_version_is_brought_up_to_date(folders: Folders, monkeypatch: p
     }
 
 
-def test_a_second_copy_is_told(folders: Folders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_second_copy_is_reported(folders: Folders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     (sources / "profile").mkdir(parents=True)
     (sources / "one.lua").write_text("-- a plugin")
@@ -160,7 +160,7 @@ def test_a_second_copy_is_told(folders: Folders, monkeypatch: pytest.MonkeyPatch
     assert installation.second_copies(folders) == [older]
 
 
-def test_a_record_that_is_none_is_named(folders: Folders) -> None:
+def test_an_invalid_record_is_reported(folders: Folders) -> None:
     installation.install(folders)
     (folders.configuration / installation.RECORD).write_text('{"files": 3}')
     for function in (installation.install, installation.uninstall, installation.status):
@@ -168,7 +168,7 @@ def test_a_record_that_is_none_is_named(folders: Folders) -> None:
             function(folders)
 
 
-def test_a_folder_that_cannot_be_made_is_named(folders: Folders, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(folders: Folders, tmp_path: Path) -> None:
     (tmp_path / "lib").write_text("a file")
     with pytest.raises(InputInvalid, match="cannot "):
         installation.install(folders)
@@ -218,7 +218,7 @@ def fake_tshark(folder: Path, text: str) -> None:
     program.chmod(0o755)
 
 
-def test_a_tshark_that_names_no_folder_of_extcaps_has_them_in_the_configuration(
+def test_without_an_extcap_folder_from_tshark_the_configuration_folder_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_tshark(tmp_path, "Personal configuration:\t/c\nPersonal Lua Plugins:\t/p\nExtcap path:\t/usr/lib/extcap")
@@ -228,7 +228,7 @@ def test_a_tshark_that_names_no_folder_of_extcaps_has_them_in_the_configuration(
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home that nobody lives in."""
+    """An empty home folder."""
     for name in list(os.environ):
         if name.startswith(("XDG_", "WIRESHARK_")):
             monkeypatch.delenv(name)
@@ -270,7 +270,7 @@ def test_tshark_finds_what_was_installed(home: Path) -> None:
     assert "iscsitrace" not in said_by("tshark", "-D")
 
 
-def test_without_wireshark_the_files_go_where_it_would_look(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_wireshark_the_default_folders_are_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home / "nothing"))
     result = run("install")
     assert result.exit_code == 0
@@ -282,7 +282,7 @@ def test_without_wireshark_the_files_go_where_it_would_look(home: Path, monkeypa
     assert files_below(home) == set()
 
 
-def test_lines_for_a_person(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_lines(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home / "nothing"))
     assert "not installed: iscsitrace wireshark install" in run("status").output
     assert run("uninstall").output == "nothing is installed\n"

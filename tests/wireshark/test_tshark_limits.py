@@ -1,7 +1,7 @@
-"""Where tshark goes wrong, iscsitrace is right: each case is read by both and compared with the truth.
+"""Captures that tshark dissects wrongly and iscsitrace correctly: each is read by both and compared with the truth.
 
-Losses inside Data-In, data PDUs over 256 KiB, digests, short snaplens, other ports. tshark runs as its users run it,
-`-q -z scsi,srt,0` with its defaults; where its count is right, its times are looked at.
+Losses within Data-In, data PDUs over 256 KiB, digests, short snaplens, other ports. tshark runs with
+`-q -z scsi,srt,0` and its defaults; if its count is correct, its times are compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DELAY_NS = 4_000_000
 def reads(
     path: Path, settings: Session, *, count: int = 20, block_bytes: int = 65_536, queue_depth: int = 1
 ) -> Capture:
-    """A session of reads alone."""
+    """A session with only reads."""
     conversation = Conversation(path)
     session = conversation.session(settings).login()
     session.read(count=count, block_bytes=block_bytes, queue_depth=queue_depth).logout()
@@ -33,7 +33,7 @@ def reads(
 
 
 def assert_exact(file: FilePath, seen: Seen) -> None:
-    """All PDUs, all cycles, all instants."""
+    """Checks all PDUs, cycles and times."""
     trace = iscsitrace.read(file, tables=("pdus",))
     assert pdu_differences(trace, seen) == []
     assert cycle_differences(trace, seen) == []
@@ -44,7 +44,7 @@ def assert_exact(file: FilePath, seen: Seen) -> None:
 
 
 def latency_sum_ns(seen: Seen) -> int:
-    """Of all reads, from the command's last byte to the status, as tshark measures."""
+    """Sum over all reads, from the command's last byte to the status, as in tshark."""
     return sum(int(c.columns["status_ns"] or 0) - int(c.columns["command_last_ns"] or 0) for c in seen.cycles)
 
 
@@ -116,7 +116,7 @@ SNAPLENS = [
     (*case, LOADS[place % len(LOADS)])
     for place, case in enumerate(itertools.product((96, 128), (True, False), SEGMENTS))
 ]
-"""Every snaplen with every way to send status and segments, each load with some of them."""
+"""Every snaplen with every form of status and segments, each workload with some of them."""
 
 
 @pytest.mark.parametrize(("snaplen_bytes", "is_status_in_data", "segments", "load"), SNAPLENS, ids=str)
@@ -149,7 +149,7 @@ def test_snaplen(
         if row is not None and row["initiator_task_tag"] == cycle.record.initiator_task_tag:
             instants = [name for name in cycle.columns if name.endswith("_ns") and name != "next_command_ns"]
             right += all(_is_within(row[name], cycle.columns[name], packet_ns) for name in instants)
-    # 96 bytes leave 30 of each header: opcode, lengths, tag, and status where there is one
+    # 96 bytes include 30 bytes of each header: opcode, lengths, tag, and the status if there is one
     commands = sum(cycle.pdus[0].header_bytes >= 30 for cycle in seen.cycles)
     if segments != "packed" or queue_depth == 1:
         assert commands == len(whole.cycles)

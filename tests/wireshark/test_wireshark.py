@@ -1,4 +1,4 @@
-"""tshark asked about conversations whose truth is known: it agrees with the truth, and every lie is found.
+"""tshark on conversations with known truth: it agrees with the truth, and every falsified value is found.
 
 A missing tshark or PyShark is a failure here, never a reason to skip.
 """
@@ -58,7 +58,7 @@ WITH_LUN = (0x00, 0x01, 0x05, 0x20, 0x25, 0x31)
 
 
 def headers_of(capture: Capture) -> dict[tuple[int, bool, int], bytes]:
-    """The header bytes that were sent, by connection, direction and place in the stream."""
+    """The header bytes that were sent, by connection, direction and position in the stream."""
     streams: dict[tuple[int, bool], bytearray] = {}
     for packet in capture.packets:
         stream = streams.setdefault((packet.connection, packet.to_target), bytearray())
@@ -74,7 +74,7 @@ def headers_of(capture: Capture) -> dict[tuple[int, bool, int], bytes]:
 
 
 def header_fields(opcode: int, header: bytes) -> dict[str, Any]:
-    """What a header says, read by the RFC's drawing."""
+    """The fields of a header, by the RFC's figures."""
     fields: dict[str, Any] = {
         name: int.from_bytes(header[place : place + 4]) for name, place in LAYOUTS[opcode].items()
     }
@@ -90,7 +90,7 @@ def header_fields(opcode: int, header: bytes) -> dict[str, Any]:
 
 
 def true_rows(capture: Capture, packets: Sequence[Packet]) -> list[dict[str, Any]]:
-    """The rows of ``pdus`` that a perfect analysis gives."""
+    """The rows of ``pdus`` of a perfect analysis."""
     headers = headers_of(capture)
     return [
         {
@@ -155,7 +155,7 @@ def test_tshark_agrees_with_the_truth(tmp_path: Path, plain: Capture) -> None:
     assert result.differences == []
 
 
-def test_other_ports_are_told_to_tshark(tmp_path: Path) -> None:
+def test_other_ports_are_passed_to_tshark(tmp_path: Path) -> None:
     capture = conversation(path=NetworkPath(target_port=13_260))
     result = against_tshark(tmp_path, capture.packets, true_rows(capture, capture.packets), port=13_260)
     assert result.matched_pdu_count == len(capture.pdus)
@@ -172,7 +172,7 @@ def test_data_pdus_of_1_mib(tmp_path: Path) -> None:
     assert result.differences == []
 
 
-def test_segments_that_come_late_change_the_frame_only(tmp_path: Path) -> None:
+def test_late_segments_change_only_the_frame(tmp_path: Path) -> None:
     capture = conversation(path=NetworkPath(late=frozenset({(False, 12), (True, 20)})))
     result = against_tshark(tmp_path, capture.packets, true_rows(capture, capture.packets))
     assert result.matched_pdu_count == len(capture.pdus)
@@ -198,13 +198,13 @@ def test_one_pdu_missed_and_one_invented_are_found(tmp_path: Path, plain: Captur
     assert [difference.kind for difference in result.unexplained] == ["ours_only"]
 
 
-def test_a_frame_that_is_off_by_one_is_found(tmp_path: Path, plain: Capture) -> None:
+def test_a_frame_number_off_by_one_is_found(tmp_path: Path, plain: Capture) -> None:
     rows = true_rows(plain, plain.packets)
     rows[10] = rows[10] | {"frame_last": rows[10]["frame_last"] + 1}
     assert [difference.kind for difference in against_tshark(tmp_path, plain.packets, rows).unexplained] == ["frame"]
 
 
-def test_what_a_snaplen_hides_from_tshark_is_explained(tmp_path: Path) -> None:
+def test_pdus_hidden_from_tshark_by_a_snaplen_are_explained(tmp_path: Path) -> None:
     capture = conversation(path=NetworkPath(is_pdu_per_segment=True))
     packets = cut(capture.packets, 128)
     rows = true_rows(capture, packets)
@@ -214,7 +214,7 @@ def test_what_a_snaplen_hides_from_tshark_is_explained(tmp_path: Path) -> None:
     assert "tshark_snaplen" in result.explained_counts()
 
 
-def test_what_a_hole_hides_from_tshark_is_explained(tmp_path: Path, plain: Capture) -> None:
+def test_pdus_hidden_from_tshark_by_a_hole_are_explained(tmp_path: Path, plain: Capture) -> None:
     data = [place for place, packet in enumerate(plain.packets) if packet.payload_bytes == 1448]
     packets = [packet for place, packet in enumerate(plain.packets) if place != data[len(data) // 3]]
     rows = true_rows(plain, packets)
@@ -242,7 +242,7 @@ def test_a_display_filter_shows_the_frames_of_its_cycle(tmp_path: Path, plain: C
         assert {int(frame) for frame in shown.split()} == {pdu.frame_last for pdu in cycle.pdus}
 
 
-def test_every_preference_is_one_that_tshark_knows() -> None:
+def test_tshark_knows_every_preference() -> None:
     known = subprocess.run(["tshark", "-G", "currentprefs"], capture_output=True, text=True, check=True).stdout  # noqa: S607
     given = wireshark.preferences([13_260])
     names = [given[place + 1].partition(":")[0] for place, option in enumerate(given) if option == "-o"]
@@ -251,14 +251,14 @@ def test_every_preference_is_one_that_tshark_knows() -> None:
     assert "tcp.port==13260,iscsi" in given
 
 
-def test_every_field_is_one_that_tshark_knows() -> None:
+def test_tshark_knows_every_field() -> None:
     fields = subprocess.run(["tshark", "-G", "fields"], capture_output=True, text=True, check=True).stdout  # noqa: S607
     known = {line.split("\t")[2] for line in fields.splitlines() if line.startswith("F\t")}
     assert wireshark.FIELDS.keys() - known == set()
     assert set(wireshark.FIELDS.values()) - PDU_COLUMNS == set()
 
 
-def test_a_file_that_tshark_refuses_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_tshark_refuses_is_a_one_line_error(tmp_path: Path) -> None:
     file = tmp_path / "a.pcap"
     file.write_text("this is no capture")
     with pytest.raises(ToolMissing, match="tshark failed"):
@@ -272,7 +272,7 @@ def test_pyshark_shows_the_fields_of_a_frame(tmp_path: Path, plain: Capture) -> 
     assert number == row["frame_last"]
     tags = [value for fields in pdus for name, value in fields if name == "iscsi.initiatortasktag"]
     assert any(f"{row['initiator_task_tag']:#010x}" in tag for tag in tags)
-    # nobody is told any more of children that end
+    # the end of child processes is no longer reported
     assert signal.set_wakeup_fd(-1) == -1
     assert signal.getsignal(signal.SIGCHLD) in {signal.SIG_DFL, None}
 
@@ -288,7 +288,7 @@ def test_pyshark_works_where_asyncio_has_run(tmp_path: Path, plain: Capture) -> 
 
 
 def inspected(file: Path, *arguments: str) -> list[tuple[int, bool, dict[str, str]]]:
-    """What ``inspect`` prints: for each PDU its frame, whether Wireshark shows it, and our columns."""
+    """The output of ``inspect``: for each PDU its frame, whether Wireshark shows it, and our columns."""
     result = CliRunner().invoke(main, ["inspect", *arguments, str(file)], catch_exceptions=False)
     assert result.exit_code == 0
     blocks = []
@@ -301,13 +301,13 @@ def inspected(file: Path, *arguments: str) -> list[tuple[int, bool, dict[str, st
 
 @pytest.fixture(scope="module")
 def chained() -> Capture:
-    """Reads of several Data-In PDUs each, so that one begins in the frame in which another ends."""
+    """Reads of several Data-In PDUs each, so that one starts in the frame in which another ends."""
     built = Conversation()
     built.session(Session(initiator_max_recv_data_segment_length=8192)).login().read(count=2)
     return built.run()
 
 
-def test_inspect_shows_each_pdu_of_a_task_where_it_ends(tmp_path: Path, chained: Capture) -> None:
+def test_inspect_shows_each_pdu_of_a_command_at_its_last_frame(tmp_path: Path, chained: Capture) -> None:
     file = write_pcap(tmp_path / "a.pcap", chained.packets, ETHERNET)
     for number, cycle in enumerate(observe(chained, chained.packets).cycles):
         sent = [(pdu.frame_first, pdu.frame_last) for pdu in cycle.pdus]
@@ -318,7 +318,7 @@ def test_inspect_shows_each_pdu_of_a_task_where_it_ends(tmp_path: Path, chained:
         assert sorted((int(ours["frame_first"]), frame) for frame, _, ours in found) == sorted(sent)
 
 
-def test_inspect_finds_a_pdu_by_the_frame_that_begins_it(tmp_path: Path, chained: Capture) -> None:
+def test_inspect_finds_a_pdu_by_its_first_frame(tmp_path: Path, chained: Capture) -> None:
     file = write_pcap(tmp_path / "a.pcap", chained.packets, ETHERNET)
     pdus = observe(chained, chained.packets).pdus
     shared = {pdu.frame_first for pdu in pdus if pdu.frame_first != pdu.frame_last} & {pdu.frame_last for pdu in pdus}
@@ -329,8 +329,8 @@ def test_inspect_finds_a_pdu_by_the_frame_that_begins_it(tmp_path: Path, chained
     assert sorted((int(ours["frame_first"]), number) for number, _, ours in found) == sorted(sent)
 
 
-def test_inspect_of_cut_frames_shows_a_pdu_where_it_begins(tmp_path: Path, plain: Capture) -> None:
-    """tshark cannot put cut segments together: it shows what it has, in the first of them."""
+def test_inspect_of_cut_frames_shows_a_pdu_at_its_first_frame(tmp_path: Path, plain: Capture) -> None:
+    """tshark cannot reassemble cut segments: it shows the PDU in the first of them."""
     packets = cut(plain.packets, 128)
     file = write_pcap(tmp_path / "a.pcap", packets, ETHERNET)
     data_in = next(
@@ -340,7 +340,7 @@ def test_inspect_of_cut_frames_shows_a_pdu_where_it_begins(tmp_path: Path, plain
     assert (frame, is_shown, int(ours["frame_last"])) == (data_in.frame_first, True, data_in.frame_last)
 
 
-def test_inspect_says_when_wireshark_shows_no_such_pdu(tmp_path: Path, chained: Capture) -> None:
+def test_inspect_reports_pdus_that_wireshark_does_not_show(tmp_path: Path, chained: Capture) -> None:
     data_in = next(pdu for pdu in observe(chained, chained.packets).pdus if pdu.pdu.opcode == DATA_IN)
     assert data_in.frame_last
     file = write_pcap(tmp_path / "a.pcap", chained.packets[: data_in.frame_last - 1], ETHERNET)

@@ -1,4 +1,4 @@
-"""Amounts in words: one rule for every percentage, and what the parts of the time breakdown are called."""
+"""Amounts in words: one rule for every percentage, and the labels of the parts of the time breakdown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_parts_are_those_of_the_tables_and_differ_in_name_letter_and_look() 
         assert len(seen) == len(PARTS)
 
 
-def test_text_of_a_capture_cannot_drive_a_terminal_or_fill_a_page() -> None:
+def test_text_from_a_capture_cannot_control_a_terminal_or_fill_a_page() -> None:
     assert cells.text("a\x1b[31mb\u202ec") == "a\\x1b[31mb\\u202ec"
     assert cells.short("x" * 161) == "x" * 157 + "..."
     assert cells.short("x" * 160) == "x" * 160

@@ -1,4 +1,4 @@
-"""Quantities that people write: every form, by hand."""
+"""Parsing of quantities: every form, by hand."""
 
 from __future__ import annotations
 

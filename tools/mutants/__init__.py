@@ -1,4 +1,4 @@
-"""Mutation testing: small errors are put into the code, one at a time, to see which of them no test notices."""
+"""Mutation testing: small errors are inserted into the code, one at a time, to find those that no test detects."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""``python -m tools.mutants`` tries a random sample of mutants in Python and in Rust, and prints which survived.
+"""``python -m tools.mutants`` tests a random sample of mutants in Python and in Rust, and prints which survived.
 
-`make mutants` sets MUTANTS and RUST_MUTANTS, the sizes of the two samples, and SEED, which draws them. WORKERS mutants
-are tried at the same time, by the tests in TESTS (folders and files; all by default).
+`make mutants` sets MUTANTS and RUST_MUTANTS, the sizes of the two samples, and SEED, the random seed. WORKERS mutants
+are tested at the same time, with the tests in TESTS (folders and files; all by default).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.mutants.working_copy import make, outcome
 
 
 def main() -> None:
-    """Try both samples, write the report and print it."""
+    """Test both samples, write the report and print it."""
     size, rust_size, seed = (int(os.environ.get(name) or 0) for name in ("MUTANTS", "RUST_MUTANTS", "SEED"))
     ROOM.mkdir(parents=True, exist_ok=True)
     workers = int(os.environ.get("WORKERS") or os.cpu_count() or 1)
@@ -35,13 +35,13 @@ def main() -> None:
 
 
 def python_rows(size: int, seed: int, workers: int) -> list[dict[str, Any]]:
-    """What became of a sample of mutants in Python, each tried in one of the working copies."""
+    """Outcomes of a sample of mutants in Python, each tested in one of the working copies."""
     copies: Queue[str] = Queue()
     for number in range(workers):
         copies.put(make(f"copy-{number}"))
     lines = Lines.measured(ROOM / "copy-0", (os.environ.get("TESTS") or "tests").split(), workers, seed)
 
-    def tried(mutant: Mutant) -> dict[str, Any]:
+    def tested(mutant: Mutant) -> dict[str, Any]:
         copy = copies.get()
         try:
             row = outcome(ROOM / copy, mutant, lines.tests_of(mutant.module, mutant.line), lines.seconds, seed)
@@ -51,11 +51,11 @@ def python_rows(size: int, seed: int, workers: int) -> list[dict[str, Any]]:
         return row
 
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(tried, draw(size, seed)))
+        return list(pool.map(tested, draw(size, seed)))
 
 
 def explain(rows: list[dict[str, Any]], survivors: str) -> None:
-    """Give known survivors the reason for which they are accepted."""
+    """Add the reason for which a known survivor is accepted."""
     entries = tomllib.loads(survivors).get("survivor", [])
     reasons = {(entry["module"], entry["line"], entry["mutation"]): entry["reason"] for entry in entries}
     for row in rows:
@@ -73,8 +73,8 @@ def report(rows: list[dict[str, Any]]) -> list[str]:
     for language, ending in (("Python", ".py"), ("Rust", ".rs")):
         count = Counter(row["outcome"] for row in rows if row["module"].endswith(ending))
         if count:
-            said = ", ".join(f"{number} {what}" for what, number in sorted(count.items()))
-            lines.append(f"{language}: {count.total()} mutants: {said}; generated pages not counted")
+            outcomes = ", ".join(f"{number} {what}" for what, number in sorted(count.items()))
+            lines.append(f"{language}: {count.total()} mutants: {outcomes}; generated pages not counted")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""A plugin of pytest: coverage records the lines that each test executes under its name, its fixtures apart."""
+"""A pytest plugin: coverage records the lines of each test under its name, and those of its fixtures separately."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Lines of fixtures: other tests of the file may share what they made."""
+    """Lines of fixtures: other tests of the file may share their results."""
     _measurement().switch_context(f"{item.nodeid} (setup)")
 
 
@@ -19,7 +19,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """A worker of xdist ends without the handlers in which coverage would save."""
+    """Save: a worker of xdist exits without the handlers in which coverage saves its data."""
     _measurement().save()
 
 

@@ -1,4 +1,4 @@
-"""Which tests execute a line, and how long each takes: measured by coverage, and kept until code or tests change."""
+"""The tests that execute each line, and their durations: measured by coverage, and kept until code or tests change."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pathlib import Path
 from tools.mutants import ROOM
 
 LONGEST_SECONDS = 10.0
-# generated pages take the error over from the code that generates them
+# a mutant changes the generated pages as well, so that comparing them would detect every mutant
 GENERATED_PAGES = ("tests/project/test_docs.py", "tests/project/test_tutorial.py", "tests/project/test_plots_page.py")
-# a subprocess of a test finds the test's name in its environment; some are ended by a signal
+# a subprocess of a test has the name of the test in its environment; a signal ends some of them
 CONFIGURATION = """[run]
 parallel = true
 data_file = {folder}/coverage
@@ -31,7 +31,7 @@ disable_warnings = no-data-collected, module-not-measured, couldnt-parse
 
 @dataclass
 class Lines:
-    """The tests that execute each line of the modules, and the seconds that each test takes."""
+    """The tests that execute each line of the modules, and the duration of each test."""
 
     text: dict[str, str]
     executed: dict[str, dict[int, list[str]]]
@@ -39,8 +39,8 @@ class Lines:
 
     @classmethod
     def measured(cls, copy: Path, tests: list[str], workers: int, seed: int) -> Lines:
-        """From a run of these tests in a working copy, or from the last one when nothing has changed since."""
-        from coverage import CoverageData  # of the extra `mutants`
+        """Measured in a run of these tests in a working copy, or in the last run if nothing has changed since."""
+        from coverage import CoverageData  # a dependency of the extra `mutants`
 
         state = hashlib.sha256(f"{copy} {tests}".encode())
         for file in sorted(file for top in ("iscsitrace", "tests") for file in (copy / top).rglob("*.[ps][yo]")):
@@ -56,11 +56,11 @@ class Lines:
         return cls(text, executed, seconds_of_passed((folder / "tests.xml").read_text()))
 
     def tests_of(self, module: str, line: int) -> list[str]:
-        """The tests that execute it, the quickest first, but file by file: what a file's tests share is made once."""
+        """The tests that execute a line, the quickest first, grouped by file: tests of a file share fixtures."""
         around = [node for node in ast.walk(ast.parse(self.text.get(module, ""))) if line in _lines_of(node)]
         functions = [node for node in around if isinstance(node, ast.FunctionDef)]
         contexts = set(self.executed.get(module, {}).get(line, []))
-        # what runs at import, or is kept from one test for the next, is executed for all that use the name
+        # a line that runs at import, or in a cached function, counts for all tests that use its name
         is_cached = any("cache" in ast.unparse(decorator) for node in functions for decorator in node.decorator_list)
         if around and (is_cached or not functions or line < functions[-1].body[0].lineno):
             contexts = {f"{context} (setup)" for context in contexts if "::" in context} if is_cached else set()
@@ -74,7 +74,7 @@ class Lines:
         return sorted(tests, key=lambda test: (total[test.split("::")[0]], self.seconds[test], test))
 
     def _contexts_by_name(self, module: str, statement: ast.AST) -> set[str]:
-        """Who executes lines of a statement of the module, or lines that use a name which it defines."""
+        """Contexts of the lines of a statement, and of the lines that use a name which it defines."""
         stored = {
             node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
@@ -116,7 +116,7 @@ def _run_under_coverage(folder: Path, copy: Path, tests: list[str], workers: int
     command += ["-m", "not needs_root", f"--numprocesses={workers}", "--dist=worksteal", f"--hypothesis-seed={seed}"]
     command += [f"--ignore={page}" for page in GENERATED_PAGES] + [f"--junitxml={folder / 'tests.xml'}", *tests]
     environment = os.environ | {"PYTHONPATH": str(copy), "COVERAGE_PROCESS_START": str(configuration)}
-    # tests that fail under coverage are left out of what follows
+    # tests that fail under coverage are not used to test mutants
     subprocess.run(command, cwd=copy, env=environment, check=False, stdout=sys.stderr)
     subprocess.run(
         [sys.executable, "-m", "coverage", "combine", "-q", f"--rcfile={configuration}"], cwd=folder, check=True
@@ -124,7 +124,7 @@ def _run_under_coverage(folder: Path, copy: Path, tests: list[str], workers: int
 
 
 def seconds_of_passed(junit: str) -> dict[str, float]:
-    """The seconds of each test that passed in pytest's JUnit report, but for those that take too long."""
+    """Durations of the tests that passed in pytest's JUnit report, except those that take too long."""
     seconds = {}
     for case in ET.fromstring(junit).iter("testcase"):  # noqa: S314 (pytest wrote it)
         if (

@@ -1,4 +1,4 @@
-"""The sample of mutants in Rust: cargo-mutants lists and tries them, in copies of its own."""
+"""The sample of mutants in Rust: cargo-mutants lists and tests them, in separate copies."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 
 from tools.mutants import ROOM, ROOT
 
-ROOMS = ("dynamics/**", "budget/**", "tables/**", "tcp/**", "iscsi/**", "live/**")
+MODULES = ("dynamics/**", "budget/**", "tables/**", "tcp/**", "iscsi/**", "live/**")
 OUTCOMES = {"CaughtMutant": "killed", "MissedMutant": "survived", "Timeout": "timed out", "Unviable": "not built"}
 FAILED = re.compile(r"^test (\S+) \.\.\. FAILED$", re.MULTILINE)
 
 
 def rows(size: int, seed: int, jobs: int) -> list[dict[str, Any]]:
-    """What became of a sample of the mutants of the trace crate, judged by the tests of the crate."""
-    select = ["--package", "iscsitrace-trace", *(f"--file=trace/src/{room}" for room in ROOMS)]
+    """Outcomes of a sample of the mutants of the trace crate, with the tests of the crate."""
+    select = ["--package", "iscsitrace-trace", *(f"--file=trace/src/{module}" for module in MODULES)]
     count = len(json.loads(_cargo_mutants("--list", "--json", *select).stdout))
-    # each n-th of all, from a random one on: filters by name miss some kinds of mutants
+    # every n-th mutant from a random one on: filters by name miss some kinds of mutants
     step = max(1, count // size)
     first = random.Random(seed).randrange(step)  # noqa: S311 (a sample, not a secret)
     drawn = [f"--shard={first}/{step}", "--sharding=round-robin"]
@@ -33,12 +33,12 @@ def rows(size: int, seed: int, jobs: int) -> list[dict[str, Any]]:
 
 
 def _cargo_mutants(*arguments: str, captured: bool = True) -> subprocess.CompletedProcess[str]:
-    # copies that share one target folder would build over each other
+    # copies with a shared target folder would overwrite each other's builds
     environment = {name: value for name, value in os.environ.items() if name != "CARGO_TARGET_DIR"} | {
         "TMPDIR": str(ROOM)
     }
     command = ["cargo", "mutants", "--dir", str(ROOT / "core"), *arguments]
-    # it ends with a code of its own when mutants survive
+    # its exit code is not 0 when mutants survive
     return subprocess.run(command, env=environment, capture_output=captured, text=True, check=captured)
 
 
@@ -50,5 +50,5 @@ def _row(outcome: dict[str, Any], output: Path) -> dict[str, Any]:
     before = (ROOT / module).read_text().splitlines()[place - 1].strip()
     change = mutant["name"].split(": ", 1)[1]
     seconds = round(sum(phase["duration"] for phase in outcome["phase_results"]), 1)
-    what = {"outcome": OUTCOMES[outcome["summary"]], "by": failed[1] if failed else "", "seconds": seconds}
-    return {"module": module, "number": place, "before": before, "after": change} | what
+    result = {"outcome": OUTCOMES[outcome["summary"]], "by": failed[1] if failed else "", "seconds": seconds}
+    return {"module": module, "number": place, "before": before, "after": change} | result

@@ -1,7 +1,7 @@
-"""The sample of mutants in Python: places are drawn with equal chance, and at each one of the changes possible there.
+"""The sample of mutants in Python: random places in the code, and a random change at each of them.
 
-The changes are cosmic-ray's operators. Places are drawn rather than changes, or most mutants would be binary
-operators, each of which can be replaced in eleven ways.
+The changes are cosmic-ray's operators. Places are drawn with equal probability, not changes: else most mutants would be
+changes of binary operators, which can each be replaced in eleven ways.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PACKAGES = ("analysis", "report", "watch", "cli", "tables")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one module: the changed lines, as they were and as they became, and the module's text."""
+    """One change of one module: the lines before and after it, and the changed text of the module."""
 
     module: str
     line: int
@@ -28,14 +28,14 @@ class Mutant:
 
 
 def draw(size: int, seed: int) -> list[Mutant]:
-    """That many mutants of the packages, the same ones for the same seed and the same code."""
+    """A sample of this size of mutants of the packages: equal for equal seeds and equal code."""
     files = sorted(file for name in PACKAGES for file in (ROOT / "iscsitrace" / name).rglob("*.py"))
     return drawn_from({str(file.relative_to(ROOT)): file.read_text() for file in files}, size, seed)
 
 
 def drawn_from(modules: dict[str, str], size: int, seed: int) -> list[Mutant]:
-    """That many mutants of these modules (path to text); fewer when there are not so many places."""
-    # of the extra `mutants`
+    """A sample of this size of mutants of these modules (path to text); smaller if there are too few places."""
+    # a dependency of the extra `mutants`
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator, operator_names
@@ -61,7 +61,7 @@ def drawn_from(modules: dict[str, str], size: int, seed: int) -> list[Mutant]:
 
 
 def mutant_of(module: str, text: str, changed: str) -> Mutant:
-    """The mutant that changes a module's text so."""
+    """The mutant with this changed text of a module."""
     old, new = text.splitlines(), changed.splitlines()
     changes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     _, first, end, new_first, new_end = next(change for change in changes if change[0] != "equal")
@@ -71,7 +71,7 @@ def mutant_of(module: str, text: str, changed: str) -> Mutant:
 
 
 def meaning(text: str) -> str | None:
-    """The module without what mypy checks and nothing executes, annotations and `frozen`; None when it is no Python."""
+    """The module without annotations and `frozen`, which only mypy checks; None if it is not valid Python."""
     try:
         tree = ast.parse(text)
     except SyntaxError:

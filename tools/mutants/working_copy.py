@@ -1,4 +1,4 @@
-"""Copies of the tree in which mutants are tried, so that the checkout never holds one."""
+"""Copies of the tree in which mutants are tested, so that the checkout never contains a mutant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 
 def make(name: str) -> str:
-    """Make the copy of that name afresh."""
+    """Make a fresh copy of the tree with this name."""
     shutil.rmtree(ROOM / name, ignore_errors=True)
     left_out = {str(ROOT / path) for path in NOT_COPIED}
     shutil.copytree(
@@ -35,7 +35,7 @@ def make(name: str) -> str:
 
 
 def outcome(copy: Path, mutant: Mutant, tests: list[str], seconds: dict[str, float], seed: int) -> dict[str, Any]:
-    """What became of a mutant in a copy (killed, survived, timed out), and which test noticed it."""
+    """The outcome of a mutant in a copy (killed, survived, timed out), and the test that detected it."""
     begun, file = time.monotonic(), copy / mutant.module
     original = file.read_text()
     limit = 60 + 4 * sum(seconds[test] for test in tests)
@@ -49,14 +49,14 @@ def outcome(copy: Path, mutant: Mutant, tests: list[str], seconds: dict[str, flo
 
 
 def _write(file: Path, text: str) -> None:
-    """Bytecode goes: Python knows it by second and size of the source, which a mutant may share with the original."""
+    """Delete the bytecode too: Python checks only time and size of the source, which may equal the original's."""
     for bytecode in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
         bytecode.unlink()
     file.write_text(text)
 
 
 def run(copy: Path, tests: list[str], limit: float, seed: int) -> tuple[str, str]:
-    """The outcome of these tests in a copy, up to the first that fails, and that test."""
+    """The outcome of these tests in a copy, until the first failure, and the test that failed."""
     arguments = copy.with_suffix(".tests")
     arguments.write_text("\n".join(tests))
     command = [
@@ -73,7 +73,7 @@ def run(copy: Path, tests: list[str], limit: float, seed: int) -> tuple[str, str
         "no:xdist",
     ]
     command += [f"--hypothesis-seed={seed}", f"@{arguments}"]
-    # recordings stand beside the checkout, not beside the copy
+    # the recordings are next to the checkout, not next to the copy
     captures = os.environ.get("ISCSITRACE_CAPTURES") or str(ROOT.parent / "shared" / "captures")
     environment = os.environ | {"PYTHONPATH": str(copy), "ISCSITRACE_CAPTURES": captures}
     log = copy.with_suffix(".log")
@@ -90,5 +90,5 @@ def run(copy: Path, tests: list[str], limit: float, seed: int) -> tuple[str, str
     noticed = FAILED.findall(log.read_text())
     if noticed:
         return "killed", noticed[0]
-    # such as tests that a mutant has given other names
+    # for example if the mutant changes the names of tests
     return ("not tried", log.read_text().splitlines()[-1]) if code else ("survived", "")

@@ -11,7 +11,7 @@ pub use pcap::IfFlags;
 use pcap::{Active, Capture, Precision, Stat, TimestampType};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::error::{RecordingError, said};
+use crate::error::{RecordingError, pcap_message};
 use crate::portals;
 use crate::settings::InterfaceSettings;
 
@@ -70,7 +70,7 @@ impl Device {
         let name = settings.name.clone();
         // network interfaces have time stamps in nanoseconds; libpcap's other devices (USB, D-Bus) in microseconds
         let is_in_microseconds = name != "any" && !is_network_interface(&name);
-        let failed = |error: pcap::Error| failure(&name, said(error));
+        let failed = |error: pcap::Error| failure(&name, pcap_message(error));
         let snaplen = i32::try_from(settings.snaplen).unwrap_or(i32::MAX);
         let mut inactive = Capture::from_device(name.as_str())
             .map_err(failed)?
@@ -99,7 +99,7 @@ impl Device {
             last: Stat { received: 0, dropped: 0, if_dropped: 0 },
         };
         device.narrow(settings.filter.clone().unwrap_or_else(|| portals::filter(link_type, &[])))?;
-        device.last = device.capture.stats().map_err(|error| failure(&device.name, said(error)))?;
+        device.last = device.capture.stats().map_err(|error| failure(&device.name, pcap_message(error)))?;
         Ok(device)
     }
 
@@ -113,7 +113,7 @@ impl Device {
                 self.filter = expression;
                 Ok(())
             }
-            Err(error) => Err(RecordingError::Filter { expression, message: said(error) }),
+            Err(error) => Err(RecordingError::Filter { expression, message: pcap_message(error) }),
         }
     }
 
@@ -131,7 +131,7 @@ impl Device {
                 data: packet.data,
             });
         });
-        let count = handed_over.map_err(said)?;
+        let count = handed_over.map_err(pcap_message)?;
         self.delivered += count as u64;
         Ok(count)
     }
@@ -166,7 +166,7 @@ pub fn wait<'a>(devices: impl Iterator<Item = &'a Device>, limit: Duration) {
 /// # Errors
 /// libpcap's message.
 pub fn list() -> Result<Vec<pcap::Device>, String> {
-    pcap::Device::list().map_err(said)
+    pcap::Device::list().map_err(pcap_message)
 }
 
 /// The LINKTYPE_ values of an interface. It is opened for a moment; nothing is captured.
@@ -174,7 +174,7 @@ pub fn list() -> Result<Vec<pcap::Device>, String> {
 /// # Errors
 /// The interface may not be opened, or does not exist.
 pub fn link_types(name: &str) -> Result<Vec<u16>, RecordingError> {
-    let failed = |error: pcap::Error| failure(name, said(error));
+    let failed = |error: pcap::Error| failure(name, pcap_message(error));
     let capture = Capture::from_device(name).and_then(Capture::open).map_err(failed)?;
     let offered = capture.list_datalinks().map_err(failed)?;
     let in_files =

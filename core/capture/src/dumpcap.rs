@@ -14,7 +14,7 @@ use iscsitrace_trace::reader::{Capture, CaptureInfo};
 use iscsitrace_wire::frame::LinkType;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::error::{RecordingError, in_words};
+use crate::error::{RecordingError, os_message};
 use crate::portals;
 use crate::settings::InterfaceSettings;
 
@@ -68,7 +68,7 @@ impl Dumpcap {
         }
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| {
-                RecordingError::Settings(format!("cannot start {}: {}", program.display(), in_words(&error)))
+                RecordingError::Settings(format!("cannot start {}: {}", program.display(), os_message(&error)))
             })?;
         let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(RecordingError::Settings(format!("cannot read from {}", program.display())));
@@ -141,9 +141,10 @@ fn read(stdout: ChildStdout, packets: &SyncSender<CapturedPacket>) -> Option<Cap
 }
 
 /// dumpcap's error message, in one line.
-pub fn complaint(messages: &str) -> String {
-    let said = messages.lines().map(str::trim).filter(|line| !line.is_empty());
-    said.clone()
+pub fn error_message(messages: &str) -> String {
+    let lines = messages.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines
+        .clone()
         .find(|line| !line.starts_with("Capturing on") && !line.starts_with("File:"))
         .unwrap_or("it ended")
         .to_owned()

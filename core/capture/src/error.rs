@@ -74,19 +74,19 @@ impl RecordingError {
         if error.kind() == io::ErrorKind::AlreadyExists {
             Self::Exists(path)
         } else {
-            Self::Output { path, message: in_words(error) }
+            Self::Output { path, message: os_message(error) }
         }
     }
 }
 
 /// The operating system's message without the error number.
-pub(crate) fn in_words(error: &io::Error) -> String {
+pub(crate) fn os_message(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// libpcap's message.
-pub(crate) fn said(error: pcap::Error) -> String {
+pub(crate) fn pcap_message(error: pcap::Error) -> String {
     match error {
         pcap::Error::PcapError(message) => message,
         error => error.to_string(),

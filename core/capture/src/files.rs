@@ -12,7 +12,7 @@ use iscsitrace_wire::capture_writer::{Interface, PcapngWriter, Section, Statisti
 use iscsitrace_wire::frame::LinkType;
 
 use crate::device::{ArrivedPacket, Counts};
-use crate::error::{RecordingError, in_words};
+use crate::error::{RecordingError, os_message};
 use crate::output::Output;
 use crate::report::{Caller, End, Event, Progress};
 use crate::settings::{Limits, OutputSettings, SectionSettings};
@@ -26,7 +26,7 @@ pub struct Watch<'a> {
     /// The progress for the caller.
     pub progress: Progress,
     started: Instant,
-    looked: Instant,
+    reported_at: Instant,
     /// Whether the caller stopped the capture.
     pub is_stopped: bool,
 }
@@ -35,12 +35,12 @@ impl<'a> Watch<'a> {
     /// A capture that begins now.
     pub fn new(caller: &'a mut dyn Caller) -> Self {
         let now = Instant::now();
-        Self { caller, progress: Progress::default(), started: now, looked: now, is_stopped: false }
+        Self { caller, progress: Progress::default(), started: now, reported_at: now, is_stopped: false }
     }
 
     /// Reports the progress, and returns whether to continue.
-    pub fn look(&mut self) -> bool {
-        self.looked = Instant::now();
+    pub fn report_progress(&mut self) -> bool {
+        self.reported_at = Instant::now();
         self.progress.elapsed_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.is_stopped |= self.caller.watch(&self.progress);
         self.progress.events.clear();
@@ -48,12 +48,12 @@ impl<'a> Watch<'a> {
     }
 
     /// Time since the last report.
-    pub fn since_look(&self) -> Duration {
-        self.looked.elapsed()
+    pub fn since_report(&self) -> Duration {
+        self.reported_at.elapsed()
     }
 
     /// Adds an event to the next report.
-    pub fn tell(&mut self, event: Event) {
+    pub fn report(&mut self, event: Event) {
         self.progress.events.push(event);
     }
 }
@@ -178,7 +178,7 @@ impl Files {
         let written = current
             .writer
             .packet(number, packet.time_ns, packet.original_length, packet.data, comment)
-            .and_then(|()| current.writer.out().end_block(&mut || watch.look()));
+            .and_then(|()| current.writer.out().end_block(&mut || watch.report_progress()));
         if let Err(error) = written {
             return Err(self.give_up(&error, watch));
         }
@@ -215,7 +215,7 @@ impl Files {
         let Some(current) = &mut self.current else { return Ok(()) };
         if current.flushed.elapsed() >= FLUSHED_AFTER {
             current.flushed = Instant::now();
-            if let Err(error) = current.writer.out().drain(&mut || watch.look()) {
+            if let Err(error) = current.writer.out().drain(&mut || watch.report_progress()) {
                 return Err(self.give_up(&error, watch));
             }
             current.safe = (current.packet_count, current.writer.out().byte_count);
@@ -241,7 +241,7 @@ impl Files {
         } else {
             self.output.path.clone()
         };
-        let out = Output::open(&path, self.output.is_forced, &mut || watch.look())?;
+        let out = Output::open(&path, self.output.is_forced, &mut || watch.report_progress())?;
         let section = Section {
             hardware: &self.section.hardware,
             operating_system: &self.section.operating_system,
@@ -267,20 +267,20 @@ impl Files {
                     describe(&mut current, place, described)?;
                 }
             }
-            current.writer.out().drain(&mut || watch.look())?;
+            current.writer.out().drain(&mut || watch.report_progress())?;
             current.safe = (0, current.writer.out().byte_count);
             Ok(current)
         });
         self.current = Some(begun.map_err(|error| RecordingError::output(&path, &error))?);
         self.begun_count = number;
-        watch.tell(Event::File { path: path.display().to_string() });
+        watch.report(Event::File { path: path.display().to_string() });
         self.names.push_back(path);
         while self.output.kept_files.is_some_and(|kept| self.names.len() > kept.max(1)) {
             if let Some(oldest) = self.names.pop_front()
                 && let Err(error) = std::fs::remove_file(&oldest)
             {
-                let text = format!("cannot remove {}: {}", oldest.display(), in_words(&error));
-                watch.tell(Event::Warning { text });
+                let text = format!("cannot remove {}: {}", oldest.display(), os_message(&error));
+                watch.report(Event::Warning { text });
             }
         }
         Ok(())
@@ -316,7 +316,7 @@ impl Files {
                     },
                 )?;
             }
-            current.writer.out().drain(&mut || watch.look())
+            current.writer.out().drain(&mut || watch.report_progress())
         })();
         self.ended_count += 1;
         self.ended_bytes += current.writer.out().byte_count;
@@ -366,7 +366,7 @@ fn failed(error: &io::Error, current: &Current) -> End {
     match error.kind() {
         io::ErrorKind::BrokenPipe => End::Closed,
         io::ErrorKind::TimedOut => End::Stopped,
-        _ => End::Output(format!("cannot write {}: {}", current.path.display(), in_words(error))),
+        _ => End::Output(format!("cannot write {}: {}", current.path.display(), os_message(error))),
     }
 }
 

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_its_owners_alone_and_not_overwritten_unasked() {
+    fn a_file_is_private_and_not_overwritten_without_force() {
         let path = folder("mode").join("capture.pcapng");
         let mut output = Output::open(&path, false, &mut || true).expect("a new file");
         output.write_all(b"first").and_then(|()| output.drain(&mut || true)).expect("written");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_without_reader_is_given_up_when_nobody_wants_it() {
+    fn opening_a_fifo_without_reader_ends_when_the_caller_stops() {
         let path = folder("fifo").join("fifo");
         let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
         assert!(made.success());

@@ -150,7 +150,7 @@ impl PortalSearch {
     }
 
     /// Continues, starts or ends a sample; returns the capture filter with all portals, and the new ones.
-    pub fn go_on(&mut self, captured: &Device) -> Option<(String, Vec<Portal>)> {
+    pub fn advance(&mut self, captured: &Device) -> Option<(String, Vec<Portal>)> {
         const BATCH: usize = 512;
         let Some((device, finder)) = &mut self.look else {
             if self.changed.elapsed() >= Duration::from_nanos(self.settings.every_ns) {

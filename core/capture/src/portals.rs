@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ports_of_iscsi_pass_with_and_without_tags() {
+    fn iscsi_ports_pass_with_and_without_vlan_tags() {
         let expression = filter(LinkType::ETHERNET, &[]);
         for tags in 0..=2 {
             assert!(passes(&expression, &frame(tags, 50_000, [10, 0, 0, 2], 3260)), "{tags} tags to 3260");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_portal_found_passes_and_its_port_elsewhere_does_not() {
+    fn a_found_portal_passes_but_its_port_on_other_hosts_does_not() {
         let portal = Portal { address: [10, 0, 0, 2].into(), port: 5000 };
         let expression = filter(LinkType::ETHERNET, &[portal]);
         for tags in 0..=2 {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn many_portals_are_told_by_their_ports() {
+    fn many_portals_are_filtered_by_port_only() {
         let portals: Vec<Portal> =
             (0..40).map(|host| Portal { address: [10, 0, 1, host].into(), port: 5000 }).collect();
         assert_eq!(filter(LinkType::RAW, &portals), "tcp port 3260 or tcp port 860 or tcp port 5000");

@@ -20,7 +20,7 @@ use crate::trigger::Trigger;
 
 /// Packets per read of an interface.
 const BATCH: usize = 1024;
-/// Time between two looks at everything else.
+/// Time between two rounds of periodic work.
 const PERIOD: Duration = Duration::from_millis(50);
 /// Time between two readings of the drop counters.
 const COUNTED_EVERY: Duration = Duration::from_millis(500);
@@ -103,11 +103,11 @@ impl<'a> Sink<'a> {
                     |text| found.push(text.to_owned()),
                 );
                 watch.progress.slow_count = trigger.found_count;
-                found.into_iter().for_each(|text| watch.tell(Event::Slow { text }));
+                found.into_iter().for_each(|text| watch.report(Event::Slow { text }));
                 if trigger.has_forgotten && !self.has_told_of_memory {
                     self.has_told_of_memory = true;
                     let text = "the trigger's memory is too small: packets before a slow command were dropped";
-                    watch.tell(Event::Warning { text: text.to_owned() });
+                    watch.report(Event::Warning { text: text.to_owned() });
                 }
                 result
             }
@@ -122,7 +122,7 @@ impl<'a> Sink<'a> {
         if self.end.is_none() {
             self.end = self.files.tick(&mut self.watch).err();
         }
-        if !self.watch.look() && self.end.is_none() {
+        if !self.watch.report_progress() && self.end.is_none() {
             self.end = Some(End::Stopped);
         }
         self.end.is_none()
@@ -145,7 +145,7 @@ impl<'a> Sink<'a> {
             (end, Ok(())) => end.unwrap_or(End::Stopped),
         };
         // so that the last events are reported
-        self.watch.look();
+        self.watch.report_progress();
         let interfaces = self.files.interfaces.iter().map(|described| InterfaceCounts {
             name: described.name.clone(),
             link_type: described.link_type.map_or(0, |link_type| link_type.0),
@@ -165,23 +165,23 @@ impl<'a> Sink<'a> {
 }
 
 /// Reports new drops, at most once per interval.
-struct DropTeller {
-    told: Vec<u64>,
-    told_at: Option<Instant>,
+struct DropReporter {
+    reported: Vec<u64>,
+    reported_at: Option<Instant>,
 }
 
-impl DropTeller {
-    fn tell(&mut self, sink: &mut Sink<'_>, is_last: bool) {
-        if !is_last && self.told_at.is_some_and(|told_at| told_at.elapsed() < TOLD_EVERY) {
+impl DropReporter {
+    fn report(&mut self, sink: &mut Sink<'_>, is_last: bool) {
+        if !is_last && self.reported_at.is_some_and(|reported_at| reported_at.elapsed() < TOLD_EVERY) {
             return;
         }
-        for (described, told) in sink.files.interfaces.iter().zip(&mut self.told) {
+        for (described, reported) in sink.files.interfaces.iter().zip(&mut self.reported) {
             let total = described.counts.dropped + described.counts.dropped_by_interface;
-            if total > *told {
+            if total > *reported {
                 let interface = described.name.clone();
-                sink.watch.progress.events.push(Event::Dropped { interface, count: total - *told, total });
-                *told = total;
-                self.told_at = Some(Instant::now());
+                sink.watch.progress.events.push(Event::Dropped { interface, count: total - *reported, total });
+                *reported = total;
+                self.reported_at = Some(Instant::now());
             }
         }
     }
@@ -209,7 +209,7 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
     }
     let described = devices.iter().zip(&settings.interfaces).map(|(device, settings)| describe(device, settings));
     let mut sink = Sink::begin(settings, described.collect(), caller)?;
-    let mut drops = DropTeller { told: vec![0; devices.len()], told_at: None };
+    let mut drops = DropReporter { reported: vec![0; devices.len()], reported_at: None };
     let mut counted = Instant::now();
     while sink.end.is_none() {
         let mut is_busy = false;
@@ -224,15 +224,15 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
             }
         }
         for (place, look) in looks.iter_mut().enumerate() {
-            go_on_looking(look, place, &mut devices, &mut sink);
+            continue_portal_search(look, place, &mut devices, &mut sink);
         }
-        if sink.watch.since_look() >= PERIOD {
+        if sink.watch.since_report() >= PERIOD {
             if counted.elapsed() >= COUNTED_EVERY {
                 counted = Instant::now();
                 for (place, device) in devices.iter_mut().enumerate() {
                     sink.set_counts(place, device.count());
                 }
-                drops.tell(&mut sink, false);
+                drops.report(&mut sink, false);
             }
             sink.tick();
         }
@@ -247,22 +247,22 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
     if sink.end == Some(End::Stopped) {
         drain(&mut devices, &mut counts, &mut sink);
     }
-    drops.tell(&mut sink, true);
+    drops.report(&mut sink, true);
     Ok(sink.finish())
 }
 
-fn go_on_looking(look: &mut PortalSearch, place: usize, devices: &mut [Device], sink: &mut Sink<'_>) {
+fn continue_portal_search(look: &mut PortalSearch, place: usize, devices: &mut [Device], sink: &mut Sink<'_>) {
     let Some(device) = devices.get_mut(place) else { return };
-    let Some((filter, found)) = look.go_on(device) else { return };
+    let Some((filter, found)) = look.advance(device) else { return };
     let portals = found.iter().map(ToString::to_string).collect();
     match device.narrow(filter.clone()) {
         Ok(()) => {
             if let Some(described) = sink.files.interfaces.get_mut(place) {
                 described.filter.clone_from(&filter);
             }
-            sink.watch.tell(Event::Portals { portals, filter });
+            sink.watch.report(Event::Portals { portals, filter });
         }
-        Err(error) => sink.watch.tell(Event::Warning { text: error.to_string() }),
+        Err(error) => sink.watch.report(Event::Warning { text: error.to_string() }),
     }
 }
 
@@ -338,7 +338,7 @@ fn run_dumpcap(
                 break;
             }
         }
-        if sink.watch.since_look() >= PERIOD {
+        if sink.watch.since_report() >= PERIOD {
             sink.tick();
         }
     }
@@ -353,7 +353,7 @@ fn run_dumpcap(
     }
     let (info, messages) = dumpcap.finish();
     if has_gone {
-        sink.end = Some(End::Interface(format!("dumpcap: {}", dumpcap::complaint(&messages))));
+        sink.end = Some(End::Interface(format!("dumpcap: {}", dumpcap::error_message(&messages))));
     }
     let counted = info.map(|info| info.interfaces).unwrap_or_default();
     for place in 0..sink.taken.len() {
@@ -361,7 +361,7 @@ fn run_dumpcap(
         let seen = sink.taken.get(place).copied().unwrap_or(0) + dropped;
         sink.set_counts(place, Counts { seen, dropped, dropped_by_interface: 0 });
     }
-    DropTeller { told: vec![0; sink.taken.len()], told_at: None }.tell(&mut sink, true);
+    DropReporter { reported: vec![0; sink.taken.len()], reported_at: None }.report(&mut sink, true);
     Ok(sink.finish())
 }
 
@@ -400,7 +400,7 @@ pub fn replay(inputs: Vec<Input>, settings: &CaptureSettings, caller: &mut dyn C
         let arrived =
             ArrivedPacket { time_ns: packet.time_ns, original_length: packet.original_length, data: packet.data };
         sink.take(interface, packet.link_type, &arrived);
-        if sink.watch.since_look() >= PERIOD {
+        if sink.watch.since_report() >= PERIOD {
             sink.tick();
         }
     }

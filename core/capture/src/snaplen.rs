@@ -138,8 +138,9 @@ impl Adviser {
                 connections.explained_bytes_to_target[row] + connections.explained_bytes_to_initiator[row],
             )
         };
-        let told = connections.mss_bytes_to_target.iter().chain(&connections.mss_bytes_to_initiator);
-        let longest_segment = told.filter(|&&mss| mss != NULL_U16).max().map_or(SEGMENT_BYTES_MAX, |&mss| mss.into());
+        let announced = connections.mss_bytes_to_target.iter().chain(&connections.mss_bytes_to_initiator);
+        let longest_segment =
+            announced.filter(|&&mss| mss != NULL_U16).max().map_or(SEGMENT_BYTES_MAX, |&mss| mss.into());
         Advice {
             packet_count: self.frames.len() as u64,
             byte_count: kept(u32::MAX),

@@ -40,7 +40,7 @@ impl Fields<'_> {
     }
 }
 
-/// The endpoint, and what its peer knows of it.
+/// The endpoint, and the state of its peer.
 struct Peer {
     end: Endpoint,
     now_ns: i64,

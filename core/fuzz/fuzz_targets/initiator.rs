@@ -70,13 +70,13 @@ impl Peer {
                 .initiator_task_tag(connection as u32);
             let text = if connection == 0 { KEYS } else { &[] };
             let header = header.data_segment_length(text.len() as u32).build();
-            peer.say(connection, header, text);
+            peer.send(connection, header, text);
         }
         assert_eq!(peer.session.poll_event(), Some(Event::Ready));
         peer
     }
 
-    /// Receives what the initiator sends, and checks that it is legal.
+    /// Receives the bytes of the initiator, and checks that they are legal.
     fn take(&mut self, connection: usize) {
         for _ in 0..64 {
             let mut out = Vec::new();
@@ -107,7 +107,7 @@ impl Peer {
     }
 
     /// A PDU with correct StatSN and window.
-    fn say(&mut self, connection: usize, mut header: [u8; LENGTH_BYTES], data: &[u8]) {
+    fn send(&mut self, connection: usize, mut header: [u8; LENGTH_BYTES], data: &[u8]) {
         let place = &mut self.stat_sn[connection];
         let opcode = Bhs::new(&header).opcode();
         let has_status = match opcode {
@@ -127,7 +127,7 @@ impl Peer {
         self.session.receive(self.now_ns, connection, &bytes, &mut NoData);
     }
 
-    fn hear(&mut self) {
+    fn note_event(&mut self) {
         while let Some(event) = self.session.poll_event() {
             assert!(!self.has_ended, "{event:?} after the end");
             self.has_ended = matches!(event, Event::Ended(_));
@@ -153,7 +153,7 @@ fuzz_target!(|data: &[u8]| {
                 } else if let Some((header, data)) = bytes.split_first_chunk::<LENGTH_BYTES>() {
                     let mut header = *header;
                     header[4..8].copy_from_slice(&(data.len() as u32).to_be_bytes());
-                    peer.say(connection, header, data);
+                    peer.send(connection, header, data);
                 }
             }
             kind => {
@@ -183,6 +183,6 @@ fuzz_target!(|data: &[u8]| {
                 }
             }
         }
-        peer.hear();
+        peer.note_event();
     }
 });

@@ -48,7 +48,7 @@ impl Peer {
         self.take(self.ends.len() - 1);
     }
 
-    /// Receives what the portal sends, and checks that it is legal.
+    /// Receives the bytes of the portal, and checks that they are legal.
     fn take(&mut self, place: usize) {
         let end = &mut self.ends[place];
         for _ in 0..64 {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   world                                        application (initiator, target, bulk sender ...)
-//!   opens what poll_connect asks for        ->   connected
+//!   opens what poll_connect requests        ->   connected
 //!   a peer connects                         ->   accept
 //!   bytes arrive                            ->   receive, or skip where they are unwanted
 //!   the send buffer has room                ->   poll_transmit, one system call's worth each time

@@ -22,7 +22,8 @@ use crate::world::simulated::{
     self, EndLog, Outcome, Progress, SimulatedSettings, SimulationError, TapPoint, Taps, target_address,
 };
 
-/// The settings of a simulation. Without targets of its own, the initiator uses the first logical unit of each portal.
+/// The settings of a simulation. Without targets in its settings, the initiator uses the first logical unit of each
+/// portal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Simulation {

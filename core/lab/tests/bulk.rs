@@ -40,7 +40,7 @@ fn steady(simulation: Simulation) -> f64 {
 }
 
 #[test]
-fn with_open_windows_the_line_is_full() {
+fn large_windows_fill_the_line() {
     // of each frame of 1514 bytes 1448 are payload
     let payload_bytes_per_s = 100e6 / 8.0 * 1448.0 / 1514.0;
     for operation in OPERATIONS {
@@ -58,7 +58,7 @@ fn with_open_windows_the_line_is_full() {
 }
 
 #[test]
-fn with_a_small_window_each_round_trip_carries_one() {
+fn a_small_window_carries_one_window_per_rtt() {
     // a receiver offers whole segments as its MSS counts them, 41 * 1460 bytes; of those that are sent, less by the
     // timestamps, it acknowledges every second, so an even number goes on
     let (buffer_bytes, window_bytes) = (60_000, 40 * 1448);
@@ -78,7 +78,7 @@ fn with_a_small_window_each_round_trip_carries_one() {
 }
 
 #[test]
-fn it_moves_what_it_was_told_and_nothing_of_iscsi() {
+fn the_requested_bytes_are_transferred_without_iscsi() {
     for operation in OPERATIONS {
         let mut simulation = bulk(operation, 100_000_000, 1);
         simulation.client.workload.duration_ns = None;

@@ -129,7 +129,7 @@ fn run(driver: Driver, settings: ClientSettings) -> Results {
 }
 
 #[test]
-fn every_driver_reads_what_was_written_over_any_sessions_connections_and_digests() {
+fn every_driver_reads_back_written_data() {
     let server = Server::portal(|_| {});
     for (sessions, connections) in [(1, 1), (1, 4), (3, 2)] {
         for digest in [Digest::None, Digest::Crc32c] {
@@ -159,7 +159,7 @@ fn every_driver_reads_what_was_written_over_any_sessions_connections_and_digests
 }
 
 #[test]
-fn a_pattern_that_is_not_there_is_found_by_every_driver() {
+fn every_driver_detects_wrong_data() {
     let server = Server::portal(|_| {});
     for driver in DRIVERS {
         let results = run(driver, settings(server.address, workload(Operation::Read, true)));
@@ -171,7 +171,7 @@ fn a_pattern_that_is_not_there_is_found_by_every_driver() {
 }
 
 #[test]
-fn bulk_transfers_bring_their_bytes_by_every_driver() {
+fn every_driver_completes_bulk_transfers() {
     let server = Server::of(BulkTarget::default());
     for driver in DRIVERS {
         for operation in [Operation::SocketRead, Operation::SocketWrite] {
@@ -187,7 +187,7 @@ fn bulk_transfers_bring_their_bytes_by_every_driver() {
 }
 
 #[test]
-fn nobody_listening_and_an_unknown_congestion_control_are_told_by_every_driver() {
+fn every_driver_reports_a_closed_port_and_an_unknown_congestion_control() {
     let unused = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = unused.local_addr().expect("it is bound");
     drop(unused);
@@ -202,7 +202,7 @@ fn nobody_listening_and_an_unknown_congestion_control_are_told_by_every_driver()
 }
 
 #[test]
-fn a_peer_that_leaves_in_the_login_is_told_by_every_driver() {
+fn every_driver_reports_a_connection_closed_during_login() {
     for driver in DRIVERS {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -220,7 +220,7 @@ fn a_peer_that_leaves_in_the_login_is_told_by_every_driver() {
 }
 
 #[test]
-fn a_run_that_is_told_to_stop_logs_out_and_ends() {
+fn a_stopped_run_logs_out_and_ends() {
     let server = Server::portal(|_| {});
     for driver in DRIVERS {
         let mut settings = settings(server.address, workload(Operation::Read, false));
@@ -243,7 +243,7 @@ fn a_run_that_is_told_to_stop_logs_out_and_ends() {
 }
 
 #[test]
-fn a_run_that_is_broken_off_ends_at_once_whatever_its_threads_wait_for() {
+fn an_aborted_run_ends_immediately() {
     // no answer: from a listener that never accepts, and from one with a full accept queue
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");

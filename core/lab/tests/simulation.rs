@@ -67,7 +67,7 @@ fn a_read_takes_two_delays_and_its_time_on_the_line() {
 }
 
 #[test]
-fn hosts_that_take_their_time_add_it_once_each() {
+fn host_delays_are_added_once_each() {
     let latencies = |initiator_delay_ns, target_delay_ns| {
         let mut simulation = reads(8, 8 << 20);
         simulation.world.initiator_host_delay_ns = initiator_delay_ns;
@@ -110,7 +110,7 @@ fn writes_wait_for_every_r2t() {
 }
 
 #[test]
-fn targets_are_found_where_they_were_asked() {
+fn discovery_returns_the_address_of_the_request() {
     let mut simulation = reads(1, 1 << 20);
     simulation.client.mode = Mode::Discover;
     let (truth, ..) = simulate(simulation);
@@ -158,7 +158,7 @@ fn windows_and_pipe_are_logged_at_every_change() {
 }
 
 #[test]
-fn a_window_that_shrinks_when_sending_starts_again_is_logged_at_that_moment() {
+fn a_window_reset_after_idle_is_logged_at_its_time() {
     let mut simulation = reads(8, 1 << 20);
     simulation.client.workload.think_time_ns = 1_000 * MS;
     let (truth, ..) = simulate(simulation);

@@ -199,7 +199,7 @@ fn nobody_listening_is_told() {
 }
 
 #[test]
-fn an_unknown_congestion_control_is_told() {
+fn an_unknown_congestion_control_is_reported() {
     let settings = SocketSettings { congestion_control: Some("none-such".into()), ..SocketSettings::default() };
     let mut sender = Sender::new("127.0.0.1:1".parse().expect("an address"), 1);
     Sockets::new(settings).expect("sockets").run(&mut sender, PERIOD, &mut go_on).expect("it runs");
@@ -231,7 +231,7 @@ fn with_a_peer(act: impl FnOnce(std::net::TcpStream), is_over: impl Fn(&Echo) ->
 }
 
 #[test]
-fn an_end_that_comes_together_with_the_last_bytes_is_seen() {
+fn an_end_of_stream_with_the_last_bytes_is_detected() {
     // both arrive before the world waits again: one edge reports them
     use std::io::Write;
     let say_and_leave = |mut peer: std::net::TcpStream| {

@@ -158,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_of_which_nothing_can_be_decoded_is_an_error() {
+    fn an_undecodable_capture_is_an_error() {
         let Err(Interrupted::Capture(error)) = outcome(vec![capture(105)]) else { panic!("no error") };
         assert!(error.to_string().contains("link type 105 is not supported"), "{error}");
     }
 
     #[test]
-    fn one_packet_that_can_be_decoded_is_enough() {
+    fn one_decodable_packet_is_enough() {
         let outcome = outcome(vec![capture(105), capture(1)]).unwrap_or_else(|_| panic!("an error"));
         assert_eq!(outcome.packet_count, 2);
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_input_that_is_no_capture_costs_nothing_of_the_first() {
+    fn a_later_invalid_input_does_not_affect_the_first() {
         let junk = || Input::Reader { name: "junk".into(), reader: Box::new(&b"this is no capture at all"[..]) };
         let outcome = outcome(vec![capture(1), junk(), capture(1)]).unwrap_or_else(|_| panic!("an error"));
         assert_eq!(outcome.packet_count, 2);

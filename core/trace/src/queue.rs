@@ -70,7 +70,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn payload_is_told_by_direction() {
+    fn payload_is_counted_by_direction() {
         let mut cycles = Cycles::default();
         let row = CycleRow { session: 0, ..CycleRow::default() };
         cycles.push(CycleRow { is_read: true, data_bytes: 5000, ..row.clone() });

@@ -204,7 +204,7 @@ fn everything_found_is_true(truth: &Truth<'_>, tables: &Tables) -> Result<(), Te
 }
 
 /// Every cycle whose packets all survived is found, complete, with its true instants.
-fn everything_whole_is_found(truth: &Truth<'_>, tables: &Tables) -> Result<(), TestCaseError> {
+fn everything_undamaged_is_found(truth: &Truth<'_>, tables: &Tables) -> Result<(), TestCaseError> {
     let cycles = &tables.cycles;
     let rows: HashMap<_, _> = (0..).zip(&cycles.initiator_task_tag).map(|(row, &tag)| (tag, row)).collect();
     for cycle in truth.conversation.cycles.iter().filter(|cycle| truth.is_whole(cycle)) {
@@ -262,7 +262,7 @@ fn an_undamaged_conversation_is_read_whole() {
         let truth = Truth::new(&conversation, &packets);
         let mut tables = read(&packets);
         everything_found_is_true(&truth, &tables).expect("true");
-        everything_whole_is_found(&truth, &tables).expect("whole");
+        everything_undamaged_is_found(&truth, &tables).expect("whole");
         assert_eq!(tables.cycles.cycle.len(), conversation.cycles.len());
         assert_eq!(tables.pdus.opcode.len(), conversation.pdus.len());
         assert_eq!(tables.counters.name, Vec::<String>::new());
@@ -291,7 +291,7 @@ proptest! {
         let truth = Truth::new(&conversation, &packets);
         let mut tables = read(&packets);
         everything_found_is_true(&truth, &tables)?;
-        everything_whole_is_found(&truth, &tables)?;
+        everything_undamaged_is_found(&truth, &tables)?;
         prop_assert!(is_data_loss_counted(&tables) || !truth.has_lost_bytes(), "loss is not counted");
         check(&mut tables).map_err(TestCaseError::fail)?;
     }
@@ -327,7 +327,7 @@ proptest! {
         let truth = Truth::new(&conversation, &packets);
         let mut tables = read(&packets);
         everything_found_is_true(&truth, &tables)?;
-        everything_whole_is_found(&truth, &tables)?;
+        everything_undamaged_is_found(&truth, &tables)?;
         prop_assert_eq!(tables.pdus.opcode.len(), conversation.pdus.len());
         check(&mut tables).map_err(TestCaseError::fail)?;
     }
@@ -342,7 +342,7 @@ proptest! {
         let mut tables = read(&packets);
         everything_found_is_true(&truth, &tables)?;
         if !settings.has_header_digest && !settings.has_data_digest {
-            everything_whole_is_found(&truth, &tables)?;
+            everything_undamaged_is_found(&truth, &tables)?;
             prop_assert_eq!(tables.cycles.is_complete.iter().filter(|&&is| is).count(), conversation.cycles.len());
         }
         check(&mut tables).map_err(TestCaseError::fail)?;
@@ -519,7 +519,7 @@ fn very_many_open_tasks_are_capped_and_counted() {
 }
 
 #[test]
-fn times_from_end_to_end_of_their_type_are_read() {
+fn extreme_times_are_read() {
     let opening = everything(quiet_settings());
     for times in [[i64::MIN, i64::MAX], [i64::MAX, i64::MIN], [i64::MAX, i64::MAX], [i64::MIN + 1, i64::MIN + 1]] {
         let mut pipeline = Pipeline::new(Wanted::ALL);
@@ -540,7 +540,7 @@ fn times_from_end_to_end_of_their_type_are_read() {
 }
 
 #[test]
-fn login_text_without_end_is_cut_and_counted() {
+fn endless_login_text_is_cut_and_counted() {
     let mut flood = Flood::new();
     flood.send(50_000, 0, 0x02, &[]);
     let text: Vec<u8> = (0..200).flat_map(|number| format!("X-{number}=1\0").into_bytes()).collect();
@@ -560,7 +560,7 @@ fn login_text_without_end_is_cut_and_counted() {
 }
 
 #[test]
-fn acknowledgments_far_ahead_are_no_stream() {
+fn acknowledgments_far_ahead_are_ignored() {
     let mut flood = Flood::new();
     let opening = everything(quiet_settings());
     flood.conversation(&opening);

@@ -54,7 +54,7 @@ fn a_long_pause_is_one_interval_and_a_shorter_one_many() {
 }
 
 #[test]
-fn the_recent_past_is_as_long_as_it_is_kept() {
+fn the_recent_past_has_the_kept_length() {
     let mut script =
         Script::new(ScriptSettings { has_header_digest: false, has_data_digest: false, connection_count: 1 });
     script.connect();
@@ -72,7 +72,7 @@ fn the_recent_past_is_as_long_as_it_is_kept() {
 }
 
 #[test]
-fn a_connection_that_is_no_longer_kept_has_its_missing_commands() {
+fn a_removed_connection_keeps_its_missing_commands() {
     let mut script =
         Script::new(ScriptSettings { has_header_digest: false, has_data_digest: false, connection_count: 1 });
     script.connect();

@@ -6,7 +6,7 @@
 /// How two sides agree on a value (RFC 7143 section 6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultFunction {
-    /// Each side declares a value of its own.
+    /// Each side declares a value.
     Declare,
     /// The first of the originator's list that the responder supports.
     Choose,

@@ -152,7 +152,7 @@ fn every_pdu_type_has_a_vector() {
 }
 
 #[test]
-fn the_view_shows_the_fields_that_are_there_and_no_others() {
+fn the_view_has_exactly_the_fields_of_the_type() {
     for vector in vectors() {
         let bhs = Bhs::new(&vector.bytes);
         assert_eq!(bhs.opcode().map(Opcode::name), Some(vector.pdu.as_str()), "{}", vector.name);
@@ -185,7 +185,7 @@ fn a_cut_header_shows_the_fields_before_the_cut() {
 }
 
 #[test]
-fn field_end_is_where_the_figures_say() {
+fn field_ends_are_those_of_the_figures() {
     assert_eq!(field_end(Opcode::ScsiCommand, Field::CmdSn), Some(28));
     assert_eq!(field_end(Opcode::ScsiCommand, Field::StatSn), None);
     assert_eq!(field_end(Opcode::ScsiCommand, Field::ExpectedDataTransferLength), Some(24));
@@ -272,7 +272,7 @@ fn one_wrong_byte_makes_a_header_implausible() {
 }
 
 #[test]
-fn values_of_several_bytes_are_judged_too() {
+fn multi_byte_values_are_checked_too() {
     let command = BhsBuilder::new(Opcode::ScsiCommand).is_final(true).initiator_task_tag(7);
     assert!(Bhs::new(&command.build()).is_valid().is_ok());
     for (header, blamed) in [
@@ -374,7 +374,7 @@ fn the_builder_makes_the_bytes_of_the_vectors() {
 proptest! {
     /// The builder can write every value that a view shows, and the view then shows the same.
     #[test]
-    fn what_is_shown_can_be_built(
+    fn shown_headers_can_be_built(
         mut header in proptest::collection::vec(any::<u8>(), 48),
         opcode in proptest::sample::select(&Opcode::ALL),
         words in 0_u8..64,
@@ -397,7 +397,7 @@ proptest! {
 
     /// Truncation never changes a field: it is the same or absent.
     #[test]
-    fn a_cut_takes_fields_away_only(header in proptest::collection::vec(any::<u8>(), 48), captured in 0_usize..48) {
+    fn a_cut_only_removes_fields(header in proptest::collection::vec(any::<u8>(), 48), captured in 0_usize..48) {
         let whole = view(Bhs::new(&header));
         for (name, value) in view(Bhs::new(&header[..captured])) {
             prop_assert_eq!(Some(&value), whole.get(&name), "{}", name);

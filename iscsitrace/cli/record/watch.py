@@ -131,7 +131,7 @@ def command(
                 server.shutdown()
                 server.server_close()
         watched.close()
-        words = watched.last_words()
+        words = watched.last_message()
     document = watcher.document()
     if words:
         click.echo(words, err=True)
@@ -162,7 +162,7 @@ def _refuse_as(watched: Watched) -> None:
     """Exit as the capture process did, with its message, where it captured nothing."""
     code = watched.close()
     if code:
-        click.echo(watched.last_words(), err=True)
+        click.echo(watched.last_message(), err=True)
         raise click.exceptions.Exit(code) from None
 
 

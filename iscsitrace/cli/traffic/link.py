@@ -119,7 +119,7 @@ class _Run:
         from iscsitrace.lab import link_process, traffic
 
         # without the priority, other programs can delay frames
-        link_process.rise()
+        link_process.raise_priority()
         try:
             self._log = traffic.run_link(self._settings, self._ready, self._is_over, period_ns=_PERIOD_NS)
         except TrafficImpossible as error:

@@ -14,7 +14,7 @@ from iscsitrace.lab.settings.table import DIRECTIONS, SETTINGS, TARGET_NAME, Par
 
 _SECOND_NS = 1_000_000_000
 LIMIT_NS = 3_600 * _SECOND_NS
-"""A simulation that takes longer, in virtual time, is given up."""
+"""Limit of the virtual time of a simulation."""
 _RULES = {"model": "predicted", "golden": "golden_section"}
 _BITS = 8
 _DEFAULT_CALL_BYTES = 65_536
@@ -190,7 +190,7 @@ def fields_of_world(values: Values) -> dict[str, Any]:
 
 
 def portal_of(values: Values, number: int, seed: int) -> dict[str, Any]:
-    """The portal of one of several targets, each with a name of its own; without logical units."""
+    """The portal of one of several targets, each with a unique name; without logical units."""
     name = str(values.get("target.name", TARGET_NAME))
     if number:
         name = f"{name}-{number + 1}"

@@ -57,7 +57,7 @@ class Setting:
     field: str = ""
     """Empty for a computed one, and for a value that is several fields."""
     help: str = ""
-    """Of its option; empty if a value for it is no option of its own."""
+    """The help of its option; empty if it has no option with a value."""
     default: str | bool | None = None
     """Of its option, as it is typed. Definitions leave it to the core, which has the same."""
     spellings: tuple[str, ...] = ()
@@ -370,7 +370,7 @@ def _under(section: str, rows: Rows) -> dict[str, Setting]:
 
 
 def _of_direction(direction: str) -> dict[str, Setting]:
-    """The settings of a link in one direction, each with an option of its own."""
+    """The settings of a link in one direction, each with a separate option."""
     only = f"Only {direction.replace('-', ' the ')}."
     return _under(
         f"link.{direction}",

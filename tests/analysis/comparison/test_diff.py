@@ -1,4 +1,4 @@
-"""Two captures side by side: pairs that differ in one thing, which then has to explain the gap."""
+"""`diff` of two captures: pairs that differ in one setting, which must explain the gap."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def explained(one: Path, other: Path) -> Explanation:
 
 @pytest.mark.parametrize("tap", ["initiator", "target"])
 @pytest.mark.parametrize("name", PAIRS)
-def test_the_one_thing_that_differs_explains_the_gap(runs: Runs, name: str, tap: str) -> None:
+def test_the_only_difference_explains_the_gap(runs: Runs, name: str, tap: str) -> None:
     slow, fast = (runs(options) for options in PAIRS[name])
     found = explained(slow.capture(tap), fast.capture(tap))
     assert found.factor == pytest.approx(fast.throughput / slow.throughput, rel=0.05)
@@ -94,7 +94,7 @@ def test_the_one_thing_that_differs_explains_the_gap(runs: Runs, name: str, tap:
     assert abs(found.unexplained_share or 0) <= 0.1
 
 
-def test_the_other_way_round_is_the_reciprocal(runs: Runs) -> None:
+def test_swapping_the_captures_gives_the_reciprocal(runs: Runs) -> None:
     slow, fast = (runs(options).capture() for options in PAIRS["block_bytes"])
     there, back = explained(slow, fast), explained(fast, slow)
     assert isclose(there.factor * back.factor, 1)
@@ -103,14 +103,14 @@ def test_the_other_way_round_is_the_reciprocal(runs: Runs) -> None:
         assert isclose(each.factor * others[each.name], 1, rel_tol=1e-9)
 
 
-def test_a_run_beside_itself_has_no_gap(runs: Runs) -> None:
+def test_a_run_compared_with_itself_has_no_gap(runs: Runs) -> None:
     capture = runs(READ).capture()
     found = explained(capture, capture)
     assert (found.factor, found.model_factor, found.differences) == (1, 1, ())
     assert found.unexplained_share is None
 
 
-# --- shares, on settings made up
+# --- shares, on synthetic settings
 
 
 def situations(operation: str, depth: int) -> st.SearchStrategy[Situation]:
@@ -140,7 +140,7 @@ def measured(situation: Situation, remainder: float = 1.0) -> Measured:
     return Measured(situation, situation.throughput() * remainder, 1, {}, 1, 1)
 
 
-# every example is hundreds of predictions; of several writes at once each of them takes long
+# each example needs hundreds of predictions, which are slow for several concurrent writes
 @pytest.mark.parametrize(("operation", "depth"), [("read", 16), ("write", 1)])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), remainder=st.floats(0.5, 2))
@@ -158,15 +158,15 @@ def test_factors_multiply_to_the_whole_gap(operation: str, depth: int, data: st.
 
 
 @pytest.mark.parametrize(("remainder", "share"), [(1.0203, 1.0), (1.0201, None), (1 / 1.0203, 1.0), (1 / 1.0201, None)])
-def test_throughputs_that_differ_by_less_than_two_hundredths_are_equal(remainder: float, share: float | None) -> None:
-    """The logarithm of 1.0202 is 0.02: of so small a gap nothing has a share."""
+def test_throughputs_within_two_percent_are_equal(remainder: float, share: float | None) -> None:
+    """The logarithm of 1.0202 is 0.02: no difference has a share of so small a gap."""
     a = Situation(Setting("read", 65_536, 4 * MS, 4e7))
     found = explain(measured(a), measured(a, remainder))
     assert found.unexplained_share == (None if share is None else pytest.approx(share))
 
 
-def test_shares_of_a_gap_are_those_of_its_logarithm() -> None:
-    """Twice as much by the queue, and twice by what the model does not know, share alike."""
+def test_shares_are_shares_of_the_logarithm_of_the_gap() -> None:
+    """A factor of two by the queue and a factor of two that the model does not explain have equal shares."""
     a = Situation(Setting("read", 65_536, 4 * MS))
     (queue,) = (found := explain(measured(a), measured(a.with_setting(queue_depth=2), 2.0))).differences
     assert (queue.name, queue.factor, queue.share) == ("queue_depth", pytest.approx(2), pytest.approx(0.5))
@@ -174,25 +174,25 @@ def test_shares_of_a_gap_are_those_of_its_logarithm() -> None:
     assert found.unexplained_share == pytest.approx(0.5)
 
 
-def test_two_that_only_help_together_share_alike() -> None:
-    """Each alone leaves one round trip for leave; both together save it."""
+def test_two_settings_that_only_help_together_have_equal_shares() -> None:
+    """With either setting alone one R2T round remains; both together save it."""
     keys = Solicitation(is_immediate_data=False, first_burst_bytes=65_536, max_recv_data_segment_bytes=65_536)
     a = Situation(Setting("write", 65_536, 4 * MS, 4e7, solicitation=keys))
     b = a.with_keys(is_initial_r2t=False).with_setting(queue_depth=2)
     found = {each.name: each.factor for each in explain(measured(a), measured(b)).differences}
-    # 4 delays and the line's time before, 2 after; with two outstanding half of that
+    # 4 delays and the line time before, 2 delays after; half of that with two commands in flight
     line_ns = 65_536 / 4e7 * 1e9
     alone, together = (16 * MS + line_ns) / (8 * MS + line_ns), 2.0
     assert found == {"InitialR2T": pytest.approx(alone), "queue_depth": pytest.approx(together)}
 
 
-def test_what_one_side_does_not_tell_is_no_difference() -> None:
+def test_a_value_unknown_on_one_side_is_no_difference() -> None:
     a = Situation(Setting("read", 65_536, 4 * MS), open_names=frozenset({"c_bytes_per_s"}))
     b = Situation(Setting("read", 65_536, 4 * MS, 4e7))
     assert explain(measured(a), measured(b)).differences == ()
 
 
-def test_many_differences_end_as_one(runs: Runs) -> None:
+def test_many_differences_are_summed_as_one(runs: Runs) -> None:
     a = Situation(Setting("write", 65_536, 4 * MS, 4e7), {"target_service": 0.0}, {"loss": 0.0})
     b = Situation(
         Setting("write", 70_000, 5 * MS, 5e7, queue_depth=2, connections=2, window_bytes=10**6, segment_bytes=1_000),
@@ -239,7 +239,7 @@ def numbers(*listed: sides.Side) -> dict[int, sides.Side]:
     return {each.session: each for each in listed}
 
 
-def test_sessions_that_do_the_same_stand_beside_each_other() -> None:
+def test_sessions_with_the_same_work_are_compared() -> None:
     a = numbers(side(0, "write", moved=5_000), side(1, "read"), side(2, "read", "other", 900))
     b = numbers(side(0, "read", "other"), side(3, "read", "third", 4_000))
     found = matching.match(a, b)
@@ -261,7 +261,9 @@ def test_sessions_that_do_the_same_stand_beside_each_other() -> None:
         ([side(0), side(4)], [side(0)], 1, "the first capture has no session 1 that read or wrote data; it has 0, 4"),
     ],
 )
-def test_no_session_is_said(a: list[sides.Side], b: list[sides.Side], number: int | None, message: str) -> None:
+def test_a_missing_session_is_reported(
+    a: list[sides.Side], b: list[sides.Side], number: int | None, message: str
+) -> None:
     with pytest.raises(InputInvalid, match=f"^{message}$"):
         matching.match(numbers(*a), numbers(*b), number)
 
@@ -274,7 +276,7 @@ def test_no_session_is_said(a: list[sides.Side], b: list[sides.Side], number: in
         (side(0), side(1), "the first capture has only 10 complete reads"),
     ],
 )
-def test_what_cannot_be_compared_is_said(a: sides.Side, b: sides.Side, reason: str) -> None:
+def test_captures_that_cannot_be_compared_are_reported(a: sides.Side, b: sides.Side, reason: str) -> None:
     assert (matching.why_not(a, b) or "").startswith(reason)
 
 
@@ -318,7 +320,7 @@ def test_the_command_as_json(runs: Runs) -> None:
     assert gap["throughput_factor"] == pytest.approx(b["throughput_bytes_per_s"] / a["throughput_bytes_per_s"])
 
 
-def test_keys_that_differ_and_who_offered(runs: Runs) -> None:
+def test_different_keys_are_shown_with_their_offers(runs: Runs) -> None:
     one, other = (runs(options).capture() for options in PAIRS["MaxOutstandingR2T"])
     (key,) = json.loads(diff("--json", one, other).stdout)["keys"]
     assert key == {
@@ -328,7 +330,7 @@ def test_keys_that_differ_and_who_offered(runs: Runs) -> None:
     }
 
 
-def test_reads_beside_writes(runs: Runs) -> None:
+def test_reads_compared_with_writes(runs: Runs) -> None:
     result = diff(runs(READ).capture(), runs(PAIRS["MaxBurstLength"][0]).capture())
     assert result.exit_code == 0
     assert "one session reads and the other writes: they are not comparable." in result.stdout
@@ -345,7 +347,7 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pcapng(tmp_path_factory.mktemp("poor") / "poor.pcapng", capture.packets, capture.path.link_type)
 
 
-def test_a_capture_without_tasks_is_one_line(runs: Runs, poor: Path) -> None:
+def test_a_capture_without_commands_is_a_one_line_error(runs: Runs, poor: Path) -> None:
     for arguments, which in (((poor, runs(READ).capture()), "first"), ((runs(READ).capture(), poor), "second")):
         result = diff(*arguments)
         assert (result.exit_code, result.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""Which difference from tshark is explained, and by which evidence; without the evidence it is unexplained."""
+"""Explanations of differences from tshark, each with its evidence; without evidence a difference is unexplained."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_agreement() -> None:
     assert result.differences == []
 
 
-def test_what_tshark_shows_only_without_reordering_is_compared_too() -> None:
+def test_pdus_shown_only_without_reordering_are_compared_too() -> None:
     as_arrived = [shown(2), shown(3, max_cmd_sn=9), shown(8)]
     result = compared(OURS, SHOWN[:2], as_arrived=as_arrived)
     assert result.matched_pdu_count == 4
@@ -95,7 +95,7 @@ def test_a_field_that_differs_is_never_explained() -> None:
     assert result.differences[0].text == "max_cmd_sn: ours None, tshark 5"
 
 
-def test_a_field_that_tshark_shows_of_a_cut_header_is_no_difference() -> None:
+def test_a_field_of_a_cut_header_is_no_difference() -> None:
     result = compared([*OURS[:3], data_in(3, header_bytes=40)], [*SHOWN[:3], shown(3, max_cmd_sn=5)])
     assert result.differences == []
 
@@ -107,12 +107,12 @@ def test_status_fields_of_data_without_status_are_reserved() -> None:
     assert len(compared([*OURS[:3], data_in(3, has_status=True)], theirs).unexplained) == 2
 
 
-def test_what_only_we_show_is_unexplained_without_evidence() -> None:
+def test_a_pdu_that_only_we_show_is_unexplained_without_evidence() -> None:
     assert explanations(compared(OURS, SHOWN[:2] + SHOWN[3:])) == [("ours_only", None)]
 
 
 @pytest.mark.parametrize("digest", ["header_digest_ok", "data_digest_ok"])
-def test_a_digest_that_verifies(digest: str) -> None:
+def test_a_verified_digest_explains_a_pdu(digest: str) -> None:
     def ours(verdict: int | None) -> list[dict[str, Any]]:
         return [*OURS[:2], data_in(2, **{digest: verdict}), OURS[3]]
 
@@ -141,12 +141,12 @@ def test_a_hole_in_the_pdu() -> None:
     assert explanations(result) == [("ours_only", "tshark_capture_gap")]
 
 
-def test_our_own_word_for_a_hole_is_no_evidence() -> None:
+def test_our_own_report_of_a_hole_is_no_evidence() -> None:
     ours = [*OURS[:2], data_in(2, has_capture_gap=True), OURS[3]]
     assert explanations(compared(ours, SHOWN[:2] + SHOWN[3:])) == [("ours_only", None)]
 
 
-def test_tshark_lost_its_place_at_a_hole_until_it_shows_a_pdu_again() -> None:
+def test_a_hole_explains_missing_pdus_until_tshark_shows_one_again() -> None:
     ours = [data_in(number) for number in range(6)]
     segments = [segment(10 + number, 1000 * number) for number in range(6)]
     segments[1] = segment(11, 1000, 500)
@@ -178,11 +178,11 @@ def test_a_pdu_whose_header_was_never_captured_is_never_explained() -> None:
     assert explanations(result) == [("ours_only", None)]
 
 
-def test_what_only_tshark_shows_is_unexplained_without_evidence() -> None:
+def test_a_pdu_that_only_tshark_shows_is_unexplained_without_evidence() -> None:
     assert explanations(compared(OURS[:3], SHOWN)) == [("tshark_only", None)]
 
 
-def test_a_second_showing_in_a_frame_that_repeats_bytes() -> None:
+def test_a_pdu_shown_twice_because_of_a_retransmission() -> None:
     theirs = [*SHOWN, shown(3, frame=14)]
     for segment_class, explanation in (("copy", "tshark_duplicate_copy"), ("new", None)):
         segments = [*SEGMENTS, segment(14, 3000, segment_class=segment_class)]
@@ -195,7 +195,7 @@ def test_a_header_read_inside_a_pdu_that_others_confirm() -> None:
 
 
 def test_a_header_read_inside_a_pdu_that_nothing_confirms() -> None:
-    # our PDU stands alone: tshark shows neither it nor a neighbour, and no digest vouches for it
+    # nothing confirms our PDU: tshark shows neither it nor a neighbour, and it has no digest
     alone = data_in(2)
     result = compared([alone], [shown(8, frame=12, place_bytes=100, opcode=COMMAND)], [SEGMENTS[2]])
     assert ("tshark_only", None) in explanations(result)
@@ -214,11 +214,11 @@ def test_a_pdu_shown_with_a_later_frame_that_filled_nothing() -> None:
     assert explanations(compared(OURS, theirs)) == [("frame", None)]
 
 
-def test_another_connection_is_another_stream() -> None:
+def test_streams_of_different_connections_are_separate() -> None:
     segments = [*SEGMENTS[:3], SEGMENTS[3] | {"connection": 1}]
     result = compared(OURS, SHOWN, segments)
     assert {difference.kind for difference in result.unexplained} >= {"tshark_only", "ours_only"}
 
 
-def test_every_explanation_has_its_meaning() -> None:
+def test_every_explanation_has_a_description() -> None:
     assert all(name.startswith("tshark_") and meaning for name, meaning in EXPLANATIONS.items())

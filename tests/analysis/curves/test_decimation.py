@@ -1,4 +1,4 @@
-"""Fewer marks for the same picture: no extreme is lost, none is invented, whatever the chunks."""
+"""Decimation of curves: fewer marks with the same extremes, for any chunk size."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_bars_of_a_column_become_one_from_the_lowest_to_the_highest(
 
 
 @given(rows, cuts, st.integers(0, SPAN_NS), st.integers(0, SPAN_NS))
-def test_a_line_enters_a_view_with_the_value_before_it_and_leaves_with_its_last(
+def test_a_view_starts_with_the_value_before_it_and_ends_with_its_last(
     pairs: list[tuple[int, int]], cut: list[int], one: int, other: int
 ) -> None:
     start, end = min(one, other), max(one, other)
@@ -116,7 +116,7 @@ def test_a_clock_that_steps_back_loses_no_row() -> None:
     assert kept.tolist() == [0, 1, 2, 3]
 
 
-def test_nothing_stays_nothing() -> None:
+def test_an_empty_curve_stays_empty() -> None:
     assert len(LineMaker(0, 9, None).line()) == 0
     assert len(LineMaker(0, 9, np.array([0, 10])).line()) == 0
     assert len(BarsMaker(None).bars()) == 0
@@ -130,7 +130,7 @@ def test_chunks_cover_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_edges_are_exact_for_times_of_today() -> None:
-    """A float has no nanosecond in them."""
+    """A float cannot represent nanoseconds of today's times."""
     start = 1_795_173_189_573_643_191
     edges = decimation.even_edges(start, start + 1001, 10)
     assert (int(edges[0]), int(edges[-1])) == (start, start + 1001)

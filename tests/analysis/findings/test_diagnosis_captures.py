@@ -1,7 +1,7 @@
-"""The diagnosis on captures: every problem is found in a run that has it, and not in one that nearly has it.
+"""The diagnosis on captures: every problem is found in a run that has it, and not in a near miss.
 
-What a run has is known from its settings alone. Runs are simulated, so they are the same every time; what the simulated
-hosts cannot do (pings, aborts) is taken from a conversation by hand or a recording.
+The settings of a run decide which problem it has. Runs are simulated, so they are the same every time. NOPs and aborts,
+which the simulated hosts do not send, come from a conversation by hand or a recording.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ WAN = "--one-way-delay 4ms --rate 320Mbit --target-host-delay 20us --initiator-h
 R2T_ONLY = "--key InitialR2T=Yes --key ImmediateData=No --key FirstBurstLength=65536"
 WRITES = f"write --block-size 256K --bytes 4M {R2T_ONLY} {WAN}"
 
-# finding -> options of a run that has it, and of one that nearly has it
+# finding -> options of a run that has it, and of a near miss
 CASES: dict[str, tuple[str, str]] = {
-    # the same reads, one at a time or sixteen: 128 KiB take 3.3 ms on the line, the path 8 ms
+    # the same reads, one at a time or sixteen: 128 KiB take 3.3 ms on the line, the RTT is 8 ms
     "queue_depth_low": (
         f"read --block-size 128K --bytes 16M {WAN}",
         f"read --block-size 128K --bytes 16M --queue-depth 16 {WAN}",
@@ -50,12 +50,12 @@ CASES: dict[str, tuple[str, str]] = {
         f"{WRITES} --key MaxBurstLength=65536",
         f"{WRITES} --key MaxBurstLength=65536 --key MaxOutstandingR2T=4 --target-key MaxOutstandingR2T=4",
     ),
-    # 20 ms late, or half a millisecond
+    # 20 ms late, or 0.5 ms
     "r2t_late": (
         f"{WRITES} --fault late-r2t,every=1,by=20ms",
         f"{WRITES} --fault late-r2t,every=1,by=0.5ms",
     ),
-    # the first 64 KiB after leave, or with the command
+    # the first 64 KiB after an R2T, or with the command
     "unsolicited_data_unused": (
         f"write --block-size 64K --bytes 4M {R2T_ONLY} {WAN}",
         f"write --block-size 64K --bytes 4M --key ImmediateData=Yes --key InitialR2T=No {WAN}",
@@ -133,7 +133,7 @@ def test_a_problem_is_found_and_a_near_miss_is_not(tmp_path: Path, name: str, ta
     assert name not in found(diagnose(tmp_path / "well" / f"{tap}.pcapng"))
 
 
-# --- what simulated hosts cannot do
+# --- problems that simulated hosts cannot cause
 
 
 def written(file: Path, capture: Capture) -> Diagnosis:
@@ -148,8 +148,8 @@ def test_a_ping_over_five_seconds(tmp_path: Path, one_way_delay_ns: int, is_foun
 
 
 @pytest.mark.parametrize(("blocks", "is_found"), [((256, 32), True), ((128, 128), False)])
-def test_connections_dealt_to_unevenly(tmp_path: Path, blocks: tuple[int, int], is_found: bool) -> None:
-    """Tasks go to the connections in turn: the first gets the long ones, or all are alike."""
+def test_connections_with_uneven_load(tmp_path: Path, blocks: tuple[int, int], is_found: bool) -> None:
+    """Commands go to the connections in turn: the first gets the long ones, or all have the same size."""
     conversation = Conversation()
     tasks = [Task("read", number * 256, blocks[number % 2], 0) for number in range(40)]
     conversation.session(Session(connection_count=2)).login().tasks(tasks, queue_depth=4).logout()
@@ -181,14 +181,14 @@ def test_aborts_of_a_recording() -> None:
     assert "task_aborts" not in found(examine(before.table))
 
 
-def test_every_problem_is_looked_for_in_a_capture() -> None:
+def test_every_problem_has_a_capture() -> None:
     others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts", "mirror_waits_for_farthest"}
     assert set(CASES) | others == set(PROBLEMS)
 
 
 # --- recordings of real hosts
 
-# what their recipes did, and what that has to lead to
+# sample recipes and the findings that must follow
 SAID: dict[str, tuple[set[str], set[str]]] = {
     # sample -> findings that have to be there, findings that must not
     "write-r2t-rounds": (
@@ -205,7 +205,7 @@ SAID: dict[str, tuple[set[str], set[str]]] = {
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_recordings_have_what_was_done_to_them(name: str) -> None:
+def test_recordings_have_the_findings_of_their_recipes(name: str) -> None:
     present, absent = SAID[name]
     names = found(diagnose(sample(name)))
     assert present <= names
@@ -216,8 +216,8 @@ FILES = [*recorded_captures(), *sorted(SAMPLES.glob("*/capture.*"))]
 
 
 @pytest.mark.parametrize("file", FILES, ids=[f"{file.parent.name}/{file.name}" for file in FILES])
-def test_every_recording_gets_a_verdict(file: Path) -> None:
-    """Nothing fails, frames are frames of the capture, shares are shares, and every session is spoken of."""
+def test_every_recording_gets_a_headline(file: Path) -> None:
+    """No error; frames exist in the capture, shares are from 0 to 1, and every session has a headline."""
     trace = iscsitrace.read(file, tables=NEEDED)
     diagnosis = examine(trace.table)
     assert set(diagnosis.sessions) == set(trace.sessions["session"].tolist())
@@ -251,14 +251,14 @@ def test_the_command_on_a_simulated_run(tmp_path: Path) -> None:
     assert sum(session["budget"].values()) == sum(document["budget"].values()) > 0
 
 
-def test_frames_of_a_finding_are_those_of_the_task_that_waited(tmp_path: Path) -> None:
+def test_frames_of_a_finding_are_those_of_the_waiting_command(tmp_path: Path) -> None:
     assert simulate(tmp_path, CASES["slow_target"][0]).exit_code == 0
     trace = iscsitrace.read(tmp_path / "initiator.pcapng", tables=NEEDED)
     (finding,) = [each for each in examine(trace.table).sessions[0].findings if each.name == "slow_target"]
     commands = {row["command_frame"]: row for row in trace.cycles.rows()}
     shown = [commands[frame] for frame in finding.frames if frame in commands]
     assert len(shown) == 3
-    # the device takes 5 ms, the path 8 ms
+    # the service time is 5 ms, the RTT 8 ms
     assert all(row["request_ns"] >= 13_000_000 for row in shown)
     assert all({row["data_first_frame"], row["status_frame"]} <= set(finding.frames) for row in shown)
 
@@ -278,7 +278,7 @@ CALLS: dict[str, tuple[str, tuple[int, ...] | None]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_system_calls_are_inferred_where_they_show(tmp_path: Path, name: str) -> None:
+def test_system_calls_are_inferred_from_the_pieces(tmp_path: Path, name: str) -> None:
     options, pieces = CALLS[name]
     assert simulate(tmp_path, f"read {options} {WAN}").exit_code == 0
     call = diagnose(tmp_path / "initiator.pcapng").sessions[0].system_call

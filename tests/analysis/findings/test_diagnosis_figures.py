@@ -1,4 +1,4 @@
-"""The figures that findings and verdicts name: medians, counts and shares of tasks whose times are known by hand."""
+"""Figures in findings and headlines: medians, counts and shares of commands whose times are known by hand."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def found(story: Story, name: str) -> Finding:
     return finding
 
 
-# --- the path
+# --- RTT
 
 
-def test_the_path_of_a_session_is_that_of_its_busiest_connection() -> None:
+def test_the_rtt_of_a_session_is_that_of_its_busiest_connection() -> None:
     story = Story(rtt_to_target_ns=16 * MS, rtt_to_initiator_ns=MS)
     busier = {"connection": 4, "stream_bytes_to_initiator": 1_000_001, "rtt_to_target_min_ns": 30 * MS}
     story.rows["connections"].append(story.connection | busier)
@@ -48,18 +48,18 @@ def test_the_path_of_a_session_is_that_of_its_busiest_connection() -> None:
         (5, None, None, None),
     ],
 )
-def test_a_tap_is_near_an_end_that_has_less_than_a_fifth_of_the_path(
+def test_a_tap_is_near_the_end_with_less_than_a_fifth_of_the_rtt(
     initiator_ns: int | None, target_ns: int | None, share: float | None, position: str | None
 ) -> None:
     assert tap.initiator_share(initiator_ns, target_ns) == share
     assert tap.position(initiator_ns, target_ns) == position
 
 
-# --- the work
+# --- the workload
 
 
-def test_a_workload_is_the_median_of_the_bytes_not_of_the_tasks() -> None:
-    """Dozens of small reads of a device that is looked at, and a few large ones."""
+def test_the_workload_is_the_median_by_bytes_not_by_commands() -> None:
+    """Dozens of small reads when a device is scanned, and a few large ones."""
 
     def of(*counts: tuple[int, int, int]) -> tuple[int, int]:
         rows = [
@@ -77,8 +77,8 @@ def test_a_workload_is_the_median_of_the_bytes_not_of_the_tasks() -> None:
     assert of((32, 4 * KIB, 1), (1, BLOCK, 8)) == (4 * KIB, 1)
 
 
-def test_blocks_outstanding_together_pass_one_after_the_other() -> None:
-    """Where nobody knows the line, by the time that half of them took: twice 9 ms is longer than a path of 16."""
+def test_blocks_in_flight_together_pass_one_after_another() -> None:
+    """If the line rate is unknown, by the median time: twice 9 ms is longer than an RTT of 16 ms."""
 
     def story(depth: int) -> Story:
         made = Story()
@@ -94,8 +94,8 @@ def test_blocks_outstanding_together_pass_one_after_the_other() -> None:
 # --- hosts
 
 
-def test_half_of_the_reads_wait_for_the_target_no_longer_than_is_said() -> None:
-    """A tap between: 16 ms to the target and back, 8 to the initiator, which are no wait for the target."""
+def test_the_median_wait_of_reads_for_the_target() -> None:
+    """Tap between the hosts: RTT 16 ms to the target, and 8 ms to the initiator, which is no wait for the target."""
     story = Story(rtt_to_target_ns=16 * MS, rtt_to_initiator_ns=8 * MS)
     for number in range(12):
         service_ns = (7 if number < 9 else 95) * MS
@@ -109,7 +109,7 @@ def test_half_of_the_reads_wait_for_the_target_no_longer_than_is_said() -> None:
     assert "median 7.0 ms (12 reads)" in text
 
 
-def test_of_writes_both_answers_of_the_target_count_beyond_the_path() -> None:
+def test_r2t_and_status_of_a_write_both_count_beyond_the_rtt() -> None:
     story = Story(rtt_to_target_ns=16 * MS)
     for _ in range(12):
         granted, done = story.now + 18 * MS, story.now + 22 * MS
@@ -117,11 +117,11 @@ def test_of_writes_both_answers_of_the_target_count_beyond_the_path() -> None:
         parts = [("propagation", 16 * MS), ("target_service", 2 * MS), ("transfer", 4 * MS)]
         parts += [("propagation", 16 * MS), ("target_service", 3 * MS)]
         story.task(*parts, operation="write", **instants)
-    # 2 ms beyond the path for the R2T, and 3 for the status
+    # 2 ms beyond the RTT for the R2T, and 3 ms for the status
     assert "median 5.0 ms (12 writes)" in found(story, "slow_target").text
 
 
-def test_half_of_the_pauses_of_a_job_are_as_long_as_is_said() -> None:
+def test_the_median_think_time_of_a_job() -> None:
     story = Story()
     for number in range(12):
         story.task(("transfer", 10 * MS)).pause((40 if number < 9 else 90) * MS)
@@ -132,7 +132,7 @@ def test_half_of_the_pauses_of_a_job_are_as_long_as_is_said() -> None:
     assert finding.share == pytest.approx(630 / 760)
 
 
-def test_data_that_was_never_seen_does_not_make_an_initiator_prompt() -> None:
+def test_missing_data_out_does_not_count_as_a_prompt_initiator() -> None:
     story = Story()
     for number in range(20):
         r2t = {"cycle": number, "r2t_sn": 0, "r2t_ns": story.now, "r2t_frame": 1_000 + number}
@@ -146,7 +146,7 @@ def test_data_that_was_never_seen_does_not_make_an_initiator_prompt() -> None:
 
 
 def write_in_bursts(story: Story, bursts: list[int]) -> None:
-    """A write over 16 ms whose R2Ts ask for so many bytes, one after another, 4 ms each."""
+    """A write at an RTT of 16 ms with R2Ts for these sizes, one after another, 4 ms each."""
     number, parts = len(story.rows["cycles"]), []
     for r2t_sn, size in enumerate(bursts):
         granted = story.now + 16 * MS + r2t_sn * 20 * MS
@@ -158,7 +158,7 @@ def write_in_bursts(story: Story, bursts: list[int]) -> None:
     story.task(*parts, operation="write", bytes=sum(bursts), immediate_bytes=1)
 
 
-def test_bursts_are_said_to_be_as_long_as_most_of_them() -> None:
+def test_the_reported_burst_is_the_most_frequent() -> None:
     story = Story()
     for _ in range(8):
         write_in_bursts(story, [64 * KIB, 64 * KIB, 64 * KIB, 512 * KIB])
@@ -168,8 +168,8 @@ def test_bursts_are_said_to_be_as_long_as_most_of_them() -> None:
     assert "4 R2Ts" in text
 
 
-def test_an_r2t_is_late_only_for_what_comes_after_the_path() -> None:
-    """The target takes 1 ms of the path's time for something else, then the path, then 3 ms for the R2T."""
+def test_an_r2t_is_late_only_by_the_time_beyond_the_rtt() -> None:
+    """1 ms of service time, then the RTT, then 3 ms until the R2T."""
     story = Story(rtt_to_target_ns=4 * MS)
     for number in range(10):
         granted = story.now + 7 * MS
@@ -180,8 +180,8 @@ def test_an_r2t_is_late_only_for_what_comes_after_the_path() -> None:
     assert found(story, "r2t_late").share == pytest.approx(3 / 8)
 
 
-def test_leave_to_send_costs_the_way_of_the_r2t_and_of_the_data() -> None:
-    """A tap between: the R2T comes after 8 ms, and what it asks for 6 ms after it."""
+def test_an_r2t_round_costs_the_delays_of_the_r2t_and_of_the_data() -> None:
+    """Tap between the hosts: the R2T comes after 8 ms, and its data 6 ms later."""
     story = Story(rtt_to_target_ns=8 * MS, rtt_to_initiator_ns=6 * MS)
     for number in range(10):
         granted = story.now + 8 * MS
@@ -191,7 +191,7 @@ def test_leave_to_send_costs_the_way_of_the_r2t_and_of_the_data() -> None:
     assert found(story, "unsolicited_data_unused").share == pytest.approx(14 / 26)
 
 
-def test_statuses_that_waited_for_an_ack_are_counted_not_all_that_came_apart() -> None:
+def test_only_statuses_that_waited_for_an_ack_are_counted() -> None:
     story = Story().tasks(8, ("transfer", MS), ("ack_wait", 40 * MS), is_status_in_data=False)
     story.tasks(4, ("transfer", MS), is_status_in_data=False)
     finding = found(story, "held_for_ack")
@@ -200,11 +200,11 @@ def test_statuses_that_waited_for_an_ack_are_counted_not_all_that_came_apart() -
     assert finding.share == pytest.approx(320 / 332)
 
 
-# --- verdicts
+# --- headlines
 
 
-def test_what_explains_less_than_a_third_of_a_wait_is_not_why() -> None:
-    """Eight reads wait for the path, and forty inquiries do: a sixth of it is the queue's."""
+def test_a_finding_with_less_than_a_third_of_a_wait_is_not_its_cause() -> None:
+    """Eight reads and forty INQUIRYs wait for the RTT: the queue depth explains a sixth of it."""
     story = Story().tasks(8, ("propagation", 16 * MS))
     story.tasks(40, ("propagation", 16 * MS), operation="inquiry", data_bytes=36, bytes=36)
     opinion = story.opinion()
@@ -213,7 +213,7 @@ def test_what_explains_less_than_a_third_of_a_wait_is_not_why() -> None:
     assert "40 non-I/O commands" in opinion.verdict
 
 
-def test_a_capture_that_hides_as_much_as_any_wait_takes_gets_no_verdict() -> None:
+def test_a_capture_with_mostly_unknown_time_gets_no_headline() -> None:
     def is_too_poor(unknown_ns: int) -> bool:
         verdict = Story().tasks(10, ("propagation", 16 * MS), ("unknown", unknown_ns)).opinion().verdict
         return "too poor" in verdict
@@ -222,8 +222,8 @@ def test_a_capture_that_hides_as_much_as_any_wait_takes_gets_no_verdict() -> Non
     assert not is_too_poor(16 * MS - 1)
 
 
-def test_a_window_of_commands_is_open_when_the_initiator_knows_of_it() -> None:
-    """At a tap 4 ms from the initiator and back a command that waited comes 4 ms after the room."""
+def test_a_command_window_opens_when_the_initiator_learns_of_it() -> None:
+    """At a tap with an RTT of 4 ms to the initiator, a delayed command comes 4 ms after the MaxCmdSN that allows it."""
 
     def waited(after_ns: int) -> bool:
         story = Story(rtt_to_target_ns=8 * MS, rtt_to_initiator_ns=4 * MS)
@@ -240,11 +240,11 @@ def test_a_window_of_commands_is_open_when_the_initiator_knows_of_it() -> None:
     assert not waited(5_100_000)
 
 
-# --- used together
+# --- connections used together
 
 
 def used_together(*streams: tuple[int, int]) -> Finding | None:
-    """Connections of one session that each move (tasks, nanoseconds of a task), all from the same moment on."""
+    """Connections of one session that start together; of each (commands, nanoseconds per command)."""
     story = Story()
     story.rows["connections"].append(story.connection | {"connection": 4})
     for connection, (tasks, length_ns) in enumerate(streams, start=3):
@@ -257,7 +257,7 @@ def used_together(*streams: tuple[int, int]) -> Finding | None:
     return next((finding for finding in findings if finding.name == "uneven_connections"), None)
 
 
-def test_the_share_of_uneven_connections_is_what_an_even_dealing_could_win() -> None:
+def test_the_share_of_uneven_connections_is_the_gain_of_an_even_load() -> None:
     # 40 and 10 tasks in the same time: 25 each would take 25 of 40
     by_bytes = used_together((40, 10 * MS), (10, 40 * MS))
     assert by_bytes
@@ -273,10 +273,10 @@ def test_the_share_of_uneven_connections_is_what_an_even_dealing_could_win() -> 
     assert used_together((20, 20 * MS), (20, 10 * MS + 100_000)) is None
 
 
-# --- beside another capture
+# --- compared with another capture
 
 
-def test_the_figures_of_a_session_beside_anothers() -> None:
+def test_figures_of_a_session_compared_with_another() -> None:
     story = Story().tasks(20, ("propagation", 16 * MS), ("transfer", 4 * MS), data_pdu_bytes_max=BLOCK)
     story.connection |= {"packets_to_target": 500, "retransmitted_packets_to_target": 100}
     story.connection |= {"packets_to_initiator": 2_000, "retransmitted_packets_to_initiator": 20}

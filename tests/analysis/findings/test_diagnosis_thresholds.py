@@ -1,6 +1,6 @@
-"""Both sides of the thresholds of the diagnosis, wherever one decides, in numbers as docs/diagnosis.md has them.
+"""Both sides of the thresholds of the diagnosis, with the numbers of docs/diagnosis.md.
 
-Here are the thresholds that the files of one family each do not meet on both sides.
+This file has the thresholds that the test files of the families do not test on both sides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def has(story: Story, name: str) -> bool:
 # --- costs
 
 
-def test_losses_are_worth_a_word_from_a_hundredth_of_the_time_on() -> None:
+def test_losses_are_reported_from_one_percent_of_the_time_on() -> None:
     def story(repair_ns: int) -> Story:
         return Story().tasks(10, ("transfer", 100 * MS - repair_ns), ("loss_recovery", repair_ns))
 
@@ -35,7 +35,7 @@ def test_losses_are_worth_a_word_from_a_hundredth_of_the_time_on() -> None:
 
 
 @pytest.mark.parametrize(("wait_ms", "is_said"), [(19.9, False), (20, True)])
-def test_beside_a_full_line_a_fifth_of_the_time_is_said(wait_ms: float, is_said: bool) -> None:
+def test_with_a_full_line_a_fifth_of_the_time_is_reported(wait_ms: float, is_said: bool) -> None:
     wait_ns = round(wait_ms * MS)
     verdict = Story().tasks(10, ("transfer", 100 * MS - wait_ns), ("target_service", wait_ns)).opinion().verdict
     assert "is line-bound" in verdict
@@ -52,11 +52,11 @@ def test_the_line_limits_from_half_of_the_busy_time_on(transfer_ms: float, limit
     assert verdict.startswith("Session 0 is target-bound: 50 %") != limits
 
 
-# --- eight are a habit
+# --- eight commands are enough
 
 
 def late_r2ts(tasks: int, late_ns: int) -> Story:
-    """Writes of one R2T each over 2 ms, granted so much later than that explains."""
+    """Writes with one R2T each at an RTT of 2 ms; the R2T is late by this time."""
     story = Story(rtt_to_target_ns=2 * MS)
     for number in range(tasks):
         granted = story.now + 2 * MS + late_ns
@@ -67,8 +67,8 @@ def late_r2ts(tasks: int, late_ns: int) -> Story:
     return story
 
 
-def writes_that_wait_for_leave(tasks: int, others: int = 0) -> Story:
-    """Writes that send nothing before their R2T, and others that send all with the command."""
+def writes_that_wait_for_r2ts(tasks: int, others: int = 0) -> Story:
+    """Writes that send no data before their R2T, and others that send all data with the command."""
     story = Story()
     for number in range(tasks):
         granted = story.now + 16 * MS
@@ -91,23 +91,23 @@ HABITS: dict[str, Callable[[int], Story]] = {
     "slow_target": lambda count: Story().tasks(count, ("transfer", MS), ("target_service", MS)),
     "initiator_think_time": think,
     "r2t_late": lambda count: late_r2ts(count, 2 * MS),
-    "unsolicited_data_unused": writes_that_wait_for_leave,
+    "unsolicited_data_unused": writes_that_wait_for_r2ts,
 }
 
 
 @pytest.mark.parametrize("name", HABITS)
-def test_eight_are_a_habit_and_seven_may_be_chance(name: str) -> None:
+def test_eight_commands_are_enough_and_seven_are_not(name: str) -> None:
     assert not has(HABITS[name](7), name)
     assert has(HABITS[name](8), name)
 
 
-def test_tasks_that_wait_for_nothing_do_not_make_a_habit() -> None:
+def test_commands_that_do_not_wait_do_not_count() -> None:
     for name, part in (("held_for_ack", "ack_wait"), ("slow_target", "target_service")):
         story = Story().tasks(7, ("transfer", MS), (part, MS)).tasks(20, ("transfer", MS))
         assert not has(story, name)
 
 
-def test_a_verdict_on_seven_tasks_may_be_chance() -> None:
+def test_a_headline_on_seven_commands_is_marked_uncertain() -> None:
     few = Story().tasks(7, ("propagation", 16 * MS)).opinion().verdict
     assert few.endswith("Only 7 commands moved data: too few to be sure.")
     assert "too few" not in Story().tasks(8, ("propagation", 16 * MS)).opinion().verdict
@@ -117,7 +117,7 @@ def test_a_verdict_on_seven_tasks_may_be_chance() -> None:
 
 
 def scattered(count: int, continued: int) -> Story:
-    """Reads of 128 KiB, of which so many begin where the one before ended."""
+    """Reads of 128 KiB, of which this many begin where the previous one ended."""
     story = Story()
     for number in range(count):
         away = {} if 0 < number <= continued else {"lba": 10_000_000 + number * 7_919}
@@ -125,7 +125,7 @@ def scattered(count: int, continued: int) -> Story:
     return story
 
 
-def test_blocks_are_small_where_half_of_them_follow_one_another() -> None:
+def test_blocks_are_small_if_half_of_them_are_sequential() -> None:
     assert has(scattered(16, 8), "block_size_small")
     assert not has(scattered(16, 7), "block_size_small")
 
@@ -142,7 +142,7 @@ def test_a_mebibyte_is_no_small_block() -> None:
 
 
 def call_of(sizes: Sequence[int], *, apart: Sequence[int] = (), depths: Sequence[int] = ()) -> SystemCall | None:
-    """What is inferred from tasks one after the other; those at the places ``apart`` begin elsewhere."""
+    """The system call inferred from sequential commands; those with an index in ``apart`` begin elsewhere."""
     rows, lba = [], 0
     for place, size in enumerate(sizes):
         lba += 1_000_000 if place in apart else 0
@@ -156,7 +156,7 @@ def call_of(sizes: Sequence[int], *, apart: Sequence[int] = (), depths: Sequence
 FULL, REST = 64 * KIB, 16 * KIB
 
 
-def test_four_calls_of_one_size_are_a_habit_and_three_are_none() -> None:
+def test_four_calls_of_one_size_are_enough_and_three_are_not() -> None:
     # eight tasks both times: four calls of two, or three and two tasks on their own
     found = call_of([FULL, REST] * 4)
     assert found
@@ -174,8 +174,8 @@ def test_four_of_five_calls_have_to_be_of_one_size() -> None:
     assert call_of(one * 7 + others) is None
 
 
-def test_a_quarter_of_the_tasks_have_to_be_full_pieces() -> None:
-    """Eight of 32, beside a run of larger tasks of another program; less is no size that a kernel cuts to."""
+def test_a_quarter_of_the_commands_have_to_be_full_pieces() -> None:
+    """Eight of 32, beside larger commands of another program; a smaller size is no size that a kernel splits to."""
 
     def beside(larger: int) -> SystemCall | None:
         return call_of([FULL, REST] * 8 + [2 * FULL + 512 * place for place in range(larger)], apart=[16])
@@ -198,25 +198,25 @@ def test_a_system_call_has_64_mib_at_most() -> None:
 # --- writes
 
 
-def test_an_r2t_is_late_after_more_than_a_millisecond_beyond_the_path() -> None:
+def test_an_r2t_is_late_from_one_millisecond_beyond_the_rtt_on() -> None:
     assert not has(late_r2ts(10, MS), "r2t_late")
     assert has(late_r2ts(10, MS + 1), "r2t_late")
 
 
-def test_half_of_the_writes_have_to_wait_for_leave() -> None:
-    assert has(writes_that_wait_for_leave(10, 10), "unsolicited_data_unused")
-    assert not has(writes_that_wait_for_leave(10, 11), "unsolicited_data_unused")
+def test_half_of_the_writes_have_to_wait_for_r2ts() -> None:
+    assert has(writes_that_wait_for_r2ts(10, 10), "unsolicited_data_unused")
+    assert not has(writes_that_wait_for_r2ts(10, 11), "unsolicited_data_unused")
 
 
 # --- the command window
 
 
 def commands(count: int, waiting: int, *, opened_before_ns: int = 10_000) -> Story:
-    """One command at a time, 8 ms each. So many had no room until that long before them; then there is room for all."""
+    """One command at a time, 8 ms each. This many had a closed window until this long before them; then it is open."""
     story = Story(rtt_to_target_ns=8 * MS)
     at = story.now
     for number in range(count):
-        # of the room that the login left for the first two nobody speaks
+        # the command window of the login, for the first two commands, is not in the tables
         room = number + 1 if number < waiting else number + 101
         story.rows["cycles"].append(
             {"cycle": number, "session": 0, "connection": 3, "operation": "read", "queue_depth": 1}
@@ -231,14 +231,14 @@ def waits(story: Story) -> str:
     return found.text.partition(" commands")[0] if found else ""
 
 
-def test_one_command_in_ten_has_to_wait_for_room_and_eight_at_least() -> None:
+def test_one_command_in_ten_and_eight_at_least_wait_for_the_window() -> None:
     assert waits(commands(120, 12)) == "12 of 120"
     assert waits(commands(120, 11)) == ""
     assert waits(commands(40, 8)) == "8 of 40"
     assert waits(commands(40, 7)) == ""
 
 
-def test_a_command_waits_for_room_that_was_made_less_than_a_millisecond_before() -> None:
+def test_a_command_waited_if_the_window_opened_less_than_a_millisecond_before() -> None:
     assert waits(commands(40, 20, opened_before_ns=MS - 1)) == "20 of 40"
     assert waits(commands(40, 20, opened_before_ns=MS)) == ""
 
@@ -247,8 +247,8 @@ def test_a_command_waits_for_room_that_was_made_less_than_a_millisecond_before()
 
 
 @pytest.mark.parametrize("way", ["slower", "faster"])
-def test_a_model_that_is_a_quarter_off_says_nothing_of_changes(way: str) -> None:
-    """The path takes 16 ms; what a read takes of it in fact is no part of the model."""
+def test_a_model_that_is_a_quarter_off_predicts_no_gain(way: str) -> None:
+    """The RTT is 16 ms; the time that a read really takes is not known to the model."""
 
     def gains(period_ns: int) -> int:
         found = Story().tasks(20, ("propagation", period_ns)).found("queue_depth_low")
@@ -261,7 +261,7 @@ def test_a_model_that_is_a_quarter_off_says_nothing_of_changes(way: str) -> None
     assert not gains(far)
 
 
-def test_a_path_that_was_shorter_than_the_model_has_it_leaves_more_to_be_won() -> None:
+def test_a_shorter_real_rtt_increases_the_gain() -> None:
     found = Story().tasks(20, ("propagation", 14 * MS), ("target_service", 14 * MS)).found("slow_target")
     assert found
     gain = {each.change: each for each in found.gains}["zero target service time"]
@@ -271,7 +271,7 @@ def test_a_path_that_was_shorter_than_the_model_has_it_leaves_more_to_be_won() -
 
 
 def on_a_line(transfer_ms: float, service_ms: int = 0) -> Story:
-    """Reads one at a time over 16 ms, each so long on the line."""
+    """Reads one at a time at an RTT of 16 ms, each this long on the line."""
     story, transfer_ns = Story(), round(transfer_ms * MS)
     # a block goes in one PDU, with a header
     line = {"to_target": False, "line_bytes_per_s": round((BLOCK + 48) * 1e9 / transfer_ns), "segment_bytes": 1_448}
@@ -287,21 +287,21 @@ def changes(story: Story, name: str, word: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("more", "depths"), [(1.03, [8, 32]), (1.01, [8])])
-def test_a_further_step_is_said_where_it_wins_two_hundredths(more: float, depths: list[int]) -> None:
-    """The line carries `more` times as much as eight commands in flight: 16 + t is 8 * more * t."""
+def test_a_further_step_is_shown_if_it_gains_two_percent(more: float, depths: list[int]) -> None:
+    """The line can carry `more` times the throughput of eight commands in flight: 16 + t = 8 * more * t."""
     story = on_a_line(16 / (8 * more - 1))
     assert changes(story, "queue_depth_low", "queue depth") == [f"queue depth {depth}" for depth in depths]
 
 
 @pytest.mark.parametrize(("more", "numbers"), [(1.11, [2, 4]), (1.09, [2])])
-def test_twice_as_many_connections_are_said_where_they_win_a_tenth(more: float, numbers: list[int]) -> None:
-    """The line carries `more` times as much as two connections: 24 + t is 2 * more * t."""
+def test_twice_as_many_connections_are_shown_if_they_gain_a_tenth(more: float, numbers: list[int]) -> None:
+    """The line can carry `more` times the throughput of two connections: 24 + t = 2 * more * t."""
     story = on_a_line(24 / (2 * more - 1), service_ms=8)
     assert changes(story, "slow_target", "connections") == [f"{number} connections" for number in numbers]
 
 
-def test_the_pace_of_the_line_is_known_to_two_hundredths() -> None:
-    """Eight at once fill a line of 4 ms a block, where one takes 20."""
+def test_the_line_rate_is_known_within_two_percent() -> None:
+    """Eight at once fill a line of 4 ms per block; one alone takes 20 ms."""
     found = on_a_line(4).found("queue_depth_low")
     assert found
     gain = found.gains[0]
@@ -312,7 +312,7 @@ def test_the_pace_of_the_line_is_known_to_two_hundredths() -> None:
 @pytest.mark.parametrize(
     ("reads", "writes", "word"), [(18, 2, "read"), (17, 3, "command"), (3, 17, "command"), (2, 19, "write")]
 )
-def test_a_session_reads_or_writes_where_nine_tenths_of_the_bytes_are_that(reads: int, writes: int, word: str) -> None:
+def test_a_session_reads_or_writes_if_nine_tenths_of_the_bytes_do(reads: int, writes: int, word: str) -> None:
     wait = ("propagation", 16 * MS)
     found = Story().tasks(reads, wait).tasks(writes, wait, operation="write").found("queue_depth_low")
     assert found
@@ -322,7 +322,7 @@ def test_a_session_reads_or_writes_where_nine_tenths_of_the_bytes_are_that(reads
 # --- frames
 
 
-def test_a_finding_shows_three_tasks_with_four_frames_each() -> None:
+def test_a_finding_shows_three_commands_with_four_frames_each() -> None:
     story = Story()
     for number in range(10):
         frames: dict[str, Any] = {"data_first_frame": 1_000 + number, "data_last_frame": 2_000 + number}

@@ -34,13 +34,13 @@ def test_a_cost_below_the_threshold_is_no_finding(share: float, severity: str | 
     assert (found.severity if found else None) == severity
 
 
-def test_seven_tasks_are_no_habit() -> None:
+def test_seven_commands_are_too_few() -> None:
     assert Story().tasks(7, ("propagation", 16 * MS)).found("queue_depth_low") is None
     assert Story().tasks(8, ("propagation", 16 * MS)).found("queue_depth_low")
 
 
-def test_waits_of_tasks_that_move_no_blocks_are_not_the_queues() -> None:
-    """A device is looked at by dozens of inquiries, one at a time: no queue depth changes that."""
+def test_waits_of_non_io_commands_are_not_due_to_the_queue_depth() -> None:
+    """A device scan issues dozens of INQUIRYs, one at a time: no queue depth changes that."""
     story = Story().tasks(8, ("propagation", 1 * MS), ("transfer", 30 * MS))
     story.tasks(40, ("propagation", 16 * MS), operation="inquiry", data_bytes=36, bytes=36)
     assert story.found("queue_depth_low") is None
@@ -52,7 +52,7 @@ def test_waits_of_tasks_that_move_no_blocks_are_not_the_queues() -> None:
     assert found.share == pytest.approx(8 * 16 / (8 * 46 + 4 * 16))
 
 
-def test_a_pause_does_not_hide_what_is_wrong_with_the_work() -> None:
+def test_a_pause_does_not_hide_a_problem() -> None:
     story = Story()
     for _ in range(10):
         story.task(("propagation", 16 * MS)).pause(MS)
@@ -63,8 +63,8 @@ def test_a_pause_does_not_hide_what_is_wrong_with_the_work() -> None:
     assert story.opinion().jobs_ns == 250 * MS
 
 
-def test_the_turnaround_before_a_read_counts_and_that_before_an_inquiry_does_not() -> None:
-    """At a tap near the target the path lies between a status and the next command."""
+def test_the_turnaround_counts_before_a_read_but_not_before_an_inquiry() -> None:
+    """At a tap near the target the RTT lies between a status and the next command."""
     reads = Story(rtt_to_target_ns=0, rtt_to_initiator_ns=16 * MS)
     inquiries = Story(rtt_to_target_ns=0, rtt_to_initiator_ns=16 * MS)
     for _ in range(10):
@@ -76,20 +76,20 @@ def test_the_turnaround_before_a_read_counts_and_that_before_an_inquiry_does_not
     assert inquiries.found("queue_depth_low") is None
 
 
-def test_small_blocks_are_those_that_pass_faster_than_the_path() -> None:
+def test_small_blocks_take_less_time_on_the_line_than_the_rtt() -> None:
     sender = {"to_target": False, "line_bytes_per_s": 131_072 * 1_000 // 16}
 
     def found(**columns: Any) -> bool:
         story = Story().tasks(16, ("propagation", 16 * MS), ("transfer", 1 * MS), **columns)
         return "block_size_small" in names(story.add("senders", **sender))
 
-    # 128 KiB take 16 ms on this line: as long as the path
+    # 128 KiB take 16 ms on this line: equal to the RTT
     assert not found(bytes=131_072)
     assert found(bytes=130_560)
     assert not found(bytes=130_560, queue_depth=2)
 
 
-def test_blocks_anywhere_on_the_disk_are_not_called_small() -> None:
+def test_random_blocks_are_not_called_small() -> None:
     story = Story()
     for number in range(16):
         story.task(("propagation", 16 * MS), bytes=4_096, lba=(number * 7919) % 1_000 * 64)
@@ -128,18 +128,18 @@ def test_three_calls_are_not_enough() -> None:
     assert system_calls.infer(reads_of(CUT * 4))
 
 
-def test_a_last_call_that_is_shorter_changes_nothing() -> None:
+def test_a_shorter_last_call_changes_nothing() -> None:
     call = system_calls.infer(reads_of((*CUT * 5, 130_560, 4_096)))
     assert call
     assert (call.bytes, call.count) == (500 * KB, 5)
 
 
-def test_calls_of_changing_size_are_not_named() -> None:
+def test_calls_of_varying_size_are_not_reported() -> None:
     sizes = [size for rest in range(1, 12) for size in (130_560, 130_560, rest * 512)]
     assert system_calls.infer(reads_of(sizes)) is None
 
 
-def test_whole_blocks_in_order_say_nothing_of_calls() -> None:
+def test_sequential_whole_blocks_show_no_calls() -> None:
     assert system_calls.infer(reads_of([131_072] * 64)) is None
 
 
@@ -151,7 +151,7 @@ def test_full_pieces_sent_at_once() -> None:
     assert system_calls.infer(reads_of([131_072] * 32, [1, 2, 3, *[4] * 29])) is None
 
 
-def test_pieces_far_apart_are_no_call() -> None:
+def test_pieces_far_apart_are_not_one_call() -> None:
     apart = [reads_of(CUT, lba=place * 10_000_019) for place in range(5)]
     joined = [row for part in apart for row in part.rows([column.name for column in part.columns[:40]])]
     scattered = [row | {"lba": (place * 7919) % 100_003, "operation": "read"} for place, row in enumerate(joined)]
@@ -159,7 +159,7 @@ def test_pieces_far_apart_are_no_call() -> None:
     assert system_calls.infer(table("cycles", *({name: row[name] for name in kept} for row in scattered))) is None
 
 
-def test_a_finding_names_the_system_call_and_shows_one() -> None:
+def test_a_finding_reports_the_system_call_and_shows_one() -> None:
     story = Story()
     for size in CUT * 4:
         story.task(("propagation", 16 * MS), bytes=size)

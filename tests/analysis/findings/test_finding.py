@@ -1,4 +1,4 @@
-"""Findings: their parts, order and JSON, and what every problem declares."""
+"""Findings: their parts, order and JSON, and the declaration of every problem."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.tables_by_hand import MS, table
         st.tuples(st.integers(1, 9), st.sampled_from(("transfer", "propagation", "ack_wait"))), min_size=1, max_size=12
     ),
 )
-def test_claimed_time_is_what_counting_nanoseconds_gives(
+def test_claimed_time_against_counting_nanoseconds(
     intervals: list[tuple[int, int]], stretches: list[tuple[int, str]]
 ) -> None:
     rows, moment, owners = [], 0, []
@@ -44,7 +44,7 @@ def test_claimed_time_is_what_counting_nanoseconds_gives(
     assert subject.claimed_ns(starts, ends, "propagation", "ack_wait") == expected
 
 
-def test_failures_come_first_then_what_costs_most() -> None:
+def test_failures_come_first_then_the_largest_share() -> None:
     found = [Finding(PROBLEMS["loss"], "info", 0.1, "", ()), Finding(PROBLEMS["slow_target"], "info", 0.4, "", ())]
     found.append(Finding(PROBLEMS["task_aborts"], "error", None, "", ()))
     assert [each.name for each in by_weight(found)] == ["task_aborts", "slow_target", "loss"]
@@ -59,7 +59,7 @@ def test_amounts_in_words() -> None:
     assert [wording.percent(each) for each in (0.784, 0.0042, 1.0)] == ["78 %", "0.42 %", "100 %"]
 
 
-def test_every_problem_has_all_that_a_person_needs() -> None:
+def test_every_problem_has_condition_evidence_and_advice() -> None:
     assert len(PROBLEMS) == 21
     for name, problem in PROBLEMS.items():
         assert problem.name == name
@@ -103,12 +103,12 @@ def test_a_finding_as_json() -> None:
         "gains",
     ]
     assert document["gain"] == document["gains"][0]
-    # the path is all that a task waits for: eight at once carry eight times as much
+    # a command waits only for the RTT: eight at once have eight times the throughput
     assert (document["gain"]["change"], document["gain"]["throughput_factor"]) == ("queue depth 8", 8)
     assert document["advice"] == " ".join(advice.text for advice in PROBLEMS["queue_depth_low"].advice)
 
 
-def test_sessions_do_not_see_each_others_rows() -> None:
+def test_the_diagnosis_of_a_session_uses_only_its_rows() -> None:
     first, second = Story().tasks(8, ("propagation", 16 * MS)), Story().tasks(8, ("transfer", 16 * MS))
     rows = first.rows
     for name, others in second.rows.items():

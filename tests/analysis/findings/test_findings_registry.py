@@ -1,4 +1,4 @@
-"""Problems as they are declared: every one is registered, within its scope, and each advice keeps its own what-if."""
+"""Declarations of problems: each is registered, within its scope, and each advice keeps its what-if."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cases(story: Story) -> tuple[Case, Case]:
 
 
 def classic() -> Story:
-    """Reads one at a time, each a round trip of 20 ms."""
+    """Reads one at a time, each with an RTT of 20 ms."""
     return Story(rtt_to_target_ns=20 * MS).tasks(20, ("propagation", 20 * MS))
 
 
@@ -55,7 +55,7 @@ def test_every_problem_of_a_family_is_registered_once() -> None:
     assert all(PROBLEMS[problem.name] is problem for problem in declared)
 
 
-def test_problems_explain_parts_of_the_budget_and_only_the_exclusive_are_as_specific() -> None:
+def test_only_exclusive_problems_of_a_part_are_equally_specific() -> None:
     explained = [problem.explains for problem in PROBLEMS.values() if problem.explains]
     assert {each.part for each in explained} <= set(PARTS) - {"transfer"}
     # of these a subject has one at most
@@ -65,7 +65,7 @@ def test_problems_explain_parts_of_the_budget_and_only_the_exclusive_are_as_spec
     )
 
 
-def test_of_equal_shares_the_order_of_the_docs_decides() -> None:
+def test_problems_of_equal_share_follow_the_order_of_the_docs() -> None:
     names = [finding.name for finding in registry.findings_of(cases(classic())[0])]
     assert names == ["queue_depth_low", "block_size_small"]
     assert [finding.name for finding in by_weight(registry.findings_of(cases(classic())[0]))] == names
@@ -75,7 +75,7 @@ def test_of_equal_shares_the_order_of_the_docs_decides() -> None:
 
 
 @pytest.mark.parametrize("is_session_only", [True, False])
-def test_what_only_sessions_have_is_not_looked_for_in_a_connection(is_session_only: bool) -> None:
+def test_problems_of_sessions_are_not_reported_for_connections(is_session_only: bool) -> None:
     def observe(case: Case) -> Observation:
         return Observation("seen", [7], case.subject.jobs_ns / 4)
 
@@ -95,14 +95,14 @@ def test_the_scopes() -> None:
 # --- advice and its what-if
 
 
-def test_a_gain_stays_with_its_advice_when_one_is_put_before_it() -> None:
+def test_a_gain_stays_with_its_advice_when_another_is_inserted() -> None:
     case, _ = cases(classic())
     (plain, *_) = gains.with_gains(case, [finding for finding in [QUEUE_DEPTH_LOW.find(case)] if finding])
     problem = replace(QUEUE_DEPTH_LOW, advice=(Advice("Buy a faster network."), *QUEUE_DEPTH_LOW.advice))
     (longer, *_) = gains.with_gains(case, [finding for finding in [problem.find(case)] if finding])
     own = QUEUE_DEPTH_LOW.advice[0]
     for finding, place in ((plain, 0), (longer, 1)):
-        # a round trip a task, and nothing else: eight at once carry eight times as much
+        # one RTT per command, and nothing else: eight at once have eight times the throughput
         first = finding.gains[0]
         assert (first.advice, first.change, first.throughput_factor) == (own, "queue depth 8", pytest.approx(8))
         assert [each["advice"] for each in finding.as_dict()["gains"]] == [place] * len(finding.gains)
@@ -111,7 +111,7 @@ def test_a_gain_stays_with_its_advice_when_one_is_put_before_it() -> None:
     assert longer.advice[0] == "Buy a faster network."
 
 
-def test_what_is_tried_first_comes_first_and_keeps_its_place() -> None:
+def test_the_first_what_if_comes_first_and_keeps_its_index() -> None:
     case, _ = cases(classic())
     depth, *others = QUEUE_DEPTH_LOW.advice
     first = Advice("Try this first.", depth.what_if, is_tried_first=True)

@@ -1,4 +1,4 @@
-"""What the diagnosis says that a change would win, beside the run in which the change is made."""
+"""Predicted gains of the diagnosis, compared with runs in which the change is made."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def gain_of(capture: Path, name: str, change: str) -> Gain:
 
 @pytest.mark.parametrize("tap", ["initiator", "target"])
 @pytest.mark.parametrize(("name", "change"), CHANGES, ids=lambda word: word.replace(" ", "-"))
-def test_a_gain_is_that_of_the_run_with_the_change(runs: Runs, name: str, change: str, tap: str) -> None:
+def test_a_predicted_gain_equals_that_of_the_run_with_the_change(runs: Runs, name: str, change: str, tap: str) -> None:
     options, others = CHANGES[name, change]
     before, after = runs(options), runs(f"{options} {others}")
     gain = gain_of(before.capture(tap), name, change)
@@ -97,19 +97,19 @@ def test_every_gain_belongs_to_its_advice(runs: Runs, name: str, change: str) ->
     assert gain.advice.text.startswith(ADVICE[name, change])
 
 
-def test_of_a_target_that_may_serve_one_task_at_a_time_the_least_is_said(runs: Runs) -> None:
+def test_the_low_gain_assumes_a_target_that_serves_one_command_at_a_time(runs: Runs) -> None:
     gain = gain_of(runs(f"{READ} --service-delay 5ms").capture(), "slow_target", "queue depth 8")
     # side by side eight times as much, or no more than a task in 5 ms: 14.7 ms before
     assert gain.low < 14.7 / 5 < 7 < gain.high
 
 
-def test_a_queue_that_fills_the_line_already_wins_nothing_by_more(runs: Runs) -> None:
+def test_a_queue_that_fills_the_line_gains_nothing(runs: Runs) -> None:
     finding = finding_of(runs(READ).capture(), "queue_depth_low")
     assert [gain.change for gain in finding.gains] == ["queue depth 8"], "32 fill the line no better"
 
 
-def test_where_the_model_does_not_describe_the_session_there_is_no_gain() -> None:
-    # ten times the path's delay, of which nothing is anybody's
+def test_no_gain_if_the_model_does_not_fit_the_session() -> None:
+    # ten times the RTT, without any known cause
     tale = Story(rtt_to_target_ns=2 * MS).tasks(20, ("propagation", 20 * MS))
     found = tale.found("queue_depth_low")
     assert found
@@ -121,7 +121,7 @@ def test_where_the_model_does_not_describe_the_session_there_is_no_gain() -> Non
     assert gain == {"change": "queue depth 8", "throughput_factor": 8, "low": 8, "high": 8, "advice": 0}
 
 
-def test_gains_stand_behind_their_advice(runs: Runs) -> None:
+def test_gains_follow_their_advice(runs: Runs) -> None:
     result = CliRunner().invoke(main, ["diagnose", str(runs(READ).capture())], catch_exceptions=False)
     said = [line.split(" (model: ")[1] for line in result.stdout.splitlines() if "(model: " in line]
     depth, small, large = (

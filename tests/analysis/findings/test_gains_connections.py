@@ -1,4 +1,4 @@
-"""What the diagnosis says that more connections would give, beside the runs that have them."""
+"""Predicted gains of more connections, compared with runs that have them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def measured(capture: Path) -> Measured:
 
 
 @pytest.mark.parametrize(("case", "number"), list(product(CASES, NUMBERS)))
-def test_so_many_connections_give_what_was_said(runs: Runs, case: str, number: int) -> None:
+def test_more_connections_gain_the_predicted_factor(runs: Runs, case: str, number: int) -> None:
     options = CASES[case]
     one = measured(runs(options).capture()).situation
     depth = max(number, one.setting.queue_depth)
@@ -54,7 +54,7 @@ def test_so_many_connections_give_what_was_said(runs: Runs, case: str, number: i
 @pytest.mark.parametrize(
     ("case", "name"), [("service", "slow_target"), ("window", "receive_window_small"), ("loss", "loss")]
 )
-def test_the_advice_says_how_much_more_connections_give(runs: Runs, case: str, name: str) -> None:
+def test_the_advice_shows_the_gain_of_more_connections(runs: Runs, case: str, name: str) -> None:
     run = runs(CASES[case])
     (session,) = examine(iscsitrace.read(run.capture(), tables=NEEDED).table).sessions.values()
     (finding,) = (each for each in session.findings if each.name == name)
@@ -68,7 +68,7 @@ def test_the_advice_says_how_much_more_connections_give(runs: Runs, case: str, n
         assert 1.1 < gain.throughput_factor <= number * 1.01
 
 
-def test_tasks_that_meet_by_chance_lose_most_where_they_just_fill_the_line() -> None:
+def test_random_overlaps_cost_most_if_commands_just_fill_the_line() -> None:
     period, line = 48.0, 5.5
     alone = 1 / period
     rates = [commands_per_ns(count, period, line) for count in range(1, 40)]

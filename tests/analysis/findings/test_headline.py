@@ -8,7 +8,7 @@ from iscsitrace.analysis.session.session import WAITS
 from tests.support.story import SECOND, SENDER, Story, names, near, writes
 from tests.support.tables_by_hand import MS
 
-# --- captures that do not tell
+# --- poor captures
 
 
 def test_a_poor_capture() -> None:
@@ -25,7 +25,7 @@ def test_a_poor_capture() -> None:
     assert names(Story(rtt_to_initiator_ns=None).tasks(10, transfer)) == {"capture_poor"}
 
 
-def test_a_poor_capture_gets_no_verdict_where_it_matters() -> None:
+def test_a_poor_capture_gets_no_headline_if_it_hides_the_limiter() -> None:
     story = Story().tasks(10, ("propagation", 16 * MS), ("unknown", 17 * MS))
     assert story.opinion().verdict == (
         "Session 0: limiter unknown, the capture is too poor: 52 % of the time cannot be attributed."
@@ -38,10 +38,10 @@ def test_a_poor_capture_gets_no_verdict_where_it_matters() -> None:
     )
 
 
-# --- verdicts
+# --- headlines
 
 
-def test_the_sentence_of_the_classic() -> None:
+def test_the_headline_of_reads_at_queue_depth_1() -> None:
     opinion = Story().tasks(10, ("propagation", 16 * MS), ("transfer", 4_500_000)).opinion()
     assert opinion.verdict == (
         "Session 0 is latency-bound: 78 % of the time is network RTT (16.0 ms). "
@@ -69,12 +69,12 @@ LIMITERS = [
 
 
 @pytest.mark.parametrize(("part", "limited", "words"), LIMITERS)
-def test_every_limiter_has_its_sentence(part: str, limited: str, words: str) -> None:
+def test_every_limiter_has_its_headline(part: str, limited: str, words: str) -> None:
     verdict = Story().tasks(10, (part, 60 * MS), ("transfer", 40 * MS)).add("senders", **SENDER).opinion().verdict
     assert verdict.startswith(f"Session 0 is {limited}: 60 % of the time is {words}")
 
 
-def test_an_idle_initiator_has_its_sentence() -> None:
+def test_an_idle_initiator_has_its_headline() -> None:
     story = Story()
     for _ in range(10):
         story.task(("transfer", 40 * MS)).pause(60 * MS)
@@ -85,7 +85,7 @@ def test_an_idle_initiator_has_its_sentence() -> None:
     )
 
 
-def test_commands_that_move_no_data_are_named_as_the_cause() -> None:
+def test_non_io_commands_are_reported_as_the_cause() -> None:
     story = Story().tasks(8, ("transfer", 1 * MS))
     story.tasks(40, ("propagation", 16 * MS), operation="inquiry", data_bytes=36, bytes=36)
     assert story.opinion().verdict == (
@@ -94,17 +94,17 @@ def test_commands_that_move_no_data_are_named_as_the_cause() -> None:
     )
 
 
-def test_every_wait_has_its_sentence_here() -> None:
+def test_every_wait_is_tested_here() -> None:
     tested = {part for part, _, _ in LIMITERS} | {"propagation", "initiator_think"}
     # with time that is unknown a capture is too poor for a headline
     assert tested == set(WAITS) - {"unknown"}
 
 
-def test_rounds_are_named_rather_than_the_queue() -> None:
+def test_r2t_rounds_are_reported_rather_than_the_queue_depth() -> None:
     assert "A 256 KiB write needs 4 R2Ts, one after another" in writes(10, 4, immediate=1).opinion().verdict
 
 
-def test_pauses_between_jobs_are_left_out_and_said() -> None:
+def test_idle_gaps_are_excluded_and_reported() -> None:
     story = Story()
     for pause_ns in (5 * MS, 5 * MS, 10 * SECOND, 5 * MS, 5 * MS, 0):
         story.tasks(2, ("propagation", 15 * MS), ("transfer", 5 * MS)).pause(pause_ns)
@@ -116,7 +116,7 @@ def test_pauses_between_jobs_are_left_out_and_said() -> None:
     assert opinion.limiter == "propagation"
 
 
-def test_a_line_that_is_full() -> None:
+def test_a_full_line() -> None:
     story = Story().tasks(10, ("transfer", 95 * MS), ("propagation", 5 * MS)).add("senders", **SENDER)
     assert story.opinion().verdict == (
         "Session 0 is line-bound: 95 % of the time is data transfer (line rate 40.0 MB/s)."
@@ -128,7 +128,7 @@ def test_a_line_that_is_full() -> None:
     )
 
 
-def test_few_tasks_are_said_to_be_few() -> None:
+def test_few_commands_are_reported_as_too_few() -> None:
     verdict = Story().tasks(3, ("propagation", 16 * MS)).opinion().verdict
     assert verdict == (
         "Session 0 is latency-bound: 100 % of the time is network RTT (16.0 ms). "
@@ -136,7 +136,7 @@ def test_few_tasks_are_said_to_be_few() -> None:
     )
 
 
-def test_a_session_without_tasks() -> None:
+def test_a_session_without_commands() -> None:
     opinion = Story().opinion()
     assert opinion.verdict == "Session 0 carried no SCSI commands: there is no time to break down."
     assert (opinion.budget, opinion.idle_fraction, opinion.limiter, opinion.findings) == (None, None, None, [])

@@ -1,4 +1,4 @@
-"""Slow hosts, failures and connections used together, on stories."""
+"""Slow hosts, failures, and connections used together, on synthetic sessions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_slow_target() -> None:
     assert names(Story().tasks(10, ("target_service", wait), transfer)) == set()
 
 
-def test_think_time_is_no_pause_of_the_job() -> None:
+def test_think_time_is_no_idle_gap() -> None:
     def story(pauses: int, length_ns: int) -> Story:
         made = Story()
         for _ in range(pauses):
@@ -67,7 +67,7 @@ def test_a_slow_initiator() -> None:
 # --- failures
 
 
-def test_one_digest_error_is_enough() -> None:
+def test_one_digest_error_is_reported() -> None:
     counters = {"name": "data_digest_error", "severity": "warning", "count": 1, "first_frame": 77}
     found = Story().task(("transfer", MS)).add("counters", **counters).found("digest_errors")
     assert found
@@ -115,7 +115,7 @@ def test_the_finding_says_who_sent_the_nop(from_initiator: tuple[bool, bool], te
     assert found.text.startswith(text)
 
 
-def test_aborts_and_what_they_were_about() -> None:
+def test_aborts_with_function_and_lun() -> None:
     abort = {
         "function": 1,
         "function_text": "ABORT TASK",
@@ -136,7 +136,7 @@ def test_aborts_and_what_they_were_about() -> None:
 
 
 def commands_in_a_window(window: int, queue_depth: int, *, delay_ns: int = 0) -> Story:
-    """Forty commands, as many outstanding as both let, each answered after 8 ms; a status makes room for one more."""
+    """Forty commands, each answered after 8 ms; window and queue limit those in flight; a status allows one more."""
     story = Story(rtt_to_target_ns=8 * MS)
     outstanding, first_cmd_sn, start = min(window, queue_depth), 0xFFFF_FFF0, story.now
     sent: list[int] = []
@@ -152,7 +152,7 @@ def commands_in_a_window(window: int, queue_depth: int, *, delay_ns: int = 0) ->
     return story
 
 
-def test_a_command_window_that_is_closed() -> None:
+def test_a_closed_command_window() -> None:
     found = commands_in_a_window(8, 32).found("command_window_closed")
     assert found
     assert (found.severity, found.share) == ("warning", None)
@@ -171,7 +171,7 @@ def test_a_command_window_that_is_closed() -> None:
 
 
 def two_connections(first: tuple[int, int], second: tuple[int, int], apart_ns: int = 0) -> set[str]:
-    """The findings of a session whose connections each move (tasks, nanoseconds of a task)."""
+    """The findings of a session; of each connection (commands, nanoseconds per command)."""
     story = Story()
     story.rows["connections"].append(story.connection | {"connection": 4})
     start = story.now
@@ -200,7 +200,7 @@ def test_uneven_connections() -> None:
     assert two_connections((30, 10 * MS), (10, 10 * MS), apart_ns=SECOND) == set()
 
 
-def test_sessions_are_used_together_by_their_names_or_because_they_are_alike() -> None:
+def test_sessions_are_used_together_by_name_or_by_similarity() -> None:
     def found(target_name: str, later_ns: int = 0) -> list[dict[str, str]]:
         story = Story()
         names = {"initiator_name": "iqn.host", "target_name": "iqn.disk"}
@@ -223,8 +223,8 @@ def test_sessions_are_used_together_by_their_names_or_because_they_are_alike() -
     assert found("iqn.other", 61 * MS) == [{}, {}]
 
 
-def test_waiting_for_a_mirror_explains_think_time_that_is_mostly_that() -> None:
-    """tests/analysis/groups/test_mirrors.py has what leads to the finding itself."""
+def test_waiting_for_a_mirror_side_explains_think_time() -> None:
+    """tests/analysis/groups/test_mirrors.py tests the finding itself."""
     think = Finding(PROBLEMS["initiator_think_time"], "warning", 0.6, "", ())
     waits = Finding(PROBLEMS["mirror_waits_for_farthest"], "warning", 0.3, "", ())
     assert think.is_explained_by(waits)

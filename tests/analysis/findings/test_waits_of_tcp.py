@@ -13,7 +13,7 @@ from tests.support.tables_by_hand import MS
 @pytest.mark.parametrize(
     ("apart", "text"), [(True, "the status of 10 reads waited"), (False, "10 commands waited while TCP held data back")]
 )
-def test_what_waits_for_an_ack(apart: bool, text: str) -> None:
+def test_data_held_until_an_ack(apart: bool, text: str) -> None:
     name = "held_for_ack"
     transfer, wait = near(0.06)
     columns = {"is_status_in_data": not apart, "data_last_frame": 7}
@@ -38,7 +38,7 @@ def held(part: str, share: float = 0.3) -> Story:
     return Story().tasks(10, transfer, (part, wait))
 
 
-def test_a_receive_window_smaller_than_the_path() -> None:
+def test_a_receive_window_smaller_than_the_bandwidth_delay_product() -> None:
     found = held("receive_window").add("senders", **SENDER).found("receive_window_small")
     assert found
     assert found.share == pytest.approx(0.3)
@@ -47,19 +47,19 @@ def test_a_receive_window_smaller_than_the_path() -> None:
     assert names(held("receive_window", 0.04).add("senders", **SENDER)) == set()
 
 
-def test_a_window_that_closes_is_another_problem() -> None:
+def test_a_zero_window_is_another_problem() -> None:
     assert names(held("receive_window").add("senders", **SENDER | {"rwnd_min_bytes": 1_447})) == {"receiver_stalled"}
     assert names(held("receive_window").add("senders", **SENDER | {"rwnd_min_bytes": 1_448})) == {
         "receive_window_small"
     }
-    # without the scale nobody knows how large it was
+    # without the window scale its size is unknown
     unscaled = SENDER | {"rwnd_min_bytes": 501, "is_window_scale_inferred": True}
     found = held("receive_window").add("senders", **unscaled).found("receive_window_small")
     assert found
     assert "the window scale was not captured, so it may be larger" in found.text
 
 
-def test_the_window_is_that_of_the_data_that_waited() -> None:
+def test_the_reported_window_is_that_of_the_waiting_data() -> None:
     other = SENDER | {"to_target": True, "rwnd_min_bytes": 0, "rwnd_max_bytes": 1_000, "window_full_ns": SECOND}
     assert names(held("receive_window").add("senders", **other).add("senders", **SENDER)) == {"receive_window_small"}
     transfer, wait = near(0.3)
@@ -67,7 +67,7 @@ def test_the_window_is_that_of_the_data_that_waited() -> None:
     assert names(story.add("senders", **other).add("senders", **SENDER)) == {"receiver_stalled"}
 
 
-def test_a_congestion_window_that_is_small_or_made_small_by_pauses() -> None:
+def test_a_small_congestion_window_and_one_reset_after_idle() -> None:
     story = held("congestion_window").add("senders", **SENDER, restart_after_idle_count=3)
     assert names(story) == {"congestion_window_small"}
     story = held("congestion_window").add("senders", **SENDER, restart_after_idle_count=4)
@@ -79,7 +79,7 @@ def test_a_congestion_window_that_is_small_or_made_small_by_pauses() -> None:
     assert names(held("congestion_window", 0.04).add("senders", **SENDER, restart_after_idle_count=9)) == set()
 
 
-def test_losses_and_how_long_they_took() -> None:
+def test_losses_and_their_recovery_time() -> None:
     def story(share: float) -> Story:
         made = held("loss_recovery", share)
         for number, cause in enumerate(("fast", "timeout", "fast")):

@@ -1,4 +1,4 @@
-"""Writes that wait for R2Ts, on stories: rounds, late R2Ts, data that could have gone unsolicited."""
+"""Writes that wait for R2Ts, on synthetic sessions: rounds, late R2Ts, data that could be unsolicited."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_rounds_of_r2ts() -> None:
     assert "MaxBurstLength" in " ".join(found.advice)
 
 
-def test_one_r2t_a_write_is_no_round_and_seven_are_no_habit() -> None:
+def test_one_r2t_per_write_is_no_round_and_seven_are_too_few() -> None:
     assert writes(20, 1, immediate=1).found("r2t_rounds") is None
     # 7 further R2Ts, then 8
     assert writes(7, 2, immediate=1).found("r2t_rounds") is None
@@ -36,7 +36,7 @@ def test_r2ts_that_come_together_cost_nothing() -> None:
     assert story.found("r2t_rounds") is None
 
 
-def test_r2t_late_is_what_the_path_does_not_explain() -> None:
+def test_r2t_late_is_the_time_beyond_the_rtt() -> None:
     assert writes(10, 1, lateness_ns=1 * MS, immediate=1).found("r2t_late") is None
     found = writes(10, 1, lateness_ns=4 * MS, immediate=1).found("r2t_late")
     assert found
@@ -46,7 +46,7 @@ def test_r2t_late_is_what_the_path_does_not_explain() -> None:
     assert writes(7, 1, lateness_ns=4 * MS).found("r2t_late") is None
 
 
-def test_data_that_could_have_gone_unasked() -> None:
+def test_data_that_could_be_unsolicited() -> None:
     found = writes(10, 1).found("unsolicited_data_unused")
     assert found
     assert found.share == pytest.approx(16 / 36)
@@ -61,5 +61,5 @@ def test_data_that_could_have_gone_unasked() -> None:
 
 
 def test_r2ts_that_cost_no_idle_time_are_no_problem() -> None:
-    """With other tasks at work the line is not idle meanwhile: the budget has transfers there."""
+    """With other commands in flight the line is busy meanwhile: the time breakdown has transfer there."""
     assert names(writes(10, 4, path="transfer")) == set()

@@ -1,4 +1,4 @@
-"""The fit: on points whose parameters are known, and on simulated runs, whose delays, rate and service are."""
+"""The fit, on points with known parameters, and on simulated runs with known delays, rate and service time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.tables_by_hand import MS
 KIB = 1 << 10
 C = 40e6
 HEADERS = 2e-4
-"""What the headers of PDUs add to a period is less: the prediction knows of them, the points made here do not."""
+"""Larger than the time of PDU headers in a period: the prediction includes them, the points made here do not."""
 
 
 def point(
@@ -45,7 +45,7 @@ def point(
     spread: float = 0.001,
     **of_setting: Any,
 ) -> Point:
-    """A point that the formula made; ``error`` is how far it is off, as a share."""
+    """A point computed by the formula; ``error`` is its deviation, as a share."""
     setting = Setting("read", block_bytes, delay_ms * MS, c, service_ns=s_ms * MS, is_status_held=k > 3)
     setting = replace(setting, **of_setting)
     period_ns = (k * delay_ms * MS + s_ms * MS + block_bytes / c * 1e9) * (1 + error)
@@ -82,11 +82,11 @@ def point(
 @pytest.mark.parametrize(
     ("freedom", "quantile"), [(1, 12.706), (2, 4.303), (3, 3.182), (5, 2.571), (10, 2.228), (30, 2.042), (1000, 1.962)]
 )
-def test_quantiles_of_student_are_those_of_the_tables(freedom: int, quantile: float) -> None:
+def test_quantiles_of_student_equal_published_tables(freedom: int, quantile: float) -> None:
     assert robust.student_975(freedom) == pytest.approx(quantile, rel=0.002)
 
 
-def test_a_mean_knows_its_error() -> None:
+def test_the_error_of_a_mean() -> None:
     drawn = np.random.default_rng(1)
     covered = 0
     for _ in range(200):
@@ -97,7 +97,7 @@ def test_a_mean_knows_its_error() -> None:
     assert 0.9 <= covered / 200 <= 0.99
 
 
-def test_values_in_two_heaps_are_no_outliers() -> None:
+def test_values_in_two_clusters_are_no_outliers() -> None:
     values = np.array([20.0] * 60 + [60.0] * 40)
     assert np.average(values, weights=robust.weights(values)) == pytest.approx(36, rel=0.1)
 
@@ -107,7 +107,7 @@ _REAL = st.floats(0.1, 10)
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_REAL, st.floats(0, 10), _REAL, st.lists(st.floats(0.1, 20), min_size=3, max_size=6, unique=True))
-def test_exact_points_give_their_parameters_back(k: float, s_ms: float, c_mb: float, delays: list[float]) -> None:
+def test_exact_points_give_the_true_parameters(k: float, s_ms: float, c_mb: float, delays: list[float]) -> None:
     if max(delays) < 2 * min(delays):
         delays = [*delays, 3 * max(delays)]
     # held or not, by k: the setting's legs say what a whole number would be
@@ -124,7 +124,7 @@ def test_exact_points_give_their_parameters_back(k: float, s_ms: float, c_mb: fl
     assert max(map(abs, found.residuals)) < HEADERS
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+def test_intervals_contain_the_truth_at_their_confidence_level() -> None:
     drawn = np.random.default_rng(17)
     delays, runs = (1, 2, 4, 8, 16), 100
     covered = np.zeros(3)
@@ -141,7 +141,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert all(0.89 <= share < 1 for share in covered / runs), covered / runs
 
 
-def test_intervals_hold_the_truth_where_points_differ_by_more_than_their_cycles_say() -> None:
+def test_intervals_contain_the_truth_if_points_scatter_more_than_their_cycles() -> None:
     drawn = np.random.default_rng(8)
     covered, runs = 0, 100
     for _ in range(runs):
@@ -151,17 +151,17 @@ def test_intervals_hold_the_truth_where_points_differ_by_more_than_their_cycles_
     assert 0.87 <= covered / runs < 1
 
 
-def test_a_point_that_is_wild_bends_little() -> None:
+def test_an_outlier_has_little_influence() -> None:
     made = [point(delay, error=0.5 * (delay == 4)) for delay in (1, 2, 3, 4, 6, 8, 12, 16)]
     found = fit(made)
     assert found.k.value == pytest.approx(4, rel=0.02)
     assert found.residuals[3] == pytest.approx(0.5, abs=0.03)
 
 
-# --- what cannot be told, and what is taken instead
+# --- parameters that the points cannot determine, and their replacements
 
 
-def test_one_delay_and_one_block_leave_it_to_the_packets() -> None:
+def test_one_delay_and_one_block_use_the_packets() -> None:
     found = fit([point(4), point(4)])
     assert [each.source for each in (found.k, found.s_ns)] == ["packets", "packets"]
     assert found.k.value == pytest.approx(4)
@@ -169,7 +169,7 @@ def test_one_delay_and_one_block_leave_it_to_the_packets() -> None:
     assert found.residuals == pytest.approx((0, 0), abs=HEADERS)
 
 
-def test_two_delays_tell_k_from_s() -> None:
+def test_two_delays_separate_k_from_s() -> None:
     found = fit([point(4), point(8)])
     assert [each.source for each in (found.k, found.s_ns)] == ["fit", "fit"]
     assert found.c_bytes_per_s
@@ -177,7 +177,7 @@ def test_two_delays_tell_k_from_s() -> None:
     assert [line.split(":")[0] for line in found.undetermined] == ["s from B / C"]
 
 
-def test_two_blocks_tell_s_from_c() -> None:
+def test_two_block_sizes_separate_s_from_c() -> None:
     found = fit([point(4), point(4, block_bytes=1024 * KIB)])
     assert found.k.source == "packets"
     assert found.c_bytes_per_s
@@ -186,13 +186,13 @@ def test_two_blocks_tell_s_from_c() -> None:
     assert [line.split(":")[0] for line in found.undetermined] == ["k from s"]
 
 
-def test_delays_that_hardly_differ_tell_nothing() -> None:
+def test_delays_that_hardly_differ_determine_nothing() -> None:
     assert fit([point(4), point(4.01)]).k.source == "packets"
 
 
 def test_a_socket_gives_c_at_each_delay() -> None:
     carried = {1: 40e6, 8: 28e6, 16: 19.5e6}
-    # the packets show the line's own pace
+    # the packets show the line rate
     made = [replace(point(delay, c=c, window_bytes=64 * KIB), seen=point(delay).seen) for delay, c in carried.items()]
     found = fit(made, list(carried.values()))
     assert found.c_bytes_per_s == Estimate(28e6, 19.5e6, 40e6, "given")
@@ -201,7 +201,7 @@ def test_a_socket_gives_c_at_each_delay() -> None:
     assert max(map(abs, found.residuals)) < HEADERS
 
 
-def test_packets_without_a_pace_leave_c_open() -> None:
+def test_packets_without_a_line_rate_leave_c_unknown() -> None:
     made = [replace(each, seen=replace(each.seen, transfer_ns=Estimate.exact(0.0, "packets"))) for each in [point(4)]]
     found = fit(made)
     assert found.c_bytes_per_s is None
@@ -209,13 +209,13 @@ def test_packets_without_a_pace_leave_c_open() -> None:
     assert json.loads(json.dumps(found.as_dict()))["c_bytes_per_s"] is None
 
 
-def test_of_a_queue_k_is_assumed_and_s_is_the_rest() -> None:
+def test_for_a_queue_k_is_assumed_and_s_is_the_rest() -> None:
     found = fit([point(4, k=2, s_ms=3, queue_depth=4)])
     assert (found.k.value, found.k.source) == (2, "assumed")
     assert found.s_ns.value == pytest.approx(3 * MS)
 
 
-def test_a_line_that_is_full_tells_c_alone() -> None:
+def test_a_full_line_determines_only_c() -> None:
     made = point(1, k=2, queue_depth=8)
     full = replace(
         made,
@@ -229,7 +229,7 @@ def test_a_line_that_is_full_tells_c_alone() -> None:
     assert found.residuals[0] == pytest.approx(0, abs=HEADERS)
 
 
-def test_a_receiver_that_lags_tells_what_it_takes() -> None:
+def test_a_slow_receiver_determines_its_rate() -> None:
     made = point(4, k=2, queue_depth=4)
     lagging = replace(made.seen, bound="receiver", transfer_ns=Estimate.exact(128 * KIB / 8e6 * 1e9, "packets"))
     period_ns = 4 * lagging.transfer_ns.value
@@ -240,26 +240,26 @@ def test_a_receiver_that_lags_tells_what_it_takes() -> None:
     assert any("the receiver keeps its window closed" in line for line in found.undetermined)
 
 
-def test_waits_for_a_window_that_its_size_does_not_explain_are_the_hosts() -> None:
+def test_window_waits_beyond_its_size_are_attributed_to_the_hosts() -> None:
     made = point(4, k=2, window_bytes=1 << 20)
     found = fit([replace(made, period_ns=made.period_ns + 6 * MS, seen=replace(made.seen, stall_ns=6 * MS))])
     assert found.s_ns.value == pytest.approx(6.3 * MS, rel=0.001)
     assert any(line.startswith("windows: each cycle of 4 ms waits 6.0 ms longer") for line in found.undetermined)
 
 
-def test_points_that_scatter_too_much_leave_k_to_the_packets() -> None:
+def test_with_points_that_scatter_too_much_k_comes_from_the_packets() -> None:
     made = [point(4), point(6, error=-0.3), point(8, error=0.3), point(10)]
     found = fit(made)
     assert found.k.source == "packets"
     assert found.k.value == pytest.approx(4)
 
 
-def test_of_a_single_point_the_residual_says_nothing() -> None:
+def test_a_single_point_has_no_residual() -> None:
     assert any(line.startswith("residuals: ") for line in fit([point(4)]).undetermined)
     assert not any(line.startswith("residuals: ") for line in fit([point(4), point(8)]).undetermined)
 
 
-def test_writes_of_other_rounds_are_points_of_the_same_model() -> None:
+def test_writes_with_different_r2t_rounds_share_one_model() -> None:
     keys = Solicitation(is_immediate_data=False, max_burst_bytes=64 * KIB)
     made = [
         point(delay, k=2 + 2 * rounds, block_bytes=rounds * 64 * KIB, operation="write", solicitation=keys)
@@ -281,7 +281,7 @@ def test_writes_of_other_rounds_are_points_of_the_same_model() -> None:
         ([point(4)], 0.0, "more than 0"),
     ],
 )
-def test_what_cannot_be_fitted_is_said(made: list[Point], socket: Any, why: str) -> None:
+def test_points_that_cannot_be_fitted_are_reported(made: list[Point], socket: Any, why: str) -> None:
     with pytest.raises(InputInvalid, match=why):
         fit(made, socket)
 
@@ -328,7 +328,7 @@ def found_in(*captures: Path) -> Fit:
 
 
 def c_of_line(block_bytes: int) -> float:
-    """What the link's rate leaves for payload."""
+    """The payload rate of the link."""
     return block_bytes / line_ns(block_bytes) * 1e9
 
 
@@ -345,7 +345,7 @@ def c_of_line(block_bytes: int) -> float:
         ("queue", 2, 0, 4, 16 * KIB),
     ],
 )
-def test_one_capture_gives_what_was_set(
+def test_one_capture_gives_the_set_parameters(
     files: Files, tap: str, name: str, k: float, s_ms: float, delay_ms: float, block_bytes: int
 ) -> None:
     found = found_in(files(name, tap))
@@ -360,23 +360,23 @@ def test_one_capture_gives_what_was_set(
 
 
 @pytest.mark.parametrize("tap", ["initiator", "target"])
-def test_legs_are_seen_where_they_are_paid(files: Files, tap: str) -> None:
+def test_the_delays_in_each_part_of_a_cycle_are_measured(files: Files, tap: str) -> None:
     legs = {leg.name: round(leg.delays, 1) for leg in found_in(files("writes", tap)).legs}
     rounds = {"command to R2T": 2.0, "R2T to data": 6.0, "data to status": 2.0}
     assert legs == (rounds if tap == "initiator" else {"R2T to data": 8.0, "status to command": 2.0})
 
 
-def test_two_delays_foretell_three_others(files: Files) -> None:
+def test_a_fit_of_two_delays_predicts_three_others(files: Files) -> None:
     found = found_in(files("held 1 ms", "initiator"), files("held 4 ms", "target"))
     assert found.k.source == "fit"
     assert found.k.value == pytest.approx(4, rel=0.02)
     assert found.k.low <= 4 <= found.k.high
     for delay in (2, 8, 16):
         setting = replace(found.setting, delay_ns=delay * MS)
-        foretold = predict(setting, k_factor=found.k.value / found.k_of_legs)
+        predicted = predict(setting, k_factor=found.k.value / found.k_of_legs)
         (other,) = points(iscsitrace.read(files(f"held {delay} ms", "initiator"), tables=NEEDED).table, "other")
-        assert foretold.throughput_bytes_per_s == pytest.approx(other.throughput_bytes_per_s, rel=0.03)
-        assert foretold.period_ns == pytest.approx(other.period_ns, rel=0.03)
+        assert predicted.throughput_bytes_per_s == pytest.approx(other.throughput_bytes_per_s, rel=0.03)
+        assert predicted.period_ns == pytest.approx(other.period_ns, rel=0.03)
 
 
 @pytest.mark.parametrize("tap", ["initiator", "target"])
@@ -392,7 +392,9 @@ def test_lossy_and_slow_cycles_are_left_out(files: Files, tap: str) -> None:
     [("--rate 320Mbit", ()), ("--rate 1Gbit --access-rate 320Mbit", (1.0, 10.0))],
     ids=["a line each", "a shared line"],
 )
-def test_a_mirror_is_the_cycle_of_its_farthest_target(tmp_path: Path, link: str, targets: tuple[float, ...]) -> None:
+def test_a_mirrored_write_takes_as_long_as_its_slowest_side(
+    tmp_path: Path, link: str, targets: tuple[float, ...]
+) -> None:
     asked = "simulate write --targets 2 --target-delay 1ms --target-delay 10ms --mirror --bytes 8M --block-size 512K "
     made = CliRunner().invoke(main, [*asked.split(), *link.split(), "-o", str(tmp_path / "run")])
     assert made.exit_code == 0, made.output
@@ -401,7 +403,7 @@ def test_a_mirror_is_the_cycle_of_its_farthest_target(tmp_path: Path, link: str,
     assert found.points[0].name.endswith("mirrored with 1 nearer target")
     assert found.d_ns.value == pytest.approx(10 * MS, rel=0.01)
     assert [round(delay / MS) for delay in found.setting.target_delays_ns] == list(targets)
-    # a round for what the first burst leaves
+    # one R2T round for the data beyond the first burst
     assert found.k.value == pytest.approx(4, rel=0.02)
     assert found.s_ns.value == pytest.approx(0, abs=0.05 * MS)
 
@@ -409,15 +411,15 @@ def test_a_mirror_is_the_cycle_of_its_farthest_target(tmp_path: Path, link: str,
 # --- the command
 
 
-def test_a_fit_is_what_a_prediction_begins_with(files: Files, tmp_path: Path) -> None:
+def test_a_prediction_starts_from_a_fit(files: Files, tmp_path: Path) -> None:
     document = tmp_path / "fit.json"
     document.write_text(fit_of("--json", files("held 1 ms", "initiator"), files("held 4 ms", "initiator")).stdout)
     asked = ["model", "predict", "--fit", str(document), "--one-way-delay", "8ms", "--json"]
     result = CliRunner().invoke(main, asked, catch_exceptions=False)
     assert result.exit_code == 0
     (other,) = points(iscsitrace.read(files("held 8 ms", "initiator"), tables=NEEDED).table, "other")
-    foretold = json.loads(result.stdout)["predictions"][0]
-    assert foretold["throughput_bytes_per_s"] == pytest.approx(other.throughput_bytes_per_s, rel=0.03)
+    predicted = json.loads(result.stdout)["predictions"][0]
+    assert predicted["throughput_bytes_per_s"] == pytest.approx(other.throughput_bytes_per_s, rel=0.03)
 
 
 def fit_of(*arguments: object) -> Result:
@@ -430,7 +432,7 @@ def rows(text: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
 
 
-def test_the_text_says_what_was_found_and_what_was_not(files: Files) -> None:
+def test_the_text_shows_fitted_and_unknown_parameters(files: Files) -> None:
     result = fit_of(files("held 1 ms", "initiator"), files("held 4 ms", "initiator"))
     assert result.exit_code == 0
     heading = next(line for line in result.stdout.splitlines() if line.startswith("period = k * d + s + B / C, from "))
@@ -447,7 +449,7 @@ def test_the_text_says_what_was_found_and_what_was_not(files: Files) -> None:
     assert "- s from B / C: the I/O sizes (126 KiB) differ too little" in result.stdout
 
 
-def test_the_document_has_names_that_stay(files: Files) -> None:
+def test_the_document_has_stable_names(files: Files) -> None:
     result = fit_of("--json", files("held 4 ms", "initiator"))
     document = json.loads(result.stdout)
     assert document["schema"]
@@ -461,7 +463,7 @@ def test_the_document_has_names_that_stay(files: Files) -> None:
     assert {"s_ns", "c_bytes_per_s", "cycles_left_out", "undetermined", "legs", "k_of_legs"} <= set(document)
 
 
-def test_a_socket_is_a_rate_or_a_capture(files: Files) -> None:
+def test_a_socket_is_given_as_a_rate_or_a_capture(files: Files) -> None:
     capture = files("in data", "initiator")
     by_rate = json.loads(fit_of("--json", "--socket", "304Mbit", capture).stdout)
     assert by_rate["c_bytes_per_s"] == {"value": 38e6, "low": 38e6, "high": 38e6, "source": "given"}
@@ -480,14 +482,14 @@ def test_a_socket_is_a_rate_or_a_capture(files: Files) -> None:
         (["--socket", "1Mbit", "--socket", "2Mbit"], "one rate, or captures"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(files: Files, arguments: Sequence[str], why: str) -> None:
+def test_an_impossible_request_is_a_one_line_error(files: Files, arguments: Sequence[str], why: str) -> None:
     result = fit_of(*arguments, files("in data", "initiator"))
     assert result.exit_code == 2
     assert why in result.stderr
     assert len(result.stderr.splitlines()) <= 4
 
 
-def test_nothing_to_fit_is_one_line() -> None:
+def test_nothing_to_fit_is_a_one_line_error() -> None:
     # a loss in a hundred packets: no block of 360 comes through without one
     (capture,) = (Path(__file__).parents[3] / "samples" / "loss-1-percent").glob("capture.pcap*")
     result = fit_of(capture)

@@ -1,4 +1,4 @@
-"""Steady cycles, told from stories whose cycles are known: what counts, what does not and why, and what parts show."""
+"""Steady cycles in synthetic sessions with known cycles: which count, why others do not, and their parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.story import Story
 from tests.support.tables_by_hand import MS, table
 
 READ = (("propagation", 16 * MS), ("transfer", 4 * MS))
-"""A read over 8 ms each way; the story's tap is beside the initiator."""
+"""A read over 8 ms each way; the tap is beside the initiator."""
 
 
 def fitted(story: Story) -> Point:
@@ -27,14 +27,14 @@ def fitted(story: Story) -> Point:
 
 
 def source(story: Story) -> Any:
-    """Every task is followed by the next at once, as the stories tell it."""
+    """Each command is followed by the next immediately."""
     if not story.rows["senders"]:
         sender = {"connection": 3, "to_target": False, "rwnd_max_bytes": 1 << 20, "segment_bytes": 1448}
         story.rows["senders"].append(sender | {"rtt_count": 100, "owin_max_bytes": 1})
     return story.source()
 
 
-def test_a_read_that_rides_its_status_pays_two_delays_and_its_block() -> None:
+def test_a_read_with_its_status_in_data_in_takes_two_delays_and_its_block() -> None:
     point = fitted(Story().tasks(11, *READ))
     assert point.name == "a.pcap, session 0, read 128 KiB, QD 1"
     assert point.cycle_count == 10
@@ -52,7 +52,7 @@ def test_a_read_that_rides_its_status_pays_two_delays_and_its_block() -> None:
     assert not point.setting.is_status_held
 
 
-def test_a_status_that_waits_for_an_ack_pays_four_and_the_delayed_ack_is_the_hosts() -> None:
+def test_a_status_held_for_an_ack_adds_two_delays_and_the_delayed_ack() -> None:
     held = (*READ, ("ack_wait", 56 * MS))
     story = Story().tasks(11, *held, is_status_in_data=False)
     for row in story.rows["cycles"]:
@@ -70,7 +70,7 @@ def test_a_status_that_waits_for_an_ack_pays_four_and_the_delayed_ack_is_the_hos
     ]
 
 
-def test_parts_add_up_to_the_period_whatever_their_scatter() -> None:
+def test_parts_add_up_to_the_period() -> None:
     story = Story()
     drawn = np.random.default_rng(5)
     for _ in range(60):
@@ -79,7 +79,7 @@ def test_parts_add_up_to_the_period_whatever_their_scatter() -> None:
     assert sum(point.parts_ns.values()) == pytest.approx(point.period_ns)
 
 
-def test_a_wild_cycle_hardly_moves_the_mean() -> None:
+def test_an_outlier_hardly_moves_the_mean() -> None:
     story = Story()
     for number in range(40):
         story.task(*READ, ("target_service", 900 * MS if number == 20 else (number % 7) * 10_000 + 1))
@@ -99,7 +99,7 @@ def test_a_wild_cycle_hardly_moves_the_mean() -> None:
         ("other_block", READ, {"bytes": 4_096}),
     ],
 )
-def test_what_is_not_steady_is_left_out_by_its_reason(reason: str, parts: Any, columns: dict[str, Any]) -> None:
+def test_unsteady_cycles_are_left_out_with_their_reason(reason: str, parts: Any, columns: dict[str, Any]) -> None:
     story = Story().tasks(10, *READ).task(*parts, **columns).tasks(10, *READ)
     point = fitted(story)
     assert point.left_out == {reason: 1, "no_period": 1}
@@ -108,7 +108,7 @@ def test_what_is_not_steady_is_left_out_by_its_reason(reason: str, parts: Any, c
     assert reason in REASONS
 
 
-def test_windows_that_still_grow_are_slow_start_and_after_a_loss_lossy() -> None:
+def test_growing_windows_are_slow_start_or_after_a_loss_lossy() -> None:
     growing = [(*READ, ("congestion_window", each * MS)) for each in (30, 20, 10)]
     story = Story()
     for parts in growing:
@@ -120,22 +120,22 @@ def test_windows_that_still_grow_are_slow_start_and_after_a_loss_lossy() -> None
     assert fitted(story).left_out == {"slow_start": 3, "lossy": 4, "no_period": 1}
 
 
-def test_slow_start_in_every_cycle_is_the_workload() -> None:
-    """As after think time, which is no idle gap between bursts of I/O."""
+def test_slow_start_in_every_cycle_belongs_to_the_workload() -> None:
+    """For example after think time, which is no idle gap between bursts of I/O."""
     story = Story().tasks(12, *READ, ("congestion_window", 30 * MS), ("initiator_think", 50 * MS))
     point = fitted(story)
     assert point.left_out == {"no_period": 1}
     assert point.seen.stall_ns == 30 * MS
 
 
-def test_a_window_that_is_full_in_every_cycle_is_a_stall_not_a_delay() -> None:
+def test_a_window_full_in_every_cycle_is_a_stall_not_a_delay() -> None:
     point = fitted(Story().tasks(12, *READ, ("receive_window", 48 * MS)))
     assert point.seen.stall_ns == 48 * MS
     assert point.seen.k
     assert point.seen.k.value == pytest.approx(2)
 
 
-def test_tasks_handed_in_together_are_one_cycle() -> None:
+def test_commands_issued_together_are_one_cycle() -> None:
     story = Story()
     for _ in range(8):
         start = story.now
@@ -150,7 +150,7 @@ def test_tasks_handed_in_together_are_one_cycle() -> None:
     assert point.left_out == {"no_period": 4}
 
 
-def test_a_queue_that_is_kept_filled_has_the_period_of_its_slots() -> None:
+def test_the_period_of_a_full_queue_is_the_time_between_completions() -> None:
     story = Story().tasks(40, ("propagation", 2 * MS), ("transfer", MS))
     first = story.rows["cycles"][0]["command_first_ns"]
     # four at once, of which the first takes 12 ms, and from then on a status and a command every 3 ms
@@ -164,9 +164,9 @@ def test_a_queue_that_is_kept_filled_has_the_period_of_its_slots() -> None:
     assert point.throughput_bytes_per_s == pytest.approx(131_072 / 0.003)
 
 
-def test_a_tap_beside_the_target_sees_the_queue_of_the_initiator() -> None:
+def test_the_queue_depth_at_a_tap_beside_the_target() -> None:
     rows = [
-        # a status leaves 1 us after each command came, and the next command comes a round trip of 16 ms later
+        # each status follows its command by 1 us, and the next command comes one RTT of 16 ms later
         {"command_first_ns": start * 2 * MS, "status_ns": start * 2 * MS + 1_000, "bytes": 512, "operation": "read"}
         for start in range(80)
     ]
@@ -184,13 +184,13 @@ def test_a_tap_beside_the_target_sees_the_queue_of_the_initiator() -> None:
         (Story().tasks(3, *READ, is_complete=False), "too few of them steady (1 no_period, 2 incomplete)"),
     ],
 )
-def test_what_is_missing_is_said(story: Story, why: str) -> None:
+def test_missing_points_are_reported(story: Story, why: str) -> None:
     found = survey(source(story), "a.pcap")
     assert not found.points
     assert why in str(found.missing[0])
 
 
-def test_reads_and_writes_are_points_of_their_own() -> None:
+def test_reads_and_writes_are_separate_points() -> None:
     story = Story().tasks(10, *READ).tasks(10, *READ, operation="write")
     assert [point.setting.operation for point in points(source(story), "a")] == ["read", "write"]
 
@@ -214,8 +214,8 @@ def test_a_session_without_writes_has_its_parameters_as_negotiated() -> None:
     assert (found.is_initial_r2t, found.is_immediate_data, found.max_burst_bytes) == (False, False, 1_048_576)
 
 
-def test_parameters_that_no_write_uses_do_not_count() -> None:
-    """InitialR2T=No and ImmediateData=Yes of an initiator that waits for an R2T, and a target that asks for less."""
+def test_unused_write_parameters_do_not_count() -> None:
+    """InitialR2T=No and ImmediateData=Yes, but the initiator waits for R2Ts, and the target requests smaller bursts."""
     story = Story().tasks(10, *READ, operation="write")
     story.rows["rounds"] += [{"cycle": number, "desired_data_transfer_length": 32_768} for number in range(10)]
     for key, value in {"InitialR2T": "No", "ImmediateData": "Yes", "MaxBurstLength": "262144"}.items():
@@ -232,7 +232,7 @@ def test_the_parameters_of_a_session_are_those_of_its_leading_connection() -> No
     assert not fitted(story).setting.solicitation.is_initial_r2t
 
 
-def test_without_a_login_the_parameters_are_told_by_what_was_done() -> None:
+def test_without_a_login_the_parameters_are_inferred() -> None:
     story = Story().tasks(10, *READ, operation="write", immediate_bytes=8_192, unsolicited_bytes=0)
     rows = [{"cycle": number, "desired_data_transfer_length": 32_768} for number in range(10)]
     story.rows["rounds"] += rows
@@ -241,7 +241,7 @@ def test_without_a_login_the_parameters_are_told_by_what_was_done() -> None:
     assert (found.max_burst_bytes, found.max_recv_data_segment_bytes) == (32_768, 8_192)
 
 
-def test_the_path_is_at_most_what_its_fastest_sample_took() -> None:
+def test_the_rtt_is_at_most_its_fastest_sample() -> None:
     assert low_ns(8 * MS, 8 * MS, 10) == 8 * MS
     drawn = np.random.default_rng(3)
     covered = 0
@@ -256,7 +256,7 @@ _SETS = st.lists(st.integers(1, 9), max_size=12)
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_SETS, st.lists(st.integers(-5, 80), min_size=1, max_size=9))
-def test_what_intervals_cover_against_counting_instants(lengths: list[int], instants: list[int]) -> None:
+def test_covered_time_against_counting_instants(lengths: list[int], instants: list[int]) -> None:
     edges = np.cumsum([0, *lengths])
     starts, ends = edges[:-1][::2], edges[1:][::2]
     covered = {place for first, last in zip(starts, ends, strict=True) for place in range(first, last)}

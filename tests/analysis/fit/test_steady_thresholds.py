@@ -1,4 +1,4 @@
-"""Which cycles are steady and what limits them: both sides of each limit, on stories whose cycles are known."""
+"""Steady cycles and their limiters: both sides of each threshold, on synthetic sessions with known cycles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.tables_by_hand import MS, table
 KIB = 1024
 BLOCK = 128 * KIB
 READ = (("propagation", 16 * MS), ("transfer", 4 * MS))
-"""A read over 8 ms each way; the story's tap is beside the initiator."""
+"""A read over 8 ms each way; the tap is beside the initiator."""
 SENDER = {"to_target": False, "rwnd_max_bytes": 1 << 20, "segment_bytes": 1448, "rtt_count": 100}
 
 
@@ -33,17 +33,17 @@ def point_of(story: Story, *senders: dict[str, Any]) -> Point:
 
 
 def over_two(story: Story) -> Story:
-    """Its commands in turn over connections 3 and 4."""
+    """The commands alternate between connections 3 and 4."""
     story.rows["connections"].append(story.connection | {"connection": 4})
     for row in story.rows["cycles"][1::2]:
         row["connection"] = 4
     return story
 
 
-# --- what is a point
+# --- points
 
 
-def test_two_cycles_make_a_point_and_one_may_be_chance() -> None:
+def test_two_cycles_make_a_point_and_one_does_not() -> None:
     assert point_of(Story().tasks(3, *READ)).cycle_count == 2
     found = survey(Story().tasks(2, *READ).add("senders", **SENDER).source(), "a")
     assert not found.points
@@ -51,7 +51,7 @@ def test_two_cycles_make_a_point_and_one_may_be_chance() -> None:
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(16, {8 * KIB, BLOCK}), (15, {BLOCK})])
-def test_a_block_size_with_a_tenth_of_the_bytes_is_one_of_the_workload(count: int, sizes: set[int]) -> None:
+def test_a_block_size_with_a_tenth_of_the_bytes_belongs_to_the_workload(count: int, sizes: set[int]) -> None:
     """Nine blocks of 128 KiB are nine tenths of 1280 KiB."""
     found = points_of(Story().tasks(count, *READ, bytes=8 * KIB).tasks(9, *READ))
     assert {point.setting.block_bytes for point in found} == sizes
@@ -76,13 +76,13 @@ def test_a_twentieth_of_a_period_may_be_unknown(unknown_ns: int, left_out: int) 
 
 
 @pytest.mark.parametrize(("first_ns", "left_out"), [(390_000, 0), (410_000, 1)])
-def test_a_first_cycle_that_waits_a_fiftieth_of_the_period_more_is_slow_start(first_ns: int, left_out: int) -> None:
+def test_a_first_cycle_with_a_longer_wait_is_slow_start(first_ns: int, left_out: int) -> None:
     point = point_of(Story().task(*READ, ("congestion_window", first_ns)).tasks(20, *READ))
     assert point.left_out.get("slow_start", 0) == left_out
 
 
 @pytest.mark.parametrize(("first_ns", "left_out"), [(7_900_000, 0), (8_100_000, 1)])
-def test_where_waits_scatter_a_first_cycle_may_wait_three_median_deviations_more(first_ns: int, left_out: int) -> None:
+def test_with_scattered_waits_three_median_deviations_are_allowed(first_ns: int, left_out: int) -> None:
     """Waits are 4 ms and 6 in turn: 5 in the middle, and 1 off."""
     story = Story().task(*READ, ("receive_window", first_ns))
     for number in range(20):
@@ -91,7 +91,7 @@ def test_where_waits_scatter_a_first_cycle_may_wait_three_median_deviations_more
 
 
 @pytest.mark.parametrize(("whole", "left_out"), [(2, 1), (3, 10)])
-def test_a_window_is_whole_again_when_a_cycle_waits_no_longer_than_the_least_tenth(whole: int, left_out: int) -> None:
+def test_a_window_has_recovered_when_a_wait_is_in_the_lowest_tenth(whole: int, left_out: int) -> None:
     """Of 21 cycles two or three do not wait, the others 0.6 ms, also after a loss: more than 0.4, a fiftieth of 20."""
     waits = (*READ, ("congestion_window", 600_000))
     story = Story().tasks(whole, *READ).tasks(12 - whole, *waits)
@@ -100,30 +100,30 @@ def test_a_window_is_whole_again_when_a_cycle_waits_no_longer_than_the_least_ten
 
 
 @pytest.mark.parametrize(("think_ms", "left_out"), [(100, 0), (101, 1)])
-def test_a_pause_of_more_than_100_ms_ends_a_job(think_ms: int, left_out: int) -> None:
+def test_a_pause_of_more_than_100_ms_ends_a_burst_of_io(think_ms: int, left_out: int) -> None:
     point = point_of(Story().tasks(10, *READ).task(*READ, ("initiator_think", think_ms * MS)).tasks(10, *READ))
     assert point.left_out.get("pause", 0) == left_out
 
 
-# --- what a point shows
+# --- results of a point
 
 
 @pytest.mark.parametrize(("wait_ns", "window_bytes"), [(400_000, None), (420_000, 14_480)])
-def test_blocks_begin_in_slow_start_where_waits_for_it_take_a_fiftieth(wait_ns: int, window_bytes: int | None) -> None:
-    """After pauses in which the sender began anew, with ten segments (RFC 6928)."""
+def test_blocks_start_in_slow_start_if_its_waits_take_a_fiftieth(wait_ns: int, window_bytes: int | None) -> None:
+    """After pauses, the sender restarts with a window of ten segments (RFC 6928)."""
     story = Story().tasks(12, *READ, ("congestion_window", wait_ns))
     assert point_of(story, SENDER | {"restart_after_idle_count": 9}).setting.start_window_bytes == window_bytes
     assert point_of(Story().tasks(12, *READ, ("congestion_window", wait_ns))).setting.start_window_bytes is None
 
 
 def queued(transfer_ns: int, window_ns: int = 0, window_bytes: int = 1 << 20) -> Point:
-    """Four reads at a time over 16 ms, one every 10 ms: of these so much on the line, so much waiting for a window."""
+    """Four reads at a time at an RTT of 16 ms, one every 10 ms, with these times on the line and window-limited."""
     rest = ("propagation", 10 * MS - transfer_ns - window_ns)
     story = Story().kept_filled(40, 4, ("transfer", transfer_ns), ("receive_window", window_ns), rest)
     return point_of(story, SENDER | {"rwnd_max_bytes": window_bytes})
 
 
-def test_the_line_limits_a_queue_that_keeps_it_busy_for_nine_tenths() -> None:
+def test_the_line_limits_a_queue_if_it_is_busy_for_nine_tenths() -> None:
     assert queued(9_010_000).seen.bound == "line"
     point = queued(8_990_000)
     assert point.seen.bound == "cycle"
@@ -132,13 +132,13 @@ def test_the_line_limits_a_queue_that_keeps_it_busy_for_nine_tenths() -> None:
     assert point.throughput_bytes_per_s == pytest.approx(BLOCK / 0.010)
 
 
-def test_windows_limit_a_queue_where_half_of_its_waits_are_for_them() -> None:
-    # 8 ms of waits, and a window of which a round trip carries 80 %
+def test_windows_limit_a_queue_if_half_of_its_waits_are_for_them() -> None:
+    # 8 ms of waits, and a window used to 80 % per RTT
     assert queued(2 * MS, 3_990_000, 2 * BLOCK).seen.bound == "cycle"
     assert queued(2 * MS, 4_010_000, 2 * BLOCK).seen.bound == "window"
 
 
-def test_a_window_of_which_less_than_four_fifths_are_carried_has_a_slow_receiver() -> None:
+def test_a_window_used_to_less_than_four_fifths_has_a_slow_receiver() -> None:
     """A block in 10 ms is 1.6 in a round trip of 16: four fifths of a window of two."""
     window = queued(2 * MS, 5 * MS, 2 * BLOCK)
     assert window.seen.bound == "window"
@@ -149,7 +149,7 @@ def test_a_window_of_which_less_than_four_fifths_are_carried_has_a_slow_receiver
     assert receiver.setting.c_bytes_per_s == pytest.approx(BLOCK / 0.010)
 
 
-def test_windows_of_several_connections_are_carried_together() -> None:
+def test_windows_of_several_connections_are_summed() -> None:
     """1.6 blocks in a round trip are less than four fifths of two windows of one and a half, and more than of one."""
     story = Story().kept_filled(40, 4, ("transfer", 2 * MS), ("receive_window", 5 * MS), ("propagation", 3 * MS))
     over_two(story)
@@ -162,13 +162,13 @@ def test_windows_of_several_connections_are_carried_together() -> None:
 
 
 @pytest.mark.parametrize(("wait_ns", "is_held"), [(0, False), (7_990_000, False), (8_000_000, True)])
-def test_a_status_that_comes_apart_is_held_where_it_waits_for_a_delay(wait_ns: int, is_held: bool) -> None:
+def test_a_separate_status_is_held_if_it_waits_for_a_delay(wait_ns: int, is_held: bool) -> None:
     story = Story().tasks(12, *READ, ("ack_wait", wait_ns), is_status_in_data=False)
     assert point_of(story).setting.is_status_held == is_held
 
 
 @pytest.mark.parametrize(("path_ns", "names"), [(410_000, ["data to status"]), (390_000, [])])
-def test_a_twentieth_of_a_delay_is_a_leg(path_ns: int, names: list[str]) -> None:
+def test_a_delay_within_a_twentieth_is_counted(path_ns: int, names: list[str]) -> None:
     story = Story().tasks(12, *READ, ("propagation", path_ns))
     for row in story.rows["cycles"]:
         row["data_first_ns"] = row["command_first_ns"] + 16 * MS
@@ -177,7 +177,7 @@ def test_a_twentieth_of_a_delay_is_a_leg(path_ns: int, names: list[str]) -> None
 
 
 @pytest.mark.parametrize(("k_ms", "k"), [(24.2, 4), (23.8, 2)])
-def test_delays_that_are_a_quarter_off_are_those_that_the_packets_show(k_ms: float, k: int) -> None:
+def test_delays_that_are_a_quarter_off_come_from_the_packets(k_ms: float, k: int) -> None:
     """A held status pays four delays of 8 ms; three, less a little, are nearer to two than to four."""
     story = Story().tasks(12, ("propagation", round(k_ms * MS) - 9 * MS), ("transfer", MS), ("ack_wait", 9 * MS))
     for row in story.rows["cycles"]:
@@ -189,10 +189,10 @@ def test_delays_that_are_a_quarter_off_are_those_that_the_packets_show(k_ms: flo
     assert fit([point]).k_of_legs == k
 
 
-# --- the windows and delays of several
+# --- windows and delays of several connections
 
 
-def test_the_least_window_of_several_connections_is_in_the_way() -> None:
+def test_the_smallest_window_of_several_connections_limits() -> None:
     story = over_two(Story().kept_filled(40, 2, *READ))
     small = SENDER | {"rwnd_max_bytes": 65_536}
     for windows in ((SENDER, small), (small, SENDER)):
@@ -200,12 +200,12 @@ def test_the_least_window_of_several_connections_is_in_the_way() -> None:
         (point,) = points(story.source(), "a")
         assert point.setting.window_bytes == 65_536
         assert (point.setting.connections, point.setting.queue_depth) == (2, 1)
-    # one whose scale nobody saw may be larger
+    # a window with an unknown scale may be larger
     story.rows["senders"][0]["is_window_scale_inferred"] = True
     assert points(story.source(), "a")[0].setting.window_bytes == 1 << 20
 
 
-def test_a_connection_that_carried_no_command_has_no_window_in_the_way() -> None:
+def test_a_connection_without_commands_does_not_limit() -> None:
     story = Story().kept_filled(40, 2, *READ)
     story.rows["connections"].append(story.connection | {"connection": 4})
     point = point_of(story, SENDER, SENDER | {"connection": 4, "rwnd_max_bytes": 65_536})
@@ -213,14 +213,14 @@ def test_a_connection_that_carried_no_command_has_no_window_in_the_way() -> None
 
 
 @pytest.mark.parametrize(("stream_bytes", "delay_ms"), [(999_999, 8), (1_000_001, 15)])
-def test_the_delay_is_that_of_the_connection_that_carried_most(stream_bytes: int, delay_ms: int) -> None:
+def test_the_delay_is_that_of_the_busiest_connection(stream_bytes: int, delay_ms: int) -> None:
     story = Story().tasks(12, *READ)
     other = {"connection": 4, "rtt_to_target_min_ns": 30 * MS, "stream_bytes_to_initiator": stream_bytes}
     story.rows["connections"].append(story.connection | other)
     assert point_of(story).delay_ns.value == delay_ms * MS
 
 
-def test_the_delay_of_a_fit_is_the_middle_one_whatever_the_order() -> None:
+def test_the_delay_of_a_fit_is_the_median() -> None:
     made = {}
     for delay_ms in (8, 2, 4):
         story = Story(rtt_to_target_ns=2 * delay_ms * MS)
@@ -230,7 +230,7 @@ def test_the_delay_of_a_fit_is_the_middle_one_whatever_the_order() -> None:
 
 
 @pytest.mark.parametrize(("share", "is_said"), [(0.099, False), (0.101, True)])
-def test_waits_that_no_window_explains_are_said_from_a_tenth_of_the_period_on(share: float, is_said: bool) -> None:
+def test_unexplained_waits_are_reported_from_a_tenth_of_the_period_on(share: float, is_said: bool) -> None:
     point = point_of(Story().tasks(12, *READ))
     point = replace(point, seen=replace(point.seen, stall_ns=share * 20 * MS))
     assert any(said.startswith("windows:") for said in fit([point]).undetermined) == is_said
@@ -240,7 +240,7 @@ def test_waits_that_no_window_explains_are_said_from_a_tenth_of_the_period_on(sh
 
 
 @pytest.mark.parametrize(("gap_ns", "depth"), [(11_990_000, 2), (12_010_000, 1)])
-def test_no_command_follows_a_status_within_three_quarters_of_the_round_trip(gap_ns: int, depth: int) -> None:
+def test_no_command_follows_a_status_within_three_quarters_of_the_rtt(gap_ns: int, depth: int) -> None:
     rows = [
         {"command_first_ns": number * (MS + gap_ns), "status_ns": number * (MS + gap_ns) + MS}
         | {"bytes": 512, "operation": "read"}
@@ -250,8 +250,8 @@ def test_no_command_follows_a_status_within_three_quarters_of_the_round_trip(gap
 
 
 @pytest.mark.parametrize(("deeper", "depth"), [(9, 4), (12, 8)])
-def test_a_queue_depth_is_that_which_nine_tenths_do_not_exceed(deeper: int, depth: int) -> None:
-    """A hundred reads, four at a time; beside so many of them four others are outstanding, of another size."""
+def test_the_queue_depth_is_the_ninth_decile(deeper: int, depth: int) -> None:
+    """A hundred reads, four at a time; during this many of them four reads of another size are in flight."""
     rows = [
         {"command_first_ns": number * MS, "status_ns": (number + 4) * MS, "bytes": BLOCK, "operation": "read"}
         for number in range(100)
@@ -278,7 +278,7 @@ def test_a_span_of_a_queue_has_only_commands_that_follow_one_another(others: int
 
 
 @pytest.mark.parametrize(("last_kib", "together"), [(514, True), (515, False)])
-def test_half_of_the_bytes_have_to_come_in_groups_of_one_make(last_kib: int, together: bool) -> None:
+def test_half_of_the_bytes_have_to_come_in_equal_groups(last_kib: int, together: bool) -> None:
     """Four groups of four blocks are 2 MiB; so are pairs of other sizes, no two alike."""
     groups = [[BLOCK] * 4] * 4 + [[256 * KIB, (each - 256) * KIB] for each in (510, 511, 513, last_kib)]
     rows, at = [], 0

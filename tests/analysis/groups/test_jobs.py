@@ -1,5 +1,5 @@
-"""Streams of one job: which connections are, how even, and why one is slow; on tables made by hand, and in the lab's
-captures, whose truth has what each sender's TCP did.
+"""Parallel streams: which connections belong together, how even they are, and why one is slow. On tables made by hand,
+and on captures of the lab, whose truth has the state of each sender's TCP.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_jains_index() -> None:
     assert jain([1, 2, 3]) == pytest.approx(36 / 42)
 
 
-def test_figures_of_a_job() -> None:
+def test_figures_of_parallel_streams() -> None:
     work = Work()
     for length in (1_000, 700, 800):
         work.stream(length)
@@ -59,7 +59,7 @@ def test_figures_of_a_job() -> None:
     assert [stream.is_slow for stream in job.streams] == [False, True, True]
 
 
-def test_connections_one_after_the_other_are_no_job() -> None:
+def test_connections_one_after_another_are_not_parallel() -> None:
     work = Work()
     work.stream(500, target="iqn.a")
     work.stream(500, target="iqn.a", start_ms=500)
@@ -69,7 +69,7 @@ def test_connections_one_after_the_other_are_no_job() -> None:
     assert [connections(job) for job in work.jobs()] == [[1, 2]]
 
 
-def test_others_belong_together_when_they_are_alike() -> None:
+def test_sessions_of_different_targets_are_parallel_if_alike() -> None:
     def is_job(**other: Any) -> bool:
         work = Work()
         work.stream(1_000)
@@ -90,7 +90,7 @@ def test_others_belong_together_when_they_are_alike() -> None:
     assert work.job().is_certain
 
 
-def test_a_pause_parts_jobs() -> None:
+def test_a_pause_separates_groups_of_streams() -> None:
     work = Work()
     for session in (None, 0):
         work.stream(500, session=session)
@@ -102,7 +102,7 @@ def test_a_pause_parts_jobs() -> None:
 
 
 def cause_of_slow(prepare: Callable[[Work, int], object], **slow: Any) -> tuple[str | None, int | None]:
-    """The cause of a stream that takes twice as long as the one beside it, and the frame that shows it."""
+    """The cause for a stream that takes twice as long as the other, and the frame that shows it."""
     work = Work()
     work.stream(1_000)
     number = work.stream(2_000, **slow)
@@ -112,16 +112,16 @@ def cause_of_slow(prepare: Callable[[Work, int], object], **slow: Any) -> tuple[
     return (stream.cause.name, stream.cause.frame) if stream.cause else (None, None)
 
 
-def test_nothing_lost_and_no_window_is_no_cause() -> None:
+def test_no_cause_without_losses_and_windows() -> None:
     assert cause_of_slow(lambda work, number: None) == (None, None)
 
 
-def test_a_loss_in_slow_start_that_fixed_the_window() -> None:
+def test_a_loss_in_slow_start_as_the_cause() -> None:
     def one(work: Work, number: int) -> object:
         return work.lost(number, (100, "fast", 100 * KB), exit_bytes=100 * KB)
 
     assert cause_of_slow(one) == ("slow_start_exit", 1_100)
-    # the path of another length may be why, unless it waited for its window
+    # the different RTT may be the cause, unless the stream waited for its window
     assert cause_of_slow(one, rtt_ms=20) == (None, None)
     waits = lambda work, number: one(work, number) and work.waited(number, "congestion_window", 200, 300)  # noqa: E731
     assert cause_of_slow(waits, rtt_ms=20) == ("slow_start_exit", 1_100)
@@ -210,7 +210,7 @@ def true_streams(run: Run) -> dict[int, tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_figures_are_those_of_the_truth(runs: Runs, name: str) -> None:
+def test_figures_equal_the_truth(runs: Runs, name: str) -> None:
     run = runs(RUNS[name])
     job, truth = found(run), true_streams(run)
     ports = dict(
@@ -227,7 +227,7 @@ def test_figures_are_those_of_the_truth(runs: Runs, name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "exits"), [("slow start", 2), ("losses", 0), ("even", 0)])
-def test_an_experiment_measures_the_same_from_the_truth(runs: Runs, name: str, exits: int) -> None:
+def test_an_experiment_computes_the_same_from_the_truth(runs: Runs, name: str, exits: int) -> None:
     run = runs(RUNS[name])
     job, truth = found(run), truth_of(run)
     measured = by_truth.of_truth(truth, truth["results"]["started_ns"], None, is_read=True)
@@ -273,8 +273,8 @@ def test_a_stream_whose_slow_start_ended_in_a_loss(runs: Runs) -> None:
     )
 
 
-def test_a_stream_that_ran_into_timeouts(runs: Runs) -> None:
-    """At the initiator's tap all retransmissions look alike; the silence before them does not."""
+def test_a_stream_with_timeouts(runs: Runs) -> None:
+    """At the initiator's tap all retransmissions look alike, except for the silence before a timeout."""
     run = runs(RUNS["timeout"])
     (slow,) = [stream for stream in found(run).streams if stream.is_slow]
     assert slow.cause
@@ -288,7 +288,7 @@ def test_a_stream_that_ran_into_timeouts(runs: Runs) -> None:
     assert slow.cause.frame
 
 
-def test_streams_with_losses_all_along(runs: Runs) -> None:
+def test_streams_with_losses_throughout(runs: Runs) -> None:
     job = found(runs(RUNS["losses"]))
     assert [(stream.is_slow, stream.cause and stream.cause.name) for stream in job.streams] == [
         (False, None), (True, "low_equilibrium"),
@@ -300,19 +300,19 @@ def test_streams_with_losses_all_along(runs: Runs) -> None:
         assert stream.evidence.retransmitted_packets == again[40_000 + stream.run.connection]
 
 
-def test_a_longer_path_is_no_loss(runs: Runs) -> None:
+def test_a_longer_rtt_is_no_loss(runs: Runs) -> None:
     job = found(runs(RUNS["far"]))
     assert [(stream.is_slow, stream.cause) for stream in job.streams] == [(False, None), (False, None), (True, None)]
 
 
-def test_streams_that_are_even(runs: Runs) -> None:
+def test_even_streams(runs: Runs) -> None:
     job = found(runs(RUNS["even"]))
     assert job.jain == pytest.approx(1, abs=0.001)
     assert not any(stream.is_slow for stream in job.streams)
     assert "uneven_connections" not in examine(traced(runs(RUNS["even"])).table).found
 
 
-def test_the_finding_says_why(runs: Runs) -> None:
+def test_the_finding_reports_the_cause(runs: Runs) -> None:
     diagnosis = examine(traced(runs(RUNS["slow start"])).table)
     findings = [each for each in diagnosis.sessions[0].findings if each.name == "uneven_connections"]
     assert [finding.severity for finding in findings] == ["info"]
@@ -344,7 +344,7 @@ def test_the_table_and_the_document(runs: Runs) -> None:
 
 
 def texts(svg: str) -> Sequence[str]:
-    """What a plot says: matplotlib writes each text beside its paths as a comment."""
+    """The texts of a plot: matplotlib writes each one as a comment beside its paths."""
     return [line.strip()[5:-4] for line in svg.splitlines() if line.strip().startswith("<!-- ")]
 
 

@@ -1,4 +1,4 @@
-"""What is a stream, a run and a cause: both sides of each limit, on tables made by hand."""
+"""Streams, runs and causes: both sides of each threshold, on tables made by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KB = 1_000
 
 
 def slow_beside(prepare: Callable[[Work, int], object], **slow: Any) -> Stream:
-    """A stream of 2 s beside one of 1 s over 10 ms, with what went on in it."""
+    """A stream of 2 s and one of 1 s at an RTT of 10 ms, with these events in the slow one."""
     work = Work()
     work.stream(1_000)
     number = work.stream(2_000, **slow)
@@ -41,7 +41,7 @@ def runs_of(work: Work) -> list[Run]:
 
 
 @pytest.mark.parametrize(("size", "is_work"), [(16_384, True), (15_872, False)])
-def test_what_is_less_than_a_quarter_of_the_usual_block_is_no_work(size: int, is_work: bool) -> None:
+def test_commands_below_a_quarter_of_the_usual_block_do_not_count(size: int, is_work: bool) -> None:
     work = Work()
     number = work.stream(1_000)
     # a tail behind it
@@ -54,7 +54,7 @@ def test_what_is_less_than_a_quarter_of_the_usual_block_is_no_work(size: int, is
     assert run.busy_ns == run.length_ns
 
 
-def test_a_run_is_that_of_what_moved_most() -> None:
+def test_a_run_is_of_the_operation_with_most_bytes() -> None:
     work = Work()
     work.stream(1_000)
     for row in work.rows["cycles"][:10]:
@@ -77,7 +77,7 @@ def test_a_pause_of_more_than_100_ms_ends_a_run(gap_ms: int, count: int) -> None
     assert len(runs_of(work)) == count
 
 
-def test_busy_time_counts_tasks_side_by_side_once() -> None:
+def test_busy_time_counts_parallel_commands_once() -> None:
     work = Work()
     work.stream(1_000)
     for row in work.rows["cycles"]:
@@ -92,7 +92,7 @@ def test_busy_time_counts_tasks_side_by_side_once() -> None:
 
 
 @pytest.mark.parametrize(("start_ms", "is_job"), [(750, True), (751, False)])
-def test_half_of_the_shorter_one_has_to_be_at_the_same_time(start_ms: int, is_job: bool) -> None:
+def test_streams_have_to_overlap_for_half_of_the_shorter_one(start_ms: int, is_job: bool) -> None:
     work = Work()
     work.stream(1_000, target="iqn.a")
     work.stream(500, target="iqn.a", start_ms=start_ms)
@@ -100,7 +100,7 @@ def test_half_of_the_shorter_one_has_to_be_at_the_same_time(start_ms: int, is_jo
 
 
 @pytest.mark.parametrize(("size", "is_job"), [(131_072, True), (131_584, False)])
-def test_blocks_of_one_program_differ_twofold_at_most(size: int, is_job: bool) -> None:
+def test_block_sizes_of_parallel_streams_differ_twofold_at_most(size: int, is_job: bool) -> None:
     work = Work()
     work.stream(1_000)
     work.stream(1_000, size=size)
@@ -109,14 +109,14 @@ def test_blocks_of_one_program_differ_twofold_at_most(size: int, is_job: bool) -
 
 @pytest.mark.parametrize(("length_ms", "is_slow"), [(1_111, False), (1_112, True)])
 def test_a_stream_is_slow_below_nine_tenths_of_the_fastest(length_ms: int, is_slow: bool) -> None:
-    """As fast as 1000 of 1111 ms is 0.9001."""
+    """1000 / 1111 is 0.9001."""
     work = Work()
     work.stream(1_000)
     work.stream(length_ms)
     assert [stream.is_slow for stream in work.job().streams] == [False, is_slow]
 
 
-def test_the_longest_stream_gathers_its_like_and_the_rest_is_another_job() -> None:
+def test_the_longest_stream_forms_a_group_and_the_rest_another() -> None:
     work = Work()
     work.stream(1_000, size=4_096)
     work.stream(2_000)
@@ -125,7 +125,7 @@ def test_the_longest_stream_gathers_its_like_and_the_rest_is_another_job() -> No
     assert [connections(job) for job in work.jobs()] == [[0, 3], [2, 1]]
 
 
-def test_the_table_of_streams_has_what_each_did() -> None:
+def test_the_table_of_streams() -> None:
     work = Work()
     work.stream(1_000, session=None, sent_again=20)
     number = work.stream(2_000, sent_again=50)
@@ -149,16 +149,16 @@ def test_the_table_of_streams_has_what_each_did() -> None:
 
 
 @pytest.mark.parametrize(("beyond_ms", "is_timeout"), [(180, False), (189, False), (190, True), (200, True)])
-def test_a_repair_that_stood_still_for_a_timeout_was_ended_by_one(beyond_ms: int, is_timeout: bool) -> None:
-    """200 ms is the usual least; the sender began to count a little before the tap saw the silence. The path, 10 ms,
-    is no part of it.
+def test_a_recovery_with_a_long_silence_ended_by_timeout(beyond_ms: int, is_timeout: bool) -> None:
+    """200 ms is the usual minimum RTO; the sender's timer started a little before the tap saw the silence. The RTT of
+    10 ms is not part of it.
     """
     silence = lambda work, number: work.waited(number, "loss_recovery", 500, 510 + beyond_ms)  # noqa: E731
     assert cause_of(silence) == (("timeout", 7) if is_timeout else None)
     assert slow_beside(silence).evidence.timeout_count == is_timeout
 
 
-def test_a_silence_whose_timeout_is_known_is_no_second_one() -> None:
+def test_a_silence_before_a_known_timeout_counts_once() -> None:
     def known(work: Work, number: int) -> object:
         work.waited(number, "loss_recovery", 500, 900)
         return work.lost(number, (600, "timeout", 50 * KB))
@@ -175,7 +175,7 @@ def test_a_silence_whose_timeout_is_known_is_no_second_one() -> None:
     assert slow_beside(another).evidence.timeout_count == 2
 
 
-def test_a_silence_without_a_frame_shows_the_first_packet_sent_again_after_it() -> None:
+def test_a_silence_without_a_frame_shows_the_next_retransmission() -> None:
     def silent(work: Work, number: int) -> object:
         work.rows["retransmissions"] = [
             {"connection": number, "time_ns": SECOND + at * MS, "frame": 3_000 + at, "cause": "fast"}
@@ -188,8 +188,8 @@ def test_a_silence_without_a_frame_shows_the_first_packet_sent_again_after_it() 
     assert cause_of(silent) == ("timeout", 3_900)
 
 
-def test_a_timeout_within_a_repair_counts_once_and_beside_it() -> None:
-    """The repair began with a fast retransmission; two timeouts followed in it, and one without any repair."""
+def test_a_timeout_within_a_recovery_counts_once() -> None:
+    """The recovery began with a fast retransmission and had two timeouts; a third timeout was outside any recovery."""
 
     def within(work: Work, number: int) -> object:
         work.lost(number, (400, "fast", 100 * KB))
@@ -215,28 +215,28 @@ def test_timeouts_are_at_least_those_that_the_sender_counted() -> None:
     assert slow_beside(counted).evidence.timeout_count == 3
 
 
-def test_of_timeouts_the_one_that_cost_most_is_shown_and_of_losses_the_first() -> None:
+def test_the_costliest_timeout_and_the_first_loss_are_shown() -> None:
     timeouts = [(200, "timeout", KB), (400, "timeout", KB), (1_500, "timeout", KB)]
     assert cause_of(lambda work, number: work.lost(number, *timeouts)) == ("timeout", 1_400)
     losses = [(200, "fast", KB), (400, "fast", KB), (1_500, "fast", KB)]
     assert cause_of(lambda work, number: work.lost(number, *losses)) == ("low_equilibrium", 1_200)
 
 
-def test_losses_outside_the_run_are_not_its() -> None:
+def test_losses_outside_the_run_do_not_count() -> None:
     losses = [(-1, "fast", KB), (2_001, "fast", KB)]
     assert cause_of(lambda work, number: work.lost(number, *losses)) is None
     assert cause_of(lambda work, number: work.lost(number, (0, "fast", KB))) == ("low_equilibrium", 1_000)
 
 
 @pytest.mark.parametrize(("rtt_ms", "is_cause"), [(15, True), (16, False)])
-def test_a_loss_tells_streams_apart_whose_paths_are_as_long(rtt_ms: int, is_cause: bool) -> None:
-    """Beside 10 ms half as much again may be as long; the loss alone, without a wait, says nothing of a longer path."""
+def test_a_loss_is_the_cause_if_rtts_are_similar(rtt_ms: int, is_cause: bool) -> None:
+    """15 ms still counts as similar to 10 ms; at a longer RTT, a loss without a wait is no cause."""
     lost = lambda work, number: work.lost(number, (500, "fast", 50 * KB))  # noqa: E731
     assert cause_of(lost, rtt_ms=rtt_ms) == (("low_equilibrium", 1_500) if is_cause else None)
 
 
 @pytest.mark.parametrize(("wait_ms", "is_cause"), [(99, False), (100, True)])
-def test_over_a_longer_path_a_loss_is_the_cause_of_a_twentieth_of_waits(wait_ms: int, is_cause: bool) -> None:
+def test_at_a_longer_rtt_a_loss_is_the_cause_from_a_twentieth_of_waits_on(wait_ms: int, is_cause: bool) -> None:
     def lost(work: Work, number: int) -> object:
         work.waited(number, "congestion_window", 500, 500 + wait_ms)
         return work.lost(number, (500, "fast", 50 * KB))
@@ -245,13 +245,13 @@ def test_over_a_longer_path_a_loss_is_the_cause_of_a_twentieth_of_waits(wait_ms:
 
 
 @pytest.mark.parametrize(("again", "cause"), [(2, ("slow_start_exit", 1_100)), (3, ("low_equilibrium", 1_800))])
-def test_two_more_losses_of_a_small_window_are_still_those_of_slow_start(again: int, cause: tuple[str, int]) -> None:
-    """From the third on, at 800 ms of 2000, it is they that keep it small, and for longer than the first one did."""
+def test_up_to_two_more_losses_still_count_as_slow_start(again: int, cause: tuple[str, int]) -> None:
+    """From the third on, at 800 ms of 2000, these losses keep the window small, for longer than the first one did."""
     later = [(400 + 200 * place, "fast", 110 * KB) for place in range(again)]
     assert cause_of(lambda work, n: work.lost(n, (100, "fast", 100 * KB), *later, exit_bytes=100 * KB)) == cause
 
 
-def test_the_receive_window_is_the_cause_where_it_took_more_than_losses_did() -> None:
+def test_the_receive_window_is_the_cause_if_it_costs_more_than_losses() -> None:
     def both(window_ms: int, loss_ms: int) -> tuple[str, int | None] | None:
         def waits(work: Work, number: int) -> object:
             work.lost(number, (500, "fast", 50 * KB))

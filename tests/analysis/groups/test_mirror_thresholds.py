@@ -1,4 +1,4 @@
-"""Mirrors: both sides of each limit of their recognition, why a leg is late, and what is summed up."""
+"""Mirrors: both sides of each threshold of their recognition, causes of a late side, and sums."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ def shifted(asked: list[Write], later_ms: float, length: float | None = None) ->
 
 
 @pytest.mark.parametrize(("later_ms", "is_found"), [(2.5, True), (2.6, False)])
-def test_two_programs_begin_within_a_quarter_of_a_write_by_chance_at_most(later_ms: float, is_found: bool) -> None:
-    """Both are at work without a pause, and so do not wait for each other; a write takes 10 ms."""
+def test_start_times_within_a_quarter_of_a_write_may_be_coincidence(later_ms: float, is_found: bool) -> None:
+    """Both write without a pause, and so do not wait for each other; a write takes 10 ms."""
     near = in_order(40, period=10.0, length=10.0)
     assert bool(two(near, shifted(near, later_ms))) == is_found
 
 
-def test_the_longer_one_of_a_pair_says_what_is_at_once() -> None:
-    """The near leg takes 5 ms, the far one 10, always at work: 2.5 of these is a quarter."""
+def test_the_longer_write_of_a_pair_decides_whether_they_start_together() -> None:
+    """The near side takes 5 ms, the far side 10 ms, both without a pause: 2.5 ms is a quarter of 10."""
     near, far = in_order(40, period=10.0, length=5.0), in_order(40, period=10.0, length=10.0)
     assert two(near, shifted(far, 2.5))
     assert two(near, shifted(far, 2.6)) == []
 
 
 @pytest.mark.parametrize(("count", "is_found"), [(8, True), (9, False)])
-def test_pauses_of_both_legs_each_eight_writes_show_that_one_waits_for_the_other(count: int, is_found: bool) -> None:
+def test_pauses_of_both_sides_show_that_they_wait_for_each_other(count: int, is_found: bool) -> None:
     near: list[Write] = [
         (200.0 * period + 10.0 * number, 10_000 + 256 * (period * count + number), 256, 10.0)
         for period in range(10)
         for number in range(count)
     ]
-    # begun when the other is half done
+    # each begins when the other is half done
     assert bool(two(near, shifted(near, 5.0))) == is_found
 
 
 @pytest.mark.parametrize(("busy_ms", "is_found"), [(18.1, True), (17.9, False)])
-def test_a_leg_falls_behind_only_where_its_queue_was_at_work_all_the_time(busy_ms: float, is_found: bool) -> None:
-    """Twenty at a time on the far leg, every 20 ms: of the 19.8 ms between commands it may do nothing for 1.98."""
+def test_a_side_falls_behind_only_if_its_queue_was_never_idle(busy_ms: float, is_found: bool) -> None:
+    """Twenty at a time on the far side, every 20 ms: of the 19.8 ms between commands it may be idle for 1.98."""
     near: list[Write] = [(0.01 * number, 10_000 + 64 * number, 64, 2.0) for number in range(100)]
     far: list[Write] = [
         (0.1 * place + 20.0 * group, 10_000 + 64 * (20 * group + place), 64, busy_ms - 0.1 * place)
@@ -61,13 +61,13 @@ def test_a_leg_falls_behind_only_where_its_queue_was_at_work_all_the_time(busy_m
 
 
 def in_pieces(blocks: int) -> list[list[Write]]:
-    """Four writes on one leg, and the same block by block on the other."""
+    """Four writes on one side, and the same writes block by block on the other."""
     whole: list[Write] = [(20.0 * number, 10_000 + blocks * number, blocks, 10.0) for number in range(4)]
     return [whole, [(at, lba + place, 1, 10.0) for at, lba, _, _ in whole for place in range(blocks)]]
 
 
-def test_writes_are_cut_into_64_pieces_each_of_64_at_most() -> None:
-    """4096 pieces, of four writes as of 64."""
+def test_writes_are_split_into_at_most_64_pieces() -> None:
+    """4096 pieces at most, for four writes as for 64."""
     whole, cut = in_pieces(1_024)
     (found,) = two(whole, cut)
     assert found.found.leg_counts.tolist() == [[1, 1_024]] * 4
@@ -75,31 +75,31 @@ def test_writes_are_cut_into_64_pieces_each_of_64_at_most() -> None:
 
 
 @pytest.mark.parametrize(("writes", "is_found"), [(-4, False), (-3, True), (4, True), (5, False)])
-def test_legs_with_other_addresses_are_up_to_four_writes_apart(writes: int, is_found: bool) -> None:
-    """The distance of the addresses is that of most neighbors in time: of each write of the leg with fewer, the four
-    before it, and four from it on.
+def test_sides_with_different_addresses_are_up_to_four_writes_apart(writes: int, is_found: bool) -> None:
+    """The distance of the addresses is the most frequent one among neighbors in time: for each write of the side with
+    fewer writes, the four before it and the four from it on.
     """
     near: list[Write] = [
         (1.0 * number + 50, 10_000 + 256 * (number * 7_919 % 1_009), 256, 40.0) for number in range(60)
     ]
     far = [(at + writes, lba + 70_000, blocks, length) for at, lba, blocks, length in near]
-    # where the lowest addresses are as far apart they tell without it: not here
+    # equally distant lowest addresses would show it too, but not here
     found = two([*near, (80.0, 8, 8, 40.0)], far)
     assert [each.mirror.offsets for each in found] == ([(0, 70_000 * 512)] if is_found else [])
 
 
-# --- what is on both legs
+# --- data on both sides
 
 
 @pytest.mark.parametrize(("blocks", "is_found"), [(568, True), (569, False)])
-def test_nine_tenths_of_the_bytes_have_to_be_on_both(blocks: int, is_found: bool) -> None:
-    """20 writes of 256 blocks are 5120; a ninth of these is 568.9, in a single write on one leg alone."""
+def test_nine_tenths_of_the_bytes_have_to_be_on_both_sides(blocks: int, is_found: bool) -> None:
+    """20 writes of 256 blocks are 5120; a ninth of these is 568.9, in a single write on one side only."""
     near = in_order(20)
     assert bool(two([*near, (105.0, 900_000, blocks, 5.0)], near)) == is_found
 
 
-def test_bytes_of_a_ninth_of_the_writes_may_be_on_one_leg_alone() -> None:
-    """As many small ones: nine tenths of the writes have to be on both, too."""
+def test_a_ninth_of_the_writes_may_be_on_one_side_only() -> None:
+    """Small writes: nine tenths of the number of writes have to be on both sides, too."""
     near = in_order(18)
     alone: list[Write] = [(105.0 + 20 * number, 900_000 + 8 * number, 1, 5.0) for number in range(3)]
     assert two([*near, *alone[:2]], near)
@@ -107,7 +107,7 @@ def test_bytes_of_a_ninth_of_the_writes_may_be_on_one_leg_alone() -> None:
 
 
 @pytest.mark.parametrize(("after_ms", "is_found"), [(999.0, True), (1_001.0, False)])
-def test_a_copy_is_written_within_a_second_after_it_was_read(after_ms: float, is_found: bool) -> None:
+def test_a_copy_is_written_within_a_second_after_its_read(after_ms: float, is_found: bool) -> None:
     near = in_order(100)
     copied: list[Write] = [(20.0 * number + 12, 1_000_000 + 256 * number, 256, 2.0) for number in range(20)]
     hosts = Hosts()
@@ -118,7 +118,7 @@ def test_a_copy_is_written_within_a_second_after_it_was_read(after_ms: float, is
     assert bool(hosts.found()) == is_found
 
 
-def test_what_is_read_after_it_was_written_is_no_copy() -> None:
+def test_a_read_after_the_write_is_no_copy() -> None:
     near = in_order(100)
     alone: list[Write] = [(20.0 * number + 12, 1_000_000 + 256 * number, 256, 2.0) for number in range(20)]
     hosts = Hosts()
@@ -127,7 +127,7 @@ def test_what_is_read_after_it_was_written_is_no_copy() -> None:
     assert hosts.found() == []
 
 
-def test_requests_that_do_not_say_how_many_bytes_have_blocks_of_512() -> None:
+def test_the_default_block_length_is_512() -> None:
     hosts = Hosts()
     for target in ("iqn.a", "iqn.b"):
         hosts.ask(hosts.session(target), in_order(10, blocks=8), bytes=None)
@@ -135,7 +135,7 @@ def test_requests_that_do_not_say_how_many_bytes_have_blocks_of_512() -> None:
     assert found.as_dict(0)["bytes"] == 10 * 8 * 512
 
 
-def test_blocks_of_4096_bytes_are_told_by_what_most_requests_ask_for() -> None:
+def test_the_block_length_of_4096_comes_from_most_requests() -> None:
     hosts = Hosts()
     for target in ("iqn.a", "iqn.b"):
         session = hosts.session(target)
@@ -155,7 +155,7 @@ def sure(asked: list[Write]) -> bool:
     return found.mirror.is_sure
 
 
-def test_eight_writes_that_no_page_divides_are_no_stripe() -> None:
+def test_eight_writes_of_no_whole_pages_are_no_stripe() -> None:
     odd = [(at, lba + 1, 3, length) for at, lba, _, length in in_order(8)]
     assert sure(odd)
     assert not sure(odd[:7])
@@ -166,7 +166,7 @@ def test_eight_writes_that_no_page_divides_are_no_stripe() -> None:
 
 
 def mirrors_of(checksums: list[int], captured: int) -> list[Mirror]:
-    """Of two legs whose writes begin with these checksums of so many bytes."""
+    """Mirrors found, for two sides whose writes begin with these checksums over this many bytes."""
     hosts = Hosts()
     for target in ("iqn.a", "iqn.b"):
         hosts.ask(hosts.session(target), in_order(len(checksums)))
@@ -177,14 +177,14 @@ def mirrors_of(checksums: list[int], captured: int) -> list[Mirror]:
 
 
 @pytest.mark.parametrize(("captured", "is_sure"), [(64, True), (63, False)])
-def test_64_bytes_of_a_beginning_prove_that_data_are_alike(captured: int, is_sure: bool) -> None:
+def test_equal_checksums_of_64_bytes_prove_equal_data(captured: int, is_sure: bool) -> None:
     assert [mirror.is_sure for mirror in mirrors_of(list(range(20)), captured)] == [is_sure]
 
 
-# --- which leg was last, and why
+# --- the slower side, and the cause
 
 
-def test_writes_that_end_together_were_waited_for_on_no_leg() -> None:
+def test_writes_that_end_together_have_no_slower_side() -> None:
     near = in_order(10)
     # four end at the same time, four later on the far leg, two on the near one
     far = [
@@ -202,7 +202,7 @@ def test_writes_that_end_together_were_waited_for_on_no_leg() -> None:
     assert [leg["last_count"] for leg in document["legs"]] == [2, 4]
 
 
-def test_a_write_whose_status_nobody_saw_is_not_counted_as_done() -> None:
+def test_a_write_without_a_captured_status_does_not_count_as_done() -> None:
     hosts = Hosts()
     for target, length in (("iqn.a", 5.0), ("iqn.b", 9.0)):
         hosts.ask(hosts.session(target), in_order(10, length=length))
@@ -214,8 +214,8 @@ def test_a_write_whose_status_nobody_saw_is_not_counted_as_done() -> None:
 
 
 def waits_for_the_window(loss_before: int | None) -> dict[str, int]:
-    """What the lateness of ten writes comes from, which all wait 6 ms longer for the congestion window on one leg, with
-    a repair of 1 ms in the pause before one of them.
+    """The cause of a side whose ten writes all wait 6 ms longer for the congestion window, with a recovery of 1 ms in
+    the pause before one of them.
     """
     hosts = Hosts()
     for target, window_ms in (("iqn.a", 0), ("iqn.b", 6)):
@@ -239,15 +239,15 @@ def waits_for_the_window(loss_before: int | None) -> dict[str, int]:
     return found.farthest.causes
 
 
-def test_waits_for_the_congestion_window_are_the_loss_s_from_it_on_and_not_before() -> None:
+def test_cwnd_waits_are_attributed_to_a_loss_only_after_it() -> None:
     assert waits_for_the_window(None) == {"congestion_window": 10 * 6 * MS}
     assert waits_for_the_window(3) == {"loss": 7 * 6 * MS, "congestion_window": 3 * 6 * MS}
-    # named are the costliest first
+    # the costliest are reported first
     assert next(iter(waits_for_the_window(8))) == "congestion_window"
 
 
-def test_what_two_paths_of_one_leg_need_is_that_of_the_busier_one() -> None:
-    """R2Ts cost round trips of the session that asks for them."""
+def test_the_needs_of_a_side_are_those_of_its_busier_path() -> None:
+    """R2Ts cost RTTs of the session that needs them."""
     hosts = Hosts()
     for target, parts, rounds in (
         ("iqn.a", (("propagation", 4), ("transfer", 4)), 1),
@@ -262,17 +262,17 @@ def test_what_two_paths_of_one_leg_need_is_that_of_the_busier_one() -> None:
                 row = {"session": session, "connection": session, "part": part, "time_first_ns": at}
                 at += lasted * MS
                 hosts.budget.append(row | {"time_last_ns": at})
-    # another connection of the far session, over a longer path, that carried less
+    # another connection of the far session, with a longer RTT and fewer bytes
     hosts.connections[1] |= {"stream_bytes_to_target": 1_000}
     hosts.connections.append(
         hosts.connections[1] | {"connection": 2, "rtt_to_target_min_ns": 5 * MS, "stream_bytes_to_target": 999}
     )
     (found,) = hosts.found()
-    # 12 ms more of path, of which two rounds of 4 ms that the near leg did not need are not the way's
+    # 12 ms more of RTTs, of which 8 ms are two R2T rounds that the near side did not need
     assert found.farthest.causes == {"r2t_rounds": 10 * 8 * MS}
 
 
-def test_the_tables_say_who_waited_for_whom() -> None:
+def test_the_tables_show_which_side_was_slower() -> None:
     hosts = Hosts()
     hosts.ask(hosts.session("iqn.a"), in_order(5, length=5.0))
     hosts.ask(hosts.session("iqn.b"), shifted(in_order(5), 1, 9.0))
@@ -289,8 +289,8 @@ def test_the_tables_say_who_waited_for_whom() -> None:
     assert [row["end_ns"] - row["begin_ns"] for row in legs[:2]] == [5 * MS, 9 * MS]
 
 
-def test_rounds_of_a_write_that_was_cut_are_those_of_the_piece_with_most() -> None:
-    """Pieces are outstanding together, and so are their R2Ts."""
+def test_r2t_rounds_of_a_split_write_are_those_of_its_largest_piece() -> None:
+    """Pieces are in flight together, and so are their R2Ts."""
     hosts = Hosts()
     hosts.ask(hosts.session("iqn.a"), in_order(5, blocks=256), r2t_count=1)
     far = hosts.session("iqn.b")
@@ -304,7 +304,7 @@ def test_rounds_of_a_write_that_was_cut_are_those_of_the_piece_with_most() -> No
 
 
 def finding_of(hosts: Hosts) -> Finding:
-    """That of the first session."""
+    """The finding of the first session."""
     made = hosts.source()
 
     def source(name: str) -> Table:
@@ -315,7 +315,7 @@ def finding_of(hosts: Hosts) -> Finding:
 
 
 def near_and_far(hosts: Hosts, session: int, gaps_ms: list[int], *, lun: int = 0) -> list[Write]:
-    """A near leg's writes of 5 ms, with these gaps behind them; and its budget. What is given is the far leg's."""
+    """The near side: writes of 5 ms followed by these gaps, and its budget. The arguments describe the far side."""
     at, far = 0, []
     for number, gap in enumerate(gaps_ms):
         lba = 10_000 + 256 * number
@@ -329,8 +329,8 @@ def near_and_far(hosts: Hosts, session: int, gaps_ms: list[int], *, lun: int = 0
     return far
 
 
-def test_a_leg_that_waits_longer_than_it_works_waits_for_all_of_its_time() -> None:
-    """155 ms of waiting in 34 ms of work: one wait of 150 ms counts as an idle gap between bursts."""
+def test_a_side_that_mostly_waits_has_a_share_of_at_most_all_its_time() -> None:
+    """155 ms of waiting in 34 ms of busy time: one wait of 150 ms counts as an idle gap between bursts."""
     hosts = Hosts()
     near, far = hosts.session("iqn.a"), hosts.session("iqn.b")
     hosts.ask(far, near_and_far(hosts, near, [1, 1, 1, 1, 150, 1]))
@@ -341,8 +341,8 @@ def test_a_leg_that_waits_longer_than_it_works_waits_for_all_of_its_time() -> No
     assert "acknowledged 1.0 ms (median) and at most 150.0 ms after the first" in finding.text
 
 
-def test_of_two_mirrors_the_one_that_costs_more_is_said() -> None:
-    """Two logical units of one session, each mirrored to a target of its own."""
+def test_the_costlier_of_two_mirrors_is_reported() -> None:
+    """Two logical units of one session, each mirrored to a separate target."""
     for order in ((2, 6), (6, 2)):
         hosts = Hosts()
         near = hosts.session("iqn.a")

@@ -1,4 +1,4 @@
-"""Mirrors, on tables made by hand: what is written where and when; and near misses: turns, stripes, other orders."""
+"""Mirrors, on tables made by hand, and near misses: alternating paths, stripes, other orders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_same_writes_are_a_mirror() -> None:
     assert found.skews == dict.fromkeys(("p50", "p95", "p99", "max"), 11 * MS)
     assert [leg.last_count for leg in found.legs] == [0, 20]
     assert found.farthest.alone_ns == 20 * 11 * MS
-    # another host, or the other path to the same logical unit, is no leg
+    # another host, or the other path to the same logical unit, is no mirror side
     assert two(near, far, host="iqn.other") == []
     hosts = Hosts()
     for asked in (near, far):
@@ -43,8 +43,8 @@ def test_three_writes_are_no_mirror() -> None:
     assert len(two(in_order(4), in_order(4))) == 1
 
 
-def test_members_that_were_prepared_one_after_the_other() -> None:
-    """As mdadm does before the array is there, and after."""
+def test_mirror_members_written_one_after_another_first() -> None:
+    """As mdadm does before and after it creates the array."""
     prepared = [(10.0 * number, 8 + 8 * number, 8, 5.0) for number in range(10)]
     work = [(at + 300, lba, blocks, length) for at, lba, blocks, length in in_order(12)]
     wiped = [(at + 1_000, lba, blocks, length) for at, lba, blocks, length in prepared]
@@ -56,8 +56,8 @@ def test_members_that_were_prepared_one_after_the_other() -> None:
     assert len(found.found) == 12
 
 
-def test_a_slow_host_begins_one_leg_after_the_other() -> None:
-    """With one processor, which sends the first burst of one before the command of the other."""
+def test_a_slow_host_starts_one_side_after_the_other() -> None:
+    """With one CPU, which sends the first burst of one side before the command of the other."""
     near = in_order(12, period=30.0, length=10.0)
     (found,) = two(near, [(at + 6, lba, blocks, 12.0) for at, lba, blocks, _ in near])
     assert len(found.found) == 12
@@ -68,7 +68,7 @@ def test_two_programs_in_step_do_not_wait_for_each_other() -> None:
     assert two(near, [(at + 5, lba, blocks, length) for at, lba, blocks, length in near]) == []
 
 
-def test_legs_may_cut_a_write_differently() -> None:
+def test_sides_may_split_a_write_differently() -> None:
     near, far = [], []
     for at, lba, _, _ in in_order(12, blocks=1024):
         near += [(at, lba, 512, 3.0), (at + 0.1, lba + 512, 512, 4.0)]
@@ -82,7 +82,7 @@ def test_legs_may_cut_a_write_differently() -> None:
     assert sorted(set(found.found.skews.tolist())) == [round(5.9 * MS), 6 * MS]
 
 
-def test_members_may_begin_at_different_blocks() -> None:
+def test_sides_may_start_at_different_blocks() -> None:
     near = in_order(20)
     far = [(at, lba + 262_144 - 2_048, blocks, 8.0) for at, lba, blocks, _ in near]
     (found,) = two(near, far)
@@ -95,8 +95,8 @@ def test_members_may_begin_at_different_blocks() -> None:
     assert two(near, apart) == []
 
 
-def test_one_block_written_again_and_again() -> None:
-    """A journal, or a superblock: the first goes with the first, and what came before the capture with nothing."""
+def test_one_block_written_repeatedly() -> None:
+    """A journal, or a superblock: the first write matches the first; writes before the capture match none."""
     near = [(20.0 * number, 8, 8, 2.0) for number in range(30)]
     far = [(20.0 * number + 0.5, 8, 8, 12.0) for number in range(30)]
     assert len(two(near, far)[0].found) == 30
@@ -105,7 +105,7 @@ def test_one_block_written_again_and_again() -> None:
     assert found.skews["max"] == round(10.5 * MS)
 
 
-def test_three_legs_of_which_two_are_far() -> None:
+def test_three_sides_of_which_two_are_far() -> None:
     hosts = Hosts()
     for length in (4.0, 9.0, 15.0):
         hosts.ask(hosts.session(f"iqn.{length}"), in_order(10, length=length))
@@ -130,8 +130,8 @@ def test_two_mirrors_are_numbered_through() -> None:
     assert legs["session"].tolist() == [0, 1] * 5 + [2, 3] * 7
 
 
-def test_a_leg_whose_queue_is_full_begins_later() -> None:
-    """Four at a time: the near leg takes 2 ms for each, the far one 20, and so falls behind more and more."""
+def test_a_side_with_a_full_queue_starts_later() -> None:
+    """Four at a time: the near side takes 2 ms for each, the far side 20 ms, so that it falls behind more and more."""
     count = 60
     near = [(0.5 * number, 10_000 + 64 * number, 64, 2.0) for number in range(count)]
     far = [(0.5 * (number % 4) + 20.0 * (number // 4), 10_000 + 64 * number, 64, 20.0) for number in range(count)]
@@ -143,7 +143,7 @@ def test_a_leg_whose_queue_is_full_begins_later() -> None:
     assert two(near, alone) == []
 
 
-def test_a_resync_beside_the_writes() -> None:
+def test_a_resync_during_the_writes() -> None:
     near, far = in_order(20), in_order(20, length=9.0)
     copied = [(20.0 * number + 12, 1_000_000 + 256 * number, 256, 2.0) for number in range(20)]
     hosts = Hosts()
@@ -160,19 +160,19 @@ def test_a_resync_beside_the_writes() -> None:
 
 
 @pytest.mark.parametrize(("alone", "is_found"), [(2, True), (3, False)])
-def test_nearly_all_writes_have_to_be_on_both(alone: int, is_found: bool) -> None:
+def test_nearly_all_writes_have_to_be_on_both_sides(alone: int, is_found: bool) -> None:
     near = in_order(20)
     other = [(5.0 + 100.0 * number, 900_000 + 512 * number, 256, 5.0) for number in range(alone)]
     assert bool(two([*near, *other], near)) == is_found
 
 
-def test_writes_while_only_one_leg_is_at_work_do_not_count() -> None:
+def test_writes_while_only_one_side_is_active_do_not_count() -> None:
     near = in_order(60)
     (found,) = two(near, near[20:35])
     assert len(found.found) == 15
 
 
-def test_paths_that_take_turns_are_no_mirror() -> None:
+def test_alternating_paths_are_no_mirror() -> None:
     asked = in_order(40)
     assert two(asked[::2], asked[1::2]) == []
 
@@ -205,7 +205,7 @@ def test_the_same_writes_in_another_order_are_no_mirror(order: list[int]) -> Non
 
 @settings(deadline=None, max_examples=20, phases=(Phase.explicit, Phase.generate))
 @given(st.data())
-def test_a_mirror_is_found_however_its_legs_are_cut(data: st.DataObject) -> None:
+def test_a_mirror_is_found_however_its_sides_are_split(data: st.DataObject) -> None:
     legs: list[list[Write]] = [[], []]
     ends = []
     for at, lba, blocks, _ in in_order(10, blocks=64, period=40.0):
@@ -226,11 +226,11 @@ def test_a_mirror_is_found_however_its_legs_are_cut(data: st.DataObject) -> None
     assert found.found.skews.tolist() == pytest.approx([abs(one - other) for one, other in ends], abs=2)
 
 
-# --- why
+# --- the cause
 
 
 def with_budget(near: list[tuple[str, float]], far: list[tuple[str, float]], r2ts: int = 0) -> Account:
-    """Ten writes that begin together; each leg's session spends its time as said (ms), the rest without a task."""
+    """Ten writes that begin together; the session of each side has this time breakdown (ms), the rest is idle."""
     hosts = Hosts()
     for parts, target, rounds in ((near, "iqn.a", 0), (far, "iqn.b", r2ts)):
         session = hosts.session(target, rtt_ms=4)
@@ -261,27 +261,27 @@ def with_budget(near: list[tuple[str, float]], far: list[tuple[str, float]], r2t
         ([("propagation", 4.0), ("transfer", 4.0), ("ack_wait", 6.0)], 0, "ack_wait", 6),
     ],
 )
-def test_the_cause_is_the_part_that_differs_most(
+def test_the_cause_is_the_part_with_the_largest_difference(
     far: list[tuple[str, float]], r2ts: int, cause: str, cost_ms: int
 ) -> None:
     found = with_budget([("propagation", 4.0), ("transfer", 4.0)], far, r2ts)
     assert found.farthest.causes == {cause: 10 * cost_ms * MS}
 
 
-def test_waits_while_the_other_leg_is_on_the_line_are_the_line() -> None:
+def test_waits_while_the_other_side_uses_the_line_are_transfer() -> None:
     near = [("propagation", 4.0), ("transfer", 20.0)]
     found = with_budget(near, [("propagation", 4.0), ("target_service", 20.0), ("transfer", 20.0)])
     assert found.farthest.causes == {"line": 10 * 20 * MS}
 
 
-def test_of_what_both_legs_wait_for_the_line_takes_no_more_than_the_difference() -> None:
-    """The far target takes 6 ms while the near leg's data are on the line, the near one 5 after that: 1 more."""
+def test_transfer_takes_at_most_the_difference_of_the_waits() -> None:
+    """The far target takes 6 ms while the near side's data is on the line, the near target 5 ms after that: 1 more."""
     near = [("propagation", 4.0), ("transfer", 20.0), ("target_service", 5.0)]
     far = [("propagation", 4.0), ("target_service", 6.0), ("transfer", 20.0), ("propagation", 4.0)]
     assert with_budget(near, far).farthest.causes == {"round_trip": 10 * 4 * MS}
 
 
-def test_a_command_that_was_sent_later() -> None:
+def test_a_command_sent_later() -> None:
     hosts = Hosts()
     hosts.ask(hosts.session("iqn.a"), in_order(10, period=100.0, length=20.0))
     hosts.ask(
@@ -302,11 +302,11 @@ def test_a_command_that_was_sent_later() -> None:
     assert found.farthest.causes == {"sent_later": 10 * 4 * MS}
 
 
-# --- what tells a stripe from a mirror
+# --- stripe or mirror
 
 
 def with_starts(starts: Sequence[Sequence[int]], captured: tuple[int, int] = (64, 64)) -> list[bool]:
-    """Whether the mirrors found are sure, of two legs whose data begin with these checksums of so many bytes each."""
+    """Whether the mirrors found are certain, for two sides whose data begin with checksums over these byte counts."""
     hosts = Hosts()
     for target in ("iqn.a", "iqn.b"):
         hosts.ask(hosts.session(target), in_order(len(starts[0])))
@@ -322,7 +322,7 @@ def with_starts(starts: Sequence[Sequence[int]], captured: tuple[int, int] = (64
     ]
 
 
-def test_data_tell_stripes_from_mirrors() -> None:
+def test_data_distinguish_stripes_from_mirrors() -> None:
     count = 20
     own = list(range(100, 100 + count))
     assert with_starts([own, own]) == [True]
@@ -336,12 +336,12 @@ def test_data_tell_stripes_from_mirrors() -> None:
     # zeros everywhere prove nothing; one superblock among them does
     assert with_starts([[7] * count, [7] * count]) == [False]
     assert with_starts([[7] * (count - 1) + [8], [7] * (count - 1) + [8]]) == [True]
-    # fewer bytes may be the same in any block, and prove a difference all the same
+    # fewer equal bytes prove nothing, but different ones prove a difference
     assert with_starts([own, own], captured=(14, 14)) == [False]
     assert with_starts([own, [each + 1_000 for each in own]], captured=(14, 14)) == []
 
 
-def test_extents_that_no_stripe_has() -> None:
+def test_extents_that_exclude_a_stripe() -> None:
     odd = [(at, lba + 1, 3, length) for at, lba, _, length in in_order(10)]
     assert [each.mirror.is_sure for each in two(odd, odd)] == [True]
     (page,) = two(in_order(10, blocks=8), in_order(10, blocks=8))

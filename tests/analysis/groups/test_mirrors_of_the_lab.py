@@ -1,4 +1,4 @@
-"""Mirrors in captures of the lab beside its truth, near misses, and what people see of them."""
+"""Mirrors in captures of the lab against the truth, near misses, and how mirrors are shown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def trace_of(run: Run, tap: str = "initiator") -> iscsitrace.Trace:
 
 
 def target_of(run: Run) -> dict[int, int]:
-    """The number of each session's target, which its name tells."""
+    """The number of each session's target, from its name."""
     sessions = trace_of(run).sessions
     names = zip(sessions["session"].tolist(), sessions["target_name"].tolist(), strict=True)
     return {session: int(name.partition(":memory-")[2] or 1) - 1 for session, name in names}
@@ -51,7 +51,7 @@ def found_in(run: Run) -> list[Account]:
 
 
 def true_skews(run: Run) -> dict[int, tuple[int, int]]:
-    """By address of each write: how far apart its targets were done, and the target that was last."""
+    """By address of each write: the time between the completions of its targets, and the last target."""
     cycles = json.loads((run.folder / "truth.json").read_text())["cycles"]
     done: dict[int, dict[int, int]] = {}
     rows = zip(cycles["operation"], cycles["lba"], cycles["target"], cycles["initiator"]["status_ns"], strict=True)
@@ -88,7 +88,7 @@ MIRRORS = {
 
 
 @pytest.mark.parametrize("name", MIRRORS)
-def test_mirrors_of_the_lab_are_as_their_truth_says(runs: Runs, name: str) -> None:
+def test_mirrors_of_the_lab_equal_the_truth(runs: Runs, name: str) -> None:
     options, leg_count, cause = MIRRORS[name]
     run = runs(options)
     (found,) = found_in(run)
@@ -105,7 +105,7 @@ def test_mirrors_of_the_lab_are_as_their_truth_says(runs: Runs, name: str) -> No
     assert found.farthest.cause == cause
 
 
-def test_the_path_is_why_by_just_what_it_is_longer(runs: Runs) -> None:
+def test_the_cause_is_the_rtt_by_its_difference(runs: Runs) -> None:
     run = runs(MIRRORS["two"][0])
     made = derived.make("mirrored_writes", trace_of(run).table)
     # 19 ms longer each way: one longer RTT in each write after slow start
@@ -114,7 +114,7 @@ def test_the_path_is_why_by_just_what_it_is_longer(runs: Runs) -> None:
     assert steady["cause_ns"].tolist() == pytest.approx([38 * MS] * len(steady), abs=0.1 * MS)
 
 
-def test_legs_of_each_write(runs: Runs) -> None:
+def test_sides_of_each_write(runs: Runs) -> None:
     run = runs(MIRRORS["three"][0])
     trace = trace_of(run)
     legs = derived.make("mirror_legs", trace.table)
@@ -134,7 +134,7 @@ def test_legs_of_each_write(runs: Runs) -> None:
     assert np.sort(waits[6:], axis=1).ravel().tolist() == pytest.approx([0, 20 * MS, 22 * MS] * 10)
 
 
-def test_a_snaplen_leaves_a_mirror_in_doubt(runs: Runs, tmp_path: Path) -> None:
+def test_a_snaplen_makes_a_mirror_uncertain(runs: Runs, tmp_path: Path) -> None:
     records, link_type = read_records(runs(MIRRORS["two"][0]).capture())
     file = write_pcapng(tmp_path / "cut.pcapng", cut(records, 128), link_type)  # type: ignore[arg-type]
     (found,) = account.of_trace(iscsitrace.read(file, tables=mirrors.NEEDED).table)
@@ -172,7 +172,7 @@ def test_stripes_of_zeros_may_be_a_mirror(runs: Runs) -> None:
 
 
 def crc32c(data: bytes) -> int:
-    """Bit by bit, as RFC 7143, section 13.1, has it."""
+    """CRC32C bit by bit (RFC 7143, section 13.1)."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -182,8 +182,8 @@ def crc32c(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("keys", ["", "--key InitialR2T=Yes --key ImmediateData=No", "--key ImmediateData=No"])
-def test_how_data_begin(runs: Runs, keys: str) -> None:
-    """With the command, after an R2T, or unasked: what follows the header of a PDU with data at offset 0."""
+def test_the_checksums_of_the_first_data(runs: Runs, keys: str) -> None:
+    """Immediate, solicited or unsolicited: the data of a PDU at offset 0."""
     run = runs(f"write --bytes 1M --block-size 128K --start-lba 100000 {keys}")
     trace = iscsitrace.read(run.capture(), tables=["write_starts"])
     raw = run.capture().read_bytes()
@@ -197,18 +197,18 @@ def test_how_data_begin(runs: Runs, keys: str) -> None:
         assert (row["bytes"], row["crc32c"]) == (64, crc32c(raw[place : place + 64]))
 
 
-def test_nothing_of_data_is_read_unasked(runs: Runs) -> None:
+def test_data_is_read_only_on_request(runs: Runs) -> None:
     trace = iscsitrace.read(runs("write --bytes 1M --block-size 128K --start-lba 100000 ").capture())
     with pytest.raises(InputInvalid, match="write_starts"):
         _ = trace.write_starts
 
 
 @pytest.mark.parametrize("file", recorded_captures(), ids=lambda file: file.name)
-def test_no_recording_is_a_mirror(file: Path) -> None:
+def test_no_recording_has_a_mirror(file: Path) -> None:
     assert recognition.find(iscsitrace.read(file, tables=mirrors.RECOGNISING).table) == []
 
 
-# --- what people see
+# --- output
 
 
 def run_of(*arguments: object) -> str:
@@ -231,7 +231,7 @@ def test_the_command(runs: Runs) -> None:
     assert [leg["session"] for leg in document["mirrored_writes"][0]["legs"]] == [0, 1]
 
 
-def test_no_mirror_is_said(runs: Runs) -> None:
+def test_the_absence_of_mirrors_is_reported(runs: Runs) -> None:
     assert run_of("mirrors", runs(NEAR_MISSES["stripes"]).capture()).startswith("no mirror")
 
 
@@ -256,7 +256,7 @@ def test_the_finding(runs: Runs) -> None:
     assert "uneven_connections" not in diagnosis.found
 
 
-def test_legs_that_are_equally_far_wait_for_none(runs: Runs) -> None:
+def test_sides_at_equal_rtt_wait_for_none(runs: Runs) -> None:
     run = runs(f"write --mirror --targets 2 --one-way-delay 2ms {LINK}")
     diagnosis = examine(iscsitrace.read(run.capture(), tables=NEEDED).table)
     assert len(diagnosis.mirrors) == 1

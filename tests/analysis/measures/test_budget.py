@@ -1,4 +1,4 @@
-"""Sums of the time budget, against a model that counts nanoseconds one by one."""
+"""Sums of the time breakdown, against a model that counts nanoseconds one by one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def budget_table(rows: list[dict[str, Any]]) -> Table:
 MS = 1_000_000
 
 
-def test_parts_add_up_and_the_largest_but_transfer_limits() -> None:
+def test_parts_add_up_and_the_largest_except_transfer_limits() -> None:
     rows = stretches([("transfer", 50), ("propagation", 30), ("transfer", 10), ("target_service", 10)])
     whole = budgets.of_connections(budget_table(rows))[0]
     assert whole.total_ns == 100
@@ -48,13 +48,13 @@ def test_parts_add_up_and_the_largest_but_transfer_limits() -> None:
     assert whole.is_line_bound
 
 
-def test_nothing_has_no_limiter_and_no_idle_fraction() -> None:
+def test_an_empty_breakdown_has_no_limiter_and_no_idle_fraction() -> None:
     nothing = Budget(dict.fromkeys(PARTS, 0))
     assert (nothing.limiter, nothing.idle_fraction, nothing.is_line_bound) == (None, None, False)
     assert budgets.of_connections(budget_table([])) == {}
 
 
-def test_a_pause_between_jobs_does_not_limit_but_a_steady_think_time_does() -> None:
+def test_an_idle_gap_does_not_limit_but_steady_think_time_does() -> None:
     work = [("propagation", 5 * MS), ("initiator_think", 1 * MS)]
     job = budgets.of_connections(budget_table(stretches([*work * 20, ("initiator_think", 3_000 * MS), *work * 20])))[0]
     assert (job.limiter, job.between_jobs_ns) == ("propagation", 3_000 * MS)
@@ -87,18 +87,18 @@ def test_a_pause_between_jobs_does_not_limit_but_a_steady_think_time_does() -> N
         ([14, 14, 141], 141),
     ],
 )
-def test_how_long_a_stretch_without_a_task_is_a_pause(lengths_ms: list[int], pauses_ms: int) -> None:
+def test_how_long_an_idle_span_has_to_be_for_a_gap(lengths_ms: list[int], pauses_ms: int) -> None:
     assert budgets.between_jobs_ns(np.array(lengths_ms) * MS) == pauses_ms * MS
 
 
-def test_the_line_is_what_limits_without_the_pauses_between_jobs() -> None:
+def test_idle_gaps_do_not_count_for_the_line_limit() -> None:
     work = [("transfer", 51 * MS), ("propagation", 49 * MS)]
     whole = budgets.of_connections(budget_table(stretches([*work, ("initiator_think", 500 * MS), *work])))[0]
     assert (whole.total_ns, whole.jobs_ns, whole.is_line_bound) == (700 * MS, 200 * MS, True)
     assert not Budget(dict.fromkeys(PARTS, 0) | {"transfer": 50, "propagation": 50}).is_line_bound
 
 
-def test_a_session_has_its_own_time_when_it_has_several_connections() -> None:
+def test_a_session_of_several_connections_has_a_separate_breakdown() -> None:
     alone = stretches([("transfer", 10)], session=0, connection=0)
     first, second = (stretches([("transfer", 10)], session=1, connection=number) for number in (1, 2))
     own = stretches([("transfer", 15)], session=1, connection=None)
@@ -120,7 +120,7 @@ def test_a_session_has_its_own_time_when_it_has_several_connections() -> None:
     lengths=st.lists(st.tuples(st.sampled_from(PARTS), st.integers(1, 20)), min_size=1, max_size=12),
     edges=st.lists(st.integers(0, 300), min_size=2, max_size=8, unique=True),
 )
-def test_sums_over_time_are_those_of_counting_nanoseconds(lengths: list[tuple[str, int]], edges: list[int]) -> None:
+def test_sums_over_time_against_counting_nanoseconds(lengths: list[tuple[str, int]], edges: list[int]) -> None:
     start_ns = 40
     owners = [part for part, length_ns in lengths for _ in range(length_ns)]
     rows = budget_table(stretches(lengths, start_ns))

@@ -1,4 +1,4 @@
-"""The truth beside which budgets are held: its arithmetic has to agree with what link and hosts logged."""
+"""The truth for time breakdowns: its arithmetic has to agree with the logs of link and hosts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.budget import link, losses, owners, packets, runs, spans
+from bench.budget import link, losses, packets, runs, spans, true_parts
 from bench.budget.cases import CASES, EQUAL_POINTS, limiters, line_ns
 
 _LAST = 30
@@ -29,13 +29,13 @@ def test_sets_of_times_against_counting_instants(first: list[tuple[int, int]], s
     assert _instants(spans.intersection(one, other).tolist()) == _instants(first) & _instants(second)
     assert _instants(spans.subtraction(one, other).tolist()) == _instants(first) - _instants(second)
     assert _instants(spans.complement(one, (5, 20)).tolist()) == set(range(5, 20)) - _instants(first)
-    found = spans.owners((5, 20), {"one": one, "other": other}, "rest")
+    found = spans.attributed((5, 20), {"one": one, "other": other}, "rest")
     inside = set(range(5, 20))
     mine, its = _instants(first) & inside, _instants(second) & inside
     assert found == {"one": len(mine), "other": len(its - mine), "rest": len(inside - mine - its)}
 
 
-def test_parts_less_than_five_points_apart_are_equally_large() -> None:
+def test_parts_within_five_points_are_equally_large() -> None:
     assert limiters({"transfer": 40.0, "propagation": 29.0, "ack_wait": 31.0}) == ("ack_wait", "propagation")
     assert limiters({"transfer": 35.0, "propagation": 35.0, "ack_wait": 35.0 - EQUAL_POINTS}) == ("propagation",)
     assert limiters({"transfer": 48.0, "propagation": 42.0, "ack_wait": 10.0}) == ("transfer", "propagation")
@@ -43,15 +43,15 @@ def test_parts_less_than_five_points_apart_are_equally_large() -> None:
     assert limiters({}) == ()
 
 
-def test_a_block_takes_what_its_bits_take() -> None:
+def test_the_line_time_of_a_block() -> None:
     # 46 segments of at most 1448 bytes, 66 bytes of headers each, at 25 ns a byte
     assert line_ns(65_536) == (65_536 + 48 + 46 * 66) * 25
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in LOSSY], ids=str)
-def test_arithmetic_and_logs_name_the_same_limiter(tmp_path: Path, name: str) -> None:
+def test_arithmetic_and_logs_agree_on_the_limiter(tmp_path: Path, name: str) -> None:
     made = runs.make(CASES[name], "simulated", tmp_path)
-    run = owners.Run(made.case, made.truth, owners.read(made.files))
+    run = true_parts.Run(made.case, made.truth, true_parts.read(made.files))
     for tap in runs.TAPS:
         parts = run.parts(tap)
         first, last = run.taps.span(tap)
@@ -62,7 +62,7 @@ def test_arithmetic_and_logs_name_the_same_limiter(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", LOSSY[::5], ids=str)
-def test_what_was_lost_and_sent_again_is_what_link_and_hosts_counted(tmp_path: Path, name: str) -> None:
+def test_losses_and_retransmissions_equal_the_counts_of_link_and_hosts(tmp_path: Path, name: str) -> None:
     made = runs.make(CASES[name], "simulated", tmp_path)
     assert made.packets
     lost_bytes = 0
@@ -80,6 +80,6 @@ def test_what_was_lost_and_sent_again_is_what_link_and_hosts_counted(tmp_path: P
             packet.sequence for packet in made.packets[near] if packet.to_target is to_target and packet.is_control
         ]
         assert len(again) + len(control) - len(set(control)) == end["retransmitted_segment_count"]
-    parts = owners.Run(made.case, made.truth, owners.read(made.files), made.packets).parts("initiator")
+    parts = true_parts.Run(made.case, made.truth, true_parts.read(made.files), made.packets).parts("initiator")
     # ACKs that are lost alone cost nothing
     assert (parts["loss_recovery"] > 0) == (lost_bytes > 0)

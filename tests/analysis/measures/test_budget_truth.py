@@ -1,4 +1,4 @@
-"""Budgets of traffic whose truth is known: idle fraction by the link's log, limiter by what link and hosts logged."""
+"""Time breakdowns of traffic with known truth: idle fraction by the log of the link, limiter by all logs."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def _wrong(outcome: Outcome) -> list[str]:
 
 
 @pytest.mark.parametrize("name", LOSSLESS, ids=str)
-def test_of_simulated_runs(tmp_path: Path, name: str) -> None:
+def test_simulated_runs(tmp_path: Path, name: str) -> None:
     made = runs.make(CASES[name], "simulated", tmp_path)
     assert [each for outcome in outcomes_of(made) for each in _wrong(outcome)] == []
 
 
-# the bench has them all: looking for each lost packet takes tshark its time
+# the bench runs all cases: tshark needs long to find each lost packet
 @pytest.mark.parametrize("name", LOSSY[::5], ids=str)
-def test_of_simulated_runs_with_losses(tmp_path: Path, name: str) -> None:
+def test_simulated_runs_with_losses(tmp_path: Path, name: str) -> None:
     made = runs.make(CASES[name], "simulated", tmp_path)
     assert made.packets
     assert [each for outcome in outcomes_of(made) for each in _wrong(outcome)] == []
@@ -58,7 +58,7 @@ def test_of_simulated_runs_with_losses(tmp_path: Path, name: str) -> None:
 
 @needs_root
 @pytest.mark.parametrize("name", REAL, ids=str)
-def test_of_real_runs(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+def test_real_runs(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     def run() -> tuple[Truth, Made]:
         made = runs.make(CASES[name], "real", tmp_path_factory.mktemp("run"))
         return made.truth, made
@@ -69,7 +69,7 @@ def test_of_real_runs(tmp_path_factory: pytest.TempPathFactory, name: str) -> No
     judge_run(run, judge)
 
 
-# --- the parts add up, whatever was run
+# --- the parts add up, for any run
 
 _DIRECTION = st.fixed_dictionaries(
     {
@@ -139,7 +139,7 @@ def _span(trace: Trace, members: set[int]) -> tuple[int, int]:
 
 
 def _check_stretches(rows: list[dict[str, Any]], span: tuple[int, int], found: Budget) -> None:
-    """They follow each other without a gap through the whole span, and are what the sums say."""
+    """The spans follow each other without a gap, and have the sums of the table."""
     assert (rows[0]["time_first_ns"], rows[-1]["time_last_ns"]) == span
     assert all(row["time_last_ns"] == following["time_first_ns"] for row, following in pairwise(rows))
     assert all(row["time_first_ns"] < row["time_last_ns"] for row in rows)
@@ -151,7 +151,9 @@ def _check_stretches(rows: list[dict[str, Any]], span: tuple[int, int], found: B
 
 @given(_simulations())
 @settings(max_examples=40, deadline=None)
-def test_every_nanosecond_has_one_owner(tmp_path_factory: pytest.TempPathFactory, simulated: dict[str, Any]) -> None:
+def test_every_nanosecond_is_attributed_to_one_part(
+    tmp_path_factory: pytest.TempPathFactory, simulated: dict[str, Any]
+) -> None:
     folder = tmp_path_factory.mktemp("run")
     simulation.run(simulated, folder, lambda *_: False)
     for tap in runs.TAPS:

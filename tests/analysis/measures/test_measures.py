@@ -26,7 +26,7 @@ CYCLES = TRACE["cycles"]
 
 
 @given(st.lists(st.integers(-(10**15), 10**15), min_size=1))
-def test_percentiles_are_values_that_occurred_with_enough_at_or_below(values: list[int]) -> None:
+def test_percentiles_by_nearest_rank(values: list[int]) -> None:
     found = distribution.percentiles(np.array(values))
     for name, share in (("p50", 50), ("p95", 95), ("p99", 99), ("max", 100)):
         value = found[name]
@@ -59,7 +59,7 @@ def test_volumes_over_the_active_time() -> None:
     assert total.queue_depth_max == 2
 
 
-def test_volumes_of_a_bidirectional_task_go_both_ways() -> None:
+def test_volumes_of_a_bidirectional_command_count_in_both_directions() -> None:
     row = {"is_read": True, "is_write": True, "data_bytes": 1000, "solicited_bytes": 400}
     (total,) = volumes.measure(table("cycles", row))
     assert (total.read_bytes, total.write_bytes) == (600, 400)
@@ -68,7 +68,7 @@ def test_volumes_of_a_bidirectional_task_go_both_ways() -> None:
     assert (total.read_bytes, total.write_bytes) == (0, 1_000)
 
 
-def test_tasks_that_moved_nothing_are_neither_reads_nor_writes() -> None:
+def test_commands_without_data_are_neither_reads_nor_writes() -> None:
     rows = [
         {"operation": word, f"is_{word}": True, "data_bytes": moved, "command_first_ns": 0, "status_ns": 4 * MS}
         for word, moved in (("read", 512), ("read", 0), ("write", 1024), ("write", 0), ("write", 0))
@@ -76,7 +76,7 @@ def test_tasks_that_moved_nothing_are_neither_reads_nor_writes() -> None:
     (total,) = volumes.measure(table("cycles", *rows))
     assert (total.cycle_count, total.read_cycle_count, total.write_cycle_count) == (5, 1, 1)
     assert (total.read_bytes_per_s, total.write_bytes_per_s) == (512 / 0.004, 1024 / 0.004)
-    # they had a command and a status all the same
+    # they still have a command and a status
     assert total.iops == 5 / 0.004
 
 
@@ -99,7 +99,7 @@ def test_latencies_by_operation() -> None:
     }
 
 
-def test_block_sizes_leave_out_tasks_without_data() -> None:
+def test_block_sizes_leave_out_commands_without_data() -> None:
     assert operations.block_sizes(table("cycles", *CYCLES)) == [
         {"operation": "read", "bytes": 65_536, "cycle_count": 1},
         {"operation": "write", "bytes": 262_144, "cycle_count": 1},
@@ -110,7 +110,7 @@ def counter(name: str, severity: str, count: int, **more: Any) -> dict[str, Any]
     return {"name": name, "severity": severity, "count": count, **more}
 
 
-def test_health_sums_over_connections_and_puts_the_worst_first() -> None:
+def test_counters_are_summed_over_connections_and_the_worst_come_first() -> None:
     entries = health.by_name(
         table(
             "counters",
@@ -173,5 +173,5 @@ def test_display_filter() -> None:
     assert selection.display_filter(cycles.row(1)) == (
         "tcp.stream==1 && iscsi.initiatortasktag==0x00000011 && frame.number>=22 && frame.number<=210"
     )
-    # without a status nobody knows where it ends
+    # without a status its end is unknown
     assert selection.display_filter(cycles.row(2)).endswith("frame.number>=220")

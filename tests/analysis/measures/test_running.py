@@ -1,4 +1,4 @@
-"""Running distributions and active time, against those of all values at once."""
+"""Running distributions and active time, compared with those of all values at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def filled(of: list[list[int]]) -> Distribution:
 
 
 @given(parts)
-def test_few_values_are_known_one_by_one(values: list[list[int]]) -> None:
+def test_few_values_are_kept_exactly(values: list[list[int]]) -> None:
     everything = np.array([value for part in values for value in part], dtype=np.int64)
     assert filled(values).percentiles() == percentiles(everything)
 
@@ -43,7 +43,7 @@ def test_nulls_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("most", [100, 10_000, 10**7, 10**10, 1 << 52])
-def test_many_values_are_within_a_twentieth_of_a_percent(most: int) -> None:
+def test_percentiles_of_many_values_are_within_a_twentieth_of_a_percent(most: int) -> None:
     generator = np.random.default_rng(7143)
     values = np.exp(generator.uniform(0, np.log(most), 3 * EXACT)).astype(np.int64)
     found = Distribution()
@@ -59,7 +59,7 @@ def test_many_values_are_within_a_twentieth_of_a_percent(most: int) -> None:
     assert found.percentiles()["max"] == exact["max"]
 
 
-def test_a_distribution_of_many_values_holds_no_values() -> None:
+def test_a_distribution_of_many_values_keeps_only_counts() -> None:
     found = Distribution()
     for _ in range(4):
         found.add(np.full(EXACT, 1 << 40))
@@ -72,7 +72,7 @@ intervals = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), max_siz
 
 
 @given(intervals, st.integers(1, 6))
-def test_active_time_is_that_of_all_intervals_at_once(of: list[tuple[int, int]], size: int) -> None:
+def test_active_time_equals_that_of_all_intervals_at_once(of: list[tuple[int, int]], size: int) -> None:
     starts = np.array(sorted(start for start, _ in of), dtype=np.int64)
     lengths = np.array([length for _, length in of], dtype=np.int64)
     found = ActiveTime()
@@ -84,7 +84,7 @@ def test_active_time_is_that_of_all_intervals_at_once(of: list[tuple[int, int]],
     assert found.total_ns == union_length(starts, starts + lengths)
 
 
-def test_stretches_that_wait_are_bounded(monkeypatch: Any) -> None:
+def test_waiting_intervals_are_bounded(monkeypatch: Any) -> None:
     monkeypatch.setattr(active_time, "PENDING_MAX", 100)
     found = ActiveTime()
     for at in range(0, 10_000, 50):
@@ -98,8 +98,8 @@ def test_stretches_that_wait_are_bounded(monkeypatch: Any) -> None:
     assert 4 * 10_000 < found.total_ns <= 99_994
 
 
-def test_totals_of_parts_are_those_of_all_cycles() -> None:
-    """The deepest queue came first, and of five tasks one has no status."""
+def test_totals_of_parts_equal_those_of_all_cycles() -> None:
+    """The deepest queue comes first, and one of five commands has no status."""
     rows: list[dict[str, Any]] = [
         {"cycle": number, "session": 0, "operation": "read", "is_read": True, "data_bytes": 512, "bytes": 512}
         | {"queue_depth": depth, "command_first_ns": number * 10, "status_ns": end, "is_complete": end is not None}
@@ -115,7 +115,7 @@ def test_totals_of_parts_are_those_of_all_cycles() -> None:
     assert (expected[-1]["active_ns"], expected[-1]["iops"]) == (23, 4e9 / 23)
 
 
-def test_ranks_are_those_of_numpy() -> None:
+def test_ranks_equal_those_of_numpy() -> None:
     for count in range(1, 300):
         values = np.arange(count)
         for percent in (50.0, 95.0, 99.0, 100.0):

@@ -1,4 +1,4 @@
-"""System calls that are cut into blocks: the next begins when all of one is done."""
+"""System calls that are split into blocks: the next call starts when the last block of one is done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASKED = Solicitation(is_immediate_data=False, max_burst_bytes=250_000)
 
 
 def call_ms(block_count: int, queue_depth: int, solicitation: Solicitation, service_ms: float = 0) -> float:
-    """How long a call of so many blocks takes; a block is 25 ms on the line, the round trip 100 ms."""
+    """Duration of a call of this many blocks; a block takes 25 ms on the line, the RTT is 100 ms."""
     setting = Setting(
         "write",
         250_000,
@@ -45,7 +45,7 @@ def call_ms(block_count: int, queue_depth: int, solicitation: Solicitation, serv
         (4, 4, UNASKED, 7, 4 * 25 + 100 + 7),
     ],
 )
-def test_a_call_takes_what_hand_arithmetic_says(
+def test_the_duration_of_a_call_by_hand_arithmetic(
     block_count: int, queue_depth: int, solicitation: Solicitation, service_ms: float, expected_ms: float
 ) -> None:
     assert call_ms(block_count, queue_depth, solicitation, service_ms) == pytest.approx(expected_ms, rel=1e-6)
@@ -62,6 +62,6 @@ def test_a_long_call_is_as_fast_as_blocks_without_calls() -> None:
     assert long_ms < found_ms < 1.01 * long_ms
 
 
-def test_a_call_of_nothing_makes_no_sense() -> None:
+def test_an_empty_call_is_refused() -> None:
     with pytest.raises(InputInvalid, match="call_bytes is 0; it has to be more than 0"):
         predict(Setting("write", 4096, 1.0, c_bytes_per_s=1e6, call_bytes=0))

@@ -1,4 +1,4 @@
-"""The model against arithmetic by hand: published figures, identities, and what can only go one way."""
+"""The model against hand arithmetic: published figures, identities, and monotonic relations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_parameters_that_are_not_known_have_the_defaults_of_the_rfc() -> None:
 
 
 def test_the_solicited_write_of_the_field_takes_106_ms() -> None:
-    # 2 MB at 1 Gbit/s are 16 ms; 8 R2Ts of 256 KiB and the command itself: 9 round trips of 10 ms
+    # 2 MB at 1 Gbit/s are 16 ms; 8 R2Ts of 256 KiB and the command itself: 9 RTTs of 10 ms
     found = predict(Setting("write", 2_000_000, 5 * MS, 125e6, solicitation=SOLICITED))
     assert found.period_ns == pytest.approx(106 * MS)
     assert (found.k, found.transfer_ns, found.stall_ns) == (18, pytest.approx(16 * MS), 0)
@@ -70,13 +70,13 @@ def test_the_idle_fractions_of_the_read_study(delay_ms: int, mib_per_s: float, i
         ({"max_burst_bytes": MIB - 1}, 2),
     ],
 )
-def test_a_write_pays_two_ways_and_two_for_each_r2t(keys: dict[str, Any], rounds: int) -> None:
+def test_a_write_takes_one_rtt_and_one_for_each_r2t(keys: dict[str, Any], rounds: int) -> None:
     setting = changed(replace(WRITE, block_bytes=MIB, solicitation=SOLICITED), keys)
     assert sum(leg.delays for leg in legs(setting)) == 2 + 2 * rounds
     assert predict(setting).period_ns == pytest.approx(8 * MS * (1 + rounds) + MIB / 40e6 * 1e9)
 
 
-def test_a_setting_that_makes_no_sense_is_named() -> None:
+def test_an_invalid_setting_is_reported() -> None:
     for values in (
         {"operation": "verify"}, {"block_bytes": 0}, {"delay_ns": -1}, {"c_bytes_per_s": 0.0}, {"loss": 1.0},
         {"congestion_control": "bbr"}, {"max_burst_bytes": 0}, {"target_delays_ns": (1.0,)}, {"queue_depth": 0},
@@ -90,7 +90,7 @@ def test_a_setting_that_makes_no_sense_is_named() -> None:
 # --- windows and slow start
 
 
-def test_a_window_waits_a_round_trip_for_each_of_its_fillings() -> None:
+def test_each_full_window_waits_one_rtt() -> None:
     # without a rate: 100 segments by 10 are 10 rounds, 9 of which wait for the ACK of the one before
     setting = Setting("read", 100 * 1_448, 4 * MS, window_bytes=10 * 1_448)
     found = predict(setting)
@@ -101,7 +101,7 @@ def test_a_window_waits_a_round_trip_for_each_of_its_fillings() -> None:
 
 
 def test_slow_start_doubles_until_the_block_is_sent_or_the_line_is_full() -> None:
-    # 10 + 20 + 40 + 80 segments hold 150: three waits of a round trip
+    # 10 + 20 + 40 + 80 segments hold 150: three waits of one RTT
     free = Setting("read", 150 * 1_448, 4 * MS, start_window_bytes=10 * 1_448)
     assert predict(free).stall_ns == pytest.approx(3 * 8 * MS)
     assert predict(replace(free, block_bytes=151 * 1_448)).stall_ns == pytest.approx(4 * 8 * MS)
@@ -112,23 +112,23 @@ def test_slow_start_doubles_until_the_block_is_sent_or_the_line_is_full() -> Non
     )
 
 
-def test_slow_start_goes_on_from_burst_to_burst() -> None:
+def test_slow_start_continues_from_burst_to_burst() -> None:
     # 10, 20 for 30 segments unasked; then a window of 40 holds the first R2T's 40, and 80 what is left
     keys = Solicitation(is_initial_r2t=False, first_burst_bytes=30 * 1_448, max_burst_bytes=40 * 1_448)
     setting = Setting("write", 110 * 1_448, 4 * MS, solicitation=keys, start_window_bytes=10 * 1_448)
     assert (predict(setting).k, predict(setting).stall_ns) == (2 + 2 * 2, pytest.approx(8 * MS))
 
 
-# --- several tasks
+# --- several commands
 
 
-def test_several_r2ts_at_once_share_round_trips_and_the_line() -> None:
+def test_several_r2ts_in_flight_share_rtts_and_the_line() -> None:
     def period_ms(outstanding: int, c: float | None) -> float:
         keys = replace(SOLICITED, max_burst_bytes=1_000_000, max_outstanding_r2t=outstanding)
         return predict(Setting("write", 8_000_000, 5 * MS, c, solicitation=keys)).period_ns / MS
 
     assert [period_ms(each, None) for each in (1, 2, 4, 8)] == pytest.approx([90, 50, 30, 20])
-    # a burst takes 1 ms: with four at once, the fifth is asked for when the first has arrived
+    # a burst takes 1 ms: with four at once, the fifth is requested when the first has arrived
     assert period_ms(4, 1e9) == pytest.approx(10 + 10 + 1 + 10 + 4)
     # 10 ms each: the line is busy from the first burst to the last
     assert period_ms(4, 1e8) == pytest.approx(10 + 10 + 80)
@@ -145,7 +145,7 @@ def test_queued_reads_add_up_until_the_line_is_full(depth: int, expected_mb_per_
 
 
 def test_commands_wait_behind_bursts_on_their_connection() -> None:
-    # eight bursts of 10 ms take the line one after the other; then their statuses, commands and R2Ts a round trip
+    # eight bursts of 10 ms pass the line one after another; their statuses, commands and R2Ts take one RTT each
     keys = replace(SOLICITED, max_burst_bytes=400_000)
     found = predict(Setting("write", 400_000, 10 * MS, 40e6, queue_depth=8, solicitation=keys))
     assert found.period_ns == pytest.approx((8 * 10 + 20) * MS)
@@ -164,7 +164,7 @@ def test_a_mirror_waits_for_the_farthest_target_and_shares_the_line() -> None:
 
 def test_the_nearer_target_of_a_mirrored_call_runs_ahead() -> None:
     # bursts of 10 ms; the near target's four are out after 60 ms, between the far one's first two; of its others the
-    # last is asked for 40 ms after the second is out, at 40 ms: out at 90 ms, and its status comes at 130 ms
+    # last is requested 40 ms after the second is out, at 40 ms: out at 90 ms, and its status comes at 130 ms
     keys = Solicitation(is_initial_r2t=False, first_burst_bytes=MIB, max_burst_bytes=MIB)
     call = Setting("write", 400_000, 20 * MS, 40e6, queue_depth=2, call_bytes=1_600_000, solicitation=keys)
     found = predict(replace(call, target_delays_ns=(0.0, 20.0 * MS)))
@@ -185,7 +185,7 @@ def test_connections_add_up_until_the_line_is_full() -> None:
     [(1e-2, 12), (1e-3, 38), (1e-4, 187), (1e-5, 1_054), (1e-6, 5_926)],
 )
 def test_average_windows_are_those_of_the_table_of_cubic(loss: float, cubic: int) -> None:
-    # RFC 8312, table 1: a round trip of 0.1 s
+    # RFC 8312, table 1: an RTT of 0.1 s
     assert loss_window_segments(loss, 0.1, "cubic") == pytest.approx(cubic, rel=0.05)
 
 
@@ -217,7 +217,7 @@ def test_an_average_window_is_within_its_bounds(loss: float, most: float, contro
     assert window <= loss_window_segments(loss / 2, 0.1, control, most) * (1 + 1e-3)
 
 
-def test_what_losses_leave_bounds_a_throughput_and_says_when_it_knows_too_little() -> None:
+def test_losses_bound_the_throughput_and_few_data_are_reported() -> None:
     lossy = replace(READ, queue_depth=16, loss=0.001, congestion_control="reno")
     found = predict(lossy)
     assert (found.bound, found.is_in_range) == ("loss", True)
@@ -228,7 +228,7 @@ def test_what_losses_leave_bounds_a_throughput_and_says_when_it_knows_too_little
     assert predict(replace(lossy, loss=0.0)).bound == "line"
 
 
-# --- what can only go one way
+# --- monotonic relations
 
 SETTINGS = st.builds(
     Setting,
@@ -252,7 +252,7 @@ SETTINGS = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(SETTINGS, st.floats(1, 4))
-def test_one_task_gains_by_less_of_anything_and_its_parts_add_up(setting: Setting, factor: float) -> None:
+def test_one_command_gains_by_less_of_anything_and_its_parts_add_up(setting: Setting, factor: float) -> None:
     found = predict(setting)
     assert found.period_ns == pytest.approx(
         found.k * setting.delay_ns + setting.service_ns + found.transfer_ns + found.stall_ns, rel=1e-6, abs=10
@@ -271,14 +271,14 @@ def test_one_task_gains_by_less_of_anything_and_its_parts_add_up(setting: Settin
 
 @settings(max_examples=60, deadline=None)
 @given(SETTINGS, st.integers(2, 6))
-def test_more_tasks_carry_no_less_and_no_more_than_the_line(setting: Setting, depth: int) -> None:
+def test_more_commands_are_never_slower_nor_faster_than_the_line(setting: Setting, depth: int) -> None:
     found, more = predict(setting), predict(replace(setting, queue_depth=depth))
     assert more.throughput_bytes_per_s >= found.throughput_bytes_per_s * 0.97
     assert more.throughput_bytes_per_s <= (setting.c_bytes_per_s or 0) * (1 + 1e-6)
     assert more.throughput_bytes_per_s <= depth * found.throughput_bytes_per_s * 1.03 or setting.is_status_held
 
 
-# --- what is in doubt
+# --- uncertainty
 
 
 def fitted(**values: Any) -> Fitted:
@@ -288,7 +288,7 @@ def fitted(**values: Any) -> Fitted:
     return replace(found, **values)
 
 
-def test_a_fit_without_doubt_leaves_none() -> None:
+def test_an_exact_fit_has_no_uncertainty() -> None:
     prediction, low, high = predict_with(fitted().setting, fitted())
     assert low == high == prediction.throughput_bytes_per_s == predict(fitted().setting).throughput_bytes_per_s
 
@@ -297,7 +297,7 @@ def test_a_fit_without_doubt_leaves_none() -> None:
     ("name", "value", "relative_ns"),
     [("k", 2.0, 4 * MS), ("d_ns", 4.0 * MS, 2), ("s_ns", 1.0 * MS, 1)],
 )
-def test_the_doubt_of_a_parameter_moves_the_period_by_as_much(name: str, value: float, relative_ns: float) -> None:
+def test_the_uncertainty_of_a_parameter_carries_over_to_the_period(name: str, value: float, relative_ns: float) -> None:
     off = 0.1 * value
     fit = fitted(**{name: Estimate(value, value - off, value + off, "fit")})
     prediction, low, high = predict_with(fit.setting, fit)
@@ -306,7 +306,7 @@ def test_the_doubt_of_a_parameter_moves_the_period_by_as_much(name: str, value: 
     assert 1 / high == pytest.approx((period_ns - off * relative_ns) / READ.block_bytes / 1e9)
 
 
-def test_what_is_set_otherwise_is_in_no_doubt_and_doubts_add_as_squares() -> None:
+def test_set_values_are_exact_and_uncertainties_add_as_squares() -> None:
     wide = Estimate(4.0 * MS, 3.0 * MS, 5.0 * MS, "fit")
     fit = fitted(d_ns=wide)
     _, low, high = predict_with(replace(fit.setting, delay_ns=8.0 * MS), fit)
@@ -324,13 +324,13 @@ def test_what_is_set_otherwise_is_in_no_doubt_and_doubts_add_as_squares() -> Non
     assert below[2] ** 2 == pytest.approx(below[0] ** 2 + below[1] ** 2)
 
 
-def test_a_k_that_is_not_that_of_the_legs_is_kept_in_what_ifs() -> None:
+def test_a_fitted_k_is_kept_in_what_ifs() -> None:
     fit = fitted(k=Estimate.exact(2.2))
     found, _, _ = predict_with(replace(fit.setting, is_status_held=True), fit)
     assert found.k == pytest.approx(4.4)
 
 
-def test_a_grid_has_every_combination_the_last_list_fastest() -> None:
+def test_a_grid_has_every_combination_and_the_last_list_varies_fastest() -> None:
     found = grid(READ, block_bytes=(1_024, 2_048), max_burst_bytes=(512, 1_024))
     pairs = [(each.block_bytes, each.solicitation.max_burst_bytes) for each in found]
     assert pairs == [(1_024, 512), (1_024, 1_024), (2_048, 512), (2_048, 1_024)]
@@ -338,23 +338,23 @@ def test_a_grid_has_every_combination_the_last_list_fastest() -> None:
 
 
 @pytest.mark.parametrize("document", [[], {}, {"k": 1}, None, {"k": {"value": 1}}])
-def test_what_is_no_fit_is_named(document: object) -> None:
+def test_an_invalid_fit_is_reported(document: object) -> None:
     with pytest.raises(InputInvalid, match="not the output of model fit --json"):
         from_document(document)
 
 
 @pytest.mark.parametrize(("segment_bytes", "k"), [(8_192, 4), (65_535, 4), (65_536, 2)])
-def test_immediate_data_goes_in_one_segment_of_the_target_at_most(segment_bytes: int, k: int) -> None:
-    """With InitialR2T=Yes the rest waits for an R2T: a round trip more (RFC 7143, sections 13.11 and 13.12)."""
+def test_immediate_data_fits_one_data_segment_of_the_target(segment_bytes: int, k: int) -> None:
+    """With InitialR2T=Yes the rest waits for an R2T: one more RTT (RFC 7143, sections 13.11 and 13.12)."""
     keys = Solicitation(is_initial_r2t=True, is_immediate_data=True, max_recv_data_segment_bytes=segment_bytes)
     assert predict(Setting("write", 65_536, 4 * MS, solicitation=keys)).k == k
 
 
-def test_a_held_status_goes_with_other_data_only_where_that_comes_before_the_ack() -> None:
+def test_a_held_status_leaves_with_other_data_only_if_that_comes_before_the_ack() -> None:
     """Two reads over 4 ms each way. Their target takes 20 ms: the next data comes after 18, the ACK after 8."""
     setting = Setting("read", 65_536, 4 * MS, service_ns=20 * MS, queue_depth=2, is_status_held=True)
     assert predict(setting).throughput_bytes_per_s == pytest.approx(2 * 65_536 / 0.036)
-    # without service, eight outstanding: data comes long before the ACK, and the status waits for it, (8 ms + it) / 8
+    # without service time, eight in flight: data comes long before the ACK, for which the status waits: (8 ms + it) / 8
     setting = replace(setting, service_ns=0.0, queue_depth=8)
     assert predict(setting).throughput_bytes_per_s == pytest.approx(8 * 65_536 / (0.008 * 8 / 7))
 
@@ -362,8 +362,8 @@ def test_a_held_status_goes_with_other_data_only_where_that_comes_before_the_ack
 @pytest.mark.parametrize(
     ("window_bytes", "segments"), [(5 * 1_448 + 100, 4), (4 * 1_448, 4), (4 * 1_448 - 1, 2), (2_000, 1)]
 )
-def test_a_window_goes_on_in_pairs_of_full_segments(window_bytes: int, segments: int) -> None:
-    """Of a window per round trip what is less than a segment waits, and an odd one for its ACK."""
+def test_a_window_advances_in_pairs_of_full_segments(window_bytes: int, segments: int) -> None:
+    """In each RTT, the part of a window below a full segment waits, and an odd segment waits for its ACK."""
     setting = Setting("read", 1 << 20, 4 * MS, queue_depth=8, window_bytes=window_bytes)
     # the last window of a block may be short
     assert predict(setting).throughput_bytes_per_s == pytest.approx(segments * 1_448 / 0.008, rel=0.002)

@@ -1,4 +1,4 @@
-"""The model beside the simulated world, where nothing but what it knows of takes time: a share of `bench.model`."""
+"""The model against the simulated world, in which only effects in the model take time: a part of `bench.model`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETTINGS = [
     for kind, setting in model.settings()
     if not (setting.loss or setting.service_spread_ns) and model.bytes_moved(setting) <= _BYTES_MOST
 ][::_EVERY]
-"""Every sixth of those without chance that are quick."""
+"""Every sixth of the quick settings without randomness."""
 UNEVEN = [setting for _, setting in model.settings() if setting.service_spread_ns and setting.delay_ns == 4e6]
 LOSSY = [
     (kind, setting)
@@ -26,7 +26,7 @@ LOSSY = [
 ]
 
 
-def test_the_share_has_some_of_everything() -> None:
+def test_the_sample_has_every_kind() -> None:
     even = {kind for kind, setting in model.settings() if not (setting.loss or setting.service_spread_ns)}
     assert {kind for kind, _ in SETTINGS} == even
     assert {setting.delay_ns for _, setting in SETTINGS} == {1e6, 4e6, 16e6}
@@ -39,11 +39,11 @@ def test_throughput_is_within_three_per_cent(kind: str, setting: Setting) -> Non
 
 
 @pytest.mark.parametrize("setting", UNEVEN, ids=[f"{each.connections}, {each.window_bytes}" for each in UNEVEN])
-def test_tasks_of_unequal_times_are_within_five_per_cent(setting: Setting) -> None:
+def test_commands_of_unequal_times_are_within_five_per_cent(setting: Setting) -> None:
     assert abs(model.outcome("", setting).error) < 0.05
 
 
-def test_tasks_of_unequal_times_lose_the_step_that_others_keep() -> None:
+def test_commands_of_unequal_times_get_out_of_step() -> None:
     (wide, narrow) = (
         next(each for each in UNEVEN if (each.connections, each.window_bytes) == (8, window))
         for window in (None, 64 << 10)
@@ -53,7 +53,7 @@ def test_tasks_of_unequal_times_lose_the_step_that_others_keep() -> None:
         assert (predict(uneven).throughput_bytes_per_s < predict(even).throughput_bytes_per_s) == is_slower
 
 
-def test_nothing_is_lost_when_a_window_is_left_out_that_is_never_in_the_way() -> None:
+def test_omitting_a_window_that_never_limits_changes_nothing() -> None:
     for _, setting in SETTINGS:
         if setting.window_bytes is None and not setting.start_window_bytes:
             wide = predict(replace(setting, window_bytes=1 << 30))
@@ -67,7 +67,7 @@ def test_with_losses_throughput_is_within_fifteen_per_cent(kind: str, setting: S
     assert abs(found.error) < 0.15
 
 
-def test_copies_that_wait_for_each_other_carry_less_than_the_slower_alone() -> None:
+def test_mirror_sides_that_wait_for_each_other_are_slower_than_the_slower_alone() -> None:
     (alike,) = [each for kind, each in LOSSY if kind == "losses, mirror" and len(set(each.target_delays_ns)) == 1]
     alone = replace(alike, target_delays_ns=())
     share = predict(alike).throughput_bytes_per_s / predict(alone).throughput_bytes_per_s

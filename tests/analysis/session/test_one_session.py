@@ -30,7 +30,7 @@ READ = (("propagation", 16 * MS), ("transfer", 4 * MS))
 
 
 def described(capture: Path) -> Iterator[tuple[Session, Measured | None, list[Point]]]:
-    """Every session: itself, as `diagnose` takes it, and the points that `model fit` makes of it."""
+    """Every session as `diagnose` describes it, and its points as `model fit` makes them."""
     source = iscsitrace.read(capture, tables=NEEDED).table
     points = survey(source, "x").points
     for number, session in sessions_of(source).items():
@@ -77,8 +77,8 @@ def test_fit_and_diagnosis_describe_each_session_alike(capture: Path) -> None:
 
 
 @pytest.mark.skipif(not recorded_captures(), reason="no recorded captures beside the checkout")
-def test_a_queue_is_as_deep_at_either_tap() -> None:
-    """Two hosts at queue depth 8 over one line, as the captures' description has it."""
+def test_the_queue_depth_is_equal_at_both_taps() -> None:
+    """Two hosts at queue depth 8 over one line, according to the description of the captures."""
     pair = [each for each in recorded_captures() if each.name.startswith("34_shared_line.")]
     assert len(pair) == 2
     for capture in pair:
@@ -90,7 +90,7 @@ def test_a_queue_is_as_deep_at_either_tap() -> None:
 
 @pytest.mark.parametrize(("waited_ms", "is_held"), [(7, False), (8, True)])
 def test_a_status_is_held_from_half_an_rtt_on(waited_ms: int, is_held: bool) -> None:
-    """The path takes 16 ms; both the fit and the situation draw the line at the same place."""
+    """The RTT is 16 ms; the fit and the situation use the same threshold."""
     story = Story().tasks(11, *READ, ("ack_wait", waited_ms * MS), is_status_in_data=False)
     (session,) = sessions_of(story.source()).values()
     measured = measure(session)
@@ -99,7 +99,7 @@ def test_a_status_is_held_from_half_an_rtt_on(waited_ms: int, is_held: bool) -> 
     assert (measured.situation.setting.is_status_held, point.setting.is_status_held) == (is_held, is_held)
 
 
-def test_two_connections_are_described_by_the_path_of_the_busier_and_the_window_of_the_less() -> None:
+def test_two_connections_have_the_rtt_of_the_busier_and_the_smaller_window() -> None:
     story = Story().tasks(10, *READ)
     for number, (moved, round_trip_ns, window) in {3: (1_000_000, 16, 1 << 20), 4: (9_000_000, 20, 1 << 22)}.items():
         if number == 4:
@@ -120,8 +120,8 @@ def test_two_connections_are_described_by_the_path_of_the_busier_and_the_window_
     assert measured.situation.setting.window_bytes == 1 << 20
 
 
-def test_a_side_that_the_busiest_connection_does_not_show_is_not_borrowed_from_another() -> None:
-    """Of the busiest only one side is known, of another both: that one is the path."""
+def test_an_unknown_rtt_of_the_busiest_connection_is_not_taken_from_another() -> None:
+    """Only one side of the RTT is known for the busiest connection, both for another one: that one's RTT is used."""
     story = Story(rtt_to_target_ns=None).tasks(10, *READ)
     other = {"connection": 4, "stream_bytes_to_initiator": 1, "rtt_to_target_min_ns": 6 * MS}
     story.rows["connections"].append(story.connection | other | {"rtt_to_initiator_min_ns": 2 * MS})

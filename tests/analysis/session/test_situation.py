@@ -1,4 +1,4 @@
-"""What is measured of a session before the model is asked: waits, queue depth, and which tasks count."""
+"""Measurements of a session as input of the model: waits, queue depth, and which commands count."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def gains(finding: Finding | None) -> dict[str, Gain]:
 # --- waits
 
 
-def test_a_wait_is_paid_by_every_task_that_is_outstanding() -> None:
-    """Eight at a time, each 16 ms for the path and 24 for the target, which shows 3 ms of its own in each slot of 5."""
+def test_every_command_in_flight_has_the_wait() -> None:
+    """Eight at a time, each with an RTT of 16 ms and 24 ms at the target, which adds 3 ms in each slot of 5 ms."""
     story = Story().kept_filled(56, 8, ("propagation", 2 * MS), ("target_service", 3 * MS))
     # 56 tasks in 55 slots and 40 ms
     side = side_of(story)
@@ -66,19 +66,19 @@ def test_service_times_deviate_only_where_a_command_is_alone() -> None:
     assert deviations == [pytest.approx(4 * MS), 0]
 
 
-def test_a_receiver_that_stalls_stalls_by_the_byte() -> None:
-    """What holds up all tasks is no wait of each: 4 ms of each 20, whatever is outstanding."""
+def test_stalls_of_a_receiver_are_proportional_to_bytes() -> None:
+    """Delays shared by all commands are no wait of each: 4 ms of each 20 ms, at any queue depth."""
     sender = {"to_target": False, "rwnd_min_bytes": 0, "rwnd_max_bytes": 1 << 20, "segment_bytes": 1_448}
     story = Story().tasks(20, ("propagation", 16 * MS), ("receive_window", 4 * MS)).add("senders", **sender)
     found = measured(story)
     assert found
     assert found.situation.stalls_ns_per_byte["receiver"] == pytest.approx(4 * MS / BLOCK)
     assert found.remainder == pytest.approx(1)
-    # two at once take 8 ms for the path of each, and 4 for the receiver
+    # two at once take an RTT of 8 ms each, and 4 ms for the receiver
     assert found.situation.with_setting(queue_depth=2).throughput() == pytest.approx(BLOCK / 0.012)
 
 
-def test_waits_for_the_congestion_window_count_as_losses_from_the_first_one_on() -> None:
+def test_cwnd_waits_count_as_losses_from_the_first_loss_on() -> None:
     story = Story()
     for number in range(20):
         if number == 5:
@@ -91,7 +91,7 @@ def test_waits_for_the_congestion_window_count_as_losses_from_the_first_one_on()
     assert stalls["loss"] * 20 * BLOCK == pytest.approx(15 * 2 * MS)
 
 
-def test_a_pause_between_jobs_is_no_time_of_the_tasks() -> None:
+def test_an_idle_gap_is_no_time_of_the_commands() -> None:
     story = Story().tasks(10, ("propagation", 20 * MS)).pause(10_000 * MS).tasks(10, ("propagation", 20 * MS))
     found = measured(story)
     assert found
@@ -100,19 +100,19 @@ def test_a_pause_between_jobs_is_no_time_of_the_tasks() -> None:
     assert found.situation.waits_ns["initiator_think"] == 0
 
 
-def test_seven_tasks_measure_nothing() -> None:
+def test_seven_commands_are_too_few() -> None:
     assert measured(Story().tasks(7, ("propagation", 16 * MS))) is None
     assert measured(Story().tasks(8, ("propagation", 16 * MS)))
 
 
 def held_reads(held: int, wait_ns: int = 16 * MS) -> Story:
-    """Twenty reads over 16 ms, so many of which have their status after the ACK of their data."""
+    """Twenty reads at an RTT of 16 ms; this many have their status after the ACK of their data."""
     story = Story().tasks(held, ("propagation", 16 * MS), ("ack_wait", wait_ns), is_status_in_data=False)
     return story.tasks(20 - held, ("propagation", 16 * MS))
 
 
 @pytest.mark.parametrize(("held", "is_held"), [(10, False), (11, True)])
-def test_a_status_is_held_where_more_than_half_of_them_are(held: int, is_held: bool) -> None:
+def test_statuses_are_held_if_more_than_half_of_them_are(held: int, is_held: bool) -> None:
     found = measured(held_reads(held))
     assert found
     assert found.situation.setting.is_status_held == is_held
@@ -122,24 +122,24 @@ def test_a_status_is_held_where_more_than_half_of_them_are(held: int, is_held: b
 
 
 @pytest.mark.parametrize(("wait_ns", "is_held"), [(7_990_000, False), (8_010_000, True)])
-def test_a_status_that_waited_less_than_half_of_the_path_was_not_held(wait_ns: int, is_held: bool) -> None:
+def test_a_status_that_waited_less_than_half_of_the_rtt_was_not_held(wait_ns: int, is_held: bool) -> None:
     found = measured(held_reads(20, wait_ns))
     assert found
     assert found.situation.setting.is_status_held == is_held
 
 
-def test_what_a_held_status_waits_beyond_the_path_is_a_wait_of_its_own() -> None:
+def test_the_wait_of_a_held_status_beyond_the_rtt_is_separate() -> None:
     found = measured(held_reads(20, 56 * MS))
     assert found
     assert found.situation.waits_ns["ack_wait"] == 40 * MS
     gain = gains(held_reads(20, 56 * MS).found("held_for_ack"))["status in the last Data-In"]
-    # 16 ms of path, and 16 and 40 of an ACK
+    # 16 ms of RTT, and 16 + 40 ms for an ACK
     assert gain.throughput_factor == pytest.approx(72 / 16)
 
 
 @pytest.mark.parametrize(("apart", "is_open"), [(28, False), (29, True)])
-def test_with_several_outstanding_nobody_sees_whether_a_status_is_held(apart: int, is_open: bool) -> None:
-    """Where more than half of them come apart from their data."""
+def test_with_several_commands_in_flight_held_statuses_are_inferred(apart: int, is_open: bool) -> None:
+    """If more than half of them are separate from their data."""
     story = Story().kept_filled(56, 8, ("propagation", 2 * MS))
     for row in story.rows["cycles"][:apart]:
         row["is_status_in_data"] = False
@@ -156,7 +156,7 @@ def test_with_several_outstanding_nobody_sees_whether_a_status_is_held(apart: in
         ({"rwnd_min_bytes": 1_448, "is_window_scale_inferred": True}, None),
     ],
 )
-def test_a_window_is_known_where_it_never_closed_and_its_scale_was_seen(
+def test_a_window_is_known_if_it_never_closed_and_its_scale_was_captured(
     columns: dict[str, int], window_bytes: int | None
 ) -> None:
     sender = {"to_target": False, "rwnd_max_bytes": 65_536, "segment_bytes": 1_448, "line_bytes_per_s": 10**9}
@@ -171,11 +171,11 @@ def test_a_window_is_known_where_it_never_closed_and_its_scale_was_seen(
     assert found.situation.setting.c_bytes_per_s == 10**9
 
 
-# --- which tasks
+# --- which commands
 
 
 def beside_each_other(reads: int, writes: int) -> Story:
-    """Twenty reads and writes, the writes among the reads."""
+    """Twenty reads and writes, interleaved."""
     story = Story()
     for number in range(reads):
         story.task(("propagation", 16 * MS))
@@ -184,7 +184,7 @@ def beside_each_other(reads: int, writes: int) -> Story:
     return story
 
 
-def test_reads_among_which_few_are_written_are_reads() -> None:
+def test_reads_with_few_writes_among_them_are_reads() -> None:
     few = side_of(beside_each_other(21, 2))
     assert few.measured
     assert (few.operation, few.task_count, few.bytes) == ("read", 21, 21 * BLOCK)
@@ -196,7 +196,7 @@ def test_reads_among_which_few_are_written_are_reads() -> None:
     assert (matching.why_not(mixed, few) or "").startswith("session 0 mixes reads and writes")
 
 
-def test_what_was_written_before_is_not_among_the_reads() -> None:
+def test_earlier_writes_are_not_mixed_with_the_reads() -> None:
     story = Story().tasks(10, ("propagation", 16 * MS), operation="write")
     side = side_of(story.tasks(20, ("propagation", 32 * MS)))
     assert side.measured
@@ -205,7 +205,7 @@ def test_what_was_written_before_is_not_among_the_reads() -> None:
     assert side.parts_ns["propagation"] == 640 * MS
 
 
-def test_a_capture_of_both_at_once_beside_one_of_reads(tmp_path: Path) -> None:
+def test_a_capture_of_mixed_io_compared_with_one_of_reads(tmp_path: Path) -> None:
     files = []
     for name, has_writes in (("mixed", True), ("reads", False)):
         conversation = Conversation()
@@ -226,8 +226,8 @@ def test_a_capture_of_both_at_once_beside_one_of_reads(tmp_path: Path) -> None:
     assert json.loads(runner.invoke(main, ["diff", "--json", str(files[1]), str(files[1])]).stdout)["gap"]
 
 
-def test_a_block_of_several_sizes_is_their_mean() -> None:
-    """So that as many of them move as much: 128 KiB and 64 in turn."""
+def test_the_block_of_several_sizes_is_their_mean() -> None:
+    """The same number of blocks then moves the same bytes: 128 KiB and 64 KiB in turn."""
     story = Story()
     for number in range(20):
         story.task(("propagation", 16 * MS), bytes=BLOCK if number % 2 else BLOCK // 2)
@@ -238,7 +238,7 @@ def test_a_block_of_several_sizes_is_their_mean() -> None:
 
 
 def written(keys: dict[str, str], rounds: tuple[int, ...] = (), **columns: int) -> Situation:
-    """Twenty writes of 256 KiB with these negotiated parameters; the R2Ts of the first one asked for these sizes."""
+    """Twenty writes of 256 KiB with these negotiated parameters; the R2Ts of the first one have these sizes."""
     story = Story()
     for key, value in keys.items():
         story.add("parameters", session=0, key=key, effective_target=value)
@@ -249,7 +249,7 @@ def written(keys: dict[str, str], rounds: tuple[int, ...] = (), **columns: int) 
     return found.situation
 
 
-def test_how_writes_get_their_data_across_is_what_they_did_within_the_keys() -> None:
+def test_bursts_of_writes_are_those_measured_within_the_keys() -> None:
     keys = {"InitialR2T": "No", "FirstBurstLength": "65536", "MaxBurstLength": "1048576", "MaxOutstandingR2T": "4"}
     found = written(keys, (64 * 1024, 64 * 1024), immediate_bytes=8_192).setting.solicitation
     # bursts are shorter than they may be, and more of the first one could have gone unasked
@@ -263,15 +263,15 @@ def test_how_writes_get_their_data_across_is_what_they_did_within_the_keys() -> 
     assert written(keys | {"InitialR2T": "Yes"}, immediate_bytes=65_536).setting.solicitation.is_initial_r2t
 
 
-def test_a_first_burst_that_was_not_agreed_on_is_assumed() -> None:
+def test_a_first_burst_that_was_not_negotiated_is_assumed() -> None:
     assert "first_burst_bytes" in written({"MaxBurstLength": "262144"}).open_names
     assert "first_burst_bytes" not in written({"FirstBurstLength": "65536"}).open_names
     # nothing else is known than the line's pace and the window
     assert written({"FirstBurstLength": "65536"}).open_names == {"c_bytes_per_s", "window_bytes"}
 
 
-def test_r2ts_in_time_save_what_they_were_late_and_not_what_else_the_target_takes() -> None:
-    """Writes of 4 ms and 4 of path, 3 late and 5 for the status: 13 of 16 ms remain."""
+def test_r2ts_in_time_save_only_their_lateness() -> None:
+    """Writes of 4 ms, 4 ms of RTT, 3 ms late R2T, 5 ms for the status: 13 of 16 ms remain."""
     story = Story(rtt_to_target_ns=4 * MS)
     for number in range(20):
         granted = story.now + 7 * MS
@@ -283,8 +283,8 @@ def test_r2ts_in_time_save_what_they_were_late_and_not_what_else_the_target_take
     assert gain.throughput_factor == pytest.approx(16 / 13)
 
 
-def test_the_least_and_the_most_of_a_gain_lie_on_either_side_of_it() -> None:
-    """Writes in four rounds of 16 ms, of which eight at once just fill the line: they are in each other's way."""
+def test_the_low_and_high_gain_enclose_the_gain() -> None:
+    """Writes in four rounds of 16 ms; eight at once just fill the line, and delay each other."""
     story, burst_ns = Story(), 2_857_000
     line = round((65_536 + 48) * 1e9 / burst_ns)
     windows = {"rwnd_min_bytes": 1 << 24, "rwnd_max_bytes": 1 << 24, "segment_bytes": 1_448}
@@ -307,13 +307,13 @@ def test_the_least_and_the_most_of_a_gain_lie_on_either_side_of_it() -> None:
     assert gain.high / gain.low < 1.05
 
 
-# --- how many are outstanding
+# --- queue depth
 
 
 @pytest.mark.parametrize(("gap_ns", "depth"), [(16 * MS, 1), (12_100_000, 1), (11_900_000, 2)])
-def test_away_from_the_initiator_a_task_is_outstanding_until_its_answer_can_be_back(gap_ns: int, depth: int) -> None:
-    """A tap beside the target, an RTT of 16 ms to the initiator: a command that comes sooner than three quarters of it
-    after a status was sent before that arrived.
+def test_at_a_far_tap_a_command_is_in_flight_until_its_status_can_have_arrived(gap_ns: int, depth: int) -> None:
+    """Tap beside the target, RTT 16 ms to the initiator: a command that follows a status by less than three quarters of
+    that was sent before the status arrived.
     """
     story = Story(rtt_to_target_ns=0, rtt_to_initiator_ns=16 * MS)
     for _ in range(20):
@@ -322,17 +322,17 @@ def test_away_from_the_initiator_a_task_is_outstanding_until_its_answer_can_be_b
 
 
 @pytest.mark.parametrize(("to_initiator_ns", "depth"), [(2 * MS, 3), (2_100_000, 4)])
-def test_what_queues_beyond_a_tap_away_from_the_initiator_is_outstanding_too(to_initiator_ns: int, depth: int) -> None:
-    """A block each 4 ms over 16 ms: four at once, of which the tap sees three; beside the initiator it sees all."""
+def test_commands_queued_beyond_a_far_tap_are_in_flight_too(to_initiator_ns: int, depth: int) -> None:
+    """A block each 4 ms at an RTT of 16 ms: a far tap sees three of four in flight, one at the initiator sees all."""
     story = Story(rtt_to_target_ns=16 * MS - to_initiator_ns, rtt_to_initiator_ns=to_initiator_ns)
     assert side_of(story.kept_filled(56, 2, ("propagation", 4 * MS))).queue_depth == depth
 
 
-# --- tasks that meet by chance
+# --- random overlap of commands
 
 
 def eight_at_once(service_ns: tuple[int, int]) -> float:
-    """What eight at once win over one, of reads with these two service times in turn, 16 ms of path, 4 on the line."""
+    """Gain of eight at once over one: reads with these two service times in turn, RTT 16 ms, 4 ms on the line."""
     story = Story()
     windows = {"rwnd_min_bytes": 1 << 24, "rwnd_max_bytes": 1 << 24, "segment_bytes": 1_448}
     # a block goes in one PDU, with a header
@@ -343,7 +343,7 @@ def eight_at_once(service_ns: tuple[int, int]) -> float:
     return gains(story.found("queue_depth_low"))["queue depth 8"].throughput_factor
 
 
-def test_service_times_that_differ_by_a_quarter_of_the_blocks_time_put_tasks_out_of_step() -> None:
+def test_service_times_that_differ_by_a_quarter_block_put_commands_out_of_step() -> None:
     # 31 ms alone; eight in step fill the line, at 4 ms a block
     assert eight_at_once((10_010_000, 11_990_000)) == pytest.approx(31 / 4)
     # by chance a task finds on average part of another before it: some of the line stays free
@@ -351,10 +351,10 @@ def test_service_times_that_differ_by_a_quarter_of_the_blocks_time_put_tasks_out
     assert 31 * 8 / (31 + 7 * 4) < out_of_step < 0.97 * 31 / 4
 
 
-def test_groups_of_connections_stall_on_their_own() -> None:
-    """A loss holds up one connection; slow start, and the line, are all connections'."""
+def test_groups_of_connections_stall_separately() -> None:
+    """A loss delays one connection; slow start and the line affect all connections."""
     one = Situation(Setting("read", 100_000, 5 * MS), stalls_ns_per_byte={"loss": 100.0})
-    # 10 ms of path and 10 of losses; four times as many at the same time
+    # 10 ms of RTT and 10 ms of losses; four times as many in flight
     assert one.throughput() == pytest.approx(100_000 / 0.020)
     assert one.with_connections(4).throughput() == pytest.approx(4 * 100_000 / 0.020)
     slow = Situation(Setting("read", 100_000, 5 * MS), stalls_ns_per_byte={"slow_start": 100.0})

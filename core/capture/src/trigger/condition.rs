@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latency_has_a_unit_and_a_side() {
+    fn a_latency_has_a_unit_and_a_comparison() {
         let at_50_ms = command(50_000_000, Some(0), "read");
         assert!(!meets("latency>50ms", &at_50_ms));
         assert!(meets("latency >= 50 ms", &at_50_ms));
@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_status_goes_by_name_or_number() {
+    fn a_status_is_given_by_name_or_number() {
         let busy = command(1, Some(8), "read");
         assert!(meets("status=busy", &busy) && meets("status=8", &busy) && meets("status = 0x08", &busy));
         assert!(meets("status=none", &command(1, None, "read")) && !meets("status=none", &busy));
     }
 
     #[test]
-    fn a_command_that_is_open_is_meant_for_its_time_alone() {
+    fn a_command_in_flight_matches_only_by_latency() {
         let open = command(60_000_000, None, "read");
         let meets = |text: &str| Condition::parse(text).expect(text).is_met_while_open(&open);
         assert!(
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_with_its_place() {
+    fn syntax_errors_have_their_position() {
         let refused = |text: &str| Condition::parse(text).expect_err(text).0;
         assert_eq!(refused(""), 0);
         assert_eq!(refused("latncy>50ms"), 0);

@@ -83,7 +83,7 @@ impl Trigger {
         })
     }
 
-    /// Takes the next packet. `release` gets packets that are wanted, in order, with what is to be said of them;
+    /// Takes the next packet. `release` gets packets that are wanted, in order, with what is to be pcap_message of them;
     /// `found` gets each command that meets the condition, in words.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Trigger {
 
     /// Reports a command and keeps its window open; returns when it began.
     fn note(&mut self, command: &EndedCommand, took: &str, packet: &Packet<'_>, found: &mut impl FnMut(&str)) -> i64 {
-        let text = self.in_words(command, took);
+        let text = self.describe(command, took);
         found(&text);
         let until_ns = command.end_ns.max(packet.time_ns).saturating_add(self.after_ns);
         self.open_until_ns = Some(self.open_until_ns.map_or(until_ns, |open_ns| open_ns.max(until_ns)));
@@ -192,7 +192,7 @@ impl Trigger {
         Ok(())
     }
 
-    fn in_words(&self, command: &EndedCommand, took: &str) -> String {
+    fn describe(&self, command: &EndedCommand, took: &str) -> String {
         let status = match command.status {
             Some(0) => String::new(),
             Some(status) => format!(", status {}", condition::status_in_words(status)),

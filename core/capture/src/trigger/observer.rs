@@ -47,7 +47,7 @@ pub struct EndedCommand {
 struct Generation {
     pipeline: Pipeline,
     begun_ns: i64,
-    /// Range of its own commands, by packet.
+    /// Range of the commands that it reports, by packet.
     from_frame: u64,
     /// Commands from this packet on belong to the next pass.
     to_frame: u64,

@@ -124,7 +124,7 @@ fn one_slow(count: u32, slow: u32) -> Wire {
 }
 
 #[test]
-fn the_window_is_before_the_command_to_after_its_end() {
+fn the_window_spans_from_before_the_command_to_after_its_end() {
     let wire = one_slow(100, 60);
     let mut trigger = trigger("latency>50ms", 250 * MS, 150 * MS, 1 << 20);
     let released = released(&wire, &mut trigger);
@@ -136,8 +136,8 @@ fn the_window_is_before_the_command_to_after_its_end() {
     let beginning: Vec<u64> = (1..=18).collect();
     wanted.splice(0..0, beginning);
     assert_eq!(released.iter().map(|&(frame, _)| frame).collect::<Vec<_>>(), wanted);
-    let said: Vec<_> = released.iter().filter(|(_, comment)| comment.is_some()).collect();
-    let [(frame, Some(comment))] = said.as_slice() else { panic!("{said:?}") };
+    let comments: Vec<_> = released.iter().filter(|(_, comment)| comment.is_some()).collect();
+    let [(frame, Some(comment))] = comments.as_slice() else { panic!("{comments:?}") };
     // two of the handshake, two of the login, two of each task
     assert_eq!(*frame, 4 + 2 * 61);
     assert!(comment.contains("latency>50ms: test_unit_ready took 80.000 ms, tag 0x0000003c"), "{comment}");
@@ -145,7 +145,7 @@ fn the_window_is_before_the_command_to_after_its_end() {
 }
 
 #[test]
-fn windows_that_overlap_are_one_and_no_frame_comes_twice() {
+fn overlapping_windows_are_merged_and_no_frame_is_released_twice() {
     let mut wire = Wire::connected(0);
     for number in 0..50 {
         wire.command(i64::from(number) * 100 * MS + MS, number);
@@ -158,7 +158,7 @@ fn windows_that_overlap_are_one_and_no_frame_comes_twice() {
 }
 
 #[test]
-fn a_command_that_waits_keeps_what_led_to_it() {
+fn a_slow_command_keeps_the_packets_before_it() {
     let mut wire = Wire::connected(0);
     wire.command(10_000 * MS, 1);
     for number in 2..200 {
@@ -175,7 +175,7 @@ fn a_command_that_waits_keeps_what_led_to_it() {
 }
 
 #[test]
-fn a_command_that_never_ends_is_found_once_its_time_is_over() {
+fn a_command_that_never_ends_is_found_after_its_time_limit() {
     let mut wire = Wire::connected(0);
     wire.command(100 * MS, 7);
     for number in 0..200 {
@@ -184,9 +184,9 @@ fn a_command_that_never_ends_is_found_once_its_time_is_over() {
     }
     let mut trigger = trigger("latency>5s or status=busy", 10_000 * MS, 500 * MS, 1 << 20);
     let released = released(&wire, &mut trigger);
-    let said: Vec<_> =
+    let comments: Vec<_> =
         released.iter().filter_map(|(frame, comment)| comment.as_ref().map(|text| (frame, text))).collect();
-    let &[(&frame, comment)] = said.as_slice() else { panic!("{said:?}") };
+    let &[(&frame, comment)] = comments.as_slice() else { panic!("{comments:?}") };
     assert!(
         comment.contains("test_unit_ready has not ended after 5") && comment.contains("tag 0x00000007"),
         "{comment}"
@@ -200,7 +200,7 @@ fn a_command_that_never_ends_is_found_once_its_time_is_over() {
 }
 
 #[test]
-fn memory_is_bounded_and_what_it_took_is_told() {
+fn memory_is_bounded_and_dropped_packets_are_reported() {
     let wire = one_slow(3000, 2999);
     let mut trigger = trigger("latency>50ms", 200_000 * MS, MS, 40_000);
     let released = released(&wire, &mut trigger);
@@ -211,7 +211,7 @@ fn memory_is_bounded_and_what_it_took_is_told() {
 }
 
 #[test]
-fn every_command_is_told_once_over_many_passes() {
+fn every_command_is_reported_once_over_many_passes() {
     let mut wire = Wire::connected(0);
     let mut tag = 0;
     // eight at a time; every 16th takes 3 s, longer than two passes run side by side
@@ -246,7 +246,7 @@ fn every_command_is_told_once_over_many_passes() {
 }
 
 #[test]
-fn a_command_that_began_after_the_last_look_for_open_ones_is_kept_whole() {
+fn a_command_that_began_after_the_last_check_is_kept_whole() {
     let mut wire = Wire::connected(0);
     // more than is kept of how a connection began
     for tag in 10..60 {

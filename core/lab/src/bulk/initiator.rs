@@ -66,7 +66,7 @@ impl BulkInitiator {
         let per_target = usize::from(workload.connections);
         let count = (settings.targets.len() * per_target) as u64;
         if let Some(bytes) = workload.total_bytes.filter(|&bytes| bytes < count) {
-            let bounds = "a byte for each connection, or more";
+            let bounds = "at least a byte for each connection";
             return Err(InvalidWorkload::OutOfBounds { name: "total_bytes", value: bytes.to_string(), bounds }.into());
         }
         let transfers = (0..count).map(|number| Transfer {
@@ -94,7 +94,7 @@ impl BulkInitiator {
                 Stage::Sends(sending, _) => sending.stop(),
                 Stage::Over => {}
                 Stage::Waiting => self.transfers[number].stage = Stage::Over,
-                Stage::Dialed | Stage::Asks | Stage::Receives(_) => self.leave(now_ns, number),
+                Stage::Dialed | Stage::Asks | Stage::Receives(_) => self.end_transfer(now_ns, number),
             }
         }
     }
@@ -151,7 +151,7 @@ impl BulkInitiator {
     }
 
     /// A transfer ended.
-    fn leave(&mut self, now_ns: i64, number: ConnectionNumber) {
+    fn end_transfer(&mut self, now_ns: i64, number: ConnectionNumber) {
         let transfer = &mut self.transfers[number];
         if let Stage::Receives(receiving) = &transfer.stage {
             transfer.report = Some(receiving.report());
@@ -205,7 +205,7 @@ impl Application for BulkInitiator {
         let Some(Stage::Receives(receiving)) = stage else { return };
         receiving.skip(now_ns, count);
         if receiving.is_over() {
-            self.leave(now_ns, connection);
+            self.end_transfer(now_ns, connection);
         }
     }
 
@@ -216,9 +216,9 @@ impl Application for BulkInitiator {
                 receiving.receive(now_ns, bytes);
                 receiving.is_over()
             }
-            Stage::Sends(_, told) => {
-                told.extend_from_slice(&bytes[..bytes.len().min(REPORT_BYTES - told.len())]);
-                let report = <&[u8; REPORT_BYTES]>::try_from(told.as_slice()).ok();
+            Stage::Sends(_, report_bytes) => {
+                report_bytes.extend_from_slice(&bytes[..bytes.len().min(REPORT_BYTES - report_bytes.len())]);
+                let report = <&[u8; REPORT_BYTES]>::try_from(report_bytes.as_slice()).ok();
                 if let Some(report) = report {
                     transfer.report = Report::from_bytes(report);
                 }
@@ -227,7 +227,7 @@ impl Application for BulkInitiator {
             _ => false,
         };
         if is_over {
-            self.leave(now_ns, connection);
+            self.end_transfer(now_ns, connection);
         }
     }
 
@@ -242,7 +242,7 @@ impl Application for BulkInitiator {
             Closed::Failed(why) => why,
         };
         self.errors.push(format!("connection {connection} to {address} ended early: {why}"));
-        self.leave(now_ns, connection);
+        self.end_transfer(now_ns, connection);
         // it is closed already
         self.closing.pop_back();
     }

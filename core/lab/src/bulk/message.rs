@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_as_they_were_sent(
+        fn messages_are_decoded_as_encoded(
             (is_write, block_bytes) in (any::<bool>(), 1u32..),
             (limit_bytes, limit_ns, steady_bytes) in (any::<u64>(), 0i64.., any::<u64>()),
             (first_ns, half_ns, last_ns) in (0i64.., 0i64.., 0i64..),
@@ -120,14 +120,14 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_do_harm(request in any::<[u8; REQUEST_BYTES]>(), report in any::<[u8; REPORT_BYTES]>()) {
+        fn any_bytes_are_survived(request in any::<[u8; REQUEST_BYTES]>(), report in any::<[u8; REPORT_BYTES]>()) {
             prop_assert_eq!(Request::from_bytes(&request), None);
             let _ = Report::from_bytes(&report);
         }
     }
 
     #[test]
-    fn transfers_beside_each_other_are_as_fast_as_they_were_together() {
+    fn parallel_transfers_are_summed() {
         let report = |half_ns, last_ns| Report { half_ns, last_ns, steady_bytes: 1_000, ..Report::default() };
         let steady = |reports: &[Report]| steady_bytes_per_s(reports.iter());
         assert_eq!(steady(&[report(1_000, 2_000)]), Some(1e9));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_messages_are_refused() {
         let request = Request { is_write: false, block_bytes: 1, limit_bytes: 1, limit_ns: 1 };
         let good = request.to_bytes();
         for (place, value) in [(0, b'I'), (16, 2), (23, 0), (32, 0x80)] {

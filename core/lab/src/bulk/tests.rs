@@ -70,7 +70,7 @@ fn run(targets: u16, workload: WorkloadSettings, piece_bytes: usize) -> (BulkRes
 
 proptest! {
     #[test]
-    fn exactly_what_was_asked_for_comes(
+    fn exactly_the_requested_bytes_arrive(
         operation in prop_oneof![Just(Operation::SocketRead), Just(Operation::SocketWrite)],
         total_bytes in 512u64..20_000,
         block_size_bytes in prop_oneof![Just(512u32), Just(1024), Just(8192)],
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_harms_a_target(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6)) {
+    fn any_bytes_leave_a_target_working(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6)) {
         let (mut target, address) = (BulkTarget::default(), SocketAddr::from(([127, 0, 0, 1], 1)));
         let number = target.accept(0, address, address).unwrap();
         for piece in &pieces {
@@ -118,7 +118,7 @@ fn a_time_ends_with_a_whole_block() {
 }
 
 #[test]
-fn the_steady_part_is_what_comes_after_half() {
+fn the_steady_part_is_the_second_half() {
     for operation in [Operation::SocketRead, Operation::SocketWrite] {
         let workload = WorkloadSettings { total_bytes: Some(64 << 10), block_size_bytes: 512, ..workload(operation) };
         let mut initiator = BulkInitiator::new(settings(1, workload)).unwrap();
@@ -138,7 +138,7 @@ fn the_steady_part_is_what_comes_after_half() {
 }
 
 #[test]
-fn it_ends_when_it_is_told_to() {
+fn it_ends_when_it_is_stopped() {
     for operation in [Operation::SocketRead, Operation::SocketWrite] {
         let workload = WorkloadSettings { duration_ns: Some(i64::MAX), ..workload(operation) };
         let mut initiator = BulkInitiator::new(settings(1, workload)).unwrap();
@@ -176,11 +176,11 @@ fn a_connection_that_ends_early_is_an_error() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused() {
+fn invalid_settings_are_refused() {
     let refused = |targets, workload| BulkInitiator::new(settings(targets, workload)).unwrap_err().to_string();
     let socket = || WorkloadSettings { total_bytes: Some(3), connections: 2, ..workload(Operation::SocketWrite) };
     assert_eq!(refused(0, socket()), "no target is named");
-    assert_eq!(refused(2, socket()), "total_bytes is 3; it has to be a byte for each connection, or more");
+    assert_eq!(refused(2, socket()), "total_bytes is 3; it has to be at least a byte for each connection");
     let sessions = WorkloadSettings { sessions: 2, ..socket() };
     assert_eq!(refused(1, sessions), "sessions is 2; it has to be 1 for a socket");
     let read = WorkloadSettings { operation: Operation::Read, ..socket() };

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_leaves_the_queue_when_the_line_begins_with_it() {
+    fn a_packet_leaves_the_queue_when_its_transmission_starts() {
         let mut queue = DropTail::new(Some(2), None);
         assert!(queue.admit(0, 0, 100), "the line is free");
         assert!(queue.admit(0, 10, 100));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_limit_as_well() {
+    fn the_byte_limit_applies_too() {
         let mut queue = DropTail::new(None, Some(250));
         assert!(queue.admit(0, 10, 200));
         assert!(!queue.admit(0, 20, 51));

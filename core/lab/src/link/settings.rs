@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_sets_what_it_names_and_refuses_what_is_unknown() {
+    fn json_sets_the_named_fields_and_unknown_ones_are_refused() {
         let json = r#"{"to_target": {"rate_bps": 320000000, "delay_ns": 8000000, "loss_probability": 0.0000152587890625},
             "to_initiator": {"queue_packets": null, "burst_loss": {"enter_probability": 0.01}}, "seed": 7}"#;
         let settings: LinkSettings = serde_json::from_str(json).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn invalid_settings_are_reported() {
         let refused = |direction| LinkSettings::symmetric(direction, 0).check().unwrap_err().to_string();
         assert_eq!(
             refused(DirectionSettings { rate_bps: Some(0), ..Default::default() }),

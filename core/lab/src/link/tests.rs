@@ -296,7 +296,7 @@ fn a_probability_counts_outcomes_exactly() {
 }
 
 #[test]
-fn loss_is_as_likely_as_it_is_set() {
+fn the_loss_rate_is_the_set_probability() {
     let count = 2_000_000;
     for (seed, loss_probability) in [(1, 1.0 / 65536.0), (2, 0.001), (3, 0.25)] {
         let settings = DirectionSettings { loss_probability, ..Default::default() };
@@ -307,7 +307,7 @@ fn loss_is_as_likely_as_it_is_set() {
 }
 
 #[test]
-fn bursts_are_as_long_and_as_frequent_as_they_are_set() {
+fn bursts_have_the_set_length_and_frequency() {
     let count = 1_000_000;
     let burst_loss = BurstLossSettings { enter_probability: 0.01, leave_probability: 0.25, ..Default::default() };
     let settings = DirectionSettings { burst_loss: Some(burst_loss), ..Default::default() };
@@ -324,7 +324,7 @@ fn bursts_are_as_long_and_as_frequent_as_they_are_set() {
 }
 
 #[test]
-fn both_states_of_bursts_lose_as_they_are_set() {
+fn both_states_of_bursts_have_the_set_loss_rates() {
     let burst_loss = BurstLossSettings {
         enter_probability: 1.0,
         leave_probability: 1.0,
@@ -339,7 +339,7 @@ fn both_states_of_bursts_lose_as_they_are_set() {
 }
 
 #[test]
-fn a_share_is_held_back_and_overtaken() {
+fn a_share_of_the_packets_is_held_back_and_overtaken() {
     let settings =
         DirectionSettings { delay_ns: 10_000, reorder_probability: 0.02, reorder_by_ns: 3_500, ..Default::default() };
     let (delivered, log) = carry(&settings, 9, &stream(200_000), 1);
@@ -367,7 +367,7 @@ fn jitter_is_uniform() {
 }
 
 #[test]
-fn a_million_packets_take_as_long_as_their_sum() {
+fn the_times_of_a_million_packets_add_up_exactly() {
     // 1500 bytes at 7 Mbit/s take 1714285.714... ns: truncated each time, a million of them would be 0.7 ms early
     let settings = DirectionSettings { rate_bps: Some(7_000_000), queue_packets: None, ..Default::default() };
     let packets: Vec<_> = (0..1_000_000).map(|_| (0, 1_500)).collect();
@@ -377,7 +377,7 @@ fn a_million_packets_take_as_long_as_their_sum() {
 }
 
 #[test]
-fn the_seed_decides_and_parts_do_not_disturb_each_other() {
+fn the_seed_determines_all_fates_independently_per_part() {
     let settings = DirectionSettings { loss_probability: 0.1, ..Default::default() };
     let lost = |settings: &DirectionSettings, seed| {
         let (_, log) = carry(settings, seed, &stream(2_000), 1);
@@ -391,7 +391,7 @@ fn the_seed_decides_and_parts_do_not_disturb_each_other() {
 }
 
 #[test]
-fn directions_are_set_apart_and_have_chance_of_their_own() {
+fn directions_have_separate_settings_and_random_numbers() {
     let direction = DirectionSettings { loss_probability: 0.5, delay_ns: 7, ..Default::default() };
     let mut settings = LinkSettings::symmetric(direction, 4);
     settings.to_initiator.delay_ns = 11;
@@ -470,7 +470,7 @@ fn overtaken_packets_are_counted_with_their_bytes() {
 }
 
 #[test]
-fn a_log_without_busy_times_knows_their_sum() {
+fn a_log_without_busy_times_has_their_sum() {
     let direction = DirectionSettings { rate_bps: Some(1_000_000_000), ..Default::default() };
     let mut link = Link::new(&LinkSettings::symmetric(direction, 0)).unwrap();
     for now_ns in [0, 10_000] {

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_fits_one_challenge_and_one_secret() {
+    fn a_response_is_valid_for_one_challenge_and_one_secret() {
         let challenge = Challenge { identifier: 1, bytes: vec![7; 16] };
         let secret = Secret::new("correct horse battery");
         let response = challenge.response(Algorithm::Sha256, &secret);
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(bytes in proptest::collection::vec(any::<u8>(), 1..100)) {
+        fn encoded_values_are_decoded(bytes in proptest::collection::vec(any::<u8>(), 1..100)) {
             prop_assert_eq!(decode_binary(&encode_binary(&bytes)), Some(bytes.clone()));
             let base64 = format!("0b{}", data_encoding::BASE64.encode(&bytes));
             prop_assert_eq!(decode_binary(&base64), Some(bytes));

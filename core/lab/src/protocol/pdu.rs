@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_however_it_is_cut() {
+    fn encoded_pdus_are_decoded_in_pieces_of_any_size() {
         for digests in ALL {
             let (stream, expected) = stream(digests);
             for step in [1, 3, 47, 48, 49, stream.len()] {
@@ -328,14 +328,14 @@ mod tests {
     }
 
     #[test]
-    fn the_lengths_are_those_of_the_rfc() {
+    fn encoded_lengths_are_those_of_the_rfc() {
         // 48; 48 + 8; 48 + 12 + 8; 48 + 4; 48 + 4, and 4 for each digest, none for data of no length
         let lengths = ALL.map(|digests| stream(digests).0.len());
         assert_eq!(lengths, [276, 276 + 20, 276 + 12, 276 + 32]);
     }
 
     #[test]
-    fn a_flipped_bit_is_found_by_the_digest_over_it() {
+    fn a_flipped_bit_is_detected_by_its_digest() {
         let digests = Digests { header: true, data: true };
         let (good, _) = stream(digests);
         let mut bad = good.clone();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_passed_over_leaves_the_rest_as_it_is() {
+    fn skipped_data_does_not_change_the_rest() {
         for digests in [Digests::default(), Digests { header: true, data: false }] {
             let (stream, expected) = stream(digests);
             for most in [1, 3, 8] {

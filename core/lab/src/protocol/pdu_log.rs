@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A PDU of either direction, for the truth file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PduRecord {
-    /// Connection, counted from 0 by the owner of the log.
+    /// Connection, counted from 0 by the caller.
     pub connection: usize,
     /// Direction.
     pub to_target: bool,

@@ -115,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn encoded_pairs_are_parsed() {
         let mut text = TextWriter::default();
         text.pair("InitiatorName", "iqn.2026-01.example:a");
         text.pair("TargetAlias", "");
@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn a_nul_in_a_value_never_begins_another_pair() {
+    fn a_nul_in_a_value_never_starts_another_pair() {
         let mut text = TextWriter::default();
         text.pair("TargetAlias", "a\0SessionType=Discovery");
         assert_eq!(pairs(&text.into_bytes()).count(), 1);
     }
 
     #[test]
-    fn no_more_than_the_bound_is_kept() {
+    fn text_beyond_the_limit_is_refused() {
         let mut joiner = Joiner::default();
         assert_eq!(joiner.take(&vec![b'a'; TEXT_LENGTH_MAX_BYTES], true), Ok(None));
         assert_eq!(joiner.take(b"a", false), Err(TooLong));
@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_split_is_joined(
+        fn split_text_is_joined(
             text in proptest::collection::vec(any::<u8>(), 0..600), part_bytes in 0_usize..100,
         ) {
             let (mut splitter, mut joiner) = (Splitter::new(part_bytes), Joiner::default());

@@ -143,7 +143,7 @@ mod tests {
 
     /// SPC-4: the group code, the upper three bits of the operation code, determines the length.
     #[test]
-    fn cdbs_are_as_long_as_their_group_says() {
+    fn cdb_lengths_follow_their_group_codes() {
         for command in COMMANDS {
             let length = match command.code >> 5 {
                 0 => 6,

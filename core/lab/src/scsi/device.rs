@@ -226,9 +226,9 @@ impl Device {
     /// CLEAR TASK SET. The target drops all tasks at that logical unit; `others` are the other nexuses with dropped
     /// tasks: they get a unit attention (SAM-5).
     pub fn clear_task_set(&mut self, lun: [u8; 8], others: &[Nexus]) {
-        let told: Vec<Nexus> = self.nexuses.established().filter(|nexus| others.contains(nexus)).collect();
+        let notified: Vec<Nexus> = self.nexuses.established().filter(|nexus| others.contains(nexus)).collect();
         if let Some(unit) = self.place(lun).and_then(|place| self.units.get_mut(place)) {
-            told.into_iter().for_each(|nexus| unit.raise_for(nexus, COMMANDS_CLEARED));
+            notified.into_iter().for_each(|nexus| unit.raise_for(nexus, COMMANDS_CLEARED));
         }
     }
 

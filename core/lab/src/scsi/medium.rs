@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_across_pages() {
+    fn written_data_is_read_across_pages() {
         for kind in [MediumKind::Ram, MediumKind::Sparse] {
             let mut medium = medium(kind);
             let bytes: Vec<u8> = (0..200_000_u32).map(|byte| (byte % 251) as u8).collect();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn any_range_of_addresses_is_a_part_of_all() {
+    fn any_range_of_addresses_is_consistent() {
         let addresses = medium(MediumKind::NullAddress);
         let all = read(&addresses, 0x7fff_0000, 100);
         for first in 0..40 {

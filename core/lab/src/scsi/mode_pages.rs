@@ -124,7 +124,7 @@ impl ModePages {
         Ok(())
     }
 
-    /// The pages that MODE SENSE asks for: the current, changeable or default values of each.
+    /// The pages requested by MODE SENSE: the current, changeable or default values of each.
     pub(super) fn sense(&self, control: u8, code: u8, subpage_code: u8) -> Result<Vec<u8>, Sense> {
         let mut pages = Vec::new();
         for (page, current) in PAGES.iter().zip(&self.current) {

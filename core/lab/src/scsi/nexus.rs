@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_keeps_its_number_while_it_is_remembered() {
+    fn a_port_keeps_its_number_while_it_is_registered() {
         let mut nexuses = Nexuses::default();
         let first = nexuses.establish(port(1));
         let second = nexuses.establish(port(2));

@@ -55,9 +55,9 @@ impl LogicalUnit {
             2 => self.release_persistently(nexus, nexuses, cdb[2]),
             3 => {
                 self.persistent.reservation = None;
-                let told: Vec<Nexus> = self.persistent.registrations.keys().copied().collect();
+                let notified: Vec<Nexus> = self.persistent.registrations.keys().copied().collect();
                 self.persistent.registrations.clear();
-                self.tell(nexuses, told, nexus, RESERVATIONS_PREEMPTED);
+                self.notify(nexuses, notified, nexus, RESERVATIONS_PREEMPTED);
                 self.persistent.generation = self.persistent.generation.wrapping_add(1);
                 Ok(())
             }
@@ -69,8 +69,8 @@ impl LogicalUnit {
     fn register(&mut self, nexus: Nexus, nexuses: &Nexuses, key: u64) -> Result<(), Refused> {
         let persistent = &mut self.persistent;
         if key == 0 {
-            let told = persistent.unregister(nexus);
-            self.tell(nexuses, told, nexus, RESERVATIONS_RELEASED);
+            let notified = persistent.unregister(nexus);
+            self.notify(nexuses, notified, nexus, RESERVATIONS_RELEASED);
         } else {
             if persistent.registrations.len() >= MOST_REGISTRATIONS && !persistent.is_registered(nexus) {
                 return Err(Sense::REGISTRATION_RESOURCES.into());
@@ -98,8 +98,8 @@ impl LogicalUnit {
         if scope_and_type != held.kind as u8 {
             return Err(Sense::INVALID_RELEASE.into());
         }
-        let told = self.persistent.release();
-        self.tell(nexuses, told, nexus, RESERVATIONS_RELEASED);
+        let notified = self.persistent.release();
+        self.notify(nexuses, notified, nexus, RESERVATIONS_RELEASED);
         Ok(())
     }
 
@@ -135,21 +135,21 @@ impl LogicalUnit {
             persistent.reservation = Some(Reservation { kind, nexus });
             // The type changed: remaining registrants are notified that the old reservation ended.
             if held.is_some_and(|held| held.kind != kind) {
-                let told = persistent.registrations.keys().copied().collect();
-                self.tell(nexuses, told, nexus, RESERVATIONS_RELEASED);
+                let notified = persistent.registrations.keys().copied().collect();
+                self.notify(nexuses, notified, nexus, RESERVATIONS_RELEASED);
             }
         }
         self.persistent.generation = self.persistent.generation.wrapping_add(1);
         if aborts {
             self.aborted.extend(preempted.iter().filter(|other| **other != nexus));
         }
-        self.tell(nexuses, preempted, nexus, REGISTRATIONS_PREEMPTED);
+        self.notify(nexuses, preempted, nexus, REGISTRATIONS_PREEMPTED);
         Ok(())
     }
 
     /// Establishes a unit attention for these nexuses, if established, except for the cause.
-    fn tell(&mut self, nexuses: &Nexuses, told: Vec<Nexus>, cause: Nexus, attention: Sense) {
-        for nexus in nexuses.established().filter(|nexus| *nexus != cause && told.contains(nexus)) {
+    fn notify(&mut self, nexuses: &Nexuses, notified: Vec<Nexus>, cause: Nexus, attention: Sense) {
+        for nexus in nexuses.established().filter(|nexus| *nexus != cause && notified.contains(nexus)) {
             self.raise_for(nexus, attention);
         }
     }

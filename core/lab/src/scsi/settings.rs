@@ -118,7 +118,7 @@ pub enum SettingsError {
         size_bytes: u64,
     },
     /// The LUN is used twice, or too large.
-    #[error("LUN {lun}: each logical unit needs a number of its own below 16384")]
+    #[error("LUN {lun}: each logical unit needs a unique number below 16384")]
     Number {
         /// The number.
         lun: u16,

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_of_a_terabyte_is_crossed_at_once() {
+    fn a_hole_of_a_terabyte_is_skipped_in_one_step() {
         let mut sparse = Sparse::new(4096, 1 << 20);
         assert!(sparse.write((1 << 40) - 4096, &[1; 4096]));
         assert_eq!(sparse.run(0, 1 << 40), (false, (1 << 40) - 4096));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_no_more_memory_than_it_may() {
+    fn memory_is_limited() {
         let mut sparse = Sparse::new(512, 2 * PAGE_BYTES);
         assert!(sparse.write(0, &[1]) && sparse.write(9 * PAGE_BYTES, &[1]));
         assert!(!sparse.write(4 * PAGE_BYTES, &[1]));

@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn options_are_read_back_and_as_long_as_said(
+        fn options_are_decoded_and_have_the_computed_length(
             maximum_segment_size: Option<u16>,
             window_scale in prop::option::of(0u8..=14),
             is_sack_permitted: bool,

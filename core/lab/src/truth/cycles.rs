@@ -1,4 +1,4 @@
-//! Every command of a run as columns: what the workload asked for, and its instants.
+//! Every command of a run as columns: what the workload record for, and its instants.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -76,10 +76,10 @@ pub struct InitiatorColumns {
 
 impl Cycles {
     /// The commands of the workload with the initiator's instants, in the order of completion.
-    pub fn by_initiator(asked: &[TaskRecord], place_of: impl Fn(usize) -> Option<(usize, usize)>) -> Self {
+    pub fn by_initiator(record: &[TaskRecord], place_of: impl Fn(usize) -> Option<(usize, usize)>) -> Self {
         let mut cycles = Self::default();
         let mut instants = InitiatorColumns::default();
-        for record in asked {
+        for record in record {
             let place = place_of(record.connection);
             cycles.session.push(place.map(|place| place.0));
             cycles.connection.push(record.connection);
@@ -102,7 +102,7 @@ impl Cycles {
     /// The commands `tasks` with the instants at the taps; `place_of` returns session and target of a connection.
     pub fn new(
         tasks: &[TaskPdus],
-        asked: &[TaskRecord],
+        record: &[TaskRecord],
         initiator_tap: &Tap,
         target_taps: &[Tap],
         place_of: impl Fn(usize) -> Option<(usize, usize)>,
@@ -110,7 +110,7 @@ impl Cycles {
         let mut cycles = Self::default();
         // with one tag on one connection, commands are in the same order in both logs
         let mut records = BTreeMap::<_, VecDeque<&TaskRecord>>::new();
-        for record in asked {
+        for record in record {
             records.entry((record.connection, record.initiator_task_tag)).or_default().push_back(record);
         }
         for task in tasks {
@@ -167,14 +167,14 @@ mod tests {
             pdu(false, 148, DATA_IN, 0),
             pdu(false, 196, SCSI_RESPONSE, 20),
         ];
-        let asked = [];
+        let record = [];
         let tasks = by_task(&log);
         assert_eq!(tasks[0].data_bytes(), 130);
-        let cycles = Cycles::new(&tasks, &asked, &Tap::default(), &[], |_| None);
+        let cycles = Cycles::new(&tasks, &record, &Tap::default(), &[], |_| None);
         assert_eq!((cycles.bytes[0], cycles.data_pdu_count[0], cycles.r2t_count[0]), (130, 1, 0));
     }
 
-    fn asked(sent_ns: i64, completed_ns: i64, lba: u64) -> TaskRecord {
+    fn record(sent_ns: i64, completed_ns: i64, lba: u64) -> TaskRecord {
         TaskRecord {
             session: 0,
             connection: 0,
@@ -193,22 +193,22 @@ mod tests {
 
     /// Two commands with the same tag, at 10 and 20 ns: INQUIRY has no record, nor has a read that never completed.
     #[test]
-    fn a_record_belongs_to_the_command_that_it_encloses() {
+    fn a_record_belongs_to_the_command_within_its_time() {
         let command = |offset, operation_code| PduRecord {
             operation_code: Some(operation_code),
             ..pdu(true, offset, SCSI_COMMAND, 0)
         };
         let mut tap = Tap::default();
-        tap.stream(0, true).bring(0, 48, 10);
-        tap.stream(0, true).bring(48, 96, 20);
+        tap.stream(0, true).record(0, 48, 10);
+        tap.stream(0, true).record(48, 96, 20);
         let lba = |codes: [u8; 2], records: &[TaskRecord]| {
             let log = [command(0, codes[0]), command(48, codes[1])];
             Cycles::new(&by_task(&log), records, &tap, &[], |_| None).lba
         };
-        assert_eq!(lba([0x28, 0xa8], &[asked(10, 15, 1), asked(20, 25, 2)]), [Some(1), Some(2)]);
-        assert_eq!(lba([0x12, 0x88], &[asked(20, 25, 2)]), [None, Some(2)], "INQUIRY");
-        assert_eq!(lba([0x28, 0x2a], &[asked(20, 25, 2)]), [None, Some(2)], "never completed");
-        assert_eq!(lba([0x28, 0x2a], &[asked(10, 15, 1)]), [Some(1), None], "completed before");
-        assert_eq!(lba([0x28, 0x2a], &[asked(5, 8, 1)]), [None, None], "another command's");
+        assert_eq!(lba([0x28, 0xa8], &[record(10, 15, 1), record(20, 25, 2)]), [Some(1), Some(2)]);
+        assert_eq!(lba([0x12, 0x88], &[record(20, 25, 2)]), [None, Some(2)], "INQUIRY");
+        assert_eq!(lba([0x28, 0x2a], &[record(20, 25, 2)]), [None, Some(2)], "never completed");
+        assert_eq!(lba([0x28, 0x2a], &[record(10, 15, 1)]), [Some(1), None], "completed before");
+        assert_eq!(lba([0x28, 0x2a], &[record(5, 8, 1)]), [None, None], "another command's");
     }
 }

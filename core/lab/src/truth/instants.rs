@@ -123,10 +123,10 @@ pub(super) mod tests {
         let log =
             [pdu(true, 0, SCSI_COMMAND, 0), pdu(false, 0, READY_TO_TRANSFER, 0), pdu(false, 48, READY_TO_TRANSFER, 0)];
         let mut tap = Tap::default();
-        tap.stream(0, true).bring(0, 48, 1);
-        tap.stream(0, false).bring(0, 20, 2);
-        tap.stream(0, false).bring(20, 48, 3);
-        tap.stream(0, false).bring(48, 96, 4);
+        tap.stream(0, true).record(0, 48, 1);
+        tap.stream(0, false).record(0, 20, 2);
+        tap.stream(0, false).record(20, 48, 3);
+        tap.stream(0, false).record(48, 96, 4);
         assert_eq!(by_task(&log)[0].instants(&tap).r2t_first_ns, Some(3));
     }
 
@@ -143,18 +143,18 @@ pub(super) mod tests {
         ];
         let mut tap = Tap::default();
         // the command in two packets; the second Data-In before the first is whole
-        tap.stream(0, true).bring(0, 20, 1);
-        tap.stream(0, true).bring(20, 48, 2);
-        tap.stream(0, false).bring(0, 100, 10);
-        tap.stream(0, false).bring(148, 248, 11);
-        tap.stream(0, false).bring(100, 148, 12);
+        tap.stream(0, true).record(0, 20, 1);
+        tap.stream(0, true).record(20, 48, 2);
+        tap.stream(0, false).record(0, 100, 10);
+        tap.stream(0, false).record(148, 248, 11);
+        tap.stream(0, false).record(100, 148, 12);
         tap.stream(0, false).acknowledge(148, 13);
         tap.stream(0, false).acknowledge(248, 14);
-        tap.stream(0, true).bring(48, 96, 20);
-        tap.stream(0, false).bring(248, 296, 21);
-        tap.stream(0, true).bring(96, 196, 22);
+        tap.stream(0, true).record(48, 96, 20);
+        tap.stream(0, false).record(248, 296, 21);
+        tap.stream(0, true).record(96, 196, 22);
         tap.stream(0, true).acknowledge(196, 23);
-        tap.stream(0, false).bring(296, 340, 24);
+        tap.stream(0, false).record(296, 340, 24);
         let tasks = by_task(&log);
         assert_eq!(tasks.iter().map(TaskPdus::data_bytes).collect::<Vec<_>>(), [152, 52]);
         let read = Instants {

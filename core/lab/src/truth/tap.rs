@@ -19,7 +19,7 @@ pub struct Stream {
 
 impl Stream {
     /// A packet with the bytes from `start` to `end` passed; for bytes that passed before, the first time counts.
-    pub fn bring(&mut self, start: u64, end: u64, time_ns: i64) {
+    pub fn record(&mut self, start: u64, end: u64, time_ns: i64) {
         let mut place = self.brought.partition_point(|brought| brought.end <= start);
         let mut from = start;
         while from < end {
@@ -92,14 +92,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_stream_is_what_a_byte_by_byte_model_says(
+        fn a_stream_equals_a_byte_by_byte_model(
             packets in prop::collection::vec((0u64..40, 1u64..12), 1..30),
             ranges in prop::collection::vec((0u64..45, 1u64..12), 10),
         ) {
             let mut stream = Stream::default();
             let mut times = [None; 64];
             for (time_ns, &(start, length)) in (0i64..).zip(&packets) {
-                stream.bring(start, start + length, time_ns);
+                stream.record(start, start + length, time_ns);
                 for time in &mut times[start as usize..(start + length) as usize] {
                     time.get_or_insert(time_ns);
                 }

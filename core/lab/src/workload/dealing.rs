@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn in_turn_first_then_to_whichever_finished() {
+    fn round_robin_first_then_the_connection_that_finished() {
         let mut dealer = Dealer::new(DealingRule::TurnThenFinished, 3);
         assert_eq!(dealt(&mut dealer, 5), [0, 1, 2, 0, 1]);
         dealer.finish(2);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn in_turn_whatever_finishes() {
+    fn round_robin_regardless_of_completions() {
         let mut dealer = Dealer::new(DealingRule::Turn, 3);
         assert_eq!(dealt(&mut dealer, 2), [0, 1]);
         dealer.finish(0);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_joins_gets_the_next_and_one_that_leaves_keeps_what_it_has() {
+    fn a_new_connection_gets_the_next_command_and_a_leaving_one_keeps_its_commands() {
         for rule in [DealingRule::TurnThenFinished, DealingRule::LeastLoaded] {
             let mut dealer = Dealer::new(rule, 2);
             assert_eq!(dealt(&mut dealer, 4), [0, 1, 0, 1]);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misplaced_block_tells_where_it_belongs() {
+    fn a_misplaced_block_is_reported_with_its_number() {
         let mut volume = volume(8);
         volume.copy_within(512..1024, 2048);
         let expected = Mismatch { byte: 2048 + 7, found_block: Some(1), found_seed: Some(7) };
@@ -181,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_piece_is_the_volume_s(first in 0usize..2000, length in 0usize..2000) {
+        fn any_piece_equals_that_part_of_the_volume(first in 0usize..2000, length in 0usize..2000) {
             let volume = volume(8);
             let mut piece = vec![0; length];
             PATTERN.fill(first as u64, &mut piece);
@@ -190,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_is_found_where_it_is(first in 0usize..2000, length in 1usize..2000, at: prop::sample::Index) {
+        fn a_flipped_bit_is_reported_with_its_position(first in 0usize..2000, length in 1usize..2000, at: prop::sample::Index) {
             let mut piece = volume(8)[first..first + length].to_vec();
             let at = at.index(length);
             piece[at] ^= 0x10;

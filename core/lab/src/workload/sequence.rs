@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn in_order_and_from_the_start_again() {
+    fn sequential_calls_wrap_at_the_end_of_the_span() {
         let expected = [(1000, 100), (1100, 100), (1200, 100), (1000, 100), (1100, 50)];
         assert_eq!(calls(Access::Sequential, 350, 450), expected);
         assert!(Sequence::new(0, 99, 100, Access::Sequential, 0, None).is_none());
     }
 
     #[test]
-    fn random_calls_are_the_seed_s_and_cover_the_span() {
+    fn random_calls_depend_on_the_seed_and_cover_the_span() {
         let first = calls(Access::Random, 1000, 100_000);
         assert_eq!(first, calls(Access::Random, 1000, 100_000));
         let mut bytes: Vec<_> = first.iter().map(|call| call.0).collect();
@@ -106,7 +106,7 @@ mod tests {
     proptest! {
         /// A naive model: distributed one by one.
         #[test]
-        fn shares_are_those_of_dealing_in_turn(total in 1u64..5_000, call in 1u64..700, count in 1u64..9) {
+        fn shares_equal_round_robin_distribution(total in 1u64..5_000, call in 1u64..700, count in 1u64..9) {
             let mut dealt = vec![0; count as usize];
             let (mut left, mut index) = (total, 0);
             while left > 0 {

@@ -159,7 +159,7 @@ pub enum InvalidWorkload {
         bounds: &'static str,
     },
     /// It has no end.
-    #[error("neither total_bytes nor duration_ns says when the workload ends")]
+    #[error("neither total_bytes nor duration_ns is set, so the workload has no end")]
     Endless,
     /// The operation does not belong to this kind of run.
     #[error("the operation has to be {0}")]
@@ -260,16 +260,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_in_one_line() {
+    fn invalid_workloads_are_one_line_errors() {
         let text = refused(|settings| settings.block_size_bytes = 1000);
         assert_eq!(text, "block_size_bytes is 1000; it has to be a multiple of 512 from 512 to 16777216 bytes");
         assert_eq!(refused(|settings| settings.connections = 65), "connections is 65; it has to be 1 to 64");
         let text = refused(|settings| settings.total_bytes = None);
-        assert_eq!(text, "neither total_bytes nor duration_ns says when the workload ends");
+        assert_eq!(text, "neither total_bytes nor duration_ns is set, so the workload has no end");
     }
 
     #[test]
-    fn settings_come_as_json_and_no_name_is_misread() {
+    fn settings_are_read_from_json_and_unknown_names_are_refused() {
         let text =
             r#"{"operation": "mixed", "read_share": 0.7, "system_call_bytes": 512000, "max_transfer_bytes": 130560}"#;
         let settings: WorkloadSettings = serde_json::from_str(text).unwrap();

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn errors_report_the_reason() {
         let form = "; it has to be iscsi://[user[%password]@]host[:port][/target-iqn[/lun]][?key=value&...]";
         for (url, what) in [
             ("http://h", "no iscsi:// at the beginning in the URL"),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_does_not_count_and_a_wait_takes_nothing() {
+    fn excluded_parts_and_waits_do_not_count() {
         let mut meter = CpuMeter::new();
         work(3_000_000);
         meter.leave_out(|| work(40_000_000));

@@ -68,7 +68,7 @@ struct Connection {
     is_writable: bool,
     /// Edges are reported once: there may be more to read.
     is_readable: bool,
-    /// An end of stream or an error may follow the bytes to be read, without an edge of its own.
+    /// An end of stream or an error may follow the bytes to be read, without a separate edge.
     is_ended: bool,
     is_closing: bool,
     out: Vec<u8>,

@@ -117,7 +117,7 @@ impl TapLink {
     /// Settings that are not valid; a failed system call.
     pub fn run(&self, settings: &LinkSettings, stop: &AtomicBool) -> Result<TapLog, TapError> {
         let link = Link::new(settings)?;
-        // the kernel may wake a thread up to 50 us late, to save energy, unless told otherwise
+        // the kernel may wake a thread up to 50 us late, to save energy, unless this is set
         let slack = current_timer_slack().ok().and_then(NonZeroU64::new);
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let result = Mover::new(self, link).run(stop);
@@ -134,7 +134,7 @@ fn open(settings: &TapSettings) -> Result<SyncDevice, TapError> {
     };
     let opened = match &settings.namespace {
         None => open_here(),
-        // a thread of its own enters the namespace: a device stays with its file wherever that is used
+        // a separate thread enters the namespace: the device stays usable through its file from any namespace
         Some(namespace) => std::thread::scope(|scope| {
             let opening = scope.spawn(|| {
                 let namespace = File::open(namespace)?;
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_cannot_be_opened_is_named() {
+    fn a_device_that_cannot_be_opened_is_reported() {
         let tap = |name: &str, namespace: Option<&str>| TapSettings {
             name: name.into(),
             namespace: namespace.map(PathBuf::from),

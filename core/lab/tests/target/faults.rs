@@ -62,7 +62,7 @@ fn a_swallowed_command_is_never_answered_but_can_be_aborted() {
 }
 
 #[test]
-fn an_r2t_is_late_by_so_much() {
+fn an_r2t_is_delayed_by_the_set_time() {
     let keys = [("InitialR2T", "Yes"), ("ImmediateData", "No")];
     let mut talk = talk_with(r#"{"fault": "late_r2t", "by_ns": 7000000}"#, &keys);
     for tag in 1..3 {
@@ -100,7 +100,7 @@ fn a_status_can_be_another() {
 }
 
 #[test]
-fn a_status_is_late_by_so_much() {
+fn a_status_is_delayed_by_the_set_time() {
     for operation in ["read", "write"] {
         let rule = format!(r#"{{"fault": "delayed_status", "by_ns": 9000000, "operation": "{operation}"}}"#);
         let mut talk = talk_with(&rule, &[]);
@@ -145,5 +145,5 @@ fn a_connection_can_be_closed() {
         talk.send(0, read, &[]);
         assert_eq!(talk.is_open(0), tag == 1);
     }
-    assert_eq!(talk.ending(0).unwrap(), "closed on demand");
+    assert_eq!(talk.ending(0).unwrap(), "closed on request");
 }

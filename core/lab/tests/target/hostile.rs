@@ -49,7 +49,7 @@ fn a_bad_header_digest_closes_the_connection() {
 }
 
 #[test]
-fn opcodes_that_are_not_an_initiators_are_rejected() {
+fn opcodes_of_targets_are_rejected() {
     let mut talk = Conversation::logged_in(settings(), &[]);
     for opcode in (0..64u8).filter(|opcode| ![0, 1, 2, 4, 5, 6, 0x10].contains(opcode)) {
         let mut header = BhsBuilder::new(Opcode::NopOut).is_immediate(true).build();
@@ -200,7 +200,7 @@ proptest! {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_never_sent_is_counted() {
+fn an_acknowledgement_of_an_unsent_status_is_counted() {
     let mut talk = Conversation::logged_in(settings(), &[]);
     let ready = talk.test_unit_ready(1).exp_stat_sn(SerialNumber(1000));
     talk.send(0, ready, &[]);

@@ -48,7 +48,7 @@ fn connections_that_log_in_at_the_same_time_count_as_well() {
 }
 
 #[test]
-fn a_session_of_somebody_else_cannot_be_joined() {
+fn a_session_of_another_initiator_cannot_be_joined() {
     let mut talk = Conversation::logged_in(settings(), &[("MaxConnections", "4")]);
     talk.connect();
     for (name, isid) in [("iqn.2025-01.org.iscsitrace:other", 1), (INITIATOR, 2)] {
@@ -137,7 +137,7 @@ fn a_flood_of_connections_is_refused() {
 }
 
 #[test]
-fn what_is_no_login_is_refused() {
+fn other_pdus_before_the_login_are_refused() {
     let mut talk = Conversation::new(settings());
     talk.connect();
     let nop = BhsBuilder::new(Opcode::NopOut).initiator_task_tag(1);
@@ -217,7 +217,7 @@ fn authenticate(secret: &str, is_mutual: bool) -> (Conversation, (u8, u8), bool)
 }
 
 #[test]
-fn chap_lets_in_who_knows_the_secret() {
+fn chap_accepts_the_correct_secret() {
     for is_mutual in [false, true] {
         let (talk, status, is_proved) = authenticate("initiator-secret", is_mutual);
         assert_eq!((status, is_proved, talk.is_open(0)), ((0, 0), is_mutual, true));
@@ -228,7 +228,7 @@ fn chap_lets_in_who_knows_the_secret() {
 }
 
 #[test]
-fn chap_cannot_be_passed_over() {
+fn chap_cannot_be_skipped() {
     let mut talk = Conversation::new(chap());
     talk.connect();
     let response = talk.try_log_in(0, 0, &[("InitiatorName", INITIATOR), ("TargetName", TARGET)]);
@@ -257,7 +257,7 @@ fn challenges_are_new_for_each_connection_and_come_from_the_seed() {
 }
 
 #[test]
-fn settings_that_make_no_portal_are_refused() {
+fn invalid_portal_settings_are_refused() {
     let error = |settings: PortalSettings| Portal::new(settings).err().map(|error| error.to_string());
     assert_eq!(error(settings()), None);
     let mut twice = settings();

@@ -51,7 +51,7 @@ fn abort_task_ends_a_read_that_is_being_sent() {
 }
 
 #[test]
-fn a_command_that_did_not_come_yet_is_aborted_by_its_cmd_sn() {
+fn a_command_that_has_not_arrived_is_aborted_by_its_cmd_sn() {
     let mut talk = Conversation::logged_in(settings(), R2T_ONLY);
     talk.connect();
     talk.log_in(1, &[]);
@@ -73,7 +73,7 @@ fn a_command_that_did_not_come_yet_is_aborted_by_its_cmd_sn() {
 }
 
 #[test]
-fn abort_task_set_waits_for_data_that_was_asked_for() {
+fn abort_task_set_waits_for_requested_data() {
     let mut talk = Conversation::logged_in(settings(), R2T_ONLY);
     let write = talk.write(1, 0, 16);
     talk.send(0, write, &[]);
@@ -116,7 +116,7 @@ fn data_of_an_aborted_write_does_not_reach_the_next() {
 }
 
 #[test]
-fn an_initiator_that_sends_no_data_any_more_is_answered_in_time() {
+fn a_function_does_not_wait_forever_for_data() {
     let mut talk = Conversation::logged_in(settings(), R2T_ONLY);
     let write = talk.write(1, 0, 16);
     talk.send(0, write, &[]);
@@ -134,7 +134,7 @@ fn an_initiator_that_sends_no_data_any_more_is_answered_in_time() {
 }
 
 #[test]
-fn each_of_several_functions_is_answered_in_time() {
+fn several_functions_are_answered_in_time() {
     let mut settings = settings();
     settings.targets[0].logical_units.push(Default::default());
     let mut talk = Conversation::logged_in(settings, R2T_ONLY);
@@ -172,7 +172,7 @@ fn fenced() -> Conversation {
 }
 
 #[test]
-fn a_function_is_answered_after_what_other_connections_answered_before() {
+fn a_function_is_answered_after_earlier_responses_on_other_connections() {
     let mut talk = fenced();
     // the initiator is silent there, and is pinged (RFC 7143 section 4.2.2.3.3)
     let ping = talk.receive_one(1);
@@ -194,7 +194,7 @@ fn a_function_is_answered_after_what_other_connections_answered_before() {
 }
 
 #[test]
-fn an_initiator_that_acknowledges_nothing_is_answered_in_time() {
+fn a_function_does_not_wait_forever_for_acknowledgments() {
     let mut talk = fenced();
     talk.pass(200 * MILLISECOND - 1);
     talk.receive_nothing(0);
@@ -203,7 +203,7 @@ fn an_initiator_that_acknowledges_nothing_is_answered_in_time() {
 }
 
 #[test]
-fn a_connection_that_is_gone_acknowledges_no_more() {
+fn closed_connections_need_no_acknowledgment() {
     let mut talk = fenced();
     let number = talk.number(1);
     talk.portal.closed(0, number, Closed::ByPeer);
@@ -211,7 +211,7 @@ fn a_connection_that_is_gone_acknowledges_no_more() {
 }
 
 #[test]
-fn a_function_whose_connection_is_gone_leaves_its_place_in_the_window() {
+fn a_function_of_a_closed_connection_returns_its_credit() {
     let mut talk = Conversation::logged_in(PortalSettings { command_window_count: 4, ..settings() }, R2T_ONLY);
     talk.connect();
     talk.log_in(1, &[]);
@@ -234,7 +234,7 @@ fn a_function_whose_connection_is_gone_leaves_its_place_in_the_window() {
 }
 
 #[test]
-fn clear_task_set_is_told_to_those_whose_tasks_it_ended() {
+fn clear_task_set_notifies_initiators_with_cleared_tasks() {
     let mut talk = Conversation::logged_in(slow(), &[]);
     for place in 1..3 {
         (talk.tsih, talk.isid[5]) = (0, place as u8 + 1);
@@ -280,7 +280,7 @@ fn abort_task_set_waits_for_commands_before_it() {
 }
 
 #[test]
-fn functions_reach_as_far_as_they_say() {
+fn functions_have_their_scope() {
     use TaskEnd::{Aborted, Open};
     // tasks of the own session at LUN 0 and 1, and of another session at LUN 0
     for (function, ends) in [
@@ -312,7 +312,7 @@ fn functions_reach_as_far_as_they_say() {
 }
 
 #[test]
-fn a_session_whose_tasks_another_ended_learns_of_the_room() {
+fn credit_of_tasks_ended_by_another_session_is_advertised() {
     for function in [4, 5, 6] {
         let mut talk = Conversation::logged_in(PortalSettings { command_window_count: 1, ..slow() }, &[]);
         (talk.tsih, talk.isid[5]) = (0, 2);
@@ -344,7 +344,7 @@ fn a_cold_reset_closes_every_connection_of_the_target() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn unsupported_functions_are_reported() {
     let mut talk = Conversation::logged_in(settings(), &[]);
     // CLEAR ACA, TASK REASSIGN, and an unknown function
     for (function, expected) in [(3, 5), (8, 4), (99, 5)] {

@@ -50,7 +50,7 @@ impl ConcatData for Vec<crate::conversation::Pdu> {
 }
 
 #[test]
-fn the_status_comes_where_it_is_wanted() {
+fn the_status_is_sent_as_set() {
     let cases = [
         (StatusDelivery::InData, vec![(Opcode::DataIn, 0), (Opcode::DataIn, 0)]),
         (StatusDelivery::Apart, vec![(Opcode::DataIn, 0), (Opcode::DataIn, 0), (Opcode::ScsiResponse, 0)]),
@@ -72,7 +72,7 @@ fn the_status_comes_where_it_is_wanted() {
 }
 
 #[test]
-fn a_held_status_has_its_system_call_for_itself() {
+fn a_held_status_has_a_separate_system_call() {
     let held = PortalSettings { status: StatusDelivery::ApartHeld, ..settings() };
     let mut talk = Conversation::logged_in(held, KEYS);
     for tag in 0..2 {
@@ -85,7 +85,7 @@ fn a_held_status_has_its_system_call_for_itself() {
 }
 
 #[test]
-fn residuals_tell_what_was_not_transferred() {
+fn residuals_count_untransferred_bytes() {
     // READ(10) of two blocks, with another Expected Data Transfer Length
     for (expected, transferred, overflow, underflow) in
         [(1024, 1024, 0, 0), (2000, 1024, 0, 976), (600, 600, 424, 0), (0, 0, 1024, 0)]
@@ -116,7 +116,7 @@ fn a_refused_read_has_sense_and_no_data() {
 }
 
 #[test]
-fn a_system_call_sends_what_its_size_allows() {
+fn the_size_of_system_calls_is_limited() {
     let limits = Limits { transmit_bytes: 16 << 10, ..Limits::default() };
     let mut talk = Conversation::logged_in(PortalSettings { limits, ..settings() }, KEYS);
     let read = talk.read(7, 0, 256);

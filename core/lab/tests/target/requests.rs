@@ -76,7 +76,7 @@ fn discovery(settings: PortalSettings, local: &str) -> Conversation {
 }
 
 #[test]
-fn send_targets_names_every_target_and_address() {
+fn send_targets_lists_every_target_and_address() {
     let mut settings = settings();
     settings.addresses = vec!["192.0.2.7:3260".parse().unwrap(), "[2001:db8::1]:3260".parse().unwrap()];
     for place in 0..20 {
@@ -115,7 +115,7 @@ fn send_targets_names_every_target_and_address() {
 }
 
 #[test]
-fn without_addresses_it_is_the_one_that_the_initiator_asked_at() {
+fn without_addresses_the_address_of_the_connection_is_returned() {
     for (local, expected) in [
         ("192.0.2.2:3260", "192.0.2.2:3260"),
         ("[2001:db8::2]:860", "[2001:db8::2]:860"),
@@ -132,7 +132,7 @@ fn without_addresses_it_is_the_one_that_the_initiator_asked_at() {
 }
 
 #[test]
-fn a_normal_session_learns_of_its_own_target() {
+fn a_normal_session_lists_only_its_target() {
     let mut talk = Conversation::logged_in(settings(), &[]);
     let own = format!("TargetName={TARGET}\0TargetAddress={LOCAL},1\0");
     for (value, expected) in [
@@ -253,7 +253,7 @@ fn snack_is_rejected() {
 }
 
 #[test]
-fn a_late_answer_to_a_ping_gives_no_more_time_to_log_out() {
+fn a_late_ping_answer_does_not_extend_the_logout_time() {
     let mut talk = Conversation::logged_in(settings(), &[]);
     let number = talk.number(0);
     talk.portal.ping(0, number);
@@ -265,7 +265,7 @@ fn a_late_answer_to_a_ping_gives_no_more_time_to_log_out() {
 }
 
 #[test]
-fn a_logout_can_be_asked_for() {
+fn a_logout_can_be_requested() {
     let mut talk = Conversation::logged_in(settings(), &[]);
     let number = talk.number(0);
     talk.portal.request_logout(0, number, 3);

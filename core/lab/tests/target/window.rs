@@ -72,7 +72,7 @@ fn duplicates_and_commands_outside_the_window_are_ignored() {
 }
 
 #[test]
-fn max_cmd_sn_follows_what_is_done() {
+fn max_cmd_sn_follows_completed_commands() {
     let mut talk = Conversation::logged_in(
         PortalSettings { command_window_count: 2, ..settings() },
         &[("InitialR2T", "Yes"), ("ImmediateData", "No")],
@@ -97,7 +97,7 @@ fn max_cmd_sn_follows_what_is_done() {
 }
 
 #[test]
-fn immediate_commands_need_no_turn_but_room() {
+fn immediate_commands_are_not_ordered_but_limited() {
     let limits = Limits { immediate_count: 2, ..Limits::default() };
     let mut talk = Conversation::logged_in(
         PortalSettings { limits, ..settings() },
@@ -137,7 +137,7 @@ fn data_of_commands_that_wait_is_bounded() {
 }
 
 #[test]
-fn data_whose_turn_came_is_not_counted_any_more() {
+fn data_of_delivered_commands_does_not_count() {
     let limits = Limits { early_data_bytes: 10_000, ..Limits::default() };
     let mut talk = Conversation::logged_in(PortalSettings { limits, ..settings() }, &[]);
     for _ in 0..10 {
@@ -151,7 +151,7 @@ fn data_whose_turn_came_is_not_counted_any_more() {
 }
 
 #[test]
-fn a_connection_that_is_lost_gives_its_room_back() {
+fn a_lost_connection_returns_its_credit() {
     use iscsitrace_lab::application::{Application, Closed};
     // with a command that waits for its data, or a status that was not sent
     for is_answered in [false, true] {

@@ -34,7 +34,7 @@ fn transfer_tag(pdu: &Pdu) -> u32 {
 }
 
 #[test]
-fn a_write_goes_by_immediate_unsolicited_and_solicited_data() {
+fn a_write_with_immediate_unsolicited_and_solicited_data() {
     let mut talk = Conversation::logged_in(settings(), KEYS);
     let data = pattern(16_384, 3);
     let write = talk.write(9, 40, 32).is_final(false);
@@ -60,7 +60,7 @@ fn a_write_goes_by_immediate_unsolicited_and_solicited_data() {
 }
 
 #[test]
-fn several_r2ts_are_out_in_the_order_that_is_set() {
+fn several_r2ts_are_sent_in_the_set_order() {
     let keys = Offers { data_sequence_in_order: Some(false), max_outstanding_r2t: Some(4), ..settings().keys };
     let pairs = [R2T_ONLY, &[("MaxOutstandingR2T", "3"), ("DataSequenceInOrder", "No")]].concat();
     for (r2t_order, offsets) in [(R2tOrder::InOrder, [0, 8192, 16_384]), (R2tOrder::Reverse, [24_576, 16_384, 8192])] {
@@ -97,7 +97,7 @@ fn another_order_needs_data_sequence_in_order_no() {
 }
 
 #[test]
-fn what_a_write_does_not_take_is_a_residual() {
+fn excess_write_data_is_a_residual() {
     // WRITE(10) of one block
     for (expected, asked, overflow, underflow) in [(512, 512, 0, 0), (2048, 512, 0, 1536), (256, 256, 256, 0)] {
         let mut talk = Conversation::logged_in(settings(), R2T_ONLY);
@@ -116,7 +116,7 @@ fn what_a_write_does_not_take_is_a_residual() {
 
 /// COMPARE AND WRITE takes each block twice. 256 blocks do not fit its one byte, which then says 0.
 #[test]
-fn compare_and_write_is_refused_when_its_length_is_not_what_the_initiator_sends() {
+fn compare_and_write_with_a_wrong_length_is_refused() {
     for (blocks, expected) in [(1, 512), (1, 2048), (0, 262_144)] {
         let mut talk = Conversation::logged_in(settings(), R2T_ONLY);
         let mut cdb = [0; 16];

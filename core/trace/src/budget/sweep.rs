@@ -56,17 +56,17 @@ impl<'a> Sweep<'a> {
     /// Time passes until `until_ns`, which `frame` ends.
     pub(super) fn advance(&mut self, until_ns: i64, frame: u64, emit: &mut impl FnMut(BudgetRow)) {
         while self.now_ns < until_ns {
-            let (owner, left_ns) = self.owner();
+            let (part, left_ns) = self.part();
             let length_ns = until_ns.saturating_sub(self.now_ns).min(left_ns);
-            let command = match owner {
+            let command = match part {
                 part::TRANSFER if self.commands.count() != 1 => None,
                 _ => self.commands.oldest(),
             };
             let cycle = command.and_then(|place| self.cycles.get(place as usize)).copied();
             let to_ns = self.now_ns + length_ns;
             let frame = if to_ns == until_ns { frame } else { NULL_U64 };
-            self.stretch(to_ns, owner, cycle.unwrap_or(NULL_U32), frame, emit);
-            if owner != part::TRANSFER {
+            self.stretch(to_ns, part, cycle.unwrap_or(NULL_U32), frame, emit);
+            if part != part::TRANSFER {
                 self.waited_ns = self.waited_ns.saturating_add(length_ns);
             }
             self.now_ns = to_ns;
@@ -74,7 +74,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// The part that applies now, and for how long at most.
-    fn owner(&mut self) -> (u8, i64) {
+    fn part(&mut self) -> (u8, i64) {
         if self.busy_count > 0 {
             return (part::TRANSFER, i64::MAX);
         }
@@ -96,9 +96,9 @@ impl<'a> Sweep<'a> {
     }
 
     /// Adds a span up to `to_ns`, or extends the current one.
-    fn stretch(&mut self, to_ns: i64, owner: u8, cycle: u32, frame: u64, emit: &mut impl FnMut(BudgetRow)) {
+    fn stretch(&mut self, to_ns: i64, part: u8, cycle: u32, frame: u64, emit: &mut impl FnMut(BudgetRow)) {
         match &mut self.row {
-            Some(row) if row.part == owner && row.cycle == cycle => {
+            Some(row) if row.part == part && row.cycle == cycle => {
                 row.time_last_ns = to_ns;
                 row.frame = frame;
             }
@@ -106,7 +106,7 @@ impl<'a> Sweep<'a> {
                 let next = BudgetRow {
                     time_first_ns: self.now_ns,
                     time_last_ns: to_ns,
-                    part: owner,
+                    part: part,
                     cycle,
                     frame,
                     ..self.blank.clone()

@@ -62,7 +62,7 @@ fn expect(tables: &Tables, expected: &[(u8, i64)]) {
 }
 
 #[test]
-fn a_read_pays_the_path_and_the_line_then_the_target_and_the_initiator() {
+fn a_read_takes_rtt_and_transfer_then_target_service_and_think_time() {
     // command, 160 RTT + 30 service, 50 of data, think time 40 of which 2 are RTT, and again without service
     let mut tables = tables(&[read(0, 240), read(280, 490)]);
     let line_busy = [Vec::new(), vec![(190, 240), (440, 490)]];
@@ -74,7 +74,7 @@ fn a_read_pays_the_path_and_the_line_then_the_target_and_the_initiator() {
 }
 
 #[test]
-fn what_waits_behind_the_line_has_not_begun_its_way() {
+fn the_rtt_of_queued_data_starts_after_the_line() {
     // a write whose data the line carries until 100; its status comes one RTT later
     let mut tables = tables(&[CycleRow { is_read: false, is_write: true, ..read(0, 260) }]);
     fill(&mut tables, &[Timeline { line_busy: [vec![(0, 100)], Vec::new()], ..timeline(0) }], &[]);
@@ -82,7 +82,7 @@ fn what_waits_behind_the_line_has_not_begun_its_way() {
 }
 
 #[test]
-fn an_r2t_turns_the_wait_to_the_initiator_and_its_burst_back_to_the_target() {
+fn an_r2t_waits_for_the_initiator_and_its_burst_for_the_target() {
     let mut tables = tables(&[CycleRow { is_read: false, is_write: true, r2t_count: 1, ..read(0, 500) }]);
     tables.rounds.push(Round { cycle: 0, r2t_ns: 170, data_last_ns: 220, ..Round::default() });
     fill(&mut tables, &[Timeline { line_busy: [vec![(200, 220)], Vec::new()], ..timeline(0) }], &[]);
@@ -99,7 +99,7 @@ fn an_r2t_turns_the_wait_to_the_initiator_and_its_burst_back_to_the_target() {
 }
 
 #[test]
-fn an_r2t_may_share_its_moment_with_the_burst_before_it_or_with_its_own() {
+fn an_r2t_may_have_the_time_of_a_burst() {
     let write = CycleRow { is_read: false, is_write: true, r2t_count: 2, ..read(0, 480) };
     let mut near_target = tables(std::slice::from_ref(&write));
     for (r2t_ns, data_last_ns) in [(0, 2), (2, 4)] {
@@ -116,7 +116,7 @@ fn an_r2t_may_share_its_moment_with_the_burst_before_it_or_with_its_own() {
 }
 
 #[test]
-fn a_held_sender_owns_its_pause_but_not_the_time_in_which_the_line_is_busy() {
+fn a_limited_sender_has_its_pause_but_not_the_busy_time_of_the_line() {
     let limited = vec![
         Limited { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9 },
         Limited { from_ns: 250, to_ns: 320, part: part::LOSS_RECOVERY, frame: 9 },
@@ -131,7 +131,7 @@ fn a_held_sender_owns_its_pause_but_not_the_time_in_which_the_line_is_busy() {
 }
 
 #[test]
-fn at_a_queue_depth_the_oldest_wait_decides() {
+fn with_several_commands_the_oldest_wait_counts() {
     // the RTT would explain more of the second command's wait, but the target has had the first one longer
     let mut tables = tables(&[read(0, 400), read(150, 410)]);
     fill(&mut tables, &[timeline(0)], &[]);
@@ -139,7 +139,7 @@ fn at_a_queue_depth_the_oldest_wait_decides() {
 }
 
 #[test]
-fn a_path_that_was_never_measured_leaves_the_wait_untold() {
+fn an_unknown_rtt_makes_the_wait_unknown() {
     let mut tables = tables(&[read(0, 400)]);
     fill(&mut tables, &[Timeline { rtt_to_target_ns: None, ..timeline(0) }], &[]);
     expect(&tables, &[(part::UNKNOWN, 400)]);
@@ -208,7 +208,7 @@ fn disjoint(mut intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
 
 proptest! {
     #[test]
-    fn every_nanosecond_has_one_owner_and_busy_ones_are_transfer(
+    fn every_nanosecond_has_one_part_and_busy_ones_are_transfer(
         spans in prop::collection::vec(interval(2_000), 1..12),
         busy in prop::collection::vec(interval(2_000), 0..12),
         limited in prop::collection::vec((interval(2_000), 5_u8..10), 0..6),
@@ -252,7 +252,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn budgets_of_stretches_add_up_to_that_of_the_whole(
+    fn breakdowns_of_intervals_add_up_to_that_of_the_whole(
         spans in prop::collection::vec(interval(2_000), 1..12),
         busy in prop::collection::vec(interval(2_000), 0..12),
         limited in prop::collection::vec((interval(2_000), 5_u8..10), 0..6),
@@ -286,7 +286,7 @@ proptest! {
 }
 
 #[test]
-fn a_connection_that_was_used_before_is_idle_without_a_task() {
+fn a_used_connection_is_idle_without_a_command() {
     let mut tables = tables(&[]);
     tables.sessions.push(Session::default());
     let begun = FxHashMap::from_iter([(0, 0)]);

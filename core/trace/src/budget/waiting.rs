@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_deadline_is_the_least_of_all_that_hold(
+        fn the_first_deadline_is_the_smallest_valid_one(
             steps in prop::collection::vec((0..5_u8, 0..COMMANDS, 0..12_i64), 1..120),
         ) {
             let mut commands = Commands::new(COMMANDS);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn each_block_is_carried_for_its_bytes_at_the_rate_of_the_line() {
+    fn each_block_is_busy_for_its_bytes_at_the_line_rate() {
         let mut line = BusyLine::default();
         (0..50).for_each(|cycle| block(&mut line, cycle * 10_000_000));
         let intervals = line.intervals(0, line.line());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn single_packets_after_requests_tell_no_line_and_carry_for_no_time() {
+    fn single_packets_show_no_line_rate_and_no_busy_time() {
         let mut line = BusyLine::default();
         (0..100).for_each(|packet| line.note(packet * 300_000, 560, None));
         let busy_ns: i64 = line.intervals(0, line.line()).iter().map(|(from, to)| to - from).sum();

@@ -157,8 +157,8 @@ impl Flights {
             self.small_end = self.small_end.max(seen.end());
         }
         self.note_hole(seen);
-        let is_again = seen.class == SegmentClass::Retransmission;
-        self.has_loss |= is_again || sender.is_in_recovery;
+        let is_retransmission = seen.class == SegmentClass::Retransmission;
+        self.has_loss |= is_retransmission || sender.is_in_recovery;
         let gap_ns = self.previous.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
         let line = self.seen.recent_line();
         let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, line));
@@ -170,7 +170,7 @@ impl Flights {
             (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, line)) => {
                 self.runs.push(Run { row, first_bytes: seen.length });
             }
-            (Some(run), _) => extend(&mut run.row, seen, is_again),
+            (Some(run), _) => extend(&mut run.row, seen, is_retransmission),
             (None, _) => {}
         }
         self.previous = Some(Previous {
@@ -206,7 +206,7 @@ impl Flights {
         rtt_ns: i64,
         rtt_to_sender_ns: i64,
     ) -> (Flight, Option<u8>) {
-        let is_again = seen.class == SegmentClass::Retransmission;
+        let is_retransmission = seen.class == SegmentClass::Retransmission;
         let mut row = Flight {
             connection: self.connection,
             to_target: self.is_from_client,
@@ -216,7 +216,7 @@ impl Flights {
             release: release::UNKNOWN,
             ..Flight::default()
         };
-        extend(&mut row, seen, is_again);
+        extend(&mut row, seen, is_retransmission);
         let Some(previous) = self.previous else {
             return (row, None);
         };
@@ -251,10 +251,10 @@ impl Flights {
         let is_nagle = left.is_some() && previous.small_end > previous.acknowledged;
         let is_released = is_nagle && previous.small_end <= known;
         let is_filled = is_nagle && has_request && left.is_some_and(|left| i64::from(seen.length) > left);
-        let limited = if is_again && is_window_full && !before.is_in_recovery {
+        let limited = if is_retransmission && is_window_full && !before.is_in_recovery {
             // a probe of a full window, or of a slow receiver
             Some(part::RECEIVE_WINDOW)
-        } else if row.is_in_recovery || is_again {
+        } else if row.is_in_recovery || is_retransmission {
             Some(part::LOSS_RECOVERY)
         } else if row.is_within_pdu {
             // since the sender could have continued
@@ -441,10 +441,10 @@ impl Flights {
 
 /// Adds a packet to a flight.
 #[inline]
-fn extend(row: &mut Flight, seen: &Observation, is_again: bool) {
+fn extend(row: &mut Flight, seen: &Observation, is_retransmission: bool) {
     row.frame_last = seen.frame;
     row.time_last_ns = seen.time_ns;
     row.bytes += u64::from(seen.length);
     row.packet_count += 1;
-    row.has_retransmission |= is_again;
+    row.has_retransmission |= is_retransmission;
 }

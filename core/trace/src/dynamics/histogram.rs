@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_as_wide_as_it_says() {
+    fn a_class_has_the_stated_width() {
         for value in (0..62).flat_map(|bit| [1_u64 << bit, (1 << bit) + (1 << bit) / 3, (2 << bit) - 1]) {
             let found = middle(class(value)) as f64;
             assert!((found - value as f64).abs() <= value as f64 / 62.0, "{value} is held as {found}");

@@ -170,7 +170,7 @@ impl Dynamics {
     fn timeline(&self, is_client_initiator: bool) -> Timeline {
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
         let rtt_ns = |direction: usize| self.rtts[direction].rtt_min_ns();
-        let repairs = repairs(&self.rows);
+        let recovery_spans = recovery_spans(&self.rows);
         Timeline {
             connection: self.connection,
             rtt_to_target_ns: rtt_ns(out),
@@ -182,14 +182,14 @@ impl Dynamics {
             limited: [out, back]
                 .iter()
                 .flat_map(|&direction| self.flights[direction].limited())
-                .chain(repairs)
+                .chain(recovery_spans)
                 .collect(),
         }
     }
 }
 
 /// The spans of loss recovery. An unnecessary tail loss probe (RFC 8985, section 7.4) recovered nothing.
-fn repairs(rows: &Rows) -> Vec<Limited> {
+fn recovery_spans(rows: &Rows) -> Vec<Limited> {
     let (recoveries, again) = (&rows.recoveries, &rows.retransmissions);
     let is_needless = |row: usize| {
         let (from_ns, to_ns) = (recoveries.time_first_ns[row], recoveries.time_last_ns[row]);

@@ -98,14 +98,14 @@ impl Pace {
             return Line::default();
         }
         let of_gaps = self.gaps.quantile(QUANTILE);
-        let of_windows = if self.are_windows_telling(of_gaps) { self.windows.quantile(WINDOW_QUANTILE) } else { 0.0 };
+        let of_windows = if self.are_windows_better(of_gaps) { self.windows.quantile(WINDOW_QUANTILE) } else { 0.0 };
         // batches make single gaps too short, pauses make windows too long
         let ns_per_byte = if of_windows > of_gaps * (1.0 + AGREEMENT) { of_windows } else { of_gaps };
         Line { ns_per_byte, jitter_ns_per_byte: (ns_per_byte - self.gaps.quantile(JITTER_QUANTILE)).max(0.0) }
     }
 
     /// Whether windows are better evidence than single gaps.
-    fn are_windows_telling(&self, of_gaps: f64) -> bool {
+    fn are_windows_better(&self, of_gaps: f64) -> bool {
         let are_few = (self.windows.bytes as f64) < WINDOWS_SHARE_MIN * self.gaps.bytes as f64;
         let do_gaps_agree = self.gaps.quantile(GAPS_QUANTILE) <= of_gaps * (1.0 + AGREEMENT);
         self.windows.bytes >= WINDOWS_MIN * WINDOW_BYTES && !(are_few && do_gaps_agree)
@@ -188,14 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn a_few_bytes_tell_no_pace() {
+    fn a_few_bytes_show_no_rate() {
         let mut pace = Pace::default();
         pace.note(36_200, 1448);
         assert_eq!(pace.line(), Line::default());
     }
 
     #[test]
-    fn bytes_of_one_instant_are_too_fast_to_tell() {
+    fn bytes_at_one_instant_are_too_fast_to_measure() {
         let mut pace = Pace::default();
         (0..100).for_each(|_| pace.note(0, 1448));
         assert_eq!(pace.line(), Line::default());

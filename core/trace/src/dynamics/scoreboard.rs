@@ -99,18 +99,18 @@ impl Scoreboard {
     }
 
     /// A range was retransmitted: lost bytes are in flight again.
-    pub fn send_again(&mut self, start: i64, end: i64) {
+    pub fn retransmit_range(&mut self, start: i64, end: i64) {
         let (start, end) = (start.max(self.una), end.min(self.sent));
         if start >= end || self.again.len() >= RANGES_MAX {
             return;
         }
-        self.remove_again(start, end);
+        self.remove_retransmitted(start, end);
         if end <= self.lost_below {
             self.again.push(Again { start, end, sent: self.sent });
             for index in 0..self.sacked.len() {
                 let (left, right) = self.sacked[index];
                 if left < end && start < right {
-                    self.remove_again(left, right);
+                    self.remove_retransmitted(left, right);
                 }
             }
         }
@@ -175,7 +175,7 @@ impl Scoreboard {
         let end = touching.last().map_or(right, |&(_, end)| end.max(right));
         self.sacked.splice(first..after, [(start, end)]);
         self.sacked_bytes = self.sacked.iter().map(|&(start, end)| end - start).sum();
-        self.remove_again(left, right);
+        self.remove_retransmitted(left, right);
         // bytes sent after the retransmission arrived first: it is lost again
         self.again.retain(|again| right <= again.sent);
         true
@@ -188,7 +188,7 @@ impl Scoreboard {
         }
     }
 
-    fn remove_again(&mut self, start: i64, end: i64) {
+    fn remove_retransmitted(&mut self, start: i64, end: i64) {
         if self.again.is_empty() {
             return;
         }
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn without_loss_the_pipe_is_what_is_outstanding() {
+    fn without_loss_the_pipe_is_the_bytes_in_flight() {
         let mut board = board(10);
         assert_eq!((board.owin(), board.pipe()), (1000, 1000));
         board.acknowledge(300);
@@ -235,25 +235,25 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_leaves_the_pipe_when_it_is_lost_and_comes_back_when_it_is_sent_again() {
+    fn a_hole_leaves_the_pipe_when_lost_and_returns_when_retransmitted() {
         let mut board = board(10);
         assert!(board.sack(100, 400));
         assert!(!board.sack(100, 400));
         assert_eq!(board.pipe(), 700);
         board.lose_below(board.highest_sacked());
         assert_eq!(board.pipe(), 600);
-        board.send_again(0, 100);
+        board.retransmit_range(0, 100);
         assert_eq!(board.pipe(), 700);
         board.acknowledge(400);
         assert_eq!((board.owin(), board.pipe()), (600, 600));
     }
 
     #[test]
-    fn what_was_sent_again_is_lost_again_when_later_data_arrives_first() {
+    fn a_retransmission_is_lost_when_later_data_arrives_first() {
         let mut board = board(10);
         board.sack(100, 400);
         board.lose_below(400);
-        board.send_again(0, 100);
+        board.retransmit_range(0, 100);
         board.send(1100);
         board.sack(400, 1000);
         board.lose_below(1000);
@@ -269,12 +269,12 @@ mod tests {
         board.sack(500, 600);
         board.lose_all();
         assert_eq!((board.owin(), board.pipe()), (1000, 0));
-        board.send_again(0, 100);
+        board.retransmit_range(0, 100);
         assert_eq!(board.pipe(), 100);
     }
 
     #[test]
-    fn duplicate_acks_stand_for_segments_that_arrived() {
+    fn duplicate_acks_count_arrived_segments() {
         let mut board = board(5);
         (0..9).for_each(|_| board.duplicate(SEGMENT));
         assert_eq!(board.pipe(), 100);
@@ -365,7 +365,7 @@ mod tests {
                     Step::Acknowledge(index) => board.acknowledge(place(index).min(board.sent())),
                     Step::Sack(left, right) => { board.sack(place(left), place(right).min(board.sent())); }
                     Step::LoseBelow(index) => board.lose_below(place(index)),
-                    Step::Again(index) => board.send_again(place(index), place(index + 1)),
+                    Step::Again(index) => board.retransmit_range(place(index), place(index + 1)),
                     Step::LoseAll => board.lose_all(),
                 }
                 prop_assert_eq!(board.owin(), (naive.sent - naive.una) as i64 * SEGMENT);

@@ -124,18 +124,18 @@ mod tests {
     }
 
     #[test]
-    fn the_syns_tell_less_the_timestamps() {
+    fn the_size_is_the_mss_of_the_syns_minus_timestamps() {
         assert_eq!(size(&[1248, 1448, 48], Some(1460)), (Some(1448), false));
         assert_eq!(size(&[14480, 1248], Some(1460)), (Some(1448), true));
     }
 
     #[test]
-    fn a_path_that_carries_less_shows_in_what_is_sent() {
+    fn a_smaller_path_mtu_shows_in_the_packets() {
         assert_eq!(size(&[1348, 1348, 600, 1348], Some(1460)), (Some(1348), false));
     }
 
     #[test]
-    fn without_a_syn_the_lengths_tell() {
+    fn without_a_syn_the_lengths_decide() {
         assert_eq!(size(&[48, 1448, 1248, 1448, 1448], None), (Some(1448), false));
         assert_eq!(size(&[2896, 14480, 20272, 24616, 1248], None), (Some(1448), true));
         assert_eq!(size(&[48, 96], None), (None, false));

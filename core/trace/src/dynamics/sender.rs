@@ -369,7 +369,7 @@ impl Sender {
             self.cwnd.lose();
         }
         if cause != Cause::TailProbe {
-            self.board.send_again(seen.offset, seen.end());
+            self.board.retransmit_range(seen.offset, seen.end());
         }
         if cause != Cause::Timeout || is_timer {
             self.counts[cause as usize] += 1;

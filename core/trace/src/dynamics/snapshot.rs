@@ -19,7 +19,7 @@ pub struct SenderSnapshot {
 
 impl Dynamics {
     /// Both senders now, to the target first.
-    pub fn look(&mut self, is_client_initiator: bool) -> [SenderSnapshot; 2] {
+    pub fn snapshots(&mut self, is_client_initiator: bool) -> [SenderSnapshot; 2] {
         let order = if is_client_initiator { [0, 1] } else { [1, 0] };
         order.map(|direction| {
             let sender = &mut self.senders[direction];
@@ -50,10 +50,11 @@ impl Dynamics {
         let rows = &mut self.rows;
         // an open recovery keeps the rows after it
         let count = |first_ns: &[i64]| first_ns.iter().take_while(|&&time_ns| time_ns < before_ns).count();
-        let (again, repairs) = (count(&rows.retransmissions.time_ns), count(&rows.recoveries.time_first_ns));
-        rows.retransmissions.drop_first(again);
-        rows.recoveries.drop_first(repairs);
-        self.senders.iter_mut().for_each(|sender| sender.forget_rows(again, repairs));
+        let (retransmissions, recoveries) =
+            (count(&rows.retransmissions.time_ns), count(&rows.recoveries.time_first_ns));
+        rows.retransmissions.drop_first(retransmissions);
+        rows.recoveries.drop_first(recoveries);
+        self.senders.iter_mut().for_each(|sender| sender.forget_rows(retransmissions, recoveries));
         self.flights.iter_mut().for_each(|flights| flights.forget(before_ns));
     }
 

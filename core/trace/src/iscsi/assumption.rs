@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn with_the_status_in_the_data_the_next_task_follows_at_once() {
+    fn with_the_status_in_the_data_the_next_task_follows() {
         let mut assumptions = Assumptions::default();
         assumptions.note_data(7, 100, 100);
         assert_eq!(assumptions.assume(Some(false), false, |_| None), Some(Assumption::Data { tag: 7, bytes: 100 }));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold_is_read_otherwise_from_its_start() {
+    fn a_wrong_assumption_is_replaced_from_its_start() {
         let mut assumptions = Assumptions::default();
         assumptions.note_data(7, 100, 100);
         let next = |pending: &[Assumption]| pending.iter().all(|&other| other != data(8, 60)).then_some((8, 60));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_told_by_their_first_byte() {
+    fn other_protocols_are_recognised_by_their_first_byte() {
         assert_eq!(started([50000, 80]).chunk(0, &chunk(b"GET / HTTP/1.1\r\n")), Verdict::Other);
         assert_eq!(started([50000, 22]).chunk(1, &chunk(b"SSH-2.0-OpenSSH_9.2\r\n")), Verdict::Other);
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn kept_bytes_are_bounded() {
         let mut detector = Detector::new([1, 2]);
         for _ in 0..10_000 {
             detector.chunk(0, &chunk(&[0xff; 1000]));

@@ -115,7 +115,7 @@ impl Negotiation {
     }
 
     /// Whether both sides sent No for a key of result function OR.
-    pub fn is_no_in_force(&self, key: &str) -> bool {
+    pub fn is_negotiated_no(&self, key: &str) -> bool {
         [self.initiator(key), self.target(key)] == [Some("No"); 2]
     }
 
@@ -191,14 +191,14 @@ mod tests {
         negotiation
     }
 
-    fn in_force(negotiation: &Negotiation, key: &str) -> (String, String, u8) {
+    fn negotiated(negotiation: &Negotiation, key: &str) -> (String, String, u8) {
         let (_, effective) =
             negotiation.effective(Defaults::All).into_iter().find(|(offer, _)| offer.key == key).expect(key);
         (effective.initiator, effective.target, effective.source)
     }
 
     #[test]
-    fn each_result_function_gives_what_the_rfc_says() {
+    fn each_result_function_follows_the_rfc() {
         let both = |value: &str, source| (value.to_owned(), value.to_owned(), source);
         let keys = negotiation(
             "MaxBurstLength=16776192|InitialR2T=No|ImmediateData=Yes|DefaultTime2Wait=2|HeaderDigest=CRC32C,None|\
@@ -206,14 +206,14 @@ mod tests {
             "MaxBurstLength=262144|InitialR2T=Yes|ImmediateData=No|DefaultTime2Wait=5|HeaderDigest=CRC32C|\
              MaxRecvDataSegmentLength=8192|FirstBurstLength=131072|TargetPortalGroupTag=1",
         );
-        assert_eq!(in_force(&keys, "MaxBurstLength"), both("262144", 0));
-        assert_eq!(in_force(&keys, "InitialR2T"), both("Yes", 0));
-        assert_eq!(in_force(&keys, "ImmediateData"), both("No", 0));
-        assert_eq!(in_force(&keys, "DefaultTime2Wait"), both("5", 0));
-        assert_eq!(in_force(&keys, "HeaderDigest"), both("CRC32C", 0));
-        assert_eq!(in_force(&keys, "FirstBurstLength"), both("65536", 0));
-        assert_eq!(in_force(&keys, "MaxRecvDataSegmentLength"), ("262144".into(), "8192".into(), 1));
-        assert_eq!(in_force(&keys, "MaxOutstandingR2T"), both("1", 2));
+        assert_eq!(negotiated(&keys, "MaxBurstLength"), both("262144", 0));
+        assert_eq!(negotiated(&keys, "InitialR2T"), both("Yes", 0));
+        assert_eq!(negotiated(&keys, "ImmediateData"), both("No", 0));
+        assert_eq!(negotiated(&keys, "DefaultTime2Wait"), both("5", 0));
+        assert_eq!(negotiated(&keys, "HeaderDigest"), both("CRC32C", 0));
+        assert_eq!(negotiated(&keys, "FirstBurstLength"), both("65536", 0));
+        assert_eq!(negotiated(&keys, "MaxRecvDataSegmentLength"), ("262144".into(), "8192".into(), 1));
+        assert_eq!(negotiated(&keys, "MaxOutstandingR2T"), both("1", 2));
         let rows = keys.effective(Defaults::OfConnection);
         let unnamed = rows.iter().filter(|(offer, _)| (&offer.initiator, &offer.target) == (&None, &None));
         assert_eq!(unnamed.map(|(offer, _)| offer.key.as_str()).collect::<Vec<_>>(), ["DataDigest"]);
@@ -226,9 +226,9 @@ mod tests {
     #[test]
     fn an_unanswered_offer_leaves_the_default() {
         let keys = negotiation("MaxConnections=8|ImmediateData=No|InitialR2T=No", "");
-        assert_eq!(in_force(&keys, "MaxConnections"), ("1".into(), "1".into(), 2));
-        assert_eq!(in_force(&keys, "ImmediateData"), ("No".into(), "No".into(), 0));
-        assert_eq!(in_force(&keys, "InitialR2T"), ("Yes".into(), "Yes".into(), 2));
+        assert_eq!(negotiated(&keys, "MaxConnections"), ("1".into(), "1".into(), 2));
+        assert_eq!(negotiated(&keys, "ImmediateData"), ("No".into(), "No".into(), 0));
+        assert_eq!(negotiated(&keys, "InitialR2T"), ("Yes".into(), "Yes".into(), 2));
     }
 
     #[test]

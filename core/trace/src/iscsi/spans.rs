@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_is_remembered_longer_while_bytes_wait_for_their_owner() {
+    fn an_ack_is_kept_longer_while_bytes_wait_for_their_cycle() {
         let acknowledge_all = |spans: &mut Spans, cycles: &mut Cycles| {
             (1..=2 * ACKS_KEPT as i64).for_each(|place| spans.acknowledge(place * 10, place, cycles));
         };

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_stop_its_end_is_the_end() {
+    fn after_the_stop_the_end_of_the_file_is_the_end() {
         let folder = Folder::new("stop");
         let path = folder.write("a.pcap", b"one");
         let state = FollowState::default();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_short_or_replaced_ends_with_the_reason() {
+    fn a_truncated_or_replaced_file_ends_with_the_reason() {
         let folder = Folder::new("change");
         let path = folder.write("a.pcap", b"one");
         let state = FollowState::default();

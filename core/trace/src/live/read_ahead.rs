@@ -180,7 +180,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn all_bytes_come_in_order_however_small_the_queue() {
+    fn all_bytes_arrive_in_order_with_any_queue_size() {
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let feed = ReadAhead::start(Box::new(io::Cursor::new(bytes.clone())), 1);
         let (mut reader, mut found, mut buffer) = (feed.reader(), Vec::new(), vec![0; 100_000]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_after_what_was_read_before() {
+    fn an_error_follows_the_bytes_before_it() {
         struct Failing(bool);
         impl Read for Failing {
             fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -217,7 +217,7 @@ impl Live {
                     connection: connection.number,
                     session: iscsi.connection.session.and_then(|place| numbers.get(place as usize).copied()),
                     open_task_count: iscsi.connection.open_task_count(),
-                    senders: connection.dynamics.as_mut().map(|dynamics| dynamics.look(is_client_initiator)),
+                    senders: connection.dynamics.as_mut().map(|dynamics| dynamics.snapshots(is_client_initiator)),
                 })
             })
             .collect();

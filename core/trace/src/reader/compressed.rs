@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_stream_is_an_error_after_what_is_there() {
+    fn a_truncated_stream_is_an_error_after_its_bytes() {
         let plain = plain();
         for compress in [gzip, zstd, lz4] {
             let bytes = compress(&plain);

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_every_byte_once_and_in_order_over_refills_and_growth() {
+    fn returns_every_byte_once_and_in_order_over_refills_and_growth() {
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for step in [9_973, 65_536, usize::MAX] {
             let mut source = source(bytes.clone(), step);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn skips_across_refills_and_says_when_it_cannot() {
+    fn skips_across_refills_and_reports_a_short_input() {
         let mut source = source(vec![7; 2_000_000], 4096);
         assert!(source.skip(1_999_999));
         assert!(source.has(1));

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_retransmission_ends_the_round_trip_samples_under_way() {
+    fn a_retransmission_ends_the_rtt_samples_in_progress() {
         for (is_retransmission, rtt_min_ns) in [(false, 70), (true, NULL_NS)] {
             let mut half = Half::new();
             half.sample(1000, 30);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_of_the_latest_packet_that_an_ack_covers() {
+    fn an_rtt_is_of_the_latest_packet_that_an_ack_covers() {
         let mut half = Half::new();
         for (end, time_ns) in [(1000, 10), (2000, 20), (3000, 30)] {
             half.sample(end, time_ns);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_fills_a_hole_is_a_retransmission_by_its_number_or_its_time() {
+    fn a_segment_that_fills_a_hole_is_classified_by_identification_or_time() {
         let mut half = Half::new();
         half.note_hole(&segment(Some(100)), 0);
         let is_again = |number, time_ns, rtt_ns| half.is_filling_retransmission(&segment(number), time_ns, rtt_ns);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_follows_at_once_or_has_the_same_number() {
+    fn a_copy_follows_immediately_or_has_the_same_identification() {
         for (number, within_ns) in [(None, 1_000_000), (Some(0), 1_000_000), (Some(7), 1_000_000_000)] {
             let mut half = Half::new();
             half.remember(&segment(number), 0);

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn data_seen_after_its_ack_is_no_gap() {
+    fn data_captured_after_its_ack_is_no_gap() {
         let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
         stream.acknowledge(3, &mut budget, &mut record);
         stream.segment(chunk(0, b"abc", 1), &mut budget, &mut record);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_budget_segments_keep_their_length_only() {
+    fn beyond_the_memory_limit_segments_keep_only_their_length() {
         struct Lengths(u64);
         impl StreamSink for Lengths {
             fn chunk(&mut self, chunk: Chunk<'_>) {

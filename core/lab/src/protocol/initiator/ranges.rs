@@ -50,7 +50,7 @@ mod tests {
     proptest! {
         /// Against a model with a bit per byte.
         #[test]
-        fn a_range_is_refused_when_a_byte_of_it_was_there(steps in prop::collection::vec((0u32..60, 0u32..9), 0..60)) {
+        fn a_range_with_a_present_byte_is_refused(steps in prop::collection::vec((0u32..60, 0u32..9), 0..60)) {
             let (mut ranges, mut bytes) = (Ranges::default(), [false; 80]);
             for (first, length) in steps {
                 let place = &mut bytes[first as usize..(first + length) as usize];

@@ -221,7 +221,7 @@ impl Session {
         match event {
             1 => {
                 self.asked_to_leave =
-                    Some("the target asked for a logout (Asynchronous Message, RFC 7143 section 11.9.1)");
+                    Some("the target requested a logout (Asynchronous Message, RFC 7143 section 11.9.1)");
                 if self.connections[index].state == State::Full {
                     self.connections[index].state = State::Leaving;
                 }

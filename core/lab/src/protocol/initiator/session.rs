@@ -301,7 +301,7 @@ impl Session {
             }
         }
         if is_buried {
-            self.tasks.bury(tag);
+            self.tasks.reserve_tag(tag);
         } else {
             self.tasks.end(tag);
             if !is_told {

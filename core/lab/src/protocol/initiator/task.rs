@@ -171,7 +171,7 @@ impl TaskTable {
     }
 
     /// Removes a task whose answer may still arrive: its tag is not reused yet.
-    pub(super) fn bury(&mut self, tag: u32) {
+    pub(super) fn reserve_tag(&mut self, tag: u32) {
         if let Some(task) = self.tasks.get_mut(tag as usize).filter(|task| task.kind.is_active()) {
             task.kind = Kind::Ghost;
             self.active_count -= 1;

@@ -49,7 +49,7 @@ pub enum Violation {
     )]
     BufferOffset { tag: u32, found: u32, expected: u32 },
     /// Data that was sent before, with data out of order.
-    #[error("Data-In of task 0x{tag:08x} brings bytes from {offset} on again (RFC 7143 section 11.7.6)")]
+    #[error("Data-In of task 0x{tag:08x} sends bytes from {offset} on again (RFC 7143 section 11.7.6)")]
     Overlap { tag: u32, offset: u32 },
     /// More data than the Expected Data Transfer Length.
     #[error(
@@ -69,7 +69,7 @@ pub enum Violation {
     StatusWithoutFinal { tag: u32 },
     /// A request for a SNACK, which ErrorRecoveryLevel 0 does not have.
     #[error(
-        "Data-In of task 0x{tag:08x} asks for an acknowledgement, which ErrorRecoveryLevel 0 does not have (RFC 7143 section 11.7.2)"
+        "Data-In of task 0x{tag:08x} requests an acknowledgement, which ErrorRecoveryLevel 0 does not have (RFC 7143 section 11.7.2)"
     )]
     AcknowledgeRequested { tag: u32 },
     /// GOOD although data is missing without a residual.
@@ -84,16 +84,16 @@ pub enum Violation {
     #[error("R2T of task 0x{tag:08x} has R2TSN {found} where {expected} is next (RFC 7143 section 11.8)")]
     R2tSn { tag: u32, found: SerialNumber, expected: SerialNumber },
     /// An R2T for no data.
-    #[error("R2T of task 0x{tag:08x} asks for no data (Desired Data Transfer Length, RFC 7143 section 11.8)")]
+    #[error("R2T of task 0x{tag:08x} requests no data (Desired Data Transfer Length, RFC 7143 section 11.8)")]
     R2tEmpty { tag: u32 },
     /// An R2T for more than MaxBurstLength.
     #[error(
-        "R2T of task 0x{tag:08x} asks for {length} bytes where MaxBurstLength is {max_burst_length} (RFC 7143 section 13.13)"
+        "R2T of task 0x{tag:08x} requests {length} bytes where MaxBurstLength is {max_burst_length} (RFC 7143 section 13.13)"
     )]
     R2tTooLong { tag: u32, length: u32, max_burst_length: u32 },
     /// An R2T for more than the command's data.
     #[error(
-        "R2T of task 0x{tag:08x} asks for bytes up to {end} of {expected_data_transfer_length} (Expected Data Transfer Length, RFC 7143 section 11.8)"
+        "R2T of task 0x{tag:08x} requests bytes up to {end} of {expected_data_transfer_length} (Expected Data Transfer Length, RFC 7143 section 11.8)"
     )]
     R2tBeyondBuffer { tag: u32, end: u64, expected_data_transfer_length: u32 },
     /// An R2T out of order although DataSequenceInOrder is Yes.
@@ -103,7 +103,7 @@ pub enum Violation {
     R2tOffset { tag: u32, found: u32, expected: u32 },
     /// An R2T for data that was sent or requested before.
     #[error(
-        "R2T of task 0x{tag:08x} asks again for bytes from {offset} on, as only ErrorRecoveryLevel 1 allows (RFC 7143 section 11.8)"
+        "R2T of task 0x{tag:08x} requests bytes from {offset} on again, which only ErrorRecoveryLevel 1 allows (RFC 7143 section 11.8)"
     )]
     R2tOverlap { tag: u32, offset: u32 },
     /// More R2Ts than MaxOutstandingR2T.
@@ -118,13 +118,15 @@ pub enum Violation {
     #[error("NOP-In returns other data than the NOP-Out sent (RFC 7143 section 11.19)")]
     Echo,
     /// Pings faster than they can be answered.
-    #[error("the target sent {count} NOP-In that wait for an answer while it takes no data (RFC 7143 section 11.19)")]
+    #[error(
+        "the target sent {count} NOP-In that cannot be answered, because it receives no data (RFC 7143 section 11.19)"
+    )]
     TooManyPings { count: usize },
     /// Text that is too long.
     #[error("Text Response of more than {limit} bytes (RFC 7143 section 11.11)")]
     TextTooLong { limit: usize },
     /// Text that cannot be parsed.
-    #[error("Text Response that cannot be read: {reason} (RFC 7143 section {section})")]
+    #[error("invalid Text Response: {reason} (RFC 7143 section {section})")]
     Text { reason: &'static str, section: &'static str },
     /// A data segment that is too short.
     #[error("{} with a data segment of {length} bytes where {needed} are needed (RFC 7143 section {section})", .opcode.name())]
@@ -180,7 +182,7 @@ pub enum SessionError {
     },
     /// Fewer connections than requested.
     #[error(
-        "the target allows {allowed} connections in a session, {wanted} are asked for (MaxConnections, RFC 7143 section 13.2)"
+        "the target allows {allowed} connections in a session, {wanted} are requested (MaxConnections, RFC 7143 section 13.2)"
     )]
     TooFewConnections {
         /// Negotiated MaxConnections.

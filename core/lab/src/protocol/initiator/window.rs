@@ -6,7 +6,7 @@
 //!        by the target      sent           be sent
 //! ```
 //!
-//! It never sends: its owner checks it before each command.
+//! It never sends: the session checks it before each command.
 
 use iscsitrace_wire::serial::SerialNumber;
 
@@ -98,16 +98,16 @@ mod tests {
         (SerialNumber(exp_cmd_sn), SerialNumber(max_cmd_sn))
     }
 
-    fn told(window: &mut CommandWindow, exp_cmd_sn: u32, max_cmd_sn: u32) -> Result<bool, Violation> {
+    fn update(window: &mut CommandWindow, exp_cmd_sn: u32, max_cmd_sn: u32) -> Result<bool, Violation> {
         let (exp_cmd_sn, max_cmd_sn) = numbers(exp_cmd_sn, max_cmd_sn);
         window.update(exp_cmd_sn, max_cmd_sn)
     }
 
     #[test]
-    fn it_lets_through_what_max_cmd_sn_says_over_the_wrap() {
+    fn commands_up_to_max_cmd_sn_may_be_sent_across_the_wrap() {
         let mut window = CommandWindow::new(u32::MAX - 1);
         assert!(!window.is_open());
-        assert_eq!(told(&mut window, u32::MAX - 1, 1), Ok(true));
+        assert_eq!(update(&mut window, u32::MAX - 1, 1), Ok(true));
         let mut sent = Vec::new();
         while window.is_open() {
             sent.push(window.take().0);
@@ -116,27 +116,27 @@ mod tests {
     }
 
     #[test]
-    fn it_never_shrinks() {
+    fn the_window_never_shrinks() {
         let mut window = CommandWindow::new(10);
-        assert_eq!(told(&mut window, 10, 20), Ok(true));
-        assert_eq!(told(&mut window, 10, 12), Ok(true), "an older PDU of another connection");
+        assert_eq!(update(&mut window, 10, 20), Ok(true));
+        assert_eq!(update(&mut window, 10, 12), Ok(true), "an older PDU of another connection");
         assert_eq!(window.max_cmd_sn(), SerialNumber(20));
     }
 
     #[test]
-    fn a_max_cmd_sn_behind_is_ignored_and_a_closed_window_is_none() {
+    fn a_max_cmd_sn_below_the_window_is_ignored_and_a_closed_window_is_valid() {
         let mut window = CommandWindow::new(10);
-        assert_eq!(told(&mut window, 10, 9), Ok(true), "closed");
+        assert_eq!(update(&mut window, 10, 9), Ok(true), "closed");
         assert!(!window.is_open());
-        assert_eq!(told(&mut window, 500, 100), Ok(true), "ignored, both of them");
+        assert_eq!(update(&mut window, 500, 100), Ok(true), "ignored, both of them");
         assert!(!window.is_open());
     }
 
     #[test]
-    fn what_was_never_sent_cannot_be_acknowledged() {
+    fn commands_that_were_not_sent_cannot_be_acknowledged() {
         let mut window = CommandWindow::new(10);
         let (exp_cmd_sn, cmd_sn) = numbers(11, 10);
-        assert_eq!(told(&mut window, 11, 20), Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn }));
+        assert_eq!(update(&mut window, 11, 20), Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn }));
     }
 
     /// Behaviour of istgt.
@@ -144,11 +144,11 @@ mod tests {
     fn a_target_that_counts_immediate_requests_is_followed() {
         let mut window = CommandWindow::new(u32::MAX);
         (0..2).for_each(|_| window.pass());
-        assert_eq!(told(&mut window, 0, 20), Ok(false));
+        assert_eq!(update(&mut window, 0, 20), Ok(false));
         assert_eq!(window.take(), SerialNumber(0));
-        assert_eq!(told(&mut window, 1, 20), Ok(true));
-        assert_eq!(told(&mut window, 2, 20), Ok(false));
+        assert_eq!(update(&mut window, 1, 20), Ok(true));
+        assert_eq!(update(&mut window, 2, 20), Ok(false));
         let (exp_cmd_sn, cmd_sn) = numbers(3, 2);
-        assert_eq!(told(&mut window, 3, 20), Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn }), "two were sent");
+        assert_eq!(update(&mut window, 3, 20), Err(Violation::ExpCmdSnAhead { exp_cmd_sn, cmd_sn }), "two were sent");
     }
 }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rfc_does_not_allow_is_named() {
+    fn invalid_offers_are_reported() {
         let message = |offers: Offers| offers.validate().unwrap_err().to_string();
         assert_eq!(
             message(Offers { max_burst_length: Some(511), ..Offers::silent() }),

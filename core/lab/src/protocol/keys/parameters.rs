@@ -171,7 +171,7 @@ mod tests {
 
     /// The defaults that sections 13.1 to 13.24 name.
     #[test]
-    fn the_defaults_are_those_of_section_13() {
+    fn defaults_are_those_of_section_13() {
         let expected = Parameters {
             header_digest: Digest::None,
             data_digest: Digest::None,

@@ -69,7 +69,7 @@ pub struct InitiatorLogin {
     settings: InitiatorLoginSettings,
     identity: SessionIdentity,
     stage: Stage,
-    /// The stage that the last request asked for with the T bit.
+    /// The stage that the last request requested with the T bit.
     requested: Option<Stage>,
     /// The stage to ask for when the current text is sent completely.
     wanted: Option<Stage>,
@@ -151,7 +151,7 @@ impl InitiatorLogin {
         text.pair("SessionType", self.settings.session_type.name());
     }
 
-    /// A request with this text; it asks for the next stage when this one is complete.
+    /// A request with this text; it requests the next stage when this one is complete.
     fn request(&mut self, text: TextWriter) -> LoginRequest {
         self.wanted = match self.stage {
             Stage::SecurityNegotiation => self.security.is_ready().then_some(Stage::LoginOperationalNegotiation),
@@ -204,7 +204,7 @@ impl InitiatorLogin {
         let next = self.check(response)?;
         if self.splitter.is_open() {
             if !response.data.is_empty() || response.is_continue || next.is_some() {
-                return violation("the target speaks while the initiator's text goes on", "6.2");
+                return violation("the target sends text before the initiator's text is complete", "6.2");
             }
             return Ok(Step::Send(self.next_part()));
         }
@@ -261,7 +261,7 @@ impl InitiatorLogin {
     fn take(&mut self, received: &ReceivedKeys, next: Option<Stage>, out: &mut TextWriter) -> Result<(), LoginError> {
         const INITIATORS_KEYS: &[&str] = &["InitiatorName", "InitiatorAlias", "SessionType"];
         if let Some(key) = received.find(|name, _| INITIATORS_KEYS.contains(&name)) {
-            return violation(format!("{key} is for initiators to say"), "13");
+            return violation(format!("{key} may be sent by initiators only"), "13");
         }
         if let Some(tag) = received.value("TargetPortalGroupTag") {
             match text::numeric(tag).and_then(|tag| u16::try_from(tag).ok()) {
@@ -291,7 +291,7 @@ impl InitiatorLogin {
         }
         if next == Some(Stage::FullFeaturePhase) {
             if !unknown.is_empty() {
-                self.remarks.push("the target's last response has keys that nobody can answer".to_owned());
+                self.remarks.push("the target's last response has keys that can no longer be answered".to_owned());
             }
             return Ok(());
         }
@@ -310,7 +310,7 @@ impl InitiatorLogin {
         let (parameters, remarks) = self.negotiation.clone().finish()?;
         self.remarks.extend(remarks);
         if self.settings.target_name.is_some() && self.target_portal_group_tag.is_none() {
-            self.remarks.push(Violation::new("the target does not say its TargetPortalGroupTag", "13.9").to_string());
+            self.remarks.push(Violation::new("the target does not send its TargetPortalGroupTag", "13.9").to_string());
         }
         Ok(LoggedIn {
             parameters,

@@ -66,7 +66,7 @@ impl ReceivedKeys {
             }
             // only TargetAddress may be repeated
             if key != "TargetAddress" && !used.names.insert(key.to_owned()) {
-                return Err(Violation::new(format!("{key} comes twice in a login"), "6.3"));
+                return Err(Violation::new(format!("{key} is repeated in a login"), "6.3"));
             }
             if used.names.len() > KEYS_MAX || pairs.len() > KEYS_MAX {
                 return Err(Violation::new(format!("more than {KEYS_MAX} keys in a login"), "6.1"));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_form_is_refused() {
+    fn malformed_text_is_refused() {
         assert_eq!(refusal("garbage|"), "text without '=' (RFC 7143 section 6.1)");
         assert_eq!(refusal("=1|"), "text with an empty key (RFC 7143 section 6.1)");
         assert_eq!(
@@ -165,12 +165,12 @@ mod tests {
         );
         assert_eq!(
             refusal("MaxBurstLength=512|MaxBurstLength=512|"),
-            "MaxBurstLength comes twice in a login (RFC 7143 section 6.3)"
+            "MaxBurstLength is repeated in a login (RFC 7143 section 6.3)"
         );
     }
 
     #[test]
-    fn a_key_may_not_come_again_in_a_later_step() {
+    fn a_key_may_not_be_repeated_in_a_later_step() {
         let mut used = Used::default();
         assert!(ReceivedKeys::read(b"A=1\0", &mut used).is_ok());
         assert!(ReceivedKeys::read(b"A=1\0", &mut used).is_err());

@@ -50,7 +50,7 @@ fn challenge_of(received: &ReceivedKeys) -> Result<Option<Challenge>, Authentica
                 None => failed("CHAP_I is no byte or CHAP_C no binary value of 1 to 1024 bytes"),
             }
         }
-        _ => failed("CHAP_I and CHAP_C come together"),
+        _ => failed("CHAP_I and CHAP_C have to be sent together"),
     }
 }
 
@@ -62,7 +62,7 @@ fn proof_of(received: &ReceivedKeys) -> Result<Option<(&str, Vec<u8>)>, Authenti
             Some(response) => Ok(Some((name, response))),
             None => failed("CHAP_R is no binary value"),
         },
-        _ => failed("CHAP_N and CHAP_R come together"),
+        _ => failed("CHAP_N and CHAP_R have to be sent together"),
     }
 }
 
@@ -143,7 +143,7 @@ impl TargetSecurity {
         };
         let known = authentication.initiators.iter().find(|credentials| credentials.name == name);
         if !known.is_some_and(|known| self.challenge.is_answered_by(&response, algorithm, &known.secret)) {
-            return failed("CHAP_N and CHAP_R do not belong to an initiator that is known here");
+            return failed("CHAP_N and CHAP_R are not those of a known initiator");
         }
         if let Some(theirs) = theirs {
             // an initiator that reflects the target's challenge could have its response computed for it (RFC 7143
@@ -242,10 +242,10 @@ impl InitiatorSecurity {
         }
         if let Some((name, response)) = proof_of(received)? {
             let (Progress::Answered(algorithm), Some(targets)) = (self.progress, &self.targets) else {
-                return failed("CHAP_R that was not asked for");
+                return failed("CHAP_R that was not requested");
             };
             if targets.name != name || !self.challenge.is_answered_by(&response, algorithm, &targets.secret) {
-                return failed("CHAP_N and CHAP_R are not those of the target that is wanted");
+                return failed("CHAP_N and CHAP_R are not those of the expected target");
             }
             self.is_target_authenticated = true;
             self.progress = Progress::Done;

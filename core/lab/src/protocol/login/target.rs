@@ -132,7 +132,7 @@ impl TargetLogin {
         if self.splitter.is_open() {
             // while a response is incomplete, the initiator may only request the rest (RFC 7143 section 6.2)
             if !request.data.is_empty() || request.is_continue {
-                return Err(LoginFailure::initiator_error("text while the target's text goes on", "6.2"));
+                return Err(LoginFailure::initiator_error("text before the target's text is complete", "6.2"));
             }
             return Ok(self.pending());
         }
@@ -148,7 +148,7 @@ impl TargetLogin {
                 match received.find(is_late) {
                     Some(key) => {
                         return Err(LoginFailure::initiator_error(
-                            format!("{key} belongs into the first request"),
+                            format!("{key} is allowed in the first request only"),
                             "6.3.1",
                         ));
                     }
@@ -156,7 +156,7 @@ impl TargetLogin {
                 }
             }
         };
-        let may_leave = self.speak(&mut admitted, &received, wants, &mut out)?;
+        let may_leave = self.answer_text(&mut admitted, &received, wants, &mut out)?;
         let text = out.into_bytes();
         // a text of several parts is sent completely before the stage changes
         let next = wants.filter(|_| may_leave && text.len() <= self.part_bytes);
@@ -225,7 +225,7 @@ impl TargetLogin {
     ) -> Result<Admitted, LoginFailure> {
         const TARGETS_KEYS: &[&str] = &["TargetAlias", "TargetAddress", "TargetPortalGroupTag"];
         if let Some(key) = received.find(|name, _| TARGETS_KEYS.contains(&name)) {
-            return Err(LoginFailure::initiator_error(format!("{key} is for targets to say"), "13"));
+            return Err(LoginFailure::initiator_error(format!("{key} may be sent by targets only"), "13"));
         }
         let names = Names::read(received)?;
         if names.session_type == SessionType::Discovery && request.tsih != 0 {
@@ -244,7 +244,7 @@ impl TargetLogin {
         if self.stage != Stage::SecurityNegotiation && authentication.is_some() {
             return Err(LoginFailure::new(
                 LoginStatus::AuthenticationFailure,
-                "the initiator passes over the security stage",
+                "the initiator skips the security stage",
                 "6.3.1",
             ));
         }
@@ -273,7 +273,7 @@ impl TargetLogin {
     }
 
     /// Answers a text; returns whether the connection may leave its stage.
-    fn speak(
+    fn answer_text(
         &self,
         admitted: &mut Admitted,
         received: &ReceivedKeys,

@@ -97,7 +97,7 @@ pub(super) struct Connection {
     pub ready: VecDeque<Outgoing>,
     /// Reads with data to send, in order.
     pub reads: VecDeque<Handle>,
-    /// A PDU for a system call of its own.
+    /// A PDU for a separate system call.
     pub alone: Option<Outgoing>,
     /// Pending PDUs that return no credit: an initiator can cause any number of them.
     pub unbidden_count: usize,

@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_served_before_it_came() {
+    fn no_command_is_served_before_its_arrival() {
         assert_eq!(draw(ServiceDelay::Fixed { delay_ns: -5 }, 1), [0]);
         let turned = draw(ServiceDelay::Uniform { low_ns: 9, high_ns: 3 }, 100);
         assert!(turned.iter().all(|time| (3..=9).contains(time)));
     }
 
     #[test]
-    fn one_at_a_time_is_one_logical_unit_at_a_time() {
+    fn one_at_a_time_applies_per_logical_unit() {
         let mut service = Service::default();
         let (first, second) = ([0; 8], [0, 1, 0, 0, 0, 0, 0, 0]);
         let order = ServiceOrder::OneAtATime;

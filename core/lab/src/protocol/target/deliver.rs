@@ -111,7 +111,7 @@ impl Portal {
         } else {
             session.window.hold(cmd_sn, Held::Command(handle));
             let data = std::mem::take(&mut connection.data);
-            return self.keep_early(now_ns, number, handle, 0, &data);
+            return self.keep_early_data(now_ns, number, handle, 0, &data);
         }
         let data = std::mem::take(&mut connection.data);
         self.deliver(now_ns, tsih, handle, &data);
@@ -341,7 +341,7 @@ impl Portal {
         let was_closed = self.sessions.get(&tsih).is_some_and(|session| session.window.is_closed());
         let count = self.drop_commands(tsih, TaskEnd::Aborted, is_meant);
         if was_closed && count > 0 {
-            self.tell_window(now_ns, tsih);
+            self.advertise_window(now_ns, tsih);
         }
         count
     }
@@ -371,7 +371,7 @@ impl Portal {
                     session.window.release();
                 }
             }
-            credit => self.give_back(number, credit),
+            credit => self.return_credit(number, credit),
         }
     }
 

@@ -57,10 +57,10 @@ pub enum Ending {
     #[error("TARGET COLD RESET (RFC 7143 section 11.5.1)")]
     ColdReset,
     /// Closed by the caller.
-    #[error("closed on demand")]
+    #[error("closed on request")]
     OnDemand,
     /// The last response could not be sent.
-    #[error("the peer neither took the last response nor closed for {seconds} s")]
+    #[error("the peer neither received the last response nor closed the connection within {seconds} s")]
     NotClosed {
         /// The timeout.
         seconds: i64,

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_counts_its_own_commands() {
+    fn a_rule_counts_only_its_operation() {
         let rules = [
             rule(r#"{"fault": "bad_data_digest", "nth": 2, "operation": "read"}"#),
             rule(r#"{"fault": "busy", "nth": 3, "is_repeated": true}"#),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_says_little_hits_the_first_command() {
+    fn a_rule_without_nth_applies_to_the_first_command() {
         assert_eq!(rule(r#"{"fault": "late_r2t"}"#), FaultRule::new(Fault::LateR2t, FaultOperation::Any, 1));
         assert!(serde_json::from_str::<FaultRule>(r#"{"fault": "late_r2t", "by": 1}"#).is_err());
         let mut never = Faults::new(&[rule(r#"{"fault": "busy", "nth": 0, "is_repeated": true}"#)]);

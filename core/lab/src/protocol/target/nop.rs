@@ -38,7 +38,7 @@ impl Portal {
             self.send_reject(now_ns, number, header, RejectReason::InvalidPduField.as_u8(), credit);
             return;
         }
-        self.give_back(number, credit);
+        self.return_credit(number, credit);
         let Some(connection) = self.connections.get_mut(&number) else { return };
         if connection.ping.is_some() && connection.ping == bhs.target_transfer_tag() {
             connection.ping = None;
@@ -75,7 +75,7 @@ impl Portal {
     }
 
     /// Advertises new command window credit if no other PDU does.
-    pub(super) fn tell_window(&mut self, now_ns: i64, tsih: u16) {
+    pub(super) fn advertise_window(&mut self, now_ns: i64, tsih: u16) {
         let Some(session) = self.sessions.get(&tsih) else { return };
         let Some(&(_, number)) = session.connections.first() else { return };
         let header = BhsBuilder::new(Opcode::NopIn).initiator_task_tag(RESERVED_TAG).target_transfer_tag(RESERVED_TAG);

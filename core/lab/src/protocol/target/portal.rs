@@ -167,7 +167,7 @@ impl Portal {
     pub(super) fn send(&mut self, now_ns: i64, number: ConnectionNumber, outgoing: Outgoing) {
         let limit = self.settings.limits.waiting_pdu_count;
         let Some(connection) = self.connections.get_mut(&number) else {
-            self.give_back(number, outgoing.credit);
+            self.return_credit(number, outgoing.credit);
             return;
         };
         connection.unbidden_count += usize::from(outgoing.is_unbidden());
@@ -178,7 +178,7 @@ impl Portal {
     }
 
     /// Returns one credit of the command window.
-    pub(super) fn give_back(&mut self, number: ConnectionNumber, credit: Credit) {
+    pub(super) fn return_credit(&mut self, number: ConnectionNumber, credit: Credit) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         match credit {
             Credit::None => {}
@@ -286,7 +286,7 @@ impl Portal {
             return;
         }
         if was_closed {
-            self.tell_window(now_ns, tsih);
+            self.advertise_window(now_ns, tsih);
         }
         // nothing will be acknowledged there
         self.go_on_with_management(now_ns, tsih);

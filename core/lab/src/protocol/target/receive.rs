@@ -64,7 +64,7 @@ impl Portal {
             }
             Sink::Early(handle, offset) => {
                 connection.sink = Sink::Early(handle, offset.saturating_add(data.len() as u32));
-                self.keep_early(now_ns, number, handle, offset, data);
+                self.keep_early_data(now_ns, number, handle, offset, data);
             }
         }
     }

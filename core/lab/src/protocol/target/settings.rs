@@ -19,7 +19,7 @@ pub enum StatusDelivery {
     InData,
     /// In a SCSI Response that follows the last Data-In in the same system call.
     Apart,
-    /// In a SCSI Response with a system call of its own, so that Nagle holds it until the data is acknowledged.
+    /// In a SCSI Response with a separate system call, so that Nagle holds it until the data is acknowledged.
     ApartHeld,
 }
 

@@ -115,7 +115,7 @@ impl Portal {
     }
 
     /// Keeps data of a command that waits for its turn.
-    pub(super) fn keep_early(
+    pub(super) fn keep_early_data(
         &mut self,
         now_ns: i64,
         number: ConnectionNumber,

@@ -13,7 +13,7 @@ fn cdbs(lba: u8, count: u8) -> [(Vec<u8>, Vec<u8>); 4] {
 }
 
 #[test]
-fn what_comes_in_pieces_in_any_order_is_read_in_any_range() {
+fn data_written_in_any_order_is_read_in_any_range() {
     for (medium, block_bytes) in
         [(MediumKind::Ram, 512), (MediumKind::Ram, 4096), (MediumKind::Sparse, 512), (MediumKind::Sparse, 4096)]
     {
@@ -94,7 +94,7 @@ fn protection_information_is_refused_with_the_field() {
 }
 
 #[test]
-fn verify_compares_only_when_it_is_told_to() {
+fn verify_compares_only_with_bytchk() {
     let mut bench = Bench::sparse();
     bench.write(3, 1, 7);
     let mut data = vec![7; 512];
@@ -173,7 +173,7 @@ fn a_protected_medium_is_not_written() {
 }
 
 #[test]
-fn an_ejected_medium_is_not_there_until_it_is_loaded() {
+fn an_ejected_medium_is_not_present_until_loaded() {
     let mut bench = Bench::new(LogicalUnitSettings { is_removable: true, ..unit(MediumKind::Sparse, 512) });
     const EJECT: [u8; 6] = [0x1b, 0, 0, 0, 2, 0];
     assert_eq!(bench.status(bench.b, &[0x1e, 0, 0, 0, 1, 0], &[]), GOOD);
@@ -192,7 +192,7 @@ fn an_ejected_medium_is_not_there_until_it_is_loaded() {
 }
 
 #[test]
-fn what_is_not_answered_is_refused() {
+fn unsupported_commands_are_refused() {
     let mut bench = Bench::sparse();
     for code in [0x04, 0x48, 0x4d, 0x7f, 0x83, 0x84, 0x9c, 0xc0] {
         assert_eq!(bench.status(bench.a, &[code], &[]), UNSUPPORTED, "{code:02x}");

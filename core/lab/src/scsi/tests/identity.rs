@@ -59,7 +59,7 @@ fn designators_follow_each_other_to_the_end() {
 }
 
 #[test]
-fn capacity_is_told_with_10_and_16_bytes() {
+fn capacity_is_reported_by_both_commands() {
     let mut bench = Bench::sparse();
     assert_eq!(bench.data(&[0x25]), [0, 0, 7, 255, 0, 0, 2, 0]);
     assert_eq!(bench.status(bench.a, &[0x25, 0, 0, 0, 0, 1], &[]), INVALID_FIELD);
@@ -133,7 +133,7 @@ fn target_port_groups_are_reported_when_they_are_set() {
 }
 
 #[test]
-fn a_unit_attention_is_told_once_to_each_nexus() {
+fn a_unit_attention_is_reported_once_to_each_nexus() {
     let settings = DeviceSettings { has_power_on_unit_attention: true, ..DeviceSettings::default() };
     let mut bench = Bench::with(&settings);
     assert_eq!(bench.status(bench.a, &[0x12, 0, 0, 0, 36, 0], &[]), GOOD);
@@ -158,7 +158,7 @@ fn a_unit_attention_is_told_once_to_each_nexus() {
 }
 
 #[test]
-fn settings_that_make_no_disk_are_refused() {
+fn invalid_device_settings_are_refused() {
     let make = |unit| Device::new(&DeviceSettings { logical_units: vec![unit], ..DeviceSettings::default() }).err();
     let unit = LogicalUnitSettings::default();
     assert_eq!(make(unit.clone()), None);
@@ -193,7 +193,7 @@ fn settings_are_read_from_json() {
 }
 
 #[test]
-fn a_nexus_is_known_again_only_while_it_is_registered() {
+fn a_nexus_is_remembered_only_while_it_is_registered() {
     let mut bench = Bench::sparse();
     let registering = [0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0];
     let mut list = [0; 24];

@@ -58,7 +58,7 @@ impl Bench {
         let mut task = self.device.execute(nexus, [0; 8], cdb);
         self.device.write_data_out(&mut task, 0, data_out);
         let completion = self.device.finish(&mut task);
-        assert_eq!(self.device.finish(&mut task), completion, "told again, it tells the same");
+        assert_eq!(self.device.finish(&mut task), completion, "a second call returns the same");
         let mut data_in = Vec::new();
         self.device.append_data_in(&task, 0, usize::MAX, &mut data_in);
         assert_eq!(data_in.len() as u64, task.data_in_length());

@@ -46,7 +46,7 @@ fn pages_are_those_of_spc_and_sbc() {
 }
 
 #[test]
-fn descriptor_sense_is_given_when_it_is_chosen() {
+fn descriptor_sense_is_returned_when_selected() {
     let mut bench = Bench::sparse();
     let mut page = CONTROL;
     page[2] |= 0x04;
@@ -75,7 +75,7 @@ fn software_write_protection_protects() {
 }
 
 #[test]
-fn lists_that_change_what_cannot_be_are_refused_whole() {
+fn lists_that_change_fixed_values_are_refused_as_a_whole() {
     let mut bench = Bench::sparse();
     let caching = [0x08, 0x12, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut busy = CONTROL;

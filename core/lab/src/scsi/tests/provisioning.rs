@@ -29,7 +29,7 @@ fn unmap(ranges: &[(u64, u32)]) -> ([u8; 10], Vec<u8>) {
 }
 
 #[test]
-fn what_is_unmapped_reads_zeros_and_is_deallocated() {
+fn unmapped_blocks_read_zeros_and_are_deallocated() {
     let mut bench = Bench::sparse();
     assert_eq!(status(&mut bench, 0), [(0, 2048, 1)]);
     bench.write(10, 20, 5);
@@ -58,7 +58,7 @@ fn unmap_does_all_of_its_list_or_nothing() {
 }
 
 #[test]
-fn write_same_repeats_a_block_or_forgets_zeros() {
+fn write_same_repeats_a_block_or_unmaps_zeros() {
     let mut bench = Bench::sparse();
     let block: Vec<u8> = (0..512).map(|byte| byte as u8).collect();
     let same = |flags| [0x93, flags, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 1, 44, 0, 0];

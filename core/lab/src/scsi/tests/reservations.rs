@@ -26,7 +26,7 @@ impl Bench {
 }
 
 #[test]
-fn reserve_keeps_others_out_until_release_or_loss() {
+fn reserve_excludes_others_until_release_or_nexus_loss() {
     for (code, released_by_loss) in [(0x16, false), (0x56, true)] {
         let mut bench = Bench::sparse();
         assert_eq!(bench.status(bench.a, &[code], &[]), GOOD);
@@ -55,7 +55,7 @@ fn reserve_keeps_others_out_until_release_or_loss() {
 
 /// SPC-4: type; whether an unregistered initiator may read and write; and a registered one.
 #[test]
-fn each_type_allows_what_the_standard_says() {
+fn each_type_allows_the_commands_of_the_standard() {
     let cases = [
         (1, [true, false], [true, false]),
         (3, [false, false], [false, false]),
@@ -90,7 +90,7 @@ fn each_type_allows_what_the_standard_says() {
 }
 
 #[test]
-fn registering_needs_the_key_that_is_there() {
+fn registering_needs_the_current_key() {
     let mut bench = Bench::sparse();
     assert_eq!(bench.out(bench.a, 0, 0, 9, 1), CONFLICT);
     assert_eq!(bench.out(bench.a, 1, 1, 0, 0), CONFLICT);
@@ -117,7 +117,7 @@ fn registering_needs_the_key_that_is_there() {
 }
 
 #[test]
-fn releasing_tells_the_registrants() {
+fn releasing_notifies_the_registrants() {
     let mut bench = Bench::sparse();
     bench.out(bench.a, 0, 0, 0, 1);
     bench.out(bench.b, 0, 0, 0, 2);

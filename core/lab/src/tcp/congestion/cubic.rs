@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_curve_is_looked_at_again_after_a_32nd_of_a_second() {
+    fn the_curve_is_evaluated_again_after_a_32nd_of_a_second() {
         let mut cubic = after_a_loss(1000);
         let at = |cubic: &mut Cubic, ms: i64| cubic.segments_per_increase(ms * MS, 700, 0);
         // a round trip of 1 ms ahead: 1000 - 0.4 * (9.086 - 0.301)^3 = 1000 - 271.2, in whole segments 1000 - 271 = 729;

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_that_got_longer_end_slow_start_after_eight() {
+    fn eight_longer_rtts_end_slow_start() {
         let mut hystart = HyStart::default();
         hystart.begin_round(0, 100);
         // 4 ms apart: no train. 16 ms / 8 is less than 4 ms, so more than 20 ms are too long.
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn small_windows_are_left_alone() {
+    fn small_windows_stay_in_slow_start() {
         let mut hystart = HyStart::default();
         assert!((1..100).all(|ack| !hystart.is_over(ack * 100_000, 90_000, 1_000, 90_000, 15, 0, 200)));
     }

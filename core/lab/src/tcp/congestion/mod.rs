@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn cubic_gives_way_twice_when_losses_come_before_the_last_maximum() {
+    fn cubic_reduces_its_maximum_when_losses_come_early() {
         // RFC 9438, section 4.7: W_max becomes cwnd (1 + beta) / 2.
         let mut window = window(CongestionControl::Cubic, 1000, 1000);
         assert_eq!(window.threshold_after_loss(), 700);

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_ack_that_no_data_takes_along_doubles_the_delay() {
+    fn a_delayed_ack_that_is_not_piggybacked_doubles_the_delay() {
         let mut ack = pending();
         let quiet = Situation { has_holes: false, ..situation(300_000) };
         assert!(!ack.is_due(0, &quiet));

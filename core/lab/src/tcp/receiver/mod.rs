@@ -135,7 +135,7 @@ impl Receiver {
         self.fin.is_some_and(|fin| self.rcv_nxt > fin)
     }
 
-    /// An unacceptable segment that is not a plain ACK: the sender is told what was received (RFC 2883, section 4.1).
+    /// An unacceptable segment that is not a plain ACK: an ACK reports what was received (RFC 2883, section 4.1).
     pub fn refuse(&mut self, start: i64, end: i64) {
         if end > start && start < self.rcv_nxt {
             self.acknowledgment.duplicate_received(self.rcv_wnd);
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scale_is_the_least_that_holds_the_buffer() {
+    fn the_scale_is_the_smallest_for_the_buffer() {
         for (buffer, scale) in
             [(1460, 0), (65535, 0), (65536, 1), (131_071, 1), (131_072, 2), (6 << 20, 7), (65535 << 14, 14)]
         {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_closes_as_bytes_wait_and_opens_when_much_is_read() {
+    fn the_window_closes_with_unread_bytes_and_opens_when_much_is_read() {
         let settings = Settings { receive_buffer_bytes: 64_000, window_scaling: false, ..Settings::default() };
         let mut receiver = Receiver::new(&settings);
         receiver.synchronize();
@@ -250,7 +250,7 @@ mod tests {
         assert!(receiver.advertise() >= 1448);
     }
     #[test]
-    fn what_lies_behind_the_window_or_a_fin_is_cut_off() {
+    fn bytes_beyond_the_window_or_a_fin_are_cut_off() {
         let mut receiver = Receiver::new(&Settings::default());
         receiver.synchronize();
         let window_end = 1 + i64::from(receiver.window_bytes());

@@ -205,7 +205,7 @@ mod tests {
     proptest! {
         /// Against one flag a byte: what is readable, what is waited for, and which runs there are.
         #[test]
-        fn bytes_come_out_in_order_whatever_way_they_came_in(
+        fn bytes_are_delivered_in_order_for_any_order_of_arrival(
             pieces in prop::collection::vec((0usize..300, 1usize..60), 1..80),
         ) {
             let stream: Vec<u8> = (0..400).map(|index| (index * 7 % 251) as u8).collect();

@@ -116,7 +116,7 @@ mod tests {
     proptest! {
         /// Against a plain vector: any slice of what was written and not acknowledged.
         #[test]
-        fn slices_are_what_was_written(operations in prop::collection::vec((1usize..400, 0usize..300, any::<u16>()), 1..60)) {
+        fn slices_equal_the_written_bytes(operations in prop::collection::vec((1usize..400, 0usize..300, any::<u16>()), 1..60)) {
             let mut buffer = SendBuffer::new(1000);
             let (mut written, mut acknowledged) = (Vec::new(), 0usize);
             for (count, more, start) in operations {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_marks_the_end_of_a_call_unless_more_follows_before_it_is_sent() {
+    fn psh_marks_the_end_of_a_call_unless_more_follows_before_sending() {
         let mut buffer = SendBuffer::new(100_000);
         buffer.write(&[1; 3000], 1, 60_000);
         assert!(!buffer.is_pushed(1, 2897) && buffer.is_pushed(2897, 3001));

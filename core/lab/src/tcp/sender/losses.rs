@@ -127,7 +127,7 @@ mod tests {
     /// RFC 8985, section 6.2: a segment is lost when its round trip is longer than that of a later one by the reordering
     /// window, a quarter of the shortest round trip. The timer adds Linux's 2 ms.
     #[test]
-    fn a_segment_is_waited_for_a_quarter_of_the_shortest_round_trip() {
+    fn the_reordering_window_is_a_quarter_of_the_minimum_rtt() {
         const MS: i64 = 1_000_000;
         let mut sender = Sender::new(&Settings::default());
         sender.has_sack = true;

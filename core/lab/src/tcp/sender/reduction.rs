@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn above_the_threshold_one_segment_goes_for_two_that_were_delivered() {
+    fn above_the_threshold_one_segment_is_sent_per_two_delivered() {
         // RFC 6937, section 3: CEIL(prr_delivered * ssthresh / RecoverFS) - prr_out with ssthresh 10 and RecoverFS 20:
         // CEIL(1/2) - 0, CEIL(1) - 1, CEIL(3/2) - 1, CEIL(2) - 2. The pipe stays at 20 - 1.
         let mut sender = reducing(20);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn below_the_threshold_an_advancing_ack_lets_one_more_segment_go() {
+    fn below_the_threshold_an_advancing_ack_allows_one_more_segment() {
         // RFC 6937, section 3: MAX(prr_delivered - prr_out, DeliveredData), and one more in slow start, up to ssthresh.
         for (is_advancing, newly_lost, window) in [(true, 0, 5 + 2), (true, 1, 5 + 1), (false, 0, 5 + 1)] {
             let mut sender = reducing(6);

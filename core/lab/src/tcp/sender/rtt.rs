@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_long_round_trip_gives_three_times_it() {
+    fn the_first_timeout_is_three_times_a_long_rtt() {
         // RFC 6298, rule 2.2: SRTT + 4 * R/2.
         let mut rtt = RoundTrip::default();
         rtt.sample(300_000, 1, 1);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_round_trip_sinks_the_timeout_by_a_quarter_of_the_excess_each_round_trip() {
+    fn a_steady_rtt_lowers_the_timeout_by_a_quarter_of_the_excess_per_rtt() {
         // RFC 6298, rule 2.3: with equal samples RTTVAR shrinks to 3/4, so 4 * RTTVAR takes 600, 450, 337.5, 253.125
         // ms. As in Linux the timeout decreases once per RTT, by 1/4 of its excess over the largest value of that
         // round: 600 - (600 - 337.5) / 4 = 534.375 ms, then 534.375 - (534.375 - 253.125) / 4 = 464.0625 ms.
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_shrinks_raises_the_deviation_by_an_eighth_of_its_quarter() {
+    fn a_shrinking_rtt_raises_the_deviation_by_an_eighth_of_a_quarter() {
         // RTTVAR is 50 ms after the first sample. 20 ms differ from SRTT by 80 ms, 30 ms more than that: RFC 6298 would add a
         // quarter of them, Linux adds 1/32 of them where the round trip got shorter: 50.9375 ms.
         let mut rtt = RoundTrip::default();

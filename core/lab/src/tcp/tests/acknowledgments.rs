@@ -17,7 +17,7 @@ fn settled(settings: &Settings, delay_ns: i64) -> Pipe {
 }
 
 #[test]
-fn the_first_segments_are_acknowledged_each() {
+fn each_of_the_first_segments_is_acknowledged() {
     let mut pipe = Pipe::connected(&Settings::default(), 5 * MS);
     pipe.write(0, &[1; 10 * 1448]);
     pipe.run_until(pipe.now_ns + 6 * MS);
@@ -52,7 +52,7 @@ fn without_delayed_ack_each_segment_is_acknowledged() {
 }
 
 #[test]
-fn an_answer_takes_the_ack_with_it() {
+fn an_answer_carries_the_ack() {
     let mut pipe = settled(&Settings::default(), 5 * MS);
     for _ in 0..5 {
         pipe.write(0, &[1; 48]);
@@ -89,7 +89,7 @@ fn status_after_data(nagle: bool, delayed_ack: bool) -> (i64, i64) {
     }
     pipe.records.as_mut().unwrap().clear();
     let start_ns = pipe.now_ns;
-    // The request, and 5 ms later 2 full segments and 300 bytes more; then the status as a call of its own.
+    // The request, and 5 ms later 2 full segments and 300 bytes more; then the status in a separate call.
     pipe.write(0, &[1; 48]);
     pipe.run_until(start_ns + 5 * MS);
     pipe.ends[1].write(pipe.now_ns, &[2; 2 * 1448 + 300]);

@@ -37,7 +37,7 @@ fn slow_start_begins_with_ten_segments_and_doubles() {
 }
 
 #[test]
-fn the_initial_window_is_what_is_set() {
+fn the_initial_window_is_as_set() {
     let mut pipe = Pipe::connected(&Settings { initial_window: 3, ..settings(RENO) }, 50 * MS);
     pipe.bulk(250 * MS);
     assert_eq!(segments_per_round(&pipe, 100 * MS)[..2], [3, 6]);
@@ -62,7 +62,7 @@ fn after_one_loss(control: CongestionControl, sack: bool) -> ((u32, u32), u32) {
 }
 
 #[test]
-fn reno_halves_and_then_adds_one_a_round() {
+fn reno_halves_and_then_adds_one_per_rtt() {
     for has_sack in [true, false] {
         // cwnd was 80, and 2 or 3 more for each ACK of the third round's rest: none, for its loss was the first of its
         // round; the ACKs behind it are duplicates.
@@ -83,7 +83,7 @@ fn cubic_keeps_seven_tenths() {
 }
 
 #[test]
-fn an_application_that_sends_little_gets_no_larger_window() {
+fn an_application_limited_window_does_not_grow() {
     let mut pipe = Pipe::connected(&settings(RENO), 50 * MS);
     for _ in 0..30 {
         pipe.write(0, &[1; 4 * 1448]);
@@ -127,7 +127,7 @@ fn hystart_ends_slow_start_before_the_queue_overflows() {
 }
 
 #[test]
-fn during_a_recovery_every_second_segment_delivered_lets_one_go() {
+fn during_recovery_one_segment_is_sent_per_two_delivered() {
     // RFC 6937: 80 segments in flight, the first lost; 79 are sacked and ssthresh is 40, so 79 * 40 / 80, rounded up,
     // are sent, the retransmission among them.
     let mut pipe = Pipe::connected(&settings(RENO), 50 * MS);
@@ -143,7 +143,7 @@ fn during_a_recovery_every_second_segment_delivered_lets_one_go() {
 }
 
 #[test]
-fn a_timeout_within_a_recovery_makes_cubic_forget_its_maximum() {
+fn a_timeout_within_a_recovery_resets_cubics_maximum() {
     // 80 segments in flight, the first lost: ssthresh is 56. What follows these is lost until a timeout. Linux forgets
     // the maximum with every timeout (bictcp_state), so that growth from 56 on is 5 % in a round trip; along the curve
     // to 80 it would be a third of that by then.

@@ -63,7 +63,7 @@ fn both_close_at_once() {
 }
 
 #[test]
-fn a_lost_syn_comes_again_after_one_two_and_four_seconds() {
+fn a_lost_syn_is_retransmitted_after_one_two_and_four_seconds() {
     let mut pipe = Pipe::alike(&Settings::default(), 10 * MS);
     let mut losses = 3;
     pipe.judge = Box::new(move |_, _| {
@@ -79,7 +79,7 @@ fn a_lost_syn_comes_again_after_one_two_and_four_seconds() {
 }
 
 #[test]
-fn nobody_answers() {
+fn an_unanswered_syn_times_out() {
     let mut pipe = Pipe::alike(&Settings::default(), 10 * MS);
     pipe.judge = Box::new(|_, _| Fate::Lost);
     pipe.ends[0].connect(0);
@@ -126,7 +126,7 @@ fn a_blind_reset_is_only_challenged() {
 }
 
 #[test]
-fn what_one_end_does_not_offer_is_not_used() {
+fn options_that_one_end_does_not_offer_are_not_used() {
     let plain = Settings { sack: false, timestamps: false, window_scaling: false, mss: 1000, ..Settings::default() };
     for settings in [[plain.clone(), Settings::default()], [Settings::default(), plain]] {
         let mut pipe = Pipe::new(settings, MS);

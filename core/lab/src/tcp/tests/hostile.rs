@@ -13,7 +13,7 @@ fn last_of_passive(pipe: &Pipe) -> Segment {
 }
 
 #[test]
-fn blocks_of_a_peer_that_never_offered_sack_are_not_looked_at() {
+fn sack_blocks_without_negotiation_are_ignored() {
     let mut pipe = Pipe::connected(&Settings { sack: false, ..Settings::default() }, 10 * MS);
     pipe.write(0, &[1; 10 * 1448]);
     pipe.run_until(pipe.now_ns + 11 * MS);
@@ -32,7 +32,7 @@ fn blocks_of_a_peer_that_never_offered_sack_are_not_looked_at() {
 }
 
 #[test]
-fn a_handshake_is_not_ended_by_an_ack_of_something_else() {
+fn a_handshake_is_not_completed_by_a_wrong_ack() {
     // RFC 9293, section 3.10.7.4, fifth check, SYN-RECEIVED: SND.UNA < SEG.ACK <= SND.NXT, or a RST.
     for (off, what) in [(u32::MAX, "nothing"), (1, "something never sent")] {
         let mut pipe = Pipe::alike(&Settings { timestamps: false, ..Settings::default() }, 10 * MS);

@@ -50,7 +50,7 @@ fn the_third_duplicate_ack_retransmits() {
 }
 
 #[test]
-fn several_losses_of_a_window_are_repaired_in_a_round_trip_with_sack_and_one_each_without() {
+fn several_losses_are_recovered_in_one_rtt_with_sack_and_one_per_rtt_without() {
     let lost = [11, 14, 17, 20];
     for (sack, expected) in [(true, [200, 200, 200, 200]), (false, [200, 300, 400, 500])] {
         let mut pipe = Pipe::connected(&settings(sack), 50 * MS);
@@ -79,7 +79,7 @@ fn limited_transmit_sends_new_segments_for_the_first_two_duplicates() {
 }
 
 #[test]
-fn a_lost_tail_is_probed_after_two_round_trips() {
+fn a_lost_tail_is_probed_after_two_rtts() {
     // RFC 8985, section 7: the last segment again after 2 SRTT, and the lost ones when the probe is sacked.
     let mut pipe = Pipe::connected(&settings(true), 50 * MS);
     losing(&mut pipe, &[7, 8, 9]);
@@ -105,7 +105,7 @@ fn without_sack_a_lost_tail_waits_for_the_timeout() {
 }
 
 #[test]
-fn the_timeout_doubles_until_the_connection_is_given_up() {
+fn the_timeout_doubles_until_the_connection_is_aborted() {
     let mut pipe = Pipe::connected(&settings(false), 50 * MS);
     pipe.judge = Box::new(|_, _| Fate::Lost);
     pipe.write(0, &[1; 1000]);
@@ -141,14 +141,14 @@ fn undone(held: i32, timestamps: bool) {
 }
 
 #[test]
-fn a_recovery_for_nothing_is_undone_when_duplicates_are_reported() {
+fn a_spurious_recovery_is_undone_when_duplicates_are_reported() {
     // The loss probe overtakes everything, all is taken for lost and retransmitted; then the originals come (RFC 3708).
     // With timestamps they would be refused as outdated (RFC 7323, section 5.3), and nothing were known.
     undone(20, false);
 }
 
 #[test]
-fn a_timeout_for_nothing_is_undone_when_the_original_is_acknowledged() {
+fn a_spurious_timeout_is_undone_when_the_original_is_acknowledged() {
     // RFC 4015: the echoed timestamp is older than the retransmission.
     undone(60, true);
     // RFC 5682: a segment that was not retransmitted arrives.
@@ -156,7 +156,7 @@ fn a_timeout_for_nothing_is_undone_when_the_original_is_acknowledged() {
 }
 
 #[test]
-fn reordering_costs_no_window_once_it_is_known() {
+fn known_reordering_does_not_reduce_the_window() {
     let mut pipe = Pipe::connected(&settings(true), 50 * MS);
     pipe.byte_ns = 800;
     let mut count = 0;
@@ -173,7 +173,7 @@ fn reordering_costs_no_window_once_it_is_known() {
 }
 
 #[test]
-fn a_lost_retransmission_is_sent_again_without_a_timeout() {
+fn a_lost_retransmission_is_retransmitted_without_a_timeout() {
     let mut pipe = Pipe::connected(&settings(true), 50 * MS);
     let first = pipe.records.as_ref().unwrap()[0].segment.sequence_number.wrapping_add(1);
     let mut losses = 2;

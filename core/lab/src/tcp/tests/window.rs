@@ -8,7 +8,7 @@ fn small() -> [Settings; 2] {
 }
 
 #[test]
-fn a_reader_that_sleeps_closes_the_window_and_opens_it_by_reading() {
+fn a_slow_reader_closes_the_window_and_opens_it_by_reading() {
     let mut pipe = Pipe::new(small(), 5 * MS);
     pipe.connect();
     pipe.write(0, &[1; 100_000]);
@@ -48,7 +48,7 @@ fn a_closed_window_is_probed_at_doubling_intervals() {
 }
 
 #[test]
-fn a_lost_window_update_is_asked_for() {
+fn a_lost_window_update_is_recovered_by_a_probe() {
     let mut pipe = Pipe::new(small(), 5 * MS);
     pipe.connect();
     pipe.write(0, &[1; 100_000]);
@@ -75,7 +75,7 @@ fn a_large_window_is_filled() {
 }
 
 #[test]
-fn the_send_buffer_takes_what_it_holds() {
+fn the_send_buffer_accepts_bytes_up_to_its_size() {
     let settings = Settings { send_buffer_bytes: 50_000, ..Settings::default() };
     let mut pipe = Pipe::connected(&settings, 50 * MS);
     assert_eq!(pipe.write(0, &[1; 80_000]), 50_000);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_said_in_a_line() {
+    fn unusable_units_are_reported_in_one_line() {
         let (mut probe, _) = Probe::new(0);
         let refused = [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x25, 0, 0, 0, 0, 0];
         let next = probe.take(&ended(2, &refused, 0), &[]);

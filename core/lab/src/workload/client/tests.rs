@@ -152,7 +152,7 @@ fn write_then_verify(change: impl Fn(&mut ClientSettings), targets: u16) -> (Res
 }
 
 #[test]
-fn what_is_skipped_ends_as_what_is_read() {
+fn skipped_data_gives_the_same_results_as_read_data() {
     let read = |digest: Digest, verify: bool, step: usize, is_skipping: bool| {
         let mut portals = [portal(|_| {})];
         let little = |operation| WorkloadSettings { total_bytes: Some(MB / 8), ..workload(operation) };
@@ -199,7 +199,7 @@ fn what_is_skipped_ends_as_what_is_read() {
 }
 
 #[test]
-fn what_was_written_is_read_back_over_any_sessions_and_connections() {
+fn written_data_is_read_back_over_any_sessions_and_connections() {
     for (sessions, connections) in [(1, 1), (1, 8), (3, 2)] {
         for digest in [Digest::None, Digest::Crc32c] {
             let change = |settings: &mut ClientSettings| {
@@ -221,7 +221,7 @@ fn what_was_written_is_read_back_over_any_sessions_and_connections() {
 }
 
 #[test]
-fn a_system_call_is_cut_as_a_kernel_cuts_it() {
+fn a_system_call_is_split_as_by_a_kernel() {
     let change = |settings: &mut ClientSettings| {
         settings.workload.system_call_bytes = Some(500 << 10);
         settings.workload.max_transfer_bytes = Some(255 * 512);
@@ -239,7 +239,7 @@ fn a_system_call_is_cut_as_a_kernel_cuts_it() {
 }
 
 #[test]
-fn a_stripe_has_each_byte_once_and_a_mirror_everywhere() {
+fn a_stripe_has_each_byte_once_and_a_mirror_on_every_target() {
     let (stripe, _) = write_then_verify(|_| {}, 2);
     assert!(stripe.connections.iter().all(|connection| connection.bytes == 2 * MB));
     let mirrored = |settings: &mut ClientSettings| settings.workload.layout = Layout::Mirror;
@@ -253,7 +253,7 @@ fn a_stripe_has_each_byte_once_and_a_mirror_everywhere() {
 }
 
 #[test]
-fn reads_go_to_the_mirrors_in_turn_whatever_is_written_between_them() {
+fn reads_alternate_between_mirror_sides() {
     let workload = WorkloadSettings { layout: Layout::Mirror, verify: false, ..workload(Operation::Mixed) };
     let mut client = Client::new(settings(2, workload)).unwrap();
     let results = run(&mut client, &mut [portal(|_| {}), portal(|_| {})]);
@@ -296,7 +296,7 @@ fn think_time_lies_between_calls_and_a_duration_ends_the_run() {
 }
 
 #[test]
-fn other_data_than_the_pattern_is_told() {
+fn wrong_data_is_reported() {
     let mut client = Client::new(settings(1, workload(Operation::Read))).unwrap();
     let results = run(&mut client, &mut [portal(|_| {})]);
     assert!(results.verify_error_count > 0);
@@ -318,7 +318,7 @@ fn discovery_and_pings() {
 }
 
 #[test]
-fn a_connection_that_the_target_wants_closed_ends_a_run_and_never_stalls_it() {
+fn a_connection_closed_by_the_target_ends_a_run_without_a_stall() {
     for mode in [Mode::Run, Mode::Ping] {
         // in any stage of the client: login, identification, pings or commands
         for at_ns in (0..40_000).step_by(1000) {
@@ -341,7 +341,7 @@ fn a_connection_that_the_target_wants_closed_ends_a_run_and_never_stalls_it() {
 }
 
 #[test]
-fn what_cannot_be_is_one_line() {
+fn invalid_runs_are_one_line_errors() {
     let mut unknown = settings(1, workload(Operation::Read));
     unknown.targets[0].name = Some("iqn.2026-01.test:other".to_owned());
     let results = run(&mut Client::new(unknown).unwrap(), &mut [portal(|_| {})]);
@@ -352,7 +352,7 @@ fn what_cannot_be_is_one_line() {
     assert_eq!(results.errors, ["iqn.2026-01.test:disk at 127.0.0.1:3260: cannot connect: refused"]);
     let many = settings(1, WorkloadSettings { connections: 9, ..workload(Operation::Read) });
     let results = run(&mut Client::new(many).unwrap(), &mut [portal(|_| {})]);
-    let words = "the target allows 8 connections in a session, 9 are asked for (MaxConnections, RFC 7143 section 13.2)";
+    let words = "the target allows 8 connections in a session, 9 are requested (MaxConnections, RFC 7143 section 13.2)";
     assert_eq!(results.errors, [format!("iqn.2026-01.test:disk at 127.0.0.1:3260: {words}")]);
     let mut lun = settings(1, workload(Operation::Read));
     lun.targets[0].lun = 9;

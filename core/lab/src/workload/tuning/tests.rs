@@ -67,7 +67,7 @@ fn the_prediction_needs_fewer_measurements() {
 }
 
 #[test]
-fn where_all_numbers_give_as_much_the_fewest_are_taken() {
+fn equal_goodput_selects_the_fewest_connections() {
     for rule in RULES {
         let (_, settled) = follow(&mut Tuner::new(&settings(rule)), |_| 80.0 * MB, 1, 0.0);
         assert_eq!(settled, 1, "{rule:?}");
@@ -75,7 +75,7 @@ fn where_all_numbers_give_as_much_the_fewest_are_taken() {
 }
 
 #[test]
-fn where_more_always_give_more_all_are_taken() {
+fn growing_goodput_selects_the_limit() {
     for rule in RULES {
         let (_, settled) = follow(&mut Tuner::new(&settings(rule)), |number| f64::from(number) * MB, 1, 0.0);
         assert!(settled >= 60, "{rule:?}: {settled}");
@@ -83,7 +83,7 @@ fn where_more_always_give_more_all_are_taken() {
 }
 
 #[test]
-fn a_cliff_is_kept_off() {
+fn a_sharp_drop_is_avoided() {
     // beyond 20 connections the path breaks down
     let cliff = |number: u16| if number <= 20 { f64::from(number) * MB } else { 2.0 * MB };
     let (steps, settled) = follow(&mut Tuner::new(&settings(TuningRule::GoldenSection)), cliff, 1, 0.0);
@@ -93,7 +93,7 @@ fn a_cliff_is_kept_off() {
 }
 
 #[test]
-fn what_scatters_by_chance_moves_nothing() {
+fn random_scatter_changes_nothing() {
     for rule in RULES {
         for seed in 0..50 {
             let (steps, settled) = follow(&mut Tuner::new(&settings(rule)), broad_peak, seed, 0.02);
@@ -103,7 +103,7 @@ fn what_scatters_by_chance_moves_nothing() {
 }
 
 #[test]
-fn a_target_that_has_no_room_is_an_answer() {
+fn a_refused_connection_sets_the_limit() {
     for rule in RULES {
         for room in 1..=12 {
             let mut tuner = Tuner::new(&settings(rule));
@@ -125,7 +125,7 @@ fn a_target_that_has_no_room_is_an_answer() {
 }
 
 #[test]
-fn a_target_that_has_less_room_for_a_while_is_asked_again() {
+fn a_temporary_limit_is_retried() {
     for rule in RULES {
         let mut tuner = Tuner::new(&settings(rule));
         let mut step = tuner.begin();
@@ -143,7 +143,7 @@ fn a_target_that_has_less_room_for_a_while_is_asked_again() {
 }
 
 #[test]
-fn more_that_gave_more_are_never_left_for_fewer() {
+fn better_larger_numbers_are_never_replaced_by_smaller_ones() {
     let mut tuner = Tuner::new(&settings(TuningRule::GoldenSection));
     let (steps, _) = follow(&mut tuner, broad_peak, 1, 0.0);
     let mut floor = 0;
@@ -156,7 +156,7 @@ fn more_that_gave_more_are_never_left_for_fewer() {
 }
 
 #[test]
-fn it_watches_and_begins_anew_when_goodput_changes_for_long() {
+fn a_lasting_change_of_goodput_restarts_the_search() {
     for rule in RULES {
         let mut tuner = Tuner::new(&settings(rule));
         let (_, settled) = follow(&mut tuner, broad_peak, 1, 0.0);
@@ -188,7 +188,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
     /// With any goodput, and a target that refuses at any number, it stays within limits and ends.
     #[test]
-    fn it_stays_within_bounds_and_ends(seed: u64, most in 1u16..=64, start in 1u16..=64, is_golden: bool) {
+    fn the_search_stays_within_limits_and_ends(seed: u64, most in 1u16..=64, start in 1u16..=64, is_golden: bool) {
         let mut random = fastrand::Rng::with_seed(seed);
         let rule = RULES[usize::from(!is_golden)];
         let line_bytes_per_s = random.bool().then(|| 1e6 + 1e9 * random.f64());

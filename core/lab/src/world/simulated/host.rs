@@ -273,7 +273,7 @@ mod tests {
     /// Accepts one connection, answers the first bytes with as many, and closes with its last word.
     #[derive(Default)]
     struct Once {
-        heard: usize,
+        received_bytes: usize,
         is_answered: bool,
         is_closed: bool,
     }
@@ -290,15 +290,15 @@ mod tests {
         fn connected(&mut self, _: i64, _: ConnectionNumber) {}
 
         fn receive(&mut self, _: i64, _: ConnectionNumber, bytes: &[u8]) {
-            self.heard += bytes.len();
+            self.received_bytes += bytes.len();
         }
 
         fn closed(&mut self, _: i64, _: ConnectionNumber, _: Closed) {}
 
         fn poll_transmit(&mut self, _: i64, _: ConnectionNumber, out: &mut Vec<u8>) {
-            if self.heard > 0 && !self.is_answered {
+            if self.received_bytes > 0 && !self.is_answered {
                 self.is_answered = true;
-                out.resize(self.heard, 0);
+                out.resize(self.received_bytes, 0);
             }
         }
 
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_connection_answers_a_fin_that_comes_again_and_strays_are_reset() {
+    fn a_closed_connection_answers_a_retransmitted_fin_and_resets_strays() {
         let server = SocketAddr::from(([198, 18, 0, 10], TARGET_PORT));
         let client = SocketAddr::from(([198, 18, 0, 1], FIRST_PORT));
         let mut once = Once::default();

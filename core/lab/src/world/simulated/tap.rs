@@ -118,7 +118,7 @@ impl<'a> TapPoint<'a> {
         {
             let end = start + segment.payload.len() as i64;
             progress[here].end = progress[here].end.max(end);
-            self.truth.stream(connection, to_target).bring(start as u64, end as u64, now_ns);
+            self.truth.stream(connection, to_target).record(start as u64, end as u64, now_ns);
         }
         if segment.flags.is_ack()
             && let Some(offset) = progress[there].offset(segment.acknowledgment_number).filter(|&offset| offset > 0)

@@ -9,7 +9,7 @@ use crate::dynamics::sender_state::Delays;
 use crate::tables::NULL_NS;
 
 #[test]
-fn nothing_is_remembered_that_nobody_asked_for() {
+fn unrequested_tables_stay_empty() {
     let mut rows = Rows::default();
     let mut sender = Sender::new(0, true);
     sender.finish(Delays::default(), &mut rows);
@@ -55,7 +55,7 @@ fn any_observation() -> impl Strategy<Value = Observation> {
 
 proptest! {
     #[test]
-    fn whatever_comes_the_rows_make_sense(packets in prop::collection::vec(any_observation(), 1..120)) {
+    fn rows_are_consistent_for_any_packets(packets in prop::collection::vec(any_observation(), 1..120)) {
         let mut dynamics = Dynamics::new(0, Wanted::ALL);
         for (place, seen) in packets.iter().enumerate() {
             dynamics.observe(&Observation { frame: place as u64 + 1, ..*seen });

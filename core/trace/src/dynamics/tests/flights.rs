@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_small_segment_after_the_last_ack_waited_for_it_though_it_came_before_the_least_round_trip() {
+fn a_small_segment_after_an_ack_waited_for_it_even_before_the_minimum_rtt() {
     let mut talk = Conversation::without_syn();
     // the client is far from the tap, and its first answer was late
     talk.request(0, 0, 0);
@@ -19,7 +19,7 @@ fn a_small_segment_after_the_last_ack_waited_for_it_though_it_came_before_the_le
 }
 
 #[test]
-fn the_rest_of_a_pdu_that_goes_with_the_answer_to_a_request_waited_for_an_ack() {
+fn the_rest_of_a_pdu_sent_with_an_answer_waited_for_an_ack() {
     let limited_with = |small_bytes| {
         let mut talk = Conversation::begin();
         talk.data(100 * MS, 1);

@@ -4,7 +4,7 @@ use super::*;
 use crate::tables::NULL_U64;
 
 #[test]
-fn a_lost_segment_is_repaired() {
+fn a_lost_segment_is_recovered() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 10);
     talk.ack(120 * MS, 2, &[]);
@@ -31,7 +31,7 @@ fn a_lost_segment_is_repaired() {
 }
 
 #[test]
-fn a_duplicate_sack_tells_of_a_retransmission_in_vain() {
+fn a_duplicate_sack_shows_a_spurious_retransmission() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 6);
     talk.ack(121 * MS, 0, &[(1, 4)]);
@@ -46,7 +46,7 @@ fn a_duplicate_sack_tells_of_a_retransmission_in_vain() {
 }
 
 #[test]
-fn an_old_timestamp_tells_of_a_retransmission_in_vain() {
+fn an_old_timestamp_shows_a_spurious_retransmission() {
     for (echo, is_spurious) in [(7, true), (500, false)] {
         let mut talk = Conversation::begin();
         let seen = talk.packet(100 * MS, 0, 0, 1000, Some(0));
@@ -76,7 +76,7 @@ fn silence_ends_with_a_probe_and_then_with_a_timeout() {
 }
 
 #[test]
-fn without_sack_the_last_segment_alone_is_no_probe() {
+fn without_sack_a_retransmitted_last_segment_is_no_probe() {
     let mut talk = Conversation::begin();
     talk.has_sack = Some(false);
     talk.data(100 * MS, 1);
@@ -85,7 +85,7 @@ fn without_sack_the_last_segment_alone_is_no_probe() {
 }
 
 #[test]
-fn what_the_capture_dropped_is_no_loss() {
+fn packets_missing_from_the_capture_are_no_losses() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 2);
     talk.highest += 3 * SEGMENT;
@@ -98,7 +98,7 @@ fn what_the_capture_dropped_is_no_loss() {
 }
 
 #[test]
-fn what_fills_a_hole_of_the_tap_has_no_original() {
+fn a_packet_that_fills_a_hole_of_the_tap_has_no_original() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 1);
     talk.highest += SEGMENT;

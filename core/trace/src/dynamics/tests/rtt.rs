@@ -4,7 +4,7 @@ use super::*;
 use crate::tables::NULL_NS;
 
 #[test]
-fn round_trips_are_of_the_latest_packet_and_never_of_what_was_sent_again() {
+fn rtts_are_of_the_latest_packet_and_never_of_retransmissions() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 1);
     talk.data(102 * MS, 1);
@@ -24,7 +24,7 @@ fn round_trips_are_of_the_latest_packet_and_never_of_what_was_sent_again() {
 }
 
 #[test]
-fn an_ack_that_covers_a_retransmission_gives_no_round_trip() {
+fn an_ack_that_covers_a_retransmission_gives_no_sample() {
     let mut talk = Conversation::begin();
     talk.has_sack = Some(false);
     talk.data(100 * MS, 2);
@@ -40,7 +40,7 @@ fn an_ack_that_covers_a_retransmission_gives_no_round_trip() {
 }
 
 #[test]
-fn percentiles_of_round_trips_are_by_nearest_rank() {
+fn percentiles_of_rtts_are_by_nearest_rank() {
     let mut talk = Conversation::without_syn();
     talk.ack(0, 0, &[]);
     // 40 round trips of 1 to 40 ns, which the histogram holds exactly
@@ -60,7 +60,7 @@ fn the_smoothed_rtt_moves_an_eighth_towards_each_sample() {
     talk.data(100 * MS, 1);
     talk.ack(136 * MS, 1, &[]);
     // 20 ms of the handshake, then 36 ms: 20 + (36 - 20) / 8
-    let [client, server] = talk.dynamics.look(true);
+    let [client, server] = talk.dynamics.snapshots(true);
     assert_eq!((client.rtt_smoothed_ns, server.rtt_smoothed_ns), (Some(22 * MS), Some(0)));
 }
 
@@ -81,7 +81,7 @@ fn a_delayed_ack_is_the_longest_rtt_of_less_than_two_segments_less_the_minimum()
 }
 
 #[test]
-fn the_minimum_rtt_to_the_sender_places_instants_unless_the_tap_stands_beside_it() {
+fn the_minimum_rtt_to_the_sender_shifts_instants_unless_the_tap_is_beside_it() {
     // the tap is 4 ms from the client; RTT 4 ms + `away_ms`
     for (away_ms, at_sender_ms) in [(12, 98), (40, 100)] {
         let mut talk = Conversation::without_syn();
@@ -102,15 +102,15 @@ fn the_minimum_rtt_to_the_sender_places_instants_unless_the_tap_stands_beside_it
 fn snapshots_are_ordered_by_role_and_keep_the_peak_since_the_last_one() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 5);
-    let [client, server] = talk.dynamics.look(true);
+    let [client, server] = talk.dynamics.snapshots(true);
     assert_eq!((client.owin_bytes, client.owin_peak_bytes), (5 * SEGMENT, 5 * SEGMENT));
     assert_eq!((server.owin_bytes, server.owin_peak_bytes), (0, 0));
     talk.ack(120 * MS, 5, &[]);
     talk.data(130 * MS, 1);
     // five segments were in flight at the last snapshot; the client is the target now
-    let [server, client] = talk.dynamics.look(false);
+    let [server, client] = talk.dynamics.snapshots(false);
     assert_eq!((client.owin_bytes, client.owin_peak_bytes), (SEGMENT, 5 * SEGMENT));
     assert_eq!((server.owin_bytes, server.owin_peak_bytes), (0, 0));
-    let [client, _] = talk.dynamics.look(true);
+    let [client, _] = talk.dynamics.snapshots(true);
     assert_eq!((client.owin_bytes, client.owin_peak_bytes), (SEGMENT, SEGMENT));
 }

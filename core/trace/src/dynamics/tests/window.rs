@@ -25,23 +25,23 @@ fn after_a_stop(window: u16, is_within_pdu: bool, between: impl Fn(&mut Conversa
 }
 
 #[test]
-fn a_sender_that_stops_and_goes_on_with_the_ack_shows_its_window() {
+fn a_sender_that_continues_with_the_ack_shows_its_window() {
     assert_eq!(after_a_stop(60_000, false, |_| ()), [12; 12]);
 }
 
 #[test]
-fn a_sender_that_was_asked_for_more_shows_none() {
+fn a_sender_that_answers_a_request_shows_no_window() {
     assert_eq!(after_a_stop(60_000, false, |talk| talk.request(119 * MS, 0, 0)), [0; 12]);
     assert_eq!(after_a_stop(60_000, true, |talk| talk.request(119 * MS, 0, 0)), [12; 12]);
 }
 
 #[test]
-fn a_sender_that_the_receiver_holds_back_shows_none() {
+fn a_receive_window_limited_sender_shows_no_window() {
     assert_eq!(after_a_stop(12_500, true, |_| ()), [0; 12]);
 }
 
 #[test]
-fn a_small_window_after_a_long_pause_was_begun_anew() {
+fn a_small_window_after_a_long_pause_was_restarted() {
     for (count, restarts) in [(10, 1), (40, 0)] {
         let mut talk = Conversation::begin();
         talk.data(100 * MS, 40);
@@ -57,7 +57,7 @@ fn a_small_window_after_a_long_pause_was_begun_anew() {
 }
 
 #[test]
-fn far_from_the_sender_an_ack_counts_when_its_answer_can_be_there() {
+fn far_from_the_sender_an_ack_counts_from_its_earliest_answer_on() {
     // the tap is beside the server: 30 ms to the client and back
     let mut talk = Conversation::without_syn();
     let seen = talk.packet(0, 1, 0, 48, Some(0));

@@ -140,7 +140,7 @@ impl IscsiConnection {
                 if digests.is_some() {
                     self.longest_data =
                         [true, false].map(|of_target| self.negotiation().max_recv_data_segment_length(of_target));
-                    let is_in_any_order = self.negotiation().is_no_in_force("DataSequenceInOrder");
+                    let is_in_any_order = self.negotiation().is_negotiated_no("DataSequenceInOrder");
                     if let Some(state) =
                         self.session.and_then(|session| context.sessions.states.get_mut(session as usize))
                     {

@@ -2,7 +2,7 @@
 //! continues with that.
 //!
 //! An assumption may turn out wrong only megabytes later, at the next captured header. While there is another
-//! possible assumption (status in the last Data-In, or in a PDU of its own), the chunks are kept and read again.
+//! possible assumption (status in the last Data-In, or in a SCSI Response), the chunks are kept and read again.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 

@@ -132,7 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn runs_that_are_forgotten_leave_what_is_missing_between_them() {
+    fn values_missing_before_removed_runs_stay_missing() {
         let mut tracker = CommandNumbers::default();
         (0..100).for_each(|run| {
             tracker.take(SerialNumber(10 * run));

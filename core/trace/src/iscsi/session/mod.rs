@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_join_by_tsih_and_a_new_login_takes_the_place() {
+    fn connections_join_by_tsih_and_a_new_login_reinstates() {
         let mut sessions = SessionTable::default();
         assert_eq!(sessions.login(named("a"), 0, 0), (0, None));
         sessions.rows.tsih[0] = 7;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_stay_keep_their_numbers_and_are_found_by_name() {
+    fn remaining_sessions_keep_their_numbers_and_names() {
         let mut sessions = SessionTable::default();
         for (connection, isid) in (0..).zip(["a", "b", "c"]) {
             sessions.login(named(isid), 0, connection);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_take_turns_are_one_session() {
+    fn connections_with_alternating_numbers_are_one_session() {
         for start in [0, u32::MAX - 100] {
             let every_third =
                 |turn: u32| -> Vec<u32> { (turn..300).step_by(3).map(|value| start.wrapping_add(value)).collect() };

@@ -54,7 +54,7 @@ fn compressed_captures_read_the_same_and_a_cut_is_counted() {
 }
 
 #[test]
-fn inputs_that_are_no_capture_give_one_line() {
+fn invalid_captures_are_one_line_errors() {
     let line = |bytes: &[u8]| open(bytes).err().unwrap().to_string();
     assert_eq!(line(b""), "test is empty");
     assert_eq!(

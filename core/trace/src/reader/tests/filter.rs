@@ -29,7 +29,7 @@ fn filters_match_on_each_link_type() {
 }
 
 #[test]
-fn a_bad_filter_gives_libpcaps_message() {
+fn an_invalid_filter_reports_libpcaps_message() {
     for expression in ["port", "port 3260 and", "nonsense \0", "port 99999"] {
         let error = Filter::new(expression).err().unwrap().to_string();
         assert!(error.starts_with(&format!("capture filter '{expression}': ")), "{error}");

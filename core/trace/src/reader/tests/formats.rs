@@ -134,7 +134,7 @@ fn pcapng_blocks_of_every_kind_in_both_byte_orders() {
 }
 
 #[test]
-fn sections_have_byte_order_and_interfaces_of_their_own() {
+fn sections_have_separate_byte_orders_and_interfaces() {
     let [little, big] = Numbers::BOTH;
     let bytes = [
         little.section(&[]),
@@ -181,7 +181,7 @@ fn clocks_of_every_resolution() {
 }
 
 #[test]
-fn lengths_that_cannot_be_true_end_the_file_and_are_counted() {
+fn impossible_lengths_end_the_file_and_are_counted() {
     let numbers = Numbers { is_big: false };
     let start = [numbers.section(&[]), numbers.interface(1, 0, &[]), numbers.enhanced(0, 1, 1, b"a", &[])].concat();
     let good = numbers.enhanced(0, 2, 4, b"good", &[]);
@@ -222,7 +222,7 @@ fn lengths_that_cannot_be_true_end_the_file_and_are_counted() {
 }
 
 #[test]
-fn long_blocks_without_packets_are_passed_over_and_long_packets_delivered() {
+fn long_blocks_without_packets_are_skipped_and_long_packets_delivered() {
     let numbers = Numbers { is_big: false };
     let long = vec![0x5a; 3 << 20];
     let bytes = [
@@ -255,7 +255,7 @@ fn comments_are_bounded() {
 }
 
 #[test]
-fn what_is_said_of_a_capture_is_read() {
+fn metadata_of_a_capture_is_read() {
     let section =
         Section { hardware: "a machine", operating_system: "Linux", application: "iscsitrace", comment: "why" };
     let mut writer = PcapngWriter::with_section(Vec::new(), &section).unwrap();
@@ -300,7 +300,7 @@ fn what_is_said_of_a_capture_is_read() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_captures_are_read_back() {
     let (packets, info, counters) = read(&written());
     assert_eq!(packets.len(), 50);
     for (n, packet) in (0..50_u32).zip(&packets) {

@@ -5,7 +5,7 @@ use iscsitrace_wire::frame::LinkType;
 
 use super::*;
 
-/// A file of its own that goes away with the test.
+/// A temporary file of a test.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -61,7 +61,7 @@ fn files_are_one_stream_in_order_of_time() {
 }
 
 #[test]
-fn inputs_that_can_be_read_once_keep_their_place() {
+fn inputs_that_can_be_read_once_keep_their_position() {
     let folder = Folder::new("once");
     let mut writer = PcapWriter::new(Vec::new(), LinkType::ETHERNET, 0, true).unwrap();
     writer.packet(40, 1, b"a").unwrap();
@@ -82,7 +82,7 @@ fn a_missing_file_and_a_folder_are_unreadable() {
 }
 
 #[test]
-fn files_without_anything_in_them_are_counted_beside_others() {
+fn empty_files_beside_others_are_counted() {
     let folder = Folder::new("nothing-yet");
     let bytes = |name: &str, bytes: &[u8]| {
         let path = folder.0.join(name);
@@ -101,7 +101,7 @@ fn files_without_anything_in_them_are_counted_beside_others() {
 }
 
 #[test]
-fn what_is_no_capture_is_an_error_before_the_first_packet() {
+fn an_invalid_capture_is_an_error_before_the_first_packet() {
     let folder = Folder::new("wrong");
     let path = folder.0.join("notes.txt");
     std::fs::write(&path, "notes about the captures").unwrap();

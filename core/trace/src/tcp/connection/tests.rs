@@ -95,7 +95,7 @@ impl Talk {
 }
 
 #[test]
-fn columns_follow_the_roles_of_iscsi() {
+fn columns_follow_the_iscsi_roles() {
     let talk = Talk::begin();
     let row = talk.connection.row();
     assert_eq!((row.initiator_port, row.target_port), (3260, 50_000));
@@ -113,7 +113,7 @@ fn columns_follow_the_roles_of_iscsi() {
 }
 
 #[test]
-fn segments_have_offsets_windows_and_directions_of_their_own() {
+fn segments_have_offsets_windows_and_directions() {
     let mut talk = Talk::begin();
     talk.see(40 * MS, 0, ACK, (100, 200), &[], 10);
     talk.see(70 * MS, 1, ACK, (200, 110), &[], 0);

@@ -98,7 +98,7 @@ proptest! {
                         play.answer(connection, with_status(builder), &data);
                         is_done = true;
                     } else {
-                        play.say(connection, builder.is_final(random.bool() || is_whole), &data);
+                        play.send(connection, builder.is_final(random.bool() || is_whole), &data);
                         if is_whole {
                             play.answer(connection, response(tag), &[]);
                             is_done = true;
@@ -114,7 +114,7 @@ proptest! {
                             let length = random.u32(1..=left.min(keys.max_burst_length));
                             let builder = r2t(tag, task.sn, task.asked, length);
                             (task.sn, task.asked) = (task.sn + 1, task.asked + length);
-                            play.say(connection, builder, &[]);
+                            play.send(connection, builder, &[]);
                         }
                     }
                 }

@@ -32,7 +32,7 @@ fn logout_response(tag: u32) -> BhsBuilder {
 }
 
 #[test]
-fn a_connection_joins_while_commands_are_under_way() {
+fn a_connection_joins_while_commands_are_in_flight() {
     let mut play = Play::with(2, Parameters::default());
     play.open_window();
     let tags: Vec<u32> = (0..2).map(|connection| play.command(connection, Direction::None, 0)).collect();
@@ -42,7 +42,7 @@ fn a_connection_joins_while_commands_are_under_way() {
     let bhs = request.bhs();
     assert_eq!((bhs.tsih(), bhs.cid(), bhs.is_immediate()), (Some(7), Some(2), Some(true)));
     assert_eq!(bhs.cmd_sn(), Some(first.next()), "the next of the command stream (RFC 7143 section 11.12.8)");
-    assert!(!tags.contains(&request.tag()), "a tag of its own");
+    assert!(!tags.contains(&request.tag()), "a new tag");
     assert!(!play.session.is_usable(2));
     // meanwhile the answer to a command arrives
     play.exp_cmd_sn = play.exp_cmd_sn.wrapping_add(1);
@@ -61,7 +61,7 @@ fn a_connection_joins_while_commands_are_under_way() {
 }
 
 #[test]
-fn a_target_that_refuses_a_connection_leaves_the_session_as_it_is() {
+fn a_refused_connection_does_not_change_the_session() {
     let mut play = Play::new();
     play.open_window();
     let tag = play.command(0, Direction::None, 0);
@@ -71,7 +71,7 @@ fn a_target_that_refuses_a_connection_leaves_the_session_as_it_is() {
     let request = begin_login(&mut play, 1);
     let refused =
         BhsBuilder::new(Opcode::LoginResponse).initiator_task_tag(request.tag()).status_class(2).status_detail(6);
-    play.say(1, refused, &[]);
+    play.send(1, refused, &[]);
     let reason = "login refused: Too many connections (0x0206) (RFC 7143 section 11.13.5)".to_owned();
     assert_eq!(play.events(), [Event::Close(1), Event::Refused { connection: 1, reason }]);
     assert_eq!(play.session.parameters(1), None);
@@ -99,14 +99,14 @@ fn a_target_that_refuses_a_connection_leaves_the_session_as_it_is() {
     // by bytes that cannot be decoded
     play.session.add_connection().unwrap();
     let request = begin_login(&mut play, 5);
-    play.say(5, response(request.tag()), &[]);
+    play.send(5, response(request.tag()), &[]);
     assert!(matches!(play.events()[..], [Event::Close(5), Event::Refused { connection: 5, .. }]));
     play.answer(0, response(tag), &[]);
     assert_eq!(play.ends(), [(tag, Outcome::Status(0))]);
 }
 
 #[test]
-fn a_connection_leaves_when_its_commands_are_done() {
+fn a_connection_logs_out_when_its_commands_are_done() {
     let mut play = Play::with(3, Parameters::default());
     play.open_window();
     let tags = [play.command(1, Direction::Read, 4), play.command(1, Direction::None, 0)];
@@ -142,7 +142,7 @@ fn a_connection_leaves_when_its_commands_are_done() {
 }
 
 #[test]
-fn a_target_that_closes_before_it_answers_or_refuses_the_logout_takes_nothing_with_it() {
+fn a_connection_without_a_logout_response_does_not_end_the_session() {
     let mut play = Play::with(3, Parameters::default());
     for connection in [1, 2] {
         assert!(play.session.remove_connection(0, connection));
@@ -161,7 +161,7 @@ fn a_target_that_closes_before_it_answers_or_refuses_the_logout_takes_nothing_wi
 }
 
 #[test]
-fn a_session_that_ends_waits_for_a_connection_that_leaves_and_not_for_one_that_comes() {
+fn an_ending_session_waits_for_logouts_but_not_for_logins() {
     let mut play = Play::with(2, Parameters::default());
     play.session.add_connection().unwrap();
     begin_login(&mut play, 2);
@@ -177,7 +177,7 @@ fn a_session_that_ends_waits_for_a_connection_that_leaves_and_not_for_one_that_c
 }
 
 #[test]
-fn a_lost_connection_ends_the_session_whether_it_was_added_or_is_about_to_leave() {
+fn any_lost_connection_ends_the_session() {
     let mut play = Play::with(2, Parameters::default());
     play.session.add_connection().unwrap();
     join(&mut play, 2);

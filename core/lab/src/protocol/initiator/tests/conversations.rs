@@ -12,7 +12,7 @@ fn a_read_with_its_status_in_the_last_data_in() {
     assert_eq!((sent[0].bhs().is_read(), sent[0].bhs().is_final()), (Some(true), Some(true)));
     assert_eq!(sent[0].bhs().cmd_sn(), Some(SerialNumber(u32::MAX - 1)), "the login's, for that was immediate");
     assert_eq!(sent[0].bhs().exp_stat_sn(), Some(SerialNumber(101)));
-    play.say(0, data_in(tag, 0, 0), b"abcd");
+    play.send(0, data_in(tag, 0, 0), b"abcd");
     play.answer(0, with_status(data_in(tag, 1, 4)), b"ef");
     assert_eq!(play.ends(), [(tag, Outcome::Status(0))]);
     assert_eq!(play.memory.0[&tag], b"abcdef");
@@ -22,7 +22,7 @@ fn a_read_with_its_status_in_the_last_data_in() {
 }
 
 #[test]
-fn a_tag_rests_until_its_end_was_told() {
+fn a_tag_is_not_reused_before_its_completion_was_returned() {
     let mut play = Play::new();
     play.open_window();
     let tags = [play.command(0, Direction::None, 0), play.command(0, Direction::None, 0)];
@@ -58,8 +58,8 @@ fn a_write_with_immediate_unsolicited_and_solicited_data() {
     let data_out = Opcode::DataOut;
     assert_eq!(shape(&sent), [(Opcode::ScsiCommand, None, 512, false), (data_out, Some(512), 512, true)]);
     assert_eq!(sent[1].bhs().target_transfer_tag(), Some(RESERVED_TAG));
-    play.say(0, r2t(tag, 0, 1024, 1024), &[]);
-    play.say(0, r2t(tag, 1, 2048, 512), &[]);
+    play.send(0, r2t(tag, 0, 1024, 1024), &[]);
+    play.send(0, r2t(tag, 1, 2048, 512), &[]);
     let sent = play.sent(0);
     let expected =
         [(data_out, Some(1024), 512, false), (data_out, Some(1536), 512, true), (data_out, Some(2048), 512, true)];
@@ -79,7 +79,7 @@ fn residuals_and_sense() {
     play.open_window();
     let tags = [play.command(0, Direction::Read, 512), play.command(0, Direction::Read, 512)];
     play.sent(0);
-    play.say(0, data_in(tags[0], 0, 0).is_final(true), &[1; 36]);
+    play.send(0, data_in(tags[0], 0, 0).is_final(true), &[1; 36]);
     play.answer(0, response(tags[0]).is_underflow(true).residual_count(476), &[]);
     play.answer(0, response(tags[1]).status(2), &[0, 3, 0x70, 0, 5, 0]);
     let events = play.events();
@@ -111,10 +111,10 @@ fn commands_go_over_all_connections_and_stay_within_the_window() {
 }
 
 #[test]
-fn pings_are_answered_and_come_back() {
+fn pings_of_both_sides_are_answered() {
     let mut play = Play::new();
     let ping = BhsBuilder::new(Opcode::NopIn).initiator_task_tag(RESERVED_TAG).lun(LUN).target_transfer_tag(9);
-    play.say(0, ping, &[]);
+    play.send(0, ping, &[]);
     let sent = play.sent(0).remove(0);
     assert_eq!((sent.opcode(), sent.tag(), sent.bhs().target_transfer_tag()), (Opcode::NopOut, RESERVED_TAG, Some(9)));
     assert_eq!((sent.bhs().is_immediate(), sent.bhs().lun()), (Some(true), Some(LUN)));
@@ -131,7 +131,7 @@ fn pings_are_answered_and_come_back() {
 }
 
 #[test]
-fn silence_is_asked_after_and_ends_the_session() {
+fn a_silent_target_is_pinged_and_then_the_session_ends() {
     let mut play = Play::new();
     let (interval, limit) = (Timeouts::default().nop_interval_ns, Timeouts::default().nop_ns);
     let check = play.session.poll_timeout().unwrap();
@@ -242,7 +242,7 @@ fn a_target_may_close_connections_before_it_answers_the_logout() {
 }
 
 #[test]
-fn a_connection_leaves_when_it_is_asked_to() {
+fn a_connection_logs_out_on_request_of_the_target() {
     let mut play = Play::with(2, Parameters::default());
     play.answer(1, BhsBuilder::new(Opcode::AsyncMessage).async_event(1), &[]);
     assert!(!play.session.is_usable(1) && play.session.is_usable(0));
@@ -254,7 +254,7 @@ fn a_connection_leaves_when_it_is_asked_to() {
 }
 
 #[test]
-fn a_rejected_command_is_one_task_s_end() {
+fn a_reject_ends_only_its_task() {
     let mut play = Play::new();
     play.open_window();
     let tag = play.command(0, Direction::Read, 4);
@@ -290,7 +290,7 @@ fn lost_connections_and_digest_errors_end_the_session() {
 }
 
 #[test]
-fn every_pdu_is_logged_where_it_lies_in_its_stream() {
+fn every_pdu_is_logged_with_its_stream_offset() {
     let mut play = Play::new();
     play.open_window();
     let tag = play.command(0, Direction::Read, 5);

@@ -165,19 +165,19 @@ impl Play {
     }
 
     /// The target sends a PDU that has no status.
-    fn say(&mut self, connection: usize, builder: BhsBuilder, data: &[u8]) {
+    fn send(&mut self, connection: usize, builder: BhsBuilder, data: &[u8]) {
         let header = self.build(connection, builder, data);
         self.receive(connection, &header, data);
     }
 
     /// The target sends a PDU with the next StatSN.
     fn answer(&mut self, connection: usize, builder: BhsBuilder, data: &[u8]) {
-        self.say(connection, builder, data);
+        self.send(connection, builder, data);
         self.stat_sn[connection] = self.stat_sn[connection].wrapping_add(1);
     }
 
     fn open_window(&mut self) {
-        self.say(
+        self.send(
             0,
             BhsBuilder::new(Opcode::NopIn).initiator_task_tag(RESERVED_TAG).target_transfer_tag(RESERVED_TAG),
             &[],

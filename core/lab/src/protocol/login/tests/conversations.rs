@@ -119,7 +119,7 @@ fn a_wrong_secret_is_refused_by_the_target() {
 }
 
 #[test]
-fn a_target_that_is_another_is_refused_by_the_initiator() {
+fn a_target_with_a_wrong_secret_is_refused_by_the_initiator() {
     for chap_of_target in [credentials("disk", "guess"), credentials("tape", "secret of the target")] {
         let settings = InitiatorLoginSettings {
             chap: Some(credentials("joe", "secret of the initiator")),
@@ -129,14 +129,14 @@ fn a_target_that_is_another_is_refused_by_the_initiator() {
         let ending = converse(settings, leading(), &chap_portal(Algorithm::Md5), 8192);
         assert_eq!(
             ending.initiator.unwrap_err().to_string(),
-            "authentication failed: CHAP_N and CHAP_R are not those of the target that is wanted \
+            "authentication failed: CHAP_N and CHAP_R are not those of the expected target \
              (RFC 7143 section 12.1.3)"
         );
     }
 }
 
 #[test]
-fn who_asks_for_chap_gets_it_or_nothing() {
+fn a_required_chap_is_done_or_the_login_fails() {
     let with = |chap: Option<Credentials>, portal: &Portal| {
         let settings = InitiatorLoginSettings { chap, ..initiator_settings(Offers::silent()) };
         converse(settings, leading(), portal, 8192).initiator
@@ -156,7 +156,7 @@ fn who_asks_for_chap_gets_it_or_nothing() {
 }
 
 #[test]
-fn an_initiator_that_wants_proof_does_not_go_on_without() {
+fn an_initiator_that_requires_target_authentication_stops_without_it() {
     let settings = InitiatorLoginSettings {
         chap: Some(credentials("joe", "secret of the initiator")),
         chap_of_target: Some(credentials("disk", "secret of the target")),
@@ -168,7 +168,7 @@ fn an_initiator_that_wants_proof_does_not_go_on_without() {
 }
 
 #[test]
-fn a_target_asks_for_what_the_initiator_left_out() {
+fn a_target_offers_keys_that_the_initiator_omitted() {
     let mut portal = Portal::default();
     portal.admission.offers = Offers {
         immediate_data: Some(false),
@@ -193,7 +193,7 @@ fn a_target_asks_for_what_the_initiator_left_out() {
 }
 
 #[test]
-fn the_first_burst_is_answered_within_the_burst() {
+fn first_burst_length_is_answered_within_max_burst_length() {
     let offers = |max, first| Offers {
         initial_r2t: Some(false),
         max_burst_length: Some(max),
@@ -236,7 +236,7 @@ fn text_over_several_pdus() {
 }
 
 #[test]
-fn a_further_connection_agrees_on_what_is_its_own() {
+fn a_further_connection_negotiates_only_keys_of_a_connection() {
     let session = Parameters { max_connections: 4, max_burst_length: 131_072, ..Parameters::default() };
     let mut portal = Portal::default();
     portal.admission.place = SessionPlace::Further { parameters: Box::new(session.clone()) };
@@ -278,7 +278,7 @@ fn discovery_names_no_target() {
 }
 
 #[test]
-fn a_redirection_gives_the_addresses() {
+fn a_redirection_returns_the_addresses() {
     for (status, is_permanent) in
         [(LoginStatus::TargetMovedTemporarily, false), (LoginStatus::TargetMovedPermanently, true)]
     {
@@ -292,7 +292,7 @@ fn a_redirection_gives_the_addresses() {
 }
 
 #[test]
-fn a_refusal_comes_in_the_words_of_the_rfc() {
+fn a_refusal_has_the_words_of_the_rfc() {
     let settings = InitiatorLoginSettings {
         target_name: Some("iqn.2026-01.example:another".to_owned()),
         ..initiator_settings(Offers::silent())
@@ -302,7 +302,7 @@ fn a_refusal_comes_in_the_words_of_the_rfc() {
 }
 
 #[test]
-fn settings_with_which_no_login_can_begin() {
+fn invalid_login_settings_are_refused() {
     let message = |settings: InitiatorLoginSettings| settings.validate().unwrap_err().to_string();
     let good = initiator_settings(Offers::default());
     assert_eq!(good.validate(), Ok(()));

@@ -8,12 +8,12 @@ use crate::protocol::keys::{Parameters, Violation};
 use crate::protocol::login::pdu::ROUNDS_MAX;
 
 /// T bit, C bit, CSG, NSG and text of a request, `|` for NUL.
-type Said<'a> = (&'a str, u8, u8, &'a str);
+type Message<'a> = (&'a str, u8, u8, &'a str);
 
 const FIRST: &str =
     "InitiatorName=iqn.2026-01.example:initiator|TargetName=iqn.2026-01.example:target|SessionType=Normal|";
 
-fn request((bits, current_stage, next_stage, text): Said<'_>) -> LoginRequest {
+fn request((bits, current_stage, next_stage, text): Message<'_>) -> LoginRequest {
     LoginRequest {
         is_transit: bits.contains('T'),
         is_continue: bits.contains('C'),
@@ -24,16 +24,16 @@ fn request((bits, current_stage, next_stage, text): Said<'_>) -> LoginRequest {
     }
 }
 
-fn answers(portal: &Portal, said: &[Said<'_>]) -> Vec<Answer> {
+fn answers(portal: &Portal, messages: &[Message<'_>]) -> Vec<Answer> {
     let mut target = TargetLogin::new(challenge(1));
-    said.iter().map(|said| target.receive(&request(*said), portal)).collect()
+    messages.iter().map(|messages| target.receive(&request(*messages), portal)).collect()
 }
 
 /// The refusal of the last of these requests: status, reason, section of RFC 7143.
-fn refusal(portal: &Portal, said: &[Said<'_>]) -> String {
-    let mut answers = answers(portal, said);
+fn refusal(portal: &Portal, messages: &[Message<'_>]) -> String {
+    let mut answers = answers(portal, messages);
     let last = answers.pop().unwrap();
-    assert!(answers.iter().all(|answer| answer.outcome == Outcome::Pending), "{said:?} {answers:?}");
+    assert!(answers.iter().all(|answer| answer.outcome == Outcome::Pending), "{messages:?} {answers:?}");
     match last.outcome {
         Outcome::Failed(failure) => {
             assert_eq!(last.response.status, failure.status);
@@ -41,7 +41,7 @@ fn refusal(portal: &Portal, said: &[Said<'_>]) -> String {
             let ((class, detail), Violation { what, section }) = (failure.status.codes(), failure.violation);
             format!("{class:02x}{detail:02x} {what} ({section})")
         }
-        outcome => panic!("{said:?} {outcome:?}"),
+        outcome => panic!("{messages:?} {outcome:?}"),
     }
 }
 
@@ -55,7 +55,7 @@ fn each_breach_has_its_status_and_section() {
     let long_key = format!("FIRST{}=1|", "K".repeat(64));
     let long_value = format!("FIRSTMaxBurstLength={}|", "1".repeat(256));
     let long_text = "a".repeat(8193);
-    let cases: &[(&[Said<'_>], &str)] = &[
+    let cases: &[(&[Message<'_>], &str)] = &[
         // names
         (&[("", 0, 0, "TargetName=iqn.t|")], "0207 no InitiatorName in the first Login Request (13.5)"),
         (
@@ -70,7 +70,7 @@ fn each_breach_has_its_status_and_section() {
         (&[("", 0, 0, &long_name)], "0200 InitiatorName is no iSCSI name (4.2.7)"),
         (&[("", 0, 0, "InitiatorName=|TargetName=iqn.t|")], "0200 InitiatorName is no iSCSI name (4.2.7)"),
         (&[("", 0, 0, "InitiatorName=iqn.a|TargetName=iqn.t|")], "0203 no such target (11.13.5)"),
-        (&[("", 0, 0, "FIRSTTargetAlias=x|")], "0200 TargetAlias is for targets to say (13)"),
+        (&[("", 0, 0, "FIRSTTargetAlias=x|")], "0200 TargetAlias may be sent by targets only (13)"),
         // form
         (&[("", 0, 0, "FIRSTgarbage|")], "0200 text without '=' (6.1)"),
         (&[("", 0, 0, &long_key)], "0200 text with a key of more than 63 bytes (6.1)"),
@@ -92,16 +92,19 @@ fn each_breach_has_its_status_and_section() {
         (&[("", 0, 0, "FIRSTMaxBurstLength=512|")], "0200 MaxBurstLength in the stage SecurityNegotiation (12)"),
         (&[("", 1, 0, "FIRSTAuthMethod=None|")], "0200 AuthMethod in the stage LoginOperationalNegotiation (12)"),
         (&[("", 1, 0, "FIRSTSendTargets=All|")], "0200 SendTargets belongs to the full feature phase (13.3)"),
-        (&[("", 0, 0, FIRST), ("", 0, 0, "SessionType=Normal|")], "0200 SessionType comes twice in a login (6.3)"),
-        (&[("", 0, 0, FIRST), ("", 0, 0, "TargetAlias=x|")], "0200 TargetAlias belongs into the first request (6.3.1)"),
+        (&[("", 0, 0, FIRST), ("", 0, 0, "SessionType=Normal|")], "0200 SessionType is repeated in a login (6.3)"),
+        (
+            &[("", 0, 0, FIRST), ("", 0, 0, "TargetAlias=x|")],
+            "0200 TargetAlias is allowed in the first request only (6.3.1)",
+        ),
         // keys
         (
             &[("", 1, 0, "FIRSTMaxBurstLength=512|MaxBurstLength=512|")],
-            "0200 MaxBurstLength comes twice in a login (6.3)",
+            "0200 MaxBurstLength is repeated in a login (6.3)",
         ),
         (
             &[("", 1, 0, "FIRSTMaxBurstLength=512|"), ("", 1, 0, "MaxBurstLength=512|")],
-            "0200 MaxBurstLength comes twice in a login (6.3)",
+            "0200 MaxBurstLength is repeated in a login (6.3)",
         ),
         (&[("", 1, 0, "FIRSTMaxBurstLength=Irrelevant|")], "0200 MaxBurstLength=Irrelevant is no offer (6.2)"),
         (
@@ -116,75 +119,75 @@ fn each_breach_has_its_status_and_section() {
         (&[("", 0, 0, "FIRSTAuthMethod=KRB5,SRP|")], "0201 AuthMethod has no value that the target accepts (12.1)"),
         (&[("", 0, 0, "FIRSTCHAP_A=5|")], "0201 CHAP without AuthMethod=CHAP (12.1.3)"),
     ];
-    for (said, expected) in cases {
-        assert_eq!(refusal(&Portal::default(), said), *expected);
+    for (messages, expected) in cases {
+        assert_eq!(refusal(&Portal::default(), messages), *expected);
     }
 }
 
 #[test]
 fn each_breach_of_chap_is_an_authentication_failure() {
-    let agreed: Said<'_> = ("", 0, 0, "FIRSTAuthMethod=CHAP|");
-    let algorithm: Said<'_> = ("", 0, 0, "CHAP_A=5|");
+    let agreed: Message<'_> = ("", 0, 0, "FIRSTAuthMethod=CHAP|");
+    let algorithm: Message<'_> = ("", 0, 0, "CHAP_A=5|");
     let long = format!("CHAP_N=joe|CHAP_R=0b{}|", "A".repeat(1368));
-    let cases: &[(&[Said<'_>], &str)] = &[
-        (&[("T", 1, 3, FIRST)], "the initiator passes over the security stage (6.3.1)"),
+    let cases: &[(&[Message<'_>], &str)] = &[
+        (&[("T", 1, 3, FIRST)], "the initiator skips the security stage (6.3.1)"),
         (&[("", 0, 0, "FIRSTAuthMethod=None|")], "AuthMethod has no value that the target accepts (12.1)"),
         (&[("", 0, 0, "FIRSTCHAP_A=5|")], "CHAP_A without AuthMethod=CHAP (12.1.3)"),
         (&[agreed, ("", 0, 0, "CHAP_A=6,7,999|")], "CHAP_A has no algorithm that the target supports (12.1.3)"),
         (&[agreed, ("", 0, 0, "CHAP_N=joe|CHAP_R=0x00|")], "CHAP_R without a challenge (12.1.3)"),
-        (&[agreed, algorithm, ("", 0, 0, "CHAP_N=joe|")], "CHAP_N and CHAP_R come together (12.1.3)"),
+        (&[agreed, algorithm, ("", 0, 0, "CHAP_N=joe|")], "CHAP_N and CHAP_R have to be sent together (12.1.3)"),
         (&[agreed, algorithm, ("", 0, 0, "CHAP_N=joe|CHAP_R=zz|")], "CHAP_R is no binary value (12.1.3)"),
         (&[agreed, algorithm, ("", 0, 0, &long)], "CHAP_R is no binary value (12.1.3)"),
         (
             &[agreed, algorithm, ("", 0, 0, "CHAP_N=joe|CHAP_R=0x00|")],
-            "CHAP_N and CHAP_R do not belong to an initiator that is known here (12.1.3)",
+            "CHAP_N and CHAP_R are not those of a known initiator (12.1.3)",
         ),
-        (&[agreed, algorithm, ("", 0, 0, "CHAP_I=1|")], "CHAP_I and CHAP_C come together (12.1.3)"),
+        (&[agreed, algorithm, ("", 0, 0, "CHAP_I=1|")], "CHAP_I and CHAP_C have to be sent together (12.1.3)"),
         (
             &[agreed, algorithm, ("", 0, 0, "CHAP_I=256|CHAP_C=0x00|")],
             "CHAP_I is no byte or CHAP_C no binary value of 1 to 1024 bytes (12.1.3)",
         ),
         (&[agreed, algorithm, ("", 0, 0, "CHAP_I=1|CHAP_C=0x00|")], "a challenge without CHAP_N and CHAP_R (12.1.3)"),
     ];
-    for (said, expected) in cases {
-        let found = refusal(&chap_portal(Algorithm::Md5), said);
+    for (messages, expected) in cases {
+        let found = refusal(&chap_portal(Algorithm::Md5), messages);
         assert_eq!(found, format!("0201 {expected}"));
     }
 }
 
 #[test]
-fn a_reflected_challenge_gets_no_answer() {
+fn a_reflected_challenge_is_refused() {
     let own = challenge(1);
     let response = encode_binary(&own.response(Algorithm::Md5, &Secret::new("secret of the initiator")));
     let reflected = encode_binary(&own.bytes);
     let last = format!("CHAP_N=joe|CHAP_R={response}|CHAP_I=9|CHAP_C={reflected}|");
-    let said: &[Said<'_>] = &[("", 0, 0, "FIRSTAuthMethod=CHAP|"), ("", 0, 0, "CHAP_A=5|"), ("T", 0, 1, &last)];
+    let messages: &[Message<'_>] = &[("", 0, 0, "FIRSTAuthMethod=CHAP|"), ("", 0, 0, "CHAP_A=5|"), ("T", 0, 1, &last)];
     assert_eq!(
-        refusal(&chap_portal(Algorithm::Md5), said),
+        refusal(&chap_portal(Algorithm::Md5), messages),
         "0201 the initiator reflects the target's challenge (9.2.1)"
     );
-    assert_eq!(text(&answers(&chap_portal(Algorithm::Md5), said)[2]), "");
+    assert_eq!(text(&answers(&chap_portal(Algorithm::Md5), messages)[2]), "");
 }
 
 #[test]
 fn the_security_stage_is_not_left_before_it_is_done() {
-    let said: &[Said<'_>] =
+    let messages: &[Message<'_>] =
         &[("T", 0, 3, "FIRSTAuthMethod=CHAP|"), ("T", 0, 3, "CHAP_A=5|"), ("T", 0, 3, ""), ("T", 0, 1, "")];
-    for answer in answers(&chap_portal(Algorithm::Md5), said) {
+    for answer in answers(&chap_portal(Algorithm::Md5), messages) {
         assert_eq!((answer.response.is_transit, &answer.outcome), (false, &Outcome::Pending));
     }
 }
 
 #[test]
 fn bad_offers_are_answered_with_reject() {
-    let said: &[Said<'_>] = &[(
+    let messages: &[Message<'_>] = &[(
         "T",
         1,
         3,
         "FIRSTMaxBurstLength=511|MaxConnections=0|InitialR2T=yes|HeaderDigest=MD5|DataDigest=|ErrorRecoveryLevel=3|\
          DefaultTime2Wait=99999999999999999999|MaxOutstandingR2T=-1|X-com.example=1|IFMarker=Yes|IFMarkInt=2048|",
     )];
-    let answers = answers(&Portal::default(), said);
+    let answers = answers(&Portal::default(), messages);
     assert_eq!(
         text(&answers[0]),
         "TargetPortalGroupTag=1|X-com.example=NotUnderstood|IFMarker=No|IFMarkInt=Reject|MaxBurstLength=Reject|\
@@ -197,17 +200,17 @@ fn bad_offers_are_answered_with_reject() {
 
 #[test]
 fn keys_out_of_place_are_irrelevant_or_rejected() {
-    let discovery: &[Said<'_>] =
+    let discovery: &[Message<'_>] =
         &[("T", 1, 3, "InitiatorName=iqn.a|SessionType=Discovery|MaxBurstLength=512|DefaultTime2Wait=9|")];
     assert_eq!(text(&answers(&Portal::default(), discovery)[0]), "MaxBurstLength=Irrelevant|DefaultTime2Wait=9|");
-    let first_burst: &[Said<'_>] = &[("T", 1, 3, "FIRSTFirstBurstLength=512|InitialR2T=Yes|ImmediateData=No|")];
+    let first_burst: &[Message<'_>] = &[("T", 1, 3, "FIRSTFirstBurstLength=512|InitialR2T=Yes|ImmediateData=No|")];
     assert_eq!(
         text(&answers(&Portal::default(), first_burst)[0]),
         "TargetPortalGroupTag=1|InitialR2T=Yes|ImmediateData=No|FirstBurstLength=Irrelevant|"
     );
     let mut portal = Portal::default();
     portal.admission.place = SessionPlace::Further { parameters: Box::default() };
-    let further: &[Said<'_>] = &[("T", 1, 3, "FIRSTMaxConnections=8|HeaderDigest=None|")];
+    let further: &[Message<'_>] = &[("T", 1, 3, "FIRSTMaxConnections=8|HeaderDigest=None|")];
     assert_eq!(text(&answers(&portal, further)[0]), "TargetPortalGroupTag=1|MaxConnections=Reject|HeaderDigest=None|");
 }
 
@@ -215,9 +218,9 @@ fn keys_out_of_place_are_irrelevant_or_rejected() {
 fn an_initiator_that_ignores_the_targets_offer_is_refused() {
     let mut portal = Portal::default();
     portal.admission.offers.max_burst_length = Some(1024);
-    let said: &[Said<'_>] = &[("T", 1, 3, FIRST), ("T", 1, 3, "")];
-    assert_eq!(refusal(&portal, said), "0200 MaxBurstLength stays 262144, but 1024 is required (7.12)");
-    let greedy: &[Said<'_>] = &[("T", 1, 3, FIRST), ("T", 1, 3, "MaxBurstLength=2048|")];
+    let messages: &[Message<'_>] = &[("T", 1, 3, FIRST), ("T", 1, 3, "")];
+    assert_eq!(refusal(&portal, messages), "0200 MaxBurstLength stays 262144, but 1024 is required (7.12)");
+    let greedy: &[Message<'_>] = &[("T", 1, 3, FIRST), ("T", 1, 3, "MaxBurstLength=2048|")];
     assert_eq!(refusal(&portal, greedy), "0200 MaxBurstLength=2048 is no legal answer to 1024 (6.2.2)");
     // it must not skip the stage in which the target could require authentication
     assert_eq!(
@@ -245,7 +248,7 @@ fn identity_and_version_are_checked() {
 }
 
 #[test]
-fn a_login_that_never_ends_is_ended() {
+fn an_endless_login_is_ended() {
     let mut target = TargetLogin::new(challenge(1));
     let portal = Portal::default();
     let mut answer = target.receive(&request(("", 0, 0, FIRST)), &portal);
@@ -282,8 +285,8 @@ const PIECES: &[&str] = &[
 
 proptest! {
     #[test]
-    fn no_initiator_can_break_a_target(
-        said in proptest::collection::vec(
+    fn any_requests_are_survived(
+        messages in proptest::collection::vec(
             ("T?C?", 0_u8..4, 0_u8..4, proptest::collection::vec(proptest::sample::select(PIECES), 0..5)), 1..12,
         ),
         asks_for_chap: bool,
@@ -291,7 +294,7 @@ proptest! {
     ) {
         let portal = if asks_for_chap { chap_portal(Algorithm::Md5) } else { Portal::default() };
         let mut target = TargetLogin::with_data_segment_bytes(challenge(1), part_bytes);
-        for (bits, current_stage, next_stage, pieces) in said {
+        for (bits, current_stage, next_stage, pieces) in messages {
             let answer = target.receive(&request((&bits, current_stage, next_stage, &pieces.concat())), &portal);
             prop_assert!(answer.response.data.len() <= part_bytes);
             let is_in = matches!(answer.outcome, Outcome::Done(..));

@@ -6,9 +6,9 @@ use super::*;
 use crate::protocol::login::pdu::ROUNDS_MAX;
 
 /// T and C bit, CSG, NSG and text of a response, `|` for NUL.
-type Said<'a> = (&'a str, u8, u8, &'a str);
+type Message<'a> = (&'a str, u8, u8, &'a str);
 
-fn response((bits, current_stage, next_stage, text): Said<'_>) -> LoginResponse {
+fn response((bits, current_stage, next_stage, text): Message<'_>) -> LoginResponse {
     LoginResponse {
         is_transit: bits.contains('T'),
         is_continue: bits.contains('C'),
@@ -21,16 +21,16 @@ fn response((bits, current_stage, next_stage, text): Said<'_>) -> LoginResponse 
     }
 }
 
-fn steps(settings: InitiatorLoginSettings, said: &[Said<'_>]) -> Vec<Result<Step, LoginError>> {
+fn steps(settings: InitiatorLoginSettings, messages: &[Message<'_>]) -> Vec<Result<Step, LoginError>> {
     let (mut initiator, _) = InitiatorLogin::start(settings, leading(), challenge(2)).unwrap();
-    said.iter().map(|said| initiator.receive(&response(*said))).collect()
+    messages.iter().map(|messages| initiator.receive(&response(*messages))).collect()
 }
 
 /// The initiator's error for the last of these responses.
-fn complaint(settings: InitiatorLoginSettings, said: &[Said<'_>]) -> String {
-    let mut steps = steps(settings, said);
+fn error_of(settings: InitiatorLoginSettings, messages: &[Message<'_>]) -> String {
+    let mut steps = steps(settings, messages);
     let last = steps.pop().unwrap();
-    assert!(steps.iter().all(|step| matches!(step, Ok(Step::Send(_)))), "{said:?} {steps:?}");
+    assert!(steps.iter().all(|step| matches!(step, Ok(Step::Send(_)))), "{messages:?} {steps:?}");
     last.unwrap_err().to_string()
 }
 
@@ -44,12 +44,12 @@ fn offering() -> InitiatorLoginSettings {
     })
 }
 
-const IN_OPERATIONAL: Said<'static> = ("T", 0, 1, "TargetPortalGroupTag=1|AuthMethod=None|");
+const IN_OPERATIONAL: Message<'static> = ("T", 0, 1, "TargetPortalGroupTag=1|AuthMethod=None|");
 
 #[test]
-fn each_breach_is_told_with_its_section() {
+fn each_breach_is_reported_with_its_section() {
     let long = "a".repeat(8193);
-    let cases: &[(&[Said<'_>], &str)] = &[
+    let cases: &[(&[Message<'_>], &str)] = &[
         (&[("T", 0, 3, "AuthMethod=None|")], "NSG 3 where LoginOperationalNegotiation was requested (11.13.6)"),
         (&[("TC", 0, 1, "")], "T and C bit together (11.13.7)"),
         (&[("", 1, 0, "")], "CSG 1 in the stage SecurityNegotiation (11.12.3)"),
@@ -60,10 +60,10 @@ fn each_breach_is_told_with_its_section() {
         ),
         (&[("C", 0, 0, "a"), ("T", 0, 1, "=b|")], "T bit in the response to a request without it (11.13.6)"),
         (&[("", 0, 0, "garbage|")], "text without '=' (6.1)"),
-        (&[("", 0, 0, "SessionType=Normal|")], "SessionType is for initiators to say (13)"),
+        (&[("", 0, 0, "SessionType=Normal|")], "SessionType may be sent by initiators only (13)"),
         (&[("", 0, 0, "MaxBurstLength=512|")], "MaxBurstLength in the stage SecurityNegotiation (12)"),
         (&[("", 0, 0, "TargetPortalGroupTag=65536|")], "TargetPortalGroupTag is no number of 16 bits (13.9)"),
-        (&[IN_OPERATIONAL, ("", 1, 0, "AuthMethod=None|")], "AuthMethod comes twice in a login (6.3)"),
+        (&[IN_OPERATIONAL, ("", 1, 0, "AuthMethod=None|")], "AuthMethod is repeated in a login (6.3)"),
         (
             &[IN_OPERATIONAL, ("T", 1, 3, "MaxBurstLength=2048|")],
             "MaxBurstLength=2048 is no legal answer to 1024 (6.2.2)",
@@ -82,15 +82,15 @@ fn each_breach_is_told_with_its_section() {
         ),
         (
             &[IN_OPERATIONAL, ("", 1, 0, "MaxBurstLength=512|"), ("", 1, 0, "MaxBurstLength=512|")],
-            "MaxBurstLength comes twice in a login (6.3)",
+            "MaxBurstLength is repeated in a login (6.3)",
         ),
         (
             &[IN_OPERATIONAL, ("T", 1, 3, "MaxBurstLength=Reject|DefaultTime2Wait=5|")],
             "MaxBurstLength stays 262144, but 1024 is required (7.12)",
         ),
     ];
-    for (said, expected) in cases {
-        let found = complaint(offering(), said).replace("RFC 7143 section ", "");
+    for (messages, expected) in cases {
+        let found = error_of(offering(), messages).replace("RFC 7143 section ", "");
         assert_eq!(found, format!("the target violated the protocol: {expected}"));
     }
 }
@@ -100,7 +100,7 @@ fn a_choice_is_one_of_those_offered() {
     use crate::protocol::keys::Digest;
     let settings = initiator_settings(Offers { header_digest: Some(vec![Digest::None]), ..Offers::silent() });
     assert_eq!(
-        complaint(settings, &[IN_OPERATIONAL, ("T", 1, 3, "HeaderDigest=CRC32C|")]),
+        error_of(settings, &[IN_OPERATIONAL, ("T", 1, 3, "HeaderDigest=CRC32C|")]),
         "the target violated the protocol: HeaderDigest=CRC32C is no legal answer to None (RFC 7143 section 6.2.1)"
     );
 }
@@ -112,52 +112,53 @@ fn breaches_of_chap_are_failed_authentication() {
         chap_of_target: Some(credentials("disk", "secret of the target")),
         ..initiator_settings(Offers::silent())
     };
-    let method: Said<'_> = ("", 0, 0, "AuthMethod=CHAP|");
-    let asked: Said<'_> = ("", 0, 0, "CHAP_A=5|CHAP_I=1|CHAP_C=0x0102|");
+    let method: Message<'_> = ("", 0, 0, "AuthMethod=CHAP|");
+    let asked: Message<'_> = ("", 0, 0, "CHAP_A=5|CHAP_I=1|CHAP_C=0x0102|");
     let own = format!("CHAP_A=5|CHAP_I=1|CHAP_C=0x{}|", "02".repeat(16));
-    let cases: &[(&[Said<'_>], &str)] = &[
+    let cases: &[(&[Message<'_>], &str)] = &[
         (&[("", 0, 0, "AuthMethod=None|")], "AuthMethod is answered with a value that was not offered"),
         (&[("", 0, 0, "AuthMethod=Reject|")], "AuthMethod is answered with a value that was not offered"),
         (&[method, ("", 0, 0, "CHAP_A=7|")], "CHAP_A is answered with an algorithm that was not offered"),
         (&[method, ("", 0, 0, "CHAP_I=1|CHAP_C=0x01|")], "a challenge without CHAP_A"),
         (&[method, ("", 0, 0, &own)], "both sides have the same challenge"),
-        (&[method, ("", 0, 0, "CHAP_N=disk|CHAP_R=0x00|")], "CHAP_R that was not asked for"),
+        (&[method, ("", 0, 0, "CHAP_N=disk|CHAP_R=0x00|")], "CHAP_R that was not requested"),
         (
             &[method, asked, ("T", 0, 1, "CHAP_N=disk|CHAP_R=0x00|")],
-            "CHAP_N and CHAP_R are not those of the target that is wanted",
+            "CHAP_N and CHAP_R are not those of the expected target",
         ),
         (&[method, asked, ("T", 0, 1, "")], "the target does not authenticate itself"),
     ];
-    for (said, expected) in cases {
-        let found = complaint(settings.clone(), said);
+    for (messages, expected) in cases {
+        let found = error_of(settings.clone(), messages);
         assert!(found.starts_with(&format!("authentication failed: {expected} (RFC 7143 section 12.1")), "{found}");
     }
 }
 
 #[test]
-fn what_does_no_harm_is_remarked() {
+fn harmless_violations_are_recorded_as_remarks() {
     let settings = initiator_settings(Offers {
         max_burst_length: Some(1_048_576),
         immediate_data: Some(false),
         initial_r2t: Some(false),
         ..Offers::silent()
     });
-    let said: &[Said<'_>] = &[("T", 0, 1, "AuthMethod=None|"), ("T", 1, 3, "X-com.example=1|MaxBurstLength=65536|")];
-    let Some(Ok(Step::Done(done))) = steps(settings, said).pop() else { panic!("no login") };
+    let messages: &[Message<'_>] =
+        &[("T", 0, 1, "AuthMethod=None|"), ("T", 1, 3, "X-com.example=1|MaxBurstLength=65536|")];
+    let Some(Ok(Step::Done(done))) = steps(settings, messages).pop() else { panic!("no login") };
     // ImmediateData=No needs no answer, InitialR2T=No needs one
     assert_eq!((done.parameters.immediate_data, done.parameters.initial_r2t), (false, true));
     assert_eq!(
         done.remarks,
         [
-            "the target's last response has keys that nobody can answer",
+            "the target's last response has keys that can no longer be answered",
             "InitialR2T was offered and not answered (RFC 7143 section 6.2.2)",
-            "the target does not say its TargetPortalGroupTag (RFC 7143 section 13.9)",
+            "the target does not send its TargetPortalGroupTag (RFC 7143 section 13.9)",
         ]
     );
 }
 
 #[test]
-fn a_target_that_never_lets_the_connection_in_is_left() {
+fn an_endless_login_ends_with_an_error() {
     let (mut initiator, _) = InitiatorLogin::start(offering(), leading(), challenge(2)).unwrap();
     let mut rounds = 0;
     while matches!(initiator.receive(&response(("", 0, 0, ""))), Ok(Step::Send(_))) {
@@ -201,8 +202,8 @@ const PIECES: &[&str] = &[
 
 proptest! {
     #[test]
-    fn no_target_can_break_an_initiator(
-        said in proptest::collection::vec(
+    fn any_responses_are_survived(
+        messages in proptest::collection::vec(
             ("T?C?", 0_u8..4, 0_u8..4, proptest::collection::vec(proptest::sample::select(PIECES), 0..5)), 1..12,
         ),
         asks_for_proof: bool,
@@ -214,7 +215,7 @@ proptest! {
             settings.chap_of_target = Some(credentials("disk", "secret of the target"));
         }
         let (mut initiator, _) = InitiatorLogin::start(settings, leading(), challenge(2)).unwrap();
-        for (bits, current_stage, next_stage, pieces) in said {
+        for (bits, current_stage, next_stage, pieces) in messages {
             match initiator.receive(&response((&bits, current_stage, next_stage, &pieces.concat()))) {
                 Ok(Step::Send(request)) => prop_assert!(request.data.len() <= part_bytes),
                 Ok(Step::Done(_)) => prop_assert!(!asks_for_proof, "in without a proof"),

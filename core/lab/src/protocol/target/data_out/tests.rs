@@ -25,7 +25,7 @@ fn ask(data: &mut DataOut, parameters: &Parameters, tag: u32) -> Option<(u32, u3
 }
 
 #[test]
-fn what_did_not_come_unasked_is_asked_for_in_bursts() {
+fn missing_data_is_solicited_in_bursts() {
     let parameters = parameters(1024, 2048, false);
     let mut data = write(5000, 512, false, &parameters);
     assert_eq!(ask(&mut data, &parameters, 1), None, "unsolicited data is still on its way");
@@ -64,7 +64,7 @@ fn unsolicited_data_has_to_be_allowed() {
 }
 
 #[test]
-fn less_unsolicited_data_than_first_burst_length_is_wrong_when_more_follows() {
+fn incomplete_unsolicited_data_is_an_error() {
     let parameters = parameters(1024, 2048, false);
     let mut data = write(4096, 0, false, &parameters);
     assert_eq!(data.take(piece(RESERVED_TAG, 0, 0, 512, true), &parameters), Fit::Good);
@@ -76,7 +76,7 @@ fn less_unsolicited_data_than_first_burst_length_is_wrong_when_more_follows() {
 }
 
 #[test]
-fn data_that_does_not_answer_the_r2t_ends_in_a_condition() {
+fn data_that_does_not_match_the_r2t_ends_in_check_condition() {
     let parameters = parameters(512, 2048, true);
     let amount = Some(Condition::IncorrectAmountOfData);
     for (pieces, fits, condition) in [
@@ -105,7 +105,7 @@ fn data_that_does_not_answer_the_r2t_ends_in_a_condition() {
 proptest! {
     /// With any parameters and any order of answers, every byte is taken exactly once.
     #[test]
-    fn every_byte_comes_once(
+    fn every_byte_is_taken_once(
         expected in 1u32..40_000, immediate in 0u32..2000, is_final: bool, takes in 0u64..50_000,
         first in 512u32..4096, burst in 512u32..8192, outstanding in 1u32..5,
         flags in 0u8..8, seed: u64

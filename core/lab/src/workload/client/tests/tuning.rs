@@ -29,7 +29,7 @@ fn slow(settings: &mut PortalSettings) {
 }
 
 #[test]
-fn all_connections_that_the_target_takes_are_used_where_each_adds_its_own() {
+fn all_available_connections_are_used_if_each_adds_throughput() {
     for rule in RULES {
         for operation in [Operation::Read, Operation::Write] {
             let mut client = tuned(rule, |settings| settings.workload.operation = operation);
@@ -56,7 +56,7 @@ fn all_connections_that_the_target_takes_are_used_where_each_adds_its_own() {
 }
 
 #[test]
-fn connections_leave_while_data_flow_where_fewer_do_as_well() {
+fn connections_are_removed_if_fewer_are_as_fast() {
     for rule in RULES {
         let mut client = tuned(rule, |_| {});
         let mut portals = [portal(|settings| {
@@ -79,7 +79,7 @@ fn connections_leave_while_data_flow_where_fewer_do_as_well() {
 }
 
 #[test]
-fn as_many_commands_are_outstanding_for_each_connection_as_the_queue_is_deep() {
+fn each_connection_has_queue_depth_commands_in_flight() {
     let mut client = tuned(TuningRule::Predicted, |settings| settings.workload.queue_depth = 3);
     let mut portals = [portal(slow)];
     let results = run(&mut client, &mut portals);
@@ -92,7 +92,7 @@ fn as_many_commands_are_outstanding_for_each_connection_as_the_queue_is_deep() {
 }
 
 #[test]
-fn so_many_bytes_are_measured_in_place_of_a_time() {
+fn a_measurement_may_be_limited_by_bytes() {
     let mut client = tuned(TuningRule::GoldenSection, |settings| {
         let tuning = settings.workload.tuning.as_mut().unwrap();
         (tuning.measure_bytes, tuning.is_unsettled) = (Some(40_960), true);
@@ -106,7 +106,7 @@ fn so_many_bytes_are_measured_in_place_of_a_time() {
 }
 
 #[test]
-fn a_connection_that_is_lost_ends_the_run_and_what_was_measured_stays() {
+fn a_lost_connection_ends_the_run_and_keeps_its_measurements() {
     let mut client = tuned(TuningRule::GoldenSection, |_| {});
     let results = run_with(&mut client, &mut [portal(slow)], |now_ns, portal| {
         if now_ns == 5 * MS {

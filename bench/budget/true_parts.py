@@ -3,8 +3,8 @@
 It starts with the time in which the line carried payload. The rest is attributed in this order: a lost byte was not
 recovered yet; no command was in flight; the sender had bytes to send (and which window was full); an ACK or status was
 held; an R2T was unanswered by the initiator, or a command by the target. The remaining time is RTT. The times of
-commands and the bytes in flight come from the captures beside both hosts, which the tests compare with the simulation
-to the nanosecond; no analysis of these captures is used.
+commands and the bytes in flight come from the captures at both hosts, which the tests compare with the simulation to
+the nanosecond; no analysis of these captures is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import iscsitrace
 from bench.budget import link
 from bench.budget.cases import LARGE_WINDOW_BYTES, MS_NS, SEGMENT_BYTES, Case
 from bench.budget.packets import Packet, repairs, timer_waits
-from bench.budget.spans import Spans, complement, intersection, owners, subtraction, union
+from bench.budget.spans import Spans, attributed, complement, intersection, subtraction, union
 
 _NULL = np.iinfo(np.int64).min
 _NEVER = np.iinfo(np.int64).max
@@ -75,7 +75,7 @@ class Run:
     truth: Mapping[str, Any]
     taps: Taps
     packets: Mapping[str, list[Packet]] | None = None
-    """Of both taps, where packets were lost."""
+    """Packets at both taps; only if packets were lost."""
 
     @property
     def sender(self) -> str:
@@ -83,17 +83,17 @@ class Run:
         return "target" if self.case.operation == "read" else "initiator"
 
     def shift_ns(self, near: str, tap: str) -> int:
-        """Delay of a tap behind the tap near the host."""
+        """Delay from the tap beside a host to this tap."""
         settings = self.truth["settings"]["world"]["paths"][0][_DIRECTION[near]]
         return 0 if near == tap else int(settings["delay_ns"])
 
     def hidden_ns(self, tap: str) -> int:
-        """Idle time of the line for losses that a tap cannot see: no later packet passed it."""
+        """Idle time of the line during losses that a tap cannot see, because no later packet passed it."""
         if not self.packets:
             return 0
         line = union(*(link.payload_times(self.truth, direction, tap) for direction in link.NEAR))
-        claims = {"transfer": line, "hidden": self._repairs(tap, is_hidden_only=True)}
-        return owners(self.taps.span(tap), claims, "rest")["hidden"]
+        claims = {"transfer": line, "hidden": self._loss_times(tap, is_hidden_only=True)}
+        return attributed(self.taps.span(tap), claims, "rest")["hidden"]
 
     def parts(self, tap: str) -> dict[str, int]:
         """The parts of the time at a tap, in nanoseconds."""
@@ -104,7 +104,7 @@ class Run:
             "transfer": union(*(link.payload_times(self.truth, direction, tap) for direction in link.NEAR))
         }
         if self.packets:
-            claims["loss_recovery"] = self._repairs(tap)
+            claims["loss_recovery"] = self._loss_times(tap)
         claims["initiator_think"] = complement(
             _spans(at_initiator["command_first_ns"], at_initiator["status_ns"]), span
         )
@@ -119,10 +119,10 @@ class Run:
             claims["ack_wait"] = union(backlog, held) + later
         claims["initiator_service"] = _spans(*(self.taps.rounds["initiator"][n] for n in ("r2t_ns", "data_first_ns")))
         claims["target_service"] = self._service(at_target)
-        return owners(span, claims, "propagation")
+        return attributed(span, claims, "propagation")
 
-    def _repairs(self, tap: str, *, is_hidden_only: bool = False) -> Spans:
-        """Losses of either direction until recovery; or only those that no tap at that side can see."""
+    def _loss_times(self, tap: str, *, is_hidden_only: bool = False) -> Spans:
+        """Losses of either direction until recovery; on request only losses that the tap at that side cannot see."""
         assert self.packets
         found = []
         for near, far in _FAR.items():
@@ -136,26 +136,26 @@ class Run:
         return union(*found)
 
     def _backlog(self) -> Spans:
-        """When the sender of the data has requested data that did not pass its tap yet."""
+        """Times at which the sender of the data has requested data that did not pass its tap yet."""
         cycles = self.taps.cycles[self.sender]
         if self.case.operation == "read":
-            return _spans(self._answered_ns(), cycles["data_last_ns"])
+            return _spans(self._data_ready_ns(), cycles["data_last_ns"])
         if self.case.burst_bytes:
             return _spans(*(self.taps.rounds["initiator"][name] for name in ("data_first_ns", "data_last_ns")))
         return _spans(cycles["command_first_ns"], _data_last_ns(cycles))
 
-    def _answered_ns(self) -> NDArray[np.int64]:
-        """When the target has the data of each read: after its service time and the time of its host."""
+    def _data_ready_ns(self) -> NDArray[np.int64]:
+        """Time at which the target has the data of each read: after its service time and the delay of its host."""
         cycles, set_ns = self.taps.cycles["target"], self.case.service_ns
         is_read = cycles["is_block"] & (cycles["data_first_ns"] != _NULL)
         waits_ns = (cycles["data_first_ns"] - cycles["command_last_ns"])[is_read]
-        # most queued reads wait for earlier ones; the fastest shows the time of the host
+        # most queued reads wait for earlier ones; the fastest shows the delay of the host
         host_ns = int(np.percentile(waits_ns, 95 if self.case.queue_depth == 1 else 5)) - set_ns
         answered = cycles["command_last_ns"] + set_ns + min(max(host_ns, 0), MS_NS)
         return np.where(cycles["is_block"], answered, _NULL)
 
     def _full(self) -> tuple[Spans, Spans]:
-        """When the advertised window, and when the congestion window was too full for another segment."""
+        """Times at which the receive window, and at which the congestion window, is too full for another segment."""
         segments = self.taps.segments[self.sender]
         is_own = segments["to_target"] == (self.sender == "initiator")
         times, acknowledged = segments["time_ns"], segments["ack_offset_bytes"]
@@ -175,27 +175,27 @@ class Run:
         return union(lasts[is_closed]), union(lasts[is_full & ~is_closed])
 
     def _service(self, cycles: Columns) -> Spans:
-        """From the last packet that the target needed to its answer: an R2T, data, or the status."""
+        """Service time: from the last packet that the target needs to its answer (an R2T, data, or the status)."""
         command_last, data_first = cycles["command_last_ns"], cycles["data_first_ns"]
         is_write = cycles["is_block"] & (self.case.operation == "write")
         # other commands are answered by data, or by the status at once
         answered = np.where(data_first == _NULL, cycles["status_ns"], data_first)
         if self.case.operation == "read":
-            answered = np.where(cycles["is_block"], np.minimum(answered, self._answered_ns()), answered)
+            answered = np.where(cycles["is_block"], np.minimum(answered, self._data_ready_ns()), answered)
         last = _data_last_ns(cycles)
         return union(
             _spans(command_last[~is_write], answered[~is_write]),
             _spans(last[is_write], cycles["status_ns"][is_write]),
-            self._asked_for(),
+            self._r2t_service(),
         )
 
-    def _asked_for(self) -> Spans:
-        """From a command, or the end of the burst before, to the R2T with which the target answers."""
+    def _r2t_service(self) -> Spans:
+        """From a command, or the end of the previous burst, to the R2T with which the target answers."""
         rounds, command_last = self.taps.rounds["target"], self.taps.cycles["target"]["command_last_ns"]
         order = np.lexsort([rounds["r2t_ns"], rounds["cycle"]])
-        cycle, asked, ended = (rounds[name][order] for name in ("cycle", "r2t_ns", "data_last_ns"))
+        cycle, r2t, ended = (rounds[name][order] for name in ("cycle", "r2t_ns", "data_last_ns"))
         is_first = np.append(True, cycle[1:] != cycle[:-1])[: len(cycle)]
-        return _spans(np.where(is_first, command_last[cycle], np.append(_NULL, ended)[: len(ended)]), asked)
+        return _spans(np.where(is_first, command_last[cycle], np.append(_NULL, ended)[: len(ended)]), r2t)
 
 
 def _spans(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Spans:
