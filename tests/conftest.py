@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Generator
 
+import hypothesis
 import pytest
 
 from tests.support.lab import going_first
@@ -18,8 +19,12 @@ _REASON = "network namespaces and third-party targets need root"
 
 
 def pytest_configure() -> None:
-    """Restores SIGINT: a shell starts background jobs with SIGINT ignored, which child processes inherit."""
+    """Sets what all tests share."""
+    # a shell starts background jobs with SIGINT ignored, which child processes inherit
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # a time limit for each example measures the load of the machine
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -213,7 +213,7 @@ def apply(mishaps: list[tuple[str, int, int]]) -> list[Packet]:
     return [Packet(**{**packet.__dict__, "time_ns": time_ns}) for packet, time_ns in zip(packets, times, strict=True)]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mishaps=MISHAPS, missing_bytes=st.integers(0, 3000))
 def test_random_damage(mishaps: list[tuple[str, int, int]], missing_bytes: int, tmp_path: FilePath) -> None:
     packets = apply(mishaps)

@@ -118,7 +118,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, An
 
 
 @given(interval_ms=st.integers(1, 3000), settle_ms=st.integers(0, 500), keep_ms=st.integers(0, 3000))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_interval_length_changes_no_total(
     whole: tuple[bytes, dict[str, Any]], interval_ms: int, settle_ms: int, keep_ms: int
 ) -> None:
@@ -149,7 +149,7 @@ class Pieces(io.RawIOBase):
 
 
 @given(sizes=st.lists(st.integers(100, 50_000), min_size=1, max_size=5))
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_pipe_in_pieces_of_any_size_gives_the_same(whole: tuple[bytes, dict[str, Any]], sizes: list[int]) -> None:
     content, expected = whole
     _, document = watch(Pieces(content, sizes), is_file=False)
