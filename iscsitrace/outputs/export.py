@@ -24,7 +24,7 @@ from iscsitrace.tables.trace import Trace
 FORMATS = ("csv", "parquet")
 
 DEFAULT_TABLES = tuple(name for name in TABLES if name == "pdus" or name not in ON_REQUEST)
-"""What is exported when no tables are named; those on TCP and time must be asked for, and so must computed ones."""
+"""What is exported when no tables are named; those on TCP and time must be named, and so must computed ones."""
 
 
 def needed(tables: Iterable[str]) -> list[str]:
@@ -44,7 +44,7 @@ def export(
     """Writes tables into a directory, made when missing, as ``NAME.csv`` or ``NAME.parquet``; returns the paths.
 
     Raises OutputExists when a file is there and ``force`` is not given, InputInvalid for an unknown table or format
-    or a directory that cannot be written, ExtraMissing when Parquet is asked for without pyarrow.
+    or a directory that cannot be written, ExtraMissing when Parquet is requested without pyarrow.
     """
     chosen = list(dict.fromkeys(tables))
     for name in chosen:

@@ -24,7 +24,7 @@ def first_burst_bytes(setting: Setting) -> int:
 
 
 def solicited_bytes(setting: Setting) -> tuple[int, ...]:
-    """Bytes that each R2T asks for, in order: MaxBurstLength (section 13.13), and the remainder in the last."""
+    """Bytes that each R2T requests, in order: MaxBurstLength (section 13.13), and the remainder in the last."""
     left, most = setting.block_bytes - first_burst_bytes(setting), setting.solicitation.max_burst_bytes
     whole, rest = divmod(left, most)
     return (most,) * whole + ((rest,) if rest else ())

@@ -50,7 +50,7 @@ def _as_used(found: Solicitation, negotiated: dict[str, Any], writes: Table, rou
     burst = int(rounds.raw("desired_data_transfer_length").max(initial=0))
 
     def limit(name: str, seen: int) -> int:
-        """As negotiated; else as seen, if R2Ts asked for the rest, and else at least the default."""
+        """As negotiated; else as seen, if R2Ts requested the rest, and else at least the default."""
         default: int = getattr(found, name)
         return default if name in negotiated or not seen else seen if burst else max(seen, default)
 

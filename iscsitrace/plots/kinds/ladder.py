@@ -224,7 +224,7 @@ def prepare(trace: Trace, view: View, detail: Detail) -> Ladder:
 
 
 def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
-    """One connection during the commands asked for, else during its slowest command."""
+    """One connection during the requested commands, else during its slowest command."""
     view = view_of_connection(trace, zoom, origin_ns)
     if view.cycles is not None:
         return view
