@@ -54,6 +54,18 @@ def test_without_a_session_it_says_so() -> None:
     assert "no iSCSI session yet" in lines
 
 
+def test_a_line_of_a_session_has_what_is_known() -> None:
+    start = "  session 0: read 0.0 MB/s, write 0.0 MB/s, 0.0 IOPS, p50 - ms, p99 - ms"
+    assert lines_of(report(session(0))) == [
+        "00:00:01Z all: read 0.0 MB/s, write 0.0 MB/s, 0.0 IOPS, p50 - ms, p99 - ms, 9 packets", start,
+    ]  # fmt: skip
+    full = session(0, load=replace(NO_LOAD, queue_depth_max=4), budget=budget(transfer=25, propagation=75))
+    assert lines_of(report(full, dropped=2))[1:] == [
+        "  the capture dropped 2 packets so far", f"{start}, QD 4, idle 75 % (network RTT)",
+    ]  # fmt: skip
+    assert lines_of(report(session(0, budget=budget(transfer=25))))[1] == f"{start}, idle 0 %"
+
+
 # --- the table
 
 
@@ -242,6 +254,10 @@ def test_round_trips_windows_and_retransmissions_of_two_connections() -> None:
     lines = shown(report(line))
     assert "RTT 6.000 ms (min 3.000)  owin 21K  I/O sizes -" in lines
     assert "retransmissions: fast retransmit 4  unknown retransmit 2  (15 so far)" in lines
+    assert lines_of(report(line))[1] == (
+        "  session 0: read 0.0 MB/s, write 0.0 MB/s, 0.0 IOPS, p50 - ms, p99 - ms, RTT 6.000 ms, owin 21K, "
+        "6 retransmissions"
+    )
     quiet = session(0, transports={4: transport(retransmitted_total=8)})
     assert "retransmissions: 0  (8 so far)" in shown(report(quiet))
     assert not [text for text in shown(report(session(0, transports={4: transport()}))) if "retrans" in text]

@@ -24,7 +24,7 @@ def test_sizes_have_a_decimal_below_a_hundred_unless_it_is_zero(amount: float | 
 @pytest.mark.parametrize(
     ("time_ns", "shown"),
     [
-        (None, "-"), (0, "0.000"), (9_999_000, "9.999"), (10_000_000, "10.0"), (9_999_900_000, "9999.9"),
+        (None, "-"), (0, "0.000"), (9_999_000, "9.999"), (10_000_000, "10.0"), (9_999_949_000, "9999.9"),
         (10_000_000_000, "10000"),
     ],
 )  # fmt: skip

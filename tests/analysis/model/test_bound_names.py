@@ -150,7 +150,8 @@ def test_a_fit_without_legs_leaves_the_delays_as_they_are() -> None:
 
 
 def test_an_answer_has_a_gain_only_with_a_fit() -> None:
-    (alone,) = ask(READ, {"delay_ns": [0.0]})
+    alone, other = ask(READ, {"delay_ns": [0.0, 1.0 * MS]})
+    assert [alone.values, other.values] == [{"delay_ns": 0.0}, {"delay_ns": 1.0 * MS}]
     assert (alone.low_bytes_per_s, alone.high_bytes_per_s, alone.gain) == (None, None, None)
     # 10 ms become 6 and 18
     answers = ask(fit().setting, {"delay_ns": [2.0 * MS, 8.0 * MS]}, fit())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from iscsitrace.analysis.model.cycle import bytes_per_s, cycle_of
 from iscsitrace.analysis.model.legs import rounds_paid
+from iscsitrace.analysis.model.pipeline import Pipeline
 from iscsitrace.analysis.model.prediction import predict
 from iscsitrace.analysis.model.queueing import commands_per_ns, is_uneven
 from iscsitrace.analysis.model.setting import Setting, Solicitation
@@ -107,3 +109,36 @@ def test_commands_that_meet_on_the_line_by_chance() -> None:
 def test_service_times_are_uneven_from_a_quarter_of_the_line_time() -> None:
     assert [is_uneven(deviation_ns, 100) for deviation_ns in (24.9, 25)] == [False, True]
     assert [is_uneven(deviation_ns, 0) for deviation_ns in (0, 1)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("values", "rounds"),
+    [
+        # four commands of a burst and 100 more: 4000 // 404
+        ({}, 9),
+        # at least 6 where there are two copies, at most 24
+        ({"target_delays_ns": (4.0 * MS, 4.0 * MS)}, 6),
+        ({"block_bytes": 10_000}, 24),
+        # uneven service times take three times as long to get out of step
+        ({"service_spread_ns": 1.0}, 27),
+    ],
+)
+def test_the_first_third_of_the_rounds_does_not_count(
+    values: dict[str, Any], rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Command n is done at n squared."""
+    counts = []
+
+    def run(pipeline: Pipeline, count: int) -> list[float]:
+        counts.append(count)
+        return [float(number**2) for number in range(count)]
+
+    keys = Solicitation(is_immediate_data=False, max_burst_bytes=1_000)
+    setting = Setting("write", 100_000, 4 * MS, 1e9, queue_depth=2, connections=2, solicitation=keys)
+    setting = replace(setting, **values)
+    cycle = cycle_of(setting)
+    monkeypatch.setattr(Pipeline, "run", run)
+    first, last = rounds // 3 * 4 - 1, rounds * 4 - 1
+    expected = (last - first) * setting.block_bytes / (last**2 - first**2) * 1e9
+    assert bytes_per_s(setting, cycle) == pytest.approx(expected)
+    assert counts == [4 * rounds]
