@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from iscsitrace.analysis.fit.points import Fit, Point, Seen
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Leg, Setting
-from iscsitrace.report.modelled import _changes, _model
+from iscsitrace.report.modelled import _changes, _model, of_session
 
 MS = 1_000_000
 exact = Estimate.exact
@@ -130,3 +131,13 @@ def test_which_changes_there_are() -> None:
         "half the RTT": {"delay_ns": 2.0 * MS},
         "line twice as fast": {"c_bytes_per_s": 14.0},
     }  # fmt: skip
+
+
+def test_why_there_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace: Any = SimpleNamespace(table=None)
+    missing = [SimpleNamespace(session=number, why=why) for number, why in ((0, "one"), (1, "other"), (0, "two"))]
+    monkeypatch.setattr(
+        "iscsitrace.report.modelled.survey", lambda source, name: SimpleNamespace(points=[], missing=missing)
+    )
+    assert of_session(trace, 0) == (None, "No model of session 0: one; two.")
+    assert of_session(trace, 2) == (None, "No model of session 2: no steady commands.")
