@@ -23,17 +23,18 @@ def chapter(
     senders: list[dict[str, Any]] | None = None,
     time: Budget | None = None,
     names: dict[str, Any] | None = None,
+    number: int = 2,
 ) -> Chapter:
-    """Of session 2; connections belong to it where they do not say otherwise."""
+    """Of session 2; connections and commands belong to it where they do not say otherwise."""
     addresses = {"initiator_address": "10.0.0.1", "target_address": "10.0.0.2", "target_port": 3260}
     rows = [{"session": 2, "initiator_port": 1_000 + row["connection"]} | addresses | row for row in connections]
     trace: Any = SimpleNamespace(
         connections=table("connections", *rows),
-        sessions=table("sessions", {"session": 1}, {"session": 2} | (NAMES if names is None else names)),
+        sessions=table("sessions", {"session": 9}, {"session": number} | (NAMES if names is None else names)),
         cycles=table("cycles", *({"session": 2, "connection": 3} | row for row in cycles or [])),
         senders=table("senders", *senders or []),
     )
-    return of_session(trace, Opinion(2, Headline("Slow.", ("One.", "Two.")), time, None, []))
+    return of_session(trace, Opinion(number, Headline("Slow.", ("One.", "Two.")), time, None, []))
 
 
 def facts(*arguments: Any, **options: Any) -> dict[str, tuple[str, str]]:
@@ -84,6 +85,11 @@ def test_throughput_is_that_of_the_time_with_commands() -> None:
     write = {"operation": "write", "is_read": False, "is_write": True}
     both = facts([{"connection": 3}], [read(0, 10), read(1, 10, **write | {"data_bytes": 200_000})])
     assert both["Throughput"] == ("3.3 MB/s read, 10.0 MB/s written", "while active")
+
+
+def test_commands_of_no_session_are_those_of_none() -> None:
+    for number in (0, 1):
+        assert facts([{"connection": 3, "session": number}], [read(0, 10, session=None)], number=number) == {}
 
 
 def test_the_line_rate_is_that_of_the_direction_with_most_bytes() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Section
 from iscsitrace.report import captures
 from iscsitrace.report.document import Chapter, Document, FoundProblem, Outcome, Part
@@ -106,6 +107,8 @@ def test_connections_of_the_session_come_first() -> None:
     assert [row[:2] for row in found.grids[0].rows] == [("0", "0"), ("2", "0"), ("1", "1")]
     assert found.lines == ("1 TCP connections are not iSCSI.",)
     assert _connections(trace(connections=rows[:2]), 0).lines == ()
+    many = [{"connection": number, "is_iscsi": True} for number in range(25)]
+    assert _connections(trace(connections=many), 0).grids[0].notes == ("1 more row is not shown.",)
 
 
 # --- how it was made
@@ -146,6 +149,16 @@ def test_sessions_are_in_the_order_of_their_bytes_then_commands_then_numbers() -
     found = captures._by_weight(trace(cycles=[*cycles, {"session": None, "data_bytes": 99}]), diagnosis)
     assert found == [2, 5, 1, 0, 3, 4]
     assert captures._by_weight(trace(), SimpleNamespace(sessions={})) == []  # type: ignore[arg-type]
+
+
+def test_a_session_that_is_not_there_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count, known in ((0, "none"), (2, "0, 1"), (25, ", ".join(str(number) for number in range(24)))):
+        diagnosis = SimpleNamespace(sessions=dict.fromkeys(range(count)))
+        monkeypatch.setattr(captures, "examine", lambda source, diagnosis=diagnosis: diagnosis)
+        made = trace()
+        made.table = None
+        with pytest.raises(InputInvalid, match=f"^there is no session 99; there are {known}$"):
+            captures.describe(made, session=99)
 
 
 def headed(*inputs: dict[str, Any], sessions: int = 0, commands: int = 0) -> tuple[str, str]:
