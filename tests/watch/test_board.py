@@ -15,6 +15,7 @@ from iscsitrace.watch.figures import NO_LOAD, Line, Transport
 from iscsitrace.watch.findings import Found
 from iscsitrace.watch.lines import lines_of
 from iscsitrace.watch.watcher import Report
+from iscsitrace.wording.parts import BY_NAME
 
 NO_LATENCY = dict.fromkeys(("p50", "p95", "p99", "max"))
 PROMPT = Pace(0, 0, is_reduced=False, is_leaving_out=False, left_out_packets=0)
@@ -142,6 +143,21 @@ def test_what_is_below_gets_half_the_height_at_most() -> None:
     assert rows(shown(many, height=14))[1:] == ["   ... 8 more"]
 
 
+def test_the_selected_row_is_bold_and_one_that_is_closed_dim() -> None:
+    of = report(session(0), session(1), session(2, is_open=False))
+    styles = {
+        line.plain[:3]: {str(span.style) for span in line.spans}
+        for line in render(of, Choice(source="eth0", row=1), 130, 60)
+        if "disk" in line.plain
+    }
+    assert styles == {"  0": set(), "> 1": {"bold"}, "  2": {"dim"}}
+
+
+def test_the_length_of_an_interval() -> None:
+    later = report(from_ns=SECOND_NS, to_ns=3 * SECOND_NS + SECOND_NS // 2)
+    assert shown(later)[0] == "eth0  live  00:00:03Z  2.5 s  9 packets  lag 0.0 s"
+
+
 # --- warnings
 
 
@@ -215,6 +231,12 @@ def test_cells_left_over_go_to_the_largest_remainders() -> None:
     """Of 10 cells 4.4, 2.8 and 2.8: 4, 2 and 2, and one each for the two remainders of 0.8."""
     three = budget(transfer=44, propagation=28, loss_recovery=28)
     assert bar(three, 10).plain == "TTTTPPPLLL"
+    # letters in white on what is dark
+    letters = [str(span.style) for span in bar(three, 10).spans]
+    assert letters == [
+        f"{'white' if BY_NAME[part].is_dark else 'black'} on {BY_NAME[part].color}"
+        for part in ("transfer", "propagation", "loss_recovery")
+    ]
     assert bar(budget(), 12).plain == bar(None, 12).plain == "no time brea"
 
 

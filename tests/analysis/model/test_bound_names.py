@@ -57,6 +57,13 @@ def test_idle_is_what_the_line_does_not_carry() -> None:
     assert predict(replace(READ, queue_depth=64)).idle_fraction == 0
 
 
+def test_a_period_is_that_of_one_place_in_the_queue() -> None:
+    # 9 ms alone; eight in flight take as long, and the line would carry nine
+    found = predict(replace(READ, queue_depth=4, connections=2))
+    assert found.period_ns == pytest.approx(9 * MS)
+    assert found.throughput_bytes_per_s == pytest.approx(8 * 65_536 / 0.009)
+
+
 def test_headers_of_data_pdus_take_their_share_of_the_line() -> None:
     found = predict(replace(READ, block_bytes=8_192, data_pdu_bytes=8_192, queue_depth=200))
     assert found.throughput_bytes_per_s == pytest.approx(65_536_000 * 8_192 / 8_240)

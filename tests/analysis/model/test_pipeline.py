@@ -83,3 +83,8 @@ def test_service_times_scatter_evenly_around_their_mean_and_are_the_same_in_ever
     assert 90 <= min(times) < 90.5
     assert 109.5 < max(times) <= 110
     assert [next(Service(100).drawn()) for _ in range(3)] == [100, 100, 100]
+
+
+def test_what_follows_a_pause_without_a_gap_is_acknowledged_after_the_pause() -> None:
+    """Of 5 bytes each in a window of 10: 0 to 10, 20 to 30 with the first one's next, then the ACK of byte 10 at 40."""
+    assert line(Block(5), [Way(5, 20, 10)], [[0], [0], [0]]).run(5) == [10, 15, 30, 35, 50]
