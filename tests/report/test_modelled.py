@@ -67,6 +67,8 @@ def test_each_point_stands_beside_the_model() -> None:
     assert grid.notes == (
         "From 1,234 commands; 1,001 not used: 1000 an idle gap between bursts of I/O followed; 1 no command followed.",
     )
+    (row,) = fit(points=(point,), models_ns=(10.0 * MS,), residuals=(-0.1,)).as_dict()["residuals"]
+    assert (row["queue_depth"], row["model_ns"], row["residual"]) == (8, 10.0 * MS, -0.1)
     every = _model(fit(cycles_left_out={"pause": 0})).residuals
     assert every is not None
     assert every.notes == ()

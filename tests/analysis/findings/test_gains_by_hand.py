@@ -22,7 +22,7 @@ RATE = 65_536 / 0.008
 
 
 def measured(situation: Situation, factor: float) -> Measured:
-    """So many times what the model has."""
+    """The throughput of the model times this factor."""
     return Measured(situation, factor * situation.throughput(), 1, {}, 1, 1)
 
 
