@@ -64,7 +64,7 @@ class FoundProblem:
     @property
     def title(self) -> str:
         """The name as words: ``Queue depth low``."""
-        return self.name.replace("_", " ").replace("r2t", "R2T").capitalize().replace("r2t", "R2T")
+        return self.name.replace("_", " ").capitalize().replace("r2t", "R2T")
 
 
 @dataclass(frozen=True)

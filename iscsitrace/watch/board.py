@@ -72,7 +72,7 @@ def render(report: Report | None, choice: Choice, width: int, height: int) -> li
     below = _detail(report, chosen, width) if chosen else [Text("no iSCSI session yet", style=DIM)]
     below += _findings(report, chosen, width)
     below += _counters(report, width)
-    room = max(height - len(lines) - min(len(below), max(height // 2, 6)) - 2, 3)
+    room = max(height - len(lines) - min(len(below), height // 2) - 2, 3)
     lines += [*_table(table, choice, width, room), Text(), *below]
     shown = lines[:height]
     for line in shown:

@@ -77,6 +77,7 @@ def test_the_page_has_what_the_markdown_has(mixed: tuple[Path, Tables]) -> None:
     capture, expected = mixed
     trace = iscsitrace.read(capture, tables=captures.needed(is_large=False, has_pictures=False))
     document = captures.describe(trace, has_pictures=False)
+    assert (document.pictures, document.pictures_left_out) == ((), ())
     assert tables(ticket.render(document, "1")) == expected
     shown = page.render(document, "1")
     found: Tables = {}

@@ -83,7 +83,7 @@ def _cause(subject: Session, part: str, findings: Sequence[Finding]) -> str:
     own = subject.share(subject.part_ns(part))
     for _, share, cause in sorted(causes, key=lambda each: -each[0]):
         # at least half of the largest share, and a third of the part
-        if share >= max(most / 2, own / 3, 1e-9):
+        if share >= max(most / 2, own / 3):
             return cause
     waits = subject.with_next(subject.stretches(part))
     others = waits.where(subject.is_of(waits, ~subject.is_transfer))

@@ -167,7 +167,6 @@ class Pipeline:
         self._to_begin[kind] -= 1
         ways = self._tasks[task]
         self._bursts_left[task] = len(ways) * (1 + len(self._block.solicited_bytes))
-        self._done_ns[task] = 0.0
         for number in ways:
             self._put(number, _Burst(task, 0, self._block.first_bytes, time_ns))
 

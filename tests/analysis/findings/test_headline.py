@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from iscsitrace.analysis.findings import headline
+from iscsitrace.analysis.findings.finding import Explains
+from iscsitrace.analysis.session.grouping import sessions_of
 from iscsitrace.analysis.session.session import WAITS
 from tests.support.story import SECOND, SENDER, Story, names, near, writes
 from tests.support.tables_by_hand import MS
@@ -143,3 +149,49 @@ def test_a_session_without_commands() -> None:
     story = Story()
     story.rows["cycles"].append({"cycle": 0, "session": 0, "connection": 3})
     assert story.opinion().verdict == "Session 0 has no command with a status: there is no time to break down."
+
+
+# --- which cause the sentence names
+
+
+def found(specificity: int, share: float, cause: str, part: str = "propagation") -> Any:
+    problem = SimpleNamespace(explains=Explains(part, specificity))
+    return SimpleNamespace(problem=problem, share=share, cause=cause)
+
+
+def cause_of(*findings: Any, story: Story | None = None) -> str:
+    """What follows the share; by default propagation is 60 % of the time."""
+    told = story or Story().tasks(10, ("propagation", 60 * MS), ("transfer", 40 * MS))
+    sentence = headline.of(sessions_of(told.source())[0], findings).sentence
+    return sentence.partition("of the time is network RTT (16.0 ms).")[2].strip()
+
+
+@pytest.mark.parametrize(
+    ("specific", "general", "named"),
+    [
+        # half of the largest share, 25 %, is enough, and less is not
+        (0.25, 0.5, "specific"),
+        (0.24, 0.5, "general"),
+        # a third of the part, 20 %, is enough, and less is not
+        (0.21, 0.1, "specific"),
+        (0.19, 0.1, ""),
+        (0.1, 0.21, "general"),
+        # of the same share the more specific
+        (0.6, 0.6, "specific"),
+    ],
+)
+def test_the_cause_is_the_most_specific_of_similar_cost(specific: float, general: float, named: str) -> None:
+    assert cause_of(found(0, general, "general"), found(2, specific, "specific")) == named
+
+
+def test_a_cause_of_another_part_is_not_named() -> None:
+    assert cause_of(found(9, 0.9, "other", "target_service")) == ""
+    unexplained = SimpleNamespace(problem=SimpleNamespace(explains=None), share=0.9, cause="none")
+    assert cause_of(unexplained) == ""
+
+
+@pytest.mark.parametrize(("others", "named"), [(10, ""), (11, "Most of it is 11 non-I/O commands (INQUIRY, TEST")])
+def test_other_commands_are_the_cause_where_most_of_the_wait_is_theirs(others: int, named: str) -> None:
+    story = Story().tasks(10, ("propagation", 16 * MS))
+    story.tasks(others, ("propagation", 16 * MS), operation="inquiry", data_bytes=36, bytes=36)
+    assert cause_of(story=story)[:43] == named[:43]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 
-from tests.support.story import names, write_in_rounds, writes
-from tests.support.tables_by_hand import MS
+from iscsitrace.analysis.findings.writes import _grants
+from tests.support.story import Story, names, write_in_rounds, writes
+from tests.support.tables_by_hand import MS, table
 
 
 def test_rounds_of_r2ts() -> None:
@@ -63,3 +68,45 @@ def test_data_that_could_be_unsolicited() -> None:
 def test_r2ts_that_cost_no_idle_time_are_no_problem() -> None:
     """With other commands in flight the line is busy meanwhile: the time breakdown has transfer there."""
     assert names(writes(10, 4, path="transfer")) == set()
+
+
+def test_of_an_r2t_all_that_it_waited_for_has_to_be_known() -> None:
+    """Times of R2T, first and last data, by command and number: the second line of each has what is missing."""
+    times: dict[tuple[int, int], tuple[int | None, int | None, int | None]] = {
+        (0, 0): (110, 120, 130), (0, 1): (140, 150, 160),
+        # before the data that it had to wait for
+        (0, 2): (159, 170, 180),
+        (1, 0): (200, 210, 220),
+        # without an R2T, without data, after data whose end is missing
+        (1, 1): (None, 225, 230), (1, 2): (240, None, None), (1, 3): (250, 260, 270),
+        # the first R2T is missing
+        (2, 1): (310, 320, 330),
+        # the command is missing
+        (3, 0): (410, 420, 430),
+    }  # fmt: skip
+    rounds = [
+        {"cycle": cycle, "r2t_sn": number, "r2t_ns": r2t, "data_first_ns": first, "data_last_ns": last}
+        for (cycle, number), (r2t, first, last) in times.items()
+    ]
+    commands = [{"cycle": cycle, "command_last_ns": at} for cycle, at in enumerate((100, 200, 300, None))]
+    subject: Any = SimpleNamespace(
+        tables={"rounds": table("rounds", *reversed(rounds))},
+        cycles=table("cycles", *commands),
+        rows_of=lambda cycles: cycles.astype(np.intp),
+    )
+    found = _grants(subject)
+    assert found is not None
+    assert found.is_first.tolist() == [number == 0 or cycle == 2 for cycle, number in times]
+    assert found.is_whole.tolist() == [True, True, False, True, False, False, False, False, False]
+    assert found.asked[:4].tolist() == [100, 130, 160, 200]
+    assert found.row.tolist() == [cycle for cycle, _ in times]
+
+
+def test_the_writes_that_waited_longest_for_their_first_r2t_are_shown() -> None:
+    story = Story()
+    for number in range(12):
+        write_in_rounds(story, 1, lateness_ns=MS if number in (5, 7, 9) else 0)
+    finding = story.found("unsolicited_data_unused")
+    assert finding is not None
+    frames = [row["command_frame"] for row in story.rows["cycles"]]
+    assert [number for number, frame in enumerate(frames) if frame in finding.frames] == [5, 7, 9]

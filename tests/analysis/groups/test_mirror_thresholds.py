@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from iscsitrace.analysis.findings.examination import examine
@@ -354,3 +356,31 @@ def test_the_costlier_of_two_mirrors_is_reported() -> None:
                 del hosts.budget[-19:]
         # ten writes on either, of which the farther one takes 6 ms longer
         assert "60.0 ms" in finding_of(hosts).text
+
+
+def test_beginnings_of_which_more_was_captured_on_one_leg_are_not_compared() -> None:
+    """Their checksums differ though the data may not: that is no sign of a stripe."""
+    for near, far in ((10, 20), (20, 10)):
+        hosts = Hosts()
+        for target in ("iqn.a", "iqn.b"):
+            hosts.ask(hosts.session(target), in_order(20))
+        source = hosts.source()
+        rows = [{"cycle": cycle, "bytes": (near, far)[cycle % 2], "crc32c": cycle} for cycle in range(40)]
+        made = table("write_starts", *rows)
+        found = recognition.find(
+            partial(lambda made, source, name: made if name == "write_starts" else source(name), made, source)
+        )
+        assert [mirror.is_sure for mirror in found] == [False]
+
+
+def test_writes_of_several_mirrors_have_consecutive_numbers() -> None:
+    hosts = Hosts()
+    for lun, asked in ((0, in_order(5)), (1, in_order(4, blocks=64, period=33.0))):
+        for target in (f"iqn.a{lun}", f"iqn.b{lun}"):
+            hosts.ask(hosts.session(target), asked, lun=lun)
+    source = hosts.source()
+    rows = list(derived.make("mirrored_writes", source).rows())
+    assert sorted(row["mirror"] for row in rows) in ([0] * 5 + [1] * 4, [0] * 4 + [1] * 5)
+    assert [row["mirrored_write"] for row in rows] == list(range(9))
+    legs = derived.make("mirror_legs", source)
+    assert legs.raw("mirrored_write").tolist() == [number for number in range(9) for _ in range(2)]

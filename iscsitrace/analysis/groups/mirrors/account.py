@@ -17,7 +17,6 @@ from iscsitrace.analysis.groups.mirrors.sides import Source
 from iscsitrace.analysis.groups.mirrors.writes import MirroredWrites
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.intervals import merged, union_length
-from iscsitrace.tables.table import NO_WORD
 
 Array = NDArray[Any]
 
@@ -85,8 +84,7 @@ class Account:
             is_last = is_known & (last == place) & (found.skews > 0)
             spent: Counter[str] = Counter()
             for code in np.unique(found.causes[is_last]).tolist():
-                if code != NO_WORD:
-                    spent[CAUSES[code]] = int(found.cause_ns[is_last & (found.causes == code)].sum())
+                spent[CAUSES[code]] = int(found.cause_ns[is_last & (found.causes == code)].sum())
             causes = dict(spent.most_common())
             alone_ns = self._alone_ns(place)
             made.append(SideAccount(place, leg.sessions, leg.target, leg.lun, int(is_last.sum()), alone_ns, causes))

@@ -1,0 +1,130 @@
+"""Which streams and which writes belong together, and how groups are named: on values made by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iscsitrace.analysis.groups.jobs.runs import Run
+from iscsitrace.analysis.groups.jobs.streams import _is_mirrored, _is_related, _is_together
+from iscsitrace.analysis.groups.mirrors import account, recognition
+from iscsitrace.analysis.groups.mirrors.account import SideAccount
+from iscsitrace.analysis.groups.mirrors.pairing import _in_order
+from tests.support.mirrors_by_hand import Hosts, Write
+from tests.support.tables_by_hand import table
+
+
+def run(**columns: Any) -> Run:
+    """Of 100 ns, with no session and no names."""
+    known: dict[str, Any] = {
+        "connection": 0, "session": None, "host": "10.0.0.1", "target": "10.0.0.2", "has_names": False, "path_ns": 10,
+        "operation": "read", "block_bytes": 4_096, "bytes": 100, "busy_ns": 100, "first_ns": 0, "last_ns": 100,
+        "last_row": 0,
+    }  # fmt: skip
+    return Run(**known | columns)
+
+
+def test_figures_of_a_run() -> None:
+    assert (run().to_target, run(operation="write").to_target) == (False, True)
+    assert (run().length_ns, run().bytes_per_s, run(connection=7).label) == (100, 1e9, "connection 7")
+    assert run(last_ns=0).bytes_per_s == 100e9
+
+
+def test_streams_are_related_by_their_session_or_their_names() -> None:
+    assert _is_related(run(session=0), run(session=0))
+    assert not _is_related(run(session=0), run(session=1))
+    # addresses are no names, and a session that is not known is none
+    assert not _is_related(run(), run())
+    named = run(has_names=True, host="host", target="disk")
+    assert _is_related(named, named)
+    assert not _is_related(named, run(has_names=True, host="host", target="other"))
+    assert not _is_related(named, run(has_names=True, host="other", target="disk"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_together"),
+    [
+        ({"first_ns": 10, "last_ns": 110}, True),
+        ({"first_ns": 11, "last_ns": 110}, False),
+        ({"block_bytes": 8_192}, True),
+        ({"block_bytes": 8_193}, False),
+        ({"block_bytes": 2_048}, True),
+        ({"block_bytes": 2_047}, False),
+        ({"operation": "write"}, False),
+        # half of the shorter one's time
+        ({"session": 0, "first_ns": 90, "last_ns": 110}, True),
+        ({"session": 0, "first_ns": 91, "last_ns": 111}, False),
+        ({"session": 0, "operation": "write", "block_bytes": 9_999}, True),
+    ],
+)
+def test_streams_of_one_program(columns: dict[str, Any], is_together: bool) -> None:
+    longest = run(session=0) if "session" in columns else run()
+    assert _is_together(longest, run(**columns)) == is_together
+
+
+def test_sides_of_one_mirror_are_no_job() -> None:
+    """Mirror and side of each session."""
+    leg_of = {0: (0, 0), 1: (0, 1), 2: (1, 1), 3: (0, 0)}
+
+    def is_mirrored(one: int | None, other: int | None) -> bool:
+        found = {_is_mirrored(run(session=a), run(session=b), leg_of) for a, b in ((one, other), (other, one))}
+        assert len(found) == 1
+        return found.pop()
+
+    assert is_mirrored(0, 1)
+    # of two mirrors, of one side, of none
+    assert [is_mirrored(*pair) for pair in ((0, 2), (0, 3), (0, 9), (None, 1), (None, None))] == [False] * 5
+
+
+# --- pieces of writes
+
+
+def pairs(*sides: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Of pieces, number and time, of two sides."""
+    one, other = (np.array(side, dtype=np.int64) for side in sides)
+    left, right = _in_order(one[:, 0], one[:, 1], other[:, 0], other[:, 1])
+    return sorted(zip(left.tolist(), right.tolist(), strict=True))
+
+
+def test_pieces_are_paired_in_order_where_both_sides_have_as_many() -> None:
+    assert pairs([(0, 20), (0, 10), (1, 5)], [(0, 1), (0, 99), (1, 7)]) == [(0, 1), (1, 0), (2, 2)]
+
+
+def test_other_pieces_are_paired_with_the_nearest_if_that_is_mutual() -> None:
+    # of piece 1 the other side has one, near the second; piece 2 and 3 are on one side only
+    assert pairs([(1, 10), (1, 30), (2, 5)], [(1, 28), (3, 7)]) == [(1, 0)]
+    # a piece of another number is no neighbour however near
+    assert pairs([(1, 0), (1, 30), (4, 10), (4, 200)], [(1, 28), (4, 29)]) == [(1, 0), (2, 1)]
+
+
+def test_the_data_of_two_sides_are_compared_write_by_write() -> None:
+    """Both send two writes at once, in another order."""
+    near: list[Write] = [(40.0 * (n // 2) + 0.1 * (n % 2), 10_000 + 256 * n, 256, 5.0) for n in range(20)]
+    far: list[Write] = [(40.0 * (n // 2) + 0.1 * (1 - n % 2), 10_000 + 256 * n, 256, 5.0) for n in range(20)]
+    hosts = Hosts()
+    for target, asked in (("iqn.a", near), ("iqn.b", far)):
+        hosts.ask(hosts.session(target), asked)
+    source = hosts.source()
+    lbas = source("cycles").raw("lba").tolist()
+    starts = table("write_starts", *({"cycle": n, "bytes": 64, "crc32c": lba} for n, lba in enumerate(lbas)))
+    (found,) = recognition.find(lambda name: starts if name == "write_starts" else source(name))
+    assert found.is_sure
+
+
+# --- names
+
+
+def test_names_of_mirrors_and_sides() -> None:
+    def name(*sessions: int) -> str:
+        mirror: Any = SimpleNamespace(sessions=sessions)
+        return account.name(mirror)
+
+    assert name(4) == "logical units of session 4 are a mirror"
+    assert name(4, 5) == "sessions 4 and 5 are a mirror"
+    assert name(4, 5, 6) == "sessions 4, 5 and 6 are a mirror"
+    sides = [SideAccount(0, sessions, "disk", 0, 0, 0, {}) for sessions in ((3,), (3, 4))]
+    assert [(side.label, side.cause) for side in sides] == [("session 3", None), ("sessions 3 and 4", None)]
+    assert SideAccount(0, (3,), "disk", 0, 0, 0, {"loss": 9, "line": 1}).cause == "loss"

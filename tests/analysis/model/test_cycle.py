@@ -1,0 +1,144 @@
+"""The cycle of one command, and what of it is a stall: against arithmetic by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from iscsitrace.analysis.model.cycle import bytes_per_s, cycle_of
+from iscsitrace.analysis.model.legs import rounds_paid
+from iscsitrace.analysis.model.pipeline import Pipeline
+from iscsitrace.analysis.model.prediction import predict
+from iscsitrace.analysis.model.queueing import commands_per_ns, is_uneven
+from iscsitrace.analysis.model.setting import Setting, Solicitation
+from iscsitrace.analysis.model.transfer import rate_of_line, stream_bytes
+
+MS = 1_000_000
+HELD = Setting("read", 65_536, 4 * MS, is_status_held=True, ack_delay_ns=40 * MS)
+
+
+def test_a_held_status_waits_for_a_delayed_ack_or_for_other_data() -> None:
+    """The ACK comes 8 ms and 40 ms after the data. Alone that is the wait."""
+    alone = cycle_of(HELD)
+    assert ([leg.delays for leg in alone.legs], alone.ways_ns, alone.stall_ns) == ([1, 1, 1, 1], 16 * MS, 40 * MS)
+    # eight outstanding, all within 8 ms and the wait: an eighth of both is the wait
+    riding = cycle_of(replace(HELD, queue_depth=8))
+    wait_ms = 8 / 7
+    assert [leg.delays for leg in riding.legs] == pytest.approx([1, wait_ms / 4, 1])
+    assert (riding.ways_ns, riding.stall_ns) == pytest.approx(((8 + wait_ms) * MS, 0), abs=1)
+    # two, and the target takes 60 ms: other data comes after 68 ms, the ACK before
+    slow = cycle_of(replace(HELD, queue_depth=2, service_ns=60 * MS))
+    assert [leg.delays for leg in slow.legs] == pytest.approx([1, 2, 1])
+    assert (slow.ways_ns, slow.stall_ns) == pytest.approx((16 * MS, 40 * MS))
+
+
+def test_a_held_status_without_a_delay() -> None:
+    assert predict(replace(HELD, delay_ns=0.0, queue_depth=2, service_ns=MS)).k == 2
+
+
+def test_losses_cost_a_round_trip_where_there_is_one_in_the_last_window() -> None:
+    setting = Setting("read", 10 * 1_448, 4 * MS, loss=1e-3, congestion_control="reno")
+    found = cycle_of(setting)
+    repairs_ns = 8 * MS * (1 - (1 - 1e-3) ** 10)
+    assert (found.stall_ns, found.loss_stall_ns) == pytest.approx((repairs_ns, repairs_ns))
+
+
+def test_of_a_stall_losses_cause_what_the_receive_window_does_not() -> None:
+    """40 segments by 10 wait three times. Losses take a little of the window, which leaves 8: four waits."""
+    setting = Setting("read", 40 * 1_448, 4 * MS, window_bytes=10 * 1_448)
+    assert (cycle_of(setting).stall_ns, cycle_of(setting).loss_stall_ns) == pytest.approx((3 * 8 * MS, 0))
+    found = cycle_of(replace(setting, loss=1e-4, congestion_control="reno"))
+    repairs_ns = 8 * MS * (1 - (1 - 1e-4) ** 8)
+    assert found.stall_ns == pytest.approx(4 * 8 * MS + repairs_ns)
+    assert found.loss_stall_ns == pytest.approx(8 * MS + repairs_ns)
+
+
+def test_a_write_repairs_losses_of_each_burst() -> None:
+    keys = Solicitation(is_immediate_data=False, max_burst_bytes=10 * 1_448)
+    setting = Setting("write", 15 * 1_448, 4 * MS, loss=1e-3, congestion_control="reno", solicitation=keys)
+    repairs_ns = sum(8 * MS * (1 - (1 - 1e-3) ** segments) for segments in (10, 5))
+    assert cycle_of(setting).loss_stall_ns == pytest.approx(repairs_ns)
+
+
+def test_waits_for_the_other_copy_are_transfer() -> None:
+    """400 kB take 10 ms at 40 MB/s, twice; the farther target's come second, and need 20 ms more."""
+    keys = Solicitation(is_initial_r2t=False, first_burst_bytes=1 << 20)
+    setting = Setting("write", 400_000, 1 * MS, 40e6, target_delays_ns=(1 * MS, 10 * MS), solicitation=keys)
+    found = cycle_of(setting)
+    assert (found.ways_ns, found.transfer_ns, found.stall_ns) == pytest.approx((20 * MS, 20 * MS, 0))
+
+
+def test_a_call_of_less_than_a_block_is_one_block() -> None:
+    setting = Setting("write", 65_536, 4 * MS, 65_536_000, call_bytes=10_000, queue_depth=2)
+    setting = replace(setting, solicitation=Solicitation(is_initial_r2t=False))
+    # a millisecond on the line, and the status 8 ms later
+    assert bytes_per_s(setting, cycle_of(setting)) == pytest.approx(65_536 / 0.009)
+
+
+def test_rounds_that_several_r2ts_share() -> None:
+    keys = Solicitation(is_immediate_data=False, max_burst_bytes=1_000, max_outstanding_r2t=2)
+    # five bursts by two, with and without a delay
+    assert [rounds_paid(Setting("write", 5_000, delay_ns, solicitation=keys)) for delay_ns in (0.0, MS)] == [3, 3]
+
+
+def test_bytes_of_a_line_and_of_a_stream() -> None:
+    # a segment of 1448 bytes is a frame of 1514; each data PDU has 48 bytes more
+    assert rate_of_line(1e9, 1_448) == pytest.approx(125e6 * 1_448 / 1_514)
+    assert [stream_bytes(size, 8_192) for size in (8_192, 8_193)] == [8_240, 8_193 + 96]
+    assert stream_bytes(8_193, None) == 8_193
+
+
+@pytest.mark.parametrize(
+    ("connections", "queue_depth", "dealt"), [(3, 8, (3, 3)), (2, 8, (2, 4)), (8, 3, (3, 1)), (1, 1, (1, 1))]
+)
+def test_a_queue_is_dealt_over_the_connections(connections: int, queue_depth: int, dealt: tuple[int, int]) -> None:
+    found = replace(HELD, connections=connections, queue_depth=queue_depth).dealt()
+    assert (found.connections, found.queue_depth) == dealt
+
+
+def test_commands_that_meet_on_the_line_by_chance() -> None:
+    """Of 2 ns one on the line: the second finds half a command in the queue, less half of its half."""
+    assert commands_per_ns(1, 2.0, 1.0) == 1 / 2
+    assert commands_per_ns(2, 2.0, 1.0) == pytest.approx(2 / (1 + 1.25))
+    assert commands_per_ns(3, 2.0, 0.0) == 3 / 2
+    assert commands_per_ns(500, 2.0, 1.0) <= 1
+
+
+def test_service_times_are_uneven_from_a_quarter_of_the_line_time() -> None:
+    assert [is_uneven(deviation_ns, 100) for deviation_ns in (24.9, 25)] == [False, True]
+    assert [is_uneven(deviation_ns, 0) for deviation_ns in (0, 1)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("values", "rounds"),
+    [
+        # four commands of 100 bursts, the first of which is empty: 4000 / 400
+        ({}, 10),
+        # at least 6 where there are two copies, at most 24
+        ({"target_delays_ns": (4.0 * MS, 4.0 * MS)}, 6),
+        ({"block_bytes": 10_000}, 24),
+        # uneven service times take three times as long to get out of step
+        ({"service_spread_ns": 1.0}, 30),
+    ],
+)
+def test_the_first_third_of_the_rounds_does_not_count(
+    values: dict[str, Any], rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Command n is done at n squared."""
+    counts = []
+
+    def run(pipeline: Pipeline, count: int) -> list[float]:
+        counts.append(count)
+        return [float(number**2) for number in range(count)]
+
+    keys = Solicitation(is_immediate_data=False, max_burst_bytes=1_000)
+    setting = Setting("write", 99_000, 4 * MS, 1e9, queue_depth=2, connections=2, solicitation=keys)
+    setting = replace(setting, **values)
+    cycle = cycle_of(setting)
+    monkeypatch.setattr(Pipeline, "run", run)
+    first, last = rounds // 3 * 4 - 1, rounds * 4 - 1
+    expected = (last - first) * setting.block_bytes / (last**2 - first**2) * 1e9
+    assert bytes_per_s(setting, cycle) == pytest.approx(expected)
+    assert counts == [4 * rounds]

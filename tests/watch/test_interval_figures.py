@@ -1,0 +1,97 @@
+"""The figures of an interval from tables made by hand: loads by group, and what senders counted since the last one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from iscsitrace.watch.figures import NO_LOAD, load_of, loads_of, transports_of
+from tests.support.tables_by_hand import MS, table
+
+NOTHING = dict.fromkeys(("p50", "p95", "p99", "max"))
+
+
+def command(connection: int, latency_ms: int | None, **columns: Any) -> dict[str, Any]:
+    status_ns = None if latency_ms is None else latency_ms * MS
+    known = {"connection": connection, "command_first_ns": 0, "status_ns": status_ns, "queue_depth": 1, "bytes": 4_096}
+    return known | columns
+
+
+def test_loads_of_groups() -> None:
+    """Two commands of connection 5, three of connection 9, of which one has no status and one no size."""
+    cycles = table(
+        "cycles",
+        command(9, 8, queue_depth=2, operation="read", is_read=True, data_bytes=4_096, is_complete=True),
+        command(5, 3, queue_depth=6, bytes=8_192),
+        command(9, None, bytes=512),
+        command(5, 1, queue_depth=3, bytes=8_192),
+        command(9, 2, bytes=None, operation="write", is_write=True, data_bytes=512, is_complete=True),
+    )
+    found = loads_of(cycles, cycles.raw("connection"), 2_000_000_000)
+    assert list(found) == [5, 9]
+    five, nine = found[5], found[9]
+    assert (five.task_count, five.iops, five.queue_depth_mean, five.queue_depth_max) == (2, 1.0, 4.5, 6)
+    assert five.latency_ns == {"p50": 1 * MS, "p95": 3 * MS, "p99": 3 * MS, "max": 3 * MS}
+    assert five.block_sizes == [{"bytes": 8_192, "task_count": 2}]
+    assert nine.latency_ns == {"p50": 2 * MS, "p95": 8 * MS, "p99": 8 * MS, "max": 8 * MS}
+    # of as many the smaller size first
+    assert nine.block_sizes == [{"bytes": 512, "task_count": 1}, {"bytes": 4_096, "task_count": 1}]
+    assert (nine.read_bytes_per_s, nine.write_bytes_per_s) == (2_048, 256)
+
+
+def test_an_interval_without_commands_or_length() -> None:
+    nothing = load_of(table("cycles"), 7)
+    assert (nothing.task_count, nothing.length_ns, nothing.latency_ns, nothing.block_sizes) == (0, 7, NOTHING, [])
+    assert (NO_LOAD.iops, NO_LOAD.queue_depth_mean, NO_LOAD.queue_depth_max) == (0, None, None)
+
+
+def test_three_sizes_are_shown() -> None:
+    sizes = [512] * 2 + [1_024] * 3 + [2_048] + [4_096] * 4
+    cycles = table("cycles", *(command(0, 1, bytes=size) for size in sizes))
+    found = load_of(cycles, 1).block_sizes
+    assert [(each["bytes"], each["task_count"]) for each in found] == [(4_096, 4), (1_024, 3), (512, 2)]
+    assert np.isclose(load_of(cycles, 1_000_000_000).iops, 10)
+
+
+def side(owin: int, rtt_ms: int | None) -> dict[str, Any]:
+    rtt_ns = None if rtt_ms is None else rtt_ms * MS
+    return {"owin_peak_bytes": owin, "owin_bytes": owin - 1, "rwnd_bytes": owin + 1, "rtt_smoothed_ns": rtt_ns}
+
+
+def sender(connection: int, to_target: bool, rtt_ms: int | None, *counts: int) -> dict[str, Any]:
+    names = ("fast_retransmit_count", "timeout_count", "tail_probe_count", "unknown_retransmit_count", "spurious_count")
+    rtt_ns = None if rtt_ms is None else rtt_ms * MS
+    own = {"connection": connection, "to_target": to_target, "rtt_min_ns": rtt_ns}
+    return own | dict(zip(names, counts, strict=True))
+
+
+def test_senders_count_since_the_last_interval() -> None:
+    now: list[dict[str, Any]] = [
+        {"connection": 4, "to_target": side(10, 3), "to_initiator": side(20, 5)},
+        {"connection": 6},
+    ]
+    before: dict[tuple[int, bool], dict[str, int]] = {}
+    first = table("senders", sender(4, True, 2, 1, 2, 3, 4, 5), sender(4, False, 4, 10, 0, 0, 0, 1))
+    found = transports_of(now, first, before)
+    # a connection without dynamics has no transport
+    assert list(found) == [4]
+    own = found[4]
+    assert own.retransmissions == {
+        "fast_retransmit": 11, "timeout": 2, "tail_probe": 3, "unknown_retransmit": 4, "spurious": 6,
+    }  # fmt: skip
+    # without the spurious ones, which are among the others
+    assert own.retransmitted_total == 20
+    assert (own.rtt_smoothed_ns, own.rtt_min_ns) == (8 * MS, 6 * MS)
+    assert own.owin_peak_bytes == {"to_target": 10, "to_initiator": 20}
+    assert (own.owin_bytes, own.rwnd_bytes) == (
+        {"to_target": 9, "to_initiator": 19}, {"to_target": 11, "to_initiator": 21},
+    )  # fmt: skip
+    # one side counts on, of the other there is nothing, which is no RTT either; a count that falls is none
+    second = table("senders", sender(4, True, 2, 1, 5, 3, 0, 5))
+    now[0]["to_target"] = side(10, None)
+    own = transports_of(now, second, before)[4]
+    assert list(own.retransmissions.values()) == [0, 3, 0, 0, 0]
+    assert (own.retransmitted_total, own.rtt_smoothed_ns, own.rtt_min_ns) == (9, None, None)
+    # what is gone is forgotten
+    assert list(before) == [(4, True)]

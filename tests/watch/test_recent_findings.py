@@ -1,0 +1,42 @@
+"""When the recent past is diagnosed, and since when a finding is there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from iscsitrace.watch import findings
+
+
+def diagnosis(*names: str) -> Any:
+    found = [SimpleNamespace(name=name, severity="warning", share=0.5, text="text") for name in names]
+    return SimpleNamespace(sessions={0: SimpleNamespace(findings=found, verdict="slow")})
+
+
+def test_the_first_diagnosis_is_due_an_interval_after_the_first_look() -> None:
+    own = findings.Findings(every_ns=5)
+    assert [own.is_due(now_ns) for now_ns in (10, 14, 15, 16)] == [False, False, True, True]
+
+
+def test_diagnoses_take_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    for took_ns, wait_ns in ((10, 100), (11, 110), (3, 100)):
+        clock = iter((1_000, 1_000 + took_ns))
+        monkeypatch.setattr("time.thread_time_ns", lambda clock=clock: next(clock))
+        monkeypatch.setattr(findings, "examine", lambda table, has_mirrors: diagnosis())
+        own = findings.Findings(every_ns=100)
+        own.update(SimpleNamespace(table=None), 0)  # type: ignore[arg-type]
+        assert [own.is_due(now_ns) for now_ns in (wait_ns - 1, wait_ns)] == [False, True]
+
+
+def test_a_finding_is_there_since_the_first_of_consecutive_diagnoses(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, since = findings.Findings(), []
+    for now_ns, names in ((1, "a"), (2, "ab"), (3, "b"), (4, "ab")):
+        monkeypatch.setattr(findings, "examine", lambda table, has_mirrors, names=names: diagnosis(*names))
+        own.update(SimpleNamespace(table=None), now_ns)  # type: ignore[arg-type]
+        since.append({found.name: found.since_ns for found in own.current})
+    assert since == [{"a": 1}, {"a": 1, "b": 2}, {"b": 2}, {"a": 4, "b": 2}]
+    assert own.verdicts == {0: "slow"}
+    own.forget()
+    assert (own.current, own.verdicts) == ((), {})
