@@ -95,8 +95,9 @@ def test_the_12_commonest_sizes_are_shown_the_smallest_first() -> None:
 
 def test_sizes_are_those_of_reads_and_writes_or_of_all_where_there_are_none() -> None:
     inquiry = command(0, operation="inquiry", bytes=36)
-    found = curves(inquiry, command(1), command(2, operation="write", bytes=1_024))
-    assert {name: list(sizes) for name, sizes in found.block_sizes.items()} == {"read": [512], "write": [1_024]}
+    reads = command(1), command(2, bytes=1), command(3, bytes=0)
+    found = curves(inquiry, *reads, command(4, operation="write", bytes=1_024))
+    assert {name: list(sizes) for name, sizes in found.block_sizes.items()} == {"read": [1, 512], "write": [1_024]}
     assert list(curves(inquiry).block_sizes) == ["inquiry"]
 
 

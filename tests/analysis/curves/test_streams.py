@@ -39,7 +39,7 @@ def test_a_stream_carries_what_was_sent_in_its_direction(monkeypatch: pytest.Mon
             segment(140, 1_021, 1, "probe"),
             segment(150, 1_021, 10, "copy"),
             segment(160, 0, 900, to_target=True),
-            segment(170, 1_030, 0, "empty"),
+            segment(170, 2_000, 0, "retransmission"),
             segment(180, 0, 5, connection=1),
             segment(201, 1_021, 10),
         ),

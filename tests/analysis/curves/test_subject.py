@@ -59,3 +59,5 @@ def test_several_connections_have_a_tap_where_they_agree_and_their_coverage_toge
 def test_nothing_to_decode_has_no_share() -> None:
     found = described((3,), {"connection": 3, "is_iscsi": True})
     assert (found.explained_bytes_share, found.pdu_share, found.tap_position) == (None, None, None)
+    none = described((9,), FIRST)
+    assert (none.connections, none.rtt_to_initiator_ns, none.rtt_to_target_ns) == ((), None, None)

@@ -39,7 +39,7 @@ def test_a_packet_counts_in_the_bin_that_begins_at_its_time_and_at_the_end_in_th
         segment(3 * SECOND + 1, 1_000),
         segment(2 * SECOND, 1_000, connection=2),
         segment(2 * SECOND, 1_000, segment_class="copy"),
-        segment(2 * SECOND, 16, to_target=True),
+        segment(2 * SECOND, 16, to_target=True, segment_class="probe"),
         segment(2 * SECOND, 32, to_target=True, segment_class="retransmission"),
         segment(SECOND, 64, segment_class="retransmission"),
     ]
@@ -63,12 +63,18 @@ def test_commands_in_flight_are_those_with_a_status() -> None:
         # a status captured before its command
         command(3, 2.75, 2.25),
         command(4, 1.0, 3.0, connection=2),
+        command(5, 2.5, 3.5),
     ]
     found = throughput.prepare(table("segments", segment(SECOND, 1)), table("cycles", *rows), None, EDGES, VIEW)
-    assert found.queue_depth_mean.tolist() == [1.0, 0.0]
-    assert found.queue_depth_max.tolist() == [2, 0]
+    assert found.queue_depth_mean.tolist() == [1.0, 0.5]
+    assert found.queue_depth_max.tolist() == [2, 1]
 
 
 def test_one_command_after_another_is_a_depth_of_one() -> None:
     mean, greatest = throughput.mean_and_max(np.array([0, 10, 25]), np.array([10, 20, 30]), np.array([0, 20, 40, 50]))
     assert (mean.tolist(), greatest.tolist()) == ([1.0, 0.25, 0.0], [1, 1, 0])
+
+
+def test_commands_that_end_where_a_bin_begins_are_not_in_it() -> None:
+    mean, greatest = throughput.mean_and_max(np.array([0, 0, 0]), np.array([20, 20, 30]), np.array([0, 20, 40]))
+    assert (mean.tolist(), greatest.tolist()) == ([3.0, 0.5], [3, 1])
