@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import exp, log, prod
 
 import pytest
 
@@ -81,3 +81,35 @@ def test_a_difference_without_effect_is_all_else() -> None:
     a = Situation(Setting("read", 4_096, 4 * MS, 4e7, window_bytes=1 << 20))
     (found,) = explain(measured(a), measured(a.with_setting(window_bytes=1 << 21))).differences
     assert (found.name, found.factor, found.share) == (ELSE, pytest.approx(1), None)
+
+
+def test_eight_differences_have_factors_of_their_own_of_nine_only_seven() -> None:
+    a = Situation(Setting("read", 65_536, 4 * MS, 4e7))
+    waits = {"target_service": 1e6, "initiator_think": 2e6, "ack_wait": 5e5}
+    stalls = {"loss": 5.0, "slow_start": 3.0, "receiver": 2.0, "unknown": 1.0}
+    b = Situation(Setting("read", 65_536, 6 * MS, 4e7), waits, stalls)
+    eight = explain(measured(a), measured(b))
+    assert {each.name for each in eight.differences} == {"delay_ns", *waits, *stalls}
+    nine = explain(measured(a), measured(b.with_setting(block_bytes=131_072)))
+    names = [each.name for each in nine.differences]
+    assert (len(names), names[-1], "block_bytes" in names) == (8, ELSE, True)
+    # the two of least effect are joined
+    assert not {"unknown", "receiver"} & set(names)
+    for found in (eight, nine):
+        assert prod(each.factor for each in found.differences) == pytest.approx(found.model_factor)
+    assert nine.differences[-1].factor < 1
+
+
+def test_the_gap_is_that_of_the_measured_throughputs() -> None:
+    a = Situation(Setting("read", 65_536, 4 * MS, 4e7))
+    found = explain(measured(a, 2.0), measured(a, 3.0))
+    assert (found.factor, found.model_factor, found.unexplained_share) == (pytest.approx(1.5), 1, pytest.approx(1))
+
+
+def test_a_value_that_one_side_does_not_show_is_that_of_the_other() -> None:
+    a = Situation(Setting("read", 65_536, 4 * MS, 4e7, window_bytes=8_192))
+    b = Situation(Setting("read", 65_536, 4 * MS, 8e7), open_names=frozenset({"window_bytes"}))
+    (found,) = explain(measured(a), measured(b)).differences
+    assert found.name == "c_bytes_per_s"
+    (back,) = explain(measured(b), measured(a)).differences
+    assert back.name == "c_bytes_per_s"

@@ -147,3 +147,86 @@ def test_only_a_job_that_ran_in_the_view_is_named() -> None:
     assert named(0, 10 * SECOND)
     assert not named(0, SECOND // 2)
     assert not named(3 * SECOND, 4 * SECOND)
+
+
+# --- packets of a ladder
+
+
+def test_of_more_than_600_packets_a_ladder_shows_an_even_sample_with_both_ends() -> None:
+    def times(count: int) -> list[int]:
+        segments = table("segments", *({"connection": 0, "time_ns": number} for number in range(count)))
+        found: list[int] = ladder._packets(segments, np.ones(count, dtype=bool)).times_ns.tolist()
+        return found
+
+    assert times(600) == list(range(600))
+    sampled = times(1_199)
+    assert (len(sampled), sampled[0], sampled[1], sampled[-1]) == (600, 0, 2, 1_198)
+
+
+def test_waits_of_a_ladder_are_those_of_its_connection_cut_to_the_view() -> None:
+    def stretch(first: int, last: int, part: str, connection: int | None = 0) -> dict[str, Any]:
+        return {"connection": connection, "time_first_ns": first, "time_last_ns": last, "part": part}
+
+    rows = [
+        stretch(0, 100, "propagation"),
+        stretch(90, 110, "propagation"),
+        stretch(110, 120, "transfer"),
+        stretch(120, 130, "loss_recovery", None),
+        stretch(130, 140, "loss_recovery", 1),
+        stretch(190, 250, "target_service"),
+        stretch(200, 250, "target_service"),
+    ]
+    found = ladder._owners(table("budget", *rows), View(0, 100, 200, (0,)))
+    assert [(each.start_ns, each.end_ns, each.part) for each in found] == [
+        (100, 110, "propagation"),
+        (190, 200, "target_service"),
+    ]
+
+
+# --- sums of the time breakdown
+
+
+def stretch(session: int, connection: int | None, first: int, last: int, part: str) -> dict[str, Any]:
+    return {"session": session, "connection": connection, "time_first_ns": first, "time_last_ns": last, "part": part}
+
+
+BUDGET = [
+    stretch(0, 0, 0, 10, "transfer"),
+    stretch(0, 0, 10, 40, "propagation"),
+    stretch(1, 1, 0, 10, "target_service"),
+    stretch(1, 1, 20, 40, "transfer"),
+]
+
+
+def test_shares_add_up_the_sessions_of_a_view() -> None:
+    edges, both = np.array([0, 20, 40, 60]), View(0, 0, 60, (0, 1))
+    found = budget.prepare(table("budget", *BUDGET), edges, both)
+    by_part = {part: shares.tolist() for part, shares in zip(budget.PARTS, found.shares, strict=True) if shares.any()}
+    # 30 ns are known of the first 20, 40 of the second, none of the third
+    assert by_part == {
+        "transfer": [10 / 30, 20 / 40, 0],
+        "propagation": [10 / 30, 20 / 40, 0],
+        "target_service": [10 / 30, 0, 0],
+    }
+    assert (found.added, found.scope_count) == ("2 sessions, added up", 2)
+    alone = budget.prepare(table("budget", *BUDGET), edges, View(0, 0, 60, (1,)))
+    assert (alone.added, list(alone.totals_ns)) == ("", ["connection 1"])
+    assert alone.totals_ns["connection 1"].sum() == 30
+
+
+def test_idle_is_what_is_not_transfer_of_the_measured_time() -> None:
+    edges = np.array([0, 20, 40, 60])
+    found = budget.idle_share(table("budget", *BUDGET), edges, View(0, 0, 60, (1,)))
+    assert found is not None
+    np.testing.assert_array_equal(found, [1, 0, np.nan])
+    assert budget.idle_share(table("budget"), edges, View(0, 0, 60, (1,))) is None
+
+
+def test_a_session_of_several_connections_has_a_total_of_its_own() -> None:
+    rows = [stretch(0, None, 0, 10, "transfer"), stretch(0, 0, 0, 10, "transfer"), stretch(0, 1, 5, 10, "propagation")]
+    found = budget.prepare(table("budget", *rows), np.array([0, 10]), View(0, 0, 10, (0, 1)))
+    assert {name: int(totals.sum()) for name, totals in found.totals_ns.items()} == {
+        "session 0": 10,
+        "connection 0": 10,
+        "connection 1": 5,
+    }
