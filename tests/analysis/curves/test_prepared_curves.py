@@ -10,6 +10,7 @@ import pytest
 from iscsitrace.analysis.curves import budget, cycles, ladder, streams
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.errors import InputInvalid
+from iscsitrace.tables.schema import CATEGORIES
 from tests.support.streams_by_hand import SECOND, Work
 from tests.support.tables_by_hand import MS, table
 
@@ -201,7 +202,11 @@ BUDGET = [
 def test_shares_add_up_the_sessions_of_a_view() -> None:
     edges, both = np.array([0, 20, 40, 60]), View(0, 0, 60, (0, 1))
     found = budget.prepare(table("budget", *BUDGET), edges, both)
-    by_part = {part: shares.tolist() for part, shares in zip(budget.PARTS, found.shares, strict=True) if shares.any()}
+    by_part = {
+        part: shares.tolist()
+        for part, shares in zip(CATEGORIES["budget_part"], found.shares, strict=True)
+        if shares.any()
+    }
     # 30 ns are known of the first 20, 40 of the second, none of the third
     assert by_part == {
         "transfer": [10 / 30, 20 / 40, 0],

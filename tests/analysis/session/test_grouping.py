@@ -16,8 +16,10 @@ ROWS = {
         {"connection": 1},
         {"connection": 2, "is_iscsi": True},
         {"connection": 3, "session": 1, "is_iscsi": True},
+        {"connection": 4, "session": 1, "is_iscsi": True},
     ],
-    "senders": [{"connection": number, "rtt_count": number} for number in (3, 0, 1, 2, 7)],
+    "nops": [{"connection": 3}, {"connection": 4}],
+    "senders": [{"connection": number, "rtt_count": number} for number in (3, 0, 1, 2, 4, 7)],
 }
 
 
@@ -25,11 +27,14 @@ def test_rows_of_connections_without_a_session_are_in_none() -> None:
     made = {name: table(name, *ROWS.get(name, [])) for name in (*grouping.TABLES, "sessions", "connections")}
     sessions, connections = grouping.sessions_and_connections_of(made.__getitem__)
     owned = {number: session.tables["senders"].raw("connection").tolist() for number, session in sessions.items()}
-    assert owned == {0: [0], 1: [3]}
-    assert list(connections) == [0, 2, 3]
+    assert owned == {0: [0], 1: [3, 4]}
+    assert list(connections) == [0, 2, 3, 4]
     assert connections[2].tables["senders"].raw("connection").tolist() == [2]
-    assert [row["connection"] for row in sessions[1].connections] == [3]
-    assert len(sessions[0].tables["rounds"]) == 0
+    assert connections[3].tables["senders"].raw("connection").tolist() == [3]
+    assert [row["connection"] for row in sessions[1].connections] == [3, 4]
+    assert [len(sessions[number].tables["nops"]) for number in (0, 1)] == [0, 2]
+    # without a time breakdown
+    assert (sessions[0].jobs_ns, sessions[0].part_ns("transfer"), sessions[0].share(5)) == (0, 0, 0)
     with pytest.raises(KeyError):
         sessions[0].tables["segments"]
 

@@ -11,12 +11,14 @@ from iscsitrace.analysis.session.spans import Commands, Spans
 from tests.support.tables_by_hand import table
 
 
-def command(number: int, start: int, status: int | None, size: int = 512, **columns: Any) -> dict[str, Any]:
+def command(
+    number: int, start: int | None, status: int | None, size: int | None = 512, **columns: Any
+) -> dict[str, Any]:
     row = {"cycle": number, "operation": "read", "bytes": size, "command_first_ns": start, "status_ns": status}
     return row | columns
 
 
-def commands(*rows: tuple[int, int | None] | tuple[int, int | None, int], answer_ns: float = 0) -> Commands:
+def commands(*rows: tuple[int | None, ...], answer_ns: float = 0) -> Commands:
     return Commands(table("cycles", *(command(number, *row) for number, row in enumerate(rows))), answer_ns)
 
 

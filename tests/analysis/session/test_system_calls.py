@@ -18,7 +18,7 @@ def read(number: int, lba: int | None, blocks: int, **columns: Any) -> dict[str,
 
 def reads(*runs: tuple[int, ...]) -> Table:
     """Each run of sizes in blocks begins elsewhere, and its commands follow one another."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for place, run in enumerate(runs):
         lba = place << 24
         for blocks in run:
