@@ -288,6 +288,64 @@ def test_connections_of_a_run_without_ports_are_in_order_of_opening() -> None:
     assert told(compare(beside_first, truth, "target")) == []
 
 
+def simulation(starts: list[int | None], **columns: list[Any]) -> dict[str, Any]:
+    """Reads of tag 7 on connection 0; at the target every instant is 5 ns later."""
+    count = len(starts)
+    cycles = commands(*[(0, 7)] * count, data_pdu_count=[1] * count, r2t_count=[0] * count) | columns
+    at = {
+        name: {
+            instant: [None if start is None else start + later + place for start in starts]
+            for place, instant in enumerate(truth_files.INSTANTS)
+        }
+        for name, later in (("initiator", 0), ("at_target", 5))
+    }
+    return {
+        "schema": 1,
+        "kind": "simulation",
+        "results": {"targets": [{"unit": {"block_length_bytes": 512}}], "connections": []},
+        "packet_counts": [0, 0],
+        "initiator_ends": [],
+        "target_ends": [[]],
+        "cycles": cycles | at,
+    }
+
+
+def simulated_cycle(number: int, start: int, **columns: Any) -> dict[str, Any]:
+    instants = {name: start + place for place, name in enumerate(truth_files.INSTANTS)}
+    return cycle(number, 5, 7, data_bytes=2_048, data_pdu_count=1) | instants | columns
+
+
+def test_of_a_simulation_every_instant_is_equal_at_its_tap() -> None:
+    def found(tap: str, *starts: int, **columns: Any) -> Agreement:
+        cycles = [simulated_cycle(number, start, **columns) for number, start in enumerate(starts)]
+        capture = tables({"connections": [connection(5, truth_files.FIRST_PORT)], "cycles": cycles})
+        return compare(capture, simulation([100, 200, 300]), tap)
+
+    agreed = found("initiator", 100, 200, 300)
+    # eight fields and seven instants of each
+    assert (told(agreed), agreed.cycle_count, agreed.value_count) == ([], 3, 45)
+    assert told(found("target", 105, 205, 305)) == []
+    late = [each[2] for each in told(found("initiator", 100, 200, 300, status_ns=106))]
+    assert late == [
+        "cycle 1: status_ns is 106, the truth has 206",
+        "cycle 2: status_ns is 106, the truth has 306",
+    ]
+    # one is missing: the others are still found by their time
+    (missing,) = told(found("initiator", 100, 300))
+    assert missing == ("cycle", 5, "Initiator Task Tag 0x00000007, read: not in the capture (initiator's port 40000)")
+    (added,) = told(found("initiator", 100, 150, 200, 300))
+    assert added == ("cycle", 5, "cycle 1, Initiator Task Tag 0x00000007: not in the truth")
+
+
+def test_commands_that_did_not_pass_the_tap_and_sizes_without_a_unit_are_not_compared() -> None:
+    truth = simulation([100, None], block_count=[4, None])
+    capture = tables({"connections": [connection(5, 40_000)], "cycles": [simulated_cycle(0, 100)]})
+    assert told(compare(capture, truth, "initiator")) == []
+    without_unit = truth | {"results": {"targets": [{"unit": None}], "connections": []}}
+    found = compare(capture, without_unit, "initiator")
+    assert (told(found), found.value_count) == ([], 14)
+
+
 @pytest.mark.parametrize("truth", [{"schema": 2, "kind": "run"}, {"schema": 1, "kind": "other"}, {}])
 def test_what_is_no_truth_is_said(truth: dict[str, Any]) -> None:
     with pytest.raises(InputInvalid, match="not a truth of schema 1 and kind simulation, run, initiator, target: "):

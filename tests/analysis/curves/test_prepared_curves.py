@@ -109,6 +109,17 @@ def test_beyond_80_commands_each_row_is_the_slowest_of_its_neighbors() -> None:
     assert (drawn.cycle_count, set(drawn.latencies_ns.tolist())) == (160, {2 * MS})
 
 
+def test_what_is_unknown_of_a_command_has_no_length() -> None:
+    unnamed = commands([None])[0] | {"operation": None, "bytes": None}
+    drawn = cycles.prepare(table("cycles", *commands([3]), unnamed | {"cycle": 1}), VIEW)
+    assert (drawn.latencies_ns.tolist(), drawn.has_status.tolist()) == ([3 * MS, 0], [True, False])
+    assert (drawn.operations, drawn.sizes) == (("read", "unknown"), (4096, None))
+    # without data the whole latency is the request
+    assert {name: lengths.tolist() for name, lengths in drawn.phases.items() if lengths.any()} == {
+        "request": [3 * MS, 0]
+    }
+
+
 # --- time breakdown
 
 
@@ -162,6 +173,29 @@ def test_of_more_than_600_packets_a_ladder_shows_an_even_sample_with_both_ends()
     assert times(600) == list(range(600))
     sampled = times(1_199)
     assert (len(sampled), sampled[0], sampled[1], sampled[-1]) == (600, 0, 2, 1_198)
+
+
+def test_a_ladder_shows_packets_and_pdus_that_touch_its_view() -> None:
+    rows = [(100, 0, "empty"), (110, 1, "new"), (120, 1, "retransmission"), (130, 1, "copy"), (201, 1, "new")]
+    segments = [
+        {"connection": 0, "time_ns": at, "payload_bytes": length, "segment_class": kind} for at, length, kind in rows
+    ]
+    pdus = [
+        {"connection": on, "opcode": 0x25, "time_first_ns": first, "time_last_ns": last}
+        for on, first, last in ((0, 50, 99), (0, 50, 100), (0, 200, 300), (0, 201, 300), (1, 150, 160))
+    ]
+    path = {"connection": 0, "is_iscsi": True, "rtt_to_initiator_min_ns": 0, "rtt_to_target_min_ns": 8}
+    found = ladder.prepare(
+        table("connections", path),
+        table("cycles"),
+        table("segments", *segments),
+        table("pdus", *pdus),
+        table("budget"),
+        View(0, 100, 200, (0,)),
+    )
+    assert [each.times_ns.tolist() for each in (found.acks, found.data, found.again)] == [[100], [110], [120]]
+    assert [(each.first_ns, each.last_ns) for each in found.pdus] == [(50, 100), (200, 300)]
+    assert found.packet_count == 3
 
 
 def test_waits_of_a_ladder_are_those_of_its_connection_cut_to_the_view() -> None:
@@ -235,3 +269,5 @@ def test_a_session_of_several_connections_has_a_total_of_its_own() -> None:
         "connection 0": 10,
         "connection 1": 5,
     }
+    alone = budget.prepare(table("budget", *rows), np.array([0, 10]), View(0, 0, 10, (0,)))
+    assert list(alone.totals_ns) == ["connection 0"]

@@ -53,6 +53,8 @@ def test_the_busiest_connection_is_shown_from_its_first_to_its_last_packet() -> 
     assert shown(connection=0, to_target=False).to_target is False
     even = view.of_connection(table("connections", connection(0, 0, 5, 5)), CYCLES, Zoom(), 0)
     assert even.to_target is False
+    more = view.of_connection(table("connections", connection(0, 0, 6, 5)), CYCLES, Zoom(), 0)
+    assert more.to_target is True
 
 
 def test_commands_bring_their_connection_and_a_margin_of_a_twenty_fifth() -> None:

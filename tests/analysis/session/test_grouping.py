@@ -43,7 +43,7 @@ def test_null_is_minus_one() -> None:
     assert grouping._numbers(table("budget", {"connection": None}, {"connection": 5}), "connection").tolist() == [-1, 5]
 
 
-@pytest.mark.parametrize("base", [0, (1 << 15) - 2, 1 << 20])
+@pytest.mark.parametrize("base", [0, (1 << 15) - 2, (1 << 16) - 3])
 def test_tables_are_split_by_key_in_order(base: int) -> None:
     """Large keys are sorted in another way."""
     whole = table("senders", *({"connection": number} for number in range(6)))
@@ -63,3 +63,13 @@ def test_commands_that_did_not_wait_are_not_among_those_that_waited_longest() ->
     assert session.longest_rows(waits) == [2, 1]
     assert session.longest_rows(waits, 1) == [2]
     assert session.waits_by_cycle(waits).tolist() == [0, 2 * MS, 3 * MS]
+
+
+def test_a_wait_without_a_command_is_of_none() -> None:
+    story = Story().task(("transfer", MS)).pause(4 * MS).task(("transfer", MS))
+    session = grouping.sessions_of(story.source())[0]
+    waits = session.stretches("initiator_think")
+    assert waits.cycle.tolist() == [-1]
+    assert session.is_of(waits, np.array([True, True])).tolist() == [False]
+    assert session.waits_by_cycle(waits).tolist() == [0, 0]
+    assert session.with_next(waits).cycle.tolist() == [1]

@@ -75,6 +75,7 @@ def test_a_quarter_of_the_commands_have_the_size_of_a_full_piece(others: int, is
     assert (system_calls.infer(reads(*[(100, 40)] * 4, run)) is not None) is is_call
 
 
-def test_seven_commands_are_too_few() -> None:
+def test_three_calls_are_too_few() -> None:
     assert system_calls.infer(reads(*[(100, 40)] * 4)) is not None
     assert system_calls.infer(reads(*[(100, 40)] * 3, (100,))) is None
+    assert system_calls.infer(reads()) is None
