@@ -69,7 +69,9 @@ def sequential_share(cycles: Table) -> float:
     # searching a sorted array for sorted values is several times as fast
     ends = np.sort(lba + cycles.raw("block_count").astype(np.int64)[~known])
     starts = np.sort(lba)
-    return float((ends[np.searchsorted(ends, starts)] == starts).mean()) if len(lba) else 0.0
+    # the end of a command at the greatest address overflows, and may be before its start
+    place = np.searchsorted(ends, starts).clip(max=len(ends) - 1)
+    return float((ends[place] == starts).mean()) if len(lba) else 0.0
 
 
 def infer(cycles: Table) -> SystemCall | None:

@@ -53,6 +53,8 @@ def test_the_sequential_share_asks_for_an_end_anywhere() -> None:
     assert system_calls.sequential_share(table("cycles", *rows)) == 2 / 5
     assert system_calls.sequential_share(table("cycles", read(0, None, 8))) == 0
     assert system_calls.sequential_share(table("cycles")) == 0
+    # an address at which the end does not fit into 64 bits with a sign
+    assert system_calls.sequential_share(table("cycles", read(0, (1 << 63) - 1, 8))) == 0
 
 
 @pytest.mark.parametrize(("others", "is_call"), [(2, True), (3, False)])
