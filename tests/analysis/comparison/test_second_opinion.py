@@ -261,3 +261,11 @@ def test_differences_are_in_order_of_frames_then_of_kinds() -> None:
         (13, "field"),
     ]
     assert (result.our_pdu_count, result.tshark_pdu_count, result.matched_pdu_count) == (4, 4, 3)
+
+
+@pytest.mark.parametrize(("tag", "name", "count"), [(0xFFFFFFFF, "lun", 0), (5, "lun", 1), (0xFFFFFFFF, "stat_sn", 1)])
+def test_the_lun_of_a_nop_without_a_target_transfer_tag_is_reserved(tag: int, name: str, count: int) -> None:
+    # RFC 7143 sections 11.18 and 11.19
+    nop_in = 0x20
+    ours = [*OURS[:3], data_in(3, opcode=nop_in, target_transfer_tag=tag)]
+    assert len(compared(ours, [*SHOWN[:3], shown(3, opcode=nop_in, **{name: 0})]).differences) == count
