@@ -73,3 +73,12 @@ def test_a_wait_without_a_command_is_of_none() -> None:
     assert session.is_of(waits, np.array([True, True])).tolist() == [False]
     assert session.waits_by_cycle(waits).tolist() == [0, 0]
     assert session.with_next(waits).cycle.tolist() == [1]
+
+
+def test_transfers_are_complete_reads_and_writes_with_data() -> None:
+    story = Story().task(("transfer", MS)).task(("transfer", MS), operation="write")
+    story.task(("transfer", MS), data_bytes=0).task(("transfer", MS), operation="inquiry")
+    story.task(("transfer", MS), is_complete=False)
+    session = grouping.sessions_of(story.source())[0]
+    assert session.is_transfer.tolist() == [True, True, False, False, True]
+    assert session.transfers.raw("cycle").tolist() == [0, 1]

@@ -93,6 +93,12 @@ def test_three_groups_alike_are_cycles_of_commands_issued_together() -> None:
     assert all(each.together == 1 for each in spans(commands(*calls(2))))
 
 
+@pytest.mark.parametrize("size", [256, 768])
+def test_a_group_of_another_size_is_no_cycle_of_the_pattern(size: int) -> None:
+    found = [each for each in spans(commands(*calls(3), (400, 450, size), (401, 450, size))) if each.together == 2]
+    assert [(each.block_bytes, lasted(each)) for each in found] == [(1_024, [(0, 100), (100, 200), (200, 400)])]
+
+
 @pytest.mark.parametrize(("size", "is_cycle"), [(768, True), (769, False)])
 def test_groups_alike_need_half_of_the_bytes(size: int, is_cycle: bool) -> None:
     """Three calls move 3072 bytes; one group of three and one of two, of other patterns, move as many or two more."""
