@@ -57,6 +57,11 @@ def test_write_with_immediate_data_only_ends_with_the_command() -> None:
     assert phases(**row) == {"transfer_ns": 10, "service_ns": 40, "latency_ns": 50}
 
 
+def test_a_write_without_data_in_the_capture_has_no_transfer() -> None:
+    row = {"is_write": True, "r2t_count": 1, "command_first_ns": 100, "command_last_ns": 140, "r2t_first_ns": 130}
+    assert phases(**row, status_ns=200) == {"grant_ns": 30, "latency_ns": 100}
+
+
 def test_immediate_data_that_ends_after_the_data_out_counts() -> None:
     row = WRITE | {"immediate_bytes": 512, "command_last_ns": 180}
     assert phases(**row, data_last_ns=170, status_ns=200)["transfer_ns"] == 80

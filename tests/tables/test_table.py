@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
+from iscsitrace.errors import ExtraMissing
 from iscsitrace.tables.schema import TABLES
 from iscsitrace.tables.table import Table
 from tests.support.tables_by_hand import WORDS, columns_of, null_of, table
@@ -152,3 +154,16 @@ def test_to_arrow_has_units_and_meanings() -> None:
     assert arrow.schema.field("status_ns").metadata[b"unit"] == b"ns"
     assert b"completion of the SCSI Response" in arrow.schema.field("status_ns").metadata[b"meaning"]
     assert not arrow.schema.field("cycle").nullable
+
+
+@pytest.mark.parametrize(("method", "package"), [("to_pandas", "pandas"), ("to_arrow", "pyarrow")])
+def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, method: str, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ExtraMissing, match=f"^{method} needs {package}: pip install "):
+        getattr(table("senders"), method)()
+
+
+def test_all_rows_are_the_table_itself() -> None:
+    whole = table("senders", {"connection": 1}, {"connection": 2})
+    assert whole.select(np.array([True, True])) is whole
+    assert whole.select([1, 1]).raw("connection").tolist() == [2, 2]

@@ -228,3 +228,17 @@ def test_a_trace_has_a_property_for_every_table_of_the_schema_and_no_other() -> 
         text = getattr(Trace, name).__doc__
         assert text.startswith(f"A row is {declaration.row.partition(' (only')[0]}")
         assert ("only when read with" in text) == (name in ON_REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("CHAP_R=0x1234", "CHAP_R=(hidden)"),
+        (" CHAP_R =0x1234", " CHAP_R =(hidden)"),
+        ("CHAP_R=", "CHAP_R="),
+        ("CHAP_N=me", "CHAP_N=me"),
+        ("CHAP_R", "CHAP_R"),
+    ],
+)
+def test_the_value_of_a_secret_is_hidden(text: str, shown: str) -> None:
+    assert trace_module.hide_secret(text) == shown

@@ -101,7 +101,7 @@ def _latency_edges(values: Array, count: int) -> Array:
     """Bins that grow by a constant factor, from the least to the greatest latency."""
     low, high = max(1, int(values.min())), max(2, int(values.max()))
     if high < 2 * low:
-        low, high = max(1, low // 2), 2 * high
+        low, high = low // 2, 2 * high
     edges = np.geomspace(low, high, count + 1)
     edges[0], edges[-1] = min(low, int(values.min())), high
     return edges

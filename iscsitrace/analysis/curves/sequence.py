@@ -105,7 +105,8 @@ class _Making:
             LineMaker(view.start_ns, view.end_ns, edges_ns) for _ in range(4)
         )
         self.notes: list[Note] = []
-        self._last_ack: tuple[int, int] | None = None
+        # no ACK has this offset
+        self._last_ack = _NO_ACK, 0
 
     def add(self, segments: Table, rows: slice) -> None:
         view = self._view
@@ -138,8 +139,8 @@ class _Making:
             return
         acks, times = acks[chosen], segments.raw("time_ns")[rows][chosen]
         windows = segments.raw("window_bytes")[rows][chosen].astype(np.int64)
-        previous = np.concatenate([[self._last_ack[0] if self._last_ack else acks[0] - 1], acks[:-1]])
-        previous_window = np.concatenate([[self._last_ack[1] if self._last_ack else -1], windows[:-1]])
+        previous = np.concatenate([[self._last_ack[0]], acks[:-1]])
+        previous_window = np.concatenate([[self._last_ack[1]], windows[:-1]])
         self._last_ack = int(acks[-1]), int(windows[-1])
         is_bare = (segments.raw("payload_bytes")[rows][chosen] == 0) & (
             segments.raw("flags")[rows][chosen] & (_SYN | _FIN | _RST) == 0

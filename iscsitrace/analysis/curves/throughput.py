@@ -75,7 +75,7 @@ def _bytes_by_bin(segments: Table, edges_ns: Array, view: View) -> dict[str, Arr
             ("again", is_again),
         ):
             chosen = keep & which
-            bins = np.clip(np.searchsorted(edges_ns, times[chosen], side="right") - 1, 0, len(edges_ns) - 2)
+            bins = np.minimum(np.searchsorted(edges_ns, times[chosen], side="right"), len(edges_ns) - 1) - 1
             lengths = segments.raw("payload_bytes")[rows][chosen]
             found[name] += np.bincount(bins, weights=lengths, minlength=len(edges_ns) - 1)
     return found

@@ -99,7 +99,7 @@ def _estimates(window: Table, rows: slice, view: View, edges_ns: Array | None) -
     times, values = window.raw("time_ns")[rows], window.raw("cwnd_estimate_bytes")[rows]
     change = np.flatnonzero(np.diff(is_valid, prepend=False, append=False))
     starts, ends = change[::2], change[1::2]
-    until_ns = np.where(ends < len(times), times[np.minimum(ends, len(times) - 1)], view.end_ns)
+    until_ns = np.append(times, view.end_ns)[ends]
     since_ns = np.maximum(times[starts], view.start_ns)
     valid_ns = int(np.maximum(until_ns - since_ns, 0).sum())
     if edges_ns is None:

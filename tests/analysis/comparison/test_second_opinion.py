@@ -222,3 +222,50 @@ def test_streams_of_different_connections_are_separate() -> None:
 
 def test_every_explanation_has_a_description() -> None:
     assert all(name.startswith("tshark_") and meaning for name, meaning in EXPLANATIONS.items())
+
+
+def test_a_difference_names_opcode_and_tag() -> None:
+    (ours,) = compared(OURS, SHOWN[:2] + SHOWN[3:]).differences
+    assert ours.text == "opcode 0x25, Initiator Task Tag 0x00000007: tshark does not show it"
+    assert (ours.connection, ours.frame, ours.evidence) == (0, 12, "")
+    untagged = ShownPdu(12, {"opcode": COMMAND}, 12, 0, None)
+    (theirs,) = compared(OURS, [*SHOWN, untagged]).differences
+    assert theirs.text == "opcode 0x01, Initiator Task Tag unknown: only tshark shows it"
+
+
+def test_tshark_loses_sync_at_a_cut_frame_until_it_shows_a_pdu_again() -> None:
+    result = compared(OURS, SHOWN[:1], SEGMENTS, weak(11, is_cut=True))
+    assert [(each.frame, each.explanation, each.evidence) for each in result.differences] == [
+        (11, "tshark_snaplen", "frame 11 (cut)"),
+        (12, "tshark_lost_place", "frame 11 (cut) of the PDU of frame 11"),
+        (13, "tshark_lost_place", "frame 11 (cut) of the PDU of frame 11"),
+    ]
+    assert result.explained_counts() == {"tshark_snaplen": 1, "tshark_lost_place": 2}
+    assert result.unexplained == []
+
+
+def test_a_pdu_whose_end_was_not_seen_is_not_shown_late() -> None:
+    ours = [*OURS[:3], data_in(3, frame_last=None)]
+    assert explanations(compared(ours, [*SHOWN[:3], shown(3, frame=12)])) == [("frame", None)]
+
+
+def test_differences_are_in_order_of_frames_then_of_kinds() -> None:
+    ours = [OURS[0], data_in(1, max_cmd_sn=7), *OURS[2:]]
+    extra = shown(9, frame=11, place_bytes=4)
+    theirs = [SHOWN[0], shown(1, max_cmd_sn=5), extra, shown(3, max_cmd_sn=9)]
+    result = compared(ours, theirs)
+    assert [(each.frame, each.kind) for each in result.differences] == [
+        (11, "field"),
+        (11, "tshark_only"),
+        (12, "ours_only"),
+        (13, "field"),
+    ]
+    assert (result.our_pdu_count, result.tshark_pdu_count, result.matched_pdu_count) == (4, 4, 3)
+
+
+@pytest.mark.parametrize(("tag", "name", "count"), [(0xFFFFFFFF, "lun", 0), (5, "lun", 1), (0xFFFFFFFF, "stat_sn", 1)])
+def test_the_lun_of_a_nop_without_a_target_transfer_tag_is_reserved(tag: int, name: str, count: int) -> None:
+    # RFC 7143 sections 11.18 and 11.19
+    nop_in = 0x20
+    ours = [*OURS[:3], data_in(3, opcode=nop_in, target_transfer_tag=tag)]
+    assert len(compared(ours, [*SHOWN[:3], shown(3, opcode=nop_in, **{name: 0})]).differences) == count

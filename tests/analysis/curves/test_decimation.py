@@ -103,6 +103,13 @@ def test_all_rows_are_drawn_up_to_the_limit() -> None:
     assert edges.tolist() == [0, 25, 50, 75, 100]
 
 
+def test_a_plot_has_20000_rows_or_2000_columns() -> None:
+    assert Detail().edges(20_000, 0, 9_999) is None
+    edges = Detail().edges(20_001, 0, 9_999)
+    assert edges is not None
+    assert (len(edges), edges[1], edges[-1]) == (2_001, 5, 10_000)
+
+
 def test_a_view_of_few_nanoseconds_has_no_more_columns_than_these() -> None:
     edges = Detail(limit=0, columns=2000).edges(1, 5, 8)
     assert edges is not None

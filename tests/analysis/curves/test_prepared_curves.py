@@ -10,6 +10,7 @@ import pytest
 from iscsitrace.analysis.curves import budget, cycles, ladder, streams
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.errors import InputInvalid
+from iscsitrace.tables.schema import CATEGORIES
 from tests.support.streams_by_hand import SECOND, Work
 from tests.support.tables_by_hand import MS, table
 
@@ -108,6 +109,17 @@ def test_beyond_80_commands_each_row_is_the_slowest_of_its_neighbors() -> None:
     assert (drawn.cycle_count, set(drawn.latencies_ns.tolist())) == (160, {2 * MS})
 
 
+def test_what_is_unknown_of_a_command_has_no_length() -> None:
+    unnamed = commands([None])[0] | {"operation": None, "bytes": None}
+    drawn = cycles.prepare(table("cycles", *commands([3]), unnamed | {"cycle": 1}), VIEW)
+    assert (drawn.latencies_ns.tolist(), drawn.has_status.tolist()) == ([3 * MS, 0], [True, False])
+    assert (drawn.operations, drawn.sizes) == (("read", "unknown"), (4096, None))
+    # without data the whole latency is the request
+    assert {name: lengths.tolist() for name, lengths in drawn.phases.items() if lengths.any()} == {
+        "request": [3 * MS, 0]
+    }
+
+
 # --- time breakdown
 
 
@@ -147,3 +159,115 @@ def test_only_a_job_that_ran_in_the_view_is_named() -> None:
     assert named(0, 10 * SECOND)
     assert not named(0, SECOND // 2)
     assert not named(3 * SECOND, 4 * SECOND)
+
+
+# --- packets of a ladder
+
+
+def test_of_more_than_600_packets_a_ladder_shows_an_even_sample_with_both_ends() -> None:
+    def times(count: int) -> list[int]:
+        segments = table("segments", *({"connection": 0, "time_ns": number} for number in range(count)))
+        found: list[int] = ladder._packets(segments, np.ones(count, dtype=bool)).times_ns.tolist()
+        return found
+
+    assert times(600) == list(range(600))
+    sampled = times(1_199)
+    assert (len(sampled), sampled[0], sampled[1], sampled[-1]) == (600, 0, 2, 1_198)
+
+
+def test_a_ladder_shows_packets_and_pdus_that_touch_its_view() -> None:
+    rows = [(100, 0, "empty"), (110, 1, "new"), (120, 1, "retransmission"), (130, 1, "copy"), (201, 1, "new")]
+    segments = [
+        {"connection": 0, "time_ns": at, "payload_bytes": length, "segment_class": kind} for at, length, kind in rows
+    ]
+    pdus = [
+        {"connection": on, "opcode": 0x25, "time_first_ns": first, "time_last_ns": last}
+        for on, first, last in ((0, 50, 99), (0, 50, 100), (0, 200, 300), (0, 201, 300), (1, 150, 160))
+    ]
+    path = {"connection": 0, "is_iscsi": True, "rtt_to_initiator_min_ns": 0, "rtt_to_target_min_ns": 8}
+    found = ladder.prepare(
+        table("connections", path),
+        table("cycles"),
+        table("segments", *segments),
+        table("pdus", *pdus),
+        table("budget"),
+        View(0, 100, 200, (0,)),
+    )
+    assert [each.times_ns.tolist() for each in (found.acks, found.data, found.again)] == [[100], [110], [120]]
+    assert [(each.first_ns, each.last_ns) for each in found.pdus] == [(50, 100), (200, 300)]
+    assert found.packet_count == 3
+
+
+def test_waits_of_a_ladder_are_those_of_its_connection_cut_to_the_view() -> None:
+    def stretch(first: int, last: int, part: str, connection: int | None = 0) -> dict[str, Any]:
+        return {"connection": connection, "time_first_ns": first, "time_last_ns": last, "part": part}
+
+    rows = [
+        stretch(0, 100, "propagation"),
+        stretch(90, 110, "propagation"),
+        stretch(110, 120, "transfer"),
+        stretch(120, 130, "loss_recovery", None),
+        stretch(130, 140, "loss_recovery", 1),
+        stretch(190, 250, "target_service"),
+        stretch(200, 250, "target_service"),
+    ]
+    found = ladder._owners(table("budget", *rows), View(0, 100, 200, (0,)))
+    assert [(each.start_ns, each.end_ns, each.part) for each in found] == [
+        (100, 110, "propagation"),
+        (190, 200, "target_service"),
+    ]
+
+
+# --- sums of the time breakdown
+
+
+def stretch(session: int, connection: int | None, first: int, last: int, part: str) -> dict[str, Any]:
+    return {"session": session, "connection": connection, "time_first_ns": first, "time_last_ns": last, "part": part}
+
+
+BUDGET = [
+    stretch(0, 0, 0, 10, "transfer"),
+    stretch(0, 0, 10, 40, "propagation"),
+    stretch(1, 1, 0, 10, "target_service"),
+    stretch(1, 1, 20, 40, "transfer"),
+]
+
+
+def test_shares_add_up_the_sessions_of_a_view() -> None:
+    edges, both = np.array([0, 20, 40, 60]), View(0, 0, 60, (0, 1))
+    found = budget.prepare(table("budget", *BUDGET), edges, both)
+    by_part = {
+        part: shares.tolist()
+        for part, shares in zip(CATEGORIES["budget_part"], found.shares, strict=True)
+        if shares.any()
+    }
+    # 30 ns are known of the first 20, 40 of the second, none of the third
+    assert by_part == {
+        "transfer": [10 / 30, 20 / 40, 0],
+        "propagation": [10 / 30, 20 / 40, 0],
+        "target_service": [10 / 30, 0, 0],
+    }
+    assert (found.added, found.scope_count) == ("2 sessions, added up", 2)
+    alone = budget.prepare(table("budget", *BUDGET), edges, View(0, 0, 60, (1,)))
+    assert (alone.added, list(alone.totals_ns)) == ("", ["connection 1"])
+    assert alone.totals_ns["connection 1"].sum() == 30
+
+
+def test_idle_is_what_is_not_transfer_of_the_measured_time() -> None:
+    edges = np.array([0, 20, 40, 60])
+    found = budget.idle_share(table("budget", *BUDGET), edges, View(0, 0, 60, (1,)))
+    assert found is not None
+    np.testing.assert_array_equal(found, [1, 0, np.nan])
+    assert budget.idle_share(table("budget"), edges, View(0, 0, 60, (1,))) is None
+
+
+def test_a_session_of_several_connections_has_a_total_of_its_own() -> None:
+    rows = [stretch(0, None, 0, 10, "transfer"), stretch(0, 0, 0, 10, "transfer"), stretch(0, 1, 5, 10, "propagation")]
+    found = budget.prepare(table("budget", *rows), np.array([0, 10]), View(0, 0, 10, (0, 1)))
+    assert {name: int(totals.sum()) for name, totals in found.totals_ns.items()} == {
+        "session 0": 10,
+        "connection 0": 10,
+        "connection 1": 5,
+    }
+    alone = budget.prepare(table("budget", *rows), np.array([0, 10]), View(0, 0, 10, (0,)))
+    assert list(alone.totals_ns) == ["connection 0"]

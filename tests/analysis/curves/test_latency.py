@@ -1,0 +1,109 @@
+"""Which latencies are shown, in how many bins, and which operations and I/O sizes have a curve of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iscsitrace.analysis.curves import latency
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.view import View
+from tests.support.tables_by_hand import table
+
+VIEW = View(origin_ns=0, start_ns=1_000, end_ns=1_999, connections=(0,))
+
+
+def command(number: int, start_ns: int = 1_000, lasted_ns: int | None = 64, **columns: Any) -> dict[str, Any]:
+    row = {"cycle": number, "connection": 0, "operation": "read", "bytes": 512, "command_first_ns": start_ns}
+    return row | {"status_ns": None if lasted_ns is None else start_ns + lasted_ns} | columns
+
+
+def curves(*rows: dict[str, Any], detail: Detail | None = None) -> latency.Latency:
+    return latency.prepare(table("cycles", *rows), VIEW, detail)
+
+
+@pytest.mark.parametrize(("count", "latencies", "times"), [(29, 10, 10), (72, 12, 24), (300, 40, 80)])
+def test_more_commands_make_more_bins(count: int, latencies: int, times: int) -> None:
+    """One of latency per 6 commands, from 10 to 40; one of time per 3, from 10 to 80."""
+    found = curves(*(command(number, lasted_ns=64 + number) for number in range(count)))
+    assert found.heat.shape == (latencies, times)
+    assert (len(found.latency_edges_ns), len(found.time_edges_ns)) == (latencies + 1, times + 1)
+    assert (found.time_edges_ns[0], found.time_edges_ns[-1]) == (1_000, 2_000)
+
+
+def test_commands_that_begin_in_the_view_and_have_a_status_are_counted() -> None:
+    outside = [command(4, 999), command(5, 2_000), command(6, 1_500, connection=1)]
+    found = curves(command(0), command(1, 1_999, 128), command(2, lasted_ns=None), command(3, lasted_ns=None), *outside)
+    assert (found.task_count, found.without_latency_count) == (2, 2)
+    # the first at the lower left, the last at the upper right
+    assert (found.heat[0, 0], found.heat[-1, -1], found.heat.sum()) == (1, 1, 2)
+    assert (found.over_time["read"].times_ns.tolist(), found.over_time["read"].values.tolist()) == (
+        [1_000, 1_999],
+        [64, 128],
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "edges"),
+    [
+        # each twice the one before it
+        ([100, 800], [100, 200, 400, 800]),
+        ([100, 200], [100, 126, 159, 200]),
+        # of nearly equal ones from half of the least to twice the greatest
+        ([100, 199], [50, 100, 199, 398]),
+        ([2, 2], [1, 2, 3, 4]),
+        ([0, 8], [0, 2, 4, 8]),
+        ([0, 0], [0, 1, 2, 2]),
+    ],
+)
+def test_latency_bins_grow_by_a_factor(values: list[int], edges: list[int]) -> None:
+    assert np.round(latency._latency_edges(np.array(values), 3)).tolist() == edges
+
+
+def test_five_operations_have_a_curve_of_their_own_the_most_frequent_first() -> None:
+    words = [*["write"] * 3, *["read"] * 2, None, "inquiry", "test_unit_ready"]
+    rows = [command(number, operation=word) for number, word in enumerate(words)]
+    assert list(curves(*rows).over_time) == ["write", "read", "test_unit_ready", "inquiry", "unknown"]
+
+
+def test_the_rarest_operations_are_one_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "OPERATIONS", 2)
+    words = ["read"] * 3 + ["write"] * 2 + ["inquiry", "test_unit_ready"]
+    found = curves(*(command(number, operation=word) for number, word in enumerate(words)))
+    assert {name: len(line) for name, line in found.over_time.items()} == {"read": 3, "write": 2, "other": 2}
+
+
+def test_a_distribution_has_at_most_1000_points_with_both_ends() -> None:
+    values, shares = latency._cumulative(np.arange(2_000)[::-1])
+    assert (len(values), values[0], values[-1], shares[0], shares[-1]) == (1_000, 0, 1_999, 1 / 2_000, 1)
+    assert latency._cumulative(np.arange(1_000))[0].tolist() == list(range(1_000))
+    values, shares = latency._cumulative(np.array([7, 5, 5, 9]))
+    assert (values.tolist(), shares.tolist()) == ([5, 5, 7, 9], [0.25, 0.5, 0.75, 1])
+
+
+def test_the_12_commonest_sizes_are_shown_the_smallest_first() -> None:
+    sizes = [512 * number for number in range(14, 0, -1)]
+    # the smallest two only once, and a command without data
+    rows = [command(0, bytes=0), *(command(0, bytes=size) for size in sizes)]
+    rows += [command(0, bytes=size, lasted_ns=100) for size in sizes if size > 1_024]
+    found = curves(*rows).block_sizes["read"]
+    assert list(found) == [512 * number for number in range(3, 15)]
+    assert found[1_536] == {"p50": 64, "p95": 100, "p99": 100, "max": 100, "count": 2}
+
+
+def test_sizes_are_those_of_reads_and_writes_or_of_all_where_there_are_none() -> None:
+    inquiry = command(0, operation="inquiry", bytes=36)
+    reads = command(1), command(2, bytes=1), command(3, bytes=0)
+    found = curves(inquiry, *reads, command(4, operation="write", bytes=1_024))
+    assert {name: list(sizes) for name, sizes in found.block_sizes.items()} == {"read": [1, 512], "write": [1_024]}
+    assert list(curves(inquiry).block_sizes) == ["inquiry"]
+
+
+def test_points_are_decimated_beyond_the_limit() -> None:
+    rows = [command(number, 1_000 + number, 10 + number) for number in range(6)]
+    assert not curves(*rows, detail=Detail(limit=6, columns=1)).is_decimated
+    found = curves(*rows, detail=Detail(limit=5, columns=1))
+    assert found.is_decimated
+    assert found.over_time["read"].values.tolist() == [10, 15]

@@ -1,0 +1,140 @@
+"""Which connections, commands and time a view shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iscsitrace.analysis.curves import view
+from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.errors import InputInvalid
+from iscsitrace.tables.table import Table
+from tests.support.tables_by_hand import table
+
+
+def connection(number: int, session: int, to_target: int, to_initiator: int) -> dict[str, Any]:
+    amounts = {"captured_bytes_to_target": to_target, "captured_bytes_to_initiator": to_initiator}
+    times = {"time_first_ns": 100 * number, "time_last_ns": 10_000 + number}
+    return {"connection": number, "session": session, "is_iscsi": True} | amounts | times
+
+
+CONNECTIONS = table(
+    "connections",
+    connection(0, 0, 50, 40),
+    connection(1, 0, 10, 90),
+    connection(2, 1, 60, 30),
+    {"connection": 3, "captured_bytes_to_target": 999},
+)
+
+
+def command(number: int, on: int, start: int, status: int | None, **columns: Any) -> dict[str, Any]:
+    return {"cycle": number, "connection": on, "command_first_ns": start, "status_ns": status} | columns
+
+
+CYCLES = table(
+    "cycles",
+    command(0, 0, 1_000, 1_100),
+    command(1, 0, 1_200, 1_300, data_acked_ns=1_400),
+    command(2, 1, 1_250, None, next_command_ns=1_500),
+    command(3, 2, 2_000, None),
+)
+
+
+def shown(**zoom: Any) -> View:
+    return view.of_connection(CONNECTIONS, CYCLES, Zoom(**zoom), 7)
+
+
+def test_the_busiest_connection_is_shown_from_its_first_to_its_last_packet() -> None:
+    assert shown() == View(7, 100, 10_001, (1,), None, to_target=False)
+    assert shown(session=1) == View(7, 200, 10_002, (2,), 1, to_target=True)
+    assert shown(connection=0) == View(7, 0, 10_000, (0,), None, to_target=True)
+    assert shown(connection=0, to_target=False).to_target is False
+    even = view.of_connection(table("connections", connection(0, 0, 5, 5)), CYCLES, Zoom(), 0)
+    assert even.to_target is False
+    more = view.of_connection(table("connections", connection(0, 0, 6, 5)), CYCLES, Zoom(), 0)
+    assert more.to_target is True
+
+
+def test_commands_bring_their_connection_and_a_margin_of_a_twenty_fifth() -> None:
+    # 1000 to 1400, and 16 and 1 more on either side
+    assert shown(cycles=range(2)) == View(7, 983, 1_417, (0,), None, to_target=True, cycles=range(2))
+    # until the next command, where there is no status
+    assert (shown(cycles=range(2, 3)).start_ns, shown(cycles=range(2, 3)).end_ns) == (1_239, 1_511)
+    # a command after which nothing is known is 1 ns long
+    assert (shown(cycles=range(3, 4)).start_ns, shown(cycles=range(3, 4)).end_ns) == (1_999, 2_002)
+    # another connection than that of the commands was requested
+    assert shown(cycles=range(2), connection=1).connections == (1,)
+    assert shown(cycles=range(2), session=1).connections == (2,)
+
+
+def test_requested_times_narrow_those_of_commands_and_replace_all_others() -> None:
+    def times(**zoom: Any) -> tuple[int, int]:
+        found = shown(**zoom)
+        return found.start_ns, found.end_ns
+
+    assert times(time_from_ns=5, time_to_ns=90_000) == (5, 90_000)
+    assert times(time_from_ns=500) == (500, 10_001)
+    assert times(time_to_ns=500) == (100, 500)
+    assert times(cycles=range(2), time_from_ns=5, time_to_ns=90_000) == (983, 1_417)
+    assert times(cycles=range(2), time_from_ns=1_000, time_to_ns=1_100) == (1_000, 1_100)
+    # an instant is 1 ns long
+    assert times(time_from_ns=500, time_to_ns=500) == (500, 501)
+    with pytest.raises(InputInvalid, match="outside of --from and --to"):
+        shown(time_from_ns=501, time_to_ns=500)
+
+
+def test_tasks_are_shown_from_the_first_command_to_the_last_status_or_command() -> None:
+    def tasks(cycles: Table = CYCLES, **zoom: Any) -> View:
+        return view.of_tasks(CONNECTIONS, cycles, Zoom(**zoom), 7)
+
+    assert tasks() == View(7, 1_000, 2_000, (0, 1, 2), None, to_target=False)
+    assert tasks(session=0) == View(7, 1_000, 1_300, (0, 1), 0, to_target=False)
+    assert tasks(connection=2) == View(7, 2_000, 2_001, (2,), None, to_target=True)
+    for zoom, scope in (({}, "the capture"), ({"session": 1}, "session 1"), ({"connection": 2}, "connection 2")):
+        with pytest.raises(InputInvalid, match=f"^nothing to draw: {scope} has no SCSI commands$"):
+            tasks(table("cycles"), **zoom)
+
+
+@pytest.mark.parametrize(
+    ("zoom", "message"),
+    [
+        ({"session": 2}, "there is no session 2; there are 0, 1"),
+        ({"session": 0, "connection": 2}, "there is no iSCSI connection 2; there are 0, 1"),
+        ({"cycles": range(3, 5)}, "there is no cycle 4; the capture has 4 commands, counted from 0"),
+    ],
+)
+def test_what_was_requested_and_is_not_there(zoom: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputInvalid, match=f"^{message}$"):
+        shown(**zoom)
+
+
+def test_a_capture_without_commands_or_iscsi() -> None:
+    with pytest.raises(InputInvalid, match=r"^there is no cycle 0; the capture has none$"):
+        view.of_connection(CONNECTIONS, table("cycles"), Zoom(cycles=range(1)), 0)
+    with pytest.raises(InputInvalid, match=r"^nothing to draw: the capture has no iSCSI connection$"):
+        view.of_connection(table("connections", {"connection": 3}), CYCLES, Zoom(), 0)
+
+
+def test_commands_are_picked_by_number_and_connection() -> None:
+    def picked(*connections: int, cycles: range | None = None) -> list[int]:
+        chosen = view.picked_cycles(CYCLES, View(0, 0, 0, connections, cycles=cycles))
+        return np.flatnonzero(chosen).tolist()
+
+    assert picked(0, 2) == [0, 1, 3]
+    assert picked(0, 1, 2, cycles=range(1, 3)) == [1, 2]
+
+
+def test_a_view_includes_both_ends_and_commands_in_flight_there() -> None:
+    assert View(0, 5, 9).covers(np.array([4, 5, 9, 10])).tolist() == [False, True, True, False]
+
+    def seen(start: int, end: int) -> list[int]:
+        numbers: list[int] = view.seen_cycles(CYCLES, View(0, start, end, (0, 1))).raw("cycle").tolist()
+        return numbers
+
+    assert seen(1_100, 1_200) == [0, 1]
+    assert seen(1_101, 1_199) == []
+    # one without a status is there at its command
+    assert seen(1_250, 1_250) == [1, 2]
+    assert seen(1_251, 1_260) == [1]

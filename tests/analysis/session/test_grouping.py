@@ -1,0 +1,84 @@
+"""Which rows belong to which session and connection."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from iscsitrace.analysis.session import grouping
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS, table
+
+ROWS = {
+    "sessions": [{"session": 0}, {"session": 1}],
+    "connections": [
+        {"connection": 0, "session": 0, "is_iscsi": True},
+        {"connection": 1},
+        {"connection": 2, "is_iscsi": True},
+        {"connection": 3, "session": 1, "is_iscsi": True},
+        {"connection": 4, "session": 1, "is_iscsi": True},
+    ],
+    "nops": [{"connection": 3}, {"connection": 4}],
+    "senders": [{"connection": number, "rtt_count": number} for number in (3, 0, 1, 2, 4, 7)],
+}
+
+
+def test_rows_of_connections_without_a_session_are_in_none() -> None:
+    made = {name: table(name, *ROWS.get(name, [])) for name in (*grouping.TABLES, "sessions", "connections")}
+    sessions, connections = grouping.sessions_and_connections_of(made.__getitem__)
+    owned = {number: session.tables["senders"].raw("connection").tolist() for number, session in sessions.items()}
+    assert owned == {0: [0], 1: [3, 4]}
+    assert list(connections) == [0, 2, 3, 4]
+    assert connections[2].tables["senders"].raw("connection").tolist() == [2]
+    assert connections[3].tables["senders"].raw("connection").tolist() == [3]
+    assert [row["connection"] for row in sessions[1].connections] == [3, 4]
+    assert [len(sessions[number].tables["nops"]) for number in (0, 1)] == [0, 2]
+    # without a time breakdown
+    assert (sessions[0].jobs_ns, sessions[0].part_ns("transfer"), sessions[0].share(5)) == (0, 0, 0)
+    with pytest.raises(KeyError):
+        sessions[0].tables["segments"]
+
+
+def test_null_is_minus_one() -> None:
+    assert grouping._numbers(table("budget", {"connection": None}, {"connection": 5}), "connection").tolist() == [-1, 5]
+
+
+@pytest.mark.parametrize("base", [0, (1 << 15) - 2, (1 << 16) - 3])
+def test_tables_are_split_by_key_in_order(base: int) -> None:
+    """Large keys are sorted in another way."""
+    whole = table("senders", *({"connection": number} for number in range(6)))
+    keys = np.array([base + 2, -1, base, base + 2, base + 1, base])
+    found = {key: part.raw("connection").tolist() for key, part in grouping._split(whole, keys)}
+    assert found == {base: [2, 5], base + 1: [4], base + 2: [0, 3]}
+    assert [key for key, _ in grouping._split(whole, np.full(6, -1))] == []
+    ((key, part),) = grouping._split(whole, np.full(6, base))
+    assert (key, part is whole) == (base, True)
+    assert list(grouping._split(whole, np.array([], dtype=np.int64))) == []
+
+
+def test_commands_that_did_not_wait_are_not_among_those_that_waited_longest() -> None:
+    story = Story().task(("propagation", 5 * MS)).task(("target_service", 2 * MS)).task(("target_service", 3 * MS))
+    session = grouping.sessions_of(story.source())[0]
+    waits = session.stretches("target_service")
+    assert session.longest_rows(waits) == [2, 1]
+    assert session.longest_rows(waits, 1) == [2]
+    assert session.waits_by_cycle(waits).tolist() == [0, 2 * MS, 3 * MS]
+
+
+def test_a_wait_without_a_command_is_of_none() -> None:
+    story = Story().task(("transfer", MS)).pause(4 * MS).task(("transfer", MS))
+    session = grouping.sessions_of(story.source())[0]
+    waits = session.stretches("initiator_think")
+    assert waits.cycle.tolist() == [-1]
+    assert session.is_of(waits, np.array([True, True])).tolist() == [False]
+    assert session.waits_by_cycle(waits).tolist() == [0, 0]
+    assert session.with_next(waits).cycle.tolist() == [1]
+
+
+def test_transfers_are_complete_reads_and_writes_with_data() -> None:
+    story = Story().task(("transfer", MS)).task(("transfer", MS), operation="write")
+    story.task(("transfer", MS), data_bytes=0).task(("transfer", MS), operation="inquiry")
+    story.task(("transfer", MS), is_complete=False)
+    session = grouping.sessions_of(story.source())[0]
+    assert session.is_transfer.tolist() == [True, True, False, False, True]
+    assert session.transfers.raw("cycle").tolist() == [0, 1]
