@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.wording import amounts
+from iscsitrace.wording.sentences import capital
 
 FIRST_FINDINGS: Final = 3
 """Findings shown beside the headline; the others follow later."""
@@ -63,8 +64,8 @@ class FoundProblem:
 
     @property
     def title(self) -> str:
-        """The name as words: ``Queue depth low``."""
-        return self.name.replace("_", " ").capitalize().replace("r2t", "R2T")
+        """The name as words: ``Queue depth low``, ``NOP timeout``."""
+        return capital(self.name.replace("_", " ").replace("r2t", "R2T").replace("nop", "NOP"))
 
 
 @dataclass(frozen=True)

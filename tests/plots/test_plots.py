@@ -449,7 +449,7 @@ def test_ladder_puts_packets_between_hosts_and_tap() -> None:
     assert {"transfer", "network RTT", "target service", "initiator idle"} <= legends(figure)
     assert axes.get_ylim()[0] > axes.get_ylim()[1]
     assert "command 0 read 64K" in ladder.title(found)
-    assert [(owner.start_ns, owner.end_ns, owner.part) for owner in found.owners] == [
+    assert [(stretch.start_ns, stretch.end_ns, stretch.part) for stretch in found.stretchs] == [
         (10 * MS, 18 * MS, "propagation"),
         (18 * MS, 20 * MS, "target_service"),
         (24 * MS, 30 * MS, "initiator_think"),
@@ -458,7 +458,7 @@ def test_ladder_puts_packets_between_hosts_and_tap() -> None:
 
 def test_ladder_without_budget_shades_nothing() -> None:
     found = ladder_of([])
-    assert found.owners == ()
+    assert found.stretches == ()
     assert any("not shaded" in note for note in ladder.notes(found))
     assert "idle span at the tap" not in legends(drawn(ladder, found))
 

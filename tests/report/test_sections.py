@@ -218,6 +218,8 @@ def test_what_a_document_says_first() -> None:
     chapter = Chapter("session 0", "a to b", "Slow.", "", (), (), findings)
     assert (chapter.verdict, [each.name[-1] for each in chapter.first_findings]) == ("Slow.", ["0", "1", "2"])
     assert problem("small_r2t_rounds").title == "Small R2T rounds"
+    assert problem("r2t_late").title == "R2T late"
+    assert problem("nop_timeout").title == "NOP timeout"
     assert Part("transfer", "", 0.256, "1", "#000").percent == "26 %"
     nothing = Document("t", "s", None, None)
     assert (nothing.headline, nothing.contents) == ("no iSCSI session was found", ())

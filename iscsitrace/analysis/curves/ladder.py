@@ -50,7 +50,7 @@ class Pdu:
 
 
 @dataclass(frozen=True)
-class Owner:
+class Stretch:
     """A stretch of time that is not transfer, and its part of the time breakdown."""
 
     start_ns: int
@@ -74,7 +74,7 @@ class Ladder:
     acks: Packets
     """Packets without payload."""
     pdus: tuple[Pdu, ...]
-    owners: tuple[Owner, ...]
+    stretches: tuple[Stretch, ...]
     """Stretches that are not transfer, in order of time; empty where the view has no time breakdown."""
     cycles: tuple[str, ...]
     """Number and operation of each command."""
@@ -109,7 +109,7 @@ def prepare(
         again=_packets(here, is_again),
         acks=_packets(here, ~is_payload),
         pdus=_pdus(pdus, view),
-        owners=_owners(budget, view),
+        stretches=_stretches(budget, view),
         cycles=tuple(f"{cycle} {word}" for cycle, word in zip(seen.raw("cycle"), seen["operation"], strict=True)),
         sizes=tuple(np.ma.asarray(seen["bytes"]).tolist()),
         packet_count=len(here),
@@ -142,13 +142,13 @@ def _pdus(pdus: Table, view: View) -> tuple[Pdu, ...]:
     return tuple(found)
 
 
-def _owners(budget: Table, view: View) -> tuple[Owner, ...]:
+def _stretches(budget: Table, view: View) -> tuple[Stretch, ...]:
     is_here = np.ma.filled(np.ma.asarray(budget["connection"]) == view.connection, False)
     starts, ends = budget.raw("time_first_ns"), budget.raw("time_last_ns")
     is_here &= (starts < view.end_ns) & (ends > view.start_ns)
     is_here &= budget.raw("part") != CATEGORIES["budget_part"].index("transfer")
     return tuple(
-        Owner(max(int(start), view.start_ns), min(int(end), view.end_ns), str(part))
+        Stretch(max(int(start), view.start_ns), min(int(end), view.end_ns), str(part))
         for start, end, part in zip(starts[is_here], ends[is_here], budget["part"][is_here], strict=True)
     )
 

@@ -25,7 +25,7 @@ NOTE_LIMIT = 24
 _FIN, _SYN, _RST = 1, 2, 4
 _FLAGS = {_SYN: "SYN", _FIN: "FIN", _RST: "RST"}
 _NO_ACK = null_value("int64")
-_PDU_KINDS = {0x01: "command", 0x04: "data", 0x05: "data", 0x21: "response", 0x25: "data", 0x31: "R2T"}
+_PDU_KINDS = {0x01: "command", 0x05: "data", 0x21: "response", 0x25: "data", 0x31: "R2T"}
 
 
 @dataclass(frozen=True)

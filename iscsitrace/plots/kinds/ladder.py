@@ -34,13 +34,13 @@ def draw(figure: Figure, ladder: Ladder) -> None:
     axes = figure.subplots()
     time = TimeAxis(ladder.view)
     axes.set_ylim(time.at(ladder.view.end_ns), time.at(ladder.view.start_ns))
-    axes.set_xlim(-0.42, 2.0 if ladder.owners else 1.5)
+    axes.set_xlim(-0.42, 2.0 if ladder.stretches else 1.5)
     axes.set_ylabel(time.label)
     axes.set_xticks([])
     axes.grid(visible=False)
     axes.spines["bottom"].set_visible(False)
     _draw_uprights(axes, ladder, time)
-    _draw_owners(axes, ladder, time)
+    _draw_stretches(axes, ladder, time)
     _draw_packets(axes, ladder, ladder.acks, time, style.GREEN, 0.6, "packet without data (ACK)", "dashed")
     _draw_packets(axes, ladder, ladder.data, time, style.BLUE, 0.5, "packet with data")
     _draw_packets(axes, ladder, ladder.again, time, style.VERMILLION, 1.2, "retransmission")
@@ -54,7 +54,7 @@ def notes(ladder: Ladder) -> list[str]:
     drawn = sum(len(each.times_ns) for each in (ladder.data, ladder.again, ladder.acks))
     if drawn < ladder.packet_count:
         found.append(f"{drawn:,} of {ladder.packet_count:,} packets are drawn, evenly spaced")
-    if not ladder.owners:
+    if not ladder.stretches:
         found.append("no time breakdown for this view: idle spans are not shaded")
     return found
 
@@ -183,8 +183,8 @@ def _names(ladder: Ladder, to_target: bool, near_ns: int) -> list[tuple[str, int
     return found
 
 
-def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
-    if not ladder.owners:
+def _draw_stretches(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
+    if not ladder.stretches:
         return
     view = ladder.view
     place, width = _COLUMN
@@ -194,9 +194,9 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
         height=time.at(view.end_ns) - time.at(view.start_ns), color=BY_NAME["transfer"].color, label="transfer",
     )  # fmt: skip
     named = set()
-    for number, owner in enumerate(ladder.owners):
-        start, end = time.at(owner.start_ns), time.at(owner.end_ns)
-        part = BY_NAME[owner.part]
+    for number, stretch in enumerate(ladder.stretches):
+        start, end = time.at(stretch.start_ns), time.at(stretch.end_ns)
+        part = BY_NAME[stretch.part]
         label = "idle span at the tap" if number == 0 else None
         axes.fill_between([0, 1], start, end, color="#efefef", linewidth=0, label=label, zorder=0)
         axes.barh(
@@ -211,9 +211,9 @@ def _draw_owners(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
             label=None if part.name in named else part.label,
         )
         named.add(part.name)
-        if owner.end_ns - owner.start_ns > _LABELLED_SHARE * (view.end_ns - view.start_ns):
+        if stretch.end_ns - stretch.start_ns > _LABELLED_SHARE * (view.end_ns - view.start_ns):
             axes.text(
-                place + width + 0.02, (start + end) / 2, f"{duration(owner.end_ns - owner.start_ns)} {part.label}",
+                place + width + 0.02, (start + end) / 2, f"{duration(stretch.end_ns - stretch.start_ns)} {part.label}",
                 va="center", fontsize=7.5,
             )  # fmt: skip
 

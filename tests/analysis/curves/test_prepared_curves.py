@@ -211,7 +211,7 @@ def test_waits_of_a_ladder_are_those_of_its_connection_cut_to_the_view() -> None
         stretch(190, 250, "target_service"),
         stretch(200, 250, "target_service"),
     ]
-    found = ladder._owners(table("budget", *rows), View(0, 100, 200, (0,)))
+    found = ladder._stretches(table("budget", *rows), View(0, 100, 200, (0,)))
     assert [(each.start_ns, each.end_ns, each.part) for each in found] == [
         (100, 110, "propagation"),
         (190, 200, "target_service"),

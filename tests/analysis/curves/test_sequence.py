@@ -154,7 +154,7 @@ def pdu(time_ns: int, opcode: int, offset: int = 0, **columns: Any) -> dict[str,
 
 def test_pdus_are_marked_by_kind_where_they_start() -> None:
     """Opcodes: RFC 7143, section 11.2.1.2."""
-    command, data_out, data_in, nop_in, r2t, response = 0x01, 0x05, 0x25, 0x20, 0x31, 0x21
+    command, data_out, data_in, nop_in, r2t, response, text = 0x01, 0x05, 0x25, 0x20, 0x31, 0x21, 0x04
     others = [pdu(99, command), pdu(201, command), pdu(120, command, connection=1), pdu(120, command, to_target=True)]
     found = curves(
         pdus=[
@@ -164,6 +164,7 @@ def test_pdus_are_marked_by_kind_where_they_start() -> None:
             pdu(130, r2t, 4),
             pdu(140, response, 5),
             pdu(150, nop_in, 6),
+            pdu(160, text, 8),
             pdu(200, command, 7),
             *others,
         ]
@@ -173,9 +174,9 @@ def test_pdus_are_marked_by_kind_where_they_start() -> None:
         "data": [(110, 2), (120, 3)],
         "response": [(140, 5)],
         "R2T": [(130, 4)],
-        "other": [(150, 6)],
+        "other": [(150, 6), (160, 8)],
     }
-    assert found.pdu_count == 7
+    assert found.pdu_count == 8
 
 
 def test_of_more_than_400_pdus_none_is_marked() -> None:
