@@ -449,7 +449,7 @@ def test_ladder_puts_packets_between_hosts_and_tap() -> None:
     assert {"transfer", "network RTT", "target service", "initiator idle"} <= legends(figure)
     assert axes.get_ylim()[0] > axes.get_ylim()[1]
     assert "command 0 read 64K" in ladder.title(found)
-    assert [(stretch.start_ns, stretch.end_ns, stretch.part) for stretch in found.stretchs] == [
+    assert [(stretch.start_ns, stretch.end_ns, stretch.part) for stretch in found.stretches] == [
         (10 * MS, 18 * MS, "propagation"),
         (18 * MS, 20 * MS, "target_service"),
         (24 * MS, 30 * MS, "initiator_think"),
