@@ -106,7 +106,7 @@ impl<'a> Sweep<'a> {
                 let next = BudgetRow {
                     time_first_ns: self.now_ns,
                     time_last_ns: to_ns,
-                    part: part,
+                    part,
                     cycle,
                     frame,
                     ..self.blank.clone()
