@@ -239,7 +239,7 @@ def test_chap() -> None:
             (target.url, "Authentication Failure"),
             (known.replace("first", "worst"), "Authentication Failure"),
             (known.replace("joe", "jim"), "Authentication Failure"),
-            (known + mutual.replace("other", "wrong"), "the target"),
+            (known + mutual.replace("other", "wrong"), "the expected target"),
         ):
             code, text = refused("read", url, "--bytes", "64K")
             assert code == 2
