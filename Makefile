@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 5
 MUTANTS ?= 300
 RUST_MUTANTS ?= 100
 RECORDINGS ?=
-# maturin looks for patchelf; a toolchain that tools/setup has just installed is not on PATH yet
+# auditwheel looks for patchelf; a toolchain that tools/setup has just installed is not on PATH yet
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(HOME)/.cargo/bin
 # build the Rust extension for the same Python environment that runs the tests
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
