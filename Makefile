@@ -16,8 +16,15 @@ export PATH := $(CURDIR)/$(BIN):$(PATH):$(HOME)/.cargo/bin
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # random tests use this seed; to use another one: make test SEED=1
 SEED ?= 7143
-QUICK := tests/wording tests/tools tests/tables/test_table.py tests/tables/test_phases.py tests/tables/test_trace.py tests/analysis tests/outputs tests/plots tests/cli
+QUICK := tests/wording tests/tools tests/tables tests/analysis tests/outputs tests/plots tests/report tests/watch tests/cli
+# what takes seconds there: simulations, browsers, whole plots
+SLOW := analysis/measures/test_budget_truth analysis/measures/test_budget_cases analysis/model/test_model_simulated \
+	cli/test_plot_command plots/test_plots report/test_report report/test_report_browser tables/test_conversation \
+	tables/test_synthetic tables/test_senders watch/test_watch watch/test_watch_cli analysis/comparison/test_diff \
+	analysis/findings/test_diagnosis_captures analysis/findings/test_gains report/test_report_tables
 export PROPTEST_RNG_SEED := $(SEED)
+# tests that run beside others: some wait for what they started, so one process more than there are processors
+WORKERS := $(shell expr $$(nproc) + 1)
 CARGO := cargo
 WORKSPACE := --manifest-path core/Cargo.toml --locked
 
@@ -41,7 +48,7 @@ ifeq ($(T),)
 test: test-rust test-python ## run all tests; T=PATH runs only the tests of a file or folder
 else
 test: build/build.stamp
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses=auto --dist=worksteal $(T)
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses=$(WORKERS) --dist=worksteal $(T)
 endif
 
 # the checks that a change of Python breaks most often, in less than a minute
@@ -52,14 +59,14 @@ quick: build/build.stamp ## Python lint and the quick tests, in less than a minu
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.circles
 	$(BIN)/python -m tools.words
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" -x -q --numprocesses=auto --dist=worksteal $(QUICK)
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" -x -q --numprocesses=$(WORKERS) --dist=worksteal $(QUICK) $(SLOW:%=--ignore=tests/%.py)
 
 test-rust: build/setup.stamp
 	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python
 
 # in parallel, except tests that run in real time: they must not share the CPUs
 test-python: build/build.stamp build/peers.stamp
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=auto --dist=worksteal --durations=15
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=$(WORKERS) --dist=worksteal --durations=15
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_root --durations=10
 
 lint: build/build.stamp ## check format, lint, types, import contracts and generated docs; changes no file
