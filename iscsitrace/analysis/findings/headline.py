@@ -14,6 +14,7 @@ from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.parts import BY_NAME
+from iscsitrace.wording.sentences import capital
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Headline:
 
 def of(subject: Session, findings: Sequence[Finding]) -> Headline:
     """The headline of a subject with these findings; it is also one where the limiter is unknown."""
-    name = subject.label.capitalize()
+    name = capital(subject.label)
     if subject.budget is None or not subject.jobs_ns:
         what = "has no command with a status" if len(subject.cycles) else "carried no SCSI commands"
         return Headline(f"{name} {what}: there is no time to break down.")

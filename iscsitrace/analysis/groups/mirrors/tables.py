@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups.mirrors.sides import Source
 from iscsitrace.analysis.groups.mirrors.writes import NO_END, MirroredWrites
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
-from iscsitrace.tables.table import Table, null_value
+from iscsitrace.tables.table import NO_WORD, Table, null_value
 
 Array = NDArray[Any]
 _NO_FRAME = null_value("uint64")
@@ -63,7 +63,6 @@ def _writes(number: int, found: MirroredWrites, source: Source) -> dict[str, Arr
     first_leg = found.mirror.legs[0]
     session = source("cycles").raw("session").astype(np.int64)
     is_known, nothing = found.is_known, null_value("int64")
-    has_cause = is_known & (found.skews > 0) & (found.causes != 255)
     return {
         "mirror": np.full(count, number),
         "mirrored_write": rows,
@@ -76,8 +75,8 @@ def _writes(number: int, found: MirroredWrites, source: Source) -> dict[str, Arr
         "skew_ns": np.where(is_known, found.skews, nothing),
         "first_session": np.where(is_known, session[found.leg_last_rows[rows, found.first_legs]], _NO_NUMBER),
         "last_session": np.where(is_known, session[found.leg_last_rows[rows, found.last_legs]], _NO_NUMBER),
-        "cause": np.where(has_cause, found.causes, 255),
-        "cause_ns": np.where(has_cause, found.cause_ns, nothing),
+        "cause": found.causes,
+        "cause_ns": np.where(found.causes != NO_WORD, found.cause_ns, nothing),
     }
 
 
