@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import stat
 import subprocess
@@ -15,12 +14,7 @@ from click.testing import CliRunner, Result
 
 import iscsitrace
 from iscsitrace.cli import main
-from iscsitrace.cli.record import capture_source
-from iscsitrace.cli.record.capture_files import numbered
-from iscsitrace.errors import PermissionLacking
 from iscsitrace.recording import capture
-from iscsitrace.recording.filters import place_of_problem
-from iscsitrace.recording.interfaces import _end
 from tests.support.capture_file import read_records
 from tests.support.runs import Run, Runs
 
@@ -111,82 +105,6 @@ def test_a_missing_libpcap_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         assert result.exit_code == 2
         assert result.output.startswith("iscsitrace: libpcap is missing: install it")
         assert len(result.output.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("choice", "may_dumpcap", "tried"),
-    [
-        ("auto", True, [None, "/usr/bin/dumpcap"]),
-        ("auto", False, [None]),
-        ("never", True, [None]),
-        ("always", True, ["/usr/bin/dumpcap"]),
-    ],
-)
-def test_dumpcap_captures_if_only_it_has_the_permission(
-    choice: str, may_dumpcap: bool, tried: list[str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/dumpcap")
-    monkeypatch.setattr(capture_source, "_may", lambda *_: may_dumpcap)
-    asked: list[str | None] = []
-
-    def attempt(helper: str | None) -> dict[str, object]:
-        asked.append(helper)
-        if helper is None:
-            raise PermissionLacking("no permission to capture on eth0: socket: Operation not permitted")
-        return {}
-
-    if tried[-1] is None:
-        with pytest.raises(
-            PermissionLacking, match=r"^no permission to capture on eth0: run it as root, .*capture\.md"
-        ):
-            capture_source.capture_by(choice, ["eth0"], attempt)
-    else:
-        assert capture_source.capture_by(choice, ["eth0"], attempt) == {}
-    assert asked == tried
-
-
-# --- position of the error in a filter: known, because a valid filter was changed there
-
-
-@pytest.mark.parametrize(
-    ("expression", "wrong"),
-    [
-        ("tcp prt 3260", "prt"),
-        ("tcp port 3260 and and host 10.0.0.1", "and host"),
-        ("tcp port 3260 or )", ")"),
-        ("(tcp port 3260 or (udp) host", "host"),
-        ("tcp port 3260 hots 10.0.0.1", "hots"),
-        ("host 10.0.0.1 and tcp[13] = = 2", "= 2"),
-        ("port 3260 not", "not"),
-        ("port 3260 and", ""),
-        ("(port 3260", ""),
-        ("tcp port 99999", "99999"),
-        ("ether host 1.2.3.4.5", "1.2.3.4.5"),
-    ],
-)
-def test_the_position_of_an_error_in_a_filter(expression: str, wrong: str) -> None:
-    message = capture.filter_problem(expression)
-    assert message is not None
-    place = place_of_problem(expression, message, capture.filter_problem)
-    assert place == (expression.rindex(wrong) if wrong else len(expression)), message
-
-
-@pytest.mark.parametrize(
-    "expression",
-    ["", "tcp port 3260", "vlan 7 and host 10.0.0.1", "tcp[tcpflags] & tcp-syn != 0", "ip6 and not port 22"],
-)
-def test_a_valid_filter_has_no_error(expression: str) -> None:
-    assert capture.filter_problem(expression) is None
-
-
-def test_files_of_a_ring_are_named_like_dumpcaps() -> None:
-    assert re.fullmatch(r"/x/name_00042_20\d{12}\.pcapng", str(numbered(Path("/x/name.pcapng"), 42)))
-
-
-def test_addresses_are_read_from_the_kernels_tables() -> None:
-    assert _end("0100007F:0CBC") == ("127.0.0.1", 3260)
-    assert _end("B80D01200000000000000000010000FF:035C")[1] == 860
-    assert _end("0000000000000000FFFF00000100007F:0CBC") == ("127.0.0.1", 3260)
 
 
 # --- triggers

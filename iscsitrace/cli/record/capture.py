@@ -11,13 +11,13 @@ from typing import Any
 import click
 
 from iscsitrace.cli.options import as_json
-from iscsitrace.cli.record.capture_files import made_up
 from iscsitrace.cli.record.capture_limits import Limit, gathered
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Size
 from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.outputs import files as output_file
 from iscsitrace.outputs.terminal import show, show_json
+from iscsitrace.recording.file_names import made_up
 from iscsitrace.wording.quantities import SIZES, TIMES, parse_quantity
 
 SCHEMA_VERSION = 1
@@ -180,8 +180,8 @@ def _captured(
     settings: dict[str, Any], sources: tuple[str, ...], target: Path, dumpcap: str, *, is_quiet: bool
 ) -> dict[str, Any]:
     from iscsitrace.cli.record.capture_progress import CaptureCaller
-    from iscsitrace.cli.record.capture_source import capture_by
     from iscsitrace.recording import capture
+    from iscsitrace.recording.dumpcap import capture_by
 
     with wishing() as wish:
         caller = CaptureCaller(target, wish, is_quiet=is_quiet)
@@ -220,8 +220,8 @@ def _advise(
     *,
     is_json: bool,
 ) -> None:
-    from iscsitrace.cli.record.capture_source import capture_by
     from iscsitrace.recording import capture
+    from iscsitrace.recording.dumpcap import capture_by
 
     if sources:
         advice, dropped = capture.advise_snaplen_of(sources, capture_filter, lambda _: None), 0

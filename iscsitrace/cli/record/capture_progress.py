@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.record.capture_files import numbered
 from iscsitrace.cli.stop_signals import StopWish
+from iscsitrace.recording.file_names import numbered
 from iscsitrace.wording.cells import text as printable
 from iscsitrace.wording.quantities import SIZES
 

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from iscsitrace.errors import CaptureRefused, PermissionLacking, ToolMissing
+from iscsitrace.recording import interfaces as network_interfaces
 
 _LIMIT_S = 10
 _ADVICE = (
@@ -53,8 +54,6 @@ def _may(dumpcap: str, interface: str) -> bool:
 
 
 def _nearest(wanted: Sequence[str]) -> str:
-    from iscsitrace.recording import interfaces as network_interfaces
-
     names = [interface.name for interface in network_interfaces.found()]
     missing = [name for name in wanted if name not in names]
     near = list(dict.fromkeys(near for name in missing for near in get_close_matches(name, names, cutoff=0.5)))
