@@ -50,4 +50,4 @@ class Case:
 
 def is_worth(subject: Session, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:
     """Whether a time is at least this share of the busy time."""
-    return amount_ns > 0 and subject.share(amount_ns) >= least
+    return subject.share(amount_ns) >= least

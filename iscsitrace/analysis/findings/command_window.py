@@ -27,8 +27,6 @@ less."""
 
 def _closed(case: Case) -> Observation | None:
     subject, cycles = case.subject, case.subject.cycles
-    if len(cycles) < MIN_TASKS:
-        return None
     commands = _in_order(cycles.raw("command_first_ns"), known(cycles, "cmd_sn"))
     statuses = _in_order(cycles.raw("status_ns"), known(cycles, "max_cmd_sn") & known(cycles, "status_ns"))
     if not len(commands) or not len(statuses):

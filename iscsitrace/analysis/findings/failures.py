@@ -59,14 +59,16 @@ NOP_TIMEOUT_NS: Final = 5_000 * MILLISECOND_NS
 def _pings(case: Case) -> Observation | None:
     subject = case.subject
     nops = subject.tables["nops"]
-    asked = nops.raw("is_ping") & known(nops, "request_ns")
+    nops = nops.select(nops.raw("is_ping") & known(nops, "request_ns"))
     has_answer = known(nops, "response_ns")
     # where packets are missing from the capture, the answer can be among them
-    whole = [row for row in subject.connections if not row["gap_bytes_to_target"] + row["gap_bytes_to_initiator"]]
+    whole = [
+        row for row in subject.connections if not row["gap_bytes_to_target"] and not row["gap_bytes_to_initiator"]
+    ]
     ends = {row["connection"]: row["time_last_ns"] for row in whole}
     last = np.array([ends.get(number, 0) for number in nops.raw("connection").tolist()], dtype=np.int64)
     until = np.where(has_answer, nops.raw("response_ns"), last)
-    late = asked & (until - np.where(asked, nops.raw("request_ns"), 0) >= NOP_TIMEOUT_NS)
+    late = until - nops.raw("request_ns") >= NOP_TIMEOUT_NS
     if not late.any():
         return None
     silent = int((late & ~has_answer).sum())

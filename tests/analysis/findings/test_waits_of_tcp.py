@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from iscsitrace.analysis.findings import acknowledgments, transport
+from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.session.situation import Situation
 from tests.support.story import SECOND, SENDER, Story, names, near
 from tests.support.tables_by_hand import MS
 
@@ -28,6 +35,45 @@ def test_data_held_until_an_ack(apart: bool, text: str) -> None:
     assert names(Story().tasks(10, transfer, ("ack_wait", wait), **columns)) == set()
     transfer, wait = near(0.4)
     assert names(Story().tasks(7, transfer, ("ack_wait", wait), **columns)) == set()
+
+
+def waiting_for_acks(apart: int, others: int, **columns: Any) -> Finding:
+    """Reads of 40 ms each: this many with a late status, this many with late data, and four that do not wait."""
+    story = Story().tasks(apart, ("transfer", MS), ("ack_wait", 40 * MS), is_status_in_data=False, **columns)
+    story.tasks(others, ("transfer", MS), ("ack_wait", 40 * MS))
+    found = story.tasks(4, ("transfer", MS), is_status_in_data=False).found("held_for_ack")
+    assert found
+    return found
+
+
+def test_most_of_the_wait_decides_whether_statuses_or_data_were_held() -> None:
+    assert waiting_for_acks(5, 4).text == (
+        "the status of 5 reads waited for the ACK of the preceding data, median 40.0 ms"
+    )
+    text = "commands waited while TCP held data back until an ACK arrived, median 40.0 ms"
+    assert waiting_for_acks(4, 4).text == f"8 {text}"
+    # a write has no status in its data, and a read without data has none to wait for
+    for columns in ({"operation": "write"}, {"data_bytes": 0}):
+        assert waiting_for_acks(8, 1, **columns).text == f"9 {text}"
+
+
+SITUATION = Situation(Setting("read", 65_536, 4.0 * MS, is_status_held=True), {"ack_wait": 5.0}, {"loss": 2.0})
+
+
+def basis(situation: Situation) -> Any:
+    return SimpleNamespace(measured=SimpleNamespace(situation=situation, throughput_bytes_per_s=1e6))
+
+
+def test_without_held_statuses_other_data_is_no_longer_held() -> None:
+    (change,) = acknowledgments._status_in_data(basis(SITUATION))
+    after = change.apply(SITUATION)
+    assert (change.words, after.setting.is_status_held) == ("status in the last Data-In", False)
+    assert not after.waits_ns["ack_wait"]
+    assert list(acknowledgments._nothing_held(basis(SITUATION))) == []
+    other = SITUATION.with_setting(is_status_held=False)
+    assert list(acknowledgments._status_in_data(basis(other))) == []
+    (change,) = acknowledgments._nothing_held(basis(other))
+    assert (change.words, change.apply(other).waits_ns["ack_wait"]) == ("no data held back for ACKs", 0)
 
 
 # --- TCP
@@ -95,3 +141,165 @@ def test_losses_and_their_recovery_time() -> None:
     assert "at most 30.0 ms at a time; 1 retransmission timeout" in found.text
     assert found.frames == (100, 101, 102, 200, 201, 202)
     assert names(story(0.009)) == set()
+
+
+def test_a_loss_without_an_end_has_no_length() -> None:
+    story = held("loss_recovery")
+    story.connection["packets_to_initiator"] = 0
+    story.add("recoveries", time_first_ns=story.now, frame_first=100, cause="timeout", retransmitted_packets=1)
+    found = story.found("loss")
+    assert found
+    assert found.text == (
+        "1 loss (1 retransmission, 0 % of all packets), 300.0 ms in recovery, at most 0 ns at a time; "
+        "1 retransmission timeout"
+    )
+
+
+def test_the_three_longest_recoveries_are_shown() -> None:
+    story = held("loss_recovery")
+    for number, length_ms in enumerate((1, 5, 4, None, 3)):
+        frames = {"frame_first": 100 + number, "frame_last": 200 + number}
+        end_ns = None if length_ms is None else story.now + length_ms * MS
+        story.add("recoveries", time_first_ns=story.now, time_last_ns=end_ns, **frames)
+    found = story.found("loss")
+    assert found
+    assert found.frames == (101, 102, 104, 201, 202, 204)
+
+
+def test_packets_of_both_directions_are_counted() -> None:
+    story = held("loss_recovery").add("recoveries", time_first_ns=0, retransmitted_packets=30)
+    story.connection["packets_to_target"] = 500
+    found = story.found("loss")
+    assert found
+    # 30 of 1500
+    assert "(30 retransmissions, 2 % of all packets)" in found.text
+
+
+@pytest.mark.parametrize(
+    ("least", "segment", "name"),
+    [
+        # a window that was never seen, and one without a known segment
+        (None, 1_448, "receiver_stalled"),
+        (0, None, "receiver_stalled"),
+        (1, None, "receive_window_small"),
+    ],
+)
+def test_a_window_closes_below_a_segment_of_one_byte_at_least(
+    least: int | None, segment: int | None, name: str
+) -> None:
+    sender = SENDER | {"rwnd_min_bytes": least, "segment_bytes": segment}
+    assert names(held("receive_window").add("senders", **sender)) == {name}
+
+
+def test_the_window_is_that_of_the_sender_that_it_held_longest() -> None:
+    story = held("receive_window")
+    for full_ms, most in ((100, 10 << 20), (300, 20 << 20), (200, 30 << 20)):
+        story.add("senders", **SENDER | {"window_full_ns": full_ms * MS, "rwnd_max_bytes": most})
+    found = story.found("receive_window_small")
+    assert found
+    assert found.text.startswith("the initiator's receive window was full for 300.0 ms; it is at most 20 MiB; the band")
+
+
+def test_where_reads_and_writes_wait_alike_the_target_is_the_sender() -> None:
+    def receiver(reads: int, writes: int) -> str:
+        story = Story().tasks(reads, ("transfer", MS), ("receive_window", 10 * MS))
+        story.tasks(writes, ("transfer", MS), ("receive_window", 10 * MS), operation="write")
+        unscaled = SENDER | {"is_window_scale_inferred": True, "line_bytes_per_s": None}
+        found = (
+            story.add("senders", **unscaled)
+            .add("senders", **unscaled | {"to_target": True})
+            .found("receive_window_small")
+        )
+        assert found
+        return found.text.partition("'s receive window")[0]
+
+    assert receiver(5, 5) == "the initiator"
+    assert receiver(5, 6) == "the target"
+
+
+@pytest.mark.parametrize(("line", "rtt_ns"), [(None, 16 * MS), (40_000_000, 0)])
+def test_the_bandwidth_delay_product_needs_line_and_rtt(line: int | None, rtt_ns: int) -> None:
+    subject: Any = SimpleNamespace(path_ns=rtt_ns)
+    assert transport._capacity(subject, {"line_bytes_per_s": line}) == ""
+
+
+def test_a_cwnd_limited_sender_is_named_with_its_losses() -> None:
+    story = held("congestion_window").add("senders", **SENDER, recovery_count=1)
+    found = story.found("congestion_window_small")
+    assert found
+    facts = "with 1 loss; the bandwidth-delay product is 625 KiB (40.0 MB/s x 16.0 ms)"
+    assert found.text == f"the target was cwnd-limited, {facts}"
+    assert found.cause == f"The sender is the target, {facts}."
+
+
+def test_the_sender_that_restarted_most_often_is_named() -> None:
+    story = held("congestion_window")
+    for times in (1, 9, 5):
+        story.add("senders", **SENDER, restart_after_idle_count=times)
+    found = story.found("restart_after_idle")
+    assert found
+    assert "slow start 9 times" in found.text
+
+
+def test_the_line_rate_is_that_of_the_direction_with_most_bytes() -> None:
+    def rate(to_target: int, to_initiator: int) -> int | None:
+        subject: Any = SimpleNamespace(
+            connections=[
+                {"connection": 3, "stream_bytes_to_target": to_target, "stream_bytes_to_initiator": to_initiator}
+            ],
+            tables={
+                "senders": SimpleNamespace(
+                    rows=lambda: [
+                        {"connection": 3, "to_target": False, "line_bytes_per_s": 10},
+                        {"connection": 3, "to_target": True, "line_bytes_per_s": 20},
+                    ]
+                )
+            },
+        )
+        return transport.line_bytes_per_s(subject)
+
+    assert (rate(5, 6), rate(6, 5)) == (10, 20)
+
+
+# --- what-ifs
+
+
+@pytest.mark.parametrize(
+    ("line", "window", "words"),
+    [
+        # 4 ms one way at 40 MB/s: twice 320,000 bytes
+        (4e7, 639_999, ["receive window 625 KiB"]),
+        (4e7, 640_000, []),
+        (None, 65_536, []),
+        (4e7, None, []),
+    ],
+)
+def test_a_window_of_twice_the_bandwidth_delay_product_is_tried(
+    line: float | None, window: int | None, words: list[str]
+) -> None:
+    situation = Situation(Setting("read", 65_536, 4.0 * MS, line, window_bytes=window))
+    changes = list(transport._larger_window(basis(situation)))
+    assert [change.words for change in changes] == words
+    assert [change.apply(situation).setting.window_bytes for change in changes] == [640_000] * len(words)
+    # more connections help only where the window is what limits them
+    assert bool(list(transport._windows_of_more_connections(basis(situation)))) == (
+        line is not None and window is not None
+    )
+
+
+def test_losses_can_only_be_removed_where_there_are_some() -> None:
+    lossy = SITUATION.with_setting(loss=0.01)
+    (change,) = transport._no_losses(basis(lossy))
+    after = change.apply(lossy)
+    assert (change.words, after.setting.loss, after.stalls_ns_per_byte["loss"]) == ("no losses", 0.0, 0)
+    assert list(transport._losses_of_more_connections(basis(lossy)))
+    for without in (Situation(SITUATION.setting), Situation(SITUATION.setting, {}, {"loss": 0.0})):
+        assert list(transport._no_losses(basis(without))) == []
+        assert list(transport._losses_of_more_connections(basis(without))) == []
+
+
+def test_without_slow_start_there_is_no_start_window() -> None:
+    before = Situation(Setting("read", 65_536, 4.0 * MS, start_window_bytes=14_480), {}, {"slow_start": 3.0})
+    (change,) = transport._no_slow_start(basis(before))
+    after = change.apply(before)
+    assert (after.setting.start_window_bytes, after.stalls_ns_per_byte["slow_start"]) == (None, 0)
